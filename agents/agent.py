@@ -1,0 +1,88 @@
+"""What an agent is to the nodes: a handful of pure functions over arrays."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agents.types import Array, Nest, Timestep, Unroll
+
+LearnerState = Any
+
+
+class ActOutput(NamedTuple):
+  """The answer to a batch of timesteps."""
+
+  action: Array  # `[B, ...]`, as the environment executes it.
+  extras: dict[str, Array]  # `[B, ...]` each, stored in the row.
+  core_state: Nest  # `[B, ...]`, after the timestep was consumed.
+
+
+class UpdateOutput(NamedTuple):
+  """The result of one learner step."""
+
+  state: LearnerState
+  priorities: Array | None  # float32 `[B]` for prioritized replay; None where replay is a queue.
+  metrics: dict[str, Array]  # Scalars, by the name under which they are logged.
+
+
+class Agent(abc.ABC):
+  """An algorithm. Its methods are pure: they may be jitted, sharded and called from any thread.
+
+  Attributes:
+    unroll_rows: rows `L` in an unroll, burn-in and bootstrap row included.
+    unroll_period: rows between the starts of successive unrolls of one environment.
+  """
+
+  unroll_rows: int
+  unroll_period: int
+
+  @abc.abstractmethod
+  def init(self, key: Array) -> LearnerState:
+    """Returns a fresh learner state; it has an attribute `params`, the parameters that act."""
+
+  @abc.abstractmethod
+  def initial_core_state(self, batch_size: int) -> Nest:
+    """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf.
+
+    A memoryless agent returns an empty nest.
+    """
+
+  @abc.abstractmethod
+  def exploration(self, num_environments: int) -> np.ndarray:
+    """Returns how much each training environment explores, float32 `[num_environments]`.
+
+    The meaning is the agent's; `evaluation_exploration` is the value that evaluators use.
+    """
+
+  evaluation_exploration: float = 0.0
+
+  @abc.abstractmethod
+  def act(
+    self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
+  ) -> ActOutput:
+    """Answers a batch of timesteps.
+
+    The answer for one environment depends on that environment's inputs only.
+
+    Args:
+      params: the `params` of a learner state.
+      core_state: `[B, ...]` per leaf, before the timestep. Reset inside where it is FIRST.
+      timestep: fields are `[B, ...]`.
+      exploration: float32 `[B]`.
+      keys: `[B]` typed PRNG keys, one for each environment.
+    """
+
+  @abc.abstractmethod
+  def update(
+    self, state: LearnerState, unrolls: Unroll, probabilities: Array | None
+  ) -> UpdateOutput:
+    """Does one learner step on a batch of unrolls.
+
+    Args:
+      state: what `init` or the previous `update` returned.
+      unrolls: fields are `[B, L, ...]`, batch first, as replay delivers them.
+      probabilities: float32 `[B]`, with which replay chose each unroll; None for a queue.
+    """

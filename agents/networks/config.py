@@ -1,0 +1,50 @@
+"""The options of an agent's network. Imports no JAX: launching a program reads only this."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agents.options import option
+
+TORSOS = ('auto', 'mlp', 'nature', 'impala')
+CORES = ('none', 'lstm')
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+  """What turns observations into features: a torso per row, then an optional recurrent core."""
+
+  torso: str = option(
+    'auto',
+    'Feature extractor: mlp, nature (DQN convolutions), impala (deep residual), or auto: nature '
+    'for uint8 images of at least 36x36 pixels, else mlp.',
+  )
+  mlp_sizes: tuple[int, ...] = option((128, 64), 'Units in each hidden layer of the mlp torso.')
+  hidden_size: int = option(
+    512, 'Units in the layer after the convolutions: 512 in DQN, 256 in IMPALA.'
+  )
+  core: str = option('none', 'Memory over time: none or lstm.')
+  lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.')
+  frame_stack: int = option(
+    1, 'Consecutive observations the torso sees together, zeros before the first of an episode.'
+  )
+
+  def validate(self) -> None:
+    """Raises ValueError, one sentence that names the flag and the fix, if a field is unusable."""
+    require_choice('torso', self.torso, TORSOS)
+    require_choice('core', self.core, CORES)
+    require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
+    require(self.hidden_size >= 1, 'hidden_size', self.hidden_size, 'at least 1')
+    require(self.lstm_size >= 1, 'lstm_size', self.lstm_size, 'at least 1')
+    require(self.frame_stack >= 1, 'frame_stack', self.frame_stack, '1 for no stacking, or more')
+
+
+def require(condition: bool, name: str, value: object, expected: str) -> None:
+  """Raises ValueError saying that flag `name` has an unusable `value`, unless `condition` holds."""
+  if not condition:
+    raise ValueError(f'--{name} is {value!r}: set it to {expected}.')
+
+
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+  """Raises ValueError naming flag `name` and its `choices` if `value` is none of them."""
+  require(value in choices, name, value, f'{", ".join(choices[:-1])} or {choices[-1]}')

@@ -1,0 +1,72 @@
+"""The core state: what a network carries from row to row within an episode.
+
+It is a dict with only the parts that the network needs, so a memoryless one has `{}`:
+
+    lstm         (c, h), float32 `[B, lstm_size]` each.
+    prev_action  the action executed in the previous row: int32 `[B]`, -1 at the start of an
+                 episode (discrete), or float32 `[B, ...]`, 0 at the start (continuous).
+    frames       `[B, frame_stack - 1, ...]` in the observation's dtype: the previous observations
+                 of this episode, oldest first, zeros before its first.
+"""
+
+from __future__ import annotations
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+
+from agents.networks.config import NetworkConfig
+from agents.types import Array, Nest
+
+
+def initial(
+  config: NetworkConfig,
+  observation_spec: dm_env.specs.Array,
+  action_spec: dm_env.specs.Array,
+  batch_size: int,
+) -> dict[str, Nest]:
+  """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
+  state: dict[str, Nest] = {}
+  if config.core == 'lstm':
+    state['lstm'] = (
+      jnp.zeros((batch_size, config.lstm_size), jnp.float32),
+      jnp.zeros((batch_size, config.lstm_size), jnp.float32),
+    )
+    state['prev_action'] = no_action(action_spec, batch_size)
+  if config.frame_stack > 1:
+    shape = (batch_size, config.frame_stack - 1, *observation_spec.shape)
+    state['frames'] = jnp.zeros(shape, observation_spec.dtype)
+  return state
+
+
+def reset(core_state: Nest, initial_state: Nest, is_first: Array) -> Nest:
+  """Starts again where a new episode begins.
+
+  Args:
+    core_state: leaves `[*P, ...]`, P being the shape of `is_first`.
+    initial_state: the same nest, leaves that broadcast against those.
+    is_first: bool `[*P]`, usually `[B]`.
+
+  Returns:
+    `where(is_first, initial_state, core_state)` leaf by leaf, in the dtypes of `core_state`.
+  """
+
+  def reset_leaf(value: Array, start: Array) -> Array:
+    mask = is_first.reshape(is_first.shape + (1,) * (value.ndim - is_first.ndim))
+    return jnp.where(mask, jnp.asarray(start, value.dtype), value)
+
+  return jax.tree.map(reset_leaf, core_state, initial_state)
+
+
+def no_action(action_spec: dm_env.specs.Array, batch_size: int) -> Array:
+  """Returns the `prev_action` of rows that have none, `[batch_size, ...]`."""
+  if isinstance(action_spec, dm_env.specs.DiscreteArray):
+    return jnp.full((batch_size,), -1, jnp.int32)
+  return jnp.zeros((batch_size, *action_spec.shape), jnp.float32)
+
+
+def encode_action(action_spec: dm_env.specs.Array, action: Array) -> Array:
+  """Returns actions `[T, B, ...]` as float32 `[T, B, n]`: one-hot, -1 all zeros, or flattened."""
+  if isinstance(action_spec, dm_env.specs.DiscreteArray):
+    return jax.nn.one_hot(action, action_spec.num_values, dtype=jnp.float32)
+  return action.reshape(*action.shape[:2], -1).astype(jnp.float32)

@@ -1,0 +1,36 @@
+"""Frame stacking inside the network: rows, requests and replay carry single frames."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from agents.types import Array
+
+
+def stack_frames(frames: Array, observation: Array, is_first: Array) -> tuple[Array, Array]:
+  """Puts each observation behind the `k - 1` that preceded it in its episode.
+
+  Args:
+    frames: `[B, k-1, ...]`, the observations before row 0, oldest first; zeros where the episode is
+      younger.
+    observation: `[T, B, ...]`, same dtype.
+    is_first: bool `[T, B]`.
+
+  Returns:
+    stacked: `[T, B, ..., k]`, same dtype, newest last; zeros for what lies before the FIRST row.
+    frames: `[B, k-1, ...]`, the same state after row T-1.
+  """
+  depth, num_rows = frames.shape[1] + 1, observation.shape[0]
+  history = jnp.concatenate([jnp.moveaxis(frames, 1, 0), observation])  # Row t is at t + k - 1.
+  # A frame belongs in the stack of row t if no FIRST lies between them.
+  episode = jnp.cumsum(is_first, axis=0, dtype=jnp.int32)
+  before = jnp.zeros((depth - 1, *episode.shape[1:]), jnp.int32)
+  episodes = jnp.concatenate([before, episode])
+  pixels = (1,) * (observation.ndim - 2)
+
+  def masked(start: int, rows: int, current: Array) -> Array:
+    same = episodes[start : start + rows] == current
+    return jnp.where(same.reshape(*same.shape, *pixels), history[start : start + rows], 0)
+
+  stacked = jnp.stack([masked(lag, num_rows, episode) for lag in range(depth)], axis=-1)
+  return stacked, jnp.moveaxis(masked(num_rows, depth - 1, episode[-1]), 0, 1)

@@ -1,0 +1,193 @@
+"""The network of an agent: torso, optional LSTM core, any head; the same to act and to learn."""
+
+from __future__ import annotations
+
+import dm_env.specs
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from agents.networks import core_state as core_states
+from agents.networks import frame_stack, torsos
+from agents.networks.config import NetworkConfig
+from agents.types import FIRST, Array, Nest, Timestep
+
+
+class LSTM(nn.Module):
+  """An LSTM over time that starts again where an episode does; forget gates are biased by 1.
+
+  The input projection of all rows is one matrix product; only the recurrent one is in the scan.
+  """
+
+  size: int
+
+  @nn.compact
+  def __call__(
+    self, inputs: Array, is_first: Array, state: tuple[Array, Array]
+  ) -> tuple[Array, tuple[Array, Array]]:
+    """Consumes rows in order, resetting the state before it consumes a FIRST row.
+
+    Args:
+      inputs: float32 `[T, B, D]`.
+      is_first: bool `[T, B]`.
+      state: (c, h), float32 `[B, size]` each, before row 0.
+
+    Returns:
+      The outputs h, float32 `[T, B, size]`, and the state after row T-1.
+    """
+    projected = nn.Dense(4 * self.size, name='input')(inputs)
+    init = nn.initializers.variance_scaling(1.0, 'fan_avg', 'uniform')
+    recurrent = self.param('recurrent', init, (self.size, 4 * self.size), jnp.float32)
+
+    def step(
+      state: tuple[Array, Array], row: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array], Array]:
+      x, first = row
+      c, h = core_states.reset(state, (0.0, 0.0), first)
+      i, f, g, o = jnp.split(x + h @ recurrent, 4, axis=-1)
+      c = nn.sigmoid(f + 1.0) * c + nn.sigmoid(i) * jnp.tanh(g)
+      h = nn.sigmoid(o) * jnp.tanh(c)
+      return (c, h), h
+
+    state, outputs = jax.lax.scan(step, state, (projected, is_first))
+    return outputs, state
+
+
+class Body(nn.Module):
+  """Torso, core (None for a memoryless network) and head, as one module with one set of params."""
+
+  torso: nn.Module
+  core: LSTM | None
+  head: nn.Module
+
+  def __call__(
+    self, observation: Array, context: Array | None, is_first: Array, state: Nest
+  ) -> tuple[Nest, Nest]:
+    """Runs `T` rows.
+
+    Args:
+      observation: `[T, B, ...]`, frames already stacked.
+      context: float32 `[T, B, n]`, what the core sees beside the features; None without a core.
+      is_first: bool `[T, B]`.
+      state: of the core, before row 0; None without a core.
+
+    Returns:
+      The head's outputs, `[T, B, ...]` per leaf, and the core's state after row T-1.
+    """
+    num_rows, batch_size = observation.shape[:2]
+    # Rows are merged with the batch axis major, so that a batch sharded over devices stays sharded.
+    rows = observation.swapaxes(0, 1).reshape(batch_size * num_rows, *observation.shape[2:])
+    features = self.torso(rows)
+    features = features.reshape(batch_size, num_rows, -1).swapaxes(0, 1)
+    if self.core is not None and context is not None:
+      features, state = self.core(jnp.concatenate([features, context], -1), is_first, state)
+    return self.head(features), state
+
+
+class RecurrentNetwork:
+  """A network over rows, generic over the head. Its methods are pure.
+
+  The head is a module from float32 `[T, B, features]` to a nest of `[T, B, ...]`. The LSTM core
+  sees the torso's features, the previously executed action and the reward that arrived with the
+  row, clipped to [-1, 1] (Espeholt et al. 2018, Figure 3).
+
+  Raises ValueError if the observations do not suit the torso.
+  """
+
+  def __init__(
+    self,
+    config: NetworkConfig,
+    observation_spec: dm_env.specs.Array,
+    action_spec: dm_env.specs.Array,
+    head: nn.Module,
+  ) -> None:
+    self._config = config
+    self._observation_spec = observation_spec
+    self._action_spec = action_spec
+    self._body = Body(
+      torso=torsos.make_torso(config, observation_spec),
+      core=LSTM(config.lstm_size) if config.core == 'lstm' else None,
+      head=head,
+    )
+
+  def init(self, key: Array) -> Nest:
+    """Returns fresh parameters, a nest of float32 arrays."""
+    spec = self._observation_spec
+    timestep = Timestep(
+      step_type=jnp.full((1, 1), FIRST),
+      reward=jnp.zeros((1, 1), jnp.float32),
+      discount=jnp.ones((1, 1), jnp.float32),
+      observation=jnp.zeros((1, 1, *spec.shape), spec.dtype),
+    )
+    state = self.initial_core_state(1)
+    inputs, _ = self._inputs(state, timestep, core_states.no_action(self._action_spec, 1)[None])
+    return self._body.init(key, *inputs)
+
+  def initial_core_state(self, batch_size: int) -> dict[str, Nest]:
+    """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
+    return core_states.initial(self._config, self._observation_spec, self._action_spec, batch_size)
+
+  def unroll(
+    self, params: Nest, core_state: Nest, timestep: Timestep, action: Array
+  ) -> tuple[Nest, Nest]:
+    """Runs `T` consecutive rows; they may span episodes.
+
+    Args:
+      params: what `init` returned.
+      core_state: `[B, ...]` per leaf, before row 0 was consumed.
+      timestep: fields are `[T, B, ...]`.
+      action: `[T, B, ...]`, as executed in each row. The outputs do not depend on the last one.
+
+    Returns:
+      The head's outputs, `[T, B, ...]` per leaf, and the core state before row T is consumed.
+    """
+    inputs, carried = self._inputs(core_state, timestep, action)
+    outputs, state = self._body.apply(params, *inputs)
+    if self._body.core is not None:
+      carried['lstm'] = state
+    return outputs, carried
+
+  def step(self, params: Nest, core_state: Nest, timestep: Timestep) -> tuple[Nest, Nest]:
+    """Runs one row whose action is yet to be chosen: `unroll` with T=1 and no time axes.
+
+    Args:
+      params: what `init` returned.
+      core_state: `[B, ...]` per leaf, before the row was consumed.
+      timestep: fields are `[B, ...]`.
+
+    Returns:
+      The head's outputs, `[B, ...]` per leaf, and the core state after the row, complete once
+      `record_action` has put the chosen action into it.
+    """
+    batch_size = timestep.step_type.shape[0]
+    unknown = core_states.no_action(self._action_spec, batch_size)[None]
+    timestep = jax.tree.map(lambda x: x[None], timestep)
+    outputs, core_state = self.unroll(params, core_state, timestep, unknown)
+    return jax.tree.map(lambda x: x[0], outputs), core_state
+
+  def record_action(self, core_state: Nest, action: Array) -> Nest:
+    """Returns the core state with `action`, `[B, ...]`, as the one executed in the last row."""
+    if 'prev_action' not in core_state:
+      return core_state
+    return {**core_state, 'prev_action': action.astype(core_state['prev_action'].dtype)}
+
+  def _inputs(
+    self, core_state: Nest, timestep: Timestep, action: Array
+  ) -> tuple[tuple[Array, Array | None, Array, Nest], dict[str, Nest]]:
+    """Returns the arguments of `Body`, and all of the next core state but the LSTM's."""
+    is_first = timestep.step_type == FIRST
+    observation, context, carried = timestep.observation, None, {}
+    if 'frames' in core_state:
+      observation, carried['frames'] = frame_stack.stack_frames(
+        core_state['frames'], observation, is_first
+      )
+    if 'prev_action' in core_state:
+      before = core_state['prev_action']
+      executed = jnp.concatenate([before[None], action.astype(before.dtype)])
+      previous, carried['prev_action'] = executed[:-1], executed[-1]
+      none = core_states.no_action(self._action_spec, 1)[None]
+      reward = jnp.clip(timestep.reward, -1.0, 1.0).astype(jnp.float32)
+      previous, reward = core_states.reset((previous, reward), (none, 0.0), is_first)
+      encoded = core_states.encode_action(self._action_spec, previous)
+      context = jnp.concatenate([encoded, reward[..., None]], -1)
+    return (observation, context, is_first, core_state.get('lstm')), carried

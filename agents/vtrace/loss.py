@@ -1,0 +1,94 @@
+"""The V-trace actor-critic loss (Espeholt et al. 2018, section 4.2)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from agents.types import LAST, Array, Timestep
+from agents.vtrace.config import VTraceConfig
+from agents.vtrace.head import PolicyValue
+from agents.vtrace.targets import vtrace
+
+
+def log_probability(logits: Array, action: Array) -> Array:
+  """Returns log pi(action), `[...]`, for logits `[..., A]` and integer actions `[...]`."""
+  log_pi = jax.nn.log_softmax(logits)
+  return jnp.take_along_axis(log_pi, action[..., None].astype(jnp.int32), axis=-1)[..., 0]
+
+
+def vtrace_loss(
+  config: VTraceConfig,
+  output: PolicyValue,
+  behaviour_logits: Array,
+  action: Array,
+  timestep: Timestep,
+) -> tuple[Array, dict[str, Array]]:
+  """Sums the policy-gradient, baseline and entropy losses of a batch of unrolls.
+
+  The transitions out of LAST rows count for nothing: not in the loss, in its gradient, in the mean
+  over transitions, or in the metrics. The last row only bootstraps, without gradient.
+
+  Args:
+    config: rho_bar, c_bar, vtrace_lambda, discount, the costs, max_abs_reward and loss_reduction.
+    output: the learner's logits `[T+1, B, A]` and values `[T+1, B]`.
+    behaviour_logits: float32 `[T+1, B, A]`, of the policy mu that acted; the last row is not used.
+    action: int `[T+1, B]`; the last row is not used.
+    timestep: step types, raw rewards and discounts, `[T+1, B]`; observations are not used.
+
+  Returns:
+    The loss, float32 `[]`, and metrics, float32 `[]` each. `policy_loss`, `baseline_loss` and
+    `entropy_loss` are reduced as the loss is, before their costs; the others are means over
+    transitions.
+  """
+  valid = timestep.step_type[:-1] != LAST
+  num_valid = jnp.maximum(jnp.sum(valid, dtype=jnp.float32), 1.0)
+
+  def total(x: Array) -> Array:
+    return jnp.sum(jnp.where(valid, x, 0.0))
+
+  def mean(x: Array) -> Array:
+    return total(x) / num_valid
+
+  reduce = mean if config.loss_reduction == 'mean' else total
+
+  rewards = timestep.reward[1:]
+  if config.max_abs_reward > 0.0:
+    rewards = jnp.clip(rewards, -config.max_abs_reward, config.max_abs_reward)
+
+  logits, values, action = output.logits[:-1], output.value, action[:-1]
+  log_pi = jax.nn.log_softmax(logits)
+  log_pi_action = log_probability(logits, action)
+  log_rhos = jax.lax.stop_gradient(log_pi_action - log_probability(behaviour_logits[:-1], action))
+  rhos = jnp.exp(log_rhos)
+  targets = vtrace(
+    jax.lax.stop_gradient(values),
+    rewards,
+    config.discount * timestep.discount[1:],
+    rhos,
+    valid,
+    rho_bar=config.rho_bar,
+    c_bar=config.c_bar,
+    lambda_=config.vtrace_lambda,
+  )
+  errors = targets.values - values[:-1]
+  entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+
+  policy_loss = reduce(-targets.advantages * log_pi_action)
+  baseline_loss = reduce(0.5 * jnp.square(errors))
+  entropy_loss = reduce(-entropy)
+  loss = policy_loss + config.baseline_cost * baseline_loss + config.entropy_cost * entropy_loss
+  metrics = {
+    'loss': loss,
+    'policy_loss': policy_loss,
+    'baseline_loss': baseline_loss,
+    'entropy_loss': entropy_loss,
+    'entropy': mean(entropy),
+    'value': mean(values[:-1]),
+    'target_value': mean(targets.values),
+    'advantage': mean(targets.advantages),
+    'rho': mean(rhos),
+    'rho_clipped': mean((rhos > config.rho_bar).astype(jnp.float32)),
+    'behaviour_kl': mean(-log_rhos),
+  }
+  return loss, jax.lax.stop_gradient(metrics)

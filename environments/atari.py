@@ -1,0 +1,111 @@
+"""Atari 2600 games, on the compiled vector environment of ale-py.
+
+The defaults are the protocol of Machado et al. 2018 (Revisiting the Arcade Learning Environment,
+section 5): sticky actions with probability 0.25, all 18 actions, losing a life does not end an
+episode, episodes are cut at 108,000 emulator frames (half an hour). Rewards are the game's own.
+
+ale-py 0.12 does not copy the screen of the frame in which an episode ends, so the observation of a
+LAST row is pooled from screens up to six frames older. After a termination the discount 0 cancels
+its value; after a truncation it stands for a state at most a tenth of a second earlier.
+"""
+
+from __future__ import annotations
+
+import ale_py
+import numpy as np
+from ale_py import roms
+
+from environments import errors, seeding
+from environments.gym import GymnasiumBatch
+
+_SCREEN = (84, 84)
+
+
+def make(
+  task: str,
+  num_envs: int,
+  seed: int,
+  *,
+  sticky_actions: float = 0.25,
+  full_action_space: bool = True,
+  noop_max: int = 0,
+  life_loss_terminates: bool = False,
+  fire_reset: bool = False,
+  frame_cap: int = 108_000,
+  action_repeat: int = 4,
+  maxpool: bool = True,
+  num_threads: int = 1,
+) -> GymnasiumBatch:
+  """Makes N copies of a game.
+
+  Observations are single gray frames, uint8 `[84, 84]`: stacking them is the network's concern.
+
+  Args:
+    task: a game, in CamelCase or snake_case: MsPacman or ms_pacman.
+    num_envs: N.
+    seed: of the batch.
+    sticky_actions: probability that the emulator repeats the previous action, in each frame.
+    full_action_space: all 18 actions, or only those that the game uses.
+    noop_max: an episode starts with a random number of no-ops, at most so many; 0 for none.
+    life_loss_terminates: whether losing a life ends the episode.
+    fire_reset: whether an episode starts with FIRE, in games that wait for it.
+    frame_cap: emulator frames after which an episode is truncated.
+    action_repeat: emulator frames in one step.
+    maxpool: whether an observation is the maximum of the last two frames of its step.
+    num_threads: threads that step the N games.
+
+  Raises:
+    ValueError: there is no such game, or an option is out of its range.
+  """
+  errors.require_task('atari', task, 'Pong')
+  names = {_key(rom): rom for rom in roms.get_all_rom_ids()}
+  if _key(task) not in names:
+    raise errors.unknown_task('atari', task, (_camel_case(rom) for rom in names.values()))
+  errors.require_option(0 <= sticky_actions <= 1, 'sticky_actions', sticky_actions, 'be in [0, 1]')
+  errors.require_option(noop_max >= 0, 'noop_max', noop_max, 'be at least 0')
+  errors.require_option(action_repeat >= 1, 'action_repeat', action_repeat, 'be at least 1')
+  errors.require_option(
+    frame_cap >= action_repeat, 'frame_cap', frame_cap, f'be at least action_repeat={action_repeat}'
+  )
+  errors.require_option(
+    not maxpool or action_repeat >= 2, 'maxpool', 'true', 'be false where action_repeat=1'
+  )
+  errors.require_option(num_threads >= 1, 'num_threads', num_threads, 'be at least 1')
+
+  ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+  vector_env = ale_py.AtariVectorEnv(
+    names[_key(task)],
+    num_envs,
+    num_threads=min(num_threads, num_envs),
+    max_num_frames_per_episode=frame_cap,
+    repeat_action_probability=sticky_actions,
+    full_action_space=full_action_space,
+    img_height=_SCREEN[0],
+    img_width=_SCREEN[1],
+    grayscale=True,
+    stack_num=1,
+    frameskip=action_repeat,
+    maxpool=maxpool,
+    noop_max=noop_max,
+    episodic_life=life_loss_terminates,
+    reward_clipping=False,
+    use_fire_reset=fire_reset,
+  )
+  protocol = (
+    f'sticky_actions={sticky_actions} full_action_space={full_action_space} noop_max={noop_max} '
+    f'life_loss_terminates={life_loss_terminates} fire_reset={fire_reset} '
+    f'frame_cap={frame_cap} (unit: emulator frames) action_repeat={action_repeat} '
+    f'maxpool={maxpool} rewards=raw'
+  )
+  seeds = np.array(seeding.spawn(seed, num_envs))
+  return GymnasiumBatch(vector_env, seeds, action_repeat, protocol, observation_shape=_SCREEN)
+
+
+def _key(game: str) -> str:
+  """Returns what the spellings of one game have in common: MsPacman and ms_pacman, 'mspacman'."""
+  return game.replace('_', '').lower()
+
+
+def _camel_case(rom: str) -> str:
+  """Returns 'MsPacman' for 'ms_pacman'."""
+  return ''.join(word.capitalize() for word in rom.split('_'))

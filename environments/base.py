@@ -1,0 +1,61 @@
+"""The one environment interface: a batch of environments that one call steps together."""
+
+from __future__ import annotations
+
+import abc
+
+import dm_env
+import numpy as np
+from acme import specs
+
+
+class BatchedEnvironment(abc.ABC):
+  """`N` environments of one kind in lockstep, with dm_env's semantics for each of them.
+
+  `reset` and `step` return a `dm_env.TimeStep` whose fields are arrays: step_type uint8 `[N]`, reward
+  float32 `[N]`, discount float32 `[N]`, observation `[N, ...]`. An environment that returned LAST
+  starts its next episode at the next `step`: it ignores the action and returns FIRST, with reward 0
+  and discount 1. Termination is LAST with discount 0, truncation is LAST with discount 1. Rewards are
+  raw. The returned arrays are the caller's to keep.
+
+  Attributes:
+    num_envs: N.
+    action_repeat: frames of the environment behind one step.
+    protocol: what a score depends on and its name does not say, in one line.
+  """
+
+  num_envs: int
+  action_repeat: int = 1
+  protocol: str = ''
+
+  @abc.abstractmethod
+  def reset(self) -> dm_env.TimeStep:
+    """Starts an episode in every environment; all step types are FIRST."""
+
+  @abc.abstractmethod
+  def step(self, action: np.ndarray) -> dm_env.TimeStep:
+    """Steps all environments.
+
+    Args:
+      action: `[N, ...]` in the dtype of the action spec.
+    """
+
+  @abc.abstractmethod
+  def observation_spec(self) -> specs.Array:
+    """Returns the spec of one environment's observation, a single array."""
+
+  @abc.abstractmethod
+  def action_spec(self) -> specs.Array:
+    """Returns the spec of one environment's action: int32 DiscreteArray or float32 BoundedArray."""
+
+  def close(self) -> None:  # noqa: B027  most environments hold nothing
+    """Releases what the environments hold."""
+
+  def spec(self) -> specs.EnvironmentSpec:
+    """Returns acme's description of one environment of the batch."""
+    return specs.EnvironmentSpec(
+      observations=self.observation_spec(),
+      actions=self.action_spec(),
+      rewards=specs.Array((), np.float32, 'reward'),
+      discounts=specs.BoundedArray((), np.float32, 0.0, 1.0, 'discount'),
+    )

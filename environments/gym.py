@@ -1,0 +1,186 @@
+"""Gymnasium's vector environments behind the batched interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dm_env
+import gymnasium
+import numpy as np
+from acme import specs
+from gymnasium import spaces
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from environments import errors, seeding
+from environments.base import BatchedEnvironment
+
+_FIRST, _MID, _LAST = (np.uint8(int(step_type)) for step_type in dm_env.StepType)
+
+
+class GymnasiumBatch(BatchedEnvironment):
+  """A vector environment with next-step autoreset: done is LAST, the step after it FIRST.
+
+  `terminated` is LAST with discount 0, `truncated` alone is LAST with discount 1. Float
+  observations become float32; other dtypes stay. Discrete actions count from 0.
+  """
+
+  def __init__(
+    self,
+    vector_env: VectorEnv,
+    seed: Any,
+    action_repeat: int = 1,
+    protocol: str = '',
+    observation_shape: tuple[int, ...] | None = None,
+  ):
+    """Takes over a vector environment; the batch closes it.
+
+    Args:
+      vector_env: Box observations, Discrete or float Box actions; returns fresh arrays.
+      seed: what the `reset` of this vector environment takes; given to the first one.
+      action_repeat: see the base class.
+      protocol: see the base class.
+      observation_shape: the shape given to an observation, where not the space's own.
+
+    Raises:
+      ValueError: the autoreset mode or a space is another one.
+    """
+    mode = vector_env.metadata.get('autoreset_mode')
+    if mode != AutoresetMode.NEXT_STEP:
+      raise ValueError(
+        f'the vector environment must autoreset at the next step, not in mode {mode}'
+      )
+    space = vector_env.single_observation_space
+    if not isinstance(space, spaces.Box):
+      raise ValueError(f'the observation of the vector environment must be a Box, not {space}')
+    self.num_envs = vector_env.num_envs
+    self.action_repeat = action_repeat
+    self.protocol = protocol
+    self._env = vector_env
+    self._seed = seed
+    shape = space.shape if observation_shape is None else observation_shape
+    floating = np.issubdtype(space.dtype, np.floating)
+    dtype = np.float32 if floating else space.dtype
+    self._observation_spec = specs.Array(shape, dtype, 'observation')
+    self._action_space = vector_env.single_action_space
+    self._action_spec = _action_spec(self._action_space)
+    self._ended = np.zeros(self.num_envs, bool)
+
+  def reset(self) -> dm_env.TimeStep:
+    """Starts N episodes; the first call seeds them. See the base class."""
+    observation, _ = self._env.reset(seed=self._seed)
+    self._seed = None
+    self._ended = np.zeros(self.num_envs, bool)
+    return dm_env.TimeStep(
+      step_type=np.full(self.num_envs, _FIRST),
+      reward=np.zeros(self.num_envs, np.float32),
+      discount=np.ones(self.num_envs, np.float32),
+      observation=self._observation(observation),
+    )
+
+  def step(self, action: np.ndarray) -> dm_env.TimeStep:
+    """Steps all environments. See the base class."""
+    if not isinstance(self._action_space, spaces.Discrete):
+      action = action.astype(self._action_space.dtype, copy=False)
+    elif self._action_space.start:
+      action = action + self._action_space.start
+    observation, reward, terminated, truncated, _ = self._env.step(action)
+    first, self._ended = self._ended, terminated | truncated
+    step_type = np.where(self._ended, _LAST, _MID)
+    step_type[first] = _FIRST
+    reward = reward.astype(np.float32)
+    reward[first] = 0.0
+    return dm_env.TimeStep(
+      step_type=step_type,
+      reward=reward,
+      discount=np.float32(1) - terminated,
+      observation=self._observation(observation),
+    )
+
+  def observation_spec(self) -> specs.Array:
+    """Returns the spec of one observation."""
+    return self._observation_spec
+
+  def action_spec(self) -> specs.Array:
+    """Returns the int32 or float32 spec of one action."""
+    return self._action_spec
+
+  def close(self) -> None:
+    """Closes the vector environment; a second call does nothing."""
+    if hasattr(self, '_env'):
+      self._env.close()
+      del self._env  # ale-py ends its threads with the last reference, not in close().
+
+  def _observation(self, observation: np.ndarray) -> np.ndarray:
+    """Returns the batch in the shape and dtype of the spec, in C order."""
+    array = np.ascontiguousarray(observation, self._observation_spec.dtype)
+    return array.reshape(self.num_envs, *self._observation_spec.shape)
+
+
+def make(task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0) -> GymnasiumBatch:
+  """Makes N copies of a registered Gymnasium environment, stepped one after the other.
+
+  Observations other than Box (Dict, Tuple, Discrete, ...) are flattened by the rule of
+  `gymnasium.spaces.flatten`: a Discrete is one-hot, a Dict is concatenated in its keys' order.
+
+  Args:
+    task: an id, such as Acrobot-v1; 'module:id' imports the module that registers it first.
+    num_envs: N.
+    seed: of the batch.
+    max_episode_steps: truncate episodes after so many steps; 0 is the environment's own limit.
+
+  Raises:
+    ValueError: Gymnasium has no such id or lacks its dependencies, the limit is negative, or a
+      space has no array form.
+  """
+  errors.require_task('gymnasium', task, 'Acrobot-v1')
+  errors.require_option(
+    max_episode_steps >= 0, 'max_episode_steps', max_episode_steps, 'be at least 0'
+  )
+  limit = max_episode_steps or None
+
+  def make_one() -> gymnasium.Env:
+    env = gymnasium.make(task, max_episode_steps=limit, disable_env_checker=True)
+    if isinstance(env.observation_space, spaces.Box):
+      return env
+    return gymnasium.wrappers.FlattenObservation(env)
+
+  try:
+    vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+  except (gymnasium.error.UnregisteredEnv, ModuleNotFoundError) as error:
+    hint = 'a registered id, or module:id where importing the module registers it'
+    raise errors.unknown_task('gymnasium', task, gymnasium.registry, hint) from error
+  except (gymnasium.error.Error, NotImplementedError) as error:
+    raise ValueError(f'--env gymnasium:{task}: Gymnasium cannot make it here: {error}') from error
+  return GymnasiumBatch(vector_env, seeding.spawn(seed, num_envs))
+
+
+def make_cartpole(
+  task: str, num_envs: int, seed: int, *, max_episode_steps: int = 500
+) -> GymnasiumBatch:
+  """Makes N CartPole-v1, vectorised in NumPy.
+
+  Args:
+    task: empty.
+    num_envs: N.
+    seed: of the batch.
+    max_episode_steps: truncate episodes after so many steps; CartPole-v1 has 500.
+
+  Raises:
+    ValueError: there is a task, or the limit is not positive.
+  """
+  errors.reject_task('cartpole', task)
+  errors.require_option(
+    max_episode_steps >= 1, 'max_episode_steps', max_episode_steps, 'be at least 1'
+  )
+  return GymnasiumBatch(CartPoleVectorEnv(num_envs, max_episode_steps), seed)
+
+
+def _action_spec(space: spaces.Space) -> specs.Array:
+  """Returns the spec of one action from 0, or of one float32 action."""
+  if isinstance(space, spaces.Discrete):
+    return specs.DiscreteArray(int(space.n), np.int32, 'action')
+  if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    return specs.BoundedArray(space.shape, np.float32, low, high, 'action')
+  raise ValueError(f'--env: its actions are neither Discrete nor a Box of floats: {space}')

@@ -1,0 +1,158 @@
+"""Names of environments, and what makes them.
+
+A name is `family` or `family:task`: `catch`, `bsuite:memory_len/5`, `atari:Pong`. To add a family,
+write one factory and one line of the table below. A factory is
+
+    def make(task: str, num_envs: int, seed: int, *, option=default, ...) -> BatchedEnvironment
+
+Its keyword-only parameters are the options of the environment; their defaults are bools, ints,
+floats or strings and give the options their types. It raises ValueError with one sentence for a
+task or a value that it cannot serve.
+
+Importing this module imports no environment library: a factory named 'module:function' is imported
+when one of its environments is first made or checked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from acme import specs
+
+from environments import errors
+from environments.base import BatchedEnvironment
+
+Factory = Callable[..., BatchedEnvironment]
+
+
+class Family(NamedTuple):
+  """A row of the table: the factory, or where it is, and a line of help."""
+
+  factory: str | Factory
+  description: str
+
+
+_FAMILIES = {
+  'atari': Family('environments.atari:make', 'atari:<Game>, such as atari:Pong; raw 84x84 frames'),
+  'bsuite': Family('environments.bsuite:make', 'bsuite:<id>, such as bsuite:memory_len/5'),
+  'cartpole': Family('environments.gym:make_cartpole', "Gymnasium's CartPole-v1, vectorised"),
+  'catch': Family(
+    'environments.catch:make', "bsuite's Catch, vectorised: for tests and smoke runs"
+  ),
+  'gymnasium': Family('environments.gym:make', 'gymnasium:<id>, such as gymnasium:Acrobot-v1'),
+}
+
+_BOOLS = {'true': True, '1': True, 'yes': True, 'false': False, '0': False, 'no': False}
+
+
+def register(family: str, factory: str | Factory, description: str = '') -> None:
+  """Adds a family to the table of this process, or replaces it.
+
+  Every process that makes the environment must do so. A line in the builtin table does it for all.
+
+  Args:
+    family: the name before the colon.
+    factory: a factory, or 'module:function' to import it when it is first used.
+    description: one line of help.
+  """
+  _FAMILIES[family] = Family(factory, description)
+
+
+def families() -> dict[str, str]:
+  """Returns one line of help for each family, by name."""
+  return {name: _FAMILIES[name].description for name in sorted(_FAMILIES)}
+
+
+def make(name: str, num_envs: int, seed: int, options: str = '') -> BatchedEnvironment:
+  """Makes a batch of environments.
+
+  Args:
+    name: `family` or `family:task`.
+    num_envs: N, at least 1.
+    seed: the seed of the batch, at least 0. The N environments get different seeds from it.
+    options: 'key=value,key=value' for the factory's keyword-only parameters.
+
+  Raises:
+    ValueError: the name, an option, `num_envs` or the seed is unusable, in one sentence that says
+      how to change the flag.
+  """
+  if num_envs < 1:
+    raise ValueError(f'a batch has at least 1 environment, not {num_envs}')
+  if seed < 0:
+    raise ValueError(f'the seed of a batch of environments is at least 0, not {seed}')
+  family, _, task = name.partition(':')
+  factory = _factory(family)
+  return factory(task, num_envs, seed, **_parse(family, factory, options))
+
+
+def check(name: str, options: str = '') -> None:
+  """Makes one environment and closes it, to find mistakes before a program starts.
+
+  Raises:
+    ValueError: as `make` would.
+  """
+  make(name, 1, 0, options).close()
+
+
+def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
+  """Returns the spec of one environment, by making one and closing it.
+
+  Raises:
+    ValueError: as `make` would.
+  """
+  environment = make(name, 1, 0, options)
+  try:
+    return environment.spec()
+  finally:
+    environment.close()
+
+
+def _factory(family: str) -> Factory:
+  """Returns the factory of a family, imported where it is a string."""
+  if family not in _FAMILIES:
+    known = sorted(_FAMILIES)
+    raise ValueError(
+      f'--env: there is no environment family {family!r}{errors.did_you_mean(family, known)} '
+      f'(the families are {", ".join(known)})'
+    )
+  factory = _FAMILIES[family].factory
+  if callable(factory):
+    return factory
+  module, _, function = factory.partition(':')
+  return getattr(importlib.import_module(module), function)
+
+
+def _parse(family: str, factory: Factory, options: str) -> dict[str, Any]:
+  """Returns the options in 'key=value,key=value' in the types of the factory's defaults."""
+  defaults = {
+    parameter.name: parameter.default
+    for parameter in inspect.signature(factory).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+  }
+  parsed: dict[str, Any] = {}
+  for item in filter(None, (item.strip() for item in options.split(','))):
+    key, equals, text = (part.strip() for part in item.partition('='))
+    if not equals:
+      raise ValueError(f'--env_options {item}: write it as key=value, with commas between options')
+    if key not in defaults:
+      valid = ', '.join(f'{option}={default}' for option, default in defaults.items()) or 'none'
+      raise ValueError(
+        f'--env_options {key}: {family} has no such option{errors.did_you_mean(key, defaults)} '
+        f'(its options and their defaults: {valid})'
+      )
+    if key in parsed:
+      raise ValueError(f'--env_options {key} is given twice: keep one of them')
+    parsed[key] = _convert(key, text, type(defaults[key]))
+  return parsed
+
+
+def _convert(key: str, text: str, kind: type) -> Any:
+  """Returns `text` as a bool, int, float or str."""
+  try:
+    return _BOOLS[text.lower()] if kind is bool else kind(text)
+  except (KeyError, ValueError):
+    wanted = {bool: 'true or false', int: 'an integer', float: 'a number'}[kind]
+    raise ValueError(f'--env_options {key}={text}: {key} must be {wanted}') from None

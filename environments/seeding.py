@@ -1,0 +1,22 @@
+"""From the seed of a batch to a seed for each of its environments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def spawn(seed: int, num_envs: int) -> list[int]:
+  """Returns `num_envs` seeds in [0, 2**31), spread so that nearby batch seeds share none of them.
+
+  Consecutive seeds would make environment 1 of batch `seed` the twin of environment 0 of batch
+  `seed + 1`. The seed of environment `i` does not depend on `num_envs`.
+
+  Args:
+    seed: the seed of the batch, at least 0.
+    num_envs: N.
+
+  Raises:
+    ValueError: the seed is negative.
+  """
+  state = np.random.SeedSequence(seed).generate_state(num_envs)
+  return [int(word) for word in state & np.uint32(2**31 - 1)]

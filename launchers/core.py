@@ -1,0 +1,121 @@
+"""What every launcher of ours does with a graph: bind its addresses and pack its nodes.
+
+Launchpad's launch types are a closed set, but every part they use is public, so a launcher is a
+function of a program: initialise the contexts, connect the handles, bind the addresses, serialise
+each node's function, and have `launchers.node_entry` call it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+import cloudpickle
+import launchpad as lp
+from launchpad.launch import serialization
+
+
+class StaticAddress(lp.AbstractAddressBuilder):
+  """An address that is known when the graph is launched."""
+
+  def __init__(self, address: str):
+    self._address = address
+
+  def build(self) -> str:
+    """Returns host:port."""
+    return self._address
+
+
+@dataclasses.dataclass(frozen=True)
+class SignalStopper:
+  """Stops a local program: what `lp.stop()` calls in a node."""
+
+  launcher_pid: int
+
+  def __call__(self, mark_as_completed: bool = False) -> None:
+    """Signals the launcher."""
+    os.kill(self.launcher_pid, signal.SIGUSR1)
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeTask:
+  """One node, ready to run.
+
+  Attributes:
+    label: its group.
+    index: its place in the group.
+    payload: the file that holds its function.
+  """
+
+  label: str
+  index: int
+  payload: str
+
+  @property
+  def name(self) -> str:
+    """Label and index, as in 'actor/3'."""
+    return f'{self.label}/{self.index}'
+
+
+def free_ports(count: int) -> list[int]:
+  """Returns ports that nothing on this machine listens on."""
+  sockets = [socket.socket(socket.AF_INET6) for _ in range(count)]
+  for s in sockets:
+    s.bind(('', 0))
+  ports = [s.getsockname()[1] for s in sockets]
+  for s in sockets:
+    s.close()
+  return ports
+
+
+def prepare(
+  program: lp.Program,
+  addresses: Callable[[str, int, int], list[str]],
+  stopper: Callable[[], None],
+  directory: str,
+) -> list[NodeTask]:
+  """Binds a program's addresses and writes one file for each node.
+
+  Args:
+    program: the graph.
+    addresses: takes (label, index, count) and returns host:port for each of the `count` addresses
+      of that node.
+    stopper: picklable; called in a node's process by `lp.stop()`.
+    directory: an existing directory, readable wherever nodes run.
+
+  Raises:
+    ValueError: if a node cannot be pickled; names the node.
+  """
+  for nodes in program.groups.values():
+    for node in nodes:
+      node.launch_context.initialize(
+        lp.LaunchType.LOCAL_MULTI_PROCESSING, launch_config=None, program_stopper=stopper
+      )
+  for label, nodes in program.groups.items():
+    for node in nodes:
+      for handle in node.input_handles:
+        handle.connect(node, label)
+  for label, nodes in program.groups.items():
+    for index, node in enumerate(nodes):
+      hosts = addresses(label, index, len(node.addresses))
+      for address, host in zip(node.addresses, hosts, strict=True):
+        address.bind(StaticAddress(host))
+  serialization.enable_lru_cache_pickling_once()
+  tasks = []
+  for label, nodes in program.groups.items():
+    for index, node in enumerate(nodes):
+      task = NodeTask(label, index, os.path.join(directory, f'{label}-{index}.pkl'))
+      try:
+        payload = cloudpickle.dumps(node.function)
+      except Exception as error:
+        raise ValueError(
+          f'node {task.name} cannot be sent to a process of its own, because it cannot be pickled: '
+          f'{error}'
+        ) from error
+      with open(task.payload, 'wb') as f:
+        f.write(payload)
+      tasks.append(task)
+  return tasks

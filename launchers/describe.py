@@ -1,0 +1,42 @@
+"""A graph in words: its groups, nodes, placement and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import launchpad as lp
+
+from launchers.placement import Resources
+
+
+def edges(program: lp.Program) -> dict[tuple[str, str], int]:
+  """Returns how many nodes of one group hold a handle on another: {(from, to): count}."""
+  owner = {
+    id(handle): label
+    for label, nodes in program.groups.items()
+    for node in nodes
+    for handle in node._created_handles
+  }
+  count: dict[tuple[str, str], int] = {}
+  for label, nodes in program.groups.items():
+    for node in nodes:
+      for handle in node.input_handles:
+        key = label, owner[id(handle)]
+        count[key] = count.get(key, 0) + 1
+  return count
+
+
+def describe(program: lp.Program, placement: Mapping[str, Resources]) -> str:
+  """Returns a text of a few lines."""
+  width = max(map(len, program.groups))
+  lines = [f'program {program.name}', '', 'groups']
+  for label, nodes in program.groups.items():
+    kind = type(nodes[0]).__name__
+    constructor = getattr(nodes[0], '_constructor', None)
+    runs = getattr(constructor, 'name', getattr(constructor, '__name__', ''))
+    where = placement[label].describe()
+    lines.append(f'  {label:{width}}  {len(nodes):3} x {kind}({runs})  on a {where}')
+  lines += ['', 'edges (caller -> server)']
+  for (source, target), count in edges(program).items():
+    lines.append(f'  {source:{width}} -> {target:{width}}  {count}')
+  return '\n'.join(lines)

@@ -1,0 +1,56 @@
+"""Runs a graph under Launchpad's own launchers: local_mt, test_mt and test_mp."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+
+import launchpad as lp
+from absl.testing import absltest
+from launchpad.nodes.python.local_multi_processing import PythonProcess
+
+from launchers.placement import Resources, environment_variables
+
+
+class _Case(absltest.TestCase):
+  """Stands for the test case that Launchpad's test launch types want."""
+
+  def runTest(self):
+    """Is never called."""
+
+
+def launch(
+  program: lp.Program,
+  launch_type: str,
+  placement: Mapping[str, Resources],
+  started: Callable[[], None] = lambda: None,
+) -> int:
+  """Runs a program to its end.
+
+  Args:
+    program: the graph.
+    launch_type: 'local_mt', 'test_mt' or 'test_mp'. The first two run the nodes as threads of this
+      process, so that placement has no effect.
+    placement: resources for each group.
+    started: called once the nodes have been started.
+
+  Returns:
+    The exit code, 0 or 1.
+  """
+  case = _Case()
+  resources = {
+    label: PythonProcess(env=environment_variables(placement[label])) for label in program.groups
+  }
+  try:
+    manager = lp.launch(
+      program,
+      launch_type=launch_type,
+      local_resources=resources if launch_type == 'test_mp' else None,
+      test_case=case if launch_type.startswith('test') else None,
+    )
+    started()
+    manager.wait()
+    return 0
+  except Exception:
+    traceback.print_exc()
+    return 1

@@ -1,0 +1,140 @@
+"""What the terminal shows while a program runs: a live table, or log lines where there is none."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+import threading
+import time
+from typing import Any
+
+import launchpad as lp
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+MONITOR = 'monitor'
+
+
+class View:
+  """Follows a running program's monitor from a thread, until closed.
+
+  A program without a group 'monitor' is shown as nothing.
+  """
+
+  def __init__(self, program: lp.Program, title: str, log_period: float = 5.0):
+    """Initialises a view; call `start` once the program's addresses are bound.
+
+    Args:
+      program: the graph.
+      title: of the live table.
+      log_period: seconds between log lines where stdout is no terminal.
+    """
+    self._handle = (
+      program.groups[MONITOR][0].create_handle() if MONITOR in program.groups else None
+    )
+    self._title = title
+    self._log_period = log_period
+    self._closed = threading.Event()
+    self._thread = threading.Thread(target=self._follow, name='view', daemon=True)
+
+  def start(self) -> None:
+    """Begins to follow."""
+    if self._handle is not None:
+      self._handle.set_client_kwargs(call_timeout=2)
+      self._thread.start()
+
+  def close(self) -> None:
+    """Stops and leaves the terminal as it was, the last state on it."""
+    self._closed.set()
+    if self._thread.ident is not None:
+      self._thread.join(timeout=5)
+
+  def _follow(self) -> None:
+    client = self._handle.dereference()
+    if sys.stdout.isatty():
+      with Live(console=Console(), refresh_per_second=4) as live:
+        while not self._closed.wait(0.5):
+          status = _ask(client)
+          live.update(_table(self._title, status) if status else f'{self._title}: starting')
+    else:
+      last, shown = time.monotonic(), None
+      while not self._closed.wait(0.5):
+        if time.monotonic() - last < self._log_period:
+          continue
+        last, status = time.monotonic(), _ask(client)
+        line = _line(status) if status else 'starting'
+        if line != shown:
+          print(line, flush=True)
+        shown = line
+
+
+def _ask(client: Any) -> dict[str, Any] | None:
+  try:
+    return client.futures.status().result(timeout=2)
+  except Exception:
+    return None
+
+
+def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
+  """The figures to show, as (name, text)."""
+  latest: dict[str, float] = {}
+  for node, values in status['latest'].items():
+    if not node.startswith('actor/'):
+      latest |= values
+  counts = status['counts']
+
+  def get(name: str, form: str = ',.0f') -> str:
+    value = latest.get(name, math.nan)
+    return format(value, form) if math.isfinite(value) else '-'
+
+  elapsed = status['elapsed']
+  share = counts['actor_steps'] / status['num_steps']
+  rate = latest.get('actor_steps_per_second', 0.0)
+  left = (status['num_steps'] - counts['actor_steps']) / rate if rate > 0 else math.nan
+  if status['finished']:
+    left = 0.0
+  fill = latest.get('inference_batch_fill', math.nan)
+  return [
+    ('elapsed', _clock(elapsed)),
+    ('remaining', _clock(left)),
+    ('progress', f'{min(share, 1.0):.0%}'),
+    ('actor_steps', f'{counts["actor_steps"]:,.0f}'),
+    ('environment_frames', f'{counts["environment_frames"]:,.0f}'),
+    ('learner_steps', f'{counts["learner_steps"]:,.0f}'),
+    ('steps/s', get('actor_steps_per_second')),
+    ('frames/s', get('environment_frames_per_second')),
+    ('updates/s', get('learner_steps_per_second', ',.1f')),
+    ('episode_return', get('episode_return', '.3g')),
+    ('evaluator_return', get('evaluator_return', '.3g')),
+    ('policy_lag', get('policy_lag', '.1f')),
+    ('batch_fill', f'{fill:.0%}' if math.isfinite(fill) else '-'),
+    ('queue', get('queue_size')),
+  ]
+
+
+def _clock(seconds: float) -> str:
+  if not math.isfinite(seconds):
+    return '-'
+  return str(datetime.timedelta(seconds=int(seconds)))
+
+
+def _line(status: dict[str, Any]) -> str:
+  return ' '.join(f'{name}={text}' for name, text in _values(status) if text != '-')
+
+
+def _table(title: str, status: dict[str, Any]) -> Table:
+  table = Table(title=title, show_header=False)
+  for _ in range(2):
+    table.add_column(style='dim')
+    table.add_column(justify='right', min_width=12)
+  values = _values(status)
+  half = (len(values) + 1) // 2
+  for i in range(half):
+    right = values[half + i] if half + i < len(values) else ('', '')
+    table.add_row(*values[i], *right)
+  silent = [f'{n} ({s:.0f} s)' for n, s in status['silent_for'].items() if s > 60]
+  if silent:
+    table.caption = 'silent: ' + ', '.join(silent)
+  return table

@@ -1,0 +1,184 @@
+"""The actor: environments and an RPC client, nothing else. Imports neither JAX nor TensorFlow."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any
+
+import dm_env
+import numpy as np
+from absl import logging
+
+from environments.base import BatchedEnvironment
+from nodes import lifecycle
+from nodes.reporter import Reporter
+
+
+class Stopped(Exception):
+  """The program is stopping."""
+
+
+class RemotePolicy:
+  """One stream's conversation with the inference server.
+
+  A request whose answer is overdue is sent again under the same number; the server answers it once.
+  """
+
+  def __init__(
+    self, inference: Any, actor_id: str, run_id: int, group: int, should_stop: Callable[[], bool]
+  ):
+    """Initialises a conversation.
+
+    Args:
+      inference: Courier client of the inference server.
+      actor_id: this process, as declared to the server.
+      run_id: of this life of the process.
+      group: which of its environment groups.
+      should_stop: polled while an answer is awaited.
+    """
+    self._inference = inference
+    self._identity = (actor_id, run_id, group)
+    self._should_stop = should_stop
+    self._sequence = -1
+    self._request: tuple[Any, ...] = ()
+    self._answer: futures.Future | None = None
+
+  def send(self, timestep: dm_env.TimeStep) -> None:
+    """Asks for actions, without waiting."""
+    self._sequence += 1
+    self._request = (*self._identity, self._sequence, *timestep)
+    self._answer = self._inference.futures.step(*self._request)
+
+  def receive(self) -> np.ndarray | None:
+    """Waits for the actions `[N, ...]`; None when the server says to stop.
+
+    Raises:
+      Stopped: when `should_stop` says so.
+    """
+    backoff = 0.1
+    while True:
+      assert self._answer is not None
+      try:
+        return self._answer.result(timeout=0.5)
+      except futures.TimeoutError:
+        if self._should_stop():
+          raise Stopped from None
+      except Exception as error:
+        if self._should_stop():
+          raise Stopped from None
+        if not _is_transient(error):
+          raise
+        logging.warning('asking again for step %d: %s', self._sequence, error)
+        time.sleep(backoff)
+        backoff = min(2 * backoff, 5.0)
+        self._answer = self._inference.futures.step(*self._request)
+
+
+def _is_transient(error: Exception) -> bool:
+  """Whether the call may be repeated: it timed out or the server was away."""
+  code = str(getattr(error, 'code', ''))
+  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code
+
+
+class Actor:
+  """Steps groups of environments, each with the actions that the inference server sends.
+
+  With two groups, one is stepped while the other waits for its actions.
+  """
+
+  def __init__(
+    self,
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    inference: Any,
+    monitor: Any,
+    actor_id: str,
+    num_envs: int,
+    env_groups: int,
+    seed: int,
+  ):
+    """Initialises an actor; its environments are made in `run`.
+
+    Args:
+      make_environment: takes (number of environments, seed).
+      inference: Courier client of the inference server.
+      monitor: Courier client of the monitor.
+      actor_id: such as 'actor/3'.
+      num_envs: environments of this actor.
+      env_groups: into how many groups they are split.
+      seed: different for every actor; group g adds g.
+    """
+    self._make_environment = make_environment
+    self._inference = inference
+    self._actor_id = actor_id
+    self._num_envs = num_envs
+    self._env_groups = env_groups
+    self._seed = seed
+    self._stepping = 0.0
+    self._waiting = 0.0
+    self._measured = (0.0, 0.0)
+    self._reporter = Reporter(monitor, actor_id, self._measure, period=2.0)
+
+  def run(self) -> None:
+    """Acts until the server says that training has finished, or the program stops."""
+    should_stop = lifecycle.stop_event().is_set
+    run_id = secrets.randbits(62)
+    size = self._num_envs // self._env_groups
+    groups = []
+    for group in range(self._env_groups):
+      environment = self._make_environment(size, self._seed + group)
+      policy = RemotePolicy(self._inference, self._actor_id, run_id, group, should_stop)
+      policy.send(environment.reset())
+      groups.append((environment, policy))
+    try:
+      while self._step(groups):
+        self._reporter.maybe_report()
+    except Stopped:
+      pass
+    finally:
+      for environment, _ in groups:
+        environment.close()
+
+  def _step(self, groups: list[tuple[BatchedEnvironment, RemotePolicy]]) -> bool:
+    for environment, policy in groups:
+      started = time.monotonic()
+      action = policy.receive()
+      received = time.monotonic()
+      self._waiting += received - started
+      if action is None:
+        return False
+      policy.send(environment.step(action))
+      self._stepping += time.monotonic() - received
+    return True
+
+  def _measure(self, seconds: float) -> dict[str, float]:
+    stepping, waiting = self._measured
+    self._measured = self._stepping, self._waiting
+    return {
+      'stepping_share': (self._stepping - stepping) / seconds,
+      'waiting_share': (self._waiting - waiting) / seconds,
+    }
+
+
+def episode_returns(
+  environment: BatchedEnvironment, policy: RemotePolicy, episodes_each: int
+) -> Iterator[float]:
+  """Yields the raw return of each episode, `episodes_each` from every environment.
+
+  Taking as many from each environment keeps short episodes from being counted more often.
+  """
+  timestep = environment.reset()
+  returns = np.zeros(environment.num_envs)
+  finished = np.zeros(environment.num_envs, int)
+  while (finished < episodes_each).any():
+    policy.send(timestep)
+    action = policy.receive()
+    if action is None:
+      raise Stopped
+    timestep = environment.step(action)
+    returns = np.where(timestep.step_type == dm_env.StepType.FIRST, 0.0, returns + timestep.reward)
+    last = timestep.step_type == dm_env.StepType.LAST
+    yield from returns[last & (finished < episodes_each)].tolist()
+    finished += last

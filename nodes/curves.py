@@ -1,0 +1,68 @@
+"""Logs and the learning-curve picture of a run directory."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from typing import Any
+
+from acme.utils import loggers
+
+
+def csv_logger(run_dir: str, node: str) -> loggers.Logger:
+  """Returns acme's CSV logger for `run_dir/logs/<node>.csv`; the first write names the columns."""
+  path = csv_path(run_dir, node)
+  os.makedirs(os.path.dirname(path), exist_ok=True)
+  return loggers.CSVLogger(open(path, 'a'), flush_every=1)
+
+
+def csv_path(run_dir: str, node: str) -> str:
+  """Returns where the measurements of a node such as 'actor/3' are."""
+  return os.path.join(run_dir, 'logs', node.replace('/', '-') + '.csv')
+
+
+def scalar_writer(directory: str) -> Any:
+  """Returns a TensorBoard writer with `add_scalar(name, value, step)`, without TensorFlow."""
+  import tensorboardX
+
+  return tensorboardX.SummaryWriter(directory)
+
+
+def read(run_dir: str, node: str, *columns: str) -> list[tuple[float, ...]]:
+  """Returns the rows of a node's CSV in which all the columns have finite values; [] if none."""
+  path = csv_path(run_dir, node)
+  if not os.path.exists(path):
+    return []
+  with open(path) as f:
+    rows = [tuple(float(row.get(c) or 'nan') for c in columns) for row in csv.DictReader(f)]
+  return [row for row in rows if all(map(math.isfinite, row))]
+
+
+def draw(run_dir: str) -> None:
+  """Writes `learning_curve.png`: evaluator's and training return against environment frames."""
+  from matplotlib.backends.backend_agg import FigureCanvasAgg
+  from matplotlib.figure import Figure
+
+  figure = Figure(figsize=(7, 4), layout='constrained')
+  axes = figure.add_subplot()
+  training = read(run_dir, 'inference_learner/0', 'environment_frames', 'episode_return')
+  evaluation = read(
+    run_dir,
+    'evaluator/0',
+    'environment_frames',
+    'evaluator_return',
+    'evaluator_return_stderr',
+  )
+  if training:
+    axes.plot(*zip(*training, strict=True), color='0.7', label='training, with exploration')
+  if evaluation:
+    frames, mean, stderr = zip(*evaluation, strict=True)
+    axes.errorbar(frames, mean, stderr, color='C0', marker='.', capsize=2, label='evaluator')
+  axes.set_xlabel('environment frames')
+  axes.set_ylabel('episode return (raw)')
+  axes.set_title(os.path.basename(os.path.normpath(run_dir)), fontsize='medium')
+  axes.grid(alpha=0.3)
+  if training or evaluation:
+    axes.legend()
+  FigureCanvasAgg(figure).print_png(os.path.join(run_dir, 'learning_curve.png'))

@@ -1,0 +1,83 @@
+"""The evaluator: plays whole episodes without exploration, on environments nobody trains on."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from environments.base import BatchedEnvironment
+from nodes import lifecycle
+from nodes.actor import RemotePolicy, Stopped, episode_returns
+
+
+class Evaluator:
+  """Evaluates every `period` actor steps, and once more with the final parameters.
+
+  It asks the same inference server as the actors; its slots act by `evaluation_exploration` and its
+  rows are not stored. While training goes on, newer parameters may arrive within an episode; the
+  final evaluation has one version only.
+  """
+
+  def __init__(
+    self,
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    inference: Any,
+    monitor: Any,
+    num_envs: int,
+    episodes: int,
+    period: int,
+    seed: int,
+  ):
+    """Initialises an evaluator.
+
+    Args:
+      make_environment: takes (number of environments, seed).
+      inference: Courier client of the inference server.
+      monitor: Courier client of the monitor.
+      num_envs: environments, as declared to the server.
+      episodes: in one evaluation, rounded up to a multiple of `num_envs`.
+      period: actor steps between evaluations.
+      seed: of the environments.
+    """
+    self._make_environment = make_environment
+    self._inference = inference
+    self._monitor = monitor
+    self._num_envs = num_envs
+    self._episodes_each = math.ceil(episodes / num_envs)
+    self._period = period
+    self._seed = seed
+
+  def run(self) -> None:
+    """Evaluates until the final evaluation is done or the program stops."""
+    stop = lifecycle.stop_event()
+    environment = self._make_environment(self._num_envs, self._seed)
+    due = 0
+    try:
+      while not stop.is_set():
+        progress = self._monitor.progress()
+        if progress['finished']:
+          self._monitor.final_evaluation(self._evaluate(environment, stop.is_set))
+          return
+        if progress['actor_steps'] >= due and progress['actor_steps'] > 0:
+          due = progress['actor_steps'] + self._period
+          self._monitor.report('evaluator/0', self._evaluate(environment, stop.is_set))
+        stop.wait(0.2)
+    except Stopped:
+      pass
+    finally:
+      environment.close()
+
+  def _evaluate(
+    self, environment: BatchedEnvironment, should_stop: Callable[[], bool]
+  ) -> dict[str, float]:
+    policy = RemotePolicy(self._inference, 'evaluator/0', secrets.randbits(62), 0, should_stop)
+    returns = list(episode_returns(environment, policy, self._episodes_each))
+    return {
+      'evaluator_return': float(np.mean(returns)),
+      'evaluator_return_stderr': float(np.std(returns) / math.sqrt(len(returns))),
+      'evaluator_episodes': float(len(returns)),
+    }

@@ -1,0 +1,203 @@
+"""Sebulba's host unit: inference and learner in one process, parameters handed over on device."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from absl import logging
+from acme import specs
+from flax import serialization
+
+from agents.agent import Agent
+from agents.types import Timestep
+from environments.base import BatchedEnvironment
+from nodes import lifecycle, replay
+from nodes.inference import InferenceServer
+from nodes.learner import Learner, Stopped
+from nodes.reporter import Reporter
+from nodes.streams import StreamSpec
+
+
+class InferenceLearner:
+  """Serves actors on the actor devices and learns on the learner devices, until `num_steps`.
+
+  The work starts in `run`, so that the RPC server is up, and actors connect, while JAX compiles.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    streams: Sequence[StreamSpec],
+    replay_address: str,
+    monitor: Any,
+    *,
+    actor_devices: Sequence[int],
+    learner_devices: Sequence[int],
+    inference_batch_size: int,
+    inference_timeout_ms: float,
+    batch_size: int,
+    num_steps: int,
+    run_dir: str,
+    seed: int,
+  ):
+    """Initialises the node.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed); used for its specs only.
+      streams: who will ask for actions.
+      replay_address: host:port of Reverb.
+      monitor: client of the monitor.
+      actor_devices: indices into `jax.local_devices()`.
+      learner_devices: likewise; may overlap with the actor devices.
+      inference_batch_size: environments in an inference batch at most.
+      inference_timeout_ms: how long a request may wait for a fuller batch.
+      batch_size: unrolls in a learner batch.
+      num_steps: actor_steps after which training ends.
+      run_dir: where the final parameters go.
+      seed: of parameters and action sampling.
+    """
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._streams = streams
+    self._replay_address = replay_address
+    self._monitor = monitor
+    self._actor_devices = actor_devices
+    self._learner_devices = learner_devices
+    self._inference_batch_size = inference_batch_size
+    self._inference_timeout = inference_timeout_ms / 1e3
+    self._batch_size = batch_size
+    self._num_steps = num_steps
+    self._action_repeat = 1
+    self._run_dir = run_dir
+    self._seed = seed
+    self._server: InferenceServer | None = None
+    self._constructed = threading.Event()
+
+  def step(self, *request: Any) -> np.ndarray | None:
+    """See `InferenceServer.step`. An RPC."""
+    self._constructed.wait()
+    assert self._server is not None
+    return self._server.step(*request)
+
+  def run(self) -> None:
+    """Trains to the end, then serves evaluators until the program stops."""
+    stop = lifecycle.stop_event()
+    environment = self._make_environment(1, self._seed)
+    spec, self._action_repeat = environment.spec(), environment.action_repeat
+    environment.close()
+    agent = self._make_agent(spec.observations, spec.actions)
+    columns = replay.Columns(_unroll_spec(agent, spec))
+    writer = replay.UnrollWriter(self._replay_address, columns)
+    server = InferenceServer(
+      agent,
+      self._streams,
+      _devices(self._actor_devices, '--actor_devices'),
+      spec,
+      writer.put,
+      self._inference_batch_size,
+      self._inference_timeout,
+      self._seed,
+    )
+
+    def check() -> None:
+      writer.check()
+      if learner.learner_steps:  # The first report names the columns; let it be complete.
+        reporter.maybe_report()
+      if stop.is_set():
+        raise Stopped
+
+    reporter = Reporter(
+      self._monitor, 'inference_learner/0', lambda s: self._measure(s, server, learner, client)
+    )
+    client = replay.reverb.Client(self._replay_address)
+    learner = Learner(
+      agent,
+      replay.sample_batches(self._replay_address, columns, self._batch_size, self._batch_size),
+      _devices(self._learner_devices, '--learner_devices'),
+      server.set_params,
+      check,
+      self._seed,
+    )
+    server.warm_up()
+    self._server = server
+    self._constructed.set()
+    try:
+      while server.actor_steps < self._num_steps:
+        learner.step()
+        check()
+      server.finish_training()
+      save_params(self._run_dir, learner.get_variables(['params'])[0])
+      self._monitor.training_finished(
+        {
+          'actor_steps': server.actor_steps,
+          'environment_frames': server.actor_steps * self._action_repeat,
+          'learner_steps': learner.learner_steps,
+        }
+      )
+      stop.wait()
+    except Stopped:
+      logging.info('stopped after %d actor steps', server.actor_steps)
+    finally:
+      server.close()
+      writer.close()
+
+  def _measure(
+    self, seconds: float, server: InferenceServer, learner: Learner, client: Any
+  ) -> dict[str, float]:
+    inference = server.measure(seconds)
+    steps_per_second = inference['actor_steps_per_second']
+    return (
+      inference
+      | learner.measure(seconds)
+      | {
+        'environment_frames': inference['actor_steps'] * self._action_repeat,
+        'environment_frames_per_second': steps_per_second * self._action_repeat,
+        'queue_size': float(replay.occupancy(client)),
+      }
+    )
+
+
+def save_params(run_dir: str, params: Any) -> str:
+  """Writes parameters to `run_dir/params/final.msgpack`; returns the path."""
+  path = os.path.join(run_dir, 'params', 'final.msgpack')
+  os.makedirs(os.path.dirname(path), exist_ok=True)
+  with open(path + '.tmp', 'wb') as f:
+    f.write(serialization.to_bytes(params))
+  os.replace(path + '.tmp', path)
+  return path
+
+
+def _devices(indices: Sequence[int], flag: str) -> list[jax.Device]:
+  local = jax.local_devices()
+  if max(indices) >= len(local):
+    raise ValueError(
+      f'{flag}={",".join(map(str, indices))} asks for device {max(indices)}, but this process sees '
+      f'{len(local)} device(s), numbered from 0.'
+    )
+  return [local[i] for i in indices]
+
+
+def _unroll_spec(agent: Agent, spec: specs.EnvironmentSpec) -> Any:
+  timestep = Timestep(
+    step_type=jax.ShapeDtypeStruct((1,), np.uint8),
+    reward=jax.ShapeDtypeStruct((1,), np.float32),
+    discount=jax.ShapeDtypeStruct((1,), np.float32),
+    observation=jax.ShapeDtypeStruct((1, *spec.observations.shape), spec.observations.dtype),
+  )
+  state = jax.eval_shape(agent.init, jax.random.key(0))
+  core_state = jax.eval_shape(functools.partial(agent.initial_core_state, 1))
+
+  def row(core_state: Any, timestep: Timestep) -> Any:
+    params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), state.params)
+    keys = jax.random.split(jax.random.key(0), 1)
+    return agent.act(params, core_state, timestep, np.ones(1, np.float32), keys)
+
+  return replay.unroll_spec(row, agent.unroll_rows, core_state, timestep)

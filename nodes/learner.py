@@ -1,0 +1,140 @@
+"""The learner: batches from replay in, parameters out, over a mesh of learner devices."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import acme
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from agents.agent import Agent
+from agents.types import Nest
+
+
+class DevicePrefetcher:
+  """Keeps the next batch on the devices while the current one is learned from."""
+
+  def __init__(self, batches: Iterator[Any], put: Callable[[Any], Any], depth: int = 1):
+    """Starts to fetch.
+
+    Args:
+      batches: yields host batches; read from a thread of this object.
+      put: sends a host batch to the devices.
+      depth: batches that may wait.
+    """
+    self._ready: queue.Queue[Any] = queue.Queue(depth)
+    self._thread = threading.Thread(
+      target=self._run, args=(batches, put), name='prefetch', daemon=True
+    )
+    self._thread.start()
+
+  def next(self, check: Callable[[], None], poll: float = 0.2) -> Any:
+    """Returns the next batch, calling `check` every `poll` seconds while there is none."""
+    while True:
+      try:
+        item = self._ready.get(timeout=poll)
+      except queue.Empty:
+        check()
+        continue
+      if isinstance(item, BaseException):
+        raise item
+      return item
+
+  def _run(self, batches: Iterator[Any], put: Callable[[Any], Any]) -> None:
+    try:
+      for batch in batches:
+        self._ready.put(put(batch))
+    except BaseException as error:
+      self._ready.put(error)
+
+
+class Stopped(Exception):
+  """The program is stopping."""
+
+
+class Learner(acme.Learner):
+  """Updates an agent from unrolls, one all-reduced step at a time.
+
+  The batch is sharded over the learner devices, the state is replicated on them; XLA's partitioner
+  turns the loss's mean over the batch into one all-reduce of the gradient.
+  """
+
+  def __init__(
+    self,
+    agent: Agent,
+    batches: Iterator[Any],
+    devices: Sequence[jax.Device],
+    publish: Callable[[int, Nest], None],
+    check: Callable[[], None],
+    seed: int,
+  ):
+    """Initialises the learner's state and publishes the first parameters, version 0.
+
+    Args:
+      agent: the algorithm.
+      batches: yields `nodes.replay.Batch`es (or anything with `.unrolls`), B divisible by the
+        number of devices.
+      devices: the learner devices.
+      publish: takes (policy_version, params) after every step.
+      check: called while there is nothing to learn from; may raise to end `step`.
+      seed: of the initial parameters.
+    """
+    mesh = Mesh(np.asarray(devices), ('data',))
+    self._replicated = NamedSharding(mesh, PartitionSpec())
+    sharded = NamedSharding(mesh, PartitionSpec('data'))
+    self._publish = publish
+    self._check = check
+    self._state = jax.device_put(agent.init(jax.random.key(seed)), self._replicated)
+    self._update = jax.jit(
+      lambda state, unrolls: agent.update(state, unrolls, None), out_shardings=self._replicated
+    )
+    self._prefetcher = DevicePrefetcher(
+      batches, lambda batch: jax.device_put(batch.unrolls, sharded)
+    )
+    self._metrics: dict[str, Any] = {}
+    self._waited = 0.0
+    self._measured = (0, 0.0)
+    self.learner_steps = 0
+    publish(0, self._state.params)
+
+  def step(self) -> None:
+    """Does one learner step and publishes its parameters."""
+    started = time.monotonic()
+    unrolls = self._prefetcher.next(self._check)
+    self._waited += time.monotonic() - started
+    # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
+    jax.block_until_ready(self._metrics)
+    self._state, _, self._metrics = self._update(self._state, unrolls)
+    self.learner_steps += 1
+    self._publish(self.learner_steps, self._state.params)
+
+  def get_variables(self, names: Sequence[str]) -> list[Nest]:
+    """Returns the parameters as NumPy arrays, once for each name: there is one set, 'params'."""
+    return [jax.device_get(self._state.params) for _ in names]
+
+  def save(self) -> Any:
+    """Returns the whole learner state as NumPy arrays."""
+    return jax.device_get(self._state)
+
+  def restore(self, state: Any) -> None:
+    """Goes on from what `save` returned, and publishes its parameters."""
+    self._state = jax.device_put(state, self._replicated)
+    self.learner_steps = int(self._state.learner_steps)
+    self._publish(self.learner_steps, self._state.params)
+
+  def measure(self, seconds: float) -> dict[str, float]:
+    """Returns the last step's metrics, and rates over the last `seconds`."""
+    steps, waited = self.learner_steps, self._waited
+    previous_steps, previous_waited = self._measured
+    self._measured = steps, waited
+    return {k: float(v) for k, v in jax.device_get(self._metrics).items()} | {
+      'learner_steps': float(steps),
+      'learner_steps_per_second': (steps - previous_steps) / seconds,
+      'learner_waiting_share': (waited - previous_waited) / seconds,
+    }

@@ -1,0 +1,130 @@
+"""The monitor: takes every node's measurements, writes the run directory, knows the progress."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from acme.utils import loggers
+
+from nodes import curves, lifecycle
+
+COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
+
+
+class Monitor:
+  """Logs what nodes report and ends the program after the final evaluation. All methods are RPCs.
+
+  Reports are absolute, so a report that arrives twice changes nothing. Of each node the run
+  directory gets `logs/<node>.csv` and TensorBoard scalars `<node's group>/<name>`; their time axis
+  is environment frames.
+  """
+
+  def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool):
+    """Opens the logs.
+
+    Args:
+      run_dir: an existing directory.
+      num_steps: actor steps of the whole run, for progress.
+      has_evaluator: whether to wait for a final evaluation.
+    """
+    self._run_dir = run_dir
+    self._num_steps = num_steps
+    self._has_evaluator = has_evaluator
+    self._started = time.time()
+    self._lock = threading.Lock()
+    self._latest: dict[str, dict[str, float]] = {}
+    self._seen: dict[str, float] = {}
+    self._counts = dict.fromkeys(COUNTERS, 0.0)
+    self._loggers: dict[str, loggers.Logger] = {}
+    self._tensorboard = curves.scalar_writer(os.path.join(run_dir, 'tensorboard'))
+    self._evaluation: dict[str, float] = {}
+    self._training_finished = threading.Event()
+    self._finished = threading.Event()
+
+  def report(self, node: str, values: Mapping[str, float]) -> None:
+    """Logs a node's measurements.
+
+    Args:
+      node: such as 'actor/3'.
+      values: by name; those called like a counter update that counter.
+    """
+    with self._lock:
+      self._seen[node] = time.time()
+      self._latest[node] = dict(values)
+      for name in COUNTERS:
+        self._counts[name] = max(self._counts[name], values.get(name, 0.0))
+      row = {'seconds': time.time() - self._started, **self._counts, **values}
+      if node not in self._loggers:
+        self._loggers[node] = curves.csv_logger(self._run_dir, node)
+      self._loggers[node].write(row)
+      step = int(self._counts['environment_frames'])
+      for name, value in values.items():
+        if math.isfinite(value):
+          self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
+
+  def progress(self) -> dict[str, Any]:
+    """Returns `actor_steps` so far and whether training has `finished`."""
+    with self._lock:
+      return {
+        'actor_steps': self._counts['actor_steps'],
+        'finished': self._training_finished.is_set(),
+      }
+
+  def status(self) -> dict[str, Any]:
+    """Returns all that the live view shows: counters, times, and the last report of each node."""
+    with self._lock:
+      return {
+        'elapsed': time.time() - self._started,
+        'num_steps': self._num_steps,
+        'counts': dict(self._counts),
+        'latest': {node: dict(values) for node, values in self._latest.items()},
+        'silent_for': {node: time.time() - seen for node, seen in self._seen.items()},
+        'finished': self._training_finished.is_set(),
+      }
+
+  def training_finished(self, counts: Mapping[str, float]) -> None:
+    """Takes the final counters; the program ends after the evaluation, if there is an evaluator."""
+    with self._lock:
+      self._counts.update(counts)
+    self._training_finished.set()
+    if not self._has_evaluator:
+      self._finished.set()
+
+  def final_evaluation(self, values: Mapping[str, float]) -> None:
+    """Takes the evaluation of the final parameters; the program ends."""
+    self.report('evaluator/0', values)
+    with self._lock:
+      self._evaluation = dict(values)
+    self._finished.set()
+
+  def run(self) -> None:
+    """Waits for the end of training, writes summary and picture, and stops the program."""
+    stop = lifecycle.stop_event()
+    while not stop.wait(0.1) and not self._finished.is_set():
+      pass
+    with self._lock:
+      for logger in self._loggers.values():
+        logger.close()
+      self._tensorboard.close()
+      if self._finished.is_set():
+        self._write_summary()
+    curves.draw(self._run_dir)
+    if self._finished.is_set():
+      lifecycle.stop_program()
+
+  def _write_summary(self) -> None:
+    summary = {
+      'evaluator_return': self._evaluation.get('evaluator_return', math.nan),
+      **{name: int(self._counts[name]) for name in COUNTERS},
+      'seconds': time.time() - self._started,
+    } | self._evaluation
+    path = os.path.join(self._run_dir, 'summary.json')
+    with open(path + '.tmp', 'w') as f:
+      json.dump(summary, f, indent=2)
+    os.replace(path + '.tmp', path)

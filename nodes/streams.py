@@ -1,0 +1,288 @@
+"""The streams of environments that ask for actions: who they are, and how rows become unrolls."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamSpec:
+  """A batch of environments of one actor that move in lockstep and ask together.
+
+  Attributes:
+    actor_id: the name of the process behind it, such as 'actor/3'.
+    group: which of that actor's environment groups.
+    num_envs: environments in the stream.
+    first_environment_id: the stream's environments are numbered from here.
+    training: whether its rows are trained on; False for an evaluator.
+  """
+
+  actor_id: str
+  group: int
+  num_envs: int
+  first_environment_id: int
+  training: bool = True
+
+
+def layout(
+  num_actors: int, envs_per_actor: int, env_groups: int, eval_envs: int = 0
+) -> list[StreamSpec]:
+  """Returns the streams of a program: those of all actors, then the evaluator's.
+
+  Training environments are numbered from 0 without gaps, in the order of actors and groups.
+  """
+  size = envs_per_actor // env_groups
+  streams = [
+    StreamSpec(f'actor/{actor}', group, size, actor * envs_per_actor + group * size)
+    for actor in range(num_actors)
+    for group in range(env_groups)
+  ]
+  if eval_envs:
+    first = num_actors * envs_per_actor
+    streams.append(StreamSpec('evaluator/0', 0, eval_envs, first, training=False))
+  return streams
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreStateRows:
+  """Some rows of a core state batch that may still be on its way from the device."""
+
+  batch: Nest
+  start: int
+  stop: int
+
+  def fetch(self) -> Nest:
+    """Returns the rows as NumPy arrays, waiting for the device if need be."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[self.start : self.stop], self.batch)
+
+
+class UnrollAssembler:
+  """Collects the rows of one stream into unrolls, in preallocated arrays.
+
+  Unrolls of `rows` rows start every `period` rows, so neighbours share `rows - period` rows. All
+  environments of a stream complete their unrolls together; one call handles them all.
+  """
+
+  def __init__(
+    self,
+    num_envs: int,
+    rows: int,
+    period: int,
+    first_environment_id: int = 0,
+    num_buffers: int = 2,
+  ):
+    """Initialises an assembler.
+
+    Args:
+      num_envs: environments N in the stream.
+      rows: rows L of an unroll.
+      period: rows between the starts of successive unrolls, 1 <= period <= rows.
+      first_environment_id: the id of the stream's first environment.
+      num_buffers: unrolls that may exist at once: the one being filled and those not yet released.
+    """
+    if not 1 <= period <= rows:
+      raise ValueError(f'unrolls of {rows} rows cannot start every {period} rows.')
+    self._num_envs = num_envs
+    self._rows = rows
+    self._period = period
+    self._environment_id = np.arange(
+      first_environment_id, first_environment_id + num_envs, dtype=np.int32
+    )
+    self._free: queue.SimpleQueue[Unroll | None] = queue.SimpleQueue()
+    for _ in range(num_buffers):
+      self._free.put(None)
+    self._buffer: Unroll | None = None
+    self._filled = 0
+    self._row_index = 0
+    self._starts: collections.deque[CoreStateRows] = collections.deque()
+
+  @property
+  def rows_held(self) -> int:
+    """Rows per environment that no finished unroll has taken in yet."""
+    shared = self._rows - self._period if self._row_index >= self._rows else 0
+    return self._filled - shared if self._filled else 0
+
+  def wipe(self) -> int:
+    """Drops the half-built unroll. Returns how many rows, over all environments, that loses."""
+    lost = self.rows_held * self._num_envs
+    self._filled = 0
+    self._row_index = 0
+    self._starts.clear()
+    return lost
+
+  def append(
+    self,
+    timestep: Timestep,
+    action: Array,
+    extras: dict[str, Array],
+    policy_version: int,
+    core_state: CoreStateRows,
+    should_stop: Callable[[], bool] = lambda: False,
+  ) -> Unroll | None:
+    """Adds one row for every environment.
+
+    Blocks while all buffers are in use: that is how a full replay queue slows the actors down.
+
+    Args:
+      timestep: fields are `[N, ...]`.
+      action: `[N, ...]`.
+      extras: `[N, ...]` each.
+      policy_version: of the parameters that chose `action`.
+      core_state: the state before this row was consumed; kept only where an unroll starts.
+      should_stop: polled while blocked; when true, the row is dropped and None returned.
+
+    Returns:
+      The N finished unrolls, fields `[N, L, ...]`, if this row completed them; hand them back with
+      `release` once they are copied.
+    """
+    if self._buffer is None:
+      taken = self._take_buffer(should_stop)
+      if taken is False:
+        return None
+      self._buffer = taken or _allocate(self._num_envs, self._rows, timestep, action, extras)
+    if self._row_index % self._period == 0:
+      self._starts.append(core_state)
+    t = self._filled
+    buffer = self._buffer
+    for stored, value in zip(buffer.timestep, timestep, strict=True):
+      stored[:, t] = value
+    buffer.action[:, t] = action
+    for name, value in extras.items():
+      buffer.extras[name][:, t] = value
+    buffer.policy_version[:, t] = policy_version
+    self._filled += 1
+    self._row_index += 1
+    if self._filled < self._rows:
+      return None
+    return self._finish(should_stop)
+
+  def release(self, unroll: Unroll) -> None:
+    """Gives the arrays of a finished unroll back for reuse. May be called from any thread."""
+    self._free.put(unroll._replace(core_state=()))
+
+  def _finish(self, should_stop: Callable[[], bool]) -> Unroll | None:
+    finished = self._buffer
+    assert finished is not None
+    taken = self._take_buffer(should_stop)
+    if taken is False:
+      return None
+    first = finished
+    self._buffer = taken or _allocate(
+      self._num_envs,
+      self._rows,
+      Timestep(*(x[:, 0] for x in first.timestep)),
+      first.action[:, 0],
+      {k: v[:, 0] for k, v in first.extras.items()},
+    )
+    shared = self._rows - self._period
+    for source, target in zip(_row_arrays(finished), _row_arrays(self._buffer), strict=True):
+      target[:, :shared] = source[:, self._period :]
+    self._filled = shared
+    return finished._replace(
+      core_state=self._starts.popleft().fetch(), environment_id=self._environment_id
+    )
+
+  def _take_buffer(self, should_stop: Callable[[], bool]) -> Unroll | None | bool:
+    """Returns a used buffer, None for leave to allocate one, or False when stopping."""
+    while True:
+      try:
+        return self._free.get(timeout=0.2)
+      except queue.Empty:
+        if should_stop():
+          return False
+
+
+def _allocate(
+  num_envs: int, rows: int, timestep: Timestep, action: Array, extras: dict[str, Array]
+) -> Unroll:
+  def rows_like(value: Any) -> np.ndarray:
+    value = np.asarray(value)
+    return np.empty((num_envs, rows) + value.shape[1:], value.dtype)
+
+  return Unroll(
+    timestep=Timestep(*map(rows_like, timestep)),
+    action=rows_like(action),
+    extras={name: rows_like(value) for name, value in extras.items()},
+    policy_version=np.empty((num_envs, rows), np.int32),
+    core_state=(),
+    environment_id=np.empty((num_envs,), np.int32),
+  )
+
+
+def _row_arrays(unroll: Unroll) -> list[np.ndarray]:
+  """The arrays with a row axis, in a fixed order."""
+  return [*unroll.timestep, unroll.action, *unroll.extras.values(), unroll.policy_version]
+
+
+class EpisodeStatistics:
+  """Follows the raw return and length of each environment of a stream."""
+
+  def __init__(self, num_envs: int):
+    self._return = np.zeros(num_envs, np.float64)
+    self._length = np.zeros(num_envs, np.int64)
+
+  def wipe(self) -> None:
+    """Forgets the episodes under way."""
+    self._return[:] = 0
+    self._length[:] = 0
+
+  def observe(self, timestep: Timestep) -> tuple[np.ndarray, np.ndarray]:
+    """Takes a timestep `[N]`; returns raw returns and lengths (steps) of episodes that just ended."""
+    first = timestep.step_type == FIRST
+    self._return[first] = 0
+    self._length[first] = 0
+    self._return += np.where(first, 0, timestep.reward)
+    self._length += ~first
+    last = timestep.step_type == LAST
+    return self._return[last], self._length[last]
+
+
+class Stream:
+  """What the server knows about one stream. The holder of `lock` may use the rest.
+
+  Attributes:
+    lock: held while a request of the stream is served, so that a request that was sent again waits
+      for the first and then gets its answer.
+    run_id: of the life of the actor that the server serves; None before the first.
+    fresh: whether that life has had no answer yet, so that its slots are still to be wiped.
+    sequence: the number of the last request that was answered.
+    reply: that answer.
+  """
+
+  def __init__(self, spec: StreamSpec, assembler: UnrollAssembler | None):
+    self.spec = spec
+    self.assembler = assembler
+    self.episodes = EpisodeStatistics(spec.num_envs)
+    self.lock = threading.Lock()
+    self.run_id: int | None = None
+    self.fresh = True
+    self.sequence = -1
+    self.reply: np.ndarray | None = None
+    self._retired: set[int] = set()
+
+  @property
+  def connected(self) -> bool:
+    """Whether any life of the actor has asked yet."""
+    return self.run_id is not None
+
+  def admit(self, run_id: int) -> bool:
+    """Begins a new life of the actor; False if a newer one has replaced it already."""
+    if run_id in self._retired:
+      return False
+    if self.run_id is not None:
+      self._retired.add(self.run_id)
+    self.run_id = run_id
+    self.fresh = True
+    self.sequence, self.reply = -1, None
+    self.episodes.wipe()
+    return True

@@ -1,0 +1,97 @@
+"""What every program with actors can be told: environments, actors, inference, replay, evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar
+
+from agents.options import option
+
+C = TypeVar('C', bound='RunConfig')
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+  """Options that do not depend on the agent. One flag each; 0 means 'choose for me' where it says so."""
+
+  env: str = option('catch', 'environment, family or family:task; --list_envs lists them')
+  env_options: str = option('', "the environment's own options, as key=value,key=value")
+  num_steps: int = option(400_000, 'actor_steps (agent decisions) after which training ends')
+  seed: int = option(1, 'of parameters, action sampling and environments')
+  run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
+
+  num_actors: int = option(2, 'actor processes')
+  envs_per_actor: int = option(32, 'environments in each actor process')
+  env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
+
+  inference_batch_size: int = option(0, 'environments in an inference batch at most; 0: half of all')
+  inference_timeout_ms: float = option(2.0, 'how long a request waits for a fuller batch')
+  actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
+  learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
+  accelerator: str = option('cpu', "what the inference-learner's host has: cpu, gpu or tpu")
+
+  batch_size: int = option(16, 'unrolls in a learner batch, over all learner devices')
+  queue_size: int = option(0, 'unrolls that may wait in the replay queue; 0: twice the batch')
+
+  eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
+  eval_episodes: int = option(100, 'episodes in one evaluation')
+  eval_period: int = option(0, 'actor_steps between evaluations; 0: a twentieth of num_steps')
+
+  def resolve(self: C) -> C:
+    """Returns the config with every 'choose for me' replaced by the choice."""
+    half = self.num_actors * self.envs_per_actor // 2
+    group = self.envs_per_actor // max(self.env_groups, 1)
+    return dataclasses.replace(
+      self,
+      inference_batch_size=self.inference_batch_size or max(half, group),
+      queue_size=self.queue_size or 2 * self.batch_size,
+      eval_period=self.eval_period or max(1, self.num_steps // 20),
+    )
+
+  def validate(self) -> None:
+    """Checks that the options fit together; call it after `resolve`.
+
+    Raises:
+      ValueError: one sentence that names the flag and the fix.
+    """
+    for name in ('num_steps', 'num_actors', 'envs_per_actor', 'env_groups', 'batch_size'):
+      if getattr(self, name) < 1:
+        raise ValueError(f'--{name}={getattr(self, name)} must be at least 1.')
+    for name in ('eval_envs', 'eval_episodes', 'inference_timeout_ms'):
+      if getattr(self, name) < 0:
+        raise ValueError(f'--{name}={getattr(self, name)} must not be negative.')
+    if self.eval_envs and not self.eval_episodes:
+      raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
+    if self.accelerator not in ('cpu', 'gpu', 'tpu'):
+      raise ValueError(f'--accelerator={self.accelerator} is none of cpu, gpu, tpu.')
+    if self.envs_per_actor % self.env_groups:
+      raise ValueError(
+        f'--envs_per_actor={self.envs_per_actor} does not divide into '
+        f'--env_groups={self.env_groups} equal groups; change one of them.'
+      )
+    for name in ('actor_devices', 'learner_devices'):
+      devices = getattr(self, name)
+      if not devices or len(set(devices)) != len(devices) or min(devices) < 0:
+        raise ValueError(f'--{name} must list distinct device numbers, such as 0,1.')
+    if self.batch_size % len(self.learner_devices):
+      raise ValueError(
+        f'--batch_size={self.batch_size} does not divide over the {len(self.learner_devices)} '
+        'devices of --learner_devices; make it a multiple of their number.'
+      )
+    if self.queue_size < self.batch_size:
+      raise ValueError(
+        f'--queue_size={self.queue_size} is smaller than --batch_size={self.batch_size}: the queue '
+        'could never hold a batch; make it at least as large.'
+      )
+    group = self.envs_per_actor // self.env_groups
+    if self.inference_batch_size < group:
+      raise ValueError(
+        f'--inference_batch_size={self.inference_batch_size} is smaller than one request of an '
+        f'actor, {group} environments; make it at least that.'
+      )
+    num_streams = self.num_actors * self.env_groups
+    if len(self.actor_devices) > num_streams:
+      raise ValueError(
+        f'--actor_devices lists {len(self.actor_devices)} devices, but only {num_streams} groups of '
+        'environments ask for actions (--num_actors times --env_groups); use fewer devices.'
+      )

@@ -1,0 +1,23 @@
+"""The programs that launch.py knows by name."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+# A program is a module with a dataclass `Config`, `make_program(config) -> lp.Program` and
+# `placement(config) -> {group: Resources}`.
+PROGRAMS = {
+  'sebulba': 'programs.sebulba',
+}
+
+
+def load(name: str) -> ModuleType:
+  """Returns the module of a program.
+
+  Raises:
+    ValueError: if there is none of that name.
+  """
+  if name not in PROGRAMS:
+    raise ValueError(f'--program={name} is unknown; there are: {", ".join(sorted(PROGRAMS))}.')
+  return importlib.import_module(PROGRAMS[name])

@@ -1,0 +1,105 @@
+import os
+
+import numpy as np
+import pytest
+
+from environments import registry
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+def test_the_frame_cap_counts_emulator_frames_and_truncates():
+  environment = registry.make('atari:Pong', 2, 0, 'frame_cap=40')
+  environment.reset()
+  noop = np.zeros(2, np.int32)
+  rows = [environment.step(noop) for _ in range(12)]
+  environment.close()
+  np.testing.assert_array_equal([row.step_type[0] for row in rows], [MID] * 9 + [LAST, FIRST, MID])
+  np.testing.assert_array_equal([row.discount for row in rows], 1)
+  assert environment.action_repeat == 4
+
+
+def test_the_end_of_the_game_terminates():
+  """FIRE alone loses Breakout's five balls within 200 steps, and losing one ends no episode."""
+  environment = registry.make('atari:Breakout', 1, 0, 'sticky_actions=0')
+  environment.reset()
+  fire = np.ones(1, np.int32)
+  rows = [environment.step(fire) for _ in range(200)]
+  environment.close()
+  ends = [t for t, row in enumerate(rows) if row.step_type[0] == LAST]
+  assert len(ends) == 1
+  assert rows[ends[0]].discount[0] == 0
+  assert rows[ends[0] + 1].step_type[0] == FIRST
+
+
+def test_losing_a_life_can_terminate():
+  environment = registry.make('atari:Breakout', 1, 0, 'sticky_actions=0,life_loss_terminates=true')
+  environment.reset()
+  rows = [environment.step(np.ones(1, np.int32)) for _ in range(200)]
+  environment.close()
+  ends = [row for row in rows if row.step_type[0] == LAST]
+  assert len(ends) >= 4
+  assert all(row.discount[0] == 0 for row in ends)
+
+
+def test_rewards_are_raw():
+  environment = registry.make('atari:SpaceInvaders', 4, 0)
+  environment.reset()
+  rng = np.random.default_rng(0)
+  rewards = [environment.step(rng.integers(18, size=4).astype(np.int32)).reward for _ in range(150)]
+  environment.close()
+  # Invaders are worth 5 points each in the bottom row, and more above.
+  assert {0, 5} <= set(np.unique(rewards))
+  assert not set(np.unique(rewards)) & {1}
+
+
+def test_games_have_two_spellings_and_an_action_set():
+  for name in ('atari:MsPacman', 'atari:ms_pacman'):
+    assert registry.make_spec(name, 'full_action_space=false').actions.num_values == 9
+
+
+def test_the_protocol_names_what_a_score_depends_on():
+  environment = registry.make('atari:Pong', 1, 0)
+  environment.close()
+  assert environment.protocol == (
+    'sticky_actions=0.25 full_action_space=True noop_max=0 life_loss_terminates=False '
+    'fire_reset=False frame_cap=108000 (unit: emulator frames) action_repeat=4 maxpool=True '
+    'rewards=raw'
+  )
+
+
+def test_closing_ends_the_threads():
+  before = len(os.listdir('/proc/self/task'))
+  environment = registry.make('atari:Pong', 4, 0, 'num_threads=2')
+  environment.reset()
+  assert len(os.listdir('/proc/self/task')) == before + 2
+  environment.close()
+  assert len(os.listdir('/proc/self/task')) == before
+
+
+def test_more_threads_do_not_change_the_rows():
+  def roll(options):
+    environment = registry.make('atari:Pong', 4, 7, options)
+    rng = np.random.default_rng(0)
+    rows = [environment.reset()]
+    rows += [environment.step(rng.integers(18, size=4).astype(np.int32)) for _ in range(60)]
+    environment.close()
+    return np.stack([row.observation for row in rows])
+
+  np.testing.assert_array_equal(roll('num_threads=1'), roll('num_threads=2'))
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ('sticky_actions=1.5', r'sticky_actions must be in \[0, 1\]'),
+    ('noop_max=-1', 'noop_max must be at least 0'),
+    ('action_repeat=0', 'action_repeat must be at least 1'),
+    ('frame_cap=3', 'frame_cap must be at least action_repeat=4'),
+    ('action_repeat=1', 'maxpool must be false where action_repeat=1'),
+    ('num_threads=0', 'num_threads must be at least 1'),
+  ],
+)
+def test_options_out_of_range(options, message):
+  with pytest.raises(ValueError, match=message):
+    registry.check('atari:Pong', options)

@@ -1,0 +1,146 @@
+import gymnasium
+import numpy as np
+import pytest
+from acme import specs
+from gymnasium import spaces
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from environments import registry, seeding
+from environments.gym import GymnasiumBatch
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+def test_rows_equal_those_of_single_environments():
+  """LAST shows the true final observation, FIRST the true first one of the next episode."""
+  limit, num_envs, seed = 15, 3, 5
+  batch = registry.make('gymnasium:CartPole-v1', num_envs, seed, f'max_episode_steps={limit}')
+  singles = [gymnasium.make('CartPole-v1', max_episode_steps=limit) for _ in range(num_envs)]
+  expected = [
+    single.reset(seed=env_seed)[0]
+    for single, env_seed in zip(singles, seeding.spawn(seed, num_envs), strict=True)
+  ]
+  np.testing.assert_array_equal(batch.reset().observation, expected)
+  done = [False] * num_envs
+  rng = np.random.default_rng(0)
+  ends = set()
+  for _ in range(200):
+    action = rng.integers(2, size=num_envs).astype(np.int32)
+    row = batch.step(action)
+    for i, single in enumerate(singles):
+      if done[i]:
+        observation, done[i] = single.reset()[0], False
+        assert (row.step_type[i], row.reward[i], row.discount[i]) == (FIRST, 0, 1)
+      else:
+        observation, reward, terminated, truncated, _ = single.step(action[i])
+        done[i] = terminated or truncated
+        assert row.step_type[i] == (LAST if done[i] else MID)
+        assert row.reward[i] == reward
+        assert row.discount[i] == (0 if terminated else 1)
+        if done[i]:
+          ends.add('terminated' if terminated else 'truncated')
+      np.testing.assert_array_equal(row.observation[i], observation)
+  assert ends == {'terminated', 'truncated'}
+
+
+def test_cartpole_ends_its_episodes_for_the_right_reason():
+  limit, num_envs = 15, 8
+  batch = registry.make('cartpole', num_envs, 0, f'max_episode_steps={limit}')
+  batch.reset()
+  age = np.zeros(num_envs, int)
+  rng = np.random.default_rng(0)
+  discounts = set()
+  for _ in range(200):
+    row = batch.step(rng.integers(2, size=num_envs).astype(np.int32))
+    first = row.step_type == FIRST
+    age = np.where(first, 0, age + 1)
+    assert (np.abs(row.observation[first]) <= 0.05).all()
+    np.testing.assert_array_equal(row.reward, np.where(first, 0, 1))
+    x, theta = row.observation[:, 0], row.observation[:, 2]
+    fallen = (np.abs(x) > 2.4) | (np.abs(theta) > 12 * 2 * np.pi / 360)
+    np.testing.assert_array_equal(row.step_type == LAST, fallen | (age == limit))
+    np.testing.assert_array_equal(row.discount == 0, fallen)
+    discounts |= set(row.discount[row.step_type == LAST])
+  assert discounts == {0, 1}
+
+
+def test_cartpole_is_cut_after_500_steps():
+  """A hand-written controller balances the pole until the limit."""
+  batch = registry.make('cartpole', 2, 0)
+  row = batch.reset()
+  for _ in range(499):
+    _, velocity, angle, spin = row.observation.T
+    row = batch.step((angle + 0.3 * spin + 0.05 * velocity > 0).astype(np.int32))
+    np.testing.assert_array_equal(row.step_type, MID)
+  row = batch.step(np.zeros(2, np.int32))
+  np.testing.assert_array_equal(row.step_type, LAST)
+  np.testing.assert_array_equal(row.discount, 1)
+
+
+def test_box_actions():
+  batch = registry.make('gymnasium:Pendulum-v1', 2, 0, 'max_episode_steps=1')
+  assert batch.action_spec() == specs.BoundedArray((1,), np.float32, -2, 2, 'action')
+  batch.reset()
+  row = batch.step(np.zeros((2, 1), np.float32))
+  np.testing.assert_array_equal(row.step_type, LAST)
+  np.testing.assert_array_equal(row.discount, 1)
+  assert (row.reward < 0).all()
+
+
+class Probe(gymnasium.Env):
+  """Shows a dict with the last action; actions are 3, 4 and 5."""
+
+  observation_space = spaces.Dict({'last': spaces.Discrete(6), 'x': spaces.Box(0, 1, (2,))})
+  action_space = spaces.Discrete(3, start=3)
+
+  def reset(self, *, seed=None, options=None):
+    super().reset(seed=seed)
+    return {'last': 0, 'x': np.zeros(2, np.float32)}, {}
+
+  def step(self, action):
+    observation = {'last': action, 'x': np.ones(2, np.float32)}
+    return observation, 0.0, False, False, {}
+
+
+@pytest.fixture
+def probe_id():
+  gymnasium.register('Probe-v0', Probe)
+  yield 'Probe-v0'
+  del gymnasium.registry['Probe-v0']
+
+
+def test_dicts_are_flattened_and_actions_count_from_zero(probe_id):
+  batch = registry.make(f'gymnasium:{probe_id}', 2, 0)
+  assert batch.action_spec() == specs.DiscreteArray(3, np.int32, 'action')
+  assert batch.observation_spec().shape == (8,)
+  batch.reset()
+  row = batch.step(np.array([0, 2], np.int32))
+  np.testing.assert_array_equal(row.observation[0], [0, 0, 0, 1, 0, 0, 1, 1])
+  np.testing.assert_array_equal(row.observation[1], [0, 0, 0, 0, 0, 1, 1, 1])
+
+
+def test_actions_without_an_array_form_are_refused(probe_id, monkeypatch):
+  monkeypatch.setattr(Probe, 'action_space', spaces.MultiDiscrete([2, 2]))
+  with pytest.raises(ValueError, match='--env: its actions are neither'):
+    registry.make(f'gymnasium:{probe_id}', 1, 0)
+
+
+def test_observations_without_an_array_form_are_refused(probe_id, monkeypatch):
+  monkeypatch.setattr(Probe, 'observation_space', spaces.Sequence(spaces.Discrete(2)))
+  with pytest.raises(ValueError, match='--env'):
+    registry.make(f'gymnasium:{probe_id}', 1, 0)
+
+
+def test_other_autoreset_modes_are_refused():
+  vector_env = SyncVectorEnv(
+    [lambda: gymnasium.make('CartPole-v1')], autoreset_mode=AutoresetMode.SAME_STEP
+  )
+  with pytest.raises(ValueError, match='next step'):
+    GymnasiumBatch(vector_env, 0)
+
+
+def test_closing_twice_is_closing_once():
+  batch = GymnasiumBatch(CartPoleVectorEnv(2), 0)
+  batch.close()
+  batch.close()

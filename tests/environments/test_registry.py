@@ -1,0 +1,123 @@
+import subprocess
+import sys
+
+import pytest
+
+from environments import registry
+from environments.catch import Catch
+from environments.seeding import spawn
+
+
+@pytest.fixture
+def table(monkeypatch):
+  """Lets a test change the table of families."""
+  monkeypatch.setattr(registry, '_FAMILIES', dict(registry._FAMILIES))
+
+
+@pytest.mark.parametrize(
+  ('name', 'options', 'sentence'),
+  [
+    ('atri:Pong', '', "--env: there is no environment family 'atri'; did you mean atari?"),
+    ('nothing', '', 'the families are atari, bsuite, cartpole, catch, gymnasium'),
+    ('', '', "--env: there is no environment family ''"),
+    ('catch:1', '', '--env catch:1: catch has no tasks, write --env catch'),
+    ('cartpole:v1', '', '--env cartpole:v1: cartpole has no tasks'),
+    ('atari', '', '--env atari needs a task, for example --env atari:Pong'),
+    ('atari:Pnog', '', '--env atari:Pnog: atari has no Pnog; did you mean Pong?'),
+    ('atari:ms_pacmann', '', 'did you mean MsPacman?'),
+    ('bsuite', '', 'for example --env bsuite:catch/0'),
+    ('bsuite:memory_lem/5', '', 'did you mean memory_len/5?'),
+    ('bsuite:catch', '', 'ids are <experiment>/<index>'),
+    ('gymnasium:CartPol-v1', '', 'did you mean CartPole-v1?'),
+    ('gymnasium:nomodule:X-v0', '', 'gymnasium has no nomodule:X-v0'),
+    ('catch', 'row=3', '--env_options row: catch has no such option; did you mean rows?'),
+    ('catch', 'row=3', 'its options and their defaults: rows=10, columns=5'),
+    ('bsuite:catch/0', 'rows=3', 'its options and their defaults: none'),
+    ('catch', 'rows=ten', '--env_options rows=ten: rows must be an integer'),
+    ('catch', 'rows=1', '--env_options rows=1: rows must be at least 2'),
+    ('catch', 'rows', '--env_options rows: write it as key=value'),
+    ('catch', 'rows=3,rows=4', '--env_options rows is given twice'),
+    ('atari:Pong', 'maxpool=maybe', 'maxpool must be true or false'),
+    ('atari:Pong', 'sticky_actions=x', 'sticky_actions must be a number'),
+    ('cartpole', 'max_episode_steps=0', 'max_episode_steps must be at least 1'),
+    ('gymnasium:Acrobot-v1', 'max_episode_steps=-1', 'max_episode_steps must be at least 0'),
+  ],
+)
+def test_mistakes_are_answered_with_the_flag_and_the_fix(name, options, sentence):
+  for refuse in (registry.check, registry.make_spec):
+    with pytest.raises(ValueError) as error:
+      refuse(name, options)
+    assert sentence in str(error.value)
+    assert '\n' not in str(error.value)
+  with pytest.raises(ValueError):
+    registry.make(name, 1, 0, options)
+
+
+def test_good_names_pass():
+  registry.check('catch', '')
+  registry.check('catch', ' rows=4 , columns=3 ')
+  registry.check('bsuite:umbrella_length/3', '')
+
+
+def test_options_are_parsed_in_the_types_of_their_defaults(table):
+  seen = {}
+
+  def factory(task, num_envs, seed, *, flag=False, count=1, rate=0.5, label='a'):
+    seen.update(task=task, flag=flag, count=count, rate=rate, label=label)
+    return Catch(num_envs, seed)
+
+  registry.register('mine', factory, 'for this test')
+  assert registry.families()['mine'] == 'for this test'
+  environment = registry.make('mine:a:b/c', 2, 0, 'flag=True,count=-3,rate=1e-3,label=x=y')
+  assert environment.num_envs == 2
+  assert seen == {'task': 'a:b/c', 'flag': True, 'count': -3, 'rate': 1e-3, 'label': 'x=y'}
+  assert type(seen['flag']) is bool
+  registry.make('mine', 1, 0, 'flag=no')
+  assert seen == {'task': '', 'flag': False, 'count': 1, 'rate': 0.5, 'label': 'a'}
+
+
+def test_a_factory_can_be_named_by_a_string(table):
+  registry.register('mine', 'environments.catch:make')
+  assert registry.make_spec('mine', 'rows=3').observations.shape == (3, 5)
+
+
+def test_every_family_has_a_line_of_help():
+  families = registry.families()
+  assert list(families) == ['atari', 'bsuite', 'cartpole', 'catch', 'gymnasium']
+  assert all(families.values())
+
+
+def test_bad_batches_are_refused():
+  with pytest.raises(ValueError, match='at least 1 environment'):
+    registry.make('catch', 0, 0)
+  with pytest.raises(ValueError, match='seed'):
+    registry.make('catch', 1, -1)
+
+
+def test_seeds_of_nearby_batches_are_disjoint_and_do_not_depend_on_the_size():
+  seeds = [seed for batch in range(50) for seed in spawn(batch, 20)]
+  assert len(set(seeds)) == len(seeds)
+  assert all(0 <= seed < 2**31 for seed in seeds)
+  assert spawn(3, 5) == spawn(3, 20)[:5]
+
+
+@pytest.mark.parametrize(
+  ('names', 'absent'),
+  [
+    (['catch'], ['jax', 'tensorflow', 'gymnasium', 'bsuite', 'pandas', 'ale_py']),
+    (
+      ['cartpole', 'bsuite:catch/0', 'gymnasium:Acrobot-v1', 'atari:Pong'],
+      ['jax', 'tensorflow', 'reverb'],
+    ),
+  ],
+)
+def test_an_actor_imports_no_more_than_its_environment(names, absent):
+  code = (
+    'import sys; from environments import registry\n'
+    f'for name in {names}: registry.check(name)\n'
+    f'print([name for name in {absent} if name in sys.modules])'
+  )
+  process = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+  assert process.returncode == 0, process.stderr
+  assert process.stdout == '[]\n'
+  assert process.stderr == ''
