@@ -1,8 +1,8 @@
 """Launches a program: flags -> config -> graph -> launcher.
 
-  python launch.py                                   trains Sebulba on Catch
-  python launch.py --env=atari:Pong --num_steps=1000000
-  python launch.py --dry_run                         prints the graph and starts nothing
+python launch.py                                   trains Sebulba on Catch
+python launch.py --env=atari:Pong --num_steps=1000000
+python launch.py --dry_run                         prints the graph and starts nothing
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from absl import app, flags
 import launchpad as lp
+from absl import app, flags
 
 from environments import registry as environments
 from launchers import describe, local, placement, run_directory, stock
@@ -28,9 +29,9 @@ _LIST_ENVS = flags.DEFINE_bool('list_envs', False, 'print the environments and t
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 
 
-def _define_config_flags() -> None:
+def define_config_flags() -> None:
   """Defines a flag for each field of each program's config."""
-  define = {
+  define: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
@@ -128,7 +129,7 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == '__main__':
-  _define_config_flags()
+  define_config_flags()
 
   def _run(argv: list[str]) -> None:
     code = main(argv)

@@ -103,4 +103,4 @@ def _action_spec(spec: specs.Array) -> specs.Array:
       return specs.BoundedArray(spec.shape, np.float32, low, high, 'action')
     if spec.shape == () and spec.minimum == 0:
       return specs.DiscreteArray(int(spec.maximum) + 1, np.int32, 'action')
-  raise ValueError(f'--env: its actions are neither discrete nor bounded floats: {spec}')
+  raise ValueError(f'--env: the actions are neither discrete nor bounded floats: {spec}')

@@ -52,7 +52,7 @@ class GymnasiumBatch(BatchedEnvironment):
       )
     space = vector_env.single_observation_space
     if not isinstance(space, spaces.Box):
-      raise ValueError(f'the observation of the vector environment must be a Box, not {space}')
+      raise ValueError(f'--env: the observation space is {space}, which has no array form')
     self.num_envs = vector_env.num_envs
     self.action_repeat = action_repeat
     self.protocol = protocol
@@ -183,4 +183,4 @@ def _action_spec(space: spaces.Space) -> specs.Array:
   if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
     low, high = space.low.astype(np.float32), space.high.astype(np.float32)
     return specs.BoundedArray(space.shape, np.float32, low, high, 'action')
-  raise ValueError(f'--env: its actions are neither Discrete nor a Box of floats: {space}')
+  raise ValueError(f'--env: the action space is neither Discrete nor a Box of floats: {space}')

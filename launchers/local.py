@@ -18,7 +18,8 @@ from launchers import core
 from launchers.placement import Resources, environment_variables
 
 STOP_SECONDS = 6.0
-FAILED, STOPPED_BY_USER, TERMINATED = 1, 130, 143
+FAILED = 1
+_EXIT_CODES: dict[int, int] = {signal.SIGUSR1: 0, signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class _Process:
@@ -118,7 +119,7 @@ def _supervise(processes: list[_Process], requests: list[int]) -> tuple[int, _Pr
       code, culprit = FAILED, next(p for p, c in exited.items() if c)
       deadline = _stop(processes)
     elif deadline is None and requests:
-      code = {signal.SIGINT: STOPPED_BY_USER, signal.SIGTERM: TERMINATED}.get(requests[0], 0)
+      code = _EXIT_CODES[requests[0]]
       deadline = _stop(processes)
     if len(exited) == len(processes):
       return code, culprit
@@ -142,7 +143,9 @@ def _report(process: _Process, out: IO[str], lines: int = 60) -> None:
   how = f'was killed by {signal.Signals(-code).name}' if code < 0 else f'exited with code {code}'
   with open(process.log_path, errors='replace') as log:
     tail = log.readlines()[-lines:]
-  starts = [i for i, line in enumerate(tail) if line.startswith('Traceback (most recent call last)')]
+  starts = [
+    i for i, line in enumerate(tail) if line.startswith('Traceback (most recent call last)')
+  ]
   print(f'error: node {process.task.name} {how}; the end of {process.log_path}:', file=out)
   print(''.join(tail[starts[-1] :] if starts and code > 0 else tail), end='', file=out, flush=True)
 
@@ -151,8 +154,7 @@ def _report(process: _Process, out: IO[str], lines: int = 60) -> None:
 def _signals() -> Iterator[list[int]]:
   """Collects the requests to stop: SIGUSR1 from `lp.stop()`, SIGINT, SIGTERM."""
   requests: list[int] = []
-  numbers = (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM)
-  before = {n: signal.signal(n, lambda number, frame: requests.append(number)) for n in numbers}
+  before = {n: signal.signal(n, lambda number, frame: requests.append(number)) for n in _EXIT_CODES}
   try:
     yield requests
   finally:

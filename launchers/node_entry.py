@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
   from launchpad.launch import worker_manager
 
   flags.FLAGS(argv[:1])
-  flags.FLAGS.lp_termination_notice_secs = -1
+  flags.FLAGS.set_default('lp_termination_notice_secs', -1)
   logging.use_absl_handler()
   logging.set_verbosity(logging.INFO)
   manager = worker_manager.WorkerManager(register_in_thread=True)

@@ -27,7 +27,7 @@ class Resources:
   devices: tuple[int, ...] = ()
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.accelerator not in ACCELERATORS:
       raise ValueError(f'accelerator {self.accelerator!r} is none of {ACCELERATORS}.')
 

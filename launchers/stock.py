@@ -15,7 +15,7 @@ from launchers.placement import Resources, environment_variables
 class _Case(absltest.TestCase):
   """Stands for the test case that Launchpad's test launch types want."""
 
-  def runTest(self):
+  def runTest(self) -> None:
     """Is never called."""
 
 

@@ -31,9 +31,7 @@ class View:
       title: of the live table.
       log_period: seconds between log lines where stdout is no terminal.
     """
-    self._handle = (
-      program.groups[MONITOR][0].create_handle() if MONITOR in program.groups else None
-    )
+    self._handle = program.groups[MONITOR][0].create_handle() if MONITOR in program.groups else None
     self._title = title
     self._log_period = log_period
     self._closed = threading.Event()
@@ -52,6 +50,7 @@ class View:
       self._thread.join(timeout=5)
 
   def _follow(self) -> None:
+    assert self._handle is not None
     client = self._handle.dereference()
     if sys.stdout.isatty():
       with Live(console=Console(), refresh_per_second=4) as live:
@@ -108,7 +107,7 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
     ('updates/s', get('learner_steps_per_second', ',.1f')),
     ('episode_return', get('episode_return', '.3g')),
     ('evaluator_return', get('evaluator_return', '.3g')),
-    ('policy_lag', get('policy_lag', '.1f')),
+    ('policy_lag', get('policy_lag_mean', '.1f')),
     ('batch_fill', f'{fill:.0%}' if math.isfinite(fill) else '-'),
     ('queue', get('queue_size')),
   ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -93,7 +94,7 @@ class DeviceInference:
   @property
   def compiled_shapes(self) -> int:
     """How many programs have been compiled; constant once warm."""
-    return self._jit_answer._cache_size()
+    return self._jit_answer._cache_size()  # type: ignore[attr-defined]
 
   def start(self) -> None:
     """Begins to serve."""
@@ -292,7 +293,7 @@ class InferenceServer:
         environment_spec,
         buckets,
         timeout,
-        lambda i=i: self._live_streams(i),
+        functools.partial(self._live_streams, i),
         seed,
       )
       for i, device in enumerate(devices)
@@ -352,7 +353,11 @@ class InferenceServer:
     self._check(stream.spec, timestep)
     self._ready.wait()
     with stream.lock:
-      if not self._admit(stream, run_id) or self._closed.is_set() or (stream.spec.training and self._finished.is_set()):
+      if (
+        not self._admit(stream, run_id)
+        or self._closed.is_set()
+        or (stream.spec.training and self._finished.is_set())
+      ):
         return None
       if sequence == stream.sequence:
         return stream.reply
@@ -368,8 +373,7 @@ class InferenceServer:
           timestep, action, extras, version, core_state, self._stopping
         )
         if unroll is not None:
-          assembler = stream.assembler
-          self._emit(unroll, lambda: assembler.release(unroll))
+          self._emit(unroll, functools.partial(stream.assembler.release, unroll))
       stream.sequence, stream.reply, stream.fresh = sequence, action, False
       return action
 
@@ -441,7 +445,9 @@ class InferenceServer:
           f'declared with {np.dtype(dtype)}{list(shape)}.'
         )
     if not (np.isfinite(timestep.reward).all() and np.isfinite(timestep.discount).all()):
-      raise ValueError(f'an environment of {spec.actor_id} returned a reward or discount that is NaN.')
+      raise ValueError(
+        f'an environment of {spec.actor_id} returned a reward or discount that is NaN.'
+      )
 
   def _admit(self, stream: Stream, run_id: int) -> bool:
     """Notes which life of the actor asks; False if a newer one has replaced it."""

@@ -174,9 +174,7 @@ def occupancy(client: reverb.Client) -> int:
   return client.server_info(timeout=5)[TABLE].current_size
 
 
-def unroll_spec(
-  row: Callable[..., Any], rows: int, core_state: Nest, timestep: Nest
-) -> Unroll:
+def unroll_spec(row: Callable[..., Any], rows: int, core_state: Nest, timestep: Nest) -> Unroll:
   """Returns an `Unroll` of `jax.ShapeDtypeStruct`s.
 
   Args:

@@ -17,7 +17,11 @@ class Reporter:
   """
 
   def __init__(
-    self, monitor: Any, node: str, measure: Callable[[float], Mapping[str, float]], period: float = 1.0
+    self,
+    monitor: Any,
+    node: str,
+    measure: Callable[[float], Mapping[str, float]],
+    period: float = 1.0,
   ):
     """Initialises a reporter.
 

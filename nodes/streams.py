@@ -99,7 +99,7 @@ class UnrollAssembler:
       first_environment_id, first_environment_id + num_envs, dtype=np.int32
     )
     self._free: queue.SimpleQueue[Unroll | None] = queue.SimpleQueue()
-    for _ in range(num_buffers):
+    for _ in range(num_buffers - 1):
       self._free.put(None)
     self._buffer: Unroll | None = None
     self._filled = 0
@@ -146,10 +146,7 @@ class UnrollAssembler:
       `release` once they are copied.
     """
     if self._buffer is None:
-      taken = self._take_buffer(should_stop)
-      if taken is False:
-        return None
-      self._buffer = taken or _allocate(self._num_envs, self._rows, timestep, action, extras)
+      self._buffer = _allocate(self._num_envs, self._rows, timestep, action, extras)
     if self._row_index % self._period == 0:
       self._starts.append(core_state)
     t = self._filled
@@ -173,17 +170,14 @@ class UnrollAssembler:
   def _finish(self, should_stop: Callable[[], bool]) -> Unroll | None:
     finished = self._buffer
     assert finished is not None
-    taken = self._take_buffer(should_stop)
-    if taken is False:
-      return None
-    first = finished
-    self._buffer = taken or _allocate(
-      self._num_envs,
-      self._rows,
-      Timestep(*(x[:, 0] for x in first.timestep)),
-      first.action[:, 0],
-      {k: v[:, 0] for k, v in first.extras.items()},
-    )
+    while True:
+      try:
+        free = self._free.get(timeout=0.2)
+        break
+      except queue.Empty:
+        if should_stop():
+          return None
+    self._buffer = free or jax.tree.map(np.empty_like, finished)
     shared = self._rows - self._period
     for source, target in zip(_row_arrays(finished), _row_arrays(self._buffer), strict=True):
       target[:, :shared] = source[:, self._period :]
@@ -191,15 +185,6 @@ class UnrollAssembler:
     return finished._replace(
       core_state=self._starts.popleft().fetch(), environment_id=self._environment_id
     )
-
-  def _take_buffer(self, should_stop: Callable[[], bool]) -> Unroll | None | bool:
-    """Returns a used buffer, None for leave to allocate one, or False when stopping."""
-    while True:
-      try:
-        return self._free.get(timeout=0.2)
-      except queue.Empty:
-        if should_stop():
-          return False
 
 
 def _allocate(

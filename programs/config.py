@@ -24,7 +24,9 @@ class RunConfig:
   envs_per_actor: int = option(32, 'environments in each actor process')
   env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
 
-  inference_batch_size: int = option(0, 'environments in an inference batch at most; 0: half of all')
+  inference_batch_size: int = option(
+    0, 'environments in an inference batch at most; 0: half of all'
+  )
   inference_timeout_ms: float = option(2.0, 'how long a request waits for a fuller batch')
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')

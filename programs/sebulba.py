@@ -1,8 +1,8 @@
 """Sebulba: actors on CPU workers, inference and V-trace learner together on the accelerator host.
 
-    actor x N  --step-->  inference_learner  --unrolls-->  replay (queue)
-                                 ^------------batches----------'
-    evaluator  --step-->  inference_learner        everybody  --report-->  monitor
+actor x N  --step-->  inference_learner  --unrolls-->  replay (queue)
+                             ^------------batches----------'
+evaluator  --step-->  inference_learner        everybody  --report-->  monitor
 """
 
 from __future__ import annotations

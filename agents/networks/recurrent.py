@@ -91,6 +91,9 @@ class RecurrentNetwork:
   sees the torso's features, the previously executed action and the reward that arrived with the
   row, clipped to [-1, 1] (Espeholt et al. 2018, Figure 3).
 
+  Attributes:
+    body: the module behind it, which knows nothing of specs, stacks or previous actions.
+
   Raises ValueError if the observations do not suit the torso.
   """
 
@@ -104,7 +107,7 @@ class RecurrentNetwork:
     self._config = config
     self._observation_spec = observation_spec
     self._action_spec = action_spec
-    self._body = Body(
+    self.body = Body(
       torso=torsos.make_torso(config, observation_spec),
       core=LSTM(config.lstm_size) if config.core == 'lstm' else None,
       head=head,
@@ -121,7 +124,7 @@ class RecurrentNetwork:
     )
     state = self.initial_core_state(1)
     inputs, _ = self._inputs(state, timestep, core_states.no_action(self._action_spec, 1)[None])
-    return self._body.init(key, *inputs)
+    return self.body.init(key, *inputs)
 
   def initial_core_state(self, batch_size: int) -> dict[str, Nest]:
     """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
@@ -142,8 +145,8 @@ class RecurrentNetwork:
       The head's outputs, `[T, B, ...]` per leaf, and the core state before row T is consumed.
     """
     inputs, carried = self._inputs(core_state, timestep, action)
-    outputs, state = self._body.apply(params, *inputs)
-    if self._body.core is not None:
+    outputs, state = self.body.apply(params, *inputs)
+    if self.body.core is not None:
       carried['lstm'] = state
     return outputs, carried
 

@@ -15,6 +15,9 @@ from agents.types import Array
 # The smallest image that leaves a pixel after the three unpadded convolutions of `Nature`.
 NATURE_MIN_PIXELS = 36
 
+# Keeps the scale of activations from layer to layer under ReLU (He et al. 2015).
+RELU_INIT = nn.initializers.he_normal()
+
 
 def to_float(observation: Array) -> Array:
   """Returns an observation as float32; uint8 is taken for pixels and scaled to [0, 1]."""
@@ -38,7 +41,7 @@ class MLP(nn.Module):
     """Maps `[N, ...]` of any dtype to float32 `[N, sizes[-1]]`."""
     x = to_float(observation).reshape(observation.shape[0], -1)
     for size in self.sizes:
-      x = nn.relu(nn.Dense(size)(x))
+      x = nn.relu(nn.Dense(size, kernel_init=RELU_INIT)(x))
     return x
 
 
@@ -52,8 +55,10 @@ class Nature(nn.Module):
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least NATURE_MIN_PIXELS."""
     x = to_image(observation)
     for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-      x = nn.relu(nn.Conv(channels, (kernel, kernel), (stride, stride), padding='VALID')(x))
-    return nn.relu(nn.Dense(self.hidden_size)(x.reshape(x.shape[0], -1)))
+      window, strides = (kernel, kernel), (stride, stride)
+      x = nn.Conv(channels, window, strides, padding='VALID', kernel_init=RELU_INIT)(x)
+      x = nn.relu(x)
+    return nn.relu(nn.Dense(self.hidden_size, kernel_init=RELU_INIT)(x.reshape(x.shape[0], -1)))
 
 
 class ResidualBlock(nn.Module):

@@ -125,7 +125,7 @@ class VTrace(Agent):
     lag = (state.learner_steps - unrolls.policy_version).astype(jnp.float32)
     metrics = {
       **metrics,
-      'grad_norm': optax.global_norm(gradients),
+      'grad_norm': optax.tree.norm(gradients),
       'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
       'policy_lag_mean': jnp.mean(lag),
       'policy_lag_max': jnp.max(lag),

@@ -13,7 +13,7 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from tests.agents import jax_catch
 
-CONFIG = VTraceConfig(unroll_length=20, learning_rate=2e-3, discount=0.99, entropy_cost=0.01)
+CONFIG = VTraceConfig(unroll_length=20, learning_rate=2e-3, baseline_cost=1.0)
 NUM_ENVS = 32
 LAG = 64  # Updates between the parameters that act and those that learn.
 FRAMES = 250_000
@@ -111,10 +111,10 @@ def frames_to_solve(rewards, step_types):
 
 
 def test_old_policies_need_the_importance_correction():
-  keys = jax.random.split(jax.random.key(0), 4)
+  keys = jax.random.split(jax.random.key(0), 8)
   solved = {}
   for corrected in (True, False):
     rewards, step_types = jax.vmap(lambda key, c=corrected: train(key, c))(keys)
     solved[corrected] = [frames_to_solve(r, s) for r, s in zip(rewards, step_types, strict=True)]
-  assert np.sum(np.isfinite(solved[True])) >= 3, solved
-  assert np.sum(np.isinf(solved[False])) >= 3, solved
+  assert np.sum(np.isfinite(solved[True])) >= 6, solved
+  assert np.sum(np.isinf(solved[False])) >= 6, solved

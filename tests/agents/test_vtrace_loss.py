@@ -51,7 +51,7 @@ def test_literal_two_episodes():
 
 
 def test_importance_weights():
-  output, logits, action, timestep = two_episodes()
+  output, _, action, timestep = two_episodes()
   # mu(1) was 0.4 where pi(1) is 0.8 and 1 where it was taken with 0.5.
   behaviour = jnp.log(column([[0.5, 0.5], [0.6, 0.4], *PROBABILITIES[2:4], [1.0, 0.0], [0.5, 0.5]]))
   _, metrics = vtrace_loss(CONFIG, output, behaviour, action, timestep)

@@ -95,7 +95,9 @@ def test_on_policy_targets_are_n_step_returns():
   for r, d in zip(rewards[::-1], discounts[::-1], strict=True):
     returns.append(r + d * returns[-1])
   returns = np.stack(returns[:0:-1])
-  inputs = [jnp.asarray(x, jnp.float32) for x in (values, rewards, discounts, np.ones_like(rewards))]
+  inputs = [
+    jnp.asarray(x, jnp.float32) for x in (values, rewards, discounts, np.ones_like(rewards))
+  ]
   actual = vtrace(*inputs, jnp.asarray(valid))
   np.testing.assert_allclose(actual.values, returns, rtol=0, atol=2e-6)
   np.testing.assert_allclose(actual.advantages, returns - values[:-1], rtol=0, atol=2e-6)

@@ -82,7 +82,7 @@ def test_more_threads_do_not_change_the_rows():
     environment = registry.make('atari:Pong', 4, 7, options)
     rng = np.random.default_rng(0)
     rows = [environment.reset()]
-    rows += [environment.step(rng.integers(18, size=4).astype(np.int32)) for _ in range(60)]
+    rows += [environment.step(rng.integers(18, size=4).astype(np.int32)) for _ in range(30)]
     environment.close()
     return np.stack([row.observation for row in rows])
 

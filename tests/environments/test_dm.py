@@ -108,7 +108,7 @@ def test_as_many_actions_as_environments():
 
 
 def test_bsuite_settings_come_from_the_id():
-  """memory_len/<i> has memory lengths 1, 2, 3, 4, 5, 6, ...: an episode is length + 1 transitions."""
+  """memory_len/<i> remembers over i + 1 steps; an episode is one transition longer."""
   environment = registry.make('bsuite:memory_len/4', 1, 0)
   environment.reset()
   lengths = 0

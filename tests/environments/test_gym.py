@@ -122,13 +122,13 @@ def test_dicts_are_flattened_and_actions_count_from_zero(probe_id):
 
 def test_actions_without_an_array_form_are_refused(probe_id, monkeypatch):
   monkeypatch.setattr(Probe, 'action_space', spaces.MultiDiscrete([2, 2]))
-  with pytest.raises(ValueError, match='--env: its actions are neither'):
+  with pytest.raises(ValueError, match='--env: the action space is neither'):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
 
 
 def test_observations_without_an_array_form_are_refused(probe_id, monkeypatch):
   monkeypatch.setattr(Probe, 'observation_space', spaces.Sequence(spaces.Discrete(2)))
-  with pytest.raises(ValueError, match='--env'):
+  with pytest.raises(ValueError, match='--env: the observation space'):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
 
 

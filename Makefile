@@ -1,0 +1,42 @@
+# `make train` sets everything up and trains Sebulba on Catch; `make test` sets everything up and
+# checks and tests the project. Neither installs anything again when nothing has changed.
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LIBRARY_PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help train test check lock clean
+
+help:
+	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
+	@echo 'make test    set up, then check and test everything'
+	@echo 'make check   ruff and mypy only'
+	@echo 'make lock    resolve requirements.in into requirements.txt'
+	@echo 'make clean   remove the virtual environment'
+
+train: $(INSTALLED)
+	$(BIN)/python launch.py
+
+test: $(INSTALLED) check
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+$(INSTALLED): requirements.txt find_python.sh
+	@./find_python.sh > /dev/null
+	test -x $(BIN)/python || "$$(./find_python.sh)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^uv==' requirements.txt)"
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.txt
+	touch $@
+
+lock: $(INSTALLED)
+	$(BIN)/uv pip compile --quiet --python $(BIN)/python --custom-compile-command 'make lock' \
+	  requirements.in --output-file requirements.txt
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Prints the path of a Python 3.10 that Launchpad can run in, or with --libdir the directory of its
+# libpython3.10.so. Says in one sentence what is missing if there is none.
+
+libdir() {
+  "$1" -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))'
+}
+
+usable() {
+  "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null || return 1
+  # Courier is linked against libpython by name, also where the interpreter itself is not.
+  LD_LIBRARY_PATH="$(libdir "$1"):$LD_LIBRARY_PATH" \
+    "$1" -c 'import ctypes; ctypes.CDLL("libpython3.10.so.1.0")' 2>/dev/null && return 0
+  unshared=$1
+  return 1
+}
+
+cd "$(dirname "$0")" || exit 1
+for python in .venv/bin/python "$(command -v python3.10)" \
+    "$(command -v uv >/dev/null && uv python find 3.10 2>/dev/null)" \
+    "$HOME"/.pyenv/versions/3.10.*/bin/python "$(command -v python3)"; do
+  if [ -n "$python" ] && usable "$python"; then
+    [ "$1" = --libdir ] && libdir "$python" || echo "$python"
+    exit 0
+  fi
+done
+if [ -n "$unshared" ]; then
+  echo "error: $unshared comes without libpython3.10.so, which Launchpad needs; install one that has" \
+    "it with 'PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install 3.10' or 'uv python install 3.10'." >&2
+else
+  echo "error: there is no Python 3.10 here, the only version that Launchpad, Reverb and JAX share;" \
+    "install it with 'uv python install 3.10' or" \
+    "'PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install 3.10'." >&2
+fi
+exit 1

@@ -1,0 +1,284 @@
+"""The V-trace agent as nodes use it: act, replay, update, shard, configure."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.types import FIRST, LAST, MID, Timestep, Unroll
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from agents.vtrace.optimizer import make_schedule
+from tests.agents.subprocesses import run_python
+
+NUM_ACTIONS = 4
+OBSERVATION_SPEC = dm_env.specs.Array((3, 2), np.float32)
+ACTION_SPEC = dm_env.specs.DiscreteArray(NUM_ACTIONS, dtype=np.int32)
+SMALL = VTraceConfig(unroll_length=6, mlp_sizes=(16,), lstm_size=8)
+RECURRENT = dataclasses.replace(SMALL, core='lstm', frame_stack=3)
+
+
+def make_agent(config):
+  return VTrace(config, OBSERVATION_SPEC, ACTION_SPEC)
+
+
+def sharpened(agent, seed=0):
+  """Returns a learner state whose policy is far from uniform."""
+  state = jax.jit(agent.init)(jax.random.key(seed))
+  logits = state.params['params']['head']['logits']
+  logits['kernel'] = 300.0 * logits['kernel']
+  return state
+
+
+def random_rows(num_rows, batch_size, seed=0):
+  """Random timesteps `[T, B]`, in which a LAST comes about every fourth row and a FIRST next."""
+  rng = np.random.default_rng(seed)
+  step_type = np.where(rng.uniform(size=(num_rows, batch_size)) < 0.25, LAST, MID)
+  step_type[0] = FIRST
+  for t in range(1, num_rows):
+    step_type[t] = np.where(step_type[t - 1] == LAST, FIRST, step_type[t])
+  started = step_type == FIRST
+  discount = np.where(step_type == LAST, rng.integers(0, 2, step_type.shape), 1)
+  return Timestep(
+    jnp.asarray(step_type),
+    jnp.asarray(np.where(started, 0, rng.normal(size=step_type.shape)), jnp.float32),
+    jnp.asarray(discount, jnp.float32),
+    jnp.asarray(rng.normal(size=(*step_type.shape, 3, 2)), jnp.float32),
+  )
+
+
+def play(agent, params, timesteps, exploration):
+  """Acts on rows one by one; returns their answers `[T, B]` and the core states before each row."""
+  num_rows, batch_size = timesteps.step_type.shape
+  act = jax.jit(agent.act)
+  core_state, answers, states = agent.initial_core_state(batch_size), [], []
+  for t in range(num_rows):
+    states.append(core_state)
+    keys = jax.random.split(jax.random.key(t), batch_size)
+    timestep = jax.tree.map(lambda x, t=t: x[t], timesteps)
+    answer = act(params, core_state, timestep, exploration, keys)
+    core_state = answer.core_state
+    answers.append(answer._replace(core_state=None))
+  return jax.tree.map(lambda *x: jnp.stack(x), *answers), states
+
+
+def make_unrolls(agent, state, batch_size=5, start=3, seed=0):
+  """Returns unrolls `[B, L]` as actors would have recorded them, from the middle of a stream."""
+  timesteps = random_rows(start + agent.unroll_rows, batch_size, seed)
+  answers, states = play(agent, state.params, timesteps, jnp.ones(batch_size))
+  rows = (timesteps, answers.action, answers.extras, jnp.zeros(answers.action.shape, jnp.int32))
+  rows = jax.tree.map(lambda x: jnp.swapaxes(x[start:], 0, 1), rows)
+  return Unroll(*rows, core_state=states[start], environment_id=jnp.arange(batch_size))
+
+
+def batch_of_requests(agent, batch_size=8):
+  timestep = jax.tree.map(lambda x: x[2], random_rows(3, batch_size))
+  core_state = jax.tree.map(
+    lambda x: jax.random.normal(jax.random.key(1), x.shape).astype(x.dtype),
+    agent.initial_core_state(batch_size),
+  )
+  exploration = jnp.arange(batch_size) % 2
+  keys = jax.random.split(jax.random.key(2), batch_size)
+  return core_state, timestep, exploration.astype(jnp.float32), keys
+
+
+@pytest.mark.parametrize('config', [SMALL, RECURRENT])
+def test_answers_depend_on_their_own_row_only(config):
+  agent = make_agent(config)
+  params = sharpened(agent).params
+  act = jax.jit(agent.act)
+  requests = batch_of_requests(agent)
+  answers = act(params, *requests)
+
+  def check(actual, expected):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), actual, expected)
+
+  order = np.random.default_rng(0).permutation(8)
+  permuted = act(params, *jax.tree.map(lambda x: x[order], requests))
+  check(permuted, jax.tree.map(lambda x: x[order], answers))
+
+  other_keys = jax.random.split(jax.random.key(7), 8)
+  kept = np.array([0, 3, 4])
+  others = (
+    *jax.tree.map(lambda x: x[::-1].at[kept].set(x[kept]), requests[:3]),
+    other_keys.at[kept].set(requests[3][kept]),
+  )
+  changed = act(params, *others)
+  check(*(jax.tree.map(lambda x: x[kept], a) for a in (changed, answers)))
+  assert not np.allclose(changed.extras['behaviour_logits'], answers.extras['behaviour_logits'])
+
+
+def test_training_samples_from_the_policy_and_evaluation_takes_the_likeliest():
+  agent = make_agent(SMALL)
+  params, size = sharpened(agent).params, 4096
+  one = jax.tree.map(lambda x: x[1, :1], random_rows(2, 1))
+  timestep = jax.tree.map(lambda x: jnp.repeat(x, size, axis=0), one)
+  keys = jax.random.split(jax.random.key(0), size)
+  training = agent.act(params, {}, timestep, jnp.asarray(agent.exploration(size)), keys)
+  probabilities = jax.nn.softmax(training.extras['behaviour_logits'][0])
+  assert 0.1 < probabilities.max() < 0.9
+  frequencies = np.bincount(training.action, minlength=NUM_ACTIONS) / size
+  np.testing.assert_allclose(frequencies, probabilities, atol=0.03)
+  evaluation = agent.act(params, {}, timestep, jnp.full(size, agent.evaluation_exploration), keys)
+  assert np.all(evaluation.action == np.argmax(probabilities))
+  assert training.action.dtype == jnp.int32
+  assert training.extras['behaviour_logits'].shape == (size, NUM_ACTIONS)
+  assert agent.exploration(3).dtype == np.float32
+
+
+@pytest.mark.parametrize('config', [SMALL, RECURRENT])
+def test_replaying_an_unroll_reproduces_the_recorded_logits(config):
+  agent = make_agent(config)
+  state = sharpened(agent)
+  unrolls = make_unrolls(agent, state)
+  assert np.any(unrolls.timestep.step_type == LAST)
+  assert unrolls.action.shape == (5, agent.unroll_rows)
+  timestep = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), unrolls.timestep)
+  output, _ = jax.jit(agent.network.unroll)(
+    state.params, unrolls.core_state, timestep, jnp.swapaxes(unrolls.action, 0, 1)
+  )
+  recorded = jnp.swapaxes(unrolls.extras['behaviour_logits'], 0, 1)
+  np.testing.assert_allclose(output.logits, recorded, rtol=0, atol=1e-5)
+  metrics = jax.jit(agent.update)(state, unrolls).metrics
+  np.testing.assert_allclose(metrics['rho'], 1.0, atol=1e-5)
+
+
+def test_update_steps_and_reports():
+  agent = make_agent(RECURRENT)
+  state = sharpened(agent)
+  unrolls = make_unrolls(agent, state)
+  versions = jnp.zeros_like(unrolls.policy_version).at[0, 0].set(-5)
+  unrolls = unrolls._replace(policy_version=versions)
+  update = jax.jit(agent.update, donate_argnums=0)
+  params = jax.device_get(state.params)
+  state, priorities, metrics = update(state, unrolls, None)
+  state, _, metrics = update(state, unrolls, None)
+  assert priorities is None
+  assert state.learner_steps == 2 and state.learner_steps.dtype == jnp.int32
+  assert metrics['policy_lag_max'] == 6.0
+  np.testing.assert_allclose(metrics['policy_lag_mean'], 1 + 5 / versions.size, rtol=1e-6)
+  np.testing.assert_allclose(metrics['learning_rate'], RECURRENT.learning_rate, rtol=1e-6)
+  assert all(x.shape == () and np.isfinite(x) for x in metrics.values())
+  # Adam's steps are of the size of the learning rate, and every parameter takes part.
+  for before, after in zip(jax.tree.leaves(params), jax.tree.leaves(state.params), strict=True):
+    step = np.abs(after - before).max()
+    assert 0.5 * RECURRENT.learning_rate < step < 2.1 * RECURRENT.learning_rate
+
+
+@pytest.mark.parametrize('reduction', ['mean', 'sum'])
+def test_gradients_are_clipped_by_global_norm_after_they_are_measured(reduction):
+  # With a large epsilon Adam's first step is the gradient times learning_rate / eps.
+  config = dataclasses.replace(
+    SMALL, adam_eps=1e3, learning_rate=1e3, max_gradient_norm=0.01, loss_reduction=reduction
+  )
+  agent = make_agent(config)
+  state = sharpened(agent)
+  new, _, metrics = agent.update(state, make_unrolls(agent, state))
+  assert metrics['grad_norm'] > 0.1
+  steps = jax.tree.leaves(jax.tree.map(lambda a, b: a - b, new.params, state.params))
+  norm = np.sqrt(sum(np.sum(np.square(x)) for x in steps))
+  np.testing.assert_allclose(norm, 0.01, rtol=1e-3)
+
+
+def test_learning_rate_schedules():
+  linear = dataclasses.replace(
+    SMALL, learning_rate=1.0, learning_rate_schedule='linear', learning_rate_decay_steps=4
+  )
+  assert [float(make_schedule(linear)(t)) for t in range(6)] == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+  assert float(make_schedule(SMALL)(10**6)) == SMALL.learning_rate
+  agent = make_agent(linear)
+  state = agent.init(jax.random.key(0))._replace(learner_steps=jnp.int32(1))
+  assert agent.update(state, make_unrolls(agent, state))[2]['learning_rate'] == 0.75
+
+
+def test_rmsprop_takes_its_first_step():
+  # mean of squares = (1 - decay) g^2, step = lr g / sqrt(that + eps).
+  config = dataclasses.replace(
+    SMALL, optimizer='rmsprop', rmsprop_decay=0.5, rmsprop_eps=1e-10, learning_rate=0.1
+  )
+  agent = make_agent(config)
+  state = agent.init(jax.random.key(0))
+  new, _, _ = agent.update(state, make_unrolls(agent, state))
+  step = (
+    new.params['params']['head']['value']['bias'] - state.params['params']['head']['value']['bias']
+  )
+  np.testing.assert_allclose(np.abs(step), 0.1 / np.sqrt(0.5), rtol=1e-4)
+
+
+def test_unroll_geometry():
+  agent = make_agent(dataclasses.replace(SMALL, unroll_length=20))
+  assert (agent.unroll_rows, agent.unroll_period) == (21, 20)
+  assert agent.initial_core_state(3) == {}
+
+
+def test_meshes_of_any_size_do_the_update_of_one_device():
+  script = pathlib.Path(__file__).with_name('sharded_update.py')
+  flags = {'XLA_FLAGS': '--xla_force_host_platform_device_count=8', 'JAX_PLATFORMS': 'cpu'}
+  lines = run_python(str(script), **flags).splitlines()
+  rows = {int(n): (float(p), float(m)) for n, p, m in map(str.split, lines)}
+  assert sorted(rows) == [0, 4, 6, 7, 8]
+  assert rows.pop(0)[0] > 1e-3  # The update moves the parameters.
+  for params, metrics in rows.values():
+    assert params < 1e-5 and metrics < 1e-4, rows
+
+
+def test_configs_import_no_jax():
+  run_python(
+    '-c',
+    'import sys, agents.vtrace.config as c; c.VTraceConfig().validate(); '
+    'assert not {"jax", "flax", "optax", "numpy"} & set(sys.modules)',
+  )
+
+
+def test_agent_imports_no_heavy_package_and_building_one_starts_no_backend():
+  # On a platform that does not exist the first use of a backend raises.
+  run_python(
+    '-c',
+    'import sys, numpy, dm_env.specs as s\n'
+    'from agents.vtrace.agent import VTrace\n'
+    'from agents.vtrace.config import VTraceConfig\n'
+    'config = VTraceConfig(core="lstm", frame_stack=4)\n'
+    'VTrace(config, s.Array((84, 84), numpy.uint8), s.DiscreteArray(3)).exploration(2)\n'
+    'heavy = {"tensorflow", "launchpad", "reverb", "acme", "rlax", "distrax"}\n'
+    'assert not heavy & set(sys.modules)',
+    JAX_PLATFORMS='nonexistent',
+  )
+
+
+def test_only_discrete_actions():
+  with pytest.raises(ValueError, match='discrete'):
+    VTrace(SMALL, OBSERVATION_SPEC, dm_env.specs.BoundedArray((2,), np.float32, -1, 1))
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'unroll_length': 0}, r'--unroll_length is 0: set it to at least 1\.'),
+    ({'torso': 'resnet'}, r"--torso is 'resnet': set it to auto, mlp, nature or impala\."),
+    ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
+    ({'optimizer': 'sgd'}, r"--optimizer is 'sgd': set it to adam or rmsprop\."),
+    ({'loss_reduction': 'max'}, r"--loss_reduction is 'max': set it to mean or sum\."),
+    ({'learning_rate': -1e-3}, r'--learning_rate is -0\.001: set it to a number above 0\.'),
+    ({'vtrace_lambda': 1.5}, r'--vtrace_lambda is 1\.5: set it to a number from 0 to 1\.'),
+    ({'discount': float('nan')}, r'--discount is nan: '),
+    ({'rho_bar': 0.5}, r'--rho_bar is 0\.5: set it to at least --c_bar, 1\.0\.'),
+    ({'entropy_cost': -1.0}, r'--entropy_cost is -1\.0: set it to 0 or more\.'),
+    ({'mlp_sizes': (64, 0)}, r'--mlp_sizes is \(64, 0\): '),
+    ({'frame_stack': 0}, r'--frame_stack is 0: set it to 1'),
+    ({'learning_rate_schedule': 'linear'}, r'--learning_rate_decay_steps is 0: .*linear ends'),
+    ({'learning_rate_decay_steps': 9}, r'--learning_rate_decay_steps is 9: .*=linear'),
+  ],
+)
+def test_unusable_options_are_refused_by_name(options, message):
+  with pytest.raises(ValueError, match=f'^{message}'):
+    make_agent(dataclasses.replace(SMALL, **options))
+
+
+def test_every_option_has_a_help_text():
+  assert all(field.metadata['help'] for field in dataclasses.fields(VTraceConfig))

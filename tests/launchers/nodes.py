@@ -1,0 +1,66 @@
+"""Nodes for the launchers' tests: real servers and clients that start in a second."""
+
+import os
+import threading
+import time
+
+import launchpad as lp
+
+from nodes import lifecycle
+
+
+class Echo:
+  """A server."""
+
+  def hello(self, name):
+    return f'hello {name}'
+
+  def wait_for_ever(self):
+    threading.Event().wait()
+
+
+class Caller:
+  """Calls the server once, writes what it said, and stops the program."""
+
+  def __init__(self, echo, path):
+    self._echo, self._path = echo, path
+
+  def run(self):
+    with open(self._path, 'w') as f:
+      f.write(self._echo.hello('node'))
+    lifecycle.stop_program()
+    lifecycle.stop_event().wait()
+
+
+class Blocked:
+  """Sits in a Courier call that never returns, where no Python signal handler can run."""
+
+  def __init__(self, echo, path):
+    self._echo, self._path = echo, path
+
+  def run(self):
+    with open(self._path, 'w') as f:
+      f.write(str(os.getpid()))
+    self._echo.wait_for_ever()
+
+
+class Crasher:
+  """Raises as soon as `path` exists."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    while not os.path.exists(self._path):
+      time.sleep(0.01)
+    raise RuntimeError('the node broke on purpose')
+
+
+def program(*nodes):
+  """Returns a program of Echo, with one node per (class, argument) pair beside it."""
+  graph = lp.Program('test')
+  echo = graph.add_node(lp.CourierNode(Echo), label='echo')
+  for i, (constructor, needs_echo, path) in enumerate(nodes):
+    arguments = (echo, path) if needs_echo else (path,)
+    graph.add_node(lp.PyClassNode(constructor, *arguments), label=f'node{i}')
+  return graph

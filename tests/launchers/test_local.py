@@ -1,0 +1,133 @@
+"""The local launcher, with real processes."""
+
+import io
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import launchpad as lp
+import psutil
+import pytest
+
+from launchers import core, local
+from launchers.placement import Resources
+from tests.launchers import nodes
+
+DEADLINE = 60
+
+
+def _launch(program, run_dir):
+  out = io.StringIO()
+  placement = {label: Resources() for label in program.groups}
+  code = local.launch(program, placement, str(run_dir), out=out)
+  return code, out.getvalue()
+
+
+def _log(run_dir, name):
+  return (run_dir / 'logs' / f'{name}.log').read_text()
+
+
+def test_stop_from_a_node_ends_every_process_with_code_0(tmp_path):
+  answer = tmp_path / 'answer'
+  code, output = _launch(nodes.program((nodes.Caller, True, str(answer))), tmp_path)
+  assert answer.read_text() == 'hello node'
+  assert (code, output) == (0, '')
+  assert 'Traceback' not in _log(tmp_path, 'echo-0') + _log(tmp_path, 'node0-0')
+
+
+def test_a_node_blocked_in_a_courier_call_honours_sigterm(tmp_path):
+  pid_file = tmp_path / 'pid'
+  program = nodes.program(
+    (nodes.Blocked, True, str(pid_file)), (nodes.Caller, True, str(tmp_path / 'answer'))
+  )
+  code, output = _launch(program, tmp_path)
+  assert (code, output) == (0, '')
+  assert not psutil.pid_exists(int(pid_file.read_text()))
+
+
+def test_a_crash_ends_the_program_with_the_traceback_last(tmp_path):
+  pid_file = tmp_path / 'pid'
+  program = nodes.program(
+    (nodes.Blocked, True, str(pid_file)), (nodes.Crasher, False, str(pid_file))
+  )
+  code, output = _launch(program, tmp_path)
+  assert code == 1
+  assert 'error: node node1/0 exited with code 1' in output
+  assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
+  assert not psutil.pid_exists(int(pid_file.read_text()))
+
+
+def test_a_killed_node_ends_the_program_and_is_named(tmp_path):
+  pid_file = tmp_path / 'pid'
+  script = (
+    'import os, sys, signal, time\n'
+    f'while not os.path.exists({str(pid_file)!r}) or not open({str(pid_file)!r}).read():\n'
+    '  time.sleep(0.01)\n'
+    f'os.kill(int(open({str(pid_file)!r}).read()), signal.SIGKILL)\n'
+  )
+  killer = subprocess.Popen([sys.executable, '-c', script])
+  code, output = _launch(nodes.program((nodes.Blocked, True, str(pid_file))), tmp_path)
+  killer.wait()
+  assert code == 1
+  assert 'node node0/0 was killed by SIGKILL' in output
+
+
+_DRIVER = """
+import sys
+import threading
+from launchers import local
+from launchers.placement import Resources
+from tests.launchers import nodes
+program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
+code = local.launch(program, {l: Resources() for l in program.groups}, sys.argv[1])
+sys.exit(code)
+"""
+
+
+def _driver(tmp_path):
+  """Starts a launcher in a process of its own; returns it and its nodes once they run."""
+  launcher = subprocess.Popen(
+    [sys.executable, '-c', _DRIVER, str(tmp_path)], stderr=subprocess.PIPE, text=True
+  )
+  end = time.monotonic() + DEADLINE
+  while not (tmp_path / 'pid').exists():
+    assert launcher.poll() is None and time.monotonic() < end
+    time.sleep(0.01)
+  return launcher, psutil.Process(launcher.pid).children(recursive=True)
+
+
+@pytest.mark.parametrize(
+  'number, presses, code',
+  [(signal.SIGINT, 1, 130), (signal.SIGINT, 2, 130), (signal.SIGTERM, 1, 143)],
+)
+def test_signals_to_the_launcher_end_every_process(tmp_path, number, presses, code):
+  launcher, children = _driver(tmp_path)
+  assert len(children) == 2
+  for _ in range(presses):
+    launcher.send_signal(number)
+  _, errors = launcher.communicate(timeout=DEADLINE)
+  assert launcher.returncode == code
+  assert 'Traceback' not in errors
+  assert psutil.wait_procs(children, timeout=0)[1] == []
+
+
+def test_no_node_outlives_a_killed_launcher(tmp_path):
+  launcher, children = _driver(tmp_path)
+  launcher.kill()
+  launcher.communicate()
+  assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
+
+
+def test_a_node_that_cannot_be_pickled_is_named_before_anything_starts(tmp_path):
+  program = lp.Program('test')
+  program.add_node(lp.PyClassNode(nodes.Crasher, threading.Lock()), label='bad')
+  with pytest.raises(ValueError, match=r'node bad/0 cannot be .* pickled'):
+    _launch(program, tmp_path)
+  assert not (tmp_path / 'logs' / 'bad-0.log').exists()
+
+
+def test_free_ports_are_distinct():
+  ports = core.free_ports(50)
+  assert len(set(ports)) == 50

@@ -1,0 +1,87 @@
+"""Run with 8 fake devices: actor:learner splits against one device. See test_devices.py."""
+
+import types
+
+import jax
+import numpy as np
+
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from environments.catch import Catch
+from nodes.inference import InferenceServer
+from nodes.learner import Learner
+from nodes.streams import layout
+from tests.nodes.test_inference import Client, Sink
+
+BATCH, UPDATES = 84, 3
+SPEC = Catch(1, 0).spec()
+
+
+def make_agent():
+  return VTrace(VTraceConfig(core='lstm', lstm_size=16), SPEC.observations, SPEC.actions)
+
+
+def record(num_actor_devices):
+  """Acts with several actors on some devices; returns batches of unrolls."""
+  agent, sink = make_agent(), Sink()
+  streams = layout(num_actors=2, envs_per_actor=28, env_groups=2)
+  devices = jax.devices()[:num_actor_devices]
+  server = InferenceServer(agent, streams, devices, SPEC, sink, 28, 0.01, seed=0)
+  params = agent.init(jax.random.key(1)).params
+  server.set_params(0, params)
+  server.warm_up()
+  clients = [
+    Client(server, Catch(14, seed), s.actor_id, 1, s.group) for seed, s in enumerate(streams)
+  ]
+  for _ in range(20 * 6 + 1):
+    for client in clients:
+      client.step()
+  used = {device for d in server._devices for device in d._exploration.devices()}
+  assert used == set(devices), 'an actor device was left idle'
+  server.close()
+  rows = [jax.tree.map(lambda x, i=i: x[i], u) for u in sink.unrolls for i in range(14)]
+  batches = []
+  for start in range(0, BATCH * UPDATES, BATCH):
+    unrolls = jax.tree.map(lambda *x: np.stack(x), *rows[start : start + BATCH])
+    batches.append(types.SimpleNamespace(unrolls=unrolls))
+  return batches
+
+
+def learn(batches, devices, publish=lambda version, params: None):
+  """Does an update on each batch; returns the learner."""
+  learner = Learner(make_agent(), iter(batches), devices, publish, lambda: None, seed=1)
+  for _ in batches:
+    learner.step()
+  return learner
+
+
+def check(actors, batches, one):
+  """Learns on the devices that do not act; returns the largest difference from `one`."""
+  published = []
+  split = learn(batches, jax.devices()[actors:], lambda v, p: published.append((v, p)))
+  start = make_agent().init(jax.random.key(1)).params
+  differences = []
+  for before, a, b in zip(
+    *map(jax.tree.leaves, (start, one._state.params, split._state.params)), strict=True
+  ):
+    assert not np.array_equal(before, a), 'the updates changed nothing'
+    differences.append(np.abs(np.asarray(a) - np.asarray(b)).max())
+    shards = [np.asarray(s.data) for s in b.addressable_shards]
+    assert len(shards) == 8 - actors
+    assert all(np.array_equal(s, shards[0]) for s in shards), 'learner devices disagree'
+  assert [v for v, _ in published] == [0, 1, 2, 3]
+  on_actor = jax.device_put(published[-1][1], jax.devices()[0])
+  jax.tree.map(np.testing.assert_array_equal, on_actor, split.get_variables(['params'])[0])
+  return max(differences)
+
+
+def main():
+  batches = record(num_actor_devices=2)
+  one = learn(batches, jax.devices()[:1])
+  for actors in (1, 2, 4):
+    print(actors, check(actors, batches, one))
+  record(num_actor_devices=4)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,15 @@
+"""Actor:learner splits of 8 (fake) devices."""
+
+from tests.agents.subprocesses import run_python
+
+
+def test_splits_of_eight_devices_learn_what_one_device_learns():
+  output = run_python(
+    '-m',
+    'tests.nodes.device_splits',
+    XLA_FLAGS='--xla_force_host_platform_device_count=8',
+    JAX_PLATFORMS='cpu',
+  )
+  differences = dict(map(str.split, output.splitlines()))
+  assert set(differences) == {'1', '2', '4'}
+  assert all(float(d) < 1e-5 for d in differences.values()), differences

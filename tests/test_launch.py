@@ -1,0 +1,153 @@
+"""launch.py as a user runs it: real processes, with a deadline."""
+
+import csv
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+DONE = re.compile(
+  r'done: evaluator_return=(\S+) actor_steps=(\d+) environment_frames=(\d+) learner_steps=(\d+) '
+  r'run_dir=(\S+)'
+)
+# Small and quick: one actor, a few updates.
+SMALL = (
+  '--num_steps=2000',
+  '--num_actors=1',
+  '--envs_per_actor=8',
+  '--batch_size=4',
+  '--eval_episodes=10',
+)
+
+
+def launch(*flags, timeout=150):
+  """Runs launch.py; returns the finished process."""
+  return subprocess.run(
+    [sys.executable, 'launch.py', *flags],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=timeout,
+    stdin=subprocess.DEVNULL,
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+  )
+
+
+def nodes_of(run_dir):
+  """Returns the processes whose command names a run directory."""
+  found = []
+  for process in psutil.process_iter(['cmdline']):
+    if any(str(run_dir) in part for part in process.info['cmdline'] or ()):
+      found.append(process)
+  return found
+
+
+@pytest.mark.parametrize('launch_type', ['local_mp', 'local_mt', 'test_mt', 'test_mp'])
+def test_sebulba_runs_to_its_end_under_every_launch_type(tmp_path, launch_type):
+  run_dir = tmp_path / 'run'
+  process = launch(*SMALL, f'--lp_launch_type={launch_type}', f'--run_dir={run_dir}')
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  evaluator_return, actor_steps, frames, learner_steps, said_dir = done.groups()
+  assert -1 <= float(evaluator_return) <= 1
+  assert int(actor_steps) >= 2000 and actor_steps == frames
+  # 2000 steps of 8 environments are 12 unrolls of each, less what was under way at the end.
+  assert int(learner_steps) >= 20
+  assert said_dir == str(run_dir)
+  assert nodes_of(run_dir) == []
+
+  config = json.loads((run_dir / 'config.json').read_text())
+  assert config['config']['num_steps'] == 2000 and config['config']['queue_size'] == 8
+  assert config['versions']['jax'] == '0.6.2'
+  assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == int(learner_steps)
+  assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
+  assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+  assert list((run_dir / 'tensorboard').iterdir())
+  with open(run_dir / 'logs' / 'evaluator-0.csv') as f:
+    last = list(csv.DictReader(f))[-1]
+  assert float(last['evaluator_return']) == pytest.approx(float(evaluator_return), abs=1e-3)
+  if launch_type == 'local_mp':
+    logs = {p.stem for p in (run_dir / 'logs').glob('*.log')}
+    assert logs == {'actor-0', 'evaluator-0', 'inference_learner-0', 'monitor-0', 'replay-0'}
+    assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
+
+
+def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
+  process = launch('--dry_run', '--num_actors=7', f'--run_dir={tmp_path / "run"}')
+  assert process.returncode == 0, process.stderr
+  assert re.search(r'actor +7 x PyClassNode\(Actor\) +on a CPU worker', process.stdout)
+  assert re.search(r'actor +-> inference_learner +7', process.stdout)
+  assert re.search(r'inference_learner +-> replay +1', process.stdout)
+  assert not (tmp_path / 'run').exists()
+
+
+def test_help_names_every_option_with_its_default():
+  process = launch('--help')
+  text = re.sub(r'\s+', ' ', process.stdout)
+  assert '--batch_size: unrolls in a learner batch, over all learner devices (default: 16' in text
+  assert (
+    '--unroll_length' in text and '--lp_launch_type' in process.stdout + launch('--helpfull').stdout
+  )
+
+
+@pytest.mark.parametrize(
+  'flags, words',
+  [
+    (['--program=alphago'], ['--program=alphago', 'sebulba']),
+    (['--env=katch'], ['--env', 'catch']),
+    (['--env=atari:Pongg'], ['--env', 'Pong']),
+    (['--env_options=speed=3'], ['--env_options', 'speed']),
+    (['--batch_size=5', '--learner_devices=0,1'], ['--batch_size=5', '--learner_devices']),
+    (['--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
+    (['--envs_per_actor=9'], ['--envs_per_actor=9', '--env_groups=2']),
+    (['--inference_batch_size=4'], ['--inference_batch_size=4', '16']),
+    (['--actor_devices=0,0'], ['--actor_devices', 'distinct']),
+    (['--actor_devices=x'], ['--actor_devices', 'whole numbers']),
+    (['--learning_rate=-1'], ['--learning_rate', '-1']),
+    (['--num_steps=0'], ['--num_steps=0']),
+    (['--run_dir=/proc/nothing'], ['--run_dir', 'cannot be written']),
+    (['nonsense'], ["'nonsense'"]),
+  ],
+)
+def test_bad_flags_are_refused_in_one_sentence_before_anything_starts(flags, words, capsys):
+  import launch as launcher
+
+  code = _run_main(launcher, flags)
+  captured = capsys.readouterr()
+  assert code == 2
+  assert captured.out == ''
+  assert captured.err.startswith('error: ') and captured.err.count('\n') == 1
+  for word in words:
+    assert word in captured.err
+
+
+def test_an_unknown_flag_gets_a_suggestion():
+  process = launch('--num_stepz=3')
+  assert process.returncode != 0
+  assert 'Did you mean: num_steps' in process.stderr
+
+
+def test_a_run_directory_in_use_is_refused(tmp_path, capsys):
+  import launch as launcher
+
+  (tmp_path / 'summary.json').write_text('{}')
+  assert _run_main(launcher, [f'--run_dir={tmp_path}']) == 2
+  assert 'is not empty' in capsys.readouterr().err
+
+
+def _run_main(launcher, flags):
+  from absl import flags as absl_flags
+
+  if 'batch_size' not in absl_flags.FLAGS:
+    launcher.define_config_flags()
+  saved = absl_flags.FLAGS  # Every test parses its own command line.
+  saved.unparse_flags()
+  for name in list(saved):
+    saved[name].unparse()
+  return launcher.main(saved(['launch.py', *flags]))
