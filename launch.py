@@ -55,6 +55,8 @@ def define_config_flags() -> None:
 def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
 
+  A preset for the environment's family goes below them and above the defaults.
+
   Args:
     module: the program's.
     values: flag name to value; lists hold strings.
@@ -71,7 +73,8 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
         values[name] = tuple(int(v) for v in value)
       except ValueError:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
-  config = module.Config(**values).resolve()
+  env = values.get('env', fields['env'].default)
+  config = module.Config(**{**module.PRESETS.get(env.partition(':')[0], {}), **values}).resolve()
   config.validate()
   environments.check(config.env, config.env_options)
   return config

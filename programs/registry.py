@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-# A program is a module with a dataclass `Config`, `make_program(config) -> lp.Program` and
-# `placement(config) -> {group: Resources}`.
+# A program is a module with a frozen dataclass `Config`, `make_program(config) -> lp.Program`,
+# `placement(config) -> {group: Resources}`, and `PRESETS`: {family of environments: {option: value}}.
 PROGRAMS = {
   'sebulba': 'programs.sebulba',
 }

@@ -31,6 +31,13 @@ class Config(RunConfig, VTraceConfig):
     VTraceConfig.validate(self)
 
 
+# Options that suit a family of environments better than the defaults; flags override them.
+PRESETS = {
+  # Espeholt et al. 2018, table G.1, but for Adam and losses that are means over transitions.
+  'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'batch_size': 32, 'num_steps': 10_000_000},
+}
+
+
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   make_environment = functools.partial(registry.make, config.env, options=config.env_options)

@@ -1,0 +1,56 @@
+"""Who may import whom."""
+
+import ast
+import pathlib
+
+import pytest
+
+from tests.agents.subprocesses import run_python
+
+ROOT = pathlib.Path(__file__).parent.parent
+FORBIDDEN = {
+  'agents': {'launchpad', 'reverb', 'tensorflow', 'acme', 'courier', 'nodes', 'programs'}
+  | {'launchers', 'environments', 'rlax', 'distrax'},
+  'environments': {'launchpad', 'reverb', 'tensorflow', 'jax', 'flax', 'nodes', 'programs', 'agents'},
+  'nodes': {'programs', 'launchers', 'rlax', 'distrax'},
+  'launchers': {'nodes', 'jax', 'reverb', 'tensorflow', 'agents', 'programs'},
+  'programs': {'jax', 'reverb', 'tensorflow', 'flax', 'optax'},
+}
+
+
+def _imports(path):
+  for node in ast.walk(ast.parse(path.read_text())):
+    if isinstance(node, ast.Import):
+      yield from (alias.name.split('.')[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      yield node.module.split('.')[0]
+
+
+@pytest.mark.parametrize('folder', FORBIDDEN)
+def test_imports_point_one_way(folder):
+  files = list((ROOT / folder).rglob('*.py'))
+  assert files
+  for path in files:
+    assert not FORBIDDEN[folder] & set(_imports(path)), path
+
+
+def test_only_replay_knows_reverb_and_only_lifecycle_knows_launchpad():
+  knows = {name: set() for name in ('reverb', 'launchpad')}
+  for path in (ROOT / 'nodes').rglob('*.py'):
+    for name in knows.keys() & set(_imports(path)):
+      knows[name].add(path.name)
+  assert knows == {'reverb': {'replay.py'}, 'launchpad': {'lifecycle.py'}}
+
+
+@pytest.mark.parametrize(
+  'modules, heavy',
+  [
+    ('nodes.actor, nodes.evaluator, environments.catch', ['jax', 'tensorflow', 'reverb', 'pandas']),
+    ('launch', ['jax', 'tensorflow', 'reverb', 'flax']),
+    ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
+    ('nodes.inference, nodes.learner', ['tensorflow', 'reverb']),
+  ],
+)
+def test_processes_stay_thin(modules, heavy):
+  loaded = run_python('-c', f'import sys, {modules}; print(*sys.modules)').split()
+  assert not set(heavy) & set(loaded)
