@@ -7,11 +7,12 @@ INSTALLED := $(VENV)/installed
 export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LIBRARY_PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check lock clean
+.PHONY: help train test nightly check lock clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
 	@echo 'make test    set up, then check and test everything'
+	@echo 'make nightly the learning tests that take minutes'
 	@echo 'make check   ruff and mypy only'
 	@echo 'make lock    resolve requirements.in into requirements.txt'
 	@echo 'make clean   remove the virtual environment'
@@ -21,6 +22,9 @@ train: $(INSTALLED)
 
 test: $(INSTALLED) check
 	$(BIN)/python -m pytest
+
+nightly: $(INSTALLED)
+	$(BIN)/python -m pytest -m nightly
 
 check: $(INSTALLED)
 	$(BIN)/ruff check

@@ -38,18 +38,26 @@ def define_config_flags() -> None:
     str: flags.DEFINE_string,
     tuple: flags.DEFINE_list,
   }
-  used_by: dict[str, list[str]] = {}
-  fields: dict[str, dataclasses.Field] = {}
+  fields: dict[str, dict[str, dataclasses.Field]] = {}
   for program in programs.PROGRAMS:
     for field in dataclasses.fields(programs.load(program).Config):
-      used_by.setdefault(field.name, []).append(program)
-      fields.setdefault(field.name, field)
-  for name, field in fields.items():
-    default = field.default
-    shown = ','.join(map(str, default)) if isinstance(default, tuple) else default
-    define[type(default)](
-      name, None, f'{field.metadata["help"]} (default: {shown!r}; {", ".join(used_by[name])})'
-    )
+      fields.setdefault(field.name, {})[program] = field
+  for name, by_program in fields.items():
+    field = next(iter(by_program.values()))
+    define[type(field.default)](name, None, f'{field.metadata["help"]} ({_defaults(by_program)})')
+
+
+def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
+  """Says what a flag's default is, and which programs have the flag if not all of them do."""
+  shown = {
+    program: ','.join(map(str, f.default)) if isinstance(f.default, tuple) else repr(f.default)
+    for program, f in by_program.items()
+  }
+  if len(set(shown.values())) > 1:
+    return 'default: ' + ', '.join(f'{value} for {program}' for program, value in shown.items())
+  value = next(iter(shown.values()))
+  only = '' if len(shown) == len(programs.PROGRAMS) else f'; {", ".join(shown)} only'
+  return f'default: {value}{only}'
 
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:

@@ -86,3 +86,12 @@ class Agent(abc.ABC):
       unrolls: fields are `[B, L, ...]`, batch first, as replay delivers them.
       probabilities: float32 `[B]`, with which replay chose each unroll; None for a queue.
     """
+
+  def initial_priorities(self, unrolls: Unroll) -> Array | None:
+    """Returns float32 `[B]`, with which new unrolls enter prioritized replay.
+
+    None where replay is a queue. It needs no parameters: `unrolls`, fields `[B, L, ...]`, hold in
+    their extras what the agent thought when it acted.
+    """
+    del unrolls
+    return None

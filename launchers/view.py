@@ -76,8 +76,16 @@ def _ask(client: Any) -> dict[str, Any] | None:
     return None
 
 
+def _remaining(status: dict[str, Any]) -> float:
+  """Seconds to the end of training at the rate since the first step; nan if not known."""
+  if status['finished']:
+    return 0.0
+  steps, since = status['counts']['actor_steps'], status['since_first_step']
+  return (status['num_steps'] - steps) * since / steps if steps and since else math.nan
+
+
 def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
-  """The figures to show, as (name, text)."""
+  """The figures to show, as (name, text); '-' for what has not been measured."""
   latest: dict[str, float] = {}
   for node, values in status['latest'].items():
     if not node.startswith('actor/'):
@@ -88,16 +96,10 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
     value = latest.get(name, math.nan)
     return format(value, form) if math.isfinite(value) else '-'
 
-  elapsed = status['elapsed']
   share = counts['actor_steps'] / status['num_steps']
-  rate = latest.get('actor_steps_per_second', 0.0)
-  left = (status['num_steps'] - counts['actor_steps']) / rate if rate > 0 else math.nan
-  if status['finished']:
-    left = 0.0
-  fill = latest.get('inference_batch_fill', math.nan)
   return [
-    ('elapsed', _clock(elapsed)),
-    ('remaining', _clock(left)),
+    ('elapsed', _clock(status['elapsed'])),
+    ('remaining', _clock(_remaining(status))),
     ('progress', f'{min(share, 1.0):.0%}'),
     ('actor_steps', f'{counts["actor_steps"]:,.0f}'),
     ('environment_frames', f'{counts["environment_frames"]:,.0f}'),
@@ -108,9 +110,16 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
     ('episode_return', get('episode_return', '.3g')),
     ('evaluator_return', get('evaluator_return', '.3g')),
     ('policy_lag', get('policy_lag_mean', '.1f')),
-    ('batch_fill', f'{fill:.0%}' if math.isfinite(fill) else '-'),
-    ('queue', get('queue_size')),
+    ('batch_fill', get('inference_batch_fill', '.0%')),
+    ('replay_size', get('replay_size')),
+    ('samples_per_insert', get('samples_per_insert', '.2f')),
+    ('priority', get('priority_mean', '.3g')),
+    ('exploration', _range(get('exploration_min', '.2g'), get('exploration_max', '.2g'))),
   ]
+
+
+def _range(low: str, high: str) -> str:
+  return low if low == high else f'{low}..{high}'
 
 
 def _clock(seconds: float) -> str:
@@ -128,7 +137,7 @@ def _table(title: str, status: dict[str, Any]) -> Table:
   for _ in range(2):
     table.add_column(style='dim')
     table.add_column(justify='right', min_width=12)
-  values = _values(status)
+  values = [(name, text) for name, text in _values(status) if text != '-']
   half = (len(values) + 1) // 2
   for i in range(half):
     right = values[half + i] if half + i < len(values) else ('', '')

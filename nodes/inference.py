@@ -17,7 +17,8 @@ from acme import specs
 from agents.agent import Agent
 from agents.types import LAST, Nest, Timestep, Unroll
 from nodes import batching
-from nodes.streams import CoreStateRows, Stream, StreamSpec, UnrollAssembler
+from nodes.layout import StreamSpec
+from nodes.streams import CoreStateRows, Stream, UnrollAssembler
 
 
 class DeviceInference:
@@ -269,6 +270,7 @@ class InferenceServer:
 
     num_training = sum(s.num_envs for s in streams if s.training)
     exploration = agent.exploration(num_training)
+    self._exploration = float(exploration.min()), float(exploration.max())
     on_device: list[list[np.ndarray]] = [[] for _ in devices]
     for index, spec in enumerate(streams):
       device = index % len(devices)
@@ -414,6 +416,8 @@ class InferenceServer:
       'inference_batch_rows': d_rows / d_batches if d_batches else float('nan'),
       'inference_batch_fill': d_rows / d_capacity if d_capacity else float('nan'),
       'inference_latency_ms': 1e3 * d_busy / d_batches if d_batches else float('nan'),
+      'exploration_min': self._exploration[0],
+      'exploration_max': self._exploration[1],
       'episodes': float(len(returns)),
       'episode_return': float(np.mean(returns)) if returns else float('nan'),
       'episode_length': float(np.mean(lengths)) if lengths else float('nan'),
@@ -423,9 +427,10 @@ class InferenceServer:
     return self._closed.is_set() or self._finished.is_set()
 
   def _live_streams(self, device: int) -> int:
+    """How many streams may be asking a device. An evaluator that pauses is not waited for."""
     finished = self._finished.is_set()
     return sum(
-      d == device and stream.connected and not (finished and stream.spec.training)
+      d == device and stream.connected and stream.spec.training is not finished
       for stream, d, _ in self._streams.values()
     )
 

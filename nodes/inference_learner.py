@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -15,13 +14,13 @@ from acme import specs
 from flax import serialization
 
 from agents.agent import Agent
-from agents.types import Timestep
 from environments.base import BatchedEnvironment
 from nodes import lifecycle, replay
 from nodes.inference import InferenceServer
+from nodes.layout import StreamSpec
 from nodes.learner import Learner, Stopped
 from nodes.reporter import Reporter
-from nodes.streams import StreamSpec
+from nodes.streams import unroll_spec
 
 
 class InferenceLearner:
@@ -35,7 +34,7 @@ class InferenceLearner:
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
     streams: Sequence[StreamSpec],
-    replay_address: str,
+    replay_addresses: Sequence[str],
     monitor: Any,
     *,
     actor_devices: Sequence[int],
@@ -53,7 +52,7 @@ class InferenceLearner:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed); used for its specs only.
       streams: who will ask for actions.
-      replay_address: host:port of Reverb.
+      replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
       actor_devices: indices into `jax.local_devices()`.
       learner_devices: likewise; may overlap with the actor devices.
@@ -67,7 +66,7 @@ class InferenceLearner:
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._streams = streams
-    self._replay_address = replay_address
+    self._replay_addresses = replay_addresses
     self._monitor = monitor
     self._actor_devices = actor_devices
     self._learner_devices = learner_devices
@@ -94,8 +93,13 @@ class InferenceLearner:
     spec, self._action_repeat = environment.spec(), environment.action_repeat
     environment.close()
     agent = self._make_agent(spec.observations, spec.actions)
-    columns = replay.Columns(_unroll_spec(agent, spec))
-    writer = replay.UnrollWriter(self._replay_address, columns)
+    unroll = unroll_spec(agent, spec)
+    columns = replay.Columns(unroll)
+    initial_priorities = jax.jit(agent.initial_priorities)
+    writer = replay.UnrollWriter(self._replay_addresses, columns, initial_priorities)
+    reader = replay.UnrollReader(
+      self._replay_addresses, columns, self._batch_size, max_in_flight=self._batch_size
+    )
     server = InferenceServer(
       agent,
       self._streams,
@@ -115,18 +119,20 @@ class InferenceLearner:
         raise Stopped
 
     reporter = Reporter(
-      self._monitor, 'inference_learner/0', lambda s: self._measure(s, server, learner, client)
+      self._monitor, 'inference_learner/0', lambda s: self._measure(s, server, learner, reader)
     )
-    client = replay.reverb.Client(self._replay_address)
     learner = Learner(
       agent,
-      replay.sample_batches(self._replay_address, columns, self._batch_size, self._batch_size),
+      reader,
       _devices(self._learner_devices, '--learner_devices'),
       server.set_params,
       check,
       self._seed,
+      reader.update_priorities,
     )
     server.warm_up()
+    for size in {stream.num_envs for stream in self._streams if stream.training}:
+      initial_priorities(jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), unroll))
     self._server = server
     self._constructed.set()
     try:
@@ -150,17 +156,21 @@ class InferenceLearner:
       writer.close()
 
   def _measure(
-    self, seconds: float, server: InferenceServer, learner: Learner, client: Any
+    self,
+    seconds: float,
+    server: InferenceServer,
+    learner: Learner,
+    reader: replay.UnrollReader,
   ) -> dict[str, float]:
     inference = server.measure(seconds)
     steps_per_second = inference['actor_steps_per_second']
     return (
       inference
       | learner.measure(seconds)
+      | reader.measure()
       | {
         'environment_frames': inference['actor_steps'] * self._action_repeat,
         'environment_frames_per_second': steps_per_second * self._action_repeat,
-        'queue_size': float(replay.occupancy(client)),
       }
     )
 
@@ -183,21 +193,3 @@ def _devices(indices: Sequence[int], flag: str) -> list[jax.Device]:
       f'{len(local)} device(s), numbered from 0.'
     )
   return [local[i] for i in indices]
-
-
-def _unroll_spec(agent: Agent, spec: specs.EnvironmentSpec) -> Any:
-  timestep = Timestep(
-    step_type=jax.ShapeDtypeStruct((1,), np.uint8),
-    reward=jax.ShapeDtypeStruct((1,), np.float32),
-    discount=jax.ShapeDtypeStruct((1,), np.float32),
-    observation=jax.ShapeDtypeStruct((1, *spec.observations.shape), spec.observations.dtype),
-  )
-  state = jax.eval_shape(agent.init, jax.random.key(0))
-  core_state = jax.eval_shape(functools.partial(agent.initial_core_state, 1))
-
-  def row(core_state: Any, timestep: Timestep) -> Any:
-    params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), state.params)
-    keys = jax.random.split(jax.random.key(0), 1)
-    return agent.act(params, core_state, timestep, np.ones(1, np.float32), keys)
-
-  return replay.unroll_spec(row, agent.unroll_rows, core_state, timestep)

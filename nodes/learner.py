@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import acme
@@ -20,7 +20,7 @@ from agents.types import Nest
 class DevicePrefetcher:
   """Keeps the next batch on the devices while the current one is learned from."""
 
-  def __init__(self, batches: Iterator[Any], put: Callable[[Any], Any], depth: int = 1):
+  def __init__(self, batches: Iterable[Any], put: Callable[[Any], Any], depth: int = 1):
     """Starts to fetch.
 
     Args:
@@ -46,7 +46,7 @@ class DevicePrefetcher:
         raise item
       return item
 
-  def _run(self, batches: Iterator[Any], put: Callable[[Any], Any]) -> None:
+  def _run(self, batches: Iterable[Any], put: Callable[[Any], Any]) -> None:
     try:
       for batch in batches:
         self._ready.put(put(batch))
@@ -68,22 +68,23 @@ class Learner(acme.Learner):
   def __init__(
     self,
     agent: Agent,
-    batches: Iterator[Any],
+    batches: Iterable[Any],
     devices: Sequence[jax.Device],
     publish: Callable[[int, Nest], None],
     check: Callable[[], None],
     seed: int,
+    update_priorities: Callable[[Any, Any], None] = lambda keys, priorities: None,
   ):
     """Initialises the learner's state and publishes the first parameters, version 0.
 
     Args:
       agent: the algorithm.
-      batches: yields `nodes.replay.Batch`es (or anything with `.unrolls`), B divisible by the
-        number of devices.
+      batches: yields `nodes.replay.Batch`es, B divisible by the number of devices.
       devices: the learner devices.
       publish: takes (policy_version, params) after every step.
       check: called while there is nothing to learn from; may raise to end `step`.
       seed: of the initial parameters.
+      update_priorities: takes a batch's keys and its new priorities, where the agent gives some.
     """
     mesh = Mesh(np.asarray(devices), ('data',))
     self._replicated = NamedSharding(mesh, PartitionSpec())
@@ -92,10 +93,14 @@ class Learner(acme.Learner):
     self._check = check
     self._state = jax.device_put(agent.init(jax.random.key(seed)), self._replicated)
     self._update = jax.jit(
-      lambda state, unrolls: agent.update(state, unrolls, None), out_shardings=self._replicated
+      agent.update,
+      in_shardings=(self._replicated, sharded, sharded),
+      out_shardings=self._replicated,
     )
+    self._update_priorities = update_priorities
     self._prefetcher = DevicePrefetcher(
-      batches, lambda batch: jax.device_put(batch.unrolls, sharded)
+      batches,
+      lambda batch: (jax.device_put((batch.unrolls, batch.probabilities), sharded), batch.keys),
     )
     self._metrics: dict[str, Any] = {}
     self._waited = 0.0
@@ -106,11 +111,13 @@ class Learner(acme.Learner):
   def step(self) -> None:
     """Does one learner step and publishes its parameters."""
     started = time.monotonic()
-    unrolls = self._prefetcher.next(self._check)
+    (unrolls, probabilities), keys = self._prefetcher.next(self._check)
     self._waited += time.monotonic() - started
     # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
     jax.block_until_ready(self._metrics)
-    self._state, _, self._metrics = self._update(self._state, unrolls)
+    self._state, priorities, self._metrics = self._update(self._state, unrolls, probabilities)
+    if priorities is not None:
+      self._update_priorities(keys, priorities)
     self.learner_steps += 1
     self._publish(self.learner_steps, self._state.params)
 

@@ -37,6 +37,7 @@ class Monitor:
     self._num_steps = num_steps
     self._has_evaluator = has_evaluator
     self._started = time.time()
+    self._first_step = 0.0
     self._lock = threading.Lock()
     self._latest: dict[str, dict[str, float]] = {}
     self._seen: dict[str, float] = {}
@@ -56,7 +57,10 @@ class Monitor:
     """
     with self._lock:
       self._seen[node] = time.time()
-      self._latest[node] = dict(values)
+      if not self._first_step and values.get('actor_steps', 0.0) > 0:
+        self._first_step = time.time()
+      finite = {name: value for name, value in values.items() if math.isfinite(value)}
+      self._latest.setdefault(node, {}).update(finite)
       for name in COUNTERS:
         self._counts[name] = max(self._counts[name], values.get(name, 0.0))
       row = {'seconds': time.time() - self._started, **self._counts, **values}
@@ -64,9 +68,8 @@ class Monitor:
         self._loggers[node] = curves.csv_logger(self._run_dir, node)
       self._loggers[node].write(row)
       step = int(self._counts['environment_frames'])
-      for name, value in values.items():
-        if math.isfinite(value):
-          self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
+      for name, value in finite.items():
+        self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
 
   def progress(self) -> dict[str, Any]:
     """Returns `actor_steps` so far and whether training has `finished`."""
@@ -77,10 +80,11 @@ class Monitor:
       }
 
   def status(self) -> dict[str, Any]:
-    """Returns all that the live view shows: counters, times, and the last report of each node."""
+    """Returns what the live view shows: counters, times, each node's last value of everything."""
     with self._lock:
       return {
         'elapsed': time.time() - self._started,
+        'since_first_step': time.time() - self._first_step if self._first_step else 0.0,
         'num_steps': self._num_steps,
         'counts': dict(self._counts),
         'latest': {node: dict(values) for node, values in self._latest.items()},

@@ -5,6 +5,7 @@ One unroll is one Reverb item with one step: its columns are the leaves of `Unro
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import threading
@@ -16,7 +17,7 @@ import numpy as np
 import reverb
 import tensorflow as tf
 
-from agents.types import Array, Nest, Unroll
+from agents.types import Array, Unroll
 from nodes import lifecycle
 
 TABLE = 'unrolls'
@@ -31,14 +32,44 @@ def queue_table(max_size: int) -> list[reverb.Table]:
   return [reverb.Table.queue(TABLE, max_size)]
 
 
+def prioritized_table(
+  max_size: int,
+  min_size: int,
+  samples_per_insert: float,
+  error_buffer: float,
+  priority_exponent: float,
+) -> list[reverb.Table]:
+  """Returns a table that samples by priority and drops the oldest unroll when it is full.
+
+  Args:
+    max_size: unrolls held at most.
+    min_size: unrolls held before the first is sampled.
+    samples_per_insert: how often an unroll is sampled on average, over the whole run.
+    error_buffer: samples by which the ratio may be ahead or behind before one side is blocked.
+    priority_exponent: P(i) is proportional to priority(i) to this power. The table applies it.
+  """
+  return [
+    reverb.Table(
+      TABLE,
+      sampler=reverb.selectors.Prioritized(priority_exponent),
+      remover=reverb.selectors.Fifo(),
+      max_size=max_size,
+      rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
+        samples_per_insert, min_size, float(error_buffer)
+      ),
+    )
+  ]
+
+
 class ReplayServer:
   """A Reverb server that lives until the program stops."""
 
-  def __init__(self, tables: Callable[[], Sequence[reverb.Table]], port: int):
-    """Starts to listen.
+  def __init__(self, tables: Callable[[], Sequence[reverb.Table]], checkpoint_dir: str, port: int):
+    """Restores the newest checkpoint, if there is one, and starts to listen.
 
     Args:
       tables: builds the tables, in this process.
+      checkpoint_dir: where checkpoints are, and will be when a client asks for one.
       port: to listen on.
 
     Raises:
@@ -46,11 +77,17 @@ class ReplayServer:
     """
     with socket.socket(socket.AF_INET6) as probe:
       probe.bind(('', port))
-    self._server = reverb.Server(tables(), port)
+    os.makedirs(checkpoint_dir, exist_ok=True)
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(checkpoint_dir)
+    self._server = reverb.Server(tables(), port, checkpointer)
 
   def run(self) -> None:
     """Serves until the program stops."""
     lifecycle.stop_event().wait()
+    self.close()
+
+  def close(self) -> None:
+    """Stops to listen."""
     self._server.stop()
 
 
@@ -78,15 +115,30 @@ def _name(path: tuple[Any, ...]) -> str:
 
 
 class UnrollWriter:
-  """Writes unrolls to replay from a thread of its own.
+  """Writes unrolls to replay from a thread of its own, to several servers in turn.
 
   What waits to be written is bounded by the buffers of the streams: a stream whose unrolls have not
-  been taken by replay gets no actions, so a full queue slows the environments down and loses nothing.
+  been taken by replay gets no actions, so a full table slows the environments down and loses nothing.
   """
 
-  def __init__(self, address: str, columns: Columns):
+  def __init__(
+    self,
+    addresses: Sequence[str],
+    columns: Columns,
+    priorities: Callable[[Unroll], Array | None] = lambda unrolls: None,
+  ):
+    """Starts the thread.
+
+    Args:
+      addresses: host:port of each server.
+      columns: what an item holds.
+      priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None where they do not matter.
+    """
     self._columns = columns
-    self._writer = reverb.Client(address).trajectory_writer(num_keep_alive_refs=1)
+    self._priorities = priorities
+    self._writers = [
+      reverb.Client(address).trajectory_writer(num_keep_alive_refs=1) for address in addresses
+    ]
     self._waiting: queue.SimpleQueue[tuple[Unroll, Callable[[], None]] | None] = queue.SimpleQueue()
     self._thread = threading.Thread(target=self._run, name='unroll-writer', daemon=True)
     self._stopping = threading.Event()
@@ -112,24 +164,31 @@ class UnrollWriter:
     try:
       while (item := self._waiting.get()) is not None and not self._stopping.is_set():
         unrolls, release = item
-        leaves = self._columns.flatten(unrolls)
-        count = len(unrolls.environment_id)
-        for i in range(count):
-          self._writer.append({name: leaf[i] for name, leaf in leaves.items()})
-          history = self._writer.history
-          self._writer.create_item(TABLE, 1.0, {name: history[name][-1] for name in leaves})
+        self._append(unrolls)
         release()
-        self._flush()
-        self.written += count
+        for writer in self._writers:
+          self._flush(writer)
     except BaseException as error:
       if not self._stopping.is_set():
         self._error = error
 
-  def _flush(self) -> None:
-    """Waits until replay has taken the items, which for a full queue may be long."""
+  def _append(self, unrolls: Unroll) -> None:
+    priorities = self._priorities(unrolls)
+    count = len(unrolls.environment_id)
+    weights = np.ones(count) if priorities is None else np.asarray(priorities, np.float64)
+    leaves = self._columns.flatten(unrolls)
+    for i in range(count):
+      writer = self._writers[self.written % len(self._writers)]
+      writer.append({name: leaf[i] for name, leaf in leaves.items()})
+      trajectory = {name: writer.history[name][-1] for name in leaves}
+      writer.create_item(TABLE, float(weights[i]), trajectory)
+      self.written += 1
+
+  def _flush(self, writer: reverb.TrajectoryWriter) -> None:
+    """Waits until replay has taken the items, which for a full table may be long."""
     while not self._stopping.is_set():
       try:
-        self._writer.flush(timeout_ms=500)
+        writer.flush(timeout_ms=500)
         return
       except reverb.DeadlineExceededError:
         pass
@@ -140,59 +199,103 @@ class Batch(NamedTuple):
 
   unrolls: Unroll
   keys: np.ndarray  # uint64 `[B]`, Reverb's item keys.
-  probabilities: np.ndarray  # float64 `[B]`, with which each item was chosen.
+  probabilities: np.ndarray  # float32 `[B]`, with which its server chose each item.
 
 
-def sample_batches(
-  address: str, columns: Columns, batch_size: int, max_in_flight: int
-) -> Iterator[Batch]:
-  """Yields batches from replay for ever, in NumPy arrays.
+class UnrollReader:
+  """Samples batches from one or several servers, as many from each, and updates priorities.
 
-  Args:
-    address: host:port of the server.
-    columns: what the items hold.
-    batch_size: unrolls B in a batch.
-    max_in_flight: unrolls that may be on their way. They have left the queue already, so they add to
-      the policy lag.
+  Row i of a batch comes from server `i // (B / number of servers)`.
   """
-  dataset = reverb.TrajectoryDataset(
-    server_address=address,
-    table=TABLE,
-    dtypes={name: tf.as_dtype(dtype) for name, dtype in columns.dtypes.items()},
-    shapes={name: tf.TensorShape(shape) for name, shape in columns.shapes.items()},
-    max_in_flight_samples_per_worker=max_in_flight,
-    num_workers_per_iterator=1,
-  ).batch(batch_size, drop_remainder=True)
-  options = tf.data.Options()
-  options.threading.private_threadpool_size = 1
-  for sample in dataset.with_options(options).as_numpy_iterator():
-    yield Batch(columns.unflatten(sample.data), sample.info.key, sample.info.probability)
+
+  def __init__(
+    self, addresses: Sequence[str], columns: Columns, batch_size: int, max_in_flight: int
+  ):
+    """Initialises a reader.
+
+    Args:
+      addresses: host:port of each server.
+      columns: what an item holds.
+      batch_size: unrolls B in a batch, divisible by the number of servers.
+      max_in_flight: unrolls that may be on their way beyond a batch. They count as sampled: they
+        have left a queue already, so they add to the policy lag.
+    """
+    self._addresses = addresses
+    self._columns = columns
+    self._share = batch_size // len(addresses)
+    self._max_in_flight = max(1, max_in_flight // len(addresses))
+    self._clients = [reverb.Client(address) for address in addresses]
+    # Bounded: a learner that outruns the servers waits here, and no update is lost.
+    self._updates: queue.Queue[tuple[np.ndarray, Array]] = queue.Queue(maxsize=4)
+    self._error: BaseException | None = None
+    threading.Thread(target=self._send_updates, name='priorities', daemon=True).start()
+
+  def __iter__(self) -> Iterator[Batch]:
+    """Yields batches for ever."""
+    shards = [self._samples(address) for address in self._addresses]
+    while True:
+      parts = [next(shard) for shard in shards]
+      columns = {name: _joined([part.data[name] for part in parts]) for name in self._columns.names}
+      yield Batch(
+        self._columns.unflatten(columns),
+        _joined([part.info.key for part in parts]),
+        _joined([part.info.probability for part in parts]).astype(np.float32),
+      )
+
+  def update_priorities(self, keys: np.ndarray, priorities: Array) -> None:
+    """Sets priorities, from another thread; the newest update of an item wins.
+
+    Items that have left replay meanwhile are passed over.
+
+    Args:
+      keys: uint64 `[B]`, of a batch of this reader, in its order.
+      priorities: `[B]`, possibly still on their way from a device.
+
+    Raises:
+      RuntimeError: if an earlier update failed.
+    """
+    if self._error is not None:
+      raise RuntimeError('replay no longer takes priorities') from self._error
+    self._updates.put((keys, priorities))
+
+  def checkpoint(self) -> list[str]:
+    """Has every server write a checkpoint; returns their paths. Blocks replay meanwhile."""
+    return [client.checkpoint() for client in self._clients]
+
+  def measure(self) -> dict[str, float]:
+    """Returns items held and, since the start, samples per insert."""
+    tables = [client.server_info(timeout=5)[TABLE] for client in self._clients]
+    inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
+    samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
+    return {
+      'replay_size': float(sum(t.current_size for t in tables)),
+      'samples_per_insert': samples / inserts if inserts else float('nan'),
+    }
+
+  def _samples(self, address: str) -> Iterator[Any]:
+    dataset = reverb.TrajectoryDataset(
+      server_address=address,
+      table=TABLE,
+      dtypes={name: tf.as_dtype(dtype) for name, dtype in self._columns.dtypes.items()},
+      shapes={name: tf.TensorShape(shape) for name, shape in self._columns.shapes.items()},
+      max_in_flight_samples_per_worker=self._max_in_flight,
+      num_workers_per_iterator=1,
+    ).batch(self._share, drop_remainder=True)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    return dataset.with_options(options).as_numpy_iterator()
+
+  def _send_updates(self) -> None:
+    try:
+      while True:
+        keys, priorities = self._updates.get()
+        values = np.asarray(priorities, np.float64).tolist()
+        for i, client in enumerate(self._clients):
+          part = slice(i * self._share, (i + 1) * self._share)
+          client.mutate_priorities(TABLE, dict(zip(keys[part].tolist(), values[part], strict=True)))
+    except BaseException as error:
+      self._error = error
 
 
-def occupancy(client: reverb.Client) -> int:
-  """Returns how many items the table holds now."""
-  return client.server_info(timeout=5)[TABLE].current_size
-
-
-def unroll_spec(row: Callable[..., Any], rows: int, core_state: Nest, timestep: Nest) -> Unroll:
-  """Returns an `Unroll` of `jax.ShapeDtypeStruct`s.
-
-  Args:
-    row: maps (core_state, timestep) to an `agents.agent.ActOutput`, all with a batch axis of 1.
-    rows: rows L in an unroll.
-    core_state: `[1, ...]` per leaf.
-    timestep: fields are `[1, ...]`.
-  """
-  output = jax.eval_shape(row, core_state, timestep)
-
-  def with_rows(x: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype)
-
-  return Unroll(
-    timestep=jax.tree.map(with_rows, timestep),
-    action=with_rows(output.action),
-    extras=jax.tree.map(with_rows, output.extras),
-    policy_version=jax.ShapeDtypeStruct((rows,), np.int32),
-    core_state=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), core_state),
-    environment_id=jax.ShapeDtypeStruct((), np.int32),
-  )
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+  return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""The streams of environments that ask for actions: who they are, and how rows become unrolls."""
+"""What the server keeps for each stream of environments, and how rows become unrolls."""
 
 from __future__ import annotations
 
@@ -11,46 +11,43 @@ from typing import Any
 
 import jax
 import numpy as np
+from acme import specs
 
+from agents.agent import Agent
 from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
+from nodes.layout import StreamSpec
 
 
-@dataclasses.dataclass(frozen=True)
-class StreamSpec:
-  """A batch of environments of one actor that move in lockstep and ask together.
+def unroll_spec(agent: Agent, environment_spec: specs.EnvironmentSpec) -> Unroll:
+  """Returns what one unroll of an agent holds, as `jax.ShapeDtypeStruct`s without a batch axis."""
+  observation = environment_spec.observations
+  timestep = Timestep(
+    step_type=jax.ShapeDtypeStruct((1,), np.uint8),
+    reward=jax.ShapeDtypeStruct((1,), np.float32),
+    discount=jax.ShapeDtypeStruct((1,), np.float32),
+    observation=jax.ShapeDtypeStruct((1, *observation.shape), observation.dtype),
+  )
 
-  Attributes:
-    actor_id: the name of the process behind it, such as 'actor/3'.
-    group: which of that actor's environment groups.
-    num_envs: environments in the stream.
-    first_environment_id: the stream's environments are numbered from here.
-    training: whether its rows are trained on; False for an evaluator.
-  """
+  def act(timestep: Timestep) -> tuple[Any, Nest]:
+    key = jax.random.key(0)
+    core_state = agent.initial_core_state(1)
+    keys = jax.random.split(key, 1)
+    exploration = np.ones(1, np.float32)
+    return agent.act(agent.init(key).params, core_state, timestep, exploration, keys), core_state
 
-  actor_id: str
-  group: int
-  num_envs: int
-  first_environment_id: int
-  training: bool = True
+  output, core_state = jax.eval_shape(act, timestep)
 
+  def with_rows(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((agent.unroll_rows, *x.shape[1:]), x.dtype)
 
-def layout(
-  num_actors: int, envs_per_actor: int, env_groups: int, eval_envs: int = 0
-) -> list[StreamSpec]:
-  """Returns the streams of a program: those of all actors, then the evaluator's.
-
-  Training environments are numbered from 0 without gaps, in the order of actors and groups.
-  """
-  size = envs_per_actor // env_groups
-  streams = [
-    StreamSpec(f'actor/{actor}', group, size, actor * envs_per_actor + group * size)
-    for actor in range(num_actors)
-    for group in range(env_groups)
-  ]
-  if eval_envs:
-    first = num_actors * envs_per_actor
-    streams.append(StreamSpec('evaluator/0', 0, eval_envs, first, training=False))
-  return streams
+  return Unroll(
+    timestep=Timestep(*map(with_rows, timestep)),
+    action=with_rows(output.action),
+    extras={name: with_rows(x) for name, x in output.extras.items()},
+    policy_version=jax.ShapeDtypeStruct((agent.unroll_rows,), np.int32),
+    core_state=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), core_state),
+    environment_id=jax.ShapeDtypeStruct((), np.int32),
+  )
 
 
 @dataclasses.dataclass(frozen=True)

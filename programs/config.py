@@ -33,7 +33,8 @@ class RunConfig:
   accelerator: str = option('cpu', "what the inference-learner's host has: cpu, gpu or tpu")
 
   batch_size: int = option(16, 'unrolls in a learner batch, over all learner devices')
-  queue_size: int = option(0, 'unrolls that may wait in the replay queue; 0: twice the batch')
+
+  num_replay_shards: int = option(1, 'replay servers, filled in turn and sampled evenly')
 
   eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
   eval_episodes: int = option(100, 'episodes in one evaluation')
@@ -46,7 +47,6 @@ class RunConfig:
     return dataclasses.replace(
       self,
       inference_batch_size=self.inference_batch_size or max(half, group),
-      queue_size=self.queue_size or 2 * self.batch_size,
       eval_period=self.eval_period or max(1, self.num_steps // 20),
     )
 
@@ -56,7 +56,14 @@ class RunConfig:
     Raises:
       ValueError: one sentence that names the flag and the fix.
     """
-    for name in ('num_steps', 'num_actors', 'envs_per_actor', 'env_groups', 'batch_size'):
+    for name in (
+      'num_steps',
+      'num_actors',
+      'envs_per_actor',
+      'env_groups',
+      'batch_size',
+      'num_replay_shards',
+    ):
       if getattr(self, name) < 1:
         raise ValueError(f'--{name}={getattr(self, name)} must be at least 1.')
     for name in ('eval_envs', 'eval_episodes', 'inference_timeout_ms'):
@@ -80,10 +87,10 @@ class RunConfig:
         f'--batch_size={self.batch_size} does not divide over the {len(self.learner_devices)} '
         'devices of --learner_devices; make it a multiple of their number.'
       )
-    if self.queue_size < self.batch_size:
+    if self.batch_size % self.num_replay_shards:
       raise ValueError(
-        f'--queue_size={self.queue_size} is smaller than --batch_size={self.batch_size}: the queue '
-        'could never hold a batch; make it at least as large.'
+        f'--batch_size={self.batch_size} does not divide over --num_replay_shards='
+        f'{self.num_replay_shards}; make it a multiple.'
       )
     group = self.envs_per_actor // self.env_groups
     if self.inference_batch_size < group:

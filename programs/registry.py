@@ -8,6 +8,7 @@ from types import ModuleType
 # A program is a module with a frozen dataclass `Config`, `make_program(config) -> lp.Program`,
 # `placement(config) -> {group: Resources}`, and `PRESETS`: {family of environments: {option: value}}.
 PROGRAMS = {
+  'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }
 

@@ -29,13 +29,14 @@ class ReplayHandle(base.Handle[str]):
 class ReplayNode(lp.PyClassNode):
   """Runs `nodes.replay.ReplayServer`."""
 
-  def __init__(self, tables: Any):
+  def __init__(self, tables: Any, checkpoint_dir: str):
     """Initialises the node.
 
     Args:
       tables: a picklable function without arguments that returns Reverb tables.
+      checkpoint_dir: where the server reads and writes checkpoints.
     """
-    super().__init__(Deferred('nodes.replay', 'ReplayServer'), tables)
+    super().__init__(Deferred('nodes.replay', 'ReplayServer'), tables, checkpoint_dir)
     self._address = lp.Address('reverb')
     self.allocate_address(self._address)
 

@@ -11,7 +11,16 @@ ROOT = pathlib.Path(__file__).parent.parent
 FORBIDDEN = {
   'agents': {'launchpad', 'reverb', 'tensorflow', 'acme', 'courier', 'nodes', 'programs'}
   | {'launchers', 'environments', 'rlax', 'distrax'},
-  'environments': {'launchpad', 'reverb', 'tensorflow', 'jax', 'flax', 'nodes', 'programs', 'agents'},
+  'environments': {
+    'launchpad',
+    'reverb',
+    'tensorflow',
+    'jax',
+    'flax',
+    'nodes',
+    'programs',
+    'agents',
+  },
   'nodes': {'programs', 'launchers', 'rlax', 'distrax'},
   'launchers': {'nodes', 'jax', 'reverb', 'tensorflow', 'agents', 'programs'},
   'programs': {'jax', 'reverb', 'tensorflow', 'flax', 'optax'},
@@ -46,7 +55,7 @@ def test_only_replay_knows_reverb_and_only_lifecycle_knows_launchpad():
   'modules, heavy',
   [
     ('nodes.actor, nodes.evaluator, environments.catch', ['jax', 'tensorflow', 'reverb', 'pandas']),
-    ('launch', ['jax', 'tensorflow', 'reverb', 'flax']),
+    ('launch, programs.sebulba, programs.r2d2', ['jax', 'tensorflow', 'reverb', 'flax']),
     ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
     ('nodes.inference, nodes.learner', ['tensorflow', 'reverb']),
   ],

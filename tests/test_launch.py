@@ -24,6 +24,7 @@ SMALL = (
   '--batch_size=4',
   '--eval_episodes=10',
 )
+SMALL_REPLAY = ('--burn_in=4', '--unroll_length=10', '--min_replay_size=16', '--replay_size=64')
 
 
 def launch(*flags, timeout=150):
@@ -48,10 +49,19 @@ def nodes_of(run_dir):
   return found
 
 
+@pytest.mark.parametrize(
+  'program, options', [('sebulba', ()), ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'))]
+)
 @pytest.mark.parametrize('launch_type', ['local_mp', 'local_mt', 'test_mt', 'test_mp'])
-def test_sebulba_runs_to_its_end_under_every_launch_type(tmp_path, launch_type):
+def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, options, launch_type):
   run_dir = tmp_path / 'run'
-  process = launch(*SMALL, f'--lp_launch_type={launch_type}', f'--run_dir={run_dir}')
+  process = launch(
+    *SMALL,
+    *options,
+    f'--program={program}',
+    f'--lp_launch_type={launch_type}',
+    f'--run_dir={run_dir}',
+  )
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])
   evaluator_return, actor_steps, frames, learner_steps, said_dir = done.groups()
@@ -63,7 +73,7 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(tmp_path, launch_type):
   assert nodes_of(run_dir) == []
 
   config = json.loads((run_dir / 'config.json').read_text())
-  assert config['config']['num_steps'] == 2000 and config['config']['queue_size'] == 8
+  assert (config['program'], config['config']['num_steps']) == (program, 2000)
   assert config['versions']['jax'] == '0.6.2'
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == int(learner_steps)
   assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
@@ -74,7 +84,13 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(tmp_path, launch_type):
   assert float(last['evaluator_return']) == pytest.approx(float(evaluator_return), abs=1e-3)
   if launch_type == 'local_mp':
     logs = {p.stem for p in (run_dir / 'logs').glob('*.log')}
-    assert logs == {'actor-0', 'evaluator-0', 'inference_learner-0', 'monitor-0', 'replay-0'}
+    assert logs - {'replay-1'} == {
+      'actor-0',
+      'evaluator-0',
+      'inference_learner-0',
+      'monitor-0',
+      'replay-0',
+    }
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
 
@@ -90,10 +106,9 @@ def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
 def test_help_names_every_option_with_its_default():
   process = launch('--help')
   text = re.sub(r'\s+', ' ', process.stdout)
-  assert '--batch_size: unrolls in a learner batch, over all learner devices (default: 16' in text
-  assert (
-    '--unroll_length' in text and '--lp_launch_type' in process.stdout + launch('--helpfull').stdout
-  )
+  assert '--batch_size: unrolls in a learner batch, over all learner devices (default: ' in text
+  assert '64 for r2d2' in text and '16 for sebulba' in text
+  assert '(default: 1.0; sebulba only)' in text  # --rho_bar
 
 
 @pytest.mark.parametrize(
@@ -109,6 +124,11 @@ def test_help_names_every_option_with_its_default():
     (['--inference_batch_size=4'], ['--inference_batch_size=4', '16']),
     (['--actor_devices=0,0'], ['--actor_devices', 'distinct']),
     (['--actor_devices=x'], ['--actor_devices', 'whole numbers']),
+    (['--program=r2d2', '--replay_size=50'], ['--replay_size=50', '--min_replay_size=100']),
+    (['--program=r2d2', '--samples_per_insert_error=3'], ['--samples_per_insert_error=3', '8.0']),
+    (['--program=r2d2', '--samples_per_insert=0'], ['--samples_per_insert=0']),
+    (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'no option']),
+    (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
     (['--learning_rate=-1'], ['--learning_rate', '-1']),
     (['--num_steps=0'], ['--num_steps=0']),
     (['--run_dir=/proc/nothing'], ['--run_dir', 'cannot be written']),

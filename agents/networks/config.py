@@ -28,6 +28,9 @@ class NetworkConfig:
   frame_stack: int = option(
     1, 'Consecutive observations the torso sees together, zeros before the first of an episode.'
   )
+  clip_reward_input: bool = option(
+    True, 'Whether the core sees the previous reward clipped to [-1, 1], as in IMPALA, or raw.'
+  )
 
   def validate(self) -> None:
     """Raises ValueError, one sentence that names the flag and the fix, if a field is unusable."""

@@ -89,7 +89,7 @@ class RecurrentNetwork:
 
   The head is a module from float32 `[T, B, features]` to a nest of `[T, B, ...]`. The LSTM core
   sees the torso's features, the previously executed action and the reward that arrived with the
-  row, clipped to [-1, 1] (Espeholt et al. 2018, Figure 3).
+  row (Espeholt et al. 2018, Figure 3), clipped to [-1, 1] if the config says so.
 
   Attributes:
     body: the module behind it, which knows nothing of specs, stacks or previous actions.
@@ -189,7 +189,9 @@ class RecurrentNetwork:
       executed = jnp.concatenate([before[None], action.astype(before.dtype)])
       previous, carried['prev_action'] = executed[:-1], executed[-1]
       none = core_states.no_action(self._action_spec, 1)[None]
-      reward = jnp.clip(timestep.reward, -1.0, 1.0).astype(jnp.float32)
+      reward = timestep.reward.astype(jnp.float32)
+      if self._config.clip_reward_input:
+        reward = jnp.clip(reward, -1.0, 1.0)
       previous, reward = core_states.reset((previous, reward), (none, 0.0), is_first)
       encoded = core_states.encode_action(self._action_spec, previous)
       context = jnp.concatenate([encoded, reward[..., None]], -1)

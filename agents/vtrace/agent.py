@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
 from agents.types import Array, Nest, Timestep, Unroll
 from agents.vtrace.config import VTraceConfig
@@ -122,13 +123,11 @@ class VTrace(Agent):
     gradients, metrics = jax.grad(loss_fn, has_aux=True)(state.params)
     updates, opt_state = self._optimizer.update(gradients, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    lag = (state.learner_steps - unrolls.policy_version).astype(jnp.float32)
     metrics = {
       **metrics,
       'grad_norm': optax.tree.norm(gradients),
       'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
-      'policy_lag_mean': jnp.mean(lag),
-      'policy_lag_max': jnp.max(lag),
+      **policy_lag(state.learner_steps, unrolls.policy_version),
     }
     state = VTraceState(params, opt_state, state.learner_steps + 1)
     return UpdateOutput(state, None, metrics)

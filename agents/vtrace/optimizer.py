@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import optax
 
+from agents.optimizers import clip_gradients
 from agents.vtrace.config import VTraceConfig
 
 
@@ -21,6 +22,4 @@ def make_optimizer(config: VTraceConfig) -> optax.GradientTransformation:
     optimizer = optax.adam(schedule, config.adam_b1, config.adam_b2, config.adam_eps)
   else:
     optimizer = optax.rmsprop(schedule, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=True)
-  if config.max_gradient_norm > 0.0:
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
-  return optimizer
+  return clip_gradients(optimizer, config.max_gradient_norm)

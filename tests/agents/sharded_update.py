@@ -1,37 +1,50 @@
-"""A script: V-trace updates on meshes of fake CPU devices; prints the largest difference of each.
+"""A script: updates on meshes of fake CPU devices; prints the largest difference of each.
 
-Run it with XLA_FLAGS=--xla_force_host_platform_device_count=8.
+Run it with the agent's name and the sizes of the meshes as arguments, and with
+XLA_FLAGS=--xla_force_host_platform_device_count=8.
 """
 
 from __future__ import annotations
+
+import sys
 
 import dm_env.specs
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from agents.r2d2.agent import R2D2
+from agents.r2d2.config import R2D2Config
 from agents.types import FIRST, LAST, MID, Timestep, Unroll
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 
 BATCH_SIZE = 168  # The least that 4, 6, 7 and 8 devices divide.
 # A large epsilon: Adam would blow rounding errors of tiny gradients up to whole steps.
-CONFIG = VTraceConfig(
-  unroll_length=4,
-  mlp_sizes=(16,),
-  core='lstm',
-  lstm_size=8,
-  frame_stack=2,
-  adam_eps=1e-3,
-  learning_rate=1e-2,
-  max_gradient_norm=0.05,
-)
+OPTIONS = {
+  'unroll_length': 4,
+  'mlp_sizes': (16,),
+  'core': 'lstm',
+  'lstm_size': 8,
+  'frame_stack': 2,
+  'adam_eps': 1e-3,
+  'learning_rate': 1e-2,
+  'max_gradient_norm': 0.05,
+}
+AGENTS = {
+  'vtrace': (VTrace, VTraceConfig(**OPTIONS), 'behaviour_logits'),
+  'r2d2': (
+    R2D2,
+    R2D2Config(**OPTIONS, burn_in=3, n_step=2, head_size=8, target_update_period=1),
+    'q_values',
+  ),
+}
 
 
-def make_unrolls(agent, num_rows):
+def make_unrolls(agent, extra):
   """Returns random unrolls; environments have the more LAST rows the higher their index."""
   rng = np.random.default_rng(0)
-  shape = (BATCH_SIZE, num_rows)
+  shape = (BATCH_SIZE, agent.unroll_rows)
   ends = rng.uniform(size=shape) < np.linspace(0, 0.9, BATCH_SIZE)[:, None]
   step_type = np.where(ends, LAST, MID)
   step_type[:, 1:] = np.where(step_type[:, :-1] == LAST, FIRST, step_type[:, 1:])
@@ -41,14 +54,13 @@ def make_unrolls(agent, num_rows):
     np.float32(step_type != LAST),
     rng.normal(size=(*shape, 6)).astype(np.float32),
   )
-  logits = rng.normal(size=(*shape, 3)).astype(np.float32)
   core_state = jax.tree.map(
     lambda x: rng.integers(0, 2, x.shape).astype(x.dtype), agent.initial_core_state(BATCH_SIZE)
   )
   return Unroll(
     timestep,
     rng.integers(0, 3, shape).astype(np.int32),
-    {'behaviour_logits': logits},
+    {extra: rng.normal(size=(*shape, 3)).astype(np.float32)},
     rng.integers(-50, 1, shape).astype(np.int32),
     core_state,
     np.arange(BATCH_SIZE, dtype=np.int32),
@@ -56,26 +68,27 @@ def make_unrolls(agent, num_rows):
 
 
 def updated(agent, state, unrolls, devices):
-  """Returns params and metrics after two updates with the batch sharded over `devices`."""
+  """Returns params, then priorities and metrics, after two updates sharded over `devices`."""
   mesh = Mesh(np.asarray(devices), ('batch',))
   replicated = NamedSharding(mesh, PartitionSpec())
   update = jax.jit(agent.update, donate_argnums=0)
   state = jax.device_put(state, replicated)
-  unrolls = jax.device_put(unrolls, NamedSharding(mesh, PartitionSpec('batch')))
+  probabilities = np.random.default_rng(1).uniform(0.1, 1.0, BATCH_SIZE).astype(np.float32)
+  batch = jax.device_put((unrolls, probabilities), NamedSharding(mesh, PartitionSpec('batch')))
   for _ in range(2):
-    state, _, metrics = update(state, unrolls, None)
-  assert len(state.params['params']['head']['value']['bias'].sharding.device_set) == len(devices)
-  return jax.device_get((state.params, metrics))
+    state, *results = update(state, *batch)
+  for leaf in jax.tree.leaves(state.params):
+    assert len(leaf.sharding.device_set) == len(devices)
+  return jax.device_get((state.params, results))
 
 
 def main():
-  """Prints `devices largest_difference_in_params largest_difference_in_metrics` for each mesh."""
-  agent = VTrace(
-    CONFIG,
-    dm_env.specs.Array((6,), np.float32),
-    dm_env.specs.DiscreteArray(3, dtype=np.int32),
+  """Prints `devices difference_in_params difference_in_the_rest` for each mesh."""
+  constructor, config, extra = AGENTS[sys.argv[1]]
+  agent = constructor(
+    config, dm_env.specs.Array((6,), np.float32), dm_env.specs.DiscreteArray(3, dtype=np.int32)
   )
-  unrolls = make_unrolls(agent, agent.unroll_rows)
+  unrolls = make_unrolls(agent, extra)
   state = jax.device_get(jax.jit(agent.init)(jax.random.key(0)))
   reference = updated(agent, state, unrolls, jax.devices()[:1])
 
@@ -83,9 +96,9 @@ def main():
     return max(jax.tree.leaves(jax.tree.map(lambda x, y: float(np.max(np.abs(x - y))), a, b)))
 
   print(0, largest(state.params, reference[0]), 0.0)
-  for num_devices in (4, 6, 7, 8):
-    params, metrics = updated(agent, state, unrolls, jax.devices()[:num_devices])
-    print(num_devices, largest(params, reference[0]), largest(metrics, reference[1]))
+  for num_devices in map(int, sys.argv[2:]):
+    params, results = updated(agent, state, unrolls, jax.devices()[:num_devices])
+    print(num_devices, largest(params, reference[0]), largest(results, reference[1]))
 
 
 if __name__ == '__main__':

@@ -9,8 +9,8 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
 from nodes.inference import InferenceServer
+from nodes.layout import layout
 from nodes.learner import Learner
-from nodes.streams import layout
 from tests.nodes.test_inference import Client, Sink
 
 BATCH, UPDATES = 84, 3

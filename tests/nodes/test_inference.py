@@ -6,7 +6,7 @@ import pytest
 
 from agents.types import FIRST
 from nodes.inference import InferenceServer
-from nodes.streams import layout
+from nodes.layout import layout
 from tests.nodes.counter import CounterAgent, CounterEnvironment
 
 

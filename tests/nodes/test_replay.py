@@ -39,11 +39,46 @@ COLUMNS = replay.Columns(jax.tree.map(lambda x: x[0], _unrolls(0, 1)))
 
 
 @pytest.fixture
-def queue_address():
-  port = core.free_ports(1)[0]
-  server = replay.ReplayServer(functools.partial(replay.queue_table, 4), port)
-  yield f'localhost:{port}'
-  server._server.stop()
+def serve(tmp_path):
+  """Starts replay servers; returns their addresses."""
+  servers = []
+
+  def start(tables, directory='replay'):
+    port = core.free_ports(1)[0]
+    servers.append(replay.ReplayServer(tables, str(tmp_path / directory), port))
+    return f'localhost:{port}'
+
+  yield start
+  for server in servers:
+    server.close()
+
+
+@pytest.fixture
+def queue_address(serve):
+  return serve(functools.partial(replay.queue_table, 4))
+
+
+def _prioritized(samples_per_insert=1e6, error_buffer=1e9, max_size=1000, min_size=1):
+  return functools.partial(
+    replay.prioritized_table,
+    max_size=max_size,
+    min_size=min_size,
+    samples_per_insert=samples_per_insert,
+    error_buffer=error_buffer,
+    priority_exponent=0.9,
+  )
+
+
+def _write(addresses, count, priorities):
+  """Writes unrolls 0..count and waits until replay has them."""
+  written = threading.Event()
+  writer = replay.UnrollWriter(addresses, COLUMNS, lambda unrolls: priorities)
+  writer.put(_unrolls(0, count), written.set)
+  assert written.wait(30)
+  clients = [replay.reverb.Client(a) for a in addresses]
+  while sum(c.server_info()[replay.TABLE].current_size for c in clients) < count:
+    writer.check()
+  return writer
 
 
 def test_columns_name_every_leaf_and_put_them_back():
@@ -66,11 +101,11 @@ def test_columns_name_every_leaf_and_put_them_back():
 
 
 def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
-  writer = replay.UnrollWriter(queue_address, COLUMNS)
+  writer = replay.UnrollWriter([queue_address], COLUMNS)
   released = []
   for first in range(0, 40, 5):
     writer.put(_unrolls(first, 5), functools.partial(released.append, first))
-  batches = replay.sample_batches(queue_address, COLUMNS, batch_size=4, max_in_flight=2)
+  batches = iter(replay.UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
   for i, batch in enumerate(itertools.islice(batches, 10)):
     jax.tree.map(np.testing.assert_array_equal, batch.unrolls, _unrolls(4 * i, 4))
   assert released == list(range(0, 40, 5))
@@ -79,31 +114,130 @@ def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
 
 
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
-  writer = replay.UnrollWriter(queue_address, COLUMNS)
+  writer = replay.UnrollWriter([queue_address], COLUMNS)
   released = [threading.Event() for _ in range(4)]
   for i in range(4):  # The queue takes 4 items, these are 12.
     writer.put(_unrolls(3 * i, 3), released[i].set)
   assert released[1].wait(30)
   assert not released[2].wait(1.0), 'the third batch was taken though the second does not fit'
-  assert replay.occupancy(replay.reverb.Client(queue_address)) == 4
-  batches = replay.sample_batches(queue_address, COLUMNS, batch_size=3, max_in_flight=1)
+  reader = replay.UnrollReader([queue_address], COLUMNS, 3, max_in_flight=1)
+  assert reader.measure()['replay_size'] == 4
+  batches = iter(reader)
   seen = [b.unrolls.environment_id.tolist() for b in itertools.islice(batches, 4)]
   assert list(itertools.chain(*seen)) == list(range(12))
   writer.close()
 
 
-def test_an_occupied_port_is_refused():
+def test_an_occupied_port_is_refused(tmp_path):
   with socket.socket(socket.AF_INET6) as other:
     other.bind(('', 0))
     other.listen()
     with pytest.raises(OSError, match='in use'):
-      replay.ReplayServer(functools.partial(replay.queue_table, 4), other.getsockname()[1])
+      replay.ReplayServer(_prioritized(), str(tmp_path), other.getsockname()[1])
 
 
 def test_a_writer_that_fails_says_so(queue_address):
-  writer = replay.UnrollWriter(queue_address, COLUMNS)
+  writer = replay.UnrollWriter([queue_address], COLUMNS)
   bad = _unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
   writer.put(bad, lambda: None)
   writer._thread.join(30)
   with pytest.raises(IndexError):
     writer.check()
+
+
+def test_sampling_frequency_follows_priority_to_the_power(serve):
+  address = serve(_prioritized())
+  priorities = np.array([0.01, 0.1, 0.5, 1.0, 2.0, 8.0, 30.0, 3.0])
+  writer = _write([address], len(priorities), priorities)
+  reader = replay.UnrollReader([address], COLUMNS, batch_size=1000, max_in_flight=1000)
+  counts = np.zeros(len(priorities))
+  expected = priorities**0.9 / np.sum(priorities**0.9)
+  for batch in itertools.islice(reader, 100):
+    items = batch.unrolls.environment_id
+    np.testing.assert_allclose(batch.probabilities, expected[items], rtol=1e-5)
+    counts += np.bincount(items, minlength=len(priorities))
+  chi_square = np.sum((counts - 1e5 * expected) ** 2 / (1e5 * expected))
+  assert chi_square < 24.3  # The 0.1% point for 7 degrees of freedom.
+  uniform = np.full(8, 1 / 8)
+  assert np.sum((counts - 1e5 * uniform) ** 2 / (1e5 * uniform)) > 1e4
+  writer.close()
+
+
+def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
+  addresses = [serve(_prioritized(), name) for name in ('a', 'b')]
+  writer = _write(addresses, 8, np.ones(8))
+  reader = replay.UnrollReader(addresses, COLUMNS, batch_size=16, max_in_flight=2)
+  batches = iter(reader)
+  keys = {}
+  while len(keys) < 8:
+    batch = next(batches)
+    halves = batch.unrolls.environment_id.reshape(2, 8)
+    assert set(halves[0] % 2) == {0} and set(halves[1] % 2) == {1}, 'shards are not sampled evenly'
+    keys |= dict(zip(batch.unrolls.environment_id.tolist(), batch.keys.tolist(), strict=True))
+  # Rows 0..7 of an update go to the first server and 8..15 to the second, as in a batch.
+  order = [0, 2, 4, 6] * 2 + [1, 3, 5, 7] * 2
+  update = np.array([keys[i] for i in order], np.uint64)
+  for _ in range(5):  # Unknown keys, as of items that have left, are passed over.
+    reader.update_priorities(update, np.array([1e6 if i in (2, 5) else 1e-6 for i in order]))
+  reader.update_priorities(np.arange(16, dtype=np.uint64), np.ones(16))
+  while reader._updates.qsize():
+    pass
+  list(itertools.islice(batches, 10))  # What was in flight.
+  assert set(next(batches).unrolls.environment_id) == {2, 5}
+  writer.close()
+
+
+def test_the_ratio_of_samples_to_inserts_is_held(serve):
+  address = serve(_prioritized(samples_per_insert=3.0, min_size=10, error_buffer=12.0))
+  writer = replay.UnrollWriter([address], COLUMNS, lambda unrolls: np.ones(4))
+  for first in range(0, 400, 4):
+    writer.put(_unrolls(first, 4), lambda: None)
+  reader = replay.UnrollReader([address], COLUMNS, batch_size=5, max_in_flight=5)
+  client = replay.reverb.Client(address)
+  for _ in itertools.islice(reader, 200):
+    info = client.server_info()[replay.TABLE].rate_limiter_info
+    inserts, samples = info.insert_stats.completed, info.sample_stats.completed
+    # Counts are read one after the other, so allow what may happen in between.
+    assert (inserts - 10) * 3.0 - samples + 12.0 >= -10
+    assert (inserts - 10) * 3.0 - samples - 12.0 <= 3.0 + 10
+  assert 2.5 < reader.measure()['samples_per_insert'] < 3.1
+  writer.close()
+
+
+def test_a_checkpoint_brings_items_and_priorities_back(serve):
+  address = serve(_prioritized(), 'kept')
+  writer = _write([address], 6, np.arange(1.0, 7.0))
+  reader = replay.UnrollReader([address], COLUMNS, batch_size=4, max_in_flight=1)
+  [path] = reader.checkpoint()
+  assert 'kept' in path
+  writer.close()
+  restored = serve(_prioritized(), 'kept')
+  reader = replay.UnrollReader([restored], COLUMNS, batch_size=50, max_in_flight=1)
+  assert reader.measure()['replay_size'] == 6
+  expected = np.arange(1.0, 7.0) ** 0.9 / np.sum(np.arange(1.0, 7.0) ** 0.9)
+  batch = next(iter(reader))
+  np.testing.assert_allclose(batch.probabilities, expected[batch.unrolls.environment_id], rtol=1e-5)
+  first = jax.tree.map(lambda x: x[:1], batch.unrolls)
+  jax.tree.map(np.testing.assert_array_equal, first, _unrolls(int(first.environment_id[0]), 1))
+
+
+def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
+  address = serve(_prioritized())
+  asked = []
+
+  def priorities(unrolls):
+    asked.append(unrolls.environment_id.tolist())
+    return 1.0 + unrolls.environment_id
+
+  writer = replay.UnrollWriter([address], COLUMNS, priorities)
+  for first in (0, 3):
+    writer.put(_unrolls(first, 3), lambda: None)
+  reader = replay.UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
+  while reader.measure()['replay_size'] < 6:
+    writer.check()
+  assert asked == [[0, 1, 2], [3, 4, 5]]
+  total = np.sum(np.arange(1.0, 7.0) ** 0.9)
+  batch = list(itertools.islice(reader, 30))[-1]
+  expected = (1.0 + batch.unrolls.environment_id[0]) ** 0.9 / total
+  np.testing.assert_allclose(batch.probabilities[0], expected, rtol=1e-5)
+  writer.close()

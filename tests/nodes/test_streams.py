@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from agents.types import Timestep
-from nodes.streams import CoreStateRows, EpisodeStatistics, UnrollAssembler, layout
+from nodes.layout import layout
+from nodes.streams import CoreStateRows, EpisodeStatistics, UnrollAssembler
 
 
 def _row(t, num_envs=2):

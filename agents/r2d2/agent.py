@@ -1,0 +1,188 @@
+"""R2D2 as an `Agent`: discrete actions, experience from prioritized replay."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.metrics import policy_lag
+from agents.networks.recurrent import RecurrentNetwork
+from agents.optimizers import clip_gradients
+from agents.r2d2 import loss as losses
+from agents.r2d2.config import R2D2Config
+from agents.r2d2.exploration import epsilon_greedy, epsilons
+from agents.r2d2.head import DuelingHead
+from agents.r2d2.priorities import importance_weights
+from agents.types import Array, Nest, Timestep, Unroll
+
+
+class R2D2State(NamedTuple):
+  """The learner state of R2D2."""
+
+  params: Nest
+  target_params: Nest
+  opt_state: optax.OptState
+  learner_steps: Array  # int32 `[]`, updates done.
+
+
+class R2D2(Agent):
+  """Recurrent replay distributed DQN (Kapturowski et al. 2019).
+
+  An unroll has `burn_in` rows that only bring its stored core state up to date, then the
+  `unroll_length + 1` rows of its *suffix*, whose transitions are learnt from. Unrolls start
+  `unroll_length` rows apart, so that suffixes tile the stream: each transition is in one of them.
+  They run across episode ends, where the core state starts again.
+
+  Building one starts no JAX backend. An update reduces over the whole batch, so under `jax.jit` it
+  is the same update whether the batch is on one device or sharded over many.
+
+  Attributes:
+    network: the network whose outputs are Q-values `[..., A]` in the range of h.
+    evaluation_exploration: the probability of a random action.
+
+  Raises:
+    ValueError: the config is unusable, or actions are not discrete.
+  """
+
+  def __init__(
+    self,
+    config: R2D2Config,
+    observation_spec: dm_env.specs.Array,
+    action_spec: dm_env.specs.Array,
+  ) -> None:
+    config.validate()
+    if not isinstance(action_spec, dm_env.specs.DiscreteArray):
+      raise ValueError(f'R2D2 needs a discrete action space, not {action_spec!r}.')
+    self.unroll_rows = config.burn_in + config.unroll_length + 1
+    self.unroll_period = config.unroll_length
+    self.evaluation_exploration = config.evaluation_epsilon
+    self.network = RecurrentNetwork(
+      config, observation_spec, action_spec, DuelingHead(action_spec.num_values, config.head_size)
+    )
+    self._config = config
+    self._optimizer = clip_gradients(
+      optax.adam(config.learning_rate, config.adam_b1, config.adam_b2, config.adam_eps),
+      config.max_gradient_norm,
+    )
+
+  def init(self, key: Array) -> R2D2State:
+    """Returns a fresh learner state; the target network starts as a copy of the online network."""
+    params = self.network.init(key)
+    target_params = jax.tree.map(jnp.copy, params)
+    return R2D2State(params, target_params, self._optimizer.init(params), jnp.int32(0))
+
+  def initial_core_state(self, batch_size: int) -> Nest:
+    """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
+    return self.network.initial_core_state(batch_size)
+
+  def exploration(self, num_environments: int) -> np.ndarray:
+    """Returns the probabilities of random actions, float32 `[num_environments]`, falling."""
+    config = self._config
+    return epsilons(num_environments, config.epsilon_base, config.epsilon_alpha).astype(np.float32)
+
+  def act(
+    self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
+  ) -> ActOutput:
+    """Takes the action with the largest Q, or any with probability `exploration`.
+
+    Args:
+      params: the `params` of a learner state.
+      core_state: `[B, ...]` per leaf, before the timestep.
+      timestep: fields are `[B, ...]`.
+      exploration: float32 `[B]`.
+      keys: `[B]` typed PRNG keys, one for each environment.
+
+    Returns:
+      Actions int32 `[B]`, extras `q_values` float32 `[B, A]`, and the next core state.
+    """
+    q_values, core_state = self.network.step(params, core_state, timestep)
+    action = jax.vmap(epsilon_greedy)(keys, q_values, exploration)
+    core_state = self.network.record_action(core_state, action)
+    return ActOutput(action, {'q_values': q_values}, core_state)
+
+  def initial_priorities(self, unrolls: Unroll) -> Array:
+    """Returns float32 `[B]`: the priorities by the Q-values that acted, recorded in the extras.
+
+    They are what `update` would return if online and target network both had the parameters that
+    acted in every row.
+    """
+    config, (timestep, action) = self._config, self._suffix((unrolls.timestep, unrolls.action))
+    q_values = self._suffix(unrolls.extras['q_values'])
+    return losses.priorities(config, losses.td_errors(config, q_values, q_values, action, timestep))
+
+  def suffix_q_values(self, params: Nest, unrolls: Unroll) -> Array:
+    """Replays unrolls from their stored core states; returns Q of the suffix, `[U+1, B, A]`.
+
+    The core state after burn-in is a constant: no gradient flows into the burn-in rows.
+    """
+    rows = _time_major((unrolls.timestep, unrolls.action))
+    burn_in, core_state = self._config.burn_in, unrolls.core_state
+    if burn_in:
+      prefix = jax.tree.map(lambda x: x[:burn_in], rows)
+      _, core_state = self.network.unroll(params, core_state, *prefix)
+      core_state = jax.lax.stop_gradient(core_state)
+    suffix = jax.tree.map(lambda x: x[burn_in:], rows)
+    return self.network.unroll(params, core_state, *suffix)[0]
+
+  def loss(
+    self, params: Nest, target_params: Nest, unrolls: Unroll, probabilities: Array | None
+  ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
+    """Returns what `r2d2_loss` does; the arguments are as in `update`.
+
+    Each network burns in by itself, from the same stored core state.
+    """
+    timestep, action = self._suffix((unrolls.timestep, unrolls.action))
+    if probabilities is None:
+      weights = jnp.ones(action.shape[1], jnp.float32)
+    else:
+      weights = importance_weights(probabilities, self._config.importance_exponent)
+    q_online = self.suffix_q_values(params, unrolls)
+    q_target = self.suffix_q_values(target_params, unrolls)
+    return losses.r2d2_loss(self._config, q_online, q_target, action, timestep, weights)
+
+  def update(
+    self, state: R2D2State, unrolls: Unroll, probabilities: Array | None = None
+  ) -> UpdateOutput:
+    """Does one gradient step.
+
+    Args:
+      state: its buffers may be donated.
+      unrolls: fields are `[B, burn_in + U + 1, ...]`; the extras are not used.
+      probabilities: float32 `[B]`, with which replay chose each unroll; None for all the same.
+
+    Returns:
+      The next state; priorities, float32 `[B]`, by the errors before the step; and the metrics of
+      `r2d2_loss` with `grad_norm` (before clipping), and `policy_lag_mean` and `policy_lag_max`, in
+      learner steps, over the rows of the suffix.
+    """
+    gradients, (priorities, metrics) = jax.grad(self.loss, has_aux=True)(
+      state.params, state.target_params, unrolls, probabilities
+    )
+    updates, opt_state = self._optimizer.update(gradients, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    learner_steps = state.learner_steps + 1
+    target_params = optax.periodic_update(
+      params, state.target_params, learner_steps, self._config.target_update_period
+    )
+    metrics = {
+      **metrics,
+      'grad_norm': optax.tree.norm(gradients),
+      **policy_lag(state.learner_steps, self._suffix(unrolls.policy_version)),
+    }
+    state = R2D2State(params, target_params, opt_state, learner_steps)
+    return UpdateOutput(state, priorities, metrics)
+
+  def _suffix(self, rows: Nest) -> Nest:
+    """Returns the rows after burn-in, `[U+1, B, ...]`, of fields `[B, L, ...]`."""
+    return jax.tree.map(lambda x: x[self._config.burn_in :], _time_major(rows))
+
+
+def _time_major(rows: Nest) -> Nest:
+  """Swaps the first two axes of every field."""
+  return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)

@@ -1,0 +1,97 @@
+"""The options of R2D2. Imports no JAX: launching a program reads only this."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agents.networks.config import NetworkConfig, require
+from agents.options import option
+
+
+@dataclasses.dataclass(frozen=True)
+class R2D2Config(NetworkConfig):
+  """R2D2 (Kapturowski et al. 2019), recurrent Q-learning from prioritized replay.
+
+  The defaults are what SEED RL (Espeholt et al. 2020) ran on Atari, by its published launch script.
+  Where that script and the defaults of SEED's own flags disagree, the script is followed, since it
+  is the one that names the experiment and agrees with R2D2's table of hyper-parameters: learning
+  rate 1e-4 (flag: 4.8e-4) and gradient norm 80 (flag: 40; R2D2 gives none). The review version of
+  R2D2 did without importance weights; its final version and SEED use them, with exponent 0.6. What
+  belongs to the replay (sizes, the priority exponent, samples per insert) is not here.
+  """
+
+  core: str = option('lstm', 'Memory over time: lstm, or none as a feed-forward control.')
+  lstm_size: int = option(512, 'Units in the LSTM core: 512 in R2D2.')
+  clip_reward_input: bool = option(
+    False, 'Whether the core sees the previous reward clipped to [-1, 1]; R2D2 leaves it raw.'
+  )
+  head_size: int = option(512, 'Units in the hidden layer of each stream of the dueling head.')
+  burn_in: int = option(
+    40,
+    'Rows at the start of an unroll that only bring the stored core state up to date with the '
+    'parameters; 0 for none.',
+  )
+  unroll_length: int = option(
+    80,
+    'Transitions of an unroll that are learnt from; an unroll has --burn_in rows before them and '
+    'one after, which only bootstraps.',
+  )
+  n_step: int = option(5, 'Transitions before a target bootstraps; fewer where an unroll ends.')
+  discount: float = option(0.997, 'Discount gamma per environment step.')
+  rescale_epsilon: float = option(
+    1e-3, 'Weight of the linear part of h, in whose range values are learnt; R2D2: 1e-3.'
+  )
+  target_update_period: int = option(
+    2500, 'Learner steps after which the target network becomes a copy of the online network.'
+  )
+  learning_rate: float = option(
+    1e-4, "Step size: 1e-4 in R2D2 and SEED's script, 4.8e-4 in SEED's flags."
+  )
+  adam_b1: float = option(0.9, "Decay of Adam's mean of gradients.")
+  adam_b2: float = option(0.999, "Decay of Adam's mean of squared gradients.")
+  adam_eps: float = option(1e-3, "Added to Adam's denominator; R2D2: 1e-3.")
+  max_gradient_norm: float = option(
+    80.0,
+    'Gradients, of losses summed over an unroll, are scaled down to this global norm; 0 for no '
+    "clipping; SEED's script: 80, its flags: 40.",
+  )
+  importance_exponent: float = option(
+    0.6, 'Exponent in [0, 1] of the importance weights; 0 for none, 1 for full correction.'
+  )
+  priority_eta: float = option(
+    0.9, 'Weight in [0, 1] of the largest error of an unroll in its priority, against their mean.'
+  )
+  priority_floor: float = option(
+    1e-3,
+    'Least priority, so that nothing is lost from sight; as an error in the range of h it is 1/400 '
+    'of a surprise by one unit of return.',
+  )
+  epsilon_base: float = option(
+    0.4, 'Training environment i of N acts at random with probability base^(1 + alpha i / (N - 1)).'
+  )
+  epsilon_alpha: float = option(
+    7.0, 'The alpha in that exponent: how much less the later environments explore; 0: no less.'
+  )
+  evaluation_epsilon: float = option(1e-3, 'Probability of a random action in evaluation.')
+
+  def validate(self) -> None:
+    """Raises ValueError, one sentence that names the flag and the fix, if a field is unusable."""
+    super().validate()
+    require(self.burn_in >= 0, 'burn_in', self.burn_in, '0 for none, or more')
+    for name in ('head_size', 'unroll_length', 'n_step', 'target_update_period'):
+      value = getattr(self, name)
+      require(value >= 1, name, value, 'at least 1')
+    expected = f'at most --unroll_length, {self.unroll_length!r}'
+    require(self.n_step <= self.unroll_length, 'n_step', self.n_step, expected)
+    for name in (
+      *('discount', 'adam_b1', 'adam_b2', 'importance_exponent', 'priority_eta'),
+      *('epsilon_base', 'evaluation_epsilon'),
+    ):
+      value = getattr(self, name)
+      require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
+    for name in ('learning_rate', 'adam_eps', 'priority_floor'):
+      value = getattr(self, name)
+      require(value > 0.0, name, value, 'a number above 0')
+    for name in ('rescale_epsilon', 'max_gradient_norm', 'epsilon_alpha'):
+      value = getattr(self, name)
+      require(value >= 0.0, name, value, '0 or more')

@@ -1,0 +1,102 @@
+"""The R2D2 loss and what is computed beside it (Kapturowski et al. 2019, section 2.3)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from agents.r2d2.config import R2D2Config
+from agents.r2d2.priorities import unroll_priorities
+from agents.r2d2.targets import double_q_targets, select
+from agents.types import LAST, Array, Timestep
+
+
+class TDErrors(NamedTuple):
+  """Index t is the transition from row t to row t+1, t = 0 .. U-1. All are in the range of h."""
+
+  errors: Array  # `[U, B]`, target minus Q; 0 where invalid.
+  q_values: Array  # `[U, B]`, of the actions taken.
+  targets: Array  # `[U, B]`, without gradients.
+  valid: Array  # bool `[U, B]`; false where row t is LAST.
+
+
+def td_errors(
+  config: R2D2Config, q_online: Array, q_target: Array, action: Array, timestep: Timestep
+) -> TDErrors:
+  """Compares Q of the actions taken with its targets.
+
+  Args:
+    config: discount, n_step and rescale_epsilon.
+    q_online: float32 `[U+1, B, A]`; gradients flow into the actions taken, valid rows only.
+    q_target: float32 `[U+1, B, A]`.
+    action: int `[U+1, B]`; the last row is not used.
+    timestep: step types, raw rewards and discounts, `[U+1, B]`; observations are not used.
+  """
+  valid = timestep.step_type[:-1] != LAST
+  targets = double_q_targets(
+    q_online,
+    q_target,
+    timestep.reward[1:],
+    config.discount * timestep.discount[1:],
+    valid,
+    n_step=config.n_step,
+    rescale_epsilon=config.rescale_epsilon,
+  )
+  q_values = select(q_online[:-1], action[:-1])
+  return TDErrors(jnp.where(valid, targets - q_values, 0.0), q_values, targets, valid)
+
+
+def priorities(config: R2D2Config, td: TDErrors) -> Array:
+  """Returns the priorities of unrolls, float32 `[B]`, without gradients."""
+  floor, eta = config.priority_floor, config.priority_eta
+  return jax.lax.stop_gradient(unroll_priorities(td.errors, td.valid, eta=eta, floor=floor))
+
+
+def r2d2_loss(
+  config: R2D2Config,
+  q_online: Array,
+  q_target: Array,
+  action: Array,
+  timestep: Timestep,
+  weights: Array,
+) -> tuple[Array, tuple[Array, dict[str, Array]]]:
+  """Sums half the squared errors of each unroll and takes the weighted mean over the batch.
+
+  The sum is over the valid transitions, so the transitions out of LAST rows count for nothing and
+  an unroll with fewer valid ones counts for less; the mean divides by B, not by the sum of weights.
+  Both are as in SEED RL.
+
+  Args:
+    config: as in `td_errors`, with priority_eta and priority_floor.
+    q_online: as in `td_errors`; so are the next three.
+    q_target: see there.
+    action: see there.
+    timestep: see there.
+    weights: float32 `[B]`, the importance weights.
+
+  Returns:
+    The loss, float32 `[]`; then, without gradients, the priorities, float32 `[B]`, and metrics,
+    float32 `[]` each. `td_error_mean` (of absolute errors), `q_value_mean` (of the actions taken)
+    and `target_mean` are in the range of h, means over transitions, unweighted.
+  """
+  td = td_errors(config, q_online, q_target, action, timestep)
+  loss = jnp.mean(weights * jnp.sum(0.5 * jnp.square(td.errors), axis=0))
+  num_valid = jnp.maximum(jnp.sum(td.valid, dtype=jnp.float32), 1.0)
+
+  def mean(x: Array) -> Array:
+    return jnp.sum(jnp.where(td.valid, x, 0.0)) / num_valid
+
+  priority = priorities(config, td)
+  metrics = {
+    'loss': loss,
+    'td_error_mean': mean(jnp.abs(td.errors)),
+    'q_value_mean': mean(td.q_values),
+    'target_mean': mean(td.targets),
+    'priority_mean': jnp.mean(priority),
+    'priority_max': jnp.max(priority),
+    'importance_weight_mean': jnp.mean(weights),
+    'importance_weight_min': jnp.min(weights),
+  }
+  return loss, jax.lax.stop_gradient((priority, metrics))

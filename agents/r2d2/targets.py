@@ -1,0 +1,77 @@
+"""What Q regresses to: n-step double Q-learning, rescaled (R2D2, section 2.3)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from agents.r2d2.value_rescaling import h, h_inverse
+from agents.types import Array
+
+
+def select(q: Array, action: Array) -> Array:
+  """Returns Q of the actions, `[...]`, for Q-values `[..., A]` and integer actions `[...]`."""
+  return jnp.take_along_axis(q, action[..., None].astype(jnp.int32), axis=-1)[..., 0]
+
+
+def n_step_returns(
+  values: Array, rewards: Array, discounts: Array, valid: Array, n_step: int
+) -> Array:
+  """Computes n-step returns over `U` transitions, `U+1` rows.
+
+  In the indices of rows, with x^0_t = V(x_t),
+
+      x^k_t = r_{t+1} + gamma_{t+1} x^{k-1}_{t+1},
+
+  n times; but x^k_t = V(x_t) where row t is LAST or the last of all. The horizon is therefore
+  shorter than n where the rows or the episode end: a truncated episode bootstraps from the value of
+  its LAST row, a terminated one from nothing, since gamma is 0 there, and nothing crosses from a
+  LAST row to the FIRST after it.
+
+  Args:
+    values: `[U+1, B]`, V(x_0) .. V(x_U).
+    rewards: `[U, B]`; index t is r_{t+1}, which arrived with row t+1.
+    discounts: `[U, B]`; index t is gamma_{t+1}, gamma times the discount that arrived with row t+1.
+    valid: bool `[U, B]`; false where row t is LAST, so that t -> t+1 is no transition.
+    n_step: at least 1.
+
+  Returns:
+    `[U, B]`, x^n_0 .. x^n_{U-1}; an invalid transition has V(x_t).
+  """
+  returns = values
+  for _ in range(n_step):
+    longer = jnp.where(valid, rewards + discounts * returns[1:], values[:-1])
+    returns = jnp.concatenate([longer, values[-1:]])
+  return returns[:-1]
+
+
+def double_q_targets(
+  q_online: Array,
+  q_target: Array,
+  rewards: Array,
+  discounts: Array,
+  valid: Array,
+  *,
+  n_step: int,
+  rescale_epsilon: float,
+) -> Array:
+  """Computes h of the n-step returns that bootstrap from the target network.
+
+  The value of a row is h^-1 of the target network's Q of the action that the online network prefers
+  (van Hasselt et al. 2016).
+
+  Args:
+    q_online: `[U+1, B, A]`, which choose the actions.
+    q_target: `[U+1, B, A]`, which value them.
+    rewards: as in `n_step_returns`; so are `discounts`, `valid` and `n_step`.
+    discounts: see there.
+    valid: see there.
+    n_step: see there.
+    rescale_epsilon: of h.
+
+  Returns:
+    `[U, B]` in the range of h; gradients stop there.
+  """
+  values = h_inverse(select(q_target, jnp.argmax(q_online, axis=-1)), rescale_epsilon)
+  returns = n_step_returns(values, rewards, discounts, valid, n_step)
+  return jax.lax.stop_gradient(h(returns, rescale_epsilon))

@@ -1,0 +1,116 @@
+"""The graph that Sebulba and R2D2 share; they differ in the agent and the replay table.
+
+actor x N   --step-->     inference_learner   --unrolls-->  replay x K
+evaluator   --step-->     inference_learner   <--batches--  replay x K
+everybody   --report-->   monitor
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import launchpad as lp
+
+from environments import registry
+from launchers.placement import Resources
+from nodes.layout import layout
+from programs.config import RunConfig
+from programs.deferred import Deferred
+from programs.replay_node import ReplayNode
+
+ASK_AGAIN_SECONDS = 120
+
+
+def make_program(
+  name: str, config: RunConfig, make_agent: Callable[..., Any], make_table: Callable[[], Any]
+) -> lp.Program:
+  """Returns the graph.
+
+  Args:
+    name: of the program.
+    config: resolved and validated.
+    make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
+    make_table: returns the Reverb tables of one replay server.
+  """
+  make_environment = functools.partial(registry.make, config.env, options=config.env_options)
+  streams = layout(config.num_actors, config.envs_per_actor, config.env_groups, config.eval_envs)
+  program = lp.Program(name)
+
+  monitor = program.add_node(
+    lp.CourierNode(
+      Deferred('nodes.monitor', 'Monitor'), config.run_dir, config.num_steps, config.eval_envs > 0
+    ),
+    label='monitor',
+  )
+  with program.group('replay'):
+    replay = [
+      program.add_node(ReplayNode(make_table, os.path.join(config.run_dir, 'replay', str(i))))
+      for i in range(config.num_replay_shards)
+    ]
+  inference = program.add_node(
+    lp.CourierNode(
+      Deferred('nodes.inference_learner', 'InferenceLearner'),
+      make_agent,
+      make_environment,
+      streams,
+      replay,
+      monitor,
+      actor_devices=config.actor_devices,
+      learner_devices=config.learner_devices,
+      inference_batch_size=config.inference_batch_size,
+      inference_timeout_ms=config.inference_timeout_ms,
+      batch_size=config.batch_size,
+      num_steps=config.num_steps,
+      run_dir=config.run_dir,
+      seed=config.seed,
+      # A handler blocks until its actor is answered; a request that is sent again takes a second one.
+      courier_kwargs={'thread_pool_size': 2 * len(streams) + 4},
+    ),
+    label='inference_learner',
+  )
+  # An actor asks again after this long; the server answers a request once. See nodes.actor.
+  inference.set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
+  with program.group('actor'):
+    for i in range(config.num_actors):
+      program.add_node(
+        lp.PyClassNode(
+          Deferred('nodes.actor', 'Actor'),
+          make_environment,
+          inference,
+          monitor,
+          f'actor/{i}',
+          config.envs_per_actor,
+          config.env_groups,
+          config.seed + 1000 * (i + 1),
+        )
+      )
+  if config.eval_envs:
+    program.add_node(
+      lp.PyClassNode(
+        Deferred('nodes.evaluator', 'Evaluator'),
+        make_environment,
+        inference,
+        monitor,
+        config.eval_envs,
+        config.eval_episodes,
+        config.eval_period,
+        config.seed,
+      ),
+      label='evaluator',
+    )
+  return program
+
+
+def placement(config: RunConfig) -> dict[str, Resources]:
+  """Returns where each group runs: the inference-learner on the accelerator, the rest on CPUs."""
+  accelerator = None if config.accelerator == 'cpu' else config.accelerator
+  return {
+    'monitor': Resources(),
+    'replay': Resources(),
+    'inference_learner': Resources(accelerator=accelerator),
+    'actor': Resources(),
+    'evaluator': Resources(),
+  }

@@ -1,0 +1,58 @@
+import math
+
+from rich.console import Console
+
+from launchers import view
+
+STATUS = {
+  'elapsed': 61.0,
+  'since_first_step': 30.0,
+  'num_steps': 1000,
+  'finished': False,
+  'counts': {'actor_steps': 250.0, 'environment_frames': 1000.0, 'learner_steps': 12.0},
+  'silent_for': {'actor/0': 100.0, 'replay/0': 1.0},
+  'latest': {
+    'inference_learner/0': {
+      'actor_steps_per_second': 8.0,
+      'environment_frames_per_second': 32.0,
+      'policy_lag_mean': 1.25,
+      'inference_batch_fill': 0.5,
+      'replay_size': 7.0,
+      'exploration_min': 1.0,
+      'exploration_max': 1.0,
+    },
+    'actor/0': {'policy_lag_mean': 99.0},
+  },
+}
+
+
+def test_a_log_line_has_what_was_measured_and_nothing_else():
+  line = view._line(STATUS)
+  assert line.split() == [
+    'elapsed=0:01:01',
+    'remaining=0:01:30',
+    'progress=25%',
+    'actor_steps=250',
+    'environment_frames=1,000',
+    'learner_steps=12',
+    'steps/s=8',
+    'frames/s=32',
+    'policy_lag=1.2',
+    'batch_fill=50%',
+    'replay_size=7',
+    'exploration=1',
+  ]
+
+
+def test_the_table_shows_the_same_and_names_silent_nodes():
+  console = Console(width=100, record=True, file=open('/dev/null', 'w'))  # noqa: SIM115
+  console.print(view._table('title', STATUS))
+  text = console.export_text()
+  for word in ('title', 'remaining', '0:01:30', 'policy_lag', '1.2', 'silent: actor/0 (100 s)'):
+    assert word in text
+
+
+def test_nothing_is_remaining_once_training_has_finished_and_nothing_is_known_before_it_began():
+  assert view._remaining(STATUS | {'finished': True}) == 0
+  unknown = STATUS | {'counts': STATUS['counts'] | {'actor_steps': 0.0}, 'since_first_step': 0.0}
+  assert math.isnan(view._remaining(unknown))

@@ -1,0 +1,160 @@
+"""Actor and evaluator against a real Courier server."""
+
+import threading
+
+import courier
+import dm_env
+import numpy as np
+import pytest
+
+from environments.catch import Catch
+from nodes import actor as actor_lib
+from nodes.actor import Actor, RemotePolicy, Stopped
+from nodes.evaluator import Evaluator
+from tests.nodes.counter import CounterEnvironment
+
+
+class Inference:
+  """Answers with action 1 and keeps what it was asked; after `limit` requests says to stop."""
+
+  def __init__(self, limit=1 << 30, refuses=False):
+    self.refuses = refuses
+    self.requests = []
+    self.limit = limit
+    self.hold = threading.Event()
+    self.hold.set()
+
+  def step(self, actor_id, run_id, group, sequence, step_type, reward, discount, observation):
+    self.requests.append((actor_id, run_id, group, sequence, step_type, reward, observation))
+    self.hold.wait(30)
+    if self.refuses:
+      raise ValueError('not this one')
+    return np.ones(len(step_type), np.int32) if len(self.requests) <= self.limit else None
+
+
+class Monitor:
+  """Says that training has finished after the first evaluation."""
+
+  def __init__(self):
+    self.evaluations = []
+    self.final = []
+
+  def progress(self):
+    return {'actor_steps': 100.0, 'finished': bool(self.evaluations)}
+
+  def report(self, node, values):
+    self.evaluations.append(values)
+
+  def final_evaluation(self, values):
+    self.final.append(values)
+
+
+@pytest.fixture
+def connect():
+  """Serves an object; returns a client of it."""
+  servers = []
+
+  def serve(instance, **client_kwargs):
+    server = courier.Server()
+    for name in dir(instance):
+      if not name.startswith('_') and callable(getattr(instance, name)) and name != 'hold':
+        server.Bind(name, getattr(instance, name))
+    server.Start()
+    servers.append(server)
+    return courier.Client(server.address, **client_kwargs)
+
+  yield serve
+  for server in servers:
+    server.Stop()
+
+
+def _make(lengths):
+  return lambda num_envs, seed: CounterEnvironment(lengths[:num_envs])
+
+
+def test_an_actor_sends_every_timestep_of_every_group_in_order_under_one_run_id(connect):
+  inference = Inference(limit=40)
+  client = connect(inference)
+  actor = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=4, env_groups=2, seed=0)
+  actor.run()
+  assert {r[0] for r in inference.requests} == {'actor/4'}
+  assert len({r[1] for r in inference.requests}) == 1
+  for group in (0, 1):
+    mine = [r for r in inference.requests if r[2] == group]
+    assert [r[3] for r in mine] == list(range(len(mine)))
+    counts = np.stack([r[6][:, 0] for r in mine[:9]])
+    np.testing.assert_array_equal(counts[:, 0], [0, 1, 2, 3, 0, 1, 2, 3, 0])
+    np.testing.assert_array_equal(counts[:, 1], [0, 1, 2, 3, 4, 5, 0, 1, 2])
+  again = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=2, env_groups=1, seed=0)
+  inference.limit += 10
+  again.run()
+  assert len({r[1] for r in inference.requests}) == 2, 'a new life has a new run_id'
+
+
+def test_an_overdue_request_is_sent_again_under_the_same_number(connect):
+  inference = Inference()
+  inference.hold.clear()
+  client = connect(inference, call_timeout=0.3)
+  policy = RemotePolicy(client, 'actor/0', 5, 0, lambda: False)
+  timestep = CounterEnvironment([3]).reset()
+  policy.send(timestep)
+  answers = []
+  waiter = threading.Thread(target=lambda: answers.append(policy.receive()))
+  waiter.start()
+  while len(inference.requests) < 3:
+    assert waiter.is_alive()
+  inference.hold.set()
+  waiter.join(30)
+  np.testing.assert_array_equal(answers[0], [1])
+  assert {r[3] for r in inference.requests} == {0}
+  policy.send(timestep)
+  policy.receive()
+  assert inference.requests[-1][3] == 1
+
+
+def test_an_error_of_the_server_is_not_retried(connect):
+  inference = Inference(refuses=True)
+  policy = RemotePolicy(connect(inference), 'actor/0', 5, 0, lambda: False)
+  policy.send(CounterEnvironment([3]).reset())
+  with pytest.raises(Exception, match='not this one'):
+    policy.receive()
+  assert len(inference.requests) == 1
+
+
+def test_a_waiting_actor_notices_that_the_program_stops(connect):
+  inference = Inference()
+  inference.hold.clear()
+  policy = RemotePolicy(connect(inference), 'actor/0', 5, 0, lambda: True)
+  policy.send(CounterEnvironment([3]).reset())
+  with pytest.raises(Stopped):
+    policy.receive()
+  inference.hold.set()
+
+
+def test_episode_returns_takes_as_many_episodes_from_each_environment(connect):
+  # Environment i pays i for each of its steps.
+  policy = RemotePolicy(connect(Inference()), 'evaluator/0', 5, 0, lambda: False)
+  environment = CounterEnvironment([2, 3, 40])
+  returns = list(actor_lib.episode_returns(environment, policy, episodes_each=2))
+  assert sorted(returns) == [0, 0, 3, 3, 80, 80]
+
+
+def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect):
+  inference, monitor = Inference(), Monitor()
+  evaluator = Evaluator(
+    lambda n, seed: Catch(n, seed),
+    connect(inference),
+    connect(monitor),
+    num_envs=4,
+    episodes=10,
+    period=1000,
+    seed=3,
+  )
+  evaluator.run()
+  assert len(monitor.evaluations) == len(monitor.final) == 1
+  for values in monitor.evaluations + monitor.final:
+    assert values['evaluator_episodes'] == 12
+    assert -1 <= values['evaluator_return'] <= 1
+  assert len({r[1] for r in inference.requests}) == 2, 'each evaluation begins with fresh slots'
+  first = [r for r in inference.requests if r[3] == 0]
+  assert all((r[4] == dm_env.StepType.FIRST).all() for r in first)

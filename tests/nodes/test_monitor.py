@@ -1,0 +1,64 @@
+import csv
+import json
+import math
+
+import pytest
+
+from nodes import curves
+from nodes.monitor import Monitor
+
+
+@pytest.fixture
+def monitor(tmp_path):
+  return Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+
+
+def test_reports_are_absolute_so_a_repeated_one_changes_nothing(monitor):
+  report = {'actor_steps': 40.0, 'environment_frames': 160.0, 'learner_steps': 2.0, 'loss': 0.5}
+  for _ in range(2):
+    monitor.report('inference_learner/0', report)
+  monitor.report('inference_learner/0', report | {'actor_steps': 30.0})  # Overtaken on the way.
+  status = monitor.status()
+  assert status['counts'] == {'actor_steps': 40, 'environment_frames': 160, 'learner_steps': 2}
+
+
+def test_the_view_keeps_the_last_finite_value(monitor):
+  monitor.report('inference_learner/0', {'episode_return': 3.0, 'loss': 1.0})
+  monitor.report('inference_learner/0', {'episode_return': math.nan, 'loss': 2.0})
+  assert monitor.status()['latest']['inference_learner/0'] == {'episode_return': 3.0, 'loss': 2.0}
+
+
+def test_progress_tells_evaluators_when_training_has_finished(monitor):
+  monitor.report('inference_learner/0', {'actor_steps': 40.0})
+  assert monitor.progress() == {'actor_steps': 40.0, 'finished': False}
+  monitor.training_finished({'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9})
+  assert monitor.progress() == {'actor_steps': 1000, 'finished': True}
+
+
+def test_csv_has_counters_beside_every_report(monitor, tmp_path):
+  monitor.report('inference_learner/0', {'environment_frames': 160.0, 'episode_return': 1.5})
+  monitor.report('evaluator/0', {'evaluator_return': 2.5, 'evaluator_return_stderr': 0.1})
+  with open(curves.csv_path(str(tmp_path), 'evaluator/0')) as f:
+    [row] = csv.DictReader(f)
+  assert float(row['environment_frames']) == 160 and float(row['evaluator_return']) == 2.5
+  assert curves.read(str(tmp_path), 'inference_learner/0', 'episode_return') == [(1.5,)]
+  curves.draw(str(tmp_path))
+  assert (tmp_path / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_run_without_reports_still_gets_a_picture(tmp_path):
+  curves.draw(str(tmp_path))
+  assert (tmp_path / 'learning_curve.png').exists()
+
+
+def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch):
+  stopped = []
+  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: stopped.append(True))
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  monitor.training_finished({'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9})
+  monitor.final_evaluation({'evaluator_return': 0.75, 'evaluator_episodes': 12.0})
+  monitor.run()
+  assert stopped
+  summary = json.loads((tmp_path / 'summary.json').read_text())
+  assert summary['evaluator_return'] == 0.75
+  assert (summary['actor_steps'], summary['environment_frames']) == (1000, 4000)
