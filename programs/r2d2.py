@@ -33,9 +33,9 @@ _SMALL = {
 }
 PRESETS = {
   'atari': {'frame_stack': 4, 'num_steps': 10_000_000},
-  'catch': _SMALL,
+  'catch': _SMALL | {'num_steps': 100_000},
   'cartpole': _SMALL,
-  'bsuite': _SMALL,
+  'bsuite': _SMALL | {'unroll_length': 40, 'num_steps': 200_000},
 }
 
 

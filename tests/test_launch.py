@@ -5,8 +5,10 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
@@ -92,6 +94,55 @@ def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, op
       'replay-0',
     }
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
+
+
+@pytest.fixture
+def running(tmp_path):
+  """A program that trains for ever; returns the launcher and the processes of its nodes by name."""
+  run_dir = tmp_path / 'run'
+  launcher = subprocess.Popen(
+    [sys.executable, 'launch.py', *SMALL, '--num_steps=1000000000', f'--run_dir={run_dir}'],
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    stdin=subprocess.DEVNULL,
+  )
+  end = time.monotonic() + 120
+  trained = run_dir / 'logs' / 'inference_learner-0.csv'
+  while not (trained.exists() and len(trained.read_text().splitlines()) > 2):
+    assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
+    time.sleep(0.05)
+  by_name = {}
+  for process in nodes_of(run_dir):
+    payload = process.cmdline()[-1]
+    if payload.endswith('.pkl'):
+      by_name[pathlib.Path(payload).stem] = process
+  assert len(by_name) == 5
+  yield launcher, by_name
+  launcher.kill()
+
+
+@pytest.mark.parametrize('victim', ['inference_learner-0', 'replay-0', 'actor-0'])
+def test_a_killed_node_ends_the_program_and_leaves_no_process_behind(running, victim):
+  launcher, nodes = running
+  nodes[victim].kill()
+  _, errors = launcher.communicate(timeout=20)
+  assert launcher.returncode == 1
+  assert f'node {victim.replace("-", "/")} was killed by SIGKILL' in errors
+  assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
+
+
+@pytest.mark.parametrize('presses', [1, 2])
+def test_ctrl_c_ends_the_program_without_noise(running, presses):
+  launcher, nodes = running
+  for _ in range(presses):
+    launcher.send_signal(signal.SIGINT)
+  output, errors = launcher.communicate(timeout=20)
+  assert launcher.returncode == 130
+  assert 'Traceback' not in output + errors
+  assert 'done:' not in output
+  assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 
 
 def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
