@@ -11,16 +11,19 @@ import jax
 import numpy as np
 from absl import logging
 from acme import specs
+from acme.utils import counting
 from flax import serialization
 
 from agents.agent import Agent
+from agents.types import Array, Unroll
 from environments.base import BatchedEnvironment
-from nodes import lifecycle, replay
+from nodes import lifecycle
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.learner import Learner, Stopped
 from nodes.reporter import Reporter
 from nodes.streams import unroll_spec
+from nodes.unroll_io import Columns, UnrollReader, UnrollWriter
 
 
 class InferenceLearner:
@@ -74,31 +77,35 @@ class InferenceLearner:
     self._inference_timeout = inference_timeout_ms / 1e3
     self._batch_size = batch_size
     self._num_steps = num_steps
-    self._action_repeat = 1
     self._run_dir = run_dir
     self._seed = seed
     self._server: InferenceServer | None = None
-    self._constructed = threading.Event()
+    self._serving = threading.Event()
 
   def step(self, *request: Any) -> np.ndarray | None:
     """See `InferenceServer.step`. An RPC."""
-    self._constructed.wait()
-    assert self._server is not None
-    return self._server.step(*request)
+    self._serving.wait()
+    return self._server.step(*request) if self._server is not None else None
 
   def run(self) -> None:
     """Trains to the end, then serves evaluators until the program stops."""
-    stop = lifecycle.stop_event()
+    try:
+      self._run(lifecycle.stop_event())
+    finally:
+      self._serving.set()  # An actor that still waits for the start is told to stop.
+      if self._server is not None:
+        self._server.close()
+
+  def _run(self, stop: threading.Event) -> None:
     environment = self._make_environment(1, self._seed)
-    spec, self._action_repeat = environment.spec(), environment.action_repeat
+    spec, action_repeat = environment.spec(), environment.action_repeat
     environment.close()
     agent = self._make_agent(spec.observations, spec.actions)
-    unroll = unroll_spec(agent, spec)
-    columns = replay.Columns(unroll)
-    initial_priorities = jax.jit(agent.initial_priorities)
-    writer = replay.UnrollWriter(self._replay_addresses, columns, initial_priorities)
-    reader = replay.UnrollReader(
-      self._replay_addresses, columns, self._batch_size, max_in_flight=self._batch_size
+    columns = Columns(unroll_spec(agent, spec))
+    counter = counting.Counter()
+
+    writer = UnrollWriter(
+      self._replay_addresses, columns, self._compiled_priorities(agent, columns)
     )
     server = InferenceServer(
       agent,
@@ -106,73 +113,62 @@ class InferenceLearner:
       _devices(self._actor_devices, '--actor_devices'),
       spec,
       writer.put,
+      counter,
+      action_repeat,
       self._inference_batch_size,
       self._inference_timeout,
       self._seed,
     )
+    reader = UnrollReader(
+      self._replay_addresses, columns, self._batch_size, max_in_flight=self._batch_size
+    )
+    reporter = Reporter(
+      self._monitor,
+      'inference_learner/0',
+      lambda seconds: server.measure(seconds) | learner.measure(seconds) | reader.measure(),
+    )
 
     def check() -> None:
       writer.check()
-      if learner.learner_steps:  # The first report names the columns; let it be complete.
-        reporter.maybe_report()
       if stop.is_set():
         raise Stopped
+      if counter.get_counts().get('learner_steps'):  # The first report names the columns.
+        reporter.maybe_report()
 
-    reporter = Reporter(
-      self._monitor, 'inference_learner/0', lambda s: self._measure(s, server, learner, reader)
-    )
     learner = Learner(
       agent,
       reader,
       _devices(self._learner_devices, '--learner_devices'),
       server.set_params,
       check,
+      counter,
       self._seed,
       reader.update_priorities,
     )
     server.warm_up()
-    for size in {stream.num_envs for stream in self._streams if stream.training}:
-      initial_priorities(jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), unroll))
     self._server = server
-    self._constructed.set()
+    self._serving.set()
     try:
       while server.actor_steps < self._num_steps:
         learner.step()
         check()
       server.finish_training()
       save_params(self._run_dir, learner.get_variables(['params'])[0])
-      self._monitor.training_finished(
-        {
-          'actor_steps': server.actor_steps,
-          'environment_frames': server.actor_steps * self._action_repeat,
-          'learner_steps': learner.learner_steps,
-        }
-      )
+      self._monitor.training_finished(counter.get_counts())
       stop.wait()
     except Stopped:
-      logging.info('stopped after %d actor steps', server.actor_steps)
+      logging.info('stopped: %s', counter.get_counts())
     finally:
-      server.close()
       writer.close()
 
-  def _measure(
-    self,
-    seconds: float,
-    server: InferenceServer,
-    learner: Learner,
-    reader: replay.UnrollReader,
-  ) -> dict[str, float]:
-    inference = server.measure(seconds)
-    steps_per_second = inference['actor_steps_per_second']
-    return (
-      inference
-      | learner.measure(seconds)
-      | reader.measure()
-      | {
-        'environment_frames': inference['actor_steps'] * self._action_repeat,
-        'environment_frames_per_second': steps_per_second * self._action_repeat,
-      }
-    )
+  def _compiled_priorities(
+    self, agent: Agent, columns: Columns
+  ) -> Callable[[Unroll], Array | None]:
+    """Returns the agent's initial priorities, compiled for the streams of the program."""
+    priorities = jax.jit(agent.initial_priorities)
+    for size in {stream.num_envs for stream in self._streams if stream.training}:
+      priorities(columns.zeros(size))
+    return priorities
 
 
 def save_params(run_dir: str, params: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import acme
 import jax
 import numpy as np
+from acme.utils import counting
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.agent import Agent
@@ -72,6 +73,7 @@ class Learner(acme.Learner):
     devices: Sequence[jax.Device],
     publish: Callable[[int, Nest], None],
     check: Callable[[], None],
+    counter: counting.Counter,
     seed: int,
     update_priorities: Callable[[Any, Any], None] = lambda keys, priorities: None,
   ):
@@ -79,10 +81,11 @@ class Learner(acme.Learner):
 
     Args:
       agent: the algorithm.
-      batches: yields `nodes.replay.Batch`es, B divisible by the number of devices.
+      batches: yields `nodes.unroll_io.Batch`es, B divisible by the number of devices.
       devices: the learner devices.
       publish: takes (policy_version, params) after every step.
       check: called while there is nothing to learn from; may raise to end `step`.
+      counter: gets `learner_steps`.
       seed: of the initial parameters.
       update_priorities: takes a batch's keys and its new priorities, where the agent gives some.
     """
@@ -105,6 +108,7 @@ class Learner(acme.Learner):
     self._metrics: dict[str, Any] = {}
     self._waited = 0.0
     self._measured = (0, 0.0)
+    self._counter = counter
     self.learner_steps = 0
     publish(0, self._state.params)
 
@@ -119,6 +123,7 @@ class Learner(acme.Learner):
     if priorities is not None:
       self._update_priorities(keys, priorities)
     self.learner_steps += 1
+    self._counter.increment(learner_steps=1)
     self._publish(self.learner_steps, self._state.params)
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:

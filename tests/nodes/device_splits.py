@@ -4,6 +4,7 @@ import types
 
 import jax
 import numpy as np
+from acme.utils.counting import Counter
 
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
@@ -26,7 +27,7 @@ def record(num_actor_devices):
   agent, sink = make_agent(), Sink()
   streams = layout(num_actors=2, envs_per_actor=28, env_groups=2)
   devices = jax.devices()[:num_actor_devices]
-  server = InferenceServer(agent, streams, devices, SPEC, sink, 28, 0.01, seed=0)
+  server = InferenceServer(agent, streams, devices, SPEC, sink, Counter(), 1, 28, 0.01, seed=0)
   params = agent.init(jax.random.key(1)).params
   server.set_params(0, params)
   server.warm_up()
@@ -43,13 +44,14 @@ def record(num_actor_devices):
   batches = []
   for start in range(0, BATCH * UPDATES, BATCH):
     unrolls = jax.tree.map(lambda *x: np.stack(x), *rows[start : start + BATCH])
-    batches.append(types.SimpleNamespace(unrolls=unrolls))
+    probabilities = np.ones(BATCH, np.float32)
+    batches.append(types.SimpleNamespace(unrolls=unrolls, keys=None, probabilities=probabilities))
   return batches
 
 
 def learn(batches, devices, publish=lambda version, params: None):
   """Does an update on each batch; returns the learner."""
-  learner = Learner(make_agent(), iter(batches), devices, publish, lambda: None, seed=1)
+  learner = Learner(make_agent(), iter(batches), devices, publish, lambda: None, Counter(), seed=1)
   for _ in batches:
     learner.step()
   return learner

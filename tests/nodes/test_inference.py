@@ -3,6 +3,7 @@ import threading
 import jax
 import numpy as np
 import pytest
+from acme.utils.counting import Counter
 
 from agents.types import FIRST
 from nodes.inference import InferenceServer
@@ -53,7 +54,7 @@ def make_server():
     spec = CounterEnvironment([1]).spec()
     agent = agent or CounterAgent()
     server = InferenceServer(
-      agent, streams, jax.local_devices()[:1], spec, sink, batch_size, timeout, seed
+      agent, streams, jax.local_devices()[:1], spec, sink, Counter(), 1, batch_size, timeout, seed
     )
     server.set_params(0, np.float32(0))
     server.warm_up()

@@ -8,10 +8,11 @@ import threading
 import jax
 import numpy as np
 import pytest
+import reverb
 
 from agents.types import Timestep, Unroll
 from launchers import core
-from nodes import replay
+from nodes import replay, unroll_io
 
 L = 3
 
@@ -35,7 +36,7 @@ def _unrolls(first, count):
   )
 
 
-COLUMNS = replay.Columns(jax.tree.map(lambda x: x[0], _unrolls(0, 1)))
+COLUMNS = unroll_io.Columns(jax.tree.map(lambda x: x[0], _unrolls(0, 1)))
 
 
 @pytest.fixture
@@ -72,10 +73,10 @@ def _prioritized(samples_per_insert=1e6, error_buffer=1e9, max_size=1000, min_si
 def _write(addresses, count, priorities):
   """Writes unrolls 0..count and waits until replay has them."""
   written = threading.Event()
-  writer = replay.UnrollWriter(addresses, COLUMNS, lambda unrolls: priorities)
+  writer = unroll_io.UnrollWriter(addresses, COLUMNS, lambda unrolls: priorities)
   writer.put(_unrolls(0, count), written.set)
   assert written.wait(30)
-  clients = [replay.reverb.Client(a) for a in addresses]
+  clients = [reverb.Client(a) for a in addresses]
   while sum(c.server_info()[replay.TABLE].current_size for c in clients) < count:
     writer.check()
   return writer
@@ -101,11 +102,11 @@ def test_columns_name_every_leaf_and_put_them_back():
 
 
 def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
-  writer = replay.UnrollWriter([queue_address], COLUMNS)
+  writer = unroll_io.UnrollWriter([queue_address], COLUMNS)
   released = []
   for first in range(0, 40, 5):
     writer.put(_unrolls(first, 5), functools.partial(released.append, first))
-  batches = iter(replay.UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
+  batches = iter(unroll_io.UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
   for i, batch in enumerate(itertools.islice(batches, 10)):
     jax.tree.map(np.testing.assert_array_equal, batch.unrolls, _unrolls(4 * i, 4))
   assert released == list(range(0, 40, 5))
@@ -114,13 +115,13 @@ def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
 
 
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
-  writer = replay.UnrollWriter([queue_address], COLUMNS)
+  writer = unroll_io.UnrollWriter([queue_address], COLUMNS)
   released = [threading.Event() for _ in range(4)]
   for i in range(4):  # The queue takes 4 items, these are 12.
     writer.put(_unrolls(3 * i, 3), released[i].set)
   assert released[1].wait(30)
   assert not released[2].wait(1.0), 'the third batch was taken though the second does not fit'
-  reader = replay.UnrollReader([queue_address], COLUMNS, 3, max_in_flight=1)
+  reader = unroll_io.UnrollReader([queue_address], COLUMNS, 3, max_in_flight=1)
   assert reader.measure()['replay_size'] == 4
   batches = iter(reader)
   seen = [b.unrolls.environment_id.tolist() for b in itertools.islice(batches, 4)]
@@ -137,7 +138,7 @@ def test_an_occupied_port_is_refused(tmp_path):
 
 
 def test_a_writer_that_fails_says_so(queue_address):
-  writer = replay.UnrollWriter([queue_address], COLUMNS)
+  writer = unroll_io.UnrollWriter([queue_address], COLUMNS)
   bad = _unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
   writer.put(bad, lambda: None)
   writer._thread.join(30)
@@ -149,7 +150,7 @@ def test_sampling_frequency_follows_priority_to_the_power(serve):
   address = serve(_prioritized())
   priorities = np.array([0.01, 0.1, 0.5, 1.0, 2.0, 8.0, 30.0, 3.0])
   writer = _write([address], len(priorities), priorities)
-  reader = replay.UnrollReader([address], COLUMNS, batch_size=1000, max_in_flight=1000)
+  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=1000, max_in_flight=1000)
   counts = np.zeros(len(priorities))
   expected = priorities**0.9 / np.sum(priorities**0.9)
   for batch in itertools.islice(reader, 100):
@@ -166,7 +167,7 @@ def test_sampling_frequency_follows_priority_to_the_power(serve):
 def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
   addresses = [serve(_prioritized(), name) for name in ('a', 'b')]
   writer = _write(addresses, 8, np.ones(8))
-  reader = replay.UnrollReader(addresses, COLUMNS, batch_size=16, max_in_flight=2)
+  reader = unroll_io.UnrollReader(addresses, COLUMNS, batch_size=16, max_in_flight=2)
   batches = iter(reader)
   keys = {}
   while len(keys) < 8:
@@ -189,11 +190,11 @@ def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
 
 def test_the_ratio_of_samples_to_inserts_is_held(serve):
   address = serve(_prioritized(samples_per_insert=3.0, min_size=10, error_buffer=12.0))
-  writer = replay.UnrollWriter([address], COLUMNS, lambda unrolls: np.ones(4))
+  writer = unroll_io.UnrollWriter([address], COLUMNS, lambda unrolls: np.ones(4))
   for first in range(0, 400, 4):
     writer.put(_unrolls(first, 4), lambda: None)
-  reader = replay.UnrollReader([address], COLUMNS, batch_size=5, max_in_flight=5)
-  client = replay.reverb.Client(address)
+  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=5, max_in_flight=5)
+  client = reverb.Client(address)
   for _ in itertools.islice(reader, 200):
     info = client.server_info()[replay.TABLE].rate_limiter_info
     inserts, samples = info.insert_stats.completed, info.sample_stats.completed
@@ -207,12 +208,12 @@ def test_the_ratio_of_samples_to_inserts_is_held(serve):
 def test_a_checkpoint_brings_items_and_priorities_back(serve):
   address = serve(_prioritized(), 'kept')
   writer = _write([address], 6, np.arange(1.0, 7.0))
-  reader = replay.UnrollReader([address], COLUMNS, batch_size=4, max_in_flight=1)
+  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=4, max_in_flight=1)
   [path] = reader.checkpoint()
   assert 'kept' in path
   writer.close()
   restored = serve(_prioritized(), 'kept')
-  reader = replay.UnrollReader([restored], COLUMNS, batch_size=50, max_in_flight=1)
+  reader = unroll_io.UnrollReader([restored], COLUMNS, batch_size=50, max_in_flight=1)
   assert reader.measure()['replay_size'] == 6
   expected = np.arange(1.0, 7.0) ** 0.9 / np.sum(np.arange(1.0, 7.0) ** 0.9)
   batch = next(iter(reader))
@@ -229,10 +230,10 @@ def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
     asked.append(unrolls.environment_id.tolist())
     return 1.0 + unrolls.environment_id
 
-  writer = replay.UnrollWriter([address], COLUMNS, priorities)
+  writer = unroll_io.UnrollWriter([address], COLUMNS, priorities)
   for first in (0, 3):
     writer.put(_unrolls(first, 3), lambda: None)
-  reader = replay.UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
+  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
   while reader.measure()['replay_size'] < 6:
     writer.check()
   assert asked == [[0, 1, 2], [3, 4, 5]]

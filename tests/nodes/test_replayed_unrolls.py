@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from acme.utils.counting import Counter
 
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
@@ -34,7 +35,7 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name):
   params = agent.init(jax.random.key(3)).params
   sink = Sink()
   server = InferenceServer(
-    agent, layout(2, 3, 1), jax.local_devices()[:1], SPEC, sink, 6, 0.001, seed=5
+    agent, layout(2, 3, 1), jax.local_devices()[:1], SPEC, sink, Counter(), 1, 6, 0.001, seed=5
   )
   server.set_params(0, params)
   server.warm_up()
@@ -67,7 +68,7 @@ def test_initial_priorities_come_from_the_recorded_q_values():
   state = agent.init(jax.random.key(3))
   sink = Sink()
   server = InferenceServer(
-    agent, layout(1, 4, 1), jax.local_devices()[:1], SPEC, sink, 4, 0.001, seed=5
+    agent, layout(1, 4, 1), jax.local_devices()[:1], SPEC, sink, Counter(), 1, 4, 0.001, seed=5
   )
   server.set_params(0, state.params)
   server.warm_up()

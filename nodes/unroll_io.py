@@ -1,0 +1,234 @@
+"""Unrolls into replay and out of it.
+
+One unroll is one Reverb item with one step: its columns are the leaves of `Unroll`, by name.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import reverb
+import tensorflow as tf
+
+from agents.types import Array, Unroll
+from nodes.replay import TABLE
+
+
+class Columns:
+  """Names the leaves of an unroll, so that Reverb holds a flat dictionary of arrays."""
+
+  def __init__(self, example: Unroll):
+    """Takes the structure of `example`, whose leaves have shapes and dtypes without a batch axis."""
+    paths, self._structure = jax.tree_util.tree_flatten_with_path(example)
+    self.names = [_name(path) for path, _ in paths]
+    self.shapes = {n: tuple(leaf.shape) for n, (_, leaf) in zip(self.names, paths, strict=True)}
+    self.dtypes = {n: np.dtype(leaf.dtype) for n, (_, leaf) in zip(self.names, paths, strict=True)}
+
+  def flatten(self, unroll: Unroll) -> dict[str, Array]:
+    """Returns the leaves by name."""
+    return dict(zip(self.names, jax.tree.leaves(unroll), strict=True))
+
+  def unflatten(self, columns: dict[str, Array]) -> Unroll:
+    """The inverse of `flatten`."""
+    return jax.tree.unflatten(self._structure, [columns[name] for name in self.names])
+
+  def zeros(self, count: int) -> Unroll:
+    """Returns `count` unrolls of zeros, fields `[count, ...]`."""
+    shapes = {name: (count, *shape) for name, shape in self.shapes.items()}
+    return self.unflatten({n: np.zeros(s, self.dtypes[n]) for n, s in shapes.items()})
+
+
+def _name(path: tuple[Any, ...]) -> str:
+  return '/'.join(str(getattr(p, 'name', getattr(p, 'key', getattr(p, 'idx', p)))) for p in path)
+
+
+class UnrollWriter:
+  """Writes unrolls to replay from a thread of its own, to several servers in turn.
+
+  What waits to be written is bounded by the buffers of the streams: a stream whose unrolls have not
+  been taken by replay gets no actions, so a full table slows the environments down and loses nothing.
+  """
+
+  def __init__(
+    self,
+    addresses: Sequence[str],
+    columns: Columns,
+    priorities: Callable[[Unroll], Array | None] = lambda unrolls: None,
+  ):
+    """Starts the thread.
+
+    Args:
+      addresses: host:port of each server.
+      columns: what an item holds.
+      priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None where they do not matter.
+    """
+    self._columns = columns
+    self._priorities = priorities
+    self._writers = [
+      reverb.Client(address).trajectory_writer(num_keep_alive_refs=1) for address in addresses
+    ]
+    self._waiting: queue.SimpleQueue[tuple[Unroll, Callable[[], None]] | None] = queue.SimpleQueue()
+    self._thread = threading.Thread(target=self._run, name='unroll-writer', daemon=True)
+    self._stopping = threading.Event()
+    self._error: BaseException | None = None
+    self.written = 0
+    self._thread.start()
+
+  def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
+    """Queues unrolls, fields `[N, L, ...]`; `release` is called when they have been copied."""
+    self._waiting.put((unrolls, release))
+
+  def check(self) -> None:
+    """Raises what the writing thread failed with, if it failed."""
+    if self._error is not None:
+      raise self._error
+
+  def close(self) -> None:
+    """Stops writing; what replay has not taken is given up."""
+    self._stopping.set()
+    self._waiting.put(None)
+
+  def _run(self) -> None:
+    try:
+      while (item := self._waiting.get()) is not None and not self._stopping.is_set():
+        unrolls, release = item
+        self._append(unrolls)
+        release()
+        for writer in self._writers:
+          self._flush(writer)
+    except BaseException as error:
+      if not self._stopping.is_set():
+        self._error = error
+
+  def _append(self, unrolls: Unroll) -> None:
+    priorities = self._priorities(unrolls)
+    count = len(unrolls.environment_id)
+    weights = np.ones(count) if priorities is None else np.asarray(priorities, np.float64)
+    leaves = self._columns.flatten(unrolls)
+    for i in range(count):
+      writer = self._writers[self.written % len(self._writers)]
+      writer.append({name: leaf[i] for name, leaf in leaves.items()})
+      trajectory = {name: writer.history[name][-1] for name in leaves}
+      writer.create_item(TABLE, float(weights[i]), trajectory)
+      self.written += 1
+
+  def _flush(self, writer: reverb.TrajectoryWriter) -> None:
+    """Waits until replay has taken the items, which for a full table may be long."""
+    while not self._stopping.is_set():
+      try:
+        writer.flush(timeout_ms=500)
+        return
+      except reverb.DeadlineExceededError:
+        pass
+
+
+class Batch(NamedTuple):
+  """A batch of unrolls as sampled: fields of `unrolls` are `[B, L, ...]`."""
+
+  unrolls: Unroll
+  keys: np.ndarray  # uint64 `[B]`, Reverb's item keys.
+  probabilities: np.ndarray  # float32 `[B]`, with which its server chose each item.
+
+
+class UnrollReader:
+  """Samples batches from one or several servers, as many from each, and updates priorities.
+
+  Row i of a batch comes from server `i // (B / number of servers)`.
+  """
+
+  def __init__(
+    self, addresses: Sequence[str], columns: Columns, batch_size: int, max_in_flight: int
+  ):
+    """Initialises a reader.
+
+    Args:
+      addresses: host:port of each server.
+      columns: what an item holds.
+      batch_size: unrolls B in a batch, divisible by the number of servers.
+      max_in_flight: unrolls that may be on their way beyond a batch. They count as sampled: they
+        have left a queue already, so they add to the policy lag.
+    """
+    self._addresses = addresses
+    self._columns = columns
+    self._share = batch_size // len(addresses)
+    self._max_in_flight = max(1, max_in_flight // len(addresses))
+    self._clients = [reverb.Client(address) for address in addresses]
+    # Bounded: a learner that outruns the servers waits here, and no update is lost.
+    self._updates: queue.Queue[tuple[np.ndarray, Array]] = queue.Queue(maxsize=4)
+    self._error: BaseException | None = None
+    threading.Thread(target=self._send_updates, name='priorities', daemon=True).start()
+
+  def __iter__(self) -> Iterator[Batch]:
+    """Yields batches for ever."""
+    shards = [self._samples(address) for address in self._addresses]
+    while True:
+      parts = [next(shard) for shard in shards]
+      columns = {name: _joined([part.data[name] for part in parts]) for name in self._columns.names}
+      yield Batch(
+        self._columns.unflatten(columns),
+        _joined([part.info.key for part in parts]),
+        _joined([part.info.probability for part in parts]).astype(np.float32),
+      )
+
+  def update_priorities(self, keys: np.ndarray, priorities: Array) -> None:
+    """Sets priorities, from another thread; the newest update of an item wins.
+
+    Items that have left replay meanwhile are passed over.
+
+    Args:
+      keys: uint64 `[B]`, of a batch of this reader, in its order.
+      priorities: `[B]`, possibly still on their way from a device.
+
+    Raises:
+      RuntimeError: if an earlier update failed.
+    """
+    if self._error is not None:
+      raise RuntimeError('replay no longer takes priorities') from self._error
+    self._updates.put((keys, priorities))
+
+  def checkpoint(self) -> list[str]:
+    """Has every server write a checkpoint; returns their paths. Blocks replay meanwhile."""
+    return [client.checkpoint() for client in self._clients]
+
+  def measure(self) -> dict[str, float]:
+    """Returns items held and, since the start, samples per insert."""
+    tables = [client.server_info(timeout=5)[TABLE] for client in self._clients]
+    inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
+    samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
+    return {
+      'replay_size': float(sum(t.current_size for t in tables)),
+      'samples_per_insert': samples / inserts if inserts else float('nan'),
+    }
+
+  def _samples(self, address: str) -> Iterator[Any]:
+    dataset = reverb.TrajectoryDataset(
+      server_address=address,
+      table=TABLE,
+      dtypes={name: tf.as_dtype(dtype) for name, dtype in self._columns.dtypes.items()},
+      shapes={name: tf.TensorShape(shape) for name, shape in self._columns.shapes.items()},
+      max_in_flight_samples_per_worker=self._max_in_flight,
+      num_workers_per_iterator=1,
+    ).batch(self._share, drop_remainder=True)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    return dataset.with_options(options).as_numpy_iterator()
+
+  def _send_updates(self) -> None:
+    try:
+      while True:
+        keys, priorities = self._updates.get()
+        values = np.asarray(priorities, np.float64).tolist()
+        for i, client in enumerate(self._clients):
+          part = slice(i * self._share, (i + 1) * self._share)
+          client.mutate_priorities(TABLE, dict(zip(keys[part].tolist(), values[part], strict=True)))
+    except BaseException as error:
+      self._error = error
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+  return parts[0] if len(parts) == 1 else np.concatenate(parts)
