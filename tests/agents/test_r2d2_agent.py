@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-import dm_env.specs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +29,6 @@ from tests.agents.recording import (
   random_rows,
 )
 from tests.agents.sharding import check_meshes_do_the_update_of_one_device
-from tests.agents.subprocesses import run_python
 
 SMALL = R2D2Config(
   core='none',
@@ -341,33 +339,6 @@ def test_eight_devices_do_the_update_of_one():
   check_meshes_do_the_update_of_one_device('r2d2', sizes=(8,))
 
 
-def test_configs_import_no_jax():
-  run_python(
-    '-c',
-    'import sys, agents.r2d2.config as c; c.R2D2Config().validate(); '
-    'assert not {"jax", "flax", "optax", "numpy"} & set(sys.modules)',
-  )
-
-
-def test_agent_imports_no_heavy_package_and_building_one_starts_no_backend():
-  # On a platform that does not exist the first use of a backend raises.
-  run_python(
-    '-c',
-    'import sys, numpy, dm_env.specs as s\n'
-    'from agents.r2d2.agent import R2D2\n'
-    'from agents.r2d2.config import R2D2Config\n'
-    'R2D2(R2D2Config(), s.Array((84, 84), numpy.uint8), s.DiscreteArray(3)).exploration(2)\n'
-    'heavy = {"tensorflow", "launchpad", "reverb", "acme", "rlax", "distrax"}\n'
-    'assert not heavy & set(sys.modules)',
-    JAX_PLATFORMS='nonexistent',
-  )
-
-
-def test_only_discrete_actions():
-  with pytest.raises(ValueError, match='discrete'):
-    R2D2(SMALL, OBSERVATION_SPEC, dm_env.specs.BoundedArray((2,), np.float32, -1, 1))
-
-
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
@@ -393,7 +364,3 @@ def test_only_discrete_actions():
 def test_unusable_options_are_refused_by_name(options, message):
   with pytest.raises(ValueError, match=f'^{message}'):
     make_agent(dataclasses.replace(SMALL, **options))
-
-
-def test_every_option_has_a_help_text():
-  assert all(field.metadata['help'] for field in dataclasses.fields(R2D2Config))

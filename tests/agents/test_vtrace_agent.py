@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import dm_env.specs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,6 @@ from tests.agents.recording import (
   random_rows,
 )
 from tests.agents.sharding import check_meshes_do_the_update_of_one_device
-from tests.agents.subprocesses import run_python
 
 SMALL = VTraceConfig(unroll_length=6, mlp_sizes=(16,), lstm_size=8)
 RECURRENT = dataclasses.replace(SMALL, core='lstm', frame_stack=3)
@@ -154,34 +152,6 @@ def test_meshes_of_any_size_do_the_update_of_one_device():
   check_meshes_do_the_update_of_one_device('vtrace', sizes=(4, 6, 7, 8))
 
 
-def test_configs_import_no_jax():
-  run_python(
-    '-c',
-    'import sys, agents.vtrace.config as c; c.VTraceConfig().validate(); '
-    'assert not {"jax", "flax", "optax", "numpy"} & set(sys.modules)',
-  )
-
-
-def test_agent_imports_no_heavy_package_and_building_one_starts_no_backend():
-  # On a platform that does not exist the first use of a backend raises.
-  run_python(
-    '-c',
-    'import sys, numpy, dm_env.specs as s\n'
-    'from agents.vtrace.agent import VTrace\n'
-    'from agents.vtrace.config import VTraceConfig\n'
-    'config = VTraceConfig(core="lstm", frame_stack=4)\n'
-    'VTrace(config, s.Array((84, 84), numpy.uint8), s.DiscreteArray(3)).exploration(2)\n'
-    'heavy = {"tensorflow", "launchpad", "reverb", "acme", "rlax", "distrax"}\n'
-    'assert not heavy & set(sys.modules)',
-    JAX_PLATFORMS='nonexistent',
-  )
-
-
-def test_only_discrete_actions():
-  with pytest.raises(ValueError, match='discrete'):
-    VTrace(SMALL, OBSERVATION_SPEC, dm_env.specs.BoundedArray((2,), np.float32, -1, 1))
-
-
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
@@ -204,7 +174,3 @@ def test_only_discrete_actions():
 def test_unusable_options_are_refused_by_name(options, message):
   with pytest.raises(ValueError, match=f'^{message}'):
     make_agent(dataclasses.replace(SMALL, **options))
-
-
-def test_every_option_has_a_help_text():
-  assert all(field.metadata['help'] for field in dataclasses.fields(VTraceConfig))

@@ -1,0 +1,61 @@
+"""What holds for every agent."""
+
+import dataclasses
+import importlib
+
+import dm_env.specs
+import numpy as np
+import pytest
+
+from tests.agents.subprocesses import run_python
+
+AGENTS = {'vtrace': ('VTrace', 'VTraceConfig'), 'r2d2': ('R2D2', 'R2D2Config')}
+
+
+def _load(name):
+  """Returns an agent's class and its config's."""
+  agent, config = AGENTS[name]
+  return (
+    getattr(importlib.import_module(f'agents.{name}.agent'), agent),
+    getattr(importlib.import_module(f'agents.{name}.config'), config),
+  )
+
+
+@pytest.mark.parametrize('name', AGENTS)
+def test_configs_import_no_jax(name):
+  run_python(
+    '-c',
+    f'import sys, agents.{name}.config as c; c.{AGENTS[name][1]}().validate(); '
+    'assert not {"jax", "flax", "optax", "numpy"} & set(sys.modules)',
+  )
+
+
+@pytest.mark.parametrize('name', AGENTS)
+def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name):
+  agent, config = AGENTS[name]
+  # On a platform that does not exist the first use of a backend raises.
+  run_python(
+    '-c',
+    'import sys, numpy, dm_env.specs as s\n'
+    f'from agents.{name}.agent import {agent}\n'
+    f'from agents.{name}.config import {config}\n'
+    f'config = {config}(core="lstm", frame_stack=4)\n'
+    f'{agent}(config, s.Array((84, 84), numpy.uint8), s.DiscreteArray(3)).exploration(2)\n'
+    'heavy = {"tensorflow", "launchpad", "reverb", "acme", "rlax", "distrax"}\n'
+    'assert not heavy & set(sys.modules)',
+    JAX_PLATFORMS='nonexistent',
+  )
+
+
+@pytest.mark.parametrize('name', AGENTS)
+def test_only_discrete_actions(name):
+  agent, config = _load(name)
+  actions = dm_env.specs.BoundedArray((2,), np.float32, -1, 1)
+  with pytest.raises(ValueError, match='discrete'):
+    agent(config(), dm_env.specs.Array((3, 2), np.float32), actions)
+
+
+@pytest.mark.parametrize('name', AGENTS)
+def test_every_option_has_a_help_text(name):
+  _, config = _load(name)
+  assert all(field.metadata['help'] for field in dataclasses.fields(config))
