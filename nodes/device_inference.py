@@ -39,7 +39,7 @@ class DeviceInference:
     seed: int,
     num_threads: int = 2,
   ):
-    """Initialises the slots; `warm_up` compiles and `start` begins to serve.
+    """Initialises the slots; `compile` and `start` come before the first request.
 
     Args:
       agent: the algorithm.
@@ -84,8 +84,8 @@ class DeviceInference:
     """Makes parameters act, from the next batch on. They are copied from device to device."""
     self._params = version, jax.device_put(params, self._device)
 
-  def warm_up(self) -> None:
-    """Compiles every bucket, so that nothing is compiled while actors wait."""
+  def compile(self) -> None:
+    """Compiles every bucket; `set_params` comes first."""
     for size in self._buckets:
       staging = _Staging(size, self._spec, self._num_slots)
       jax.block_until_ready(self._dispatch_batch(staging, 0))

@@ -38,7 +38,7 @@ class InferenceServer:
     timeout: float,
     seed: int,
   ):
-    """Initialises a server; `set_params` and `warm_up` come before the first request.
+    """Initialises a server; `set_params` and `compile` come before `start`.
 
     Args:
       agent: the algorithm.
@@ -106,10 +106,14 @@ class InferenceServer:
     for device in self._devices:
       device.set_params(version, params)
 
-  def warm_up(self) -> None:
-    """Compiles everything and begins to answer."""
+  def compile(self) -> None:
+    """Compiles for every actor device and batch size, so that nothing is compiled while serving."""
     for device in self._devices:
-      device.warm_up()
+      device.compile()
+
+  def start(self) -> None:
+    """Begins to answer."""
+    for device in self._devices:
       device.start()
     self._ready.set()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -23,7 +25,6 @@ from nodes.layout import StreamSpec
 from nodes.learner import Learner, Stopped
 from nodes.reporter import Reporter
 from nodes.streams import unroll_spec
-from nodes.unroll_io import Columns, UnrollReader, UnrollWriter
 
 
 class InferenceLearner:
@@ -97,35 +98,26 @@ class InferenceLearner:
         self._server.close()
 
   def _run(self, stop: threading.Event) -> None:
+    # Importing Reverb, and TensorFlow with it, takes about as long as all compilation.
+    importing = futures.ThreadPoolExecutor(1).submit(importlib.import_module, 'nodes.unroll_io')
     environment = self._make_environment(1, self._seed)
     spec, action_repeat = environment.spec(), environment.action_repeat
     environment.close()
     agent = self._make_agent(spec.observations, spec.actions)
-    columns = Columns(unroll_spec(agent, spec))
+    unroll = unroll_spec(agent, spec)
     counter = counting.Counter()
 
-    writer = UnrollWriter(
-      self._replay_addresses, columns, self._compiled_priorities(agent, columns)
-    )
     server = InferenceServer(
       agent,
       self._streams,
       _devices(self._actor_devices, '--actor_devices'),
       spec,
-      writer.put,
+      lambda unrolls, release: writer.put(unrolls, release),
       counter,
       action_repeat,
       self._inference_batch_size,
       self._inference_timeout,
       self._seed,
-    )
-    reader = UnrollReader(
-      self._replay_addresses, columns, self._batch_size, max_in_flight=self._batch_size
-    )
-    reporter = Reporter(
-      self._monitor,
-      'inference_learner/0',
-      lambda seconds: server.measure(seconds) | learner.measure(seconds) | reader.measure(),
     )
 
     def check() -> None:
@@ -137,15 +129,29 @@ class InferenceLearner:
 
     learner = Learner(
       agent,
-      reader,
       _devices(self._learner_devices, '--learner_devices'),
       server.set_params,
       check,
       counter,
       self._seed,
-      reader.update_priorities,
     )
-    server.warm_up()
+    server.compile()
+    learner.compile(unroll, self._batch_size)
+    priorities = self._compiled_priorities(agent, unroll)
+
+    unroll_io = importing.result()
+    columns = unroll_io.Columns(unroll)
+    writer = unroll_io.UnrollWriter(self._replay_addresses, columns, priorities)
+    reader = unroll_io.UnrollReader(
+      self._replay_addresses, columns, self._batch_size, max_in_flight=self._batch_size
+    )
+    reporter = Reporter(
+      self._monitor,
+      'inference_learner/0',
+      lambda seconds: server.measure(seconds) | learner.measure(seconds) | reader.measure(),
+    )
+    learner.learn_from(reader, reader.update_priorities)
+    server.start()
     self._server = server
     self._serving.set()
     try:
@@ -161,13 +167,11 @@ class InferenceLearner:
     finally:
       writer.close()
 
-  def _compiled_priorities(
-    self, agent: Agent, columns: Columns
-  ) -> Callable[[Unroll], Array | None]:
+  def _compiled_priorities(self, agent: Agent, unroll: Unroll) -> Callable[[Unroll], Array | None]:
     """Returns the agent's initial priorities, compiled for the streams of the program."""
     priorities = jax.jit(agent.initial_priorities)
     for size in {stream.num_envs for stream in self._streams if stream.training}:
-      priorities(columns.zeros(size))
+      priorities(jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), unroll))
     return priorities
 
 

@@ -15,7 +15,7 @@ from acme.utils import counting
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.agent import Agent
-from agents.types import Nest
+from agents.types import Nest, Unroll
 
 
 class DevicePrefetcher:
@@ -69,51 +69,75 @@ class Learner(acme.Learner):
   def __init__(
     self,
     agent: Agent,
-    batches: Iterable[Any],
     devices: Sequence[jax.Device],
     publish: Callable[[int, Nest], None],
     check: Callable[[], None],
     counter: counting.Counter,
     seed: int,
-    update_priorities: Callable[[Any, Any], None] = lambda keys, priorities: None,
   ):
     """Initialises the learner's state and publishes the first parameters, version 0.
 
     Args:
       agent: the algorithm.
-      batches: yields `nodes.unroll_io.Batch`es, B divisible by the number of devices.
       devices: the learner devices.
       publish: takes (policy_version, params) after every step.
       check: called while there is nothing to learn from; may raise to end `step`.
       counter: gets `learner_steps`.
       seed: of the initial parameters.
-      update_priorities: takes a batch's keys and its new priorities, where the agent gives some.
     """
     mesh = Mesh(np.asarray(devices), ('data',))
     self._replicated = NamedSharding(mesh, PartitionSpec())
-    sharded = NamedSharding(mesh, PartitionSpec('data'))
+    self._sharded = NamedSharding(mesh, PartitionSpec('data'))
     self._publish = publish
     self._check = check
-    self._state = jax.device_put(agent.init(jax.random.key(seed)), self._replicated)
-    self._update = jax.jit(
+    self._counter = counter
+    self._state = jax.jit(agent.init, out_shardings=self._replicated)(jax.random.key(seed))
+    self._update: Callable[..., Any] = jax.jit(
       agent.update,
-      in_shardings=(self._replicated, sharded, sharded),
+      in_shardings=(self._replicated, self._sharded, self._sharded),
       out_shardings=self._replicated,
     )
-    self._update_priorities = update_priorities
-    self._prefetcher = DevicePrefetcher(
-      batches,
-      lambda batch: (jax.device_put((batch.unrolls, batch.probabilities), sharded), batch.keys),
-    )
+    self._prefetcher: DevicePrefetcher | None = None
     self._metrics: dict[str, Any] = {}
     self._waited = 0.0
     self._measured = (0, 0.0)
-    self._counter = counter
     self.learner_steps = 0
     publish(0, self._state.params)
 
+  def learn_from(
+    self,
+    batches: Iterable[Any],
+    update_priorities: Callable[[Any, Any], None] = lambda keys, priorities: None,
+  ) -> None:
+    """Begins to fetch batches; call it once, before `step`.
+
+    Args:
+      batches: yields `nodes.unroll_io.Batch`es, B divisible by the number of devices.
+      update_priorities: takes a batch's keys and its new priorities, where the agent gives some.
+    """
+
+    def put(batch: Any) -> tuple[Any, Any]:
+      return jax.device_put((batch.unrolls, batch.probabilities), self._sharded), batch.keys
+
+    self._update_priorities = update_priorities
+    self._prefetcher = DevicePrefetcher(batches, put)
+
+  def compile(self, unroll: Unroll, batch_size: int) -> None:
+    """Compiles the update ahead of the first batch.
+
+    Args:
+      unroll: `jax.ShapeDtypeStruct`s without a batch axis.
+      batch_size: B.
+    """
+    batch = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct((batch_size, *x.shape), x.dtype),
+      (unroll, jax.ShapeDtypeStruct((), np.float32)),
+    )
+    self._update = self._update.lower(self._state, *batch).compile()  # type: ignore[attr-defined]
+
   def step(self) -> None:
     """Does one learner step and publishes its parameters."""
+    assert self._prefetcher is not None, 'learn_from comes first'
     started = time.monotonic()
     (unrolls, probabilities), keys = self._prefetcher.next(self._check)
     self._waited += time.monotonic() - started

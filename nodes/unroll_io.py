@@ -37,11 +37,6 @@ class Columns:
     """The inverse of `flatten`."""
     return jax.tree.unflatten(self._structure, [columns[name] for name in self.names])
 
-  def zeros(self, count: int) -> Unroll:
-    """Returns `count` unrolls of zeros, fields `[count, ...]`."""
-    shapes = {name: (count, *shape) for name, shape in self.shapes.items()}
-    return self.unflatten({n: np.zeros(s, self.dtypes[n]) for n, s in shapes.items()})
-
 
 def _name(path: tuple[Any, ...]) -> str:
   return '/'.join(str(getattr(p, 'name', getattr(p, 'key', getattr(p, 'idx', p)))) for p in path)

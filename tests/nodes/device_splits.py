@@ -30,7 +30,8 @@ def record(num_actor_devices):
   server = InferenceServer(agent, streams, devices, SPEC, sink, Counter(), 1, 28, 0.01, seed=0)
   params = agent.init(jax.random.key(1)).params
   server.set_params(0, params)
-  server.warm_up()
+  server.compile()
+  server.start()
   clients = [
     Client(server, Catch(14, seed), s.actor_id, 1, s.group) for seed, s in enumerate(streams)
   ]
@@ -51,7 +52,8 @@ def record(num_actor_devices):
 
 def learn(batches, devices, publish=lambda version, params: None):
   """Does an update on each batch; returns the learner."""
-  learner = Learner(make_agent(), iter(batches), devices, publish, lambda: None, Counter(), seed=1)
+  learner = Learner(make_agent(), devices, publish, lambda: None, Counter(), seed=1)
+  learner.learn_from(batches)
   for _ in batches:
     learner.step()
   return learner

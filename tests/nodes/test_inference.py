@@ -57,7 +57,8 @@ def make_server():
       agent, streams, jax.local_devices()[:1], spec, sink, Counter(), 1, batch_size, timeout, seed
     )
     server.set_params(0, np.float32(0))
-    server.warm_up()
+    server.compile()
+    server.start()
     servers.append(server)
     return server, sink
 

@@ -38,7 +38,8 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name):
     agent, layout(2, 3, 1), jax.local_devices()[:1], SPEC, sink, Counter(), 1, 6, 0.001, seed=5
   )
   server.set_params(0, params)
-  server.warm_up()
+  server.compile()
+  server.start()
   clients = [Client(server, Catch(3, i, rows=6, columns=5), f'actor/{i}') for i in range(2)]
   clients[1].step()  # The second actor is one step ahead, so that batches mix step types.
   for _ in range(40):
@@ -71,7 +72,8 @@ def test_initial_priorities_come_from_the_recorded_q_values():
     agent, layout(1, 4, 1), jax.local_devices()[:1], SPEC, sink, Counter(), 1, 4, 0.001, seed=5
   )
   server.set_params(0, state.params)
-  server.warm_up()
+  server.compile()
+  server.start()
   client = Client(server, Catch(4, 0, rows=6, columns=5))
   for _ in range(40):
     client.step()
