@@ -16,7 +16,7 @@ class RunConfig:
 
   env: str = option('catch', 'environment, family or family:task; --list_envs lists them')
   env_options: str = option('', "the environment's own options, as key=value,key=value")
-  num_steps: int = option(400_000, 'actor_steps (agent decisions) after which training ends')
+  num_steps: int = option(300_000, 'actor_steps (agent decisions) after which training ends')
   seed: int = option(1, 'of parameters, action sampling and environments')
   run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
 
