@@ -78,9 +78,9 @@ def log_path(run_dir: str, task: NodeTask) -> str:
   return os.path.join(logs, f'{task.label}-{task.index}.log')
 
 
-def python_path() -> str:
-  """Returns a PYTHONPATH with which a process imports what this one can import."""
-  return os.pathsep.join(p or os.getcwd() for p in sys.path)
+def python_path(leave_out: str = '') -> str:
+  """Returns a PYTHONPATH with which a process imports what this one can, but for one directory."""
+  return os.pathsep.join(p or os.getcwd() for p in sys.path if not leave_out or p != leave_out)
 
 
 def prepare(

@@ -70,7 +70,7 @@ def options(label: str, resources: Resources, launcher_node_id: str = '') -> dic
     result['label_selector'] = dict(resources.labels)
   if resources.with_launcher:
     result['scheduling_strategy'] = NodeAffinitySchedulingStrategy(launcher_node_id, soft=False)
-  elif resources.accelerator is None and not resources.labels:
+  elif resources.accelerator is None:
     result['scheduling_strategy'] = 'SPREAD'
   return result
 
@@ -253,7 +253,8 @@ def _place(
     python=sys.executable,
     version='{}.{}'.format(*sys.version_info[:2]),
     root=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-    python_path=core.python_path(),
+    # Importing Ray puts its own copies of other packages first.
+    python_path=core.python_path(os.path.join(os.path.dirname(ray.__file__), 'thirdparty_files')),
     run_dir=run_dir,
   )
   for module in (process, ray_supervisor):
@@ -324,7 +325,7 @@ def _start(
 ) -> None:
   """Binds the addresses, starts every node and writes down where."""
   ips = {n['NodeID']: n['NodeManagerAddress'] for n in ray.nodes()}
-  first = {}
+  first: dict[str, int] = {}
   for i, node in enumerate(nodes):
     first.setdefault(node.label, i)
 

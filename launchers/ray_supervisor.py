@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -90,6 +91,8 @@ class Supervisor:
   def start(self, name: str, payload: bytes, variables: Mapping[str, str]) -> None:
     """Starts the node.
 
+    Its files are in a temporary directory, which stays behind only if this actor is killed.
+
     Args:
       name: a file name, by which a process list shows the node.
       payload: its pickled function.
@@ -118,6 +121,8 @@ class Supervisor:
         self._process = process.start(
           self._code.python, path, environment, self._output, self._code.root
         )
+        with contextlib.suppress(PermissionError):
+          os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have 15.
       finally:
         ready.set()
       self._process.wait()
@@ -155,7 +160,7 @@ class Supervisor:
   def close(self) -> None:
     """Kills the node if it still runs and removes its files."""
     if hasattr(self, '_process'):
-      process.send(self._process, 9)
+      process.send(self._process, signal.SIGKILL)
       self._exited.wait(2)
       with contextlib.suppress(OSError):
         shutil.rmtree(self._directory)

@@ -58,14 +58,14 @@ class Crasher:
 
 
 class Environment:
-  """Writes its environment variables and its working directory, and returns."""
+  """Writes its environment variables, working directory and niceness, and returns."""
 
   def __init__(self, path):
     self._path = path
 
   def run(self):
     with open(self._path, 'w') as f:
-      json.dump({**os.environ, 'cwd': os.getcwd()}, f)
+      json.dump({**os.environ, 'cwd': os.getcwd(), 'nice': os.nice(0)}, f)
 
 
 def program(*nodes):

@@ -28,10 +28,11 @@ DEADLINE = 60
 
 @pytest.fixture(scope='module')
 def cluster():
-  """A head without CPUs, a machine with TPUs, and a CPU worker; on loopback, ended by pid."""
+  """A head without CPUs, where launchers run, a machine with TPUs, and a CPU worker; on loopback."""
   environment = pytest.MonkeyPatch()
   directory = tempfile.mkdtemp(prefix='r-', dir='/tmp')  # A socket's path has 107 bytes at most.
   environment.setenv('RAY_TMPDIR', directory)
+  environment.setenv('TMPDIR', directory)
   environment.setenv('RAY_USAGE_STATS_ENABLED', '0')
   # By this switch, meant for other systems, Ray takes the loopback address for the machine's own.
   environment.setenv('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
@@ -42,7 +43,9 @@ def cluster():
   try:
     cluster.head = cluster.add_node(**local, num_cpus=0, _system_config=quick).node_id
     cluster.tpu = cluster.add_node(**local, num_cpus=1, resources={'TPU': 4}).node_id
-    cluster.cpu = cluster.add_node(**local, num_cpus=6, resources={'big_disk': 1}).node_id
+    cluster.cpu = cluster.add_node(
+      **local, num_cpus=6, resources={'big_disk': 1}, labels={'pool': 'workers'}
+    ).node_id
     cluster.wait_for_nodes()
     yield cluster
   finally:
@@ -95,6 +98,8 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
   env = {'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'}
   where = {'node2': Resources(accelerator='tpu', num_devices=4, env=env)}
   where['node0'] = Resources(resources={'big_disk': 0.5}, cpus=2)
+  where['node1'] = Resources(labels={'pool': 'workers'})
+  where['echo'] = Resources(cpus=0, with_launcher=True)
   code, output = _launch(cluster, program, tmp_path, where)
   assert code == 1
   assert 'error: node node1/0 on 127.0.0.1 exited with code 1' in output
@@ -106,9 +111,13 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
   assert (seen['JAX_PLATFORMS'], seen['COLOUR'], seen['cwd']) == ('cpu', 'green', str(ROOT))
   assert sorted(seen['TPU_VISIBLE_CHIPS'].split(',')) == ['0', '1', '2', '3']
   assert not [name for name in seen if name.startswith('RAY_')]
+  assert 'thirdparty_files' not in seen['PYTHONPATH']
+  if os.geteuid() == 0:  # Others cannot undo what Ray does to the niceness of its workers.
+    assert seen['nice'] == os.nice(0)
   places = json.loads((tmp_path / 'nodes.json').read_text())
   assert places['node2/0']['ray_node_id'] == cluster.tpu
-  assert places['node0/0']['ray_node_id'] == cluster.cpu
+  assert places['node0/0']['ray_node_id'] == places['node1/0']['ray_node_id'] == cluster.cpu
+  assert places['echo/0']['ray_node_id'] == cluster.head
 
 
 _DRIVER = """
@@ -225,6 +234,7 @@ def test_sebulba_trains_with_inference_and_learner_on_the_tpu_host(cluster, tmp_
   assert where['inference_learner/0'] == cluster.tpu
   workers = ('actor/0', 'actor/1', 'evaluator/0', 'replay/0')
   assert {where[name] for name in workers} == {cluster.cpu}
+  assert where['monitor/0'] == cluster.head
   assert where.keys() == {'inference_learner/0', 'monitor/0', *workers}
   assert _node_processes() == []
 
@@ -235,7 +245,13 @@ def test_sebulba_trains_with_inference_and_learner_on_the_tpu_host(cluster, tmp_
     (Resources(), {'num_cpus': 1.0, 'resources': {}, 'scheduling_strategy': 'SPREAD'}),
     (
       Resources(cpus=2, memory_gb=0.5, labels={'pool': 'a'}),
-      {'num_cpus': 2, 'resources': {}, 'memory': 2**29, 'label_selector': {'pool': 'a'}},
+      {
+        'num_cpus': 2,
+        'resources': {},
+        'memory': 2**29,
+        'label_selector': {'pool': 'a'},
+        'scheduling_strategy': 'SPREAD',
+      },
     ),
     (
       Resources(accelerator='gpu', devices=(1, 3)),
