@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import launchpad as lp
 import ray
@@ -283,8 +283,17 @@ def _place(
     if pending:
       _refuse([graph[i][0] for i, ref in reserved.items() if ref in pending], placement, timeout)
   nodes[:] = [placed[i] for i in range(len(graph))]
-  places = ray.get([reserved[i] for i in range(len(graph))])
-  for node, place in zip(nodes, places, strict=True):
+  places = []
+  for i, node in enumerate(nodes):
+    try:
+      place = ray.get(reserved[i])
+    except ray.exceptions.ActorUnschedulableError:
+      _refuse([node.label], placement, timeout)
+    except ray.exceptions.RayError as error:
+      raise ValueError(
+        f'Ray could not start a worker for group {node.label!r}: {_first_line(error)}'
+      ) from error
+    places.append(place)
     if place.problem:
       raise ValueError(
         f'machine {place.machine}, which Ray chose for group {node.label!r}, {place.problem}; every '
@@ -293,7 +302,7 @@ def _place(
   return places
 
 
-def _refuse(labels: Sequence[str], placement: Mapping[str, Resources], timeout: float) -> None:
+def _refuse(labels: Sequence[str], placement: Mapping[str, Resources], timeout: float) -> NoReturn:
   """Raises the ValueError that says which group has no place, and what the cluster has."""
   label = labels[0]
   wanted = options(label, placement[label])

@@ -167,12 +167,16 @@ def test_ctrl_c_at_the_launcher_ends_every_process(driver):
   assert psutil.wait_procs(children, timeout=0)[1] == []
 
 
-def test_a_killed_node_ends_the_program_and_is_named(driver, tmp_path):
+@pytest.mark.parametrize(
+  'victim, how', [('node', 'killed by SIGKILL'), ('supervisor', 'lost with')]
+)
+def test_a_killed_node_ends_the_program_and_is_named(driver, tmp_path, victim, how):
   launcher, children = driver
-  os.kill(int((tmp_path / 'pid').read_text()), signal.SIGKILL)
+  node = psutil.Process(int((tmp_path / 'pid').read_text()))
+  (node if victim == 'node' else node.parent()).kill()
   _, errors = launcher.communicate(timeout=DEADLINE)
   assert launcher.returncode == 1
-  assert 'node node0/0 on 127.0.0.1 was killed by SIGKILL' in errors
+  assert f'node node0/0 on 127.0.0.1 was {how}' in errors
   assert psutil.wait_procs(children, timeout=0)[1] == []
 
 
@@ -180,6 +184,9 @@ def test_a_group_without_room_is_refused_in_one_sentence(cluster, tmp_path):
   program = nodes.program((nodes.Crasher, False, ''))
   where = {'node0': Resources(accelerator='tpu', num_devices=8)}
   with pytest.raises(ValueError, match=r"group 'node0' needs 1 CPU and 8 TPU .* 4 of 4 TPU"):
+    _launch(cluster, program, tmp_path, where, timeout=2)
+  where = {'node0': Resources(cpus=1, with_launcher=True)}  # The head has no CPUs.
+  with pytest.raises(ValueError, match=r"'node0' needs 1 CPU and the launcher's machine"):
     _launch(cluster, program, tmp_path, where, timeout=2)
   assert not (tmp_path / 'nodes.json').exists()
 
