@@ -199,8 +199,8 @@ def launch(
   """Runs a program to its end, as `launchers.local.launch` does, on a Ray cluster.
 
   Each node's output comes to `run_dir/logs/<label>-<index>.log` on this machine, and
-  `run_dir/nodes.json` says where each node ran. What nodes write to the run directory themselves
-  stays on their machines unless it is on a file system that the machines share.
+  `run_dir/nodes.json` says where each node and the launcher ran. What nodes write to the run
+  directory themselves stays on their machines unless the machines share its file system.
 
   Args:
     program: the graph.
@@ -350,7 +350,7 @@ def _start(
       variables = environment_variables(dataclasses.replace(placement[task.label], devices=()))
       variables |= {n: os.environ[n] for n in _FORWARDED if n in os.environ}
       node.start(task, ips[place.ray_node_id], core.log_path(run_dir, task), variables)
-  record = {
+  record: dict[str, dict[str, Any]] = {
     task.name: {
       'machine': place.machine,
       'ip': ips[place.ray_node_id],
@@ -359,6 +359,8 @@ def _start(
     }
     for task, place in zip(tasks, places, strict=True)
   }
+  here = ray.get_runtime_context().get_node_id()
+  record['launcher'] = {'machine': os.uname().nodename, 'ip': ips[here], 'ray_node_id': here}
   with open(os.path.join(run_dir, 'nodes.json'), 'w') as f:
     json.dump(record, f, indent=2)
   elsewhere = {p.machine for p in places if not p.shares_run_dir}

@@ -28,7 +28,10 @@ DEADLINE = 60
 
 @pytest.fixture(scope='module')
 def cluster():
-  """A head without CPUs, where launchers run, a machine with TPUs, and a CPU worker; on loopback."""
+  """A head without CPUs, a machine with TPUs, and a CPU worker; on loopback.
+
+  As they share an address, Ray counts a launcher among any of them.
+  """
   environment = pytest.MonkeyPatch()
   directory = tempfile.mkdtemp(prefix='r-', dir='/tmp')  # A socket's path has 107 bytes at most.
   environment.setenv('RAY_TMPDIR', directory)
@@ -41,7 +44,7 @@ def cluster():
   quick = {'prestart_worker_first_driver': False, 'enable_worker_prestart': False}
   cluster = Cluster()
   try:
-    cluster.head = cluster.add_node(**local, num_cpus=0, _system_config=quick).node_id
+    cluster.add_node(**local, num_cpus=0, _system_config=quick)
     cluster.tpu = cluster.add_node(**local, num_cpus=1, resources={'TPU': 4}).node_id
     cluster.cpu = cluster.add_node(
       **local, num_cpus=6, resources={'big_disk': 1}, labels={'pool': 'workers'}
@@ -117,7 +120,7 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
   places = json.loads((tmp_path / 'nodes.json').read_text())
   assert places['node2/0']['ray_node_id'] == cluster.tpu
   assert places['node0/0']['ray_node_id'] == places['node1/0']['ray_node_id'] == cluster.cpu
-  assert places['echo/0']['ray_node_id'] == cluster.head
+  assert places['echo/0']['ray_node_id'] == places['launcher']['ray_node_id']
 
 
 _DRIVER = """
@@ -186,8 +189,8 @@ def test_a_group_without_room_is_refused_in_one_sentence(cluster, tmp_path):
   where = {'node0': Resources(accelerator='tpu', num_devices=8)}
   with pytest.raises(ValueError, match=r"group 'node0' needs 1 CPU and 8 TPU .* 4 of 4 TPU"):
     _launch(cluster, program, tmp_path, where, timeout=2)
-  where = {'node0': Resources(cpus=1, with_launcher=True)}  # The head has no CPUs.
-  with pytest.raises(ValueError, match=r"'node0' needs 1 CPU and the launcher's machine"):
+  where = {'node0': Resources(cpus=7, with_launcher=True)}
+  with pytest.raises(ValueError, match=r"'node0' needs 7 CPU and the launcher's machine"):
     _launch(cluster, program, tmp_path, where, timeout=2)
   assert not (tmp_path / 'nodes.json').exists()
 
@@ -242,8 +245,8 @@ def test_sebulba_trains_with_inference_and_learner_on_the_tpu_host(cluster, tmp_
   assert where['inference_learner/0'] == cluster.tpu
   workers = ('actor/0', 'actor/1', 'evaluator/0', 'replay/0')
   assert {where[name] for name in workers} == {cluster.cpu}
-  assert where['monitor/0'] == cluster.head
-  assert where.keys() == {'inference_learner/0', 'monitor/0', *workers}
+  assert where['monitor/0'] == where['launcher']
+  assert where.keys() == {'inference_learner/0', 'monitor/0', 'launcher', *workers}
   assert _node_processes() == []
 
 
