@@ -3,6 +3,7 @@
 python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
+python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import launchpad as lp
 from absl import app, flags
 
 from environments import registry as environments
-from launchers import describe, local, placement, run_directory, stock
+from launchers import describe, local, placement, placement_file, run_directory, stock
+from launchers.placement import Resources
 from launchers.view import View
 from programs import registry as programs
 
@@ -25,6 +27,18 @@ _PROGRAM = flags.DEFINE_string(
   'program', 'sebulba', f'what to launch: {", ".join(programs.PROGRAMS)}'
 )
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement, start nothing')
+_LAUNCHER = flags.DEFINE_enum(
+  'launcher', 'local', ['local', 'ray'], 'where it runs: on this machine or on a Ray cluster'
+)
+_PLACEMENT = flags.DEFINE_string(
+  'placement', '', 'YAML or JSON file, {group: {field: value}}, that changes where groups run'
+)
+_RAY_ADDRESS = flags.DEFINE_string(
+  'ray_address', 'auto', "host:port of the Ray cluster's head; auto: the one of this machine"
+)
+_RAY_TIMEOUT = flags.DEFINE_float(
+  'ray_timeout', 60.0, 'seconds that Ray has to find a machine for every node', lower_bound=0.0
+)
 _LIST_ENVS = flags.DEFINE_bool('list_envs', False, 'print the environments and their options')
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 
@@ -98,6 +112,18 @@ def _given_flags() -> dict[str, Any]:
   return {n: flags.FLAGS[n].value for n in names if flags.FLAGS[n].value is not None}
 
 
+def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
+  """Returns where the groups run, as the flags change it; raises ValueError if they cannot."""
+  if _LAUNCHER.value == 'ray' and flags.FLAGS['lp_launch_type'].present:
+    raise ValueError('--lp_launch_type is for --launcher=local; leave it out with --launcher=ray.')
+  where = placement_file.override(default, _PLACEMENT.value) if _PLACEMENT.value else default
+  if _LAUNCHER.value == 'ray':
+    from launchers import ray_cluster
+
+    ray_cluster.check(where)
+  return where
+
+
 def main(argv: list[str]) -> int:
   """Does what the flags say; returns the exit code."""
   if _LIST_ENVS.value:
@@ -109,10 +135,11 @@ def main(argv: list[str]) -> int:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
     module = programs.load(_PROGRAM.value)
     config = make_config(module, _given_flags())
+    where = _placement(module.placement(config))
     if not _DRY_RUN.value:
       path = config.run_dir or run_directory.default_path(_PROGRAM.value, config.env)
       config = dataclasses.replace(config, run_dir=run_directory.create(path))
-    program, where = module.make_program(config), module.placement(config)
+    program = module.make_program(config)
     placement.check(program, where)
     if _DRY_RUN.value:
       print(describe.describe(program, where))
@@ -123,10 +150,24 @@ def main(argv: list[str]) -> int:
     return 2
   view = View(program, f'{_PROGRAM.value} on {config.env}  {config.run_dir}')
   try:
-    if lp.LAUNCH_TYPE.value == 'local_mp':
+    if _LAUNCHER.value == 'ray':
+      from launchers import ray_cluster
+
+      code = ray_cluster.launch(
+        program,
+        where,
+        config.run_dir,
+        _RAY_ADDRESS.value,
+        _RAY_TIMEOUT.value,
+        started=view.start,
+      )
+    elif lp.LAUNCH_TYPE.value == 'local_mp':
       code = local.launch(program, where, config.run_dir, started=view.start)
     else:
       code = stock.launch(program, lp.LAUNCH_TYPE.value, where, started=view.start)
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
   finally:
     view.close()
   summary = run_directory.read_summary(config.run_dir)

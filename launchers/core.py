@@ -10,12 +10,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import socket
+import sys
 from collections.abc import Callable
 
 import cloudpickle
 import launchpad as lp
 from launchpad.launch import serialization
+
+from launchers import process
 
 
 class StaticAddress(lp.AbstractAddressBuilder):
@@ -62,13 +64,23 @@ class NodeTask:
 
 def free_ports(count: int) -> list[int]:
   """Returns ports that nothing on this machine listens on."""
-  sockets = [socket.socket(socket.AF_INET6) for _ in range(count)]
-  for s in sockets:
-    s.bind(('', 0))
+  sockets = process.bind_ports(count)
   ports = [s.getsockname()[1] for s in sockets]
   for s in sockets:
     s.close()
   return ports
+
+
+def log_path(run_dir: str, task: NodeTask) -> str:
+  """Returns the file for a node's output, in a directory that exists from now on."""
+  logs = os.path.join(run_dir, 'logs')
+  os.makedirs(logs, exist_ok=True)
+  return os.path.join(logs, f'{task.label}-{task.index}.log')
+
+
+def python_path(leave_out: str = '') -> str:
+  """Returns a PYTHONPATH with which a process imports what this one can, but for one directory."""
+  return os.pathsep.join(p or os.getcwd() for p in sys.path if not leave_out or p != leave_out)
 
 
 def prepare(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 
@@ -15,28 +16,67 @@ ACCELERATORS = (None, 'gpu', 'tpu')
 class Resources:
   """What every node of a group needs.
 
+  The local launcher heeds `accelerator`, `devices` and `env`; the rest is for launchers that choose a
+  machine.
+
   Attributes:
-    cpus: cores.
+    cpus: cores to set aside; 0 for a node that hardly computes.
+    memory_gb: memory to set aside, in units of 2**30 bytes; 0 for no claim.
     accelerator: None for a CPU worker, or 'gpu' or 'tpu'.
-    devices: which of the host's accelerators the process may see; empty for all of them.
+    num_devices: how many accelerators it needs; 0 for as many as `devices` has, at least one.
+    devices: which of the host's accelerators the process may see; empty for all of them. Where the
+      launcher chooses the devices, only their number counts.
+    resources: further things that the machine must have, by the names the cluster gives them.
+    labels: labels that the machine must bear.
+    with_launcher: whether it must be on the launcher's machine, where the run directory is.
     env: further environment variables.
   """
 
   cpus: float = 1.0
+  memory_gb: float = 0.0
   accelerator: str | None = None
+  num_devices: int = 0
   devices: tuple[int, ...] = ()
+  resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
+  labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  with_launcher: bool = False
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
     if self.accelerator not in ACCELERATORS:
       raise ValueError(f'accelerator {self.accelerator!r} is none of {ACCELERATORS}.')
+    for name in ('cpus', 'memory_gb', 'num_devices'):
+      if not 0 <= getattr(self, name) < math.inf:
+        raise ValueError(f'{name} must be a number from 0 on, not {getattr(self, name)}.')
+    if self.accelerator is None and (self.num_devices or self.devices):
+      raise ValueError('devices need an accelerator; name it, gpu or tpu, or ask for no devices.')
+    if self.num_devices and self.devices and self.num_devices != len(self.devices):
+      raise ValueError(f'num_devices {self.num_devices} is not the number of devices listed.')
+
+  @property
+  def device_count(self) -> int:
+    """How many accelerators to set aside."""
+    if self.accelerator is None:
+      return 0
+    return self.num_devices or len(self.devices) or 1
 
   def describe(self) -> str:
-    """Returns one phrase for people."""
+    """Returns one phrase for people; what is as by default is left out."""
     if self.accelerator is None:
-      return 'CPU worker'
-    which = ','.join(map(str, self.devices)) or 'all'
-    return f'{self.accelerator.upper()} host, devices: {which}'
+      words = ['CPU worker']
+    else:
+      number = f'{self.num_devices} of them' if self.num_devices else 'all'
+      which = ','.join(map(str, self.devices)) or number
+      words = [f'{self.accelerator.upper()} host', f'devices: {which}']
+    if self.with_launcher:
+      words.append('with the launcher')
+    if self.cpus != 1.0:
+      words.append(f'cpus: {self.cpus:g}')
+    if self.memory_gb:
+      words.append(f'memory: {self.memory_gb:g} GB')
+    for extra in (self.resources, self.labels, self.env):
+      words += [f'{name}={value}' for name, value in extra.items()]
+    return ', '.join(words)
 
 
 def environment_variables(resources: Resources) -> dict[str, str]:

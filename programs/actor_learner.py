@@ -107,10 +107,11 @@ def make_program(
 def placement(config: RunConfig) -> dict[str, Resources]:
   """Returns where each group runs: the inference-learner on the accelerator, the rest on CPUs."""
   accelerator = None if config.accelerator == 'cpu' else config.accelerator
+  num_devices = 1 + max(config.actor_devices + config.learner_devices) if accelerator else 0
   return {
-    'monitor': Resources(),
+    'monitor': Resources(cpus=0, with_launcher=True),  # It writes the run directory.
     'replay': Resources(),
-    'inference_learner': Resources(accelerator=accelerator),
+    'inference_learner': Resources(accelerator=accelerator, num_devices=num_devices),
     'actor': Resources(),
     'evaluator': Resources(),
   }

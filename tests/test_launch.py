@@ -154,6 +154,16 @@ def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
+def test_dry_run_shows_the_placement_as_the_file_changes_it(tmp_path):
+  path = tmp_path / 'placement.yaml'
+  path.write_text('inference_learner: {accelerator: tpu, num_devices: 4}\nactor: {cpus: 2}\n')
+  process = launch('--dry_run', '--launcher=ray', f'--placement={path}')
+  assert process.returncode == 0, process.stderr
+  assert re.search(r'inference_learner .* on a TPU host, devices: 4 of them', process.stdout)
+  assert re.search(r'actor .* on a CPU worker, cpus: 2', process.stdout)
+  assert re.search(r'monitor .* on a CPU worker, with the launcher', process.stdout)
+
+
 def test_help_names_every_option_with_its_default():
   process = launch('--help')
   text = re.sub(r'\s+', ' ', process.stdout)
@@ -183,6 +193,9 @@ def test_help_names_every_option_with_its_default():
     (['--learning_rate=-1'], ['--learning_rate', '-1']),
     (['--num_steps=0'], ['--num_steps=0']),
     (['--run_dir=/proc/nothing'], ['--run_dir', 'cannot be written']),
+    (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
+    (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),
+    (['--launcher=ray', '--accelerator=tpu', '--learner_devices=1,2'], ['3 TPU', '--placement']),
     (['nonsense'], ["'nonsense'"]),
   ],
 )

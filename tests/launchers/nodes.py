@@ -1,5 +1,6 @@
 """Nodes for the launchers' tests: real servers and clients that start in a second."""
 
+import json
 import os
 import threading
 import time
@@ -54,6 +55,17 @@ class Crasher:
     while not os.path.exists(self._path):
       time.sleep(0.01)
     raise RuntimeError('the node broke on purpose')
+
+
+class Environment:
+  """Writes its environment variables, working directory and niceness, and returns."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    with open(self._path, 'w') as f:
+      json.dump({**os.environ, 'cwd': os.getcwd(), 'nice': os.nice(0)}, f)
 
 
 def program(*nodes):

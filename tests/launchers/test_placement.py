@@ -1,7 +1,9 @@
+import dataclasses
+
 import launchpad as lp
 import pytest
 
-from launchers import describe, placement
+from launchers import describe, placement, placement_file
 from launchers.placement import Resources
 from tests.launchers import nodes
 
@@ -48,3 +50,77 @@ def test_edges_go_from_the_holder_of_a_handle_to_its_server():
   assert describe.edges(program) == {('node0', 'echo'): 1}
   text = describe.describe(program, {label: Resources() for label in program.groups})
   assert '3 x PyClassNode(Crasher)' in text
+
+
+def _override(tmp_path, text):
+  path = tmp_path / 'placement.yaml'
+  path.write_text(text)
+  default = {'learner': Resources(accelerator='gpu', devices=(0, 1)), 'actor': Resources(cpus=3)}
+  return placement_file.override(default, str(path))
+
+
+def test_a_file_changes_the_fields_that_it_names(tmp_path):
+  where = _override(
+    tmp_path,
+    """
+    learner: {accelerator: tpu, num_devices: 4, memory_gb: 1.5, env: {THREADS: 4}}
+    actor:
+      resources: {disk: 2}
+      labels: {pool: a}
+    """,
+  )
+  assert where == {
+    'learner': Resources(
+      accelerator='tpu', num_devices=4, devices=(), memory_gb=1.5, env={'THREADS': '4'}
+    ),
+    'actor': Resources(cpus=3, resources={'disk': 2}, labels={'pool': 'a'}),
+  }
+
+
+def test_a_file_may_be_json_and_take_an_accelerator_away(tmp_path):
+  where = _override(
+    tmp_path, '{"learner": {"accelerator": "cpu"}, "actor": {"with_launcher": true}}'
+  )
+  assert where == {'learner': Resources(), 'actor': Resources(cpus=3, with_launcher=True)}
+
+
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    ('actors: {cpus: 1}', ["no group 'actors'", 'learner, actor']),
+    ('actor: {cpu: 1}', ["group 'actor'", "no field 'cpu'", 'cpus']),
+    ('actor: {cpus: many}', ['cpus must be a number', "'many'"]),
+    ('actor: {cpus: true}', ['cpus must be a number', 'True']),
+    ('actor: {cpus: -1}', ['cpus must be', '-1']),
+    ('actor: {cpus: .nan}', ['cpus must be', 'nan']),
+    ('actor: {num_devices: 2}', ['devices need an accelerator']),
+    ('learner: {devices: [0], num_devices: 2}', ['num_devices 2']),
+    ('learner: {accelerator: abacus}', ["'abacus'"]),
+    ('learner: {devices: 3}', ['devices must be a list of whole numbers', '3']),
+    ('actor: {env: {A: [1]}}', ['env must be a mapping from names to texts']),
+    ('actor: 3', ["group 'actor' must map fields to values"]),
+    ('- actor', ['must map groups to fields']),
+    ('{', ['neither YAML nor JSON']),
+  ],
+)
+def test_a_bad_file_is_refused_in_one_sentence_that_says_where(tmp_path, text, words):
+  with pytest.raises(ValueError) as error:
+    _override(tmp_path, text)
+  message = str(error.value)
+  assert message.startswith('--placement=') and 'placement.yaml' in message and '\n' not in message
+  for word in words:
+    assert word in message
+
+
+def test_every_field_can_be_set_in_a_file():
+  assert list(placement_file._FIELDS) == [f.name for f in dataclasses.fields(Resources)]
+
+
+def test_a_placement_says_what_differs_from_the_default():
+  assert Resources().describe() == 'CPU worker'
+  assert (
+    Resources(cpus=0, with_launcher=True).describe() == 'CPU worker, with the launcher, cpus: 0'
+  )
+  resources = Resources(accelerator='tpu', num_devices=4, memory_gb=2, labels={'pool': 'a'})
+  assert resources.describe() == 'TPU host, devices: 4 of them, memory: 2 GB, pool=a'
+  assert Resources(accelerator='gpu', devices=(1, 3)).describe() == 'GPU host, devices: 1,3'

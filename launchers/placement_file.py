@@ -1,0 +1,110 @@
+"""The user's changes to a program's placement: a small YAML or JSON file.
+
+inference_learner:
+  accelerator: tpu
+  num_devices: 4
+actor:
+  cpus: 2
+  labels: {pool: cpu-workers}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+
+from launchers.placement import Resources
+
+
+def override(placement: Mapping[str, Resources], path: str) -> dict[str, Resources]:
+  """Returns a placement with the fields that a file names replaced.
+
+  Args:
+    placement: of every group of the program.
+    path: of a file that maps groups to mappings from fields of `Resources` to values.
+
+  Raises:
+    ValueError: if the file cannot be read, or names an unknown group or field, or a value is none;
+      one sentence that says where.
+  """
+  flag = f'--placement={path}'
+  try:
+    with open(path) as f:
+      changes = yaml.safe_load(f)
+  except OSError as error:
+    raise ValueError(f'{flag} cannot be read: {error.strerror}.') from error
+  except (yaml.YAMLError, UnicodeDecodeError) as error:
+    text = ' '.join(str(error).split())
+    raise ValueError(f'{flag} is neither YAML nor JSON: {text}.') from error
+  if not isinstance(changes, dict):
+    raise ValueError(f'{flag} must map groups to fields, as in "actor: {{cpus: 2}}".')
+  result = dict(placement)
+  for group, fields in changes.items():
+    if group not in placement:
+      raise ValueError(f'{flag}: there is no group {group!r}; there are: {", ".join(placement)}.')
+    if not isinstance(fields, dict):
+      raise ValueError(f'{flag}: group {group!r} must map fields to values, as in {{cpus: 2}}.')
+    try:
+      values = {name: _value(name, value) for name, value in fields.items()}
+      # What says something about the devices replaces all that the program said about them.
+      if values.get('accelerator', '') is None or {'devices', 'num_devices'} & values.keys():
+        values = {'devices': (), 'num_devices': 0} | values
+      result[group] = dataclasses.replace(placement[group], **values)
+    except ValueError as error:
+      raise ValueError(f'{flag}: group {group!r}: {error}') from error
+  return result
+
+
+def _value(name: str, value: Any) -> Any:
+  """Returns the value of a field of `Resources`, or raises a ValueError that says what it must be."""
+  if name not in _FIELDS:
+    raise ValueError(f'there is no field {name!r}; there are: {", ".join(_FIELDS)}.')
+  wanted, parse = _FIELDS[name]
+  try:
+    return parse(value)
+  except TypeError:
+    raise ValueError(f'{name} must be {wanted}, not {value!r}.') from None
+
+
+def _typed(*types: type) -> Callable[[Any], Any]:
+  def parse(value: Any) -> Any:
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+      raise TypeError
+    return value
+
+  return parse
+
+
+def _accelerator(value: Any) -> str | None:
+  return None if value in (None, 'cpu') else _typed(str)(value)
+
+
+def _devices(value: Any) -> tuple[int, ...]:
+  return tuple(map(_typed(int), _typed(list)(value)))
+
+
+def _numbers(value: Any) -> dict[str, float]:
+  number = _typed(int, float)
+  return {_typed(str)(k): number(v) for k, v in _typed(dict)(value).items()}
+
+
+def _texts(value: Any) -> dict[str, str]:
+  text = _typed(str, int, float)
+  return {_typed(str)(k): str(text(v)) for k, v in _typed(dict)(value).items()}
+
+
+# What a field's value must be, in words and as a parser that raises TypeError.
+_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+  'cpus': ('a number', _typed(int, float)),
+  'memory_gb': ('a number', _typed(int, float)),
+  'accelerator': ('cpu, gpu or tpu', _accelerator),
+  'num_devices': ('a whole number', _typed(int)),
+  'devices': ('a list of whole numbers', _devices),
+  'resources': ('a mapping from names to numbers', _numbers),
+  'labels': ('a mapping from names to texts', _texts),
+  'with_launcher': ('true or false', _typed(bool)),
+  'env': ('a mapping from names to texts', _texts),
+}
