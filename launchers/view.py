@@ -33,6 +33,7 @@ class View:
     """
     self._handle = program.groups[MONITOR][0].create_handle() if MONITOR in program.groups else None
     self._title = title
+    self._client: Any = None
     self._log_period = log_period
     self._closed = threading.Event()
     self._thread = threading.Thread(target=self._follow, name='view', daemon=True)
@@ -51,7 +52,8 @@ class View:
 
   def _follow(self) -> None:
     assert self._handle is not None
-    client = self._handle.dereference()
+    # Kept for good: Courier aborts when an answer under way holds the last reference to its client.
+    client = self._client = self._handle.dereference()
     if sys.stdout.isatty():
       with Live(console=Console(), refresh_per_second=4) as live:
         while not self._closed.wait(0.5):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from agents.vtrace.targets import vtrace
+from tests.agents.subprocesses import run_python
 
 if hasattr(jax, 'enable_x64'):
   enable_x64 = jax.enable_x64
@@ -63,30 +64,8 @@ def test_matches_the_definition(rho_bar, c_bar, lambda_):
 
 
 def test_matches_rlax():
-  import rlax
-
-  values, rewards, discounts, rhos, valid = random_inputs(seed=1, terminations=False)
-  inputs = [jnp.asarray(x, jnp.float32) for x in (values, rewards, discounts, rhos)]
-  values, rewards, discounts, rhos = inputs
-  for rho_bar, lambda_ in ((1.0, 1.0), (1.7, 1.0), (1.7, 0.8)):
-    errors = jax.vmap(
-      lambda v, w, r, d, rho, rho_bar=rho_bar, lambda_=lambda_: rlax.vtrace(
-        v, w, r, d, rho, lambda_, rho_bar
-      ),
-      in_axes=1,
-      out_axes=1,
-    )(values[:-1], values[1:], rewards, discounts, rhos)
-    actual = vtrace(*inputs, jnp.asarray(valid), rho_bar=rho_bar, lambda_=lambda_)
-    np.testing.assert_allclose(actual.values - values[:-1], errors, rtol=0, atol=1e-5)
-    if lambda_ == 1.0:  # With lambda < 1 rlax bootstraps advantages from another mixture.
-      expected = jax.vmap(
-        lambda v, w, r, d, rho, rho_bar=rho_bar: rlax.vtrace_td_error_and_advantage(
-          v, w, r, d, rho, 1.0, rho_bar, rho_bar
-        ),
-        in_axes=1,
-        out_axes=1,
-      )(values[:-1], values[1:], rewards, discounts, rhos)
-      np.testing.assert_allclose(actual.advantages, expected.pg_advantage, rtol=0, atol=1e-5)
+  # rlax cannot be imported where TensorFlow has been, as by the tests of replay.
+  run_python('-m', 'tests.agents.rlax_comparison', JAX_PLATFORMS='cpu')
 
 
 def test_on_policy_targets_are_n_step_returns():

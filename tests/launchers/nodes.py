@@ -20,17 +20,26 @@ class Echo:
     threading.Event().wait()
 
 
+def _write(path, text):
+  """Writes a file that appears whole."""
+  with open(f'{path}.tmp', 'w') as f:
+    f.write(text)
+  os.replace(f'{path}.tmp', path)
+
+
+def _wait_for(paths):
+  while not all(map(os.path.exists, paths.split(os.pathsep))):
+    time.sleep(0.01)
+
+
 class Caller:
-  """Calls the server once, writes what it said, and stops the program."""
+  """Calls the server once and writes what it said."""
 
   def __init__(self, echo, path):
     self._echo, self._path = echo, path
 
   def run(self):
-    with open(self._path, 'w') as f:
-      f.write(self._echo.hello('node'))
-    lifecycle.stop_program()
-    lifecycle.stop_event().wait()
+    _write(self._path, self._echo.hello('node'))
 
 
 class Blocked:
@@ -40,9 +49,20 @@ class Blocked:
     self._echo, self._path = echo, path
 
   def run(self):
-    with open(self._path, 'w') as f:
-      f.write(str(os.getpid()))
+    _write(self._path, str(os.getpid()))
     self._echo.wait_for_ever()
+
+
+class Stopper:
+  """Stops the program as soon as all of `paths`, joined by os.pathsep, exist."""
+
+  def __init__(self, paths):
+    self._paths = paths
+
+  def run(self):
+    _wait_for(self._paths)
+    lifecycle.stop_program()
+    lifecycle.stop_event().wait()
 
 
 class Crasher:
@@ -52,8 +72,7 @@ class Crasher:
     self._path = path
 
   def run(self):
-    while not os.path.exists(self._path):
-      time.sleep(0.01)
+    _wait_for(self._path)
     raise RuntimeError('the node broke on purpose')
 
 

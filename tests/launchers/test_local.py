@@ -31,7 +31,8 @@ def _log(run_dir, name):
 
 def test_stop_from_a_node_ends_every_process_with_code_0(tmp_path):
   answer = tmp_path / 'answer'
-  code, output = _launch(nodes.program((nodes.Caller, True, str(answer))), tmp_path)
+  program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
+  code, output = _launch(program, tmp_path)
   assert answer.read_text() == 'hello node'
   assert (code, output) == (0, '')
   assert 'Traceback' not in _log(tmp_path, 'echo-0') + _log(tmp_path, 'node0-0')
@@ -40,7 +41,7 @@ def test_stop_from_a_node_ends_every_process_with_code_0(tmp_path):
 def test_a_node_blocked_in_a_courier_call_honours_sigterm(tmp_path):
   pid_file = tmp_path / 'pid'
   program = nodes.program(
-    (nodes.Blocked, True, str(pid_file)), (nodes.Caller, True, str(tmp_path / 'answer'))
+    (nodes.Blocked, True, str(pid_file)), (nodes.Stopper, False, str(pid_file))
   )
   code, output = _launch(program, tmp_path)
   assert (code, output) == (0, '')

@@ -25,6 +25,9 @@ from tests.launchers import nodes
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DEADLINE = 60
 
+# Not in every test run yet: two of these failed once where TensorFlow had been loaded beside Ray.
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope='module')
 def cluster():
@@ -82,7 +85,11 @@ def _log(run_dir, name):
 
 def test_stop_from_a_node_ends_every_process_with_code_0(cluster, tmp_path):
   answer, pid_file = tmp_path / 'answer', tmp_path / 'pid'
-  program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Blocked, True, str(pid_file)))
+  program = nodes.program(
+    (nodes.Caller, True, str(answer)),
+    (nodes.Blocked, True, str(pid_file)),
+    (nodes.Stopper, False, f'{answer}:{pid_file}'),
+  )
   code, output = _launch(cluster, program, tmp_path)
   assert answer.read_text() == 'hello node'
   assert (code, output) == (0, '')
