@@ -17,10 +17,6 @@ from nodes import lifecycle
 from nodes.reporter import Reporter
 
 
-class Stopped(Exception):
-  """The program is stopping."""
-
-
 class RemotePolicy:
   """One stream's conversation with the inference server.
 
@@ -56,7 +52,7 @@ class RemotePolicy:
     """Waits for the actions `[N, ...]`; None when the server says to stop.
 
     Raises:
-      Stopped: when `should_stop` says so.
+      lifecycle.Stopped: when `should_stop` says so.
     """
     backoff = 0.1
     while True:
@@ -65,10 +61,10 @@ class RemotePolicy:
         return self._answer.result(timeout=0.5)
       except futures.TimeoutError:
         if self._should_stop():
-          raise Stopped from None
+          raise lifecycle.Stopped from None
       except Exception as error:
         if self._should_stop():
-          raise Stopped from None
+          raise lifecycle.Stopped from None
         if not _is_transient(error):
           raise
         logging.warning('asking again for step %d: %s', self._sequence, error)
@@ -135,7 +131,7 @@ class Actor:
     try:
       while self._step(groups):
         self._reporter.maybe_report()
-    except Stopped:
+    except lifecycle.Stopped:
       pass
     finally:
       for environment, _ in groups:
@@ -176,7 +172,7 @@ def episode_returns(
     policy.send(timestep)
     action = policy.receive()
     if action is None:
-      raise Stopped
+      raise lifecycle.Stopped
     timestep = environment.step(action)
     returns = np.where(timestep.step_type == dm_env.StepType.FIRST, 0.0, returns + timestep.reward)
     last = timestep.step_type == dm_env.StepType.LAST

@@ -14,6 +14,7 @@ from absl import logging
 from acme import specs
 
 from agents.agent import Agent
+from agents.networks import core_state as core_states
 from agents.types import Nest, Timestep
 from nodes import batching
 from nodes.streams import CoreStateRows
@@ -74,11 +75,6 @@ class DeviceInference:
     self.rows = 0
     self.capacity = 0
     self.busy_seconds = 0.0
-
-  @property
-  def policy_version(self) -> int:
-    """Version of the parameters that answer now; -1 before the first."""
-    return self._params[0] if self._params else -1
 
   def set_params(self, version: int, params: Nest) -> None:
     """Makes parameters act, from the next batch on. They are copied from device to device."""
@@ -181,12 +177,9 @@ def _make_answer(agent: Agent) -> Callable[..., Any]:
       return jnp.take(table, slots, axis=0, mode='clip')
 
     def scatter(table: jax.Array, rows: jax.Array) -> jax.Array:
-      return table.at[slots].set(rows, mode='drop', unique_indices=False)
+      return table.at[slots].set(rows, mode='drop')
 
-    def wiped(row: jax.Array, initial: jax.Array) -> jax.Array:
-      return jnp.where(wipe.reshape((-1,) + (1,) * (row.ndim - 1)), initial, row)
-
-    before = jax.tree.map(wiped, jax.tree.map(gather, core_state), initial_row)
+    before = core_states.reset(jax.tree.map(gather, core_state), initial_row, wipe)
     asked = gather(decisions)
     keys = jax.vmap(lambda slot, count: jax.random.fold_in(jax.random.fold_in(key, slot), count))(
       slots, asked

@@ -11,7 +11,7 @@ import numpy as np
 
 from environments.base import BatchedEnvironment
 from nodes import lifecycle
-from nodes.actor import RemotePolicy, Stopped, episode_returns
+from nodes.actor import RemotePolicy, episode_returns
 
 
 class Evaluator:
@@ -66,7 +66,7 @@ class Evaluator:
           due = progress['actor_steps'] + self._period
           self._monitor.report('evaluator/0', self._evaluate(environment, stop.is_set))
         stop.wait(0.2)
-    except Stopped:
+    except lifecycle.Stopped:
       pass
     finally:
       environment.close()

@@ -22,7 +22,7 @@ from environments.base import BatchedEnvironment
 from nodes import lifecycle
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
-from nodes.learner import Learner, Stopped
+from nodes.learner import Learner
 from nodes.reporter import Reporter
 from nodes.streams import unroll_spec
 
@@ -123,7 +123,7 @@ class InferenceLearner:
     def check() -> None:
       writer.check()
       if stop.is_set():
-        raise Stopped
+        raise lifecycle.Stopped
       if counter.get_counts().get('learner_steps'):  # The first report names the columns.
         reporter.maybe_report()
 
@@ -162,7 +162,7 @@ class InferenceLearner:
       save_params(self._run_dir, learner.get_variables(['params'])[0])
       self._monitor.training_finished(counter.get_counts())
       stop.wait()
-    except Stopped:
+    except lifecycle.Stopped:
       logging.info('stopped: %s', counter.get_counts())
     finally:
       writer.close()

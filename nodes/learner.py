@@ -55,10 +55,6 @@ class DevicePrefetcher:
       self._ready.put(error)
 
 
-class Stopped(Exception):
-  """The program is stopping."""
-
-
 class Learner(acme.Learner):
   """Updates an agent from unrolls, one all-reduced step at a time.
 

@@ -7,6 +7,10 @@ import threading
 import launchpad as lp
 
 
+class Stopped(Exception):
+  """The program is stopping."""
+
+
 def stop_event() -> threading.Event:
   """Returns the event that is set when the program stops.
 

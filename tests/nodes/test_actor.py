@@ -9,8 +9,9 @@ import pytest
 
 from environments.catch import Catch
 from nodes import actor as actor_lib
-from nodes.actor import Actor, RemotePolicy, Stopped
+from nodes.actor import Actor, RemotePolicy
 from nodes.evaluator import Evaluator
+from nodes.lifecycle import Stopped
 from tests.nodes.counter import CounterEnvironment
 
 
