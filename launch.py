@@ -4,6 +4,7 @@ python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
+python launch.py --launcher=k8s --image=... --output=DIR   writes what runs it on Kubernetes
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import launchpad as lp
 from absl import app, flags
 
 from environments import registry as environments
-from launchers import describe, local, placement, placement_file, run_directory, stock
+from launchers import describe, k8s, local, placement, placement_file, pod, run_directory, stock
 from launchers.placement import Resources
 from launchers.view import View
 from programs import registry as programs
@@ -28,7 +29,11 @@ _PROGRAM = flags.DEFINE_string(
 )
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement, start nothing')
 _LAUNCHER = flags.DEFINE_enum(
-  'launcher', 'local', ['local', 'ray'], 'where it runs: on this machine or on a Ray cluster'
+  'launcher',
+  'local',
+  ['local', 'ray', 'k8s', 'pod'],
+  'where it runs: on this machine; on a Ray cluster; on Kubernetes, for which files are written; '
+  'in this pod, as those files say',
 )
 _PLACEMENT = flags.DEFINE_string(
   'placement', '', 'YAML or JSON file, {group: {field: value}}, that changes where groups run'
@@ -114,14 +119,29 @@ def _given_flags() -> dict[str, Any]:
 
 def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
   """Returns where the groups run, as the flags change it; raises ValueError if they cannot."""
-  if _LAUNCHER.value == 'ray' and flags.FLAGS['lp_launch_type'].present:
-    raise ValueError('--lp_launch_type is for --launcher=local; leave it out with --launcher=ray.')
+  if _LAUNCHER.value != 'local' and flags.FLAGS['lp_launch_type'].present:
+    raise ValueError(
+      f'--lp_launch_type is for --launcher=local; leave it out with --launcher={_LAUNCHER.value}.'
+    )
   where = placement_file.override(default, _PLACEMENT.value) if _PLACEMENT.value else default
   if _LAUNCHER.value == 'ray':
     from launchers import ray_cluster
 
     ray_cluster.check(where)
   return where
+
+
+def _write_manifests(module: Any, config: Any, where: dict[str, Resources]) -> None:
+  """Writes the files that run the program on Kubernetes; raises ValueError if they cannot be."""
+  if config.run_dir:
+    raise ValueError('--run_dir is chosen for --launcher=k8s; leave it out, and see --k8s_volume.')
+  name = k8s.jobset_name(_PROGRAM.value, config.env)
+  program = module.make_program(dataclasses.replace(config, run_dir=k8s.run_dir(name)))
+  placement.check(program, where)
+  if _DRY_RUN.value:
+    print(describe.describe(program, where))
+  given = [flags.FLAGS[n].serialize() for n in sorted(_given_flags())]
+  k8s.generate(program, where, name, [f'--program={_PROGRAM.value}', *given], _DRY_RUN.value)
 
 
 def main(argv: list[str]) -> int:
@@ -136,7 +156,11 @@ def main(argv: list[str]) -> int:
     module = programs.load(_PROGRAM.value)
     config = make_config(module, _given_flags())
     where = _placement(module.placement(config))
-    if not _DRY_RUN.value:
+    if _LAUNCHER.value == 'k8s':
+      _write_manifests(module, config, where)
+      return 0
+    owns_run_dir = not _DRY_RUN.value and (_LAUNCHER.value != 'pod' or k8s.POD_ENDS_PROGRAM.value)
+    if owns_run_dir:
       path = config.run_dir or run_directory.default_path(_PROGRAM.value, config.env)
       config = dataclasses.replace(config, run_dir=run_directory.create(path))
     program = module.make_program(config)
@@ -144,7 +168,8 @@ def main(argv: list[str]) -> int:
     if _DRY_RUN.value:
       print(describe.describe(program, where))
       return 0
-    run_directory.write_config(config.run_dir, _PROGRAM.value, config)
+    if owns_run_dir:
+      run_directory.write_config(config.run_dir, _PROGRAM.value, config)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
@@ -160,6 +185,16 @@ def main(argv: list[str]) -> int:
         _RAY_ADDRESS.value,
         _RAY_TIMEOUT.value,
         started=view.start,
+      )
+    elif _LAUNCHER.value == 'pod':
+      code = pod.launch(
+        program,
+        k8s.POD_GROUP.value,
+        pod.node_index(),
+        k8s.POD_HOSTS.value,
+        k8s.PORT.value,
+        k8s.POD_ENDS_PROGRAM.value,
+        started=view.start if owns_run_dir else lambda: None,
       )
     elif lp.LAUNCH_TYPE.value == 'local_mp':
       code = local.launch(program, where, config.run_dir, started=view.start)
