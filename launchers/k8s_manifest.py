@@ -68,13 +68,18 @@ def ending_group(groups: Sequence[Group]) -> Group | None:
   """Returns the group whose end is the program's; None if all groups have to end.
 
   Raises:
-    ValueError: if more than one node is placed with the launcher.
+    ValueError: if more than one node is placed with the launcher, or it would be started again.
   """
   found = [group for group in groups if group.resources.with_launcher]
   if sum(group.size for group in found) > 1:
     raise ValueError(
       f'{" and ".join(repr(g.label) for g in found)} are placed with_launcher, but on Kubernetes the '
       'end of one node is the end of the program; leave with_launcher to one node with --placement.'
+    )
+  if found and found[0].resources.restart != 'never':
+    raise ValueError(
+      f'group {found[0].label!r} cannot be started again on Kubernetes, as it would find the run '
+      'directory in use; leave its restart at never with --placement.'
     )
   return found[0] if found else None
 
@@ -221,7 +226,15 @@ def _replicated_job(run: Run, group: Group) -> dict[str, Any]:
 
 
 def _restarts(resources: Resources) -> dict[str, Any]:
-  return {'backoffLimit': 0}
+  """Returns how often a Job replaces a pod that has failed; when it may not, the Job fails."""
+  if resources.restart == 'never':
+    return {'backoffLimit': 0}
+  evicted = {'type': 'DisruptionTarget', 'status': 'True'}
+  return {
+    'backoffLimitPerIndex': resources.max_restarts,
+    'maxFailedIndexes': 0,
+    'podFailurePolicy': {'rules': [{'action': 'Ignore', 'onPodConditions': [evicted]}]},
+  }
 
 
 def _pod(run: Run, group: Group) -> dict[str, Any]:

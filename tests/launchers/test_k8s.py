@@ -22,7 +22,13 @@ TPU = Resources(accelerator='tpu-v6e', topology='2x4', num_devices=8, cpus=8, me
 GROUPS = [
   MONITOR,
   Group('inference_learner', 1, TPU, [8901], knows_run_dir=True),
-  Group('actor', 3, Resources(labels={'pool': 'cpu'}, env={'COLOUR': 'green'})),
+  Group(
+    'actor',
+    3,
+    Resources(
+      labels={'pool': 'cpu'}, env={'COLOUR': 'green'}, restart='on_failure', max_restarts=7
+    ),
+  ),
   Group('scorer', 1, Resources(accelerator='gpu', resources={'example.com/disk': 2})),
 ]
 
@@ -64,6 +70,19 @@ def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
   assert _pod(jobs['monitor'])['containers'][0]['command'][-1] == '--pod_ends_program'
   limits = _pod(jobs['scorer'])['containers'][0]['resources']['limits']
   assert limits == {'nvidia.com/gpu': '1', 'example.com/disk': '2'}
+
+
+def test_a_pod_is_replaced_alone_or_its_failure_ends_the_program():
+  jobset, jobs = k8s_manifest.jobset(RUN, GROUPS), _jobs(GROUPS)
+  # No rule and no restart of the whole set: the failure of any Job is that of the program.
+  assert jobset['spec']['failurePolicy'] == {'maxRestarts': 0}
+  actor, learner = jobs['actor']['spec'], jobs['inference-learner']['spec']
+  assert learner['backoffLimit'] == 0 and 'backoffLimitPerIndex' not in learner
+  assert actor['backoffLimitPerIndex'] == 7 and actor['maxFailedIndexes'] == 0
+  assert 'backoffLimit' not in actor
+  (rule,) = actor['podFailurePolicy']['rules']
+  assert rule['action'] == 'Ignore' and rule['onPodConditions'][0]['type'] == 'DisruptionTarget'
+  assert {_pod(job)['restartPolicy'] for job in jobs.values()} == {'Never'}
 
 
 def test_the_end_of_the_node_that_is_with_the_launcher_is_the_end_of_the_program():
@@ -157,6 +176,10 @@ def test_the_validation_finds_a_network_policy_that_is_wrong():
     (Group('inference_learner' * 3, 1, Resources()), ['--k8s_name=lp-demo', 'shorten it by 6.']),
     (Group('a.b', 1, Resources()), ["'a.b'", 'host name']),
     (Group('monitor', 2, Resources(with_launcher=True)), ["'monitor'", 'with_launcher']),
+    (
+      Group('monitor', 1, Resources(with_launcher=True, restart='on_failure')),
+      ["'monitor'", 'never', '--placement'],
+    ),
   ],
 )
 def test_what_cannot_be_placed_is_refused_in_one_sentence(group, words):
