@@ -36,7 +36,6 @@ POD_HOSTS = flags.DEFINE_string('pod_hosts', '', 'host name of a node, with {job
 POD_ENDS_PROGRAM = flags.DEFINE_bool('pod_ends_program', False, "this pod's end is the program's")
 
 _SOURCES = ('agents', 'environments', 'launchers', 'nodes', 'programs')
-# The tests validate; nobody who writes this has run it.
 _HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
 
 
@@ -167,9 +166,9 @@ def _instructions(
     [
       f'Wrote jobset.yaml, networkpolicy.yaml and Dockerfile to {directory}; {_HONESTY}.',
       kept,
-      'The cluster needs the JobSet controller. Build the image and push it, then:',
+      'In a cluster with the JobSet controller, once the image is there '
+      f'(docker build -f {os.path.join(directory, "Dockerfile")} -t {run.image} .):',
       f'  kubectl apply -f {directory}',
       f'  {k8s_manifest.follow_command(run, groups)}',
-      f'(build: docker build -f {os.path.join(directory, "Dockerfile")} -t {run.image} .)',
     ]
   )

@@ -33,7 +33,8 @@ class Resources:
       launcher chooses the devices, only their number counts.
     resources: further things that the machine must have, by the names the cluster gives them.
     labels: labels that the machine must bear.
-    with_launcher: whether it must be on the launcher's machine, where the run directory is.
+    with_launcher: whether it must be on the launcher's machine, where the run directory is. On
+      Kubernetes, which has no such machine, whether the end of its node is that of the program.
     env: further environment variables.
     restart: 'never', so that a failure of the node ends the program, or 'on_failure', so that the node
       is started again.
