@@ -138,10 +138,12 @@ def _write_manifests(module: Any, config: Any, where: dict[str, Resources]) -> N
   name = k8s.jobset_name(_PROGRAM.value, config.env)
   program = module.make_program(dataclasses.replace(config, run_dir=k8s.run_dir(name)))
   placement.check(program, where)
+  arguments = [f'--program={_PROGRAM.value}']
+  arguments += [flags.FLAGS[n].serialize() for n in sorted(_given_flags())]
+  text = k8s.generate(program, where, name, arguments, _DRY_RUN.value)
   if _DRY_RUN.value:
     print(describe.describe(program, where))
-  given = [flags.FLAGS[n].serialize() for n in sorted(_given_flags())]
-  k8s.generate(program, where, name, [f'--program={_PROGRAM.value}', *given], _DRY_RUN.value)
+  print(text)
 
 
 def main(argv: list[str]) -> int:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO
 
 import launchpad as lp
 import yaml
@@ -56,9 +54,8 @@ def generate(
   name: str,
   arguments: Sequence[str],
   dry_run: bool,
-  out: IO[str] = sys.stdout,
-) -> None:
-  """Writes the files and says what to do with them; in a dry run, prints the manifests instead.
+) -> str:
+  """Writes the files and returns what to do with them; in a dry run, returns the manifests instead.
 
   Args:
     program: the graph, made for `run_dir(name)`.
@@ -66,7 +63,6 @@ def generate(
     name: of the JobSet.
     arguments: flags with which launch.py builds the graph anew, but for the run directory.
     dry_run: whether to write nothing.
-    out: gets the text.
 
   Raises:
     ValueError: one sentence, if a flag is missing, a group cannot be placed or a directory cannot be
@@ -87,8 +83,7 @@ def generate(
   header = f'# Written by launch.py; {_HONESTY}.\n'
   files = {n: header + yaml.safe_dump(m, sort_keys=False) for n, m in manifests.items()}
   if dry_run:
-    print('\n---\n' + '---\n'.join(files.values()), end='', file=out)
-    return
+    return '---\n' + '---\n'.join(files.values())
   directory = OUTPUT.value
   try:
     os.makedirs(directory, exist_ok=True)
@@ -97,7 +92,7 @@ def generate(
         f.write(text)
   except OSError as error:
     raise ValueError(f'--output={directory} cannot be written: {error.strerror}.') from error
-  print(_instructions(run, groups, directory), file=out)
+  return _instructions(run, groups, directory)
 
 
 def dockerfile(placement: Mapping[str, Resources]) -> str:

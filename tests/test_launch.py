@@ -208,6 +208,7 @@ def test_help_names_every_option_with_its_default():
       ['topology', '--placement'],
     ),
     (['--launcher=k8s', '--image=x', '--output=y', '--k8s_name=A'], ['--k8s_name=A', 'lower-case']),
+    (['--launcher=k8s', '--image=x', '--dry_run', '--accelerator=tpu'], ['topology']),
     (['--launcher=pod'], ['--launcher=k8s', 'JOB_COMPLETION_INDEX']),
     (['nonsense'], ["'nonsense'"]),
   ],
