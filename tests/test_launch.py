@@ -13,6 +13,8 @@ import time
 import psutil
 import pytest
 
+from tests.launchers import strangers
+
 ROOT = pathlib.Path(__file__).parent.parent
 DONE = re.compile(
   r'done: evaluator_return=(\S+) actor_steps=(\d+) environment_frames=(\d+) learner_steps=(\d+) '
@@ -145,6 +147,15 @@ def test_ctrl_c_ends_the_program_without_noise(running, presses):
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 
 
+def test_no_stranger_reaches_a_node(running):
+  strangers.require_isolation()
+  _, nodes = running
+  served = {name: found for name, p in nodes.items() if (found := strangers.ports(p.pid))}
+  assert served.keys() == {'monitor-0', 'replay-0', 'inference_learner-0'}
+  for servers in served.values():
+    assert strangers.reached(servers) == set()
+
+
 def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
   process = launch('--dry_run', '--num_actors=7', f'--run_dir={tmp_path / "run"}')
   assert process.returncode == 0, process.stderr
@@ -196,6 +207,7 @@ def test_help_names_every_option_with_its_default():
     (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
     (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),
     (['--launcher=ray', '--accelerator=tpu', '--learner_devices=1,2'], ['3 TPU', '--placement']),
+    (['--launcher=ray', '--isolate=require'], ['--isolate=require', '--launcher=local']),
     (['--launcher=k8s', '--output=x'], ['--image']),
     (['--launcher=k8s', '--image=x'], ['--output']),
     (['--launcher=k8s', '--image=x', '--run_dir=y'], ['--run_dir', '--k8s_volume']),
