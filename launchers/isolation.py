@@ -64,14 +64,17 @@ def enter(mode: str, placement: Mapping[str, Resources]) -> None:
       'machine with a firewall and say --isolate=no.'
     )
   print(
-    f'warning: the nodes are not isolated, for {obstacle}: whoever can reach the ports 1024-65535 of '
+    f'warning: the nodes are not isolated, because {obstacle}: whoever can reach the ports 1024-65535 of '
     'this machine can run code in them; close the ports with a firewall (--isolate=no: no warning).',
     file=sys.stderr,
   )
 
 
 def _namespace() -> str:
-  return os.readlink('/proc/self/ns/net')
+  try:
+    return os.readlink('/proc/self/ns/net')
+  except OSError:  # A kernel without namespaces.
+    return ''
 
 
 def _obstacle() -> str:
