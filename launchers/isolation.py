@@ -64,8 +64,8 @@ def enter(mode: str, placement: Mapping[str, Resources]) -> None:
       'machine with a firewall and say --isolate=no.'
     )
   print(
-    f'warning: the nodes are not isolated, because {obstacle}: whoever can reach the ports 1024-65535 of '
-    'this machine can run code in them; close the ports with a firewall (--isolate=no: no warning).',
+    f'warning: the nodes are not isolated, because {obstacle}: whoever can reach the ports 1024-65535 '
+    'of this machine can run code in them; close the ports with a firewall (--isolate=no: no warning).',
     file=sys.stderr,
   )
 

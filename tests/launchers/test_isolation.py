@@ -118,8 +118,11 @@ def test_anybody_reaches_nodes_that_are_not_isolated(tmp_path, as_user, mode):
 
 
 def test_what_cannot_be_had_is_refused_in_one_sentence_where_it_is_required(tmp_path):
-  launcher = _start(FORBIDDEN, 'require', tmp_path)
-  _, errors = launcher.communicate(timeout=DEADLINE)
+  with _start(FORBIDDEN, 'require', tmp_path) as launcher:
+    try:
+      _, errors = launcher.communicate(timeout=DEADLINE)
+    finally:
+      launcher.kill()
   assert launcher.returncode == 1
   assert errors.startswith('--isolate=require cannot be had: ') and errors.count('\n') == 1
   assert list(tmp_path.iterdir()) == []
