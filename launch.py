@@ -4,6 +4,7 @@ python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
+python launch.py --launcher=slurm                  as a Slurm job
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ import launchpad as lp
 from absl import app, flags
 
 from environments import registry as environments
-from launchers import describe, local, placement, placement_file, run_directory, stock
+from launchers import (
+  describe,
+  local,
+  placement,
+  placement_file,
+  run_directory,
+  slurm,
+  slurm_script,
+  stock,
+)
 from launchers.placement import Resources
 from launchers.view import View
 from programs import registry as programs
@@ -28,7 +38,10 @@ _PROGRAM = flags.DEFINE_string(
 )
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement, start nothing')
 _LAUNCHER = flags.DEFINE_enum(
-  'launcher', 'local', ['local', 'ray'], 'where it runs: on this machine or on a Ray cluster'
+  'launcher',
+  'local',
+  ['local', 'ray', 'slurm'],
+  'where it runs: on this machine, on a Ray cluster or as a Slurm job',
 )
 _PLACEMENT = flags.DEFINE_string(
   'placement', '', 'YAML or JSON file, {group: {field: value}}, that changes where groups run'
@@ -39,6 +52,17 @@ _RAY_ADDRESS = flags.DEFINE_string(
 _RAY_TIMEOUT = flags.DEFINE_float(
   'ray_timeout', 60.0, 'seconds that Ray has to find a machine for every node', lower_bound=0.0
 )
+_SLURM_CPU_NODES = flags.DEFINE_integer(
+  'slurm_cpu_nodes', 1, 'CPU hosts to spread the nodes without an accelerator over', lower_bound=1
+)
+_SLURM_OPTIONS = flags.DEFINE_string(
+  'slurm_options', '', 'options of sbatch for every host of the job: "--time=60 --account=me"'
+)
+_SLURM_ACCELERATOR_OPTIONS = flags.DEFINE_string(
+  'slurm_accelerator_options', '', 'the same, for accelerator hosts: "--partition=tpu"'
+)
+_SLURM_CPU_OPTIONS = flags.DEFINE_string('slurm_cpu_options', '', 'the same, for CPU hosts')
+_SLURM_WAIT = flags.DEFINE_bool('slurm_wait', True, 'follow the job and return its exit code')
 _LIST_ENVS = flags.DEFINE_bool('list_envs', False, 'print the environments and their options')
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 
@@ -114,14 +138,36 @@ def _given_flags() -> dict[str, Any]:
 
 def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
   """Returns where the groups run, as the flags change it; raises ValueError if they cannot."""
-  if _LAUNCHER.value == 'ray' and flags.FLAGS['lp_launch_type'].present:
-    raise ValueError('--lp_launch_type is for --launcher=local; leave it out with --launcher=ray.')
+  launcher = _LAUNCHER.value
+  if launcher != 'local' and flags.FLAGS['lp_launch_type'].present:
+    raise ValueError(
+      f'--lp_launch_type is for --launcher=local; leave it out with --launcher={launcher}.'
+    )
   where = placement_file.override(default, _PLACEMENT.value) if _PLACEMENT.value else default
-  if _LAUNCHER.value == 'ray':
+  if launcher == 'ray':
     from launchers import ray_cluster
 
     ray_cluster.check(where)
+  elif launcher == 'slurm':
+    slurm.check(where, _DRY_RUN.value)
   return where
+
+
+def _slurm_options() -> slurm_script.Options:
+  return slurm_script.Options(
+    cpu_nodes=_SLURM_CPU_NODES.value,
+    common=_SLURM_OPTIONS.value,
+    accelerator=_SLURM_ACCELERATOR_OPTIONS.value,
+    cpu=_SLURM_CPU_OPTIONS.value,
+  )
+
+
+def _submit(program: lp.Program, where: dict[str, Resources], run_dir: str, title: str) -> int:
+  try:
+    return slurm.launch(program, where, run_dir, _slurm_options(), title, _SLURM_WAIT.value)
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
 
 
 def main(argv: list[str]) -> int:
@@ -143,12 +189,18 @@ def main(argv: list[str]) -> int:
     placement.check(program, where)
     if _DRY_RUN.value:
       print(describe.describe(program, where))
+      if _LAUNCHER.value == 'slurm':
+        run_dir = os.path.abspath(config.run_dir or 'RUN_DIR')
+        print('', slurm.script(program, where, run_dir, _slurm_options())[1], sep='\n', end='')
       return 0
     run_directory.write_config(config.run_dir, _PROGRAM.value, config)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  view = View(program, f'{_PROGRAM.value} on {config.env}  {config.run_dir}')
+  title = f'{_PROGRAM.value} on {config.env}  {config.run_dir}'
+  if _LAUNCHER.value == 'slurm':  # The job has a view of its own.
+    return _submit(program, where, config.run_dir, title)
+  view = View(program, title)
   try:
     if _LAUNCHER.value == 'ray':
       from launchers import ray_cluster
@@ -170,13 +222,8 @@ def main(argv: list[str]) -> int:
     return 2
   finally:
     view.close()
-  summary = run_directory.read_summary(config.run_dir)
-  if code == 0 and summary is not None:
-    print(
-      'done: evaluator_return={evaluator_return:.4g} actor_steps={actor_steps} '
-      'environment_frames={environment_frames} learner_steps={learner_steps}'.format(**summary),
-      f'run_dir={config.run_dir}',
-    )
+  if code == 0 and (done := run_directory.result(config.run_dir)):
+    print(done)
   return code
 
 

@@ -1,0 +1,168 @@
+"""Runs a graph as a Slurm job: submits it, and follows it from here.
+
+The job needs nothing of this process: `launchers.slurm_allocation` is its launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from typing import IO
+
+import cloudpickle
+import launchpad as lp
+from launchpad.launch import serialization
+
+from launchers import core, slurm_script, supervise
+from launchers.placement import Resources
+from launchers.slurm_job import JOB_FILE, Job
+
+_FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
+_FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
+_POLL_SECONDS = 3.0
+
+
+def check(placement: Mapping[str, Resources], dry_run: bool) -> None:
+  """Raises a ValueError, one sentence, if these groups cannot run as a job, or nothing can here."""
+  slurm_script.check(placement)
+  if not dry_run and shutil.which('sbatch') is None:
+    raise ValueError(
+      '--launcher=slurm needs sbatch, which is not on the PATH; run launch.py on a login node of the '
+      'cluster.'
+    )
+
+
+def script(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  options: slurm_script.Options,
+) -> tuple[slurm_script.Plan, str]:
+  """Returns what to ask for and the batch script that asks; raises ValueError if it cannot be."""
+  counts = {label: len(nodes) for label, nodes in program.groups.items()}
+  plan = slurm_script.plan(counts, placement, options)
+  path = core.python_path()
+  return plan, slurm_script.script(plan, options, program.name, run_dir, sys.executable, path)
+
+
+def launch(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  options: slurm_script.Options,
+  title: str = '',
+  wait: bool = True,
+  out: IO[str] = sys.stdout,
+) -> int:
+  """Submits a program and, if told so, follows it to its end.
+
+  The job's output goes to `run_dir/slurm.log`, each node's to `run_dir/logs/<label>-<index>.log`.
+  While it is followed, SIGINT and SIGTERM go on to the job, which ends as it would under the local
+  launcher; the second one cancels it.
+
+  Args:
+    program: the graph.
+    placement: resources for each group.
+    run_dir: an existing directory, which the hosts of the job share.
+    options: of the job.
+    title: of the view that the job shows.
+    wait: whether to follow.
+    out: gets the job's output.
+
+  Returns:
+    The exit code of the job, as that of the local launcher; 0 if it is not followed.
+
+  Raises:
+    ValueError: one sentence, if the job cannot be submitted.
+  """
+  plan, text = script(program, placement, run_dir, options)
+  os.makedirs(os.path.join(run_dir, os.path.dirname(JOB_FILE)), exist_ok=True)
+  serialization.enable_lru_cache_pickling_once()
+  try:
+    payload = cloudpickle.dumps(Job(program, placement, plan, title))
+  except Exception as error:
+    raise ValueError(
+      f'program {program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'
+    ) from error
+  with open(os.path.join(run_dir, JOB_FILE), 'wb') as f:
+    f.write(payload)
+  path = os.path.join(run_dir, 'slurm.sh')
+  with open(path, 'w') as f:
+    f.write(text)
+  submitted = subprocess.run(['sbatch', '--parsable', path], capture_output=True, text=True)
+  if submitted.returncode:
+    said = ' '.join(submitted.stderr.replace('sbatch: error: ', '').split())
+    raise ValueError(f'sbatch refused the job that {path} asks for: {said}')
+  job_id = submitted.stdout.strip().partition(';')[0]
+  log = os.path.join(run_dir, 'slurm.log')
+  print(f'job {job_id}; its output is in {log}', file=out)
+  print(f'to stop it: scancel --batch --signal=TERM {job_id}', file=out, flush=True)
+  return _follow(job_id, log, out) if wait else 0
+
+
+def _follow(job_id: str, log: str, out: IO[str]) -> int:
+  """Copies the job's output until the job has ended; returns its exit code."""
+  written, forwarded, shown = 0, 0, ''
+  pause = threading.Event()
+  with supervise.stop_requests() as requests:
+    while True:
+      state, reason, code = _state(job_id)
+      written += _copy(log, written, out)
+      if state in _FINAL:
+        break
+      if state == 'PENDING' and reason != shown:
+        print(f'job {job_id} is pending ({reason})', file=out, flush=True)
+        shown = reason
+      for _ in range(int(_POLL_SECONDS / 0.1)):
+        if len(requests) > forwarded:
+          _cancel(job_id, requests[-1], first=not forwarded)
+          forwarded = len(requests)
+          break
+        pause.wait(0.1)
+  if state != 'COMPLETED' and not code:
+    print(f'error: job {job_id} ended as {state}; the end of its output is above.', file=out)
+    code = supervise.EXIT_CODES[requests[0]] if requests else supervise.FAILED
+  return code
+
+
+def _state(job_id: str) -> tuple[str, str, int]:
+  """Returns the job's state, the reason for it and its exit code, 128 + N for signal N."""
+  shown = subprocess.run(
+    ['scontrol', '--oneliner', 'show', 'job', job_id], capture_output=True, text=True
+  )
+  first = shown.stdout.partition('\n')[0]
+  found = re.search(r'JobState=(\w+) Reason=(\S+).* ExitCode=(\d+):(\d+)', first)
+  if found is None:
+    # A controller that does not answer may do so later; one that does and knows no such job will not.
+    return 'FAILED' if 'Invalid job id' in shown.stderr else '', '', 0
+  state, reason, code, number = found.groups()
+  return state, reason, int(code) or (128 + int(number) if int(number) else 0)
+
+
+def _copy(log: str, offset: int, out: IO[str]) -> int:
+  """Copies what a file has beyond an offset; returns how many bytes."""
+  try:
+    with open(log, 'rb') as f:
+      f.seek(offset)
+      new = f.read()
+  except FileNotFoundError:
+    return 0
+  out.write(new.decode(errors='replace'))
+  out.flush()
+  return len(new)
+
+
+def _cancel(job_id: str, number: int, first: bool) -> None:
+  """Passes a signal on to the launcher in the job, or cancels a job that has none or had one."""
+  if first:
+    name = signal.Signals(number).name.removeprefix('SIG')
+    subprocess.run(['scancel', '--quiet', '--state=PENDING', job_id])
+    subprocess.run(['scancel', '--quiet', '--batch', f'--signal={name}', job_id])
+  else:
+    subprocess.run(['scancel', '--quiet', job_id])
