@@ -78,6 +78,8 @@ def options(label: str, resources: Resources, launcher_node_id: str = '') -> dic
 class _RayNode:
   """A node on some machine of the cluster; a `supervise.Node`."""
 
+  resources = Resources()  # A failure ends the program: Ray's restarts are not used yet.
+
   def __init__(self, label: str, supervisor: Any, requests: list[int]):
     self.label = label
     self.name = label
@@ -125,6 +127,9 @@ class _RayNode:
     done = self._sent is None or ray.wait([self._sent], timeout=0)[0]
     if self._code is None and done:
       self._sent = self.supervisor.send.remote(int(number))
+
+  def restart(self) -> None:
+    raise NotImplementedError
 
   def _hear(self, news: tuple[bytes, bool, int | None] | None) -> None:
     if news is not None:
