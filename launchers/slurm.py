@@ -116,7 +116,7 @@ def _follow(job_id: str, log: str, out: IO[str]) -> int:
       written += _copy(log, written, out)
       if state in _FINAL:
         break
-      if state == 'PENDING' and reason != shown:
+      if state == 'PENDING' and reason not in ('None', shown):
         print(f'job {job_id} is pending ({reason})', file=out, flush=True)
         shown = reason
       for _ in range(int(_POLL_SECONDS / 0.1)):
@@ -125,10 +125,14 @@ def _follow(job_id: str, log: str, out: IO[str]) -> int:
           forwarded = len(requests)
           break
         pause.wait(0.1)
-  if state != 'COMPLETED' and not code:
-    print(f'error: job {job_id} ended as {state}; the end of its output is above.', file=out)
-    code = supervise.EXIT_CODES[requests[0]] if requests else supervise.FAILED
-  return code
+  if state == 'CANCELLED':
+    return code or supervise.EXIT_CODES[signal.SIGTERM]
+  if written and (code or state == 'COMPLETED') and state in ('COMPLETED', 'FAILED'):
+    return code
+  # Nobody in the job could say why.
+  why = '' if written else f' and wrote nothing to {log}; does its first host share that directory?'
+  print(f'error: job {job_id} ended as {state}{why or "."}', file=out)
+  return supervise.FAILED
 
 
 def _state(job_id: str) -> tuple[str, str, int]:
@@ -162,7 +166,8 @@ def _cancel(job_id: str, number: int, first: bool) -> None:
   """Passes a signal on to the launcher in the job, or cancels a job that has none or had one."""
   if first:
     name = signal.Signals(number).name.removeprefix('SIG')
-    subprocess.run(['scancel', '--quiet', '--state=PENDING', job_id])
-    subprocess.run(['scancel', '--quiet', '--batch', f'--signal={name}', job_id])
+    commands = [['--state=PENDING'], ['--batch', f'--signal={name}']]
   else:
-    subprocess.run(['scancel', '--quiet', job_id])
+    commands = [[]]
+  for options in commands:  # Each complains if the job is in no state for it.
+    subprocess.run(['scancel', *options, job_id], stderr=subprocess.DEVNULL)

@@ -77,7 +77,7 @@ def _allocated(plan: Plan) -> list[Hosts]:
     options = [f'--het-group={k}'] if suffix else []
     # Every node may use every core that the job has on its host: a step of fewer cores might be given
     # the same ones as the next.
-    options += [f'--cpus-per-task={component.cpus}', '--overlap', '--mem=0', '--cpu-bind=none']
+    options += [f'--cpus-per-task={component.cpus}', '--overlap', '--mem=0']
     options += ['--kill-on-bad-exit=0', '--mpi=none', '--export=ALL', '--quiet']
     node_list = os.environ[f'SLURM_JOB_NODELIST{suffix}']
     names = subprocess.run(
@@ -126,9 +126,12 @@ def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, l
 class _SlurmNode:
   """A node that runs as a job step; a `supervise.Node`."""
 
-  def __init__(self, name: str, log_path: str, command: Sequence[str], job_id: str):
+  def __init__(
+    self, name: str, log_path: str, resources: Resources, command: Sequence[str], job_id: str
+  ):
     self.name = name
     self.log_path = log_path
+    self.resources = resources
     self._command = command
     self._job_id = job_id
     self.restart()
@@ -165,7 +168,9 @@ class _SlurmNode:
     step = self._step()
     if number != signal.SIGKILL and step:
       name = signal.Signals(number).name.removeprefix('SIG')
-      self._scancel = subprocess.Popen(['scancel', '--quiet', f'--signal={name}', step])
+      self._scancel = subprocess.Popen(  # Which complains if the step ends just then.
+        ['scancel', f'--signal={name}', step], stderr=subprocess.DEVNULL
+      )
     elif not self._killed:
       self._killed = time.monotonic()
       self._srun.terminate()  # At which it has the step killed at once.
@@ -226,10 +231,19 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
       for task in tasks:
         component = hosts[job.plan.slots[task.label][task.index].component]
         machine = record[task.name]['machine']
-        command = _command(task, job.placement[task.label], component, machine)
-        log_path = core.log_path(run_dir, task)
-        nodes.append(_SlurmNode(f'{task.name} on {machine}', log_path, command, component.job_id))
-      code, culprit = supervise.supervise(nodes, requests)
+        resources = job.placement[task.label]
+        nodes.append(
+          _SlurmNode(
+            f'{task.name} on {machine}',
+            core.log_path(run_dir, task),
+            resources,
+            _command(task, resources, component, machine),
+            component.job_id,
+          )
+        )
+      code, culprit = supervise.supervise(
+        nodes, requests, lambda text: print(text, file=out, flush=True)
+      )
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 
-DEADLINE = 120
+DEADLINE = 60
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'srun', 'scontrol', 'ip', 'unshare')
 HOSTS = ('h1', 'h2', 'h3')
 _CONTROLLER = 'ctl'
@@ -58,12 +58,21 @@ def missing():
     return 'root, to make network namespaces'
   absent = [p for p in PROGRAMS if shutil.which(p) is None]
   if absent:
-    return f'{", ".join(absent)}: apt-get install slurm-wlm slurm-wlm-basic-plugins munge iproute2'
+    return f'{", ".join(absent)}, which "make slurm" installs on Debian'
+  if subprocess.run(['unshare', '--net', '--uts', '--mount', 'true']).returncode:
+    return 'the right to make network namespaces'
+  if not os.path.isdir('/sys/fs/cgroup/freezer'):
+    return 'cgroup v1, to which the configuration of its slurmd is set'
   return ''
 
 
 class SlurmCluster:
-  """A controller and the hosts h1, which claims four TPUs, and h2 and h3, of feature 'workers'."""
+  """A controller and the hosts h1, which claims four TPUs, and h2 and h3, of feature 'workers'.
+
+  Attributes:
+    config: the path of slurm.conf.
+    unshared: a directory that every host shares but h3.
+  """
 
   def __init__(self, directory):
     """Starts it; `directory` must be new, with a short path."""
@@ -71,25 +80,25 @@ class SlurmCluster:
     self._tag = f'lp{os.getpid()}'
     self._subnet = f'10.77.{os.getpid() % 250}'
     self._daemons = {}
-    self._hidden = {}
     self.config = self._directory / 'slurm.conf'
+    self.unshared = self._directory / 'unshared'
     try:
       self._write_files()
       self._start('munged', self._munged())
       self._wait(lambda: (self._directory / 'munge.socket').exists(), 'munged')
       self._add_bridge()
-      self._start('slurmctld', self._isolated(_CONTROLLER, 'slurmctld -D'))
+      self._start('slurmctld', self._isolated(_CONTROLLER, 'exec slurmctld -D'))
       for host in HOSTS:
         self._add_host(host)
         self.start_host(host)
-      self._wait(lambda: self.states() == dict.fromkeys(HOSTS, 'idle'), 'the hosts')
+      self.wait_until_idle()
     except BaseException:
       self.close()
       raise
 
   @property
   def environment(self):
-    """The variables with which Slurm's commands, and launch.py, find this cluster."""
+    """The variables with which the programs of Slurm find this cluster."""
     return {**os.environ, 'SLURM_CONF': str(self.config)}
 
   def run(self, *command):
@@ -106,17 +115,23 @@ class SlurmCluster:
       return {}
     return dict(line.split() for line in lines)
 
+  def wait_until_idle(self):
+    """Waits until every host is there and has no job."""
+    self._wait(lambda: self.states() == dict.fromkeys(HOSTS, 'idle'), 'the hosts')
+
   def start_host(self, host):
     """Starts the slurmd of a host."""
-    command = f'slurmd -D -N {host}'
+    command = f'exec slurmd -D -N {host}'
+    if host == 'h3':
+      command = f'mount -t tmpfs none {self.unshared}; {command}'
     self._start(host, ['ip', 'netns', 'exec', f'{self._tag}{host}', *self._isolated(host, command)])
 
-  def processes(self, host, text=''):
-    """Returns the ids of the processes on a host whose command line contains a text."""
+  def processes(self, host, command=''):
+    """Returns the ids of the processes on a host whose command lines begin like that."""
     pids = subprocess.run(
       ['ip', 'netns', 'pids', f'{self._tag}{host}'], capture_output=True, text=True, check=True
     ).stdout.split()
-    return [int(pid) for pid in pids if text in _command_line(pid)]
+    return [int(pid) for pid in pids if _command_line(pid).startswith(command)]
 
   def lose_host(self, host):
     """Kills all that runs on a host at once, and has the controller know at once."""
@@ -143,7 +158,8 @@ class SlurmCluster:
   def _write_files(self):
     self._directory.mkdir(exist_ok=True)
     self._directory.chmod(0o755)
-    (self._directory / 'state').mkdir()
+    for name in ('state', 'unshared'):
+      (self._directory / name).mkdir()
     for host in HOSTS:
       (self._directory / f'spool-{host}').mkdir()
     key = self._directory / 'munge.key'
@@ -167,7 +183,7 @@ class SlurmCluster:
 
   def _isolated(self, hostname, command):
     """Returns a command that runs another under a hostname, where the hosts' names are known."""
-    script = f'hostname {hostname}; mount --bind {self._directory}/hosts /etc/hosts; exec {command}'
+    script = f'hostname {hostname}; mount --bind {self._directory}/hosts /etc/hosts; {command}'
     return ['unshare', '--uts', '--mount', 'sh', '-ec', script]
 
   def _add_bridge(self):

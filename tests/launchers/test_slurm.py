@@ -1,0 +1,260 @@
+"""The Slurm launcher on a real cluster of three hosts, which are network namespaces of this machine."""
+
+import io
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import psutil
+import pytest
+
+from launchers import slurm
+from launchers.placement import Resources
+from launchers.slurm_script import Options
+from tests.launchers import nodes, slurm_cluster
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+DEADLINE = 120
+NODE = f'{sys.executable} -m launchers.node_entry'
+TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
+WORKER = Resources(labels={'pool': 'workers'})
+
+pytestmark = pytest.mark.skipif(
+  bool(slurm_cluster.missing()), reason=f'a Slurm cluster needs {slurm_cluster.missing()}'
+)
+
+
+@pytest.fixture(scope='module')
+def shared_cluster():
+  # A socket's path has 107 bytes at most.
+  with tempfile.TemporaryDirectory(prefix='slurm-', dir='/tmp') as directory:
+    cluster = slurm_cluster.SlurmCluster(directory)
+    try:
+      with pytest.MonkeyPatch.context() as environment:
+        environment.setenv('SLURM_CONF', str(cluster.config))
+        yield cluster
+    finally:
+      cluster.close()
+
+
+@pytest.fixture
+def cluster(shared_cluster):
+  """The cluster, which no test leaves with a job or a process of a node."""
+  yield shared_cluster
+  shared_cluster.wait_until_idle()
+  for host in slurm_cluster.HOSTS:
+    assert shared_cluster.processes(host, sys.executable) == []
+
+
+def _launch(program, run_dir, placement=None, **options):
+  out = io.StringIO()
+  where = {label: Resources() for label in program.groups} | (placement or {})
+  code = slurm.launch(program, where, str(run_dir), Options(**options), out=out)
+  return code, out.getvalue()
+
+
+def _wait(condition, process=None):
+  end = time.monotonic() + DEADLINE
+  while not condition():
+    assert time.monotonic() < end
+    assert process is None or process.poll() is None, process.communicate()
+    time.sleep(0.05)
+
+
+def test_stop_from_a_node_ends_every_process_with_code_0(cluster, tmp_path):
+  run_dir, answer, pid_file = tmp_path / 'a run', tmp_path / 'answer', tmp_path / 'pid'
+  run_dir.mkdir()
+  program = nodes.program(
+    (nodes.Caller, True, str(answer)),
+    (nodes.Blocked, True, str(pid_file)),
+    (nodes.Stopper, False, f'{answer}:{pid_file}'),
+  )
+  code, output = _launch(program, run_dir, cpu_nodes=2)
+  assert code == 0, output
+  assert re.fullmatch(r'job (\d+); its output is in .*\nto stop it: scancel .* \1\n', output)
+  assert answer.read_text() == 'hello node'
+  assert not psutil.pid_exists(int(pid_file.read_text()))
+  assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').iterdir())
+
+
+def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
+  pid_file, on_tpu, on_cpu = (tmp_path / name for name in ('pid', 'tpu', 'cpu'))
+  program = nodes.program(
+    (nodes.Blocked, True, str(pid_file)),
+    (nodes.Crasher, False, f'{on_tpu}:{on_cpu}'),
+    (nodes.Environment, False, str(on_tpu)),
+    (nodes.Environment, False, str(on_cpu)),
+  )
+  beside = Resources(cpus=0, with_launcher=True)
+  placement = {'node0': WORKER, 'node1': WORKER, 'node2': TPU, 'node3': beside, 'echo': WORKER}
+  code, output = _launch(program, tmp_path, placement)
+  assert code == 1
+  assert re.search(r'\nerror: node node1/0 on h[23] exited with code 1; the end of ', output)
+  assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
+  log = (tmp_path / 'logs' / 'node1-0.log').read_text()
+  assert log.rstrip().endswith('RuntimeError: the node broke on purpose')
+
+  tpu, cpu = json.loads(on_tpu.read_text()), json.loads(on_cpu.read_text())
+  assert tpu['SLURMD_NODENAME'] == cpu['SLURMD_NODENAME'] == 'h1'
+  assert (tpu['COLOUR'], tpu['cwd']) == ('green', os.getcwd())
+  assert 'COLOUR' not in cpu
+  assert 'TPU_VISIBLE_CHIPS' not in tpu
+  assert (cpu['TPU_VISIBLE_CHIPS'], cpu['CUDA_VISIBLE_DEVICES']) == ('', '')
+  assert cpu['JAX_PLATFORMS'] == 'cpu'
+  machines = {n: p['machine'] for n, p in json.loads((tmp_path / 'nodes.json').read_text()).items()}
+  assert machines['node2/0'] == machines['node3/0'] == machines['launcher'] == 'h1'
+  assert {machines['node0/0'], machines['node1/0'], machines['echo/0']} <= {'h2', 'h3'}
+
+
+_DRIVER = """
+import sys
+from launchers import slurm
+from launchers.placement import Resources
+from launchers.slurm_script import Options
+from tests.launchers import nodes
+program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
+where = {'echo': Resources(accelerator='tpu'), 'node0': Resources()}
+sys.exit(slurm.launch(program, where, sys.argv[1], Options()))
+"""
+
+
+@pytest.fixture
+def driver(cluster, tmp_path):
+  """A front end in a process of its own and the id of its job, whose node on h2 is in a call."""
+  process = subprocess.Popen(
+    [sys.executable, '-c', _DRIVER, str(tmp_path)],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    cwd=ROOT,
+  )
+  _wait((tmp_path / 'pid').exists, process)
+  job_id = re.match(r'job (\d+);', process.stdout.readline()).group(1)
+  yield process, job_id
+  process.kill()
+  process.wait()
+  subprocess.run(['scancel', job_id], capture_output=True)
+
+
+@pytest.mark.parametrize('how, code', [('ctrl-c', 130), ('batch', 143), ('all', 143)])
+def test_a_running_job_can_be_stopped(cluster, driver, how, code):
+  process, job_id = driver
+  assert len(cluster.processes('h1', NODE)) == 1
+  if how == 'ctrl-c':
+    process.send_signal(signal.SIGINT)
+  else:
+    cluster.run('scancel', *(('--batch', '--signal=TERM') if how == 'batch' else ()), job_id)
+  output, _ = process.communicate(timeout=DEADLINE)
+  assert process.returncode == code, output
+  assert 'Traceback' not in output
+
+
+def test_a_lost_host_ends_the_job(cluster, driver):
+  process, job_id = driver
+  cluster.lose_host('h2')
+  try:
+    output, _ = process.communicate(timeout=DEADLINE)
+  finally:
+    cluster.start_host('h2')
+  assert process.returncode == 1, output
+  assert f'error: job {job_id} ended as NODE_FAIL' in output
+
+
+def test_what_slurm_refuses_is_passed_on(cluster, tmp_path):
+  program = nodes.program()
+  with pytest.raises(
+    ValueError, match=r'sbatch refused .*: .*invalid partition specified: nowhere'
+  ):
+    _launch(program, tmp_path, common='--partition=nowhere')
+  with pytest.raises(ValueError, match=r'Requested node configuration is not available'):
+    _launch(program, tmp_path, {'echo': Resources(accelerator='tpu', num_devices=5)})
+
+
+def test_a_host_that_does_not_share_the_run_directory_is_named(cluster):
+  run_dir = cluster.unshared / 'run'
+  run_dir.mkdir()
+  program = nodes.program((nodes.Caller, True, ''), (nodes.Caller, True, ''))
+  code, output = _launch(program, run_dir, cpu_nodes=3)
+  assert code == 2
+  assert re.search(r'\nerror: host h3 does not have the file .*/job.pkl; every host needs', output)
+  assert not (run_dir / 'logs').exists()
+
+
+def test_a_first_host_that_does_not_share_the_run_directory_is_suspected(cluster):
+  run_dir = cluster.unshared / 'first'
+  run_dir.mkdir()
+  code, output = _launch(nodes.program(), run_dir, common='--nodelist=h3')
+  assert code == 1
+  assert re.search(r'ended as FAILED and wrote nothing to .*; does its first host share', output)
+
+
+def test_a_host_without_the_interpreter_is_named(cluster, tmp_path, monkeypatch):
+  interpreter = cluster.unshared / 'python'
+  interpreter.symlink_to(sys.executable)
+  monkeypatch.setattr(sys, 'executable', str(interpreter))
+  program = nodes.program((nodes.Caller, True, ''), (nodes.Caller, True, ''))
+  code, output = _launch(program, tmp_path, cpu_nodes=3)
+  assert code == 2
+  assert f'error: host h3 has no interpreter {interpreter}' in output
+
+
+def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_path):
+  run_dir, placement = tmp_path / 'run', tmp_path / 'placement.yaml'
+  # There is no TPU behind the claim, so JAX stays on the CPU.
+  placement.write_text(
+    'inference_learner: {accelerator: tpu, num_devices: 4, env: {JAX_PLATFORMS: cpu}}\n'
+  )
+  process = subprocess.Popen(
+    [
+      sys.executable,
+      'launch.py',
+      '--launcher=slurm',
+      '--slurm_cpu_nodes=2',
+      '--slurm_cpu_options=--constraint=workers',
+      f'--placement={placement}',
+      f'--run_dir={run_dir}',
+      '--num_steps=15000',
+      '--num_actors=2',
+      '--envs_per_actor=8',
+      '--batch_size=4',
+      '--eval_episodes=10',
+    ],
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    stdin=subprocess.DEVNULL,
+  )
+  try:
+    _wait((run_dir / 'logs' / 'actor-0.csv').exists, process)
+    where = json.loads((run_dir / 'nodes.json').read_text())
+    expected = {'monitor': 'h1', 'inference_learner': 'h1', 'replay': 'h2', 'evaluator': 'h3'}
+    for label, host in expected.items():
+      assert where[f'{label}/0']['machine'] == host
+      assert len(cluster.processes(host, f'{NODE} {run_dir}/nodes/{label}-0.pkl')) == 1
+    assert {where[f'actor/{i}']['machine'] for i in range(2)} == {'h2', 'h3'}
+    host = where['actor/0']['machine']
+    (actor,) = cluster.processes(host, f'{NODE} {run_dir}/nodes/actor-0.pkl')
+    os.kill(actor, signal.SIGKILL)
+    output, _ = process.communicate(timeout=DEADLINE)
+  finally:
+    process.kill()
+    process.wait()
+  assert process.returncode == 0, output
+  assert re.search(r'node actor/0 on h[23] was killed by SIGKILL; starting it again', output)
+  assert re.fullmatch(r'done: evaluator_return=.* learner_steps=\d+ .*', output.splitlines()[-1])
+  assert json.loads((run_dir / 'summary.json').read_text())['actor_steps'] >= 15000
+  assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+
+
+def test_a_machine_without_slurm_is_told_so(tmp_path, monkeypatch):
+  monkeypatch.setenv('PATH', str(tmp_path))
+  with pytest.raises(ValueError, match='--launcher=slurm needs sbatch, which is not on the PATH'):
+    slurm.check({'actor': Resources()}, dry_run=False)
+  slurm.check({'actor': Resources()}, dry_run=True)
