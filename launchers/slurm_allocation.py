@@ -207,6 +207,7 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
   view = View(job.program, job.title)
   with supervise.stop_requests() as requests:
     hosts = _allocated(job.plan)
+    print('hosts:', *(name for component in hosts for name in component.names), flush=True)
     num_ports = sum(len(n.addresses) for group in job.program.groups.values() for n in group)
     free = _probe(hosts, job_file, num_ports)
     if requests:

@@ -77,7 +77,7 @@ def test_stop_from_a_node_ends_every_process_with_code_0(cluster, tmp_path):
   )
   code, output = _launch(program, run_dir, cpu_nodes=2)
   assert code == 0, output
-  assert re.fullmatch(r'job (\d+); its output is in .*\nto stop it: scancel .* \1\n', output)
+  assert re.fullmatch(r'job (\d+); its output is in .*\nto stop it: scancel .* \1\nhosts: h1 h2\n', output)
   assert answer.read_text() == 'hello node'
   assert not psutil.pid_exists(int(pid_file.read_text()))
   assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').iterdir())
