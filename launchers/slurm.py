@@ -5,6 +5,7 @@ The job needs nothing of this process: `launchers.slurm_allocation` is its launc
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -17,11 +18,24 @@ from typing import IO
 
 import cloudpickle
 import launchpad as lp
+from absl import flags
 from launchpad.launch import serialization
 
 from launchers import core, slurm_script, supervise
 from launchers.placement import Resources
 from launchers.slurm_job import JOB_FILE, Job
+
+CPU_NODES = flags.DEFINE_integer(
+  'slurm_cpu_nodes', 1, 'CPU hosts to spread the nodes without an accelerator over', lower_bound=1
+)
+OPTIONS = flags.DEFINE_string(
+  'slurm_options', '', 'options of sbatch for every host of the job: "--time=60 --account=me"'
+)
+ACCELERATOR_OPTIONS = flags.DEFINE_string(
+  'slurm_accelerator_options', '', 'the same, for accelerator hosts: "--partition=tpu"'
+)
+CPU_OPTIONS = flags.DEFINE_string('slurm_cpu_options', '', 'the same, for CPU hosts')
+WAIT = flags.DEFINE_bool('slurm_wait', True, 'follow the job and return its exit code')
 
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
@@ -38,13 +52,21 @@ def check(placement: Mapping[str, Resources], dry_run: bool) -> None:
     )
 
 
-def script(
-  program: lp.Program,
-  placement: Mapping[str, Resources],
-  run_dir: str,
-  options: slurm_script.Options,
+def script(program: lp.Program, placement: Mapping[str, Resources], run_dir: str) -> str:
+  """Returns the batch script of a job; raises ValueError if there can be none."""
+  return _plan(program, placement, run_dir)[1]
+
+
+def _plan(
+  program: lp.Program, placement: Mapping[str, Resources], run_dir: str
 ) -> tuple[slurm_script.Plan, str]:
-  """Returns what to ask for and the batch script that asks; raises ValueError if it cannot be."""
+  """Returns what to ask for, as the flags say, and the batch script that asks."""
+  options = slurm_script.Options(
+    cpu_nodes=CPU_NODES.value,
+    common=OPTIONS.value,
+    accelerator=ACCELERATOR_OPTIONS.value,
+    cpu=CPU_OPTIONS.value,
+  )
   counts = {label: len(nodes) for label, nodes in program.groups.items()}
   plan = slurm_script.plan(counts, placement, options)
   path = core.python_path()
@@ -55,24 +77,20 @@ def launch(
   program: lp.Program,
   placement: Mapping[str, Resources],
   run_dir: str,
-  options: slurm_script.Options,
-  title: str = '',
-  wait: bool = True,
+  node_timeout: float = math.inf,
   out: IO[str] = sys.stdout,
 ) -> int:
-  """Submits a program and, if told so, follows it to its end.
+  """Submits a program as the flags say and, unless told otherwise, follows it to its end.
 
   The job's output goes to `run_dir/slurm.log`, each node's to `run_dir/logs/<label>-<index>.log`.
   While it is followed, SIGINT and SIGTERM go on to the job, which ends as it would under the local
-  launcher; the second one cancels it.
+  launcher; the second one cancels it, and with the third it is left to itself.
 
   Args:
     program: the graph.
     placement: resources for each group.
     run_dir: an existing directory, which the hosts of the job share.
-    options: of the job.
-    title: of the view that the job shows.
-    wait: whether to follow.
+    node_timeout: seconds of silence after which a node is killed.
     out: gets the job's output.
 
   Returns:
@@ -81,11 +99,11 @@ def launch(
   Raises:
     ValueError: one sentence, if the job cannot be submitted.
   """
-  plan, text = script(program, placement, run_dir, options)
+  plan, text = _plan(program, placement, run_dir)
   os.makedirs(os.path.join(run_dir, os.path.dirname(JOB_FILE)), exist_ok=True)
   serialization.enable_lru_cache_pickling_once()
   try:
-    payload = cloudpickle.dumps(Job(program, placement, plan, title))
+    payload = cloudpickle.dumps(Job(program, placement, plan, node_timeout))
   except Exception as error:
     raise ValueError(
       f'program {program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'
@@ -103,7 +121,7 @@ def launch(
   log = os.path.join(run_dir, 'slurm.log')
   print(f'job {job_id}; its output is in {log}', file=out)
   print(f'to stop it: scancel --batch --signal=TERM {job_id}', file=out, flush=True)
-  return _follow(job_id, log, out) if wait else 0
+  return _follow(job_id, log, out) if WAIT.value else 0
 
 
 def _follow(job_id: str, log: str, out: IO[str]) -> int:
@@ -121,12 +139,14 @@ def _follow(job_id: str, log: str, out: IO[str]) -> int:
         shown = reason
       for _ in range(int(_POLL_SECONDS / 0.1)):
         if len(requests) > forwarded:
+          if len(requests) > 2:
+            return supervise.EXIT_CODES[requests[0]]
           _cancel(job_id, requests[-1], first=not forwarded)
           forwarded = len(requests)
           break
         pause.wait(0.1)
   if state == 'CANCELLED':
-    return code or supervise.EXIT_CODES[signal.SIGTERM]
+    return code or supervise.EXIT_CODES[requests[0] if requests else signal.SIGTERM]
   if written and (code or state == 'COMPLETED') and state in ('COMPLETED', 'FAILED'):
     return code
   # Nobody in the job could say why.

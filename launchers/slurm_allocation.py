@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from launchers import core, run_directory, slurm_probe, supervise
+from launchers.follow import Follower
 from launchers.placement import Resources, environment_variables
 from launchers.slurm_job import JOB_FILE, Job, JobStopper
 from launchers.slurm_script import Plan
@@ -134,6 +135,7 @@ class _SlurmNode:
     self.resources = resources
     self._command = command
     self._job_id = job_id
+    self._life = 0
     self.restart()
 
   def restart(self) -> None:
@@ -142,11 +144,13 @@ class _SlurmNode:
     with open(self.log_path, 'ab') as log:
       self._srun = subprocess.Popen(
         self._command,
+        env={**os.environ, 'LAUNCHPOD_LIFE': str(self._life)},
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=self._messages,
         start_new_session=True,
       )
+    self._life += 1
 
   def exit_code(self) -> int | None:
     code = self._srun.poll()
@@ -204,7 +208,8 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
   job_file = os.path.join(run_dir, JOB_FILE)
   with open(job_file, 'rb') as f:
     job: Job = pickle.load(f)
-  view = View(job.program, job.title)
+  follower = Follower(job.program)
+  view = View(follower, job.program.name)
   with supervise.stop_requests() as requests:
     hosts = _allocated(job.plan)
     print('hosts:', *(name for component in hosts for name in component.names), flush=True)
@@ -226,7 +231,11 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
     record['launcher'] = {'machine': hosts[0].names[0]}
     with open(os.path.join(run_dir, 'nodes.json'), 'w') as table:
       json.dump(record, table, indent=2)
+    follower.start()
     view.start()
+    watch = supervise.Watch(
+      restarted=view.restarted, silent=follower.silent, node_timeout=job.node_timeout
+    )
     nodes: list[_SlurmNode] = []
     try:
       for task in tasks:
@@ -243,12 +252,13 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
           )
         )
       code, culprit = supervise.supervise(
-        nodes, requests, lambda text: print(text, file=out, flush=True)
+        nodes, requests, lambda text: print(text, file=out, flush=True), watch
       )
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
       view.close()
+      follower.close()
   if culprit is not None:
     supervise.report(culprit, out)
   return code
@@ -258,7 +268,7 @@ def _command(
   task: core.NodeTask, resources: Resources, component: Hosts, machine: str
 ) -> list[str]:
   """Returns the command that runs a node as a job step."""
-  if resources.accelerator == 'gpu':  # Slurm has chosen them and shows them.
+  if resources.accelerator_kind == 'gpu':  # Slurm has chosen them and shows them.
     resources = dataclasses.replace(resources, devices=())
   variables = environment_variables(resources)
   variables |= {'PYTHONPATH': core.python_path(), 'PYTHONUNBUFFERED': '1'}

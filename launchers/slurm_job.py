@@ -17,12 +17,19 @@ JOB_FILE = os.path.join('nodes', 'job.pkl')
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """What the front end hands to the launcher in the job."""
+  """What the process that submits a job hands to the launcher in it.
+
+  Attributes:
+    program: the graph.
+    placement: resources for each group.
+    plan: the hosts that were asked for, and the slots of the nodes.
+    node_timeout: seconds of silence after which a node is killed.
+  """
 
   program: lp.Program
   placement: Mapping[str, Resources]
   plan: Plan
-  title: str
+  node_timeout: float
 
 
 @dataclasses.dataclass(frozen=True)

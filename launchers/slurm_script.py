@@ -100,7 +100,8 @@ def plan(counts: Mapping[str, int], placement: Mapping[str, Resources], options:
   for label, count in counts.items():
     if label not in beside:
       resources = placement[label]
-      gres = f'{resources.accelerator}:{resources.device_count}' if resources.accelerator else ''
+      kind = resources.accelerator_kind
+      gres = f'{kind}:{resources.device_count}' if kind else ''
       pool = pools.setdefault((gres, '&'.join(resources.labels.values())), [])
       pool += [label] * count
   components: list[Component] = []

@@ -11,12 +11,14 @@ import sys
 import tempfile
 import time
 
+import launchpad as lp
 import psutil
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 from launchers import slurm
 from launchers.placement import Resources
-from launchers.slurm_script import Options
 from tests.launchers import nodes, slurm_cluster
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -25,6 +27,7 @@ NODE = f'{sys.executable} -m launchers.node_entry'
 TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
 WORKER = Resources(labels={'pool': 'workers'})
 
+flags.FLAGS.mark_as_parsed()
 pytestmark = pytest.mark.skipif(
   bool(slurm_cluster.missing()), reason=f'a Slurm cluster needs {slurm_cluster.missing()}'
 )
@@ -55,7 +58,8 @@ def cluster(shared_cluster):
 def _launch(program, run_dir, placement=None, **options):
   out = io.StringIO()
   where = {label: Resources() for label in program.groups} | (placement or {})
-  code = slurm.launch(program, where, str(run_dir), Options(**options), out=out)
+  with flagsaver.flagsaver(**{f'slurm_{name}': value for name, value in options.items()}):
+    code = slurm.launch(program, where, str(run_dir), out=out)
   return code, out.getvalue()
 
 
@@ -77,7 +81,9 @@ def test_stop_from_a_node_ends_every_process_with_code_0(cluster, tmp_path):
   )
   code, output = _launch(program, run_dir, cpu_nodes=2)
   assert code == 0, output
-  assert re.fullmatch(r'job (\d+); its output is in .*\nto stop it: scancel .* \1\nhosts: h1 h2\n', output)
+  assert re.fullmatch(
+    r'job (\d+); its output is in .*\nto stop it: scancel .* \1\nhosts: h1 h2\n', output
+  )
   assert answer.read_text() == 'hello node'
   assert not psutil.pid_exists(int(pid_file.read_text()))
   assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').iterdir())
@@ -116,54 +122,108 @@ _DRIVER = """
 import sys
 from launchers import slurm
 from launchers.placement import Resources
-from launchers.slurm_script import Options
 from tests.launchers import nodes
 program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
 where = {'echo': Resources(accelerator='tpu'), 'node0': Resources()}
-sys.exit(slurm.launch(program, where, sys.argv[1], Options()))
+flags.FLAGS(sys.argv[1:])
+sys.exit(slurm.launch(program, where, sys.argv[1]))
 """
+
+
+class _Driver:
+  """A front end in a process of its own, and its job."""
+
+  def __init__(self, run_dir, *options):
+    self.process = subprocess.Popen(
+      [sys.executable, '-c', _DRIVER, str(run_dir), *options],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+      cwd=ROOT,
+    )
+    self.job_id = re.match(r'job (\d+);', self.process.stdout.readline()).group(1)
+
+  def end(self):
+    """Waits for the end of the front end; returns its exit code and what it said."""
+    output, _ = self.process.communicate(timeout=DEADLINE)
+    return self.process.returncode, output
+
+  def close(self):
+    self.process.kill()
+    self.process.wait()
+    subprocess.run(['scancel', self.job_id], capture_output=True)
 
 
 @pytest.fixture
 def driver(cluster, tmp_path):
-  """A front end in a process of its own and the id of its job, whose node on h2 is in a call."""
-  process = subprocess.Popen(
-    [sys.executable, '-c', _DRIVER, str(tmp_path)],
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-    cwd=ROOT,
-  )
-  _wait((tmp_path / 'pid').exists, process)
-  job_id = re.match(r'job (\d+);', process.stdout.readline()).group(1)
-  yield process, job_id
-  process.kill()
-  process.wait()
-  subprocess.run(['scancel', job_id], capture_output=True)
+  """A driver whose program runs, with a node on h2 that is in a call."""
+  driver = _Driver(tmp_path)
+  _wait((tmp_path / 'pid').exists, driver.process)
+  yield driver
+  driver.close()
 
 
-@pytest.mark.parametrize('how, code', [('ctrl-c', 130), ('batch', 143), ('all', 143)])
+@pytest.mark.parametrize(
+  'how, code', [('ctrl-c', 130), ('batch', 143), ('all', 143), ('kill', 137)]
+)
 def test_a_running_job_can_be_stopped(cluster, driver, how, code):
-  process, job_id = driver
   assert len(cluster.processes('h1', NODE)) == 1
   if how == 'ctrl-c':
-    process.send_signal(signal.SIGINT)
+    driver.process.send_signal(signal.SIGINT)
+  elif how == 'kill':
+    (launcher,) = cluster.processes('h1', f'{sys.executable} -m launchers.slurm_allocation')
+    os.kill(launcher, signal.SIGKILL)
   else:
-    cluster.run('scancel', *(('--batch', '--signal=TERM') if how == 'batch' else ()), job_id)
-  output, _ = process.communicate(timeout=DEADLINE)
-  assert process.returncode == code, output
+    cluster.run('scancel', *(['--batch', '--signal=TERM'] if how == 'batch' else []), driver.job_id)
+  ended, output = driver.end()
+  assert ended == code, output
   assert 'Traceback' not in output
 
 
-def test_a_lost_host_ends_the_job(cluster, driver):
-  process, job_id = driver
-  cluster.lose_host('h2')
+def test_a_pending_job_can_be_called_off(cluster, tmp_path):
+  driver = _Driver(tmp_path, '--slurm_options=--begin=now+1hour')
   try:
-    output, _ = process.communicate(timeout=DEADLINE)
+    lines = driver.process.stdout
+    assert lines.readline() == f'to stop it: scancel --batch --signal=TERM {driver.job_id}\n'
+    assert lines.readline() == f'job {driver.job_id} is pending (BeginTime)\n'
+    driver.process.send_signal(signal.SIGINT)
+    assert driver.end() == (130, '')
   finally:
-    cluster.start_host('h2')
-  assert process.returncode == 1, output
-  assert f'error: job {job_id} ended as NODE_FAIL' in output
+    driver.close()
+  assert not (tmp_path / 'pid').exists()
+
+
+def test_a_job_need_not_be_followed(cluster, tmp_path):
+  code, output = _launch(nodes.program(), tmp_path, wait=False, options='--begin=now+1hour')
+  assert code == 0
+  job_id = re.match(r'job (\d+);', output).group(1)
+  assert cluster.run('squeue', '-h', '-o', '%i %T') == f'{job_id} PENDING\n'
+  cluster.run('scancel', job_id)
+
+
+@pytest.mark.parametrize('host', ['h1', 'h2'])
+def test_a_lost_host_ends_the_job(cluster, driver, host):
+  cluster.lose_host(host)
+  try:
+    code, output = driver.end()
+  finally:
+    cluster.start_host(host)
+  assert code == 1, output
+  assert f'error: job {driver.job_id} ended as NODE_FAIL' in output
+
+
+def test_a_server_comes_back_at_its_address(cluster, tmp_path):
+  pid_file, answer = tmp_path / 'pid', tmp_path / 'answer'
+  program = lp.Program('test')
+  echo = program.add_node(lp.CourierNode(nodes.EchoWithPid, str(pid_file)), label='echo')
+  program.add_node(lp.PyClassNode(nodes.Killer, echo, str(pid_file), str(answer)), label='killer')
+  program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
+  restarted = Resources(restart='on_failure', restart_backoff=0.1)
+  code, output = _launch(program, tmp_path, {'echo': restarted}, cpu_nodes=2)
+  assert (code, answer.read_text()) == (0, 'hello again'), output
+  assert 'node echo/0 on h1 was killed by SIGKILL; starting it again' in output
+  where = json.loads((tmp_path / 'nodes.json').read_text())
+  assert where['killer/0']['machine'] == 'h2'
 
 
 def test_what_slurm_refuses_is_passed_on(cluster, tmp_path):
@@ -171,7 +231,7 @@ def test_what_slurm_refuses_is_passed_on(cluster, tmp_path):
   with pytest.raises(
     ValueError, match=r'sbatch refused .*: .*invalid partition specified: nowhere'
   ):
-    _launch(program, tmp_path, common='--partition=nowhere')
+    _launch(program, tmp_path, options='--partition=nowhere')
   with pytest.raises(ValueError, match=r'Requested node configuration is not available'):
     _launch(program, tmp_path, {'echo': Resources(accelerator='tpu', num_devices=5)})
 
@@ -189,7 +249,7 @@ def test_a_host_that_does_not_share_the_run_directory_is_named(cluster):
 def test_a_first_host_that_does_not_share_the_run_directory_is_suspected(cluster):
   run_dir = cluster.unshared / 'first'
   run_dir.mkdir()
-  code, output = _launch(nodes.program(), run_dir, common='--nodelist=h3')
+  code, output = _launch(nodes.program(), run_dir, options='--nodelist=h3')
   assert code == 1
   assert re.search(r'ended as FAILED and wrote nothing to .*; does its first host share', output)
 
