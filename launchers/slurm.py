@@ -113,25 +113,26 @@ def launch(
   path = os.path.join(run_dir, 'slurm.sh')
   with open(path, 'w') as f:
     f.write(text)
+  log = os.path.join(run_dir, 'slurm.log')
+  earlier = os.path.getsize(log) if os.path.exists(log) else 0  # From the run that is resumed.
   submitted = subprocess.run(['sbatch', '--parsable', path], capture_output=True, text=True)
   if submitted.returncode:
     said = ' '.join(submitted.stderr.replace('sbatch: error: ', '').split())
     raise ValueError(f'sbatch refused the job that {path} asks for: {said}')
   job_id = submitted.stdout.strip().partition(';')[0]
-  log = os.path.join(run_dir, 'slurm.log')
   print(f'job {job_id}; its output is in {log}', file=out)
   print(f'to stop it: scancel --batch --signal=TERM {job_id}', file=out, flush=True)
-  return _follow(job_id, log, out) if WAIT.value else 0
+  return _follow(job_id, log, earlier, out) if WAIT.value else 0
 
 
-def _follow(job_id: str, log: str, out: IO[str]) -> int:
-  """Copies the job's output until the job has ended; returns its exit code."""
+def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
+  """Copies the job's output, from an offset on, until the job has ended; returns its exit code."""
   written, forwarded, shown = 0, 0, ''
   pause = threading.Event()
   with supervise.stop_requests() as requests:
     while True:
       state, reason, code = _state(job_id)
-      written += _copy(log, written, out)
+      written += _copy(log, earlier + written, out)
       if state in _FINAL:
         break
       if state == 'PENDING' and reason not in ('None', shown):

@@ -14,8 +14,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -23,10 +21,10 @@ from launchers import core, run_directory, slurm_probe, supervise
 from launchers.follow import Follower
 from launchers.placement import Resources, environment_variables
 from launchers.slurm_job import JOB_FILE, Job, JobStopper
+from launchers.slurm_node import STEP, SlurmNode
 from launchers.slurm_script import Plan
 from launchers.view import View
 
-_KILL_SECONDS = 5.0
 # Run by sh on every host: $1 is the interpreter, $2 the job file; the rest is for the probe.
 _PROBE = """
 python=$1 file=$2; shift 2
@@ -36,8 +34,6 @@ elif ! [ -x "$python" ]; then say "has no interpreter $python"
 elif ! "$python" -m launchers.slurm_probe "$@"; then say "cannot run the code with $python"
 fi
 """
-# Run by sh on a node's host: srun's own messages have stderr to themselves, after the step's number.
-_NODE = 'echo "$SLURM_STEP_ID" >&2; exec env "$@" 2>&1'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +107,8 @@ def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, l
     )
     for c in hosts
   ]
-  reports = [json.loads(line) for step in steps for line in step.communicate()[0].splitlines()]
+  lines = [line for step in steps for line in step.communicate()[0].splitlines()]
+  reports = [json.loads(line) for line in lines if line.startswith('{')]  # A site may print, too.
   for report in reports:
     if report['problem']:
       raise ValueError(
@@ -122,74 +119,6 @@ def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, l
   if silent:
     raise ValueError(f'no step could be run on {", ".join(sorted(silent))}.')
   return {report['host']: report['ports'] for report in reports}
-
-
-class _SlurmNode:
-  """A node that runs as a job step; a `supervise.Node`."""
-
-  def __init__(
-    self, name: str, log_path: str, resources: Resources, command: Sequence[str], job_id: str
-  ):
-    self.name = name
-    self.log_path = log_path
-    self.resources = resources
-    self._command = command
-    self._job_id = job_id
-    self._life = 0
-    self.restart()
-
-  def restart(self) -> None:
-    self._killed = 0.0  # When its step was, in seconds.
-    self._messages = tempfile.TemporaryFile()  # noqa: SIM115  has no name, so that nothing is left
-    with open(self.log_path, 'ab') as log:
-      self._srun = subprocess.Popen(
-        self._command,
-        env={**os.environ, 'LAUNCHPOD_LIFE': str(self._life)},
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=self._messages,
-        start_new_session=True,
-      )
-    self._life += 1
-
-  def exit_code(self) -> int | None:
-    code = self._srun.poll()
-    if code is not None and not self._messages.closed:
-      if not self._step():  # The node never started: what srun says is all there is.
-        with open(self.log_path, 'ab') as log:
-          log.write(self._said())
-      self._messages.close()
-    return code if code is None or code <= 128 else 128 - code
-
-  def ending(self) -> str:
-    code = self.exit_code()
-    assert code is not None
-    return supervise.describe_exit(code)
-
-  def send(self, number: int) -> None:
-    if self._srun.poll() is not None:
-      return
-    step = self._step()
-    if number != signal.SIGKILL and step:
-      name = signal.Signals(number).name.removeprefix('SIG')
-      self._scancel = subprocess.Popen(  # Which complains if the step ends just then.
-        ['scancel', f'--signal={name}', step], stderr=subprocess.DEVNULL
-      )
-    elif not self._killed:
-      self._killed = time.monotonic()
-      self._srun.terminate()  # At which it has the step killed at once.
-    elif time.monotonic() - self._killed > _KILL_SECONDS:
-      self._srun.kill()
-
-  def _step(self) -> str:
-    """Returns what Slurm calls the step; empty until the node's process is about to start."""
-    for line in self._said().splitlines():
-      if line.isdigit():
-        return f'{self._job_id}.{line.decode()}'
-    return ''
-
-  def _said(self) -> bytes:
-    return os.pread(self._messages.fileno(), 1 << 16, 0)
 
 
 def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
@@ -236,14 +165,14 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
     watch = supervise.Watch(
       restarted=view.restarted, silent=follower.silent, node_timeout=job.node_timeout
     )
-    nodes: list[_SlurmNode] = []
+    nodes: list[SlurmNode] = []
     try:
       for task in tasks:
         component = hosts[job.plan.slots[task.label][task.index].component]
         machine = record[task.name]['machine']
         resources = job.placement[task.label]
         nodes.append(
-          _SlurmNode(
+          SlurmNode(
             f'{task.name} on {machine}',
             core.log_path(run_dir, task),
             resources,
@@ -276,7 +205,7 @@ def _command(
     *component.srun([machine], f'--job-name={task.label}-{task.index}'),
     # A step has all that the job has on its host, unless told otherwise.
     *([] if resources.accelerator else ['--gres=none']),
-    *('sh', '-c', _NODE, 'sh'),
+    *('sh', '-c', STEP, 'sh'),
     *(f'{name}={value}' for name, value in variables.items()),
     *(sys.executable, '-m', 'launchers.node_entry', task.payload),
   ]

@@ -14,7 +14,17 @@ import subprocess
 import time
 
 DEADLINE = 60
-PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'srun', 'scontrol', 'ip', 'unshare')
+PROGRAMS = (
+  'munged',
+  'slurmctld',
+  'slurmd',
+  'sbatch',
+  'srun',
+  'scontrol',
+  'ip',
+  'unshare',
+  'setpriv',
+)
 HOSTS = ('h1', 'h2', 'h3')
 _CONTROLLER = 'ctl'
 _CONFIG = """

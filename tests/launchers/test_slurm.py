@@ -22,7 +22,7 @@ from launchers.placement import Resources
 from tests.launchers import nodes, slurm_cluster
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-DEADLINE = 120
+DEADLINE = 200
 NODE = f'{sys.executable} -m launchers.node_entry'
 TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
 WORKER = Resources(labels={'pool': 'workers'})
@@ -81,9 +81,10 @@ def test_stop_from_a_node_ends_every_process_with_code_0(cluster, tmp_path):
   )
   code, output = _launch(program, run_dir, cpu_nodes=2)
   assert code == 0, output
-  assert re.fullmatch(
-    r'job (\d+); its output is in .*\nto stop it: scancel .* \1\nhosts: h1 h2\n', output
+  expected = (
+    r'job (\d+); its output is in .*\nto stop it: scancel .* \1\nhosts: h1 h2\n(starting\n)?'
   )
+  assert re.fullmatch(expected, output)
   assert answer.read_text() == 'hello node'
   assert not psutil.pid_exists(int(pid_file.read_text()))
   assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').iterdir())
@@ -120,6 +121,7 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
 
 _DRIVER = """
 import sys
+from absl import flags
 from launchers import slurm
 from launchers.placement import Resources
 from tests.launchers import nodes
@@ -279,7 +281,7 @@ def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_
       '--slurm_cpu_options=--constraint=workers',
       f'--placement={placement}',
       f'--run_dir={run_dir}',
-      '--num_steps=15000',
+      '--num_steps=10000',
       '--num_actors=2',
       '--envs_per_actor=8',
       '--batch_size=4',
@@ -309,7 +311,7 @@ def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_
   assert process.returncode == 0, output
   assert re.search(r'node actor/0 on h[23] was killed by SIGKILL; starting it again', output)
   assert re.fullmatch(r'done: evaluator_return=.* learner_steps=\d+ .*', output.splitlines()[-1])
-  assert json.loads((run_dir / 'summary.json').read_text())['actor_steps'] >= 15000
+  assert json.loads((run_dir / 'summary.json').read_text())['actor_steps'] >= 10000
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
 
 

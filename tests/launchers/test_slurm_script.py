@@ -1,10 +1,16 @@
 """What the Slurm launcher asks Slurm for, as text and arithmetic."""
 
+import pathlib
+import time
+
 import pytest
 
-from launchers import slurm_probe, slurm_script
+from launchers import slurm_node, slurm_probe, slurm_script
 from launchers.placement import Resources
 from launchers.slurm_script import Component, Options, Slot
+from tests.agents.subprocesses import run_python
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
 GROUPS = {'monitor': 1, 'replay': 1, 'learner': 1, 'actor': 3}
 MONITOR = Resources(cpus=0, with_launcher=True)
@@ -107,6 +113,41 @@ def test_what_is_no_option_of_sbatch_is_refused(text):
   plan = slurm_script.plan({'actor': 1}, {'actor': Resources()}, options)
   with pytest.raises(ValueError, match='--slurm_cpu_options='):
     slurm_script.script(plan, options, 'name', '/run', 'python', '')
+
+
+def test_a_dry_run_prints_the_graph_and_the_script_and_needs_no_slurm(tmp_path):
+  placement = tmp_path / 'placement.yaml'
+  placement.write_text('inference_learner: {accelerator: tpu-v5e, num_devices: 4}')
+  shown = run_python(
+    str(ROOT / 'launch.py'),
+    '--launcher=slurm',
+    '--dry_run',
+    f'--placement={placement}',
+    f'--run_dir={tmp_path}/run',
+    '--num_actors=6',
+    '--slurm_cpu_nodes=2',
+    '--slurm_cpu_options=--partition=cpu',
+    PATH='',
+  )
+  assert 'inference_learner -> replay' in shown
+  script = shown[shown.index('#!/bin/sh') :].splitlines()
+  assert script[2].startswith('#SBATCH --nodes=1 ') and script[2].endswith(' --gres=tpu:4')
+  assert script[3:6] == [
+    '#SBATCH hetjob',
+    '#SBATCH --nodes=2 --ntasks-per-node=1 --cpus-per-task=4 --no-requeue',
+    '#SBATCH --partition=cpu',
+  ]
+  assert not (tmp_path / 'run').exists()
+
+
+def test_what_srun_says_of_a_node_that_never_starts_is_in_its_log(tmp_path):
+  log = tmp_path / 'log'
+  command = ['sh', '-c', 'echo "srun: error: no such host" >&2; exit 1']
+  node = slurm_node.SlurmNode('actor/0', str(log), Resources(), command, '7')
+  while node.exit_code() is None:
+    time.sleep(0.01)
+  assert node.ending() == 'exited with code 1'
+  assert log.read_text() == 'srun: error: no such host\n'
 
 
 def test_ports_are_distinct_and_free_and_begin_where_the_job_says():
