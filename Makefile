@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LIBRARY_PATH)
+# Where Debian has the daemons of Slurm.
+export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
 .PHONY: help train test nightly check lock slurm clean

@@ -317,7 +317,9 @@ def main(argv: list[str]) -> int:
   if code == 0 and done and _LAUNCHER.value != 'slurm':  # The job has said it.
     print(done)
   elif code and os.path.isdir(checkpoints.directory(config.run_dir)):
-    print(f'to go on: python launch.py --resume={config.run_dir}', file=sys.stderr)
+    elsewhere = _LAUNCHER.value in ('ray', 'slurm')
+    launcher = f' --launcher={_LAUNCHER.value}' if elsewhere else ''
+    print(f'to go on: python launch.py --resume={config.run_dir}{launcher}', file=sys.stderr)
   return code
 
 

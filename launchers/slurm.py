@@ -23,7 +23,7 @@ from launchpad.launch import serialization
 
 from launchers import core, slurm_script, supervise
 from launchers.placement import Resources
-from launchers.slurm_job import JOB_FILE, Job
+from launchers.slurm_job import JOB_FILE, REFUSED, Job
 
 CPU_NODES = flags.DEFINE_integer(
   'slurm_cpu_nodes', 1, 'CPU hosts to spread the nodes without an accelerator over', lower_bound=1
@@ -39,6 +39,8 @@ WAIT = flags.DEFINE_bool('slurm_wait', True, 'follow the job and return its exit
 
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
+# With which the launcher in the job ends, having said why.
+_LAUNCHER_CODES = {supervise.FAILED, REFUSED, *supervise.EXIT_CODES.values()}
 _POLL_SECONDS = 3.0
 
 
@@ -147,8 +149,8 @@ def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
           break
         pause.wait(0.1)
   if state == 'CANCELLED':
-    return code or supervise.EXIT_CODES[requests[0] if requests else signal.SIGTERM]
-  if written and (code or state == 'COMPLETED') and state in ('COMPLETED', 'FAILED'):
+    return supervise.EXIT_CODES[requests[0] if requests else signal.SIGTERM]
+  if written and state == ('FAILED' if code else 'COMPLETED') and code in _LAUNCHER_CODES:
     return code
   # Nobody in the job could say why.
   why = '' if written else f' and wrote nothing to {log}; does its first host share that directory?'

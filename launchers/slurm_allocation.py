@@ -20,7 +20,7 @@ from typing import IO, Any
 from launchers import core, run_directory, slurm_probe, supervise
 from launchers.follow import Follower
 from launchers.placement import Resources, environment_variables
-from launchers.slurm_job import JOB_FILE, Job, JobStopper
+from launchers.slurm_job import JOB_FILE, REFUSED, Job, JobStopper
 from launchers.slurm_node import STEP, SlurmNode
 from launchers.slurm_script import Plan
 from launchers.view import View
@@ -217,7 +217,7 @@ def main(argv: list[str]) -> int:
     code = run(argv[1])
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
-    return 2
+    return REFUSED
   if code == 0 and (done := run_directory.result(argv[1])):
     print(done)
   return code

@@ -13,6 +13,7 @@ from launchers.placement import Resources
 from launchers.slurm_script import Plan
 
 JOB_FILE = os.path.join('nodes', 'job.pkl')
+REFUSED = 2  # Exit code of a launcher that has started no node.
 
 
 @dataclasses.dataclass(frozen=True)

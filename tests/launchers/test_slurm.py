@@ -165,9 +165,7 @@ def driver(cluster, tmp_path):
   driver.close()
 
 
-@pytest.mark.parametrize(
-  'how, code', [('ctrl-c', 130), ('batch', 143), ('all', 143), ('kill', 137)]
-)
+@pytest.mark.parametrize('how, code', [('ctrl-c', 130), ('batch', 143), ('all', 143), ('kill', 1)])
 def test_a_running_job_can_be_stopped(cluster, driver, how, code):
   assert len(cluster.processes('h1', NODE)) == 1
   if how == 'ctrl-c':
@@ -179,6 +177,7 @@ def test_a_running_job_can_be_stopped(cluster, driver, how, code):
     cluster.run('scancel', *(['--batch', '--signal=TERM'] if how == 'batch' else []), driver.job_id)
   ended, output = driver.end()
   assert ended == code, output
+  assert (f'error: job {driver.job_id} ended as FAILED' in output) == (how == 'kill')
   assert 'Traceback' not in output
 
 
@@ -313,10 +312,3 @@ def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_
   assert re.fullmatch(r'done: evaluator_return=.* learner_steps=\d+ .*', output.splitlines()[-1])
   assert json.loads((run_dir / 'summary.json').read_text())['actor_steps'] >= 10000
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
-
-
-def test_a_machine_without_slurm_is_told_so(tmp_path, monkeypatch):
-  monkeypatch.setenv('PATH', str(tmp_path))
-  with pytest.raises(ValueError, match='--launcher=slurm needs sbatch, which is not on the PATH'):
-    slurm.check({'actor': Resources()}, dry_run=False)
-  slurm.check({'actor': Resources()}, dry_run=True)

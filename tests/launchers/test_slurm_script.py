@@ -1,11 +1,12 @@
 """What the Slurm launcher asks Slurm for, as text and arithmetic."""
 
 import pathlib
+import socket
 import time
 
 import pytest
 
-from launchers import slurm_node, slurm_probe, slurm_script
+from launchers import slurm, slurm_node, slurm_probe, slurm_script
 from launchers.placement import Resources
 from launchers.slurm_script import Component, Options, Slot
 from tests.agents.subprocesses import run_python
@@ -154,10 +155,17 @@ def test_ports_are_distinct_and_free_and_begin_where_the_job_says():
   first = slurm_probe.first_port(3)
   ports = slurm_probe.free_ports(first, 50)
   assert len(set(ports)) == 50 and first <= min(ports) and max(ports) < 32000
-  with slurm_probe.socket.socket(slurm_probe.socket.AF_INET6) as taken:
+  with socket.socket(socket.AF_INET6) as taken:
     taken.bind(('', ports[0]))
     assert ports[0] not in slurm_probe.free_ports(first, 50)
 
 
 def test_jobs_look_for_ports_in_range():
   assert all(10000 <= slurm_probe.first_port(n) < 32000 for n in range(1, 5000))
+
+
+def test_a_machine_without_slurm_is_told_so(tmp_path, monkeypatch):
+  monkeypatch.setenv('PATH', str(tmp_path))
+  with pytest.raises(ValueError, match='--launcher=slurm needs sbatch, which is not on the PATH'):
+    slurm.check({'actor': Resources()}, dry_run=False)
+  slurm.check({'actor': Resources()}, dry_run=True)
