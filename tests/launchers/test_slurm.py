@@ -265,6 +265,12 @@ def test_a_host_without_the_interpreter_is_named(cluster, tmp_path, monkeypatch)
   assert f'error: host h3 has no interpreter {interpreter}' in output
 
 
+def test_other_hosts_than_the_job_needs_are_refused(cluster, tmp_path):
+  code, output = _launch(nodes.program(), tmp_path, options='--nodes=2')
+  assert code == 2
+  assert 'error: Slurm gave 2 hosts where the job needs 1; leave --nodes out' in output
+
+
 def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_path):
   run_dir, placement = tmp_path / 'run', tmp_path / 'placement.yaml'
   # There is no TPU behind the claim, so JAX stays on the CPU.

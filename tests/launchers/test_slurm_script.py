@@ -1,5 +1,6 @@
 """What the Slurm launcher asks Slurm for, as text and arithmetic."""
 
+import json
 import pathlib
 import socket
 import time
@@ -158,6 +159,13 @@ def test_ports_are_distinct_and_free_and_begin_where_the_job_says():
   with socket.socket(socket.AF_INET6) as taken:
     taken.bind(('', ports[0]))
     assert ports[0] not in slurm_probe.free_ports(first, 50)
+
+
+def test_a_host_says_which_names_it_does_not_know():
+  arguments = ('-m', 'launchers.slurm_probe', '10000', '2', 'localhost', 'nobody.invalid')
+  report = json.loads(run_python(*arguments, SLURMD_NODENAME='h1'))
+  assert report['host'] == 'h1' and len(report['ports']) == 2
+  assert report['problem'].startswith('does not know the name nobody.invalid (')
 
 
 def test_jobs_look_for_ports_in_range():
