@@ -141,6 +141,8 @@ def main(argv: list[str]) -> int:
       config = dataclasses.replace(config, run_dir=run_directory.create(path))
     program = module.make_program(config)
     placement.check(program, where)
+    if _LAUNCHER.value == 'local':
+      placement.check_one_machine(program, where, lp.LAUNCH_TYPE.value in ('local_mt', 'test_mt'))
     if _DRY_RUN.value:
       print(describe.describe(program, where))
       return 0

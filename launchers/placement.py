@@ -36,6 +36,8 @@ class Resources:
     max_restarts: failures in a row after which it is not; a minute without one clears the record.
     restart_backoff: seconds before the first restart; each further one in a row waits twice as long,
       30 at most.
+    one_job: whether its nodes, if there are several, are one job: each in a process of its own with
+      accelerators of its own, and none can be started again without the others.
   """
 
   cpus: float = 1.0
@@ -50,10 +52,16 @@ class Resources:
   restart: str = 'never'
   max_restarts: int = 20
   restart_backoff: float = 0.5
+  one_job: bool = False
 
   def __post_init__(self) -> None:
     if self.restart not in RESTARTS:
       raise ValueError(f'restart {self.restart!r} is none of {RESTARTS}.')
+    if self.one_job and self.restart != 'never':
+      raise ValueError(
+        f'restart {self.restart} is not possible, since no node of this group can be started again '
+        'without the others; leave it out, or run one replica only.'
+      )
     if self.accelerator not in ACCELERATORS:
       raise ValueError(f'accelerator {self.accelerator!r} is none of {ACCELERATORS}.')
     for name in ('cpus', 'memory_gb', 'num_devices', 'max_restarts', 'restart_backoff'):
@@ -89,6 +97,8 @@ class Resources:
       words += [f'{name}={value}' for name, value in extra.items()]
     if self.restart == 'on_failure':
       words.append(f'restarts: {self.max_restarts}')
+    if self.one_job:
+      words.append('together one job')
     return ', '.join(words)
 
 
@@ -127,4 +137,28 @@ def check(program: lp.Program, placement: Mapping[str, Resources]) -> None:
       raise ValueError(
         f'group {label!r} of program {program.name!r} has no placement; add it to the mapping from '
         f'group to Resources, which has {sorted(placement)}.'
+      )
+
+
+def check_one_machine(
+  program: lp.Program, placement: Mapping[str, Resources], one_process: bool
+) -> None:
+  """Checks that the graph can run on one machine.
+
+  Args:
+    program: the graph.
+    placement: resources for each group.
+    one_process: whether its nodes are threads of one process.
+
+  Raises:
+    ValueError: one sentence naming the group.
+  """
+  for label, nodes in program.groups.items():
+    resources = placement[label]
+    if resources.one_job and len(nodes) > 1 and (one_process or resources.accelerator):
+      lacks = 'a process' if one_process else f'a {str(resources.accelerator).upper()} host'
+      raise ValueError(
+        f'each of the {len(nodes)} nodes of group {label!r}, one for each of --num_replicas, needs '
+        f'{lacks} of its own; use '
+        + ('--lp_launch_type=local_mp.' if one_process else 'a --launcher for several machines.')
       )

@@ -15,6 +15,8 @@ from rich.live import Live
 from rich.table import Table
 
 MONITOR = 'monitor'
+# What several inference-learners have more of together; of the rest, the last one is shown.
+_ADDED = {'actor_steps_per_second', 'environment_frames_per_second', 'replay_size'}
 
 
 class View:
@@ -91,7 +93,7 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
   latest: dict[str, float] = {}
   for node, values in status['latest'].items():
     if not node.startswith('actor/'):
-      latest |= values
+      latest |= values | {n: latest.get(n, 0.0) + values[n] for n in _ADDED & values.keys()}
   counts = status['counts']
 
   def get(name: str, form: str = ',.0f') -> str:

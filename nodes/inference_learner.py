@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
@@ -19,7 +20,7 @@ from flax import serialization
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from environments.base import BatchedEnvironment
-from nodes import lifecycle
+from nodes import lifecycle, replicas
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.learner import Learner
@@ -49,6 +50,9 @@ class InferenceLearner:
     num_steps: int,
     run_dir: str,
     seed: int,
+    replica: int = 0,
+    num_replicas: int = 1,
+    coordinator: str | None = None,
   ):
     """Initialises the node.
 
@@ -62,10 +66,13 @@ class InferenceLearner:
       learner_devices: likewise; may overlap with the actor devices.
       inference_batch_size: environments in an inference batch at most.
       inference_timeout_ms: how long a request may wait for a fuller batch.
-      batch_size: unrolls in a learner batch.
-      num_steps: actor_steps after which training ends.
+      batch_size: unrolls in a learner batch, of each replica.
+      num_steps: actor_steps, of all replicas, after which training ends.
       run_dir: where the final parameters go.
       seed: of parameters and action sampling.
+      replica: which of the replicas this is; the first writes the parameters.
+      num_replicas: whose learners do every update together.
+      coordinator: host:port at which they meet, on the machine of the first.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
@@ -80,6 +87,10 @@ class InferenceLearner:
     self._num_steps = num_steps
     self._run_dir = run_dir
     self._seed = seed
+    self._name = f'inference_learner/{replica}'
+    self._replica = replica
+    self._num_replicas = num_replicas
+    self._coordinator = coordinator
     self._server: InferenceServer | None = None
     self._serving = threading.Event()
 
@@ -100,6 +111,12 @@ class InferenceLearner:
   def _run(self, stop: threading.Event) -> None:
     # Importing Reverb, and TensorFlow with it, takes about as long as all compilation.
     importing = futures.ThreadPoolExecutor(1).submit(importlib.import_module, 'nodes.unroll_io')
+    if self._coordinator is not None:
+      replicas.join(self._coordinator, self._replica, self._num_replicas)
+    actor_devices = replicas.local_devices(self._actor_devices, '--actor_devices')
+    learner_devices = replicas.devices_of_all(self._learner_devices, '--learner_devices')
+    if self._num_replicas > 1:
+      replicas.meet(learner_devices)
     environment = self._make_environment(1, self._seed)
     spec, action_repeat = environment.spec(), environment.action_repeat
     environment.close()
@@ -110,14 +127,15 @@ class InferenceLearner:
     server = InferenceServer(
       agent,
       self._streams,
-      _devices(self._actor_devices, '--actor_devices'),
+      actor_devices,
       spec,
       lambda unrolls, release: writer.put(unrolls, release),
       counter,
       action_repeat,
       self._inference_batch_size,
       self._inference_timeout,
-      self._seed,
+      self._seed + 1000 * self._replica,
+      num_environments=self._num_replicas * sum(s.num_envs for s in self._streams if s.training),
     )
 
     def check() -> None:
@@ -129,7 +147,7 @@ class InferenceLearner:
 
     learner = Learner(
       agent,
-      _devices(self._learner_devices, '--learner_devices'),
+      learner_devices,
       server.set_params,
       check,
       counter,
@@ -147,7 +165,7 @@ class InferenceLearner:
     )
     reporter = Reporter(
       self._monitor,
-      'inference_learner/0',
+      self._name,
       lambda seconds: server.measure(seconds) | learner.measure(seconds) | reader.measure(),
     )
     learner.learn_from(reader, reader.update_priorities)
@@ -155,12 +173,15 @@ class InferenceLearner:
     self._server = server
     self._serving.set()
     try:
-      while server.actor_steps < self._num_steps:
+      while learner.actor_steps() < self._num_steps:
         learner.step()
         check()
       server.finish_training()
-      save_params(self._run_dir, learner.get_variables(['params'])[0])
-      self._monitor.training_finished(counter.get_counts())
+      params = learner.get_variables(['params'])[0]
+      if self._replica == 0:
+        save_params(self._run_dir, params)
+      crc = zlib.crc32(serialization.to_bytes(params))
+      self._monitor.training_finished(self._name, {**counter.get_counts(), 'params_crc32': crc})
       stop.wait()
     except lifecycle.Stopped:
       logging.info('stopped: %s', counter.get_counts())
@@ -183,13 +204,3 @@ def save_params(run_dir: str, params: Any) -> str:
     f.write(serialization.to_bytes(params))
   os.replace(path + '.tmp', path)
   return path
-
-
-def _devices(indices: Sequence[int], flag: str) -> list[jax.Device]:
-  local = jax.local_devices()
-  if max(indices) >= len(local):
-    raise ValueError(
-      f'{flag}={",".join(map(str, indices))} asks for device {max(indices)}, but this process sees '
-      f'{len(local)} device(s), numbered from 0.'
-    )
-  return [local[i] for i in indices]

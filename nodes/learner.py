@@ -10,8 +10,10 @@ from typing import Any
 
 import acme
 import jax
+import jax.numpy as jnp
 import numpy as np
 from acme.utils import counting
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.agent import Agent
@@ -60,6 +62,9 @@ class Learner(acme.Learner):
 
   The batch is sharded over the learner devices, the state is replicated on them; XLA's partitioner
   turns the loss's mean over the batch into one all-reduce of the gradient.
+
+  The devices may be those of several processes, the replicas. Each has a learner, brings its own rows
+  of every batch, and must do as many steps as the others: a step waits for all of them.
   """
 
   def __init__(
@@ -75,30 +80,40 @@ class Learner(acme.Learner):
 
     Args:
       agent: the algorithm.
-      devices: the learner devices.
+      devices: the learner devices, of all replicas in the same order.
       publish: takes (policy_version, params) after every step.
       check: called while there is nothing to learn from; may raise to end `step`.
-      counter: gets `learner_steps`.
+      counter: gets `learner_steps`; its `actor_steps` are those of this replica.
       seed: of the initial parameters.
     """
-    mesh = Mesh(np.asarray(devices), ('data',))
-    self._replicated = NamedSharding(mesh, PartitionSpec())
-    self._sharded = NamedSharding(mesh, PartitionSpec('data'))
+    self._mesh = Mesh(np.asarray(devices), ('data',))
+    self._replicated = NamedSharding(self._mesh, PartitionSpec())
+    self._sharded = NamedSharding(self._mesh, PartitionSpec('data'))
     self._publish = publish
     self._check = check
     self._counter = counter
     self._state = jax.jit(agent.init, out_shardings=self._replicated)(jax.random.key(seed))
+
+    def update(state: Any, unrolls: Unroll, probabilities: Any, actor_steps: Any) -> Any:
+      return tuple(agent.update(state, unrolls, probabilities)), jnp.sum(actor_steps)
+
     self._update: Callable[..., Any] = jax.jit(
-      agent.update,
-      in_shardings=(self._replicated, self._sharded, self._sharded),
-      out_shardings=self._replicated,
+      update,
+      in_shardings=(self._replicated, self._sharded, self._sharded, self._sharded),
+      out_shardings=(
+        (self._replicated, self._sharded, self._replicated),
+        self._replicated,
+      ),
     )
+    self._actor_steps = 0
+    self._brought = 0
+    self._new_actor_steps: Any = 0
     self._prefetcher: DevicePrefetcher | None = None
     self._metrics: dict[str, Any] = {}
     self._waited = 0.0
     self._measured = (0, 0.0)
     self.learner_steps = 0
-    publish(0, self._state.params)
+    publish(0, self._local_params())
 
   def learn_from(
     self,
@@ -113,7 +128,7 @@ class Learner(acme.Learner):
     """
 
     def put(batch: Any) -> tuple[Any, Any]:
-      return jax.device_put((batch.unrolls, batch.probabilities), self._sharded), batch.keys
+      return jax.tree.map(self._global, (batch.unrolls, batch.probabilities)), batch.keys
 
     self._update_priorities = update_priorities
     self._prefetcher = DevicePrefetcher(batches, put)
@@ -123,13 +138,24 @@ class Learner(acme.Learner):
 
     Args:
       unroll: `jax.ShapeDtypeStruct`s without a batch axis.
-      batch_size: B.
+      batch_size: B, of each replica.
     """
+    rows = jax.process_count() * batch_size
     batch = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct((batch_size, *x.shape), x.dtype),
+      lambda x: jax.ShapeDtypeStruct((rows, *x.shape), x.dtype),
       (unroll, jax.ShapeDtypeStruct((), np.float32)),
     )
-    self._update = self._update.lower(self._state, *batch).compile()  # type: ignore[attr-defined]
+    actor_steps = jax.ShapeDtypeStruct((self._sharded.num_devices,), np.int32)
+    self._update = self._update.lower(  # type: ignore[attr-defined]
+      self._state, *batch, actor_steps
+    ).compile()
+
+  def actor_steps(self) -> int:
+    """Returns the `actor_steps` of all replicas, as they were when the last step began.
+
+    All replicas get the same number after the same step. Waits for the end of that step.
+    """
+    return self._actor_steps + int(self._new_actor_steps)
 
   def step(self) -> None:
     """Does one learner step and publishes its parameters."""
@@ -138,13 +164,15 @@ class Learner(acme.Learner):
     (unrolls, probabilities), keys = self._prefetcher.next(self._check)
     self._waited += time.monotonic() - started
     # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
-    jax.block_until_ready(self._metrics)
-    self._state, priorities, self._metrics = self._update(self._state, unrolls, probabilities)
+    self._actor_steps = self.actor_steps()
+    (self._state, priorities, self._metrics), self._new_actor_steps = self._update(
+      self._state, unrolls, probabilities, self._bring_actor_steps()
+    )
     if priorities is not None:
-      self._update_priorities(keys, priorities)
+      self._update_priorities(keys, self._local(priorities))
     self.learner_steps += 1
     self._counter.increment(learner_steps=1)
-    self._publish(self.learner_steps, self._state.params)
+    self._publish(self.learner_steps, self._local_params())
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
     """Returns the parameters as NumPy arrays, once for each name: there is one set, 'params'."""
@@ -158,7 +186,7 @@ class Learner(acme.Learner):
     """Goes on from what `save` returned, and publishes its parameters."""
     self._state = jax.device_put(state, self._replicated)
     self.learner_steps = int(self._state.learner_steps)
-    self._publish(self.learner_steps, self._state.params)
+    self._publish(self.learner_steps, self._local_params())
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the last step's metrics, and rates over the last `seconds`."""
@@ -170,3 +198,22 @@ class Learner(acme.Learner):
       'learner_steps_per_second': (steps - previous_steps) / seconds,
       'learner_waiting_share': (waited - previous_waited) / seconds,
     }
+
+  def _global(self, rows: np.ndarray) -> jax.Array:
+    """Returns the array over all replicas of which `rows` are this replica's."""
+    return jax.make_array_from_process_local_data(self._sharded, rows)
+
+  def _local(self, array: jax.Array) -> jax.Array:
+    """The inverse of `_global`, without waiting for the devices."""
+    return multihost_utils.global_array_to_host_local_array(array, self._mesh, self._sharded.spec)
+
+  def _local_params(self) -> Nest:
+    """Returns the parameters on one device of this process."""
+    return jax.tree.map(lambda x: x.addressable_data(0), self._state.params)
+
+  def _bring_actor_steps(self) -> jax.Array:
+    """Returns this replica's new actor steps, to be summed over the replicas."""
+    steps = int(self._counter.get_counts().get('actor_steps', 0))
+    new = np.zeros(len(self._sharded.addressable_devices), np.int32)
+    new[0], self._brought = steps - self._brought, steps
+    return self._global(new)

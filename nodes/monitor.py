@@ -22,26 +22,30 @@ class Monitor:
 
   Reports are absolute, so a report that arrives twice changes nothing. Of each node the run
   directory gets `logs/<node>.csv` and TensorBoard scalars `<node's group>/<name>`; their time axis
-  is environment frames.
+  is environment frames. The counters in them are the program's: of several inference-learners, the
+  actor steps and frames are added up, while learner steps are common to all.
   """
 
-  def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool):
+  def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool, num_learners: int = 1):
     """Opens the logs.
 
     Args:
       run_dir: an existing directory.
       num_steps: actor steps of the whole run, for progress.
       has_evaluator: whether to wait for a final evaluation.
+      num_learners: how many nodes call `training_finished`.
     """
     self._run_dir = run_dir
     self._num_steps = num_steps
     self._has_evaluator = has_evaluator
+    self._num_learners = num_learners
     self._started = time.time()
     self._first_step = 0.0
     self._lock = threading.Lock()
     self._latest: dict[str, dict[str, float]] = {}
     self._seen: dict[str, float] = {}
-    self._counts = dict.fromkeys(COUNTERS, 0.0)
+    self._counts_of: dict[str, dict[str, float]] = {}
+    self._final: dict[str, dict[str, float]] = {}
     self._loggers: dict[str, loggers.Logger] = {}
     self._tensorboard = curves.scalar_writer(os.path.join(run_dir, 'tensorboard'))
     self._evaluation: dict[str, float] = {}
@@ -61,21 +65,20 @@ class Monitor:
         self._first_step = time.time()
       finite = {name: value for name, value in values.items() if math.isfinite(value)}
       self._latest.setdefault(node, {}).update(finite)
-      for name in COUNTERS:
-        self._counts[name] = max(self._counts[name], values.get(name, 0.0))
-      row = {'seconds': time.time() - self._started, **self._counts, **values}
+      counts = self._count(node, values)
+      row = {'seconds': time.time() - self._started, **values, **counts}
       if node not in self._loggers:
         self._loggers[node] = curves.csv_logger(self._run_dir, node)
       self._loggers[node].write(row)
-      step = int(self._counts['environment_frames'])
-      for name, value in finite.items():
+      step = int(counts['environment_frames'])
+      for name, value in (finite | {n: counts[n] for n in COUNTERS if n in finite}).items():
         self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
 
   def progress(self) -> dict[str, Any]:
     """Returns `actor_steps` so far and whether training has `finished`."""
     with self._lock:
       return {
-        'actor_steps': self._counts['actor_steps'],
+        'actor_steps': self._counts()['actor_steps'],
         'finished': self._training_finished.is_set(),
       }
 
@@ -86,16 +89,26 @@ class Monitor:
         'elapsed': time.time() - self._started,
         'since_first_step': time.time() - self._first_step if self._first_step else 0.0,
         'num_steps': self._num_steps,
-        'counts': dict(self._counts),
+        'counts': self._counts(),
         'latest': {node: dict(values) for node, values in self._latest.items()},
         'silent_for': {node: time.time() - seen for node, seen in self._seen.items()},
         'finished': self._training_finished.is_set(),
       }
 
-  def training_finished(self, counts: Mapping[str, float]) -> None:
-    """Takes the final counters; the program ends after the evaluation, if there is an evaluator."""
+  def training_finished(self, node: str, values: Mapping[str, float]) -> None:
+    """Takes a learner's final counters and whatever else the summary is to say about it.
+
+    After the last learner's the program ends; if there is an evaluator, after its final evaluation.
+
+    Args:
+      node: such as 'inference_learner/0'.
+      values: by name.
+    """
     with self._lock:
-      self._counts.update(counts)
+      self._count(node, values)
+      self._final[node] = dict(values)
+      if len(self._final) < self._num_learners:
+        return
     self._training_finished.set()
     if not self._has_evaluator:
       self._finished.set()
@@ -122,11 +135,25 @@ class Monitor:
     if self._finished.is_set():
       lifecycle.stop_program()
 
+  def _count(self, node: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Takes the counters among a node's values, which never fall; returns those of the program."""
+    counts = self._counts_of.setdefault(node, dict.fromkeys(COUNTERS, 0.0))
+    for name in COUNTERS:
+      counts[name] = max(counts[name], values.get(name, 0.0))
+    return self._counts()
+
+  def _counts(self) -> dict[str, float]:
+    """Returns the program's counters: learners do every update together, and act each for itself."""
+    nodes = self._counts_of.values()
+    counts = {name: sum(node[name] for node in nodes) for name in COUNTERS}
+    return counts | {'learner_steps': max((n['learner_steps'] for n in nodes), default=0.0)}
+
   def _write_summary(self) -> None:
     summary = {
       'evaluator_return': self._evaluation.get('evaluator_return', math.nan),
-      **{name: int(self._counts[name]) for name in COUNTERS},
+      **{name: int(count) for name, count in self._counts().items()},
       'seconds': time.time() - self._started,
+      'learners': dict(sorted(self._final.items())),
     } | self._evaluation
     path = os.path.join(self._run_dir, 'summary.json')
     with open(path + '.tmp', 'w') as f:
