@@ -100,10 +100,7 @@ class Learner(acme.Learner):
     self._update: Callable[..., Any] = jax.jit(
       update,
       in_shardings=(self._replicated, self._sharded, self._sharded, self._sharded),
-      out_shardings=(
-        (self._replicated, self._sharded, self._replicated),
-        self._replicated,
-      ),
+      out_shardings=((self._replicated, self._sharded, self._replicated), self._replicated),
     )
     self._actor_steps = 0
     self._brought = 0
@@ -113,7 +110,7 @@ class Learner(acme.Learner):
     self._waited = 0.0
     self._measured = (0, 0.0)
     self.learner_steps = 0
-    publish(0, self._local_params())
+    self._publish_params()
 
   def learn_from(
     self,
@@ -128,7 +125,7 @@ class Learner(acme.Learner):
     """
 
     def put(batch: Any) -> tuple[Any, Any]:
-      return jax.tree.map(self._global, (batch.unrolls, batch.probabilities)), batch.keys
+      return self._global((batch.unrolls, batch.probabilities)), batch.keys
 
     self._update_priorities = update_priorities
     self._prefetcher = DevicePrefetcher(batches, put)
@@ -169,10 +166,10 @@ class Learner(acme.Learner):
       self._state, unrolls, probabilities, self._bring_actor_steps()
     )
     if priorities is not None:
-      self._update_priorities(keys, self._local(priorities))
+      self._update_priorities(keys, self._local(priorities, self._sharded))
     self.learner_steps += 1
     self._counter.increment(learner_steps=1)
-    self._publish(self.learner_steps, self._local_params())
+    self._publish_params()
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
     """Returns the parameters as NumPy arrays, once for each name: there is one set, 'params'."""
@@ -186,7 +183,7 @@ class Learner(acme.Learner):
     """Goes on from what `save` returned, and publishes its parameters."""
     self._state = jax.device_put(state, self._replicated)
     self.learner_steps = int(self._state.learner_steps)
-    self._publish(self.learner_steps, self._local_params())
+    self._publish_params()
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the last step's metrics, and rates over the last `seconds`."""
@@ -199,17 +196,20 @@ class Learner(acme.Learner):
       'learner_waiting_share': (waited - previous_waited) / seconds,
     }
 
-  def _global(self, rows: np.ndarray) -> jax.Array:
-    """Returns the array over all replicas of which `rows` are this replica's."""
-    return jax.make_array_from_process_local_data(self._sharded, rows)
+  def _global(self, rows: Nest) -> Nest:
+    """Returns the arrays over all replicas of which `rows` are this replica's."""
+    if jax.process_count() == 1:
+      return jax.device_put(rows, self._sharded)  # All leaves at once.
+    return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self._sharded, x), rows)
 
-  def _local(self, array: jax.Array) -> jax.Array:
-    """The inverse of `_global`, without waiting for the devices."""
-    return multihost_utils.global_array_to_host_local_array(array, self._mesh, self._sharded.spec)
+  def _local(self, arrays: Nest, sharding: NamedSharding) -> Nest:
+    """Returns what this replica's devices hold of arrays over all replicas; copies nothing."""
+    if jax.process_count() == 1:
+      return arrays
+    return multihost_utils.global_array_to_host_local_array(arrays, self._mesh, sharding.spec)
 
-  def _local_params(self) -> Nest:
-    """Returns the parameters on one device of this process."""
-    return jax.tree.map(lambda x: x.addressable_data(0), self._state.params)
+  def _publish_params(self) -> None:
+    self._publish(self.learner_steps, self._local(self._state.params, self._replicated))
 
   def _bring_actor_steps(self) -> jax.Array:
     """Returns this replica's new actor steps, to be summed over the replicas."""

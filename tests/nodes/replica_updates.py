@@ -59,6 +59,8 @@ def learn(name, devices, replica, num_replicas):
     assert acts.devices() == {jax.local_devices()[0]}
     np.testing.assert_array_equal(acts, learns)
   moved = max(np.abs(a - b).max() for a, b in zip(params, jax.tree.leaves(acting[0]), strict=True))
+  learner.restore(learner.save())
+  assert learner.learner_steps == UPDATES
   return {
     'params': np.concatenate([x.ravel() for x in params]),
     'moved': moved,
