@@ -3,6 +3,7 @@
 python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
+python launch.py --resume=runs/...                 goes on where that run was interrupted
 python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
 """
 
@@ -18,10 +19,21 @@ import launchpad as lp
 from absl import app, flags
 
 from environments import registry as environments
-from launchers import describe, local, placement, placement_file, run_directory, stock
+from launchers import (
+  describe,
+  local,
+  placement,
+  placement_file,
+  run_directory,
+  stock,
+  supervise,
+)
+from launchers.follow import Follower
 from launchers.placement import Resources
 from launchers.view import View
+from nodes import checkpoints
 from programs import registry as programs
+from programs.config import RunConfig
 
 _PROGRAM = flags.DEFINE_string(
   'program', 'sebulba', f'what to launch: {", ".join(programs.PROGRAMS)}'
@@ -39,8 +51,18 @@ _RAY_ADDRESS = flags.DEFINE_string(
 _RAY_TIMEOUT = flags.DEFINE_float(
   'ray_timeout', 60.0, 'seconds that Ray has to find a machine for every node', lower_bound=0.0
 )
+_RESUME = flags.DEFINE_string(
+  'resume', '', 'directory of a run to go on with, from its newest checkpoint'
+)
+_NODE_TIMEOUT = flags.DEFINE_float(
+  'node_timeout', 300.0, 'seconds without a word after which a node is killed', lower_bound=1.0
+)
 _LIST_ENVS = flags.DEFINE_bool('list_envs', False, 'print the environments and their options')
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
+
+# Options of every program that a resumed run cannot change, beside those of the agent.
+_FIXED = {'env', 'env_options', 'run_dir', 'num_replay_shards', 'seed'}
+_RESUME_STRIDE = 7_368_787
 
 
 def define_config_flags() -> None:
@@ -102,6 +124,40 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
   return config
 
 
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What is to be launched.
+
+  Attributes:
+    program: its name.
+    module: its module.
+    given: the options that the user set.
+    config: every option, checked.
+  """
+
+  program: str
+  module: Any
+  given: dict[str, Any]
+  config: Any
+
+
+def check_changes(recorded: dict[str, Any], changes: dict[str, Any]) -> None:
+  """Checks that options of an earlier run may change when it is resumed.
+
+  How it is run may, what it learns and from what may not.
+
+  Raises:
+    ValueError: one sentence that names the first flag that may not.
+  """
+  may_change = {f.name for f in dataclasses.fields(RunConfig)} - _FIXED
+  for name, value in changes.items():
+    if name not in may_change and value != recorded.get(name):
+      raise ValueError(
+        f'--{name}={value} cannot change when a run is resumed, where it was '
+        f'{recorded.get(name)!r}; leave it out, or start a new run.'
+      )
+
+
 def _given_flags() -> dict[str, Any]:
   """Returns the config flags that the user set."""
   names = {
@@ -124,6 +180,35 @@ def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
   return where
 
 
+def _new_run() -> Run:
+  """Returns what the flags say to run; its directory is not made yet."""
+  module, given = programs.load(_PROGRAM.value), _given_flags()
+  return Run(_PROGRAM.value, module, given, make_config(module, given))
+
+
+def _resumed_run() -> Run:
+  """Returns an earlier run, with what the flags change of it."""
+  path, record = run_directory.reopen(_RESUME.value)
+  if _PROGRAM.present and _PROGRAM.value != record.program:
+    raise ValueError(
+      f'--resume={path} is a run of --program={record.program}; leave --program out.'
+    )
+  module, changes = programs.load(record.program), _given_flags()
+  check_changes(record.config, changes)
+  given = record.given | changes
+  config = make_config(module, given)
+  checkpoint = checkpoints.newest(checkpoints.directory(path))
+  if checkpoint is None:
+    raise ValueError(f'--resume={path} has no checkpoint yet; start the run anew.')
+  if checkpoint.counts['actor_steps'] >= config.num_steps:
+    raise ValueError(
+      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
+    )
+  # The actors are not to play the episodes of the beginning again.
+  seed = config.seed + _RESUME_STRIDE * len(record.commands)
+  return Run(record.program, module, given, dataclasses.replace(config, run_dir=path, seed=seed))
+
+
 def main(argv: list[str]) -> int:
   """Does what the flags say; returns the exit code."""
   if _LIST_ENVS.value:
@@ -133,24 +218,31 @@ def main(argv: list[str]) -> int:
   try:
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
-    module = programs.load(_PROGRAM.value)
-    config = make_config(module, _given_flags())
-    where = _placement(module.placement(config))
-    if not _DRY_RUN.value:
-      path = config.run_dir or run_directory.default_path(_PROGRAM.value, config.env)
+    run = _resumed_run() if _RESUME.value else _new_run()
+    config = run.config
+    where = _placement(run.module.placement(config))
+    if not _RESUME.value and not _DRY_RUN.value:
+      path = config.run_dir or run_directory.default_path(run.program, config.env)
       config = dataclasses.replace(config, run_dir=run_directory.create(path))
-    program = module.make_program(config)
+    program = run.module.make_program(config)
     placement.check(program, where)
     if _LAUNCHER.value == 'local':
       placement.check_one_machine(program, where, lp.LAUNCH_TYPE.value in ('local_mt', 'test_mt'))
     if _DRY_RUN.value:
       print(describe.describe(program, where))
       return 0
-    run_directory.write_config(config.run_dir, _PROGRAM.value, config)
+    run_directory.write_record(config.run_dir, run.program, run.given, config)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  view = View(program, f'{_PROGRAM.value} on {config.env}  {config.run_dir}')
+  follower = Follower(program)
+  view = View(follower, f'{run.program} on {config.env}  {config.run_dir}')
+
+  def started() -> None:
+    follower.start()
+    view.start()
+
+  watch = supervise.Watch(started, view.restarted, follower.silent, _NODE_TIMEOUT.value)
   try:
     if _LAUNCHER.value == 'ray':
       from launchers import ray_cluster
@@ -161,17 +253,18 @@ def main(argv: list[str]) -> int:
         config.run_dir,
         _RAY_ADDRESS.value,
         _RAY_TIMEOUT.value,
-        started=view.start,
+        watch=watch,
       )
     elif lp.LAUNCH_TYPE.value == 'local_mp':
-      code = local.launch(program, where, config.run_dir, started=view.start)
+      code = local.launch(program, where, config.run_dir, watch=watch)
     else:
-      code = stock.launch(program, lp.LAUNCH_TYPE.value, where, started=view.start)
+      code = stock.launch(program, lp.LAUNCH_TYPE.value, where, started=started)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   finally:
     view.close()
+    follower.close()
   summary = run_directory.read_summary(config.run_dir)
   if code == 0 and summary is not None:
     print(
@@ -179,6 +272,8 @@ def main(argv: list[str]) -> int:
       'environment_frames={environment_frames} learner_steps={learner_steps}'.format(**summary),
       f'run_dir={config.run_dir}',
     )
+  elif code and os.path.isdir(checkpoints.directory(config.run_dir)):
+    print(f'to go on: python launch.py --resume={config.run_dir}', file=sys.stderr)
   return code
 
 

@@ -2,8 +2,9 @@
 
 Launchpad's own entry ignores SIGTERM while the main thread is inside a Courier call, exits with -14
 after a clean stop, and opens a debugger on a crash. This one exits 0 after a requested stop, at the
-latest `GRACE_SECONDS` after SIGTERM whatever the main thread is doing, exits 1 after an exception
-with the traceback last, and does not outlive its launcher.
+latest `GRACE_SECONDS` after SIGTERM whatever the main thread is doing (a checkpoint that is being
+written is finished first), exits 1 after an exception with the traceback last, and does not outlive
+its launcher.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import traceback
 
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
+# Threads of this name are let finish, unless the launcher kills the process. See nodes.lifecycle.
+FINISH = 'finish-before-leaving'
 
 
 def _die_with_parent(parent: int) -> None:
@@ -27,7 +30,10 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _leave(code: int) -> None:
-  """Ends the process without waiting for threads, which may be inside a call that never returns."""
+  """Ends the process, waiting for few of its threads: others may be in calls that never return."""
+  for thread in threading.enumerate():
+    if thread.name == FINISH:
+      thread.join()
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(code)
@@ -79,7 +85,7 @@ def main(argv: list[str]) -> None:
     if stop.is_set() or (isinstance(error, SystemExit) and not error.code):
       _leave(0)
     traceback.print_exc()
-    _leave(1)
+    _leave(getattr(error, 'exit_code', 1))
   _leave(0)
 
 

@@ -199,7 +199,7 @@ def launch(
   address: str = 'auto',
   timeout: float = 60.0,
   out: IO[str] = sys.stderr,
-  started: Callable[[], None] = lambda: None,
+  watch: supervise.Watch = supervise.NOBODY,
 ) -> int:
   """Runs a program to its end, as `launchers.local.launch` does, on a Ray cluster.
 
@@ -214,7 +214,7 @@ def launch(
     address: of the cluster; this machine must be part of it.
     timeout: seconds that Ray has to place every node.
     out: where to report a failure.
-    started: called once every address is bound.
+    watch: is told what happens, and asked who is silent.
 
   Returns:
     The exit code, as that of the local launcher.
@@ -230,8 +230,10 @@ def launch(
       places = _place(program, placement, run_dir, timeout, nodes, requests)
       if places is None:
         return supervise.EXIT_CODES[requests[0]]
-      _start(program, placement, run_dir, nodes, places, out, started)
-      code, culprit = supervise.supervise(nodes, requests)
+      _start(program, placement, run_dir, nodes, places, out, watch.started)
+      code, culprit = supervise.supervise(
+        nodes, requests, lambda text: print(text, file=out, flush=True), watch
+      )
     finally:
       _release(nodes)
   if culprit is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import os
 import threading
@@ -20,10 +22,11 @@ from flax import serialization
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from environments.base import BatchedEnvironment
-from nodes import lifecycle, replicas
+from nodes import audit, checkpoints, lifecycle, replicas, rpc
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.learner import Learner
+from nodes.long_wait import LongWait
 from nodes.reporter import Reporter
 from nodes.streams import unroll_spec
 
@@ -49,6 +52,9 @@ class InferenceLearner:
     batch_size: int,
     num_steps: int,
     run_dir: str,
+    checkpoint_period: float,
+    checkpoints_kept: int,
+    record: bool,
     seed: int,
     replica: int = 0,
     num_replicas: int = 1,
@@ -68,7 +74,11 @@ class InferenceLearner:
       inference_timeout_ms: how long a request may wait for a fuller batch.
       batch_size: unrolls in a learner batch, of each replica.
       num_steps: actor_steps, of all replicas, after which training ends.
-      run_dir: where the final parameters go.
+      run_dir: where checkpoints and the final parameters go. If there is a checkpoint, the work goes
+        on from the newest.
+      checkpoint_period: seconds between checkpoints; 0 for none.
+      checkpoints_kept: how many of them to keep.
+      record: whether to record every unroll. See `nodes.audit`.
       seed: of parameters and action sampling.
       replica: which of the replicas this is; the first writes the parameters.
       num_replicas: whose learners do every update together.
@@ -86,6 +96,9 @@ class InferenceLearner:
     self._batch_size = batch_size
     self._num_steps = num_steps
     self._run_dir = run_dir
+    self._checkpoint_period = checkpoint_period
+    self._checkpoints_kept = checkpoints_kept
+    self._audit_dir = run_dir if record else ''
     self._seed = seed
     self._name = f'inference_learner/{replica}'
     self._replica = replica
@@ -123,6 +136,17 @@ class InferenceLearner:
     agent = self._make_agent(spec.observations, spec.actions)
     unroll = unroll_spec(agent, spec)
     counter = counting.Counter()
+    checkpoint_dir = checkpoints.directory(self._run_dir)
+    # The first replica reads it, the others have it from there.
+    checkpoint = checkpoints.newest(checkpoint_dir) if self._replica == 0 else None
+    if checkpoint is not None:
+      counter.increment(**checkpoint.counts)
+      logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
+    goes_on, learned = int(checkpoint is not None), counter.get_counts().get('learner_steps', 0)
+    if self._num_replicas > 1:
+      goes_on, learned = map(int, replicas.share(np.array([goes_on, learned]), self._replica))
+      if self._replica:
+        counter.increment(learner_steps=learned)
 
     server = InferenceServer(
       agent,
@@ -134,7 +158,8 @@ class InferenceLearner:
       action_repeat,
       self._inference_batch_size,
       self._inference_timeout,
-      self._seed + 1000 * self._replica,
+      # Actions after a restart are not those before it again, nor those of another replica.
+      self._seed + learned + 1_000_003 * self._replica,
       num_environments=self._num_replicas * sum(s.num_envs for s in self._streams if s.training),
     )
 
@@ -142,8 +167,18 @@ class InferenceLearner:
       writer.check()
       if stop.is_set():
         raise lifecycle.Stopped
-      if counter.get_counts().get('learner_steps'):  # The first report names the columns.
+      if learner.learner_steps > learned + 1:  # The first report names the columns.
         reporter.maybe_report()
+      else:
+        reporter.beat()
+      waiting.check(learner.learner_steps)
+
+    def save() -> tuple[dict[str, int], Any]:
+      counts = counter.get_counts()
+      if self._num_replicas > 1:
+        steps = max(counts['actor_steps'], learner.actor_steps())
+        counts |= {'actor_steps': steps, 'environment_frames': steps * action_repeat}
+      return counts, learner.save()
 
     learner = Learner(
       agent,
@@ -153,13 +188,19 @@ class InferenceLearner:
       counter,
       self._seed,
     )
+    if goes_on:
+      state = learner.save()
+      if checkpoint is not None:
+        state = checkpoints.restore(checkpoint, state)
+      learner.restore(replicas.share(state, self._replica))
     server.compile()
     learner.compile(unroll, self._batch_size)
     priorities = self._compiled_priorities(agent, unroll)
 
     unroll_io = importing.result()
     columns = unroll_io.Columns(unroll)
-    writer = unroll_io.UnrollWriter(self._replay_addresses, columns, priorities)
+    produced = audit.Audit(self._audit_dir, audit.PRODUCED)
+    writer = unroll_io.UnrollWriter(self._replay_addresses, columns, priorities, produced.record)
     reader = unroll_io.UnrollReader(
       self._replay_addresses, columns, self._batch_size, max_in_flight=self._batch_size
     )
@@ -168,7 +209,21 @@ class InferenceLearner:
       self._name,
       lambda seconds: server.measure(seconds) | learner.measure(seconds) | reader.measure(),
     )
-    learner.learn_from(reader, reader.update_priorities)
+    checkpointer = checkpoints.Checkpointer(
+      checkpoint_dir,
+      self._checkpoint_period if self._replica == 0 else 0.0,
+      self._checkpoints_kept,
+      save,
+    )
+    waiting = LongWait(
+      lambda: (
+        'an update waits for another replica.'
+        if learner.waits_for_replicas
+        else reader.explain_wait()
+      )
+    )
+    trained = audit.Audit(self._audit_dir, audit.TRAINED)
+    learner.learn_from(reader, reader.update_priorities, trained.record)
     server.start()
     self._server = server
     self._serving.set()
@@ -176,14 +231,24 @@ class InferenceLearner:
       while learner.actor_steps() < self._num_steps:
         learner.step()
         check()
+        checkpointer.maybe_write()
       server.finish_training()
+      checkpointer.write_now()
       params = learner.get_variables(['params'])[0]
       if self._replica == 0:
         save_params(self._run_dir, params)
       crc = zlib.crc32(serialization.to_bytes(params))
-      self._monitor.training_finished(self._name, {**counter.get_counts(), 'params_crc32': crc})
-      stop.wait()
+      finished = {**counter.get_counts(), 'params_crc32': crc}
+      while not stop.wait(1.0):
+        reporter.beat()
+        # Again and again: a monitor that is started anew has to be told anew.
+        tell = functools.partial(self._monitor.futures.training_finished, self._name, finished)
+        rpc.call(tell, stop.is_set, 'training_finished')
     except lifecycle.Stopped:
+      if not server.training_finished:
+        # Of an update that another replica will not join any more, nothing can be kept.
+        with contextlib.suppress(lifecycle.Stopped):
+          checkpointer.write_now()
       logging.info('stopped: %s', counter.get_counts())
     finally:
       writer.close()

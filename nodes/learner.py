@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent import futures
 from typing import Any
 
 import acme
@@ -16,8 +17,9 @@ from acme.utils import counting
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.agent import Agent
+from agents.agent import Agent, UpdateOutput
 from agents.types import Nest, Unroll
+from nodes import lifecycle
 
 
 class DevicePrefetcher:
@@ -65,6 +67,10 @@ class Learner(acme.Learner):
 
   The devices may be those of several processes, the replicas. Each has a learner, brings its own rows
   of every batch, and must do as many steps as the others: a step waits for all of them.
+
+  Attributes:
+    learner_steps: updates begun.
+    waits_for_replicas: whether it waits for the end of a step.
   """
 
   def __init__(
@@ -93,41 +99,50 @@ class Learner(acme.Learner):
     self._check = check
     self._counter = counter
     self._state = jax.jit(agent.init, out_shardings=self._replicated)(jax.random.key(seed))
-
-    def update(state: Any, unrolls: Unroll, probabilities: Any, actor_steps: Any) -> Any:
-      return tuple(agent.update(state, unrolls, probabilities)), jnp.sum(actor_steps)
-
     self._update: Callable[..., Any] = jax.jit(
-      update,
+      _with_check(agent.update),
       in_shardings=(self._replicated, self._sharded, self._sharded, self._sharded),
-      out_shardings=((self._replicated, self._sharded, self._replicated), self._replicated),
+      out_shardings=(
+        (self._replicated, self._sharded, self._replicated),
+        self._replicated,
+        self._replicated,
+      ),
     )
     self._actor_steps = 0
     self._brought = 0
     self._new_actor_steps: Any = 0
     self._prefetcher: DevicePrefetcher | None = None
+    self._waiting = futures.ThreadPoolExecutor(1)
     self._metrics: dict[str, Any] = {}
+    self._ended_metrics: dict[str, Any] = {}
+    self._finite: Any = True
     self._waited = 0.0
     self._measured = (0, 0.0)
     self.learner_steps = 0
+    self.waits_for_replicas = False
     self._publish_params()
 
   def learn_from(
     self,
     batches: Iterable[Any],
-    update_priorities: Callable[[Any, Any], None] = lambda keys, priorities: None,
+    update_priorities: Callable[[Any, Any], bool] = lambda keys, priorities: True,
+    trained: Callable[[np.ndarray, int], None] = lambda unroll_ids, learner_step: None,
   ) -> None:
     """Begins to fetch batches; call it once, before `step`.
 
     Args:
       batches: yields `nodes.unroll_io.Batch`es, B divisible by the number of devices.
-      update_priorities: takes a batch's keys and its new priorities, where the agent gives some.
+      update_priorities: takes a batch's keys and its new priorities, where the agent gives some;
+        returns False to be asked again.
+      trained: takes the ids of a batch's unrolls and the learner step that learned from them.
     """
 
-    def put(batch: Any) -> tuple[Any, Any]:
-      return self._global((batch.unrolls, batch.probabilities)), batch.keys
+    def put(batch: Any) -> tuple[Any, Any, Any]:
+      on_devices = self._global((batch.unrolls, batch.probabilities))
+      return on_devices, batch.keys, batch.unroll_ids
 
     self._update_priorities = update_priorities
+    self._trained = trained
     self._prefetcher = DevicePrefetcher(batches, put)
 
   def compile(self, unroll: Unroll, batch_size: int) -> None:
@@ -152,22 +167,32 @@ class Learner(acme.Learner):
 
     All replicas get the same number after the same step. Waits for the end of that step.
     """
+    self._wait()
     return self._actor_steps + int(self._new_actor_steps)
 
   def step(self) -> None:
-    """Does one learner step and publishes its parameters."""
+    """Does one learner step and publishes its parameters.
+
+    Raises:
+      lifecycle.Hopeless: if a loss, gradient or other metric of the step before was not finite.
+    """
     assert self._prefetcher is not None, 'learn_from comes first'
     started = time.monotonic()
-    (unrolls, probabilities), keys = self._prefetcher.next(self._check)
+    (unrolls, probabilities), keys, unroll_ids = self._prefetcher.next(self._check)
     self._waited += time.monotonic() - started
     # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
     self._actor_steps = self.actor_steps()
-    (self._state, priorities, self._metrics), self._new_actor_steps = self._update(
+    self._check_finite()
+    self._ended_metrics = self._metrics
+    (self._state, priorities, self._metrics), self._finite, self._new_actor_steps = self._update(
       self._state, unrolls, probabilities, self._bring_actor_steps()
     )
     if priorities is not None:
-      self._update_priorities(keys, self._local(priorities, self._sharded))
+      priorities = self._local(priorities, self._sharded)
+    while priorities is not None and not self._update_priorities(keys, priorities):
+      self._check()
     self.learner_steps += 1
+    self._trained(unroll_ids, self.learner_steps)
     self._counter.increment(learner_steps=1)
     self._publish_params()
 
@@ -176,7 +201,12 @@ class Learner(acme.Learner):
     return [jax.device_get(self._state.params) for _ in names]
 
   def save(self) -> Any:
-    """Returns the whole learner state as NumPy arrays."""
+    """Returns the whole learner state as NumPy arrays.
+
+    Raises:
+      lifecycle.Hopeless: if the last step has spoilt it.
+    """
+    self._check_finite()
     return jax.device_get(self._state)
 
   def restore(self, state: Any) -> None:
@@ -185,16 +215,39 @@ class Learner(acme.Learner):
     self.learner_steps = int(self._state.learner_steps)
     self._publish_params()
 
+  def _check_finite(self) -> None:
+    """Waits for the last step, and makes sure that what it computed is finite."""
+    self._wait()
+    if not self._finite:
+      bad = {k: float(v) for k, v in jax.device_get(self._metrics).items() if not np.isfinite(v)}
+      values = ', '.join(f'{name} is {value}' for name, value in bad.items())
+      raise lifecycle.Hopeless(
+        f'learner step {self.learner_steps} is not finite: {values}; the last checkpoint is of an '
+        'earlier step. A smaller learning rate or a clipped gradient may help.'
+      )
+
   def measure(self, seconds: float) -> dict[str, float]:
-    """Returns the last step's metrics, and rates over the last `seconds`."""
+    """Returns the metrics of the last step that has ended, and rates over the last `seconds`."""
     steps, waited = self.learner_steps, self._waited
     previous_steps, previous_waited = self._measured
     self._measured = steps, waited
-    return {k: float(v) for k, v in jax.device_get(self._metrics).items()} | {
+    return {k: float(v) for k, v in jax.device_get(self._ended_metrics).items()} | {
       'learner_steps': float(steps),
       'learner_steps_per_second': (steps - previous_steps) / seconds,
       'learner_waiting_share': (waited - previous_waited) / seconds,
     }
+
+  def _wait(self) -> None:
+    """Waits for the last step, which may be long where another replica has yet to join it."""
+    if jax.process_count() == 1 or self._finite is True:
+      jax.block_until_ready(self._finite)
+    elif not self._finite.is_ready():
+      ended = self._waiting.submit(jax.block_until_ready, self._finite)
+      while not futures.wait([ended], timeout=0.2).done:
+        self.waits_for_replicas = True
+        self._check()
+      self.waits_for_replicas = False
+      ended.result()
 
   def _global(self, rows: Nest) -> Nest:
     """Returns the arrays over all replicas of which `rows` are this replica's."""
@@ -215,5 +268,24 @@ class Learner(acme.Learner):
     """Returns this replica's new actor steps, to be summed over the replicas."""
     steps = int(self._counter.get_counts().get('actor_steps', 0))
     new = np.zeros(len(self._sharded.addressable_devices), np.int32)
-    new[0], self._brought = steps - self._brought, steps
+    new[0] = min(
+      steps - self._brought, 1 << 30
+    )  # After a restart they may be too many for an int32.
+    self._brought += int(new[0])
     return self._global(new)
+
+
+def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[Any, Any, Any]]:
+  """Returns a function that does an update, and then what the learner must know of it.
+
+  Its last argument is one more, the new actor steps, int32 `[devices]`. It returns the update's
+  output, whether all its metrics are finite, and the sum of the actor steps.
+  """
+
+  def checked(*args: Any) -> tuple[Any, Any, Any]:
+    *inputs, actor_steps = args
+    output = update(*inputs)
+    metrics = jnp.stack([jnp.asarray(m, jnp.float32) for m in output.metrics.values()])
+    return tuple(output), jnp.isfinite(metrics).all(), jnp.sum(actor_steps)
+
+  return checked

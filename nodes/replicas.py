@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from agents.types import Nest
+from nodes import lifecycle
 
 
 def join(coordinator: str, replica: int, num_replicas: int) -> None:
@@ -21,7 +25,7 @@ def join(coordinator: str, replica: int, num_replicas: int) -> None:
     num_replicas: in the job.
 
   Raises:
-    RuntimeError: if the devices of the others cannot be seen from here.
+    lifecycle.Hopeless: if the devices of the others cannot be seen from here.
   """
   handler = signal.getsignal(signal.SIGTERM)
   jax.distributed.initialize(
@@ -29,7 +33,7 @@ def join(coordinator: str, replica: int, num_replicas: int) -> None:
   )
   signal.signal(signal.SIGTERM, handler)  # JAX has put its own in the place of the node's.
   if jax.process_count() != num_replicas:
-    raise RuntimeError(
+    raise lifecycle.Hopeless(
       f'--num_replicas={num_replicas}, but the devices of this host form a system with those of '
       f'{jax.process_count()} host(s) only; run every replica on a host of one such system.'
     )
@@ -47,6 +51,16 @@ def meet(devices: Sequence[jax.Device]) -> None:
   assert int(total) == len(devices)
 
 
+def share(tree: Nest, replica: int) -> Nest:
+  """Returns what the first replica passes, as NumPy arrays; all replicas call it.
+
+  Args:
+    tree: arrays, of the same structure, shapes and dtypes everywhere.
+    replica: which of them this is.
+  """
+  return multihost_utils.broadcast_one_to_all(tree, is_source=replica == 0)
+
+
 def local_devices(
   indices: Sequence[int], flag: str, process: int | None = None
 ) -> list[jax.Device]:
@@ -58,11 +72,11 @@ def local_devices(
     process: JAX's index of it; None for this one.
 
   Raises:
-    ValueError: if it has fewer.
+    lifecycle.Hopeless: if it has fewer.
   """
   devices = jax.local_devices(process_index=process)
   if max(indices) >= len(devices):
-    raise ValueError(
+    raise lifecycle.Hopeless(
       f'{flag}={",".join(map(str, indices))} asks for device {max(indices)}, but this process sees '
       f'{len(devices)} device(s), numbered from 0.'
     )

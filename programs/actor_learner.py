@@ -29,7 +29,11 @@ ASK_AGAIN_SECONDS = 120
 
 
 def make_program(
-  name: str, config: RunConfig, make_agent: Callable[..., Any], make_table: Callable[[], Any]
+  name: str,
+  config: RunConfig,
+  make_agent: Callable[..., Any],
+  make_table: Callable[[], Any],
+  replay_checkpoint_period: float = 0.0,
 ) -> lp.Program:
   """Returns the graph.
 
@@ -38,6 +42,8 @@ def make_program(
     config: resolved and validated.
     make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
     make_table: returns the Reverb tables of one replay server.
+    replay_checkpoint_period: seconds between checkpoints of replay; 0 where its unrolls are not worth
+      keeping, as in a queue.
   """
   make_environment = functools.partial(registry.make, config.env, options=config.env_options)
   replicas = range(config.num_replicas)
@@ -56,7 +62,15 @@ def make_program(
   shards = config.num_replay_shards
   with program.group('replay'):
     replay = [
-      program.add_node(ReplayNode(make_table, os.path.join(config.run_dir, 'replay', str(i))))
+      program.add_node(
+        ReplayNode(
+          make_table,
+          monitor,
+          f'replay/{i}',
+          os.path.join(config.run_dir, 'replay', str(i)),
+          replay_checkpoint_period,
+        )
+      )
       for i in range(len(replicas) * shards)
     ]
   coordinator = AddressHandle('coordinator') if len(replicas) > 1 else None
@@ -85,6 +99,9 @@ def make_program(
         batch_size=config.batch_size,
         num_steps=config.num_steps,
         run_dir=config.run_dir,
+        checkpoint_period=config.checkpoint_period,
+        checkpoints_kept=config.checkpoints_kept,
+        record=config.audit,
         seed=config.seed,
         replica=replica,
         num_replicas=len(replicas),
@@ -95,8 +112,9 @@ def make_program(
       if coordinator is not None and replica == 0:
         coordinator.assign(node)
       inference.append(program.add_node(node))
-      # An actor asks again after this long; the server answers a request once. See nodes.actor.
+      # An actor asks again after this long; the server answers a request once. See nodes.rpc.
       inference[-1].set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
+  monitor.set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
   with program.group('actor'):
     for i in range(len(replicas) * config.num_actors):
       program.add_node(
@@ -132,11 +150,17 @@ def placement(config: RunConfig) -> dict[str, Resources]:
   """Returns where each group runs: the inference-learner on the accelerator, the rest on CPUs."""
   accelerator = None if config.accelerator == 'cpu' else config.accelerator
   num_devices = 1 + max(config.actor_devices + config.learner_devices) if accelerator else 0
+  # What it would forget without checkpoints keeps the inference-learner from being started again.
+  restart = 'on_failure' if config.checkpoint_period else 'never'
   return {
-    'monitor': Resources(cpus=0, with_launcher=True),  # It writes the run directory.
-    'replay': Resources(),
+    # The monitor writes the run directory.
+    'monitor': Resources(cpus=0, with_launcher=True, restart='on_failure'),
+    'replay': Resources(restart=restart),
     'inference_learner': Resources(
-      accelerator=accelerator, num_devices=num_devices, one_job=config.num_replicas > 1
+      accelerator=accelerator,
+      num_devices=num_devices,
+      restart='never' if config.num_replicas > 1 else restart,
+      one_job=config.num_replicas > 1,
     ),
     'actor': Resources(restart='on_failure'),
     'evaluator': Resources(restart='on_failure'),

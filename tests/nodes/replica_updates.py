@@ -36,7 +36,9 @@ def learn(name, devices, replica, num_replicas):
   keys = unrolls.environment_id
   probabilities = np.random.default_rng(1).uniform(0.1, 1.0, len(keys)).astype(np.float32)
   rows = jax.tree.map(lambda x: mine(x, replica, num_replicas), (unrolls, keys, probabilities))
-  batch = types.SimpleNamespace(unrolls=rows[0], keys=rows[1], probabilities=rows[2])
+  batch = types.SimpleNamespace(
+    unrolls=rows[0], keys=rows[1], unroll_ids=rows[1], probabilities=rows[2]
+  )
   acting, priorities, counter = [], [], Counter()
 
   def publish(version, params):
@@ -45,6 +47,7 @@ def learn(name, devices, replica, num_replicas):
   def update_priorities(keys, values):
     np.testing.assert_array_equal(keys, batch.keys)
     priorities.append(np.asarray(values, np.float64))
+    return True
 
   learner = Learner(agent, devices, publish, lambda: None, counter, seed=1)
   learner.compile(jax.tree.map(lambda x: x[0], batch.unrolls), len(batch.keys))
@@ -53,13 +56,13 @@ def learn(name, devices, replica, num_replicas):
   for _ in range(UPDATES):
     counter.increment(actor_steps=10 + replica)
     learner.step()
-    losses.append(learner.measure(1.0)['loss'])
+    losses.append(float(learner._metrics['loss']))
   params = jax.tree.leaves(learner.get_variables(['params'])[0])
   for acts, learns in zip(jax.tree.leaves(acting[-1]), params, strict=True):
     assert acts.devices() == {jax.local_devices()[0]}
     np.testing.assert_array_equal(acts, learns)
   moved = max(np.abs(a - b).max() for a, b in zip(params, jax.tree.leaves(acting[0]), strict=True))
-  learner.restore(learner.save())
+  learner.restore(replicas.share(learner.save(), replica))
   assert learner.learner_steps == UPDATES
   return {
     'params': np.concatenate([x.ravel() for x in params]),
