@@ -89,6 +89,8 @@ def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
   launcher, nodes = running
   nodes['inference_learner-1'].suspend()  # The other is soon inside an update, waiting for it.
   launcher.send_signal(signal.SIGINT)
+  assert psutil.wait_procs([nodes['inference_learner-0']], timeout=25)[1] == []
+  nodes['inference_learner-1'].resume()
   output, errors = launcher.communicate(timeout=30)
   assert launcher.returncode == 130
   assert 'Traceback' not in output + errors
