@@ -5,6 +5,7 @@ python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --resume=runs/...                 goes on where that run was interrupted
 python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
+python launch.py --launcher=k8s --image=... --output=DIR   writes what runs it on Kubernetes
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from absl import app, flags
 from environments import registry as environments
 from launchers import (
   describe,
+  k8s,
   local,
   placement,
   placement_file,
+  pod,
   run_directory,
   stock,
   supervise,
@@ -40,7 +43,11 @@ _PROGRAM = flags.DEFINE_string(
 )
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement, start nothing')
 _LAUNCHER = flags.DEFINE_enum(
-  'launcher', 'local', ['local', 'ray'], 'where it runs: on this machine or on a Ray cluster'
+  'launcher',
+  'local',
+  ['local', 'ray', 'k8s', 'pod'],
+  'where it runs: on this machine; on a Ray cluster; on Kubernetes, for which files are written; '
+  'in this pod, as those files say',
 )
 _PLACEMENT = flags.DEFINE_string(
   'placement', '', 'YAML or JSON file, {group: {field: value}}, that changes where groups run'
@@ -170,8 +177,10 @@ def _given_flags() -> dict[str, Any]:
 
 def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
   """Returns where the groups run, as the flags change it; raises ValueError if they cannot."""
-  if _LAUNCHER.value == 'ray' and flags.FLAGS['lp_launch_type'].present:
-    raise ValueError('--lp_launch_type is for --launcher=local; leave it out with --launcher=ray.')
+  if _LAUNCHER.value != 'local' and flags.FLAGS['lp_launch_type'].present:
+    raise ValueError(
+      f'--lp_launch_type is for --launcher=local; leave it out with --launcher={_LAUNCHER.value}.'
+    )
   where = placement_file.override(default, _PLACEMENT.value) if _PLACEMENT.value else default
   if _LAUNCHER.value == 'ray':
     from launchers import ray_cluster
@@ -209,6 +218,22 @@ def _resumed_run() -> Run:
   return Run(record.program, module, given, dataclasses.replace(config, run_dir=path, seed=seed))
 
 
+def _write_manifests(run: Run, where: dict[str, Resources]) -> None:
+  """Writes the files that run the program on Kubernetes; raises ValueError if they cannot be."""
+  if run.config.run_dir:
+    raise ValueError('--run_dir is chosen for --launcher=k8s; leave it out, and see --k8s_volume.')
+  name = k8s.jobset_name(run.program, run.config.env)
+  config = dataclasses.replace(run.config, run_dir=k8s.run_dir(name))
+  program = run.module.make_program(config)
+  placement.check(program, where)
+  arguments = [f'--program={run.program}']
+  arguments += [flags.FLAGS[n].serialize() for n in sorted(run.given)]
+  text = k8s.generate(program, where, name, arguments, _DRY_RUN.value)
+  if _DRY_RUN.value:
+    print(describe.describe(program, where))
+  print(text)
+
+
 def main(argv: list[str]) -> int:
   """Does what the flags say; returns the exit code."""
   if _LIST_ENVS.value:
@@ -221,9 +246,15 @@ def main(argv: list[str]) -> int:
     run = _resumed_run() if _RESUME.value else _new_run()
     config = run.config
     where = _placement(run.module.placement(config))
-    if not _RESUME.value and not _DRY_RUN.value:
+    if _LAUNCHER.value == 'k8s':
+      _write_manifests(run, where)
+      return 0
+    owns_run_dir = not _DRY_RUN.value and (_LAUNCHER.value != 'pod' or k8s.POD_ENDS_PROGRAM.value)
+    if owns_run_dir and not _RESUME.value:
       path = config.run_dir or run_directory.default_path(run.program, config.env)
-      config = dataclasses.replace(config, run_dir=run_directory.create(path))
+      # A pod that is replaced finds the directory of its earlier life.
+      take = run_directory.create_or_reopen if _LAUNCHER.value == 'pod' else run_directory.create
+      config = dataclasses.replace(config, run_dir=take(path))
     program = run.module.make_program(config)
     placement.check(program, where)
     if _LAUNCHER.value == 'local':
@@ -231,7 +262,8 @@ def main(argv: list[str]) -> int:
     if _DRY_RUN.value:
       print(describe.describe(program, where))
       return 0
-    run_directory.write_record(config.run_dir, run.program, run.given, config)
+    if owns_run_dir:
+      run_directory.write_record(config.run_dir, run.program, run.given, config)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
@@ -254,6 +286,16 @@ def main(argv: list[str]) -> int:
         _RAY_ADDRESS.value,
         _RAY_TIMEOUT.value,
         watch=watch,
+      )
+    elif _LAUNCHER.value == 'pod':
+      code = pod.launch(
+        program,
+        k8s.POD_GROUP.value,
+        pod.node_index(),
+        k8s.POD_HOSTS.value,
+        k8s.PORT.value,
+        k8s.POD_ENDS_PROGRAM.value,
+        started=started if owns_run_dir else lambda: None,
       )
     elif lp.LAUNCH_TYPE.value == 'local_mp':
       code = local.launch(program, where, config.run_dir, watch=watch)

@@ -54,7 +54,7 @@ def options(label: str, resources: Resources, launcher_node_id: str = '') -> dic
       raise ValueError(
         f'group {label!r} asks for {name} among its resources; use the field {reserved[name]}.'
       )
-  if resources.accelerator == 'tpu':
+  if resources.accelerator_kind == 'tpu':
     if devices not in TPU_COUNTS:
       raise ValueError(
         f'group {label!r} needs {devices} TPU devices, but Ray sets aside 1, 2, 4 or 8 of a host; '

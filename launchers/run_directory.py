@@ -56,6 +56,15 @@ def create(path: str) -> str:
   return path
 
 
+def create_or_reopen(path: str) -> str:
+  """Takes a directory that is new or that of an earlier life of this run; returns its absolute path.
+
+  Raises:
+    ValueError: as `create` and `reopen` do.
+  """
+  return reopen(path)[0] if _is_run(path) else create(path)
+
+
 def reopen(path: str) -> tuple[str, Record]:
   """Takes the directory of an earlier run for this process; returns its absolute path and record.
 
