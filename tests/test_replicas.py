@@ -12,6 +12,7 @@ import time
 import psutil
 import pytest
 
+from nodes import checkpoints
 from tests.test_launch import DONE, ROOT, SMALL, SMALL_REPLAY, launch, nodes_of
 
 LEARNERS = ['inference_learner/0', 'inference_learner/1']
@@ -55,7 +56,7 @@ def running(tmp_path):
   launcher = subprocess.Popen(
     [
       *(sys.executable, 'launch.py', *SMALL, '--num_replicas=2', '--eval_envs=0'),
-      *('--num_steps=1000000000', f'--run_dir={run_dir}'),
+      *('--num_steps=1000000000', '--checkpoint_period=0.5', f'--run_dir={run_dir}'),
     ],
     cwd=ROOT,
     stdout=subprocess.PIPE,
@@ -69,6 +70,9 @@ def running(tmp_path):
   while not (trained.exists() and len(trained.read_text().splitlines()) > 1):
     assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
     time.sleep(0.05)
+  while not checkpoints.newest(checkpoints.directory(str(run_dir))):
+    assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
+    time.sleep(0.05)
   yield launcher, {pathlib.Path(p.cmdline()[-1]).stem: p for p in nodes_of(run_dir)}
   launcher.kill()
 
@@ -76,13 +80,26 @@ def running(tmp_path):
 @pytest.mark.parametrize(
   'victim', [pytest.param('inference_learner-0', marks=pytest.mark.nightly), 'inference_learner-1']
 )
-def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, victim):
+def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, tmp_path, victim):
   launcher, nodes = running
   nodes[victim].kill()
   _, errors = launcher.communicate(timeout=30)
   assert launcher.returncode == 1
   assert f'node {victim.replace("-", "/")} was killed by SIGKILL' in errors
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
+
+  run_dir = tmp_path / 'run'
+  assert errors.rstrip().endswith(f'--resume={run_dir}')
+  saved = checkpoints.newest(checkpoints.directory(str(run_dir))).counts
+  assert saved['actor_steps'] > saved['learner_steps'] > 0
+  resumed = launch(f'--resume={run_dir}', f'--num_steps={saved["actor_steps"] + 2000}', timeout=250)
+  assert resumed.returncode == 0, resumed.stderr
+  summary = json.loads((run_dir / 'summary.json').read_text())
+  first, second = summary['learners'].values()
+  assert first['params_crc32'] == second['params_crc32']
+  assert first['learner_steps'] == second['learner_steps'] > saved['learner_steps']
+  assert second['actor_steps'] < first['actor_steps']  # The first goes on counting for both.
+  assert saved['actor_steps'] + 2000 <= summary['actor_steps'] < saved['actor_steps'] + 4000
 
 
 def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
