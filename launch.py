@@ -186,6 +186,8 @@ def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
     from launchers import ray_cluster
 
     ray_cluster.check(where)
+  if _LAUNCHER.value == 'local':
+    placement.check_one_machine(where, lp.LAUNCH_TYPE.value in ('local_mt', 'test_mt'))
   return where
 
 
@@ -257,8 +259,6 @@ def main(argv: list[str]) -> int:
       config = dataclasses.replace(config, run_dir=take(path))
     program = run.module.make_program(config)
     placement.check(program, where)
-    if _LAUNCHER.value == 'local':
-      placement.check_one_machine(program, where, lp.LAUNCH_TYPE.value in ('local_mt', 'test_mt'))
     if _DRY_RUN.value:
       print(describe.describe(program, where))
       return 0

@@ -41,7 +41,7 @@ class Resources:
     max_restarts: failures in a row after which it is not; a minute without one clears the record.
     restart_backoff: seconds before the first restart; each further one in a row waits twice as long,
       30 at most.
-    one_job: whether its nodes, if there are several, are one job: each in a process of its own with
+    one_job: whether its nodes are one job of several processes: each in a process of its own with
       accelerators of its own, and none can be started again without the others.
   """
 
@@ -156,25 +156,24 @@ def check(program: lp.Program, placement: Mapping[str, Resources]) -> None:
       )
 
 
-def check_one_machine(
-  program: lp.Program, placement: Mapping[str, Resources], one_process: bool
-) -> None:
-  """Checks that the graph can run on one machine.
+def check_one_machine(placement: Mapping[str, Resources], one_process: bool) -> None:
+  """Checks that a program can run on one machine.
 
   Args:
-    program: the graph.
     placement: resources for each group.
     one_process: whether its nodes are threads of one process.
 
   Raises:
     ValueError: one sentence naming the group.
   """
-  for label, nodes in program.groups.items():
-    resources = placement[label]
-    if resources.one_job and len(nodes) > 1 and (one_process or resources.accelerator):
-      lacks = 'a process' if one_process else f'a {str(resources.accelerator).upper()} host'
+  for label, resources in placement.items():
+    if resources.one_job and one_process:
       raise ValueError(
-        f'each of the {len(nodes)} nodes of group {label!r}, one for each of --num_replicas, needs '
-        f'{lacks} of its own; use '
-        + ('--lp_launch_type=local_mp.' if one_process else 'a --launcher for several machines.')
+        f'each node of group {label!r}, one for each of --num_replicas, needs a process of its own; '
+        'use --lp_launch_type=local_mp.'
+      )
+    if resources.one_job and resources.accelerator:
+      raise ValueError(
+        f'each node of group {label!r}, one for each of --num_replicas, needs a '
+        f'{resources.accelerator.upper()} host of its own; use a --launcher for several machines.'
       )
