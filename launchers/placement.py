@@ -40,7 +40,7 @@ class Resources:
       is started again.
     max_restarts: failures in a row after which it is not; a minute without one clears the record.
     restart_backoff: seconds before the first restart; each further one in a row waits twice as long,
-      30 at most.
+      8 at most.
     one_job: whether its nodes are one job of several processes: each in a process of its own with
       accelerators of its own, and none can be started again without the others.
   """
