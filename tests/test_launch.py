@@ -312,4 +312,5 @@ def _run_main(launcher, flags):
   saved.unparse_flags()
   for name in list(saved):
     saved[name].unparse()
-  return launcher.main(saved(['launch.py', *flags]))
+  # To isolate a run, its process begins anew, which this one is not to do.
+  return launcher.main(saved(['launch.py', '--isolate=no', *flags]))
