@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # The script is to need nothing but the standard library.
 MODES = ('auto', 'require', 'no')
 _VARIABLE = 'LAUNCHPOD_ISOLATED'  # Holds the name of the namespace that was made for this run.
 _SCRIPT = os.path.abspath(__file__)
+_CLONE_NEWUTS = 0x04000000
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _SIOCSIFFLAGS = 0x8914
@@ -98,6 +99,19 @@ def _start_loopback() -> None:
     fcntl.ioctl(s, _SIOCSIFFLAGS, struct.pack('16sH22x', b'lo', _IFF_UP))
 
 
+def _be_found_by_name() -> None:
+  """Calls the machine localhost, in here, if its name leads to no address that is in here.
+
+  The collectives of JAX on CPUs listen at the address that the name leads to.
+  """
+  try:
+    with socket.socket() as s:
+      s.bind((socket.gethostname(), 0))
+  except OSError:
+    _unshare(_CLONE_NEWUTS)
+    socket.sethostname('localhost')
+
+
 def _enter_namespace() -> None:
   """Enters a new network namespace; without the right to, in a user namespace of the same user."""
   try:
@@ -114,6 +128,7 @@ def _enter_namespace() -> None:
       with open(f'/proc/self/{file}', 'w') as f:
         f.write(text)
     _start_loopback()
+  _be_found_by_name()
 
 
 def _main(command: list[str]) -> None:

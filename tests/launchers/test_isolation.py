@@ -25,6 +25,17 @@ FORBIDDEN = (
   'for kind in net user; do echo 0 > /proc/sys/user/max_${kind}_namespaces; done; exec "$@"',
   'sh',
 )
+# A machine whose name leads nowhere.
+LOST = (
+  *('unshare', '--user', '--map-root-user', '--uts', 'sh', '-c'),
+  'echo nowhere.invalid > /proc/sys/kernel/hostname; exec "$@"',
+  'sh',
+)
+_LISTEN = """
+import socket
+with socket.create_server((socket.gethostname(), 0)) as server:
+  print(socket.gethostname(), *server.getsockname()[:1])
+"""
 _DRIVER = """
 import os
 import sys
@@ -43,9 +54,13 @@ sys.exit(local.launch(program, placement, directory))
 """
 
 
-def _start(as_user, mode, directory):
+def _skip_unless_possible(as_user):
   if as_user and subprocess.run([*as_user, 'true'], capture_output=True).returncode:
     pytest.skip('no user may make a user namespace here')
+
+
+def _start(as_user, mode, directory):
+  _skip_unless_possible(as_user)
   return subprocess.Popen(
     [*as_user, sys.executable, '-c', _DRIVER, mode, str(directory)],
     stdout=subprocess.PIPE,
@@ -126,6 +141,13 @@ def test_what_cannot_be_had_is_refused_in_one_sentence_where_it_is_required(tmp_
   assert launcher.returncode == 1
   assert errors.startswith('--isolate=require cannot be had: ') and errors.count('\n') == 1
   assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_that_listens_at_the_name_of_its_machine_can_do_so():
+  _skip_unless_possible(LOST)
+  command = [*LOST, sys.executable, '-I', isolation.__file__, sys.executable, '-c', _LISTEN]
+  process = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+  assert process.stdout == 'localhost 127.0.0.1\n', process.stderr
 
 
 def test_a_tpu_keeps_its_network_unless_isolation_is_required(capsys):
