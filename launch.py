@@ -118,9 +118,9 @@ def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
     raise ValueError('--lp_launch_type is for --launcher=local; leave it out with --launcher=ray.')
   where = placement_file.override(default, _PLACEMENT.value) if _PLACEMENT.value else default
   if _LAUNCHER.value == 'ray':
-    from launchers import ray_cluster
+    from launchers import ray_options
 
-    ray_cluster.check(where)
+    ray_options.check(where)
   return where
 
 

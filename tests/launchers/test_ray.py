@@ -18,7 +18,7 @@ import pytest
 from ray._private import ray_constants
 from ray.cluster_utils import Cluster
 
-from launchers import ray_cluster
+from launchers import ray_cluster, ray_options
 from launchers.placement import Resources
 from tests.launchers import nodes
 
@@ -132,7 +132,7 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
 
 _DRIVER = """
 import sys
-from launchers import ray_cluster
+from launchers import ray_cluster, ray_options
 from launchers.placement import Resources
 from tests.launchers import nodes
 program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
@@ -283,16 +283,16 @@ def test_sebulba_trains_with_inference_and_learner_on_the_tpu_host(cluster, tmp_
   ],
 )
 def test_what_ray_sets_aside_for_a_group(resources, expected):
-  assert ray_cluster.options('group', resources) == expected
+  assert ray_options.options('group', resources) == expected
 
 
 def test_what_ray_cannot_set_aside_is_refused():
   with pytest.raises(ValueError, match=r"'learner' needs 3 TPU devices, but .* 1, 2, 4 or 8"):
-    ray_cluster.check({'learner': Resources(accelerator='tpu', num_devices=3)})
+    ray_options.check({'learner': Resources(accelerator='tpu', num_devices=3)})
   with pytest.raises(ValueError, match=r"'learner' asks for CPU .* use the field cpus"):
-    ray_cluster.check({'learner': Resources(resources={'CPU': 3})})
+    ray_options.check({'learner': Resources(resources={'CPU': 3})})
 
 
 def test_a_group_beside_the_launcher_is_held_to_its_machine():
-  strategy = ray_cluster.options('g', Resources(with_launcher=True), 'abc')['scheduling_strategy']
+  strategy = ray_options.options('g', Resources(with_launcher=True), 'abc')['scheduling_strategy']
   assert (strategy.node_id, strategy.soft) == ('abc', False)
