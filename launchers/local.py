@@ -20,13 +20,21 @@ class _LocalNode:
   def __init__(self, task: core.NodeTask, resources: Resources, log_path: str):
     self.name = task.name
     self.log_path = log_path
+    self.resources = resources
+    self._payload = task.payload
+    self.restart()
+
+  def can_restart(self) -> bool:
+    return True
+
+  def restart(self) -> None:
     environment = {
       **os.environ,
-      **environment_variables(resources),
+      **environment_variables(self.resources),
       'PYTHONPATH': core.python_path(),
     }
-    with open(log_path, 'ab') as log:
-      self._popen = process.start(sys.executable, task.payload, environment, log)
+    with open(self.log_path, 'ab') as log:
+      self._popen = process.start(sys.executable, self._payload, environment, log)
 
   def exit_code(self) -> int | None:
     return self._popen.poll()
@@ -46,12 +54,14 @@ def launch(
   run_dir: str,
   out: IO[str] = sys.stderr,
   started: Callable[[], None] = lambda: None,
+  restarted: Callable[[str], None] = lambda name: None,
 ) -> int:
   """Runs a program to its end.
 
-  The program ends when every node has returned, when a node calls `lp.stop()`, when a node fails, or
-  on SIGINT and SIGTERM. Then every process gets SIGTERM, and SIGKILL 6 seconds later; a second
-  Ctrl-C kills at once. Each node's output is in `run_dir/logs/<label>-<index>.log`.
+  The program ends when every node has returned, when a node calls `lp.stop()`, when a node fails whose
+  group allows no further restart, or on SIGINT and SIGTERM. Then every process gets SIGTERM, and
+  SIGKILL 6 seconds later; a second Ctrl-C kills at once. Each node's output is in
+  `run_dir/logs/<label>-<index>.log`.
 
   Args:
     program: the graph.
@@ -59,6 +69,7 @@ def launch(
     run_dir: an existing directory.
     out: where to report a failure.
     started: called once every address is bound.
+    restarted: called with the name of each node that failed and is to be started again.
 
   Returns:
     The exit code: 0; 1 if a node failed, after its log's end, traceback last, went to `out`; 130
@@ -76,7 +87,9 @@ def launch(
   with supervise.stop_requests() as requests:
     nodes = [_LocalNode(t, placement[t.label], core.log_path(run_dir, t)) for t in tasks]
     try:
-      code, culprit = supervise.supervise(nodes, requests)
+      code, culprit = supervise.supervise(
+        nodes, requests, lambda text: print(text, file=out, flush=True), restarted
+      )
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)

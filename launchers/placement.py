@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import launchpad as lp
 
 ACCELERATORS = (None, 'gpu', 'tpu')
+RESTARTS = ('never', 'on_failure')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Resources:
     labels: labels that the machine must bear.
     with_launcher: whether it must be on the launcher's machine, where the run directory is.
     env: further environment variables.
+    restart: 'never', so that a failure of the node ends the program, or 'on_failure', so that the node
+      is started again.
+    max_restarts: failures in a row after which it is not; a minute without one clears the record.
+    restart_backoff: seconds before the first restart; each further one in a row waits twice as long,
+      30 at most.
   """
 
   cpus: float = 1.0
@@ -41,11 +47,16 @@ class Resources:
   labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
   with_launcher: bool = False
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  restart: str = 'never'
+  max_restarts: int = 20
+  restart_backoff: float = 0.5
 
   def __post_init__(self) -> None:
+    if self.restart not in RESTARTS:
+      raise ValueError(f'restart {self.restart!r} is none of {RESTARTS}.')
     if self.accelerator not in ACCELERATORS:
       raise ValueError(f'accelerator {self.accelerator!r} is none of {ACCELERATORS}.')
-    for name in ('cpus', 'memory_gb', 'num_devices'):
+    for name in ('cpus', 'memory_gb', 'num_devices', 'max_restarts', 'restart_backoff'):
       if not 0 <= getattr(self, name) < math.inf:
         raise ValueError(f'{name} must be a number from 0 on, not {getattr(self, name)}.')
     if self.accelerator is None and (self.num_devices or self.devices):
@@ -76,6 +87,8 @@ class Resources:
       words.append(f'memory: {self.memory_gb:g} GB')
     for extra in (self.resources, self.labels, self.env):
       words += [f'{name}={value}' for name, value in extra.items()]
+    if self.restart == 'on_failure':
+      words.append(f'restarts: {self.max_restarts}')
     return ', '.join(words)
 
 

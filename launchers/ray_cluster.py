@@ -73,6 +73,7 @@ def launch(
   timeout: float = 60.0,
   out: IO[str] = sys.stderr,
   started: Callable[[], None] = lambda: None,
+  restarted: Callable[[str], None] = lambda name: None,
 ) -> int:
   """Runs a program to its end, as `launchers.local.launch` does, on a Ray cluster.
 
@@ -88,6 +89,7 @@ def launch(
     timeout: seconds that Ray has to place every node.
     out: where to report a failure.
     started: called once every address is bound.
+    restarted: called with the name of each node that failed and is to be started again.
 
   Returns:
     The exit code, as that of the local launcher.
@@ -103,7 +105,9 @@ def launch(
       if not ray_places.find(program, placement, run_dir, timeout, nodes, requests):
         return supervise.EXIT_CODES[requests[0]]
       _start(program, placement, run_dir, nodes, out, started)
-      code, culprit = supervise.supervise(nodes, requests)
+      code, culprit = supervise.supervise(
+        nodes, requests, lambda text: print(text, file=out, flush=True), restarted
+      )
     finally:
       _release(nodes)
   if culprit is not None:

@@ -7,8 +7,11 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import IO, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Generic, Protocol, TypeVar
+
+from launchers import restart
+from launchers.placement import Resources
 
 STOP_SECONDS = 6.0
 FAILED = 1
@@ -26,6 +29,10 @@ class Node(Protocol):
   def log_path(self) -> str:
     """The file on this machine that has its output; complete once it has exited."""
 
+  @property
+  def resources(self) -> Resources:
+    """Those of its group; what they say about restarts is heeded here."""
+
   def exit_code(self) -> int | None:
     """Returns None while it runs; -N if signal N killed it. Does not block."""
 
@@ -34,6 +41,12 @@ class Node(Protocol):
 
   def send(self, number: int) -> None:
     """Signals its process, if it still runs, and whatever that has started. Does not block."""
+
+  def can_restart(self) -> bool:
+    """Whether there is a way to start it again after its latest end."""
+
+  def restart(self) -> None:
+    """Starts it again, once it has exited, at the addresses it had. Its log goes on."""
 
 
 N = TypeVar('N', bound=Node)
@@ -56,42 +69,94 @@ def stop_requests() -> Iterator[list[int]]:
       signal.signal(number, handler)
 
 
-def supervise(nodes: Sequence[N], requests: list[int]) -> tuple[int, N | None]:
+class _Watched(Generic[N]):
+  """A node through all its lives."""
+
+  def __init__(self, node: N):
+    self.node = node
+    self.began = time.monotonic()
+    self._record = restart.Record(node.resources)
+    self._due: float | None = None
+
+  def exit_code(self) -> int | None:
+    """Returns None while the node runs or is to run again."""
+    return None if self._due is not None else self.node.exit_code()
+
+  def forgive(self, code: int) -> str:
+    """Arranges another life after a failure; returns what to tell about it, '' if there is none."""
+    delay = self._record.delay(code, time.monotonic() - self.began)
+    if delay is None or not self.node.can_restart():
+      return ''
+    self._due = time.monotonic() + delay
+    return (
+      f'node {self.node.name} {self.node.ending()}; starting it again in {delay:g} s '
+      f'({self._record.failures} of {self.node.resources.max_restarts} restarts in a row)'
+    )
+
+  def tend(self) -> None:
+    """Starts the node again when that is due."""
+    if self._due is not None and time.monotonic() >= self._due:
+      self._due = None
+      self.began = time.monotonic()
+      self.node.restart()
+
+  def stop(self) -> None:
+    """Asks the node to stop, or not to come back."""
+    self._due = None
+    self.node.send(signal.SIGTERM)
+
+
+def supervise(
+  nodes: Sequence[N],
+  requests: list[int],
+  tell: Callable[[str], None] = print,
+  restarted: Callable[[str], None] = lambda name: None,
+) -> tuple[int, N | None]:
   """Waits until every node has exited.
 
-  A failed node or a request ends the program: every node gets SIGTERM, and SIGKILL 6 seconds later;
-  a second Ctrl-C kills at once.
+  A node that fails is started again as its group's policy allows. A failure beyond that, or a request,
+  ends the program: every node gets SIGTERM, and SIGKILL 6 seconds later; a second Ctrl-C kills at once.
 
   Args:
     nodes: of the program.
     requests: numbers of signals in `EXIT_CODES`; others may append while this waits.
+    tell: takes a sentence about each failure that does not end the program.
+    restarted: takes the name of each node that is to be started again.
 
   Returns:
     The exit code, and the node whose failure caused it, if one did.
   """
   code, culprit, deadline = 0, None, None
   pause = threading.Event()
+  watched = [_Watched(node) for node in nodes]
   while True:
-    exited = {i: c for i, node in enumerate(nodes) if (c := node.exit_code()) is not None}
-    if deadline is None and any(exited.values()):
-      code, culprit = FAILED, nodes[next(i for i, c in exited.items() if c)]
-      deadline = _stop(nodes)
-    elif deadline is None and requests:
+    exited = [(w, c) for w in watched if (c := w.exit_code()) is not None]
+    if deadline is None and requests:
       code = EXIT_CODES[requests[0]]
-      deadline = _stop(nodes)
-    if len(exited) == len(nodes):
+      deadline = _stop(watched)
+    for life, failure in exited:
+      if deadline is None and failure:
+        if sentence := life.forgive(failure):
+          tell(sentence)
+          restarted(life.node.name)
+        else:
+          code, culprit = FAILED, life.node
+          deadline = _stop(watched)
+    if all(w.exit_code() is not None for w in watched):
       return code, culprit
-    overdue = deadline is not None and time.monotonic() > deadline
-    if overdue or requests.count(signal.SIGINT) > 1:
+    if deadline is None:
+      for life in watched:
+        life.tend()
+    if requests.count(signal.SIGINT) > 1 or (deadline and time.monotonic() > deadline):
       for node in nodes:
         node.send(signal.SIGKILL)
     pause.wait(0.1)
 
 
-def _stop(nodes: Sequence[Node]) -> float:
+def _stop(watched: Sequence[_Watched]) -> float:
   """Asks every node to stop; returns when to kill those that have not."""
-  for node in nodes:
-    node.send(signal.SIGTERM)
+  for life in watched:
+    life.stop()
   return time.monotonic() + STOP_SECONDS
 
 

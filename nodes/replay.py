@@ -66,6 +66,8 @@ class ReplayServer:
       OSError: if the port is in use. Reverb alone would share it in silence.
     """
     with socket.socket(socket.AF_INET6) as probe:
+      # Connections of an earlier life may still be closing; another server would still be noticed.
+      probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
       probe.bind(('', port))
     os.makedirs(checkpoint_dir, exist_ok=True)
     checkpointer = reverb.checkpointers.DefaultCheckpointer(checkpoint_dir)

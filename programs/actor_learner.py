@@ -112,6 +112,6 @@ def placement(config: RunConfig) -> dict[str, Resources]:
     'monitor': Resources(cpus=0, with_launcher=True),  # It writes the run directory.
     'replay': Resources(),
     'inference_learner': Resources(accelerator=accelerator, num_devices=num_devices),
-    'actor': Resources(),
-    'evaluator': Resources(),
+    'actor': Resources(restart='on_failure'),
+    'evaluator': Resources(restart='on_failure'),
   }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import threading
 import time
 
@@ -74,6 +75,43 @@ class Crasher:
   def run(self):
     _wait_for(self._path)
     raise RuntimeError('the node broke on purpose')
+
+
+class EchoWithPid(Echo):
+  """A server that writes its process id at each start."""
+
+  def __init__(self, path):
+    _write(path, str(os.getpid()))
+
+
+class Killer:
+  """Kills the server whose process id is in a file, calls it, and writes what it said."""
+
+  def __init__(self, echo, pid_file, path):
+    self._echo, self._pid_file, self._path = echo, pid_file, path
+
+  def run(self):
+    _wait_for(self._pid_file)
+    self._echo.hello('once')
+    with open(self._pid_file) as f:
+      os.kill(int(f.read()), signal.SIGKILL)
+    _write(self._path, self._echo.hello('again'))
+
+
+class Mortal:
+  """Kills itself in its first two lives, says hello to the server in the third."""
+
+  def __init__(self, echo, path):
+    self._echo, self._path = echo, path
+
+  def run(self):
+    with open(f'{self._path}.lives', 'a+') as f:
+      f.write('x')
+      f.seek(0)
+      lives = len(f.read())
+    if lives < 3:
+      os.kill(os.getpid(), signal.SIGKILL)
+    _write(self._path, self._echo.hello(f'life {lives}'))
 
 
 class Environment:

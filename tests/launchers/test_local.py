@@ -18,9 +18,13 @@ from tests.launchers import nodes
 DEADLINE = 60
 
 
-def _launch(program, run_dir):
+FRAGILE = Resources()
+RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
+
+
+def _launch(program, run_dir, resources=FRAGILE):
   out = io.StringIO()
-  placement = {label: Resources() for label in program.groups}
+  placement = dict.fromkeys(program.groups, resources)
   code = local.launch(program, placement, str(run_dir), out=out)
   return code, out.getvalue()
 
@@ -73,6 +77,37 @@ def test_a_killed_node_ends_the_program_and_is_named(tmp_path):
   killer.wait()
   assert code == 1
   assert 'node node0/0 was killed by SIGKILL' in output
+
+
+def test_a_killed_node_comes_back_as_its_policy_says(tmp_path):
+  answer = tmp_path / 'answer'
+  program = nodes.program((nodes.Mortal, True, str(answer)), (nodes.Stopper, False, str(answer)))
+  code, output = _launch(program, tmp_path, RESTARTED)
+  assert (code, answer.read_text()) == (0, 'hello life 3')
+  sentences = output.splitlines()
+  assert len(sentences) == 2
+  assert 'node node0/0 was killed by SIGKILL; starting it again in 0.2 s (2 of 20' in sentences[1]
+
+
+def test_a_server_comes_back_at_its_address(tmp_path):
+  pid_file, answer = tmp_path / 'pid', tmp_path / 'answer'
+  program = lp.Program('test')
+  echo = program.add_node(lp.CourierNode(nodes.EchoWithPid, str(pid_file)), label='echo')
+  program.add_node(lp.PyClassNode(nodes.Killer, echo, str(pid_file), str(answer)), label='killer')
+  program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
+  code, output = _launch(program, tmp_path, RESTARTED)
+  assert (code, answer.read_text()) == (0, 'hello again')
+  assert 'node echo/0 was killed by SIGKILL; starting it again' in output
+
+
+def test_a_node_that_only_raises_ends_the_program_in_the_end(tmp_path):
+  go = tmp_path / 'go'
+  go.write_text('')
+  program = nodes.program((nodes.Crasher, False, str(go)))
+  code, output = _launch(program, tmp_path, RESTARTED)
+  assert code == 1
+  assert output.count('starting it again') == 2
+  assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
 
 
 _DRIVER = """

@@ -1,0 +1,44 @@
+"""The policy that says whether a node that failed is started again."""
+
+import pytest
+
+from launchers import restart
+from launchers.placement import Resources
+
+KILLED, RAISED, SHORT = -9, 1, 1.0
+
+
+def _record(**policy):
+  return restart.Record(Resources(restart='on_failure', **policy))
+
+
+def test_never_is_never():
+  assert restart.Record(Resources()).delay(KILLED, SHORT) is None
+
+
+def test_each_restart_in_a_row_waits_twice_as_long_up_to_a_bound():
+  record = _record(max_restarts=9, restart_backoff=0.5)
+  delays = [record.delay(KILLED, SHORT) for _ in range(9)]
+  assert delays == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+  assert record.delay(KILLED, SHORT) is None
+
+
+def test_a_node_that_ran_for_long_has_a_clean_record():
+  record = _record(max_restarts=1)
+  for _ in range(5):
+    assert record.delay(KILLED, restart.STEADY_SECONDS + 1) == 0.5
+  assert record.delay(KILLED, SHORT) is None
+
+
+def test_the_third_exception_in_a_row_is_the_last():
+  record = _record()
+  assert record.delay(RAISED, SHORT) is not None
+  assert record.delay(KILLED, SHORT) is not None
+  assert record.delay(RAISED, SHORT) is not None
+  assert record.delay(RAISED, SHORT) is None
+
+
+@pytest.mark.parametrize('policy', [{'restart': 'always'}, {'max_restarts': -1}])
+def test_a_policy_that_is_none_is_refused(policy):
+  with pytest.raises(ValueError, match=next(iter(policy))):
+    Resources(**policy)
