@@ -59,15 +59,14 @@ def find(
       pending = ray.wait(pending, num_returns=len(pending), timeout=0.25)[1]
     if requests:
       return False
-    if pending:
-      _refuse([n.label for n in nodes if n.reservation in pending], program, placement, timeout)
+    stuck = [n.label for n in nodes if n.reservation in pending or _is_unschedulable(n)]
+    if stuck:
+      _refuse(stuck, program, placement, timeout)
   order = list(program.groups)
   nodes.sort(key=lambda node: order.index(node.label))  # Stable, so that each group keeps its own.
   for node in nodes:
     try:
       node.place = place = ray.get(node.reservation)
-    except ray.exceptions.ActorUnschedulableError:
-      _refuse([node.label], program, placement, timeout)
     except ray.exceptions.RayError as error:
       raise ValueError(
         f'Ray could not start a worker for group {node.label!r}: {first_line(error)}'
@@ -106,6 +105,17 @@ def _creators(label: str, resources: Resources, num_nodes: int) -> list[Callable
   return [actor.options(**o, max_concurrency=8).remote for o in options]
 
 
+def _is_unschedulable(node: RayNode) -> bool:
+  """Whether Ray has said of a node without a place that it can never have one."""
+  try:
+    ray.get(node.reservation)
+  except ray.exceptions.ActorUnschedulableError:
+    return True
+  except ray.exceptions.RayError:
+    pass
+  return False
+
+
 def _refuse(
   labels: list[str], program: lp.Program, placement: Mapping[str, Resources], timeout: float
 ) -> NoReturn:
@@ -130,9 +140,9 @@ def _refuse(
   names = sorted({'CPU'} | claimed | (total.keys() & {'GPU', 'TPU'}))
   has = ', '.join(f'{free.get(n, 0):g} of {total.get(n, 0):g} {n}' for n in names)
   raise ValueError(
-    f'group {label!r} needs {needs}, and Ray found no place for {labels.count(label)} of its {size} in '
-    f'{timeout:g} s; the {len(machines)} machines of the cluster have free: {has}. Ask for less with '
-    '--placement, add machines, or raise --ray_timeout.'
+    f'group {label!r} needs {needs}, and after {timeout:g} s Ray has no place ready for '
+    f'{labels.count(label)} of its {size}; the {len(machines)} machines of the cluster have free: '
+    f'{has}. Ask for less with --placement, add machines, or raise --ray_timeout.'
   )
 
 
