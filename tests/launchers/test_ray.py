@@ -19,7 +19,7 @@ import pytest
 from ray._private import ray_constants
 from ray.cluster_utils import Cluster
 
-from launchers import core, ray_cluster
+from launchers import ray_cluster
 from launchers.placement import Resources
 from tests.launchers import nodes
 
@@ -51,12 +51,10 @@ def cluster():
     'health_check_initial_delay_ms': 1000,
     'health_check_period_ms': 1000,
   }
-  [port] = core.free_ports(1)
-  dashboard = {'include_dashboard': True, 'dashboard_host': '127.0.0.1', 'dashboard_port': port}
   slice_host = {'TPU': 4, 'slice-a': 1}
   cluster = Cluster()
   try:
-    cluster.add_node(**LOCAL | dashboard, num_cpus=0, _system_config=quick)
+    cluster.add_node(**LOCAL, num_cpus=0, _system_config=quick)
     cluster.tpus = [
       cluster.add_node(**LOCAL, num_cpus=1, resources=resources).node_id
       for resources in ({'TPU-v4-16-head': 1, **slice_host}, slice_host)
@@ -154,7 +152,7 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
     'node1': Resources(labels={'pool': 'workers'}),
     'slice': Resources(
       accelerator='tpu',
-      num_devices=4,
+      num_devices=2,  # Both nodes would fit on one host.
       resources={'TPU-v4-16-head': 1, 'slice-a': 1},
       env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'},
     ),
@@ -169,7 +167,7 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
   for path in variables:
     seen = json.loads(pathlib.Path(path).read_text())
     assert (seen['JAX_PLATFORMS'], seen['COLOUR'], seen['cwd']) == ('cpu', 'green', str(ROOT))
-    assert sorted(seen['TPU_VISIBLE_CHIPS'].split(',')) == ['0', '1', '2', '3']
+    assert re.fullmatch('[0-3],[0-3]', seen['TPU_VISIBLE_CHIPS'])
     assert not [name for name in seen if name.startswith('RAY_')]
     assert 'thirdparty_files' not in seen['PYTHONPATH']
     if os.geteuid() == 0:  # Others cannot undo what Ray does to the niceness of its workers.
@@ -252,9 +250,8 @@ def test_a_server_that_is_lost_ends_the_program_in_one_sentence(driver):
   'size, resources, needs',
   [
     (1, Resources(accelerator='tpu', num_devices=8), '1 CPU and 8 TPU for each node, .* of 8 TPU'),
-    (3, Resources(accelerator='tpu', num_devices=4), '1 CPU and 4 TPU on 3 machines at once'),
+    (3, Resources(accelerator='tpu', num_devices=2), '1 CPU and 2 TPU on 3 machines at once'),
     (1, Resources(cpus=7, with_launcher=True), "7 CPU and the launcher's machine for each node"),
-    (2, Resources(cpus=4), '4 CPU for each node, and after 1.5 s Ray has no place .* of its 2'),
   ],
 )
 def test_a_group_without_room_is_refused_in_one_sentence(cluster, tmp_path, size, resources, needs):
@@ -289,33 +286,29 @@ actor: {cpus: 0, resources: {seat: 1}}
 
 
 @pytest.fixture
-def job(cluster, tmp_path):
-  """Sebulba with an actor on the CPU worker and one on the doomed machine, as a Ray job."""
-  code = tmp_path / 'code'
-  for part in ('agents', 'environments', 'launchers', 'nodes', 'programs'):
-    shutil.copytree(ROOT / part, code / part, ignore=shutil.ignore_patterns('__pycache__'))
-  shutil.copy(ROOT / 'launch.py', code)
-  (code / 'placement.yaml').write_text(_PLACEMENT)
+def training(cluster, tmp_path):
+  """Sebulba with an actor on the CPU worker and one on the machine that will be lost."""
+  placement = tmp_path / 'placement.yaml'
+  placement.write_text(_PLACEMENT)
   command = f"""
-    {os.path.dirname(sys.executable)}/ray job submit --address http://{cluster.webui_url}
-    --working-dir {code} -- {sys.executable} launch.py --launcher=ray --ray_address=auto
-    --placement=placement.yaml --run_dir={tmp_path}/run --num_steps=40000 --num_actors=2
+    {sys.executable} launch.py --launcher=ray --ray_address={cluster.address}
+    --placement={placement} --run_dir={tmp_path}/run --num_steps=40000 --num_actors=2
     --envs_per_actor=8 --batch_size=8 --eval_episodes=10
   """.split()
   with open(tmp_path / 'output', 'w') as output:
-    process = subprocess.Popen(
-      command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+    launcher = subprocess.Popen(
+      command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
     )
-  yield process
-  process.kill()
-  process.wait()
+  yield launcher
+  launcher.kill()
+  launcher.wait()
 
 
-def test_a_job_trains_sebulba_on_though_an_actors_machine_is_lost(cluster, job, tmp_path):
+def test_sebulba_trains_on_though_an_actors_machine_is_lost(cluster, training, tmp_path):
   run_dir, output = tmp_path / 'run', tmp_path / 'output'
 
   def running():
-    assert job.poll() is None, output.read_text()
+    assert training.poll() is None, output.read_text()
     return True
 
   reports = [run_dir / 'logs' / f'actor-{i}.csv' for i in range(2)]
@@ -329,7 +322,7 @@ def test_a_job_trains_sebulba_on_though_an_actors_machine_is_lost(cluster, job, 
   _wait_until(lambda: _places(run_dir)[moved] == refuge.node_id, running)
   _wait_until(lambda: _node_processes(moved.replace('/', '-')), running)
   learner.resume()
-  assert job.wait(timeout=DEADLINE) == 0, output.read_text()
+  assert training.wait(timeout=DEADLINE) == 0, output.read_text()
 
   text = output.read_text()
   assert re.search(
