@@ -4,9 +4,11 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -30,10 +32,21 @@ def dashboard():
     --dashboard-host=127.0.0.1 --dashboard-port={dashboard_port} --temp-dir={directory}
   """.split()
   head = subprocess.Popen(command, env={**os.environ, 'RAY_USAGE_STATS_ENABLED': '0'})
-  yield f'http://127.0.0.1:{dashboard_port}'
-  head.terminate()
-  head.wait(DEADLINE)
-  shutil.rmtree(directory, ignore_errors=True)
+  try:
+    end = time.monotonic() + DEADLINE
+    while not _listens(dashboard_port):
+      assert head.poll() is None and time.monotonic() < end
+      time.sleep(0.1)
+    yield f'http://127.0.0.1:{dashboard_port}'
+  finally:
+    head.terminate()
+    head.wait(DEADLINE)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _listens(port):
+  with socket.socket() as s:
+    return s.connect_ex(('127.0.0.1', port)) == 0
 
 
 def test_a_submitted_job_trains_and_leaves_its_run_directory(dashboard, tmp_path):
