@@ -12,7 +12,7 @@ export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LI
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
 	@echo 'make test    set up, then check and test everything'
-	@echo 'make nightly the learning tests that take minutes, and Ray'
+	@echo 'make nightly the tests that take minutes, or a quiet machine'
 	@echo 'make check   ruff and mypy only'
 	@echo 'make lock    resolve requirements.in into requirements.txt'
 	@echo 'make clean   remove the virtual environment'

@@ -88,8 +88,8 @@ class RayNode:
 
   @property
   def started(self) -> bool:
-    """Whether `start` was called."""
-    return self._polled is not None
+    """Whether it was started at its place."""
+    return self._polled is not None and not self._moving
 
   def exit_code(self) -> int | None:
     """Returns None while it runs or looks for a new place."""
