@@ -83,23 +83,18 @@ def python_path(leave_out: str = '') -> str:
   return os.pathsep.join(p or os.getcwd() for p in sys.path if not leave_out or p != leave_out)
 
 
-def prepare(
+def bind(
   program: lp.Program,
   addresses: Callable[[str, int, int], list[str]],
   stopper: Callable[[], None],
-  directory: str,
-) -> list[NodeTask]:
-  """Binds a program's addresses and writes one file for each node.
+) -> None:
+  """Connects the handles of a program and binds its addresses, so that its nodes can be called.
 
   Args:
     program: the graph.
     addresses: takes (label, index, count) and returns host:port for each of the `count` addresses
       of that node.
-    stopper: picklable; called in a node's process by `lp.stop()`.
-    directory: an existing directory, readable wherever nodes run.
-
-  Raises:
-    ValueError: if a node cannot be pickled; names the node.
+    stopper: called in a node's process by `lp.stop()`.
   """
   for nodes in program.groups.values():
     for node in nodes:
@@ -115,6 +110,26 @@ def prepare(
       hosts = addresses(label, index, len(node.addresses))
       for address, host in zip(node.addresses, hosts, strict=True):
         address.bind(StaticAddress(host))
+
+
+def prepare(
+  program: lp.Program,
+  addresses: Callable[[str, int, int], list[str]],
+  stopper: Callable[[], None],
+  directory: str,
+) -> list[NodeTask]:
+  """Binds a program's addresses and writes one file for each node.
+
+  Args:
+    program: the graph.
+    addresses: as for `bind`.
+    stopper: as for `bind`; picklable.
+    directory: an existing directory, readable wherever nodes run.
+
+  Raises:
+    ValueError: if a node cannot be pickled; names the node.
+  """
+  bind(program, addresses, stopper)
   serialization.enable_lru_cache_pickling_once()
   tasks = []
   for label, nodes in program.groups.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import IO
 
 import launchpad as lp
@@ -22,6 +22,7 @@ class _LocalNode:
     self.log_path = log_path
     self.resources = resources
     self._payload = task.payload
+    self._life = 0
     self.restart()
 
   def can_restart(self) -> bool:
@@ -32,7 +33,9 @@ class _LocalNode:
       **os.environ,
       **environment_variables(self.resources),
       'PYTHONPATH': core.python_path(),
+      'LAUNCHPOD_LIFE': str(self._life),
     }
+    self._life += 1
     with open(self.log_path, 'ab') as log:
       self._popen = process.start(sys.executable, self._payload, environment, log)
 
@@ -53,14 +56,13 @@ def launch(
   placement: Mapping[str, Resources],
   run_dir: str,
   out: IO[str] = sys.stderr,
-  started: Callable[[], None] = lambda: None,
-  restarted: Callable[[str], None] = lambda name: None,
+  watch: supervise.Watch = supervise.NOBODY,
 ) -> int:
   """Runs a program to its end.
 
   The program ends when every node has returned, when a node calls `lp.stop()`, when a node fails whose
   group allows no further restart, or on SIGINT and SIGTERM. Then every process gets SIGTERM, and
-  SIGKILL 6 seconds later; a second Ctrl-C kills at once. Each node's output is in
+  SIGKILL 30 seconds later; a second Ctrl-C kills at once. Each node's output is in
   `run_dir/logs/<label>-<index>.log`.
 
   Args:
@@ -68,8 +70,7 @@ def launch(
     placement: resources for each group.
     run_dir: an existing directory.
     out: where to report a failure.
-    started: called once every address is bound.
-    restarted: called with the name of each node that failed and is to be started again.
+    watch: is told what happens, and asked who is silent.
 
   Returns:
     The exit code: 0; 1 if a node failed, after its log's end, traceback last, went to `out`; 130
@@ -83,12 +84,12 @@ def launch(
     core.SignalStopper(os.getpid()),
     payloads,
   )
-  started()
+  watch.started()
   with supervise.stop_requests() as requests:
     nodes = [_LocalNode(t, placement[t.label], core.log_path(run_dir, t)) for t in tasks]
     try:
       code, culprit = supervise.supervise(
-        nodes, requests, lambda text: print(text, file=out, flush=True), restarted
+        nodes, requests, lambda text: print(text, file=out, flush=True), watch
       )
     finally:
       for node in nodes:

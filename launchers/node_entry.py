@@ -2,8 +2,9 @@
 
 Launchpad's own entry ignores SIGTERM while the main thread is inside a Courier call, exits with -14
 after a clean stop, and opens a debugger on a crash. This one exits 0 after a requested stop, at the
-latest `GRACE_SECONDS` after SIGTERM whatever the main thread is doing, exits 1 after an exception
-with the traceback last, and does not outlive its launcher.
+latest `GRACE_SECONDS` after SIGTERM whatever the main thread is doing (a checkpoint that is being
+written is finished first), exits 1 after an exception with the traceback last, and does not outlive
+its launcher.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
+# Threads of this name are let finish, unless the launcher kills the process. See nodes.lifecycle.
+FINISH = 'finish-before-leaving'
 
 
 def _die_with_parent(parent: int) -> None:
@@ -27,14 +31,17 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _leave(code: int) -> None:
-  """Ends the process without waiting for threads, which may be inside a call that never returns."""
+  """Ends the process, waiting for few of its threads: others may be in calls that never return."""
+  for thread in threading.enumerate():
+    if thread.name == FINISH:
+      thread.join()
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(code)
 
 
-def _watch_for_sigterm(stop: threading.Event, grace: float) -> socket.socket:
-  """Sets `stop` on SIGTERM, and ends the process `grace` seconds later.
+def _watch_for_sigterm(stop: threading.Event, grace: float, stopped: Callable[[], int]) -> None:
+  """Sets `stop` on SIGTERM, and ends the process with the code of `stopped` `grace` seconds later.
 
   A Python signal handler runs only when the main thread returns to the interpreter; the wake-up
   file descriptor is written by the C handler, so a thread that reads it always learns of the signal.
@@ -43,44 +50,64 @@ def _watch_for_sigterm(stop: threading.Event, grace: float) -> socket.socket:
   writer.setblocking(False)
   signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
-  def watch() -> None:
+  def watch(writer: socket.socket) -> None:  # Holds the writer: closing it would lose the signal.
     while (number := reader.recv(1)) and number[0] != signal.SIGTERM:
       pass
     stop.set()
     threading.Event().wait(grace)
-    _leave(0)
+    _leave(stopped())
 
-  threading.Thread(target=watch, name='sigterm-watch', daemon=True).start()
-  return writer
+  threading.Thread(target=watch, args=(writer,), name='sigterm-watch', daemon=True).start()
+
+
+def run(
+  load: Callable[[], Callable[[], object]],
+  grace: float = DEFAULT_GRACE,
+  stopped: Callable[[], int] = lambda: 0,
+) -> int:
+  """Runs a node in the main thread of this process.
+
+  Args:
+    load: returns the node's function.
+    grace: seconds after SIGTERM at which the process ends, whatever the node is doing.
+    stopped: returns the exit code of a node that SIGTERM has stopped.
+
+  Returns:
+    The exit code. The process is to be left by `os._exit`: threads may never return.
+  """
+  from absl import flags, logging
+  from launchpad.launch import worker_manager
+
+  flags.FLAGS.set_default('lp_termination_notice_secs', -1)
+  logging.use_absl_handler()
+  logging.set_verbosity(logging.INFO)
+  manager = worker_manager.WorkerManager(register_in_thread=True)
+  stop = manager.stop_event()
+  _watch_for_sigterm(stop, grace, stopped)
+  try:
+    load()()
+  except BaseException as error:
+    if not stop.is_set() and not (isinstance(error, SystemExit) and not error.code):
+      traceback.print_exc()
+      return getattr(error, 'exit_code', 1)
+  return stopped() if stop.is_set() else 0
 
 
 def main(argv: list[str]) -> None:
   """Runs the node whose function is in the file `argv[1]`. Does not return."""
   parent = int(os.environ.get('LAUNCHPOD_LAUNCHER_PID', os.getppid()))
   _die_with_parent(parent)
-  from absl import flags, logging
-  from launchpad.launch import worker_manager
+  from absl import flags
 
   flags.FLAGS(argv[:1])
-  flags.FLAGS.set_default('lp_termination_notice_secs', -1)
-  logging.use_absl_handler()
-  logging.set_verbosity(logging.INFO)
-  manager = worker_manager.WorkerManager(register_in_thread=True)
-  stop = manager.stop_event()
-  grace = float(argv[2]) if len(argv) > 2 else DEFAULT_GRACE
-  keep = _watch_for_sigterm(stop, grace)  # noqa: F841  closing it would lose the signal
-  try:
+
+  def load() -> Callable[[], object]:
     import cloudpickle
 
     with open(argv[1], 'rb') as f:
-      function = cloudpickle.load(f)
-    function()
-  except BaseException as error:
-    if stop.is_set() or (isinstance(error, SystemExit) and not error.code):
-      _leave(0)
-    traceback.print_exc()
-    _leave(1)
-  _leave(0)
+      return cloudpickle.load(f)
+
+  _leave(run(load, float(argv[2]) if len(argv) > 2 else DEFAULT_GRACE))
 
 
 if __name__ == '__main__':

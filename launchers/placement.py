@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Mapping
 
 import launchpad as lp
 
-ACCELERATORS = (None, 'gpu', 'tpu')
+# For each type of TPU: how many chips one machine with it may have.
+CHIPS_PER_HOST = {'tpu-v4': (4,), 'tpu-v5e': (1, 4, 8), 'tpu-v5p': (4,), 'tpu-v6e': (1, 4, 8)}
+ACCELERATORS = (None, 'gpu', 'tpu', *CHIPS_PER_HOST)
 RESTARTS = ('never', 'on_failure')
 
 
@@ -23,13 +26,15 @@ class Resources:
   Attributes:
     cpus: cores to set aside; 0 for a node that hardly computes.
     memory_gb: memory to set aside, in units of 2**30 bytes; 0 for no claim.
-    accelerator: None for a CPU worker, or 'gpu' or 'tpu'.
+    accelerator: None for a CPU worker, or 'gpu' or 'tpu', or a type of TPU, as in 'tpu-v5e'.
+    topology: of the TPU slice that the group's nodes make up, as in '2x4'; empty if nobody has to know.
     num_devices: how many accelerators it needs; 0 for as many as `devices` has, at least one.
     devices: which of the host's accelerators the process may see; empty for all of them. Where the
       launcher chooses the devices, only their number counts.
     resources: further things that the machine must have, by the names the cluster gives them.
     labels: labels that the machine must bear.
-    with_launcher: whether it must be on the launcher's machine, where the run directory is.
+    with_launcher: whether it must be on the launcher's machine, where the run directory is. On
+      Kubernetes, which has no such machine, whether the end of its node is that of the program.
     env: further environment variables.
     restart: 'never', so that a failure of the node ends the program, or 'on_failure', so that the node
       is started again.
@@ -41,6 +46,7 @@ class Resources:
   cpus: float = 1.0
   memory_gb: float = 0.0
   accelerator: str | None = None
+  topology: str = ''
   num_devices: int = 0
   devices: tuple[int, ...] = ()
   resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -63,6 +69,15 @@ class Resources:
       raise ValueError('devices need an accelerator; name it, gpu or tpu, or ask for no devices.')
     if self.num_devices and self.devices and self.num_devices != len(self.devices):
       raise ValueError(f'num_devices {self.num_devices} is not the number of devices listed.')
+    if self.topology and self.accelerator not in CHIPS_PER_HOST:
+      raise ValueError(f'a topology needs an accelerator among {", ".join(CHIPS_PER_HOST)}.')
+    if self.topology and not re.fullmatch(r'[1-9]\d*(x[1-9]\d*){1,2}', self.topology):
+      raise ValueError(f'topology {self.topology!r} is not like 2x4 or 2x2x1.')
+
+  @property
+  def accelerator_kind(self) -> str | None:
+    """None, 'gpu' or 'tpu'."""
+    return self.accelerator and self.accelerator.partition('-')[0]
 
   @property
   def device_count(self) -> int:
@@ -79,6 +94,7 @@ class Resources:
       number = f'{self.num_devices} of them' if self.num_devices else 'all'
       which = ','.join(map(str, self.devices)) or number
       words = [f'{self.accelerator.upper()} host', f'devices: {which}']
+      words += [f'topology: {self.topology}'] if self.topology else []
     if self.with_launcher:
       words.append('with the launcher')
     if self.cpus != 1.0:

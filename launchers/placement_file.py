@@ -51,7 +51,7 @@ def override(placement: Mapping[str, Resources], path: str) -> dict[str, Resourc
       values = {name: _value(name, value) for name, value in fields.items()}
       # What says something about the devices replaces all that the program said about them.
       if values.get('accelerator', '') is None or {'devices', 'num_devices'} & values.keys():
-        values = {'devices': (), 'num_devices': 0} | values
+        values = {'topology': '', 'devices': (), 'num_devices': 0} | values
       result[group] = dataclasses.replace(placement[group], **values)
     except ValueError as error:
       raise ValueError(f'{flag}: group {group!r}: {error}') from error
@@ -100,7 +100,8 @@ def _texts(value: Any) -> dict[str, str]:
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
   'cpus': ('a number', _typed(int, float)),
   'memory_gb': ('a number', _typed(int, float)),
-  'accelerator': ('cpu, gpu or tpu', _accelerator),
+  'accelerator': ('cpu, gpu, tpu or a type of TPU', _accelerator),
+  'topology': ('a text such as 2x4', _typed(str)),
   'num_devices': ('a whole number', _typed(int)),
   'devices': ('a list of whole numbers', _devices),
   'resources': ('a mapping from names to numbers', _numbers),

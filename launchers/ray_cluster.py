@@ -72,8 +72,7 @@ def launch(
   address: str = 'auto',
   timeout: float = 60.0,
   out: IO[str] = sys.stderr,
-  started: Callable[[], None] = lambda: None,
-  restarted: Callable[[str], None] = lambda name: None,
+  watch: supervise.Watch = supervise.NOBODY,
 ) -> int:
   """Runs a program to its end, as `launchers.local.launch` does, on a Ray cluster.
 
@@ -88,8 +87,7 @@ def launch(
     address: of the cluster; this machine must be part of it.
     timeout: seconds that Ray has to place every node.
     out: where to report a failure.
-    started: called once every address is bound.
-    restarted: called with the name of each node that failed and is to be started again.
+    watch: is told what happens, and asked who is silent.
 
   Returns:
     The exit code, as that of the local launcher.
@@ -104,9 +102,9 @@ def launch(
     try:
       if not ray_places.find(program, placement, run_dir, timeout, nodes, requests):
         return supervise.EXIT_CODES[requests[0]]
-      _start(program, placement, run_dir, nodes, out, started)
+      _start(program, placement, run_dir, nodes, out, watch.started)
       code, culprit = supervise.supervise(
-        nodes, requests, lambda text: print(text, file=out, flush=True), restarted
+        nodes, requests, lambda text: print(text, file=out, flush=True), watch
       )
     finally:
       _release(nodes)

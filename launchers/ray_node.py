@@ -60,6 +60,7 @@ class RayNode:
     self._requests = requests
     self._polled: Any = None
     self._sent: Any = None
+    self._life = 0
     self._exit_code: int | None = None
     self._lost = ''
     self._reserve()
@@ -112,6 +113,7 @@ class RayNode:
   def restart(self) -> None:
     """Starts it again: where it was, or on another machine if it was lost with its own."""
     self._exit_code, self._sent = None, None
+    self._life += 1
     if self._lost:
       ray.kill(self.supervisor)
       self._lost = ''
@@ -119,7 +121,7 @@ class RayNode:
       self._polled = self.reservation
       self._move_until = time.monotonic() + self._timeout
     else:
-      self._polled = self.supervisor.restart.remote()
+      self._polled = self.supervisor.restart.remote(self._life_variable())
 
   def send(self, number: int) -> None:
     """Signals its process; while there is none, it ends without one."""
@@ -142,7 +144,11 @@ class RayNode:
     assert self.place is not None
     self.name = f'{self._title} on {self.place.ip}'
     self._written = 0
-    self._polled = self.supervisor.start.remote(self._file, self._payload, self._variables)
+    variables = {**self._variables, **self._life_variable()}
+    self._polled = self.supervisor.start.remote(self._file, self._payload, variables)
+
+  def _life_variable(self) -> dict[str, str]:
+    return {'LAUNCHPOD_LIFE': str(self._life)}
 
   def _listen(self) -> None:
     try:

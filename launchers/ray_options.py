@@ -37,7 +37,7 @@ def options(label: str, resources: Resources, launcher_node_id: str = '') -> dic
       raise ValueError(
         f'group {label!r} asks for {name} among its resources; use the field {_RESERVED[name]}.'
       )
-  if resources.accelerator == 'tpu':
+  if resources.accelerator_kind == 'tpu':
     if devices not in TPU_COUNTS:
       raise ValueError(
         f'group {label!r} needs {devices} TPU devices, but Ray sets aside 1, 2, 4 or 8 of a host; '
@@ -84,7 +84,7 @@ def gang(label: str, resources: Resources, num_nodes: int) -> dict[str, Any]:
   others = {name: amount for name, amount in every.items() if not _SLICE_HEAD.fullmatch(name)}
   return {
     'bundles': [every, *(dict(others) for _ in range(num_nodes - 1))],
-    'strategy': 'STRICT_SPREAD' if resources.accelerator == 'tpu' else 'SPREAD',
+    'strategy': 'STRICT_SPREAD' if resources.accelerator_kind == 'tpu' else 'SPREAD',
     'bundle_label_selector': [dict(resources.labels) for _ in range(num_nodes)],
   }
 

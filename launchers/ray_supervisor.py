@@ -119,9 +119,10 @@ class Supervisor:
       s.close()
     self._run()
 
-  def restart(self) -> None:
-    """Starts the node again after it has exited; its output goes on."""
+  def restart(self, variables: Mapping[str, str]) -> None:
+    """Starts the node again after it has exited, with further variables; its output goes on."""
     self._running.clear()
+    self._environment |= variables
     self._run()
 
   def _run(self) -> None:

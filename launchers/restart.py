@@ -9,6 +9,8 @@ STEADY_SECONDS = 60.0
 # A node that raises this often in a row has a defect that no restart mends.
 MAX_EXCEPTIONS = 3
 MAX_BACKOFF_SECONDS = 30.0
+# The exit code of a node that knows that a restart would not help.
+HOPELESS = 2
 
 
 class Record:
@@ -23,7 +25,7 @@ class Record:
     """Notes a failure; returns the seconds until the node is to be started again.
 
     None if its policy has had enough: it is 'never', or this is the failure after `max_restarts` in a
-    row, or the third exception in a row, which would only come again.
+    row, or the third exception in a row, which would only come again, or the node itself says so.
 
     Args:
       code: exit code of the node, negative for a signal.
@@ -34,7 +36,7 @@ class Record:
     self.failures += 1
     self._exceptions += code > 0
     limit = self._resources.max_restarts if self._resources.restart == 'on_failure' else 0
-    if self.failures > limit or self._exceptions >= MAX_EXCEPTIONS:
+    if code == HOPELESS or self.failures > limit or self._exceptions >= MAX_EXCEPTIONS:
       return None
     doublings = min(self.failures - 1, 16)
     return min(self._resources.restart_backoff * 2**doublings, MAX_BACKOFF_SECONDS)

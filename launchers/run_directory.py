@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -23,6 +24,9 @@ _RECORDED = (
   'flax',
   'numpy',
 )
+_RECORD = 'config.json'
+_SUMMARY = 'summary.json'
+_LOCK = '.lock'
 
 
 def default_path(program: str, env: str) -> str:
@@ -32,7 +36,7 @@ def default_path(program: str, env: str) -> str:
 
 
 def create(path: str) -> str:
-  """Makes the directory; returns its absolute path.
+  """Makes the directory and takes it for this process; returns its absolute path.
 
   Raises:
     ValueError: if it exists and is not empty, or cannot be written.
@@ -40,8 +44,10 @@ def create(path: str) -> str:
   path = os.path.abspath(os.path.expanduser(path))
   try:
     os.makedirs(path, exist_ok=True)
-    if os.listdir(path):
-      raise ValueError(f'--run_dir={path} is not empty; name a new directory.')
+    if set(os.listdir(path)) - {_LOCK}:
+      advice = f'; --resume={path} goes on with that run' if _is_run(path) else ''
+      raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
+    _take(path)
     with open(os.path.join(path, '.writable'), 'w') as probe:
       probe.write('yes')
     os.remove(probe.name)
@@ -50,24 +56,89 @@ def create(path: str) -> str:
   return path
 
 
-def write_config(path: str, program: str, config: Any) -> None:
-  """Writes `config.json`: the config as resolved, the command and the versions behind the run."""
+def create_or_reopen(path: str) -> str:
+  """Takes a directory that is new or that of an earlier life of this run; returns its absolute path.
+
+  Raises:
+    ValueError: as `create` and `reopen` do.
+  """
+  return reopen(path)[0] if _is_run(path) else create(path)
+
+
+def reopen(path: str) -> tuple[str, Record]:
+  """Takes the directory of an earlier run for this process; returns its absolute path and record.
+
+  What the run wrote at its end, if it came to it, is removed.
+
+  Raises:
+    ValueError: if there is no run, or it is still going on, or cannot be written to.
+  """
+  path = os.path.abspath(os.path.expanduser(path))
+  if not _is_run(path):
+    raise ValueError(f'--resume={path} is not the directory of a run: it has no {_RECORD}.')
+  try:
+    _take(path)
+    with open(os.path.join(path, _RECORD)) as f:
+      record = Record(**json.load(f))
+    if os.path.exists(os.path.join(path, _SUMMARY)):
+      os.remove(os.path.join(path, _SUMMARY))
+  except BlockingIOError as error:
+    raise ValueError(f'--resume={path}: that run is still going on.') from error
+  except OSError as error:
+    raise ValueError(f'--resume={path} cannot be written: {error.strerror}.') from error
+  except (ValueError, TypeError) as error:
+    raise ValueError(f'--resume={path}: its {_RECORD} cannot be read: {error}.') from error
+  return path, record
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+  """What `config.json` holds.
+
+  Attributes:
+    program: its name.
+    given: the options that the user set, by name.
+    config: every option, as resolved.
+    commands: the command that began the run, and those that resumed it.
+    versions: of what the run is made of.
+  """
+
+  program: str
+  given: dict[str, Any]
+  config: dict[str, Any]
+  commands: list[list[str]]
+  versions: dict[str, str]
+
+
+def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> None:
+  """Writes `config.json` anew, this command added to those that it lists."""
   versions = {'python': sys.version.split()[0]}
   versions |= {name: importlib.metadata.version(name) for name in _RECORDED}
-  record = {
-    'program': program,
-    'config': dataclasses.asdict(config),
-    'command': sys.argv,
-    'versions': versions,
-  }
-  with open(os.path.join(path, 'config.json'), 'w') as f:
-    json.dump(record, f, indent=2)
+  commands: list[list[str]] = []
+  if _is_run(path):
+    with open(os.path.join(path, _RECORD)) as f:
+      commands = json.load(f)['commands']
+  record = Record(program, given, dataclasses.asdict(config), [*commands, sys.argv], versions)
+  file = os.path.join(path, _RECORD)
+  with open(file + '.tmp', 'w') as f:
+    json.dump(dataclasses.asdict(record), f, indent=2)
+  os.replace(file + '.tmp', file)
+
+
+def _is_run(path: str) -> bool:
+  return os.path.exists(os.path.join(path, _RECORD))
+
+
+def _take(path: str) -> None:
+  """Locks the directory until this process ends; raises BlockingIOError if another has it."""
+  lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+  fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def read_summary(path: str) -> dict[str, Any] | None:
   """Returns what the monitor wrote at the end of a run; None if it did not come to its end."""
   try:
-    with open(os.path.join(path, 'summary.json')) as f:
+    with open(os.path.join(path, _SUMMARY)) as f:
       return json.load(f)
   except FileNotFoundError:
     return None

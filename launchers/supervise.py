@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import math
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Generic, Protocol, TypeVar
 
 from launchers import restart
 from launchers.placement import Resources
 
-STOP_SECONDS = 6.0
+# Nodes leave within 4 seconds of SIGTERM, but for those that write a checkpoint.
+STOP_SECONDS = 30.0
 FAILED = 1
 EXIT_CODES: dict[int, int] = {signal.SIGUSR1: 0, signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -23,7 +26,7 @@ class Node(Protocol):
 
   @property
   def name(self) -> str:
-    """What to call it in a message, as in 'actor/3'."""
+    """What to call it in a message: label and index, and then perhaps where, as in 'actor/3 on h1'."""
 
   @property
   def log_path(self) -> str:
@@ -46,7 +49,27 @@ class Node(Protocol):
     """Whether there is a way to start it again after its latest end."""
 
   def restart(self) -> None:
-    """Starts it again, once it has exited, at the addresses it had. Its log goes on."""
+    """Starts it again, once it has exited, at the addresses it had. Its log goes on.
+
+    LAUNCHPOD_LIFE in its environment says how often it has been started before.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+  """What a launcher tells and asks whoever watches a program.
+
+  Attributes:
+    started: called once every address is bound.
+    restarted: called with the name of each node that failed and is to be started again.
+    silent: returns how many seconds ago each node, by its label and index, was last heard of.
+    node_timeout: seconds of silence after which a node is killed.
+  """
+
+  started: Callable[[], None] = lambda: None
+  restarted: Callable[[str], None] = lambda name: None
+  silent: Callable[[], Mapping[str, float]] = dict
+  node_timeout: float = math.inf
 
 
 N = TypeVar('N', bound=Node)
@@ -69,6 +92,9 @@ def stop_requests() -> Iterator[list[int]]:
       signal.signal(number, handler)
 
 
+NOBODY = Watch()
+
+
 class _Watched(Generic[N]):
   """A node through all its lives."""
 
@@ -77,6 +103,7 @@ class _Watched(Generic[N]):
     self.began = time.monotonic()
     self._record = restart.Record(node.resources)
     self._due: float | None = None
+    self._killed = False
 
   def exit_code(self) -> int | None:
     """Returns None while the node runs or is to run again."""
@@ -96,9 +123,26 @@ class _Watched(Generic[N]):
   def tend(self) -> None:
     """Starts the node again when that is due."""
     if self._due is not None and time.monotonic() >= self._due:
-      self._due = None
+      self._due, self._killed = None, False
       self.began = time.monotonic()
       self.node.restart()
+
+  def end_silence(self, silent: Mapping[str, float], timeout: float) -> str:
+    """Kills the node if it has been silent for too long; returns what to tell about it, or ''.
+
+    A node that has not been heard of in this life is still starting.
+    """
+    seconds = silent.get(self.node.name.split()[0], 0.0)
+    if self.exit_code() is not None or not timeout < seconds < time.monotonic() - self.began:
+      return ''
+    self.node.send(signal.SIGKILL)
+    if self._killed:  # On another machine that takes a while to be seen.
+      return ''
+    self._killed = True
+    return (
+      f'node {self.node.name} has said nothing for {seconds:.0f} s, longer than --node_timeout='
+      f'{timeout:g}; killing it'
+    )
 
   def stop(self) -> None:
     """Asks the node to stop, or not to come back."""
@@ -110,18 +154,19 @@ def supervise(
   nodes: Sequence[N],
   requests: list[int],
   tell: Callable[[str], None] = print,
-  restarted: Callable[[str], None] = lambda name: None,
+  watch: Watch = NOBODY,
 ) -> tuple[int, N | None]:
   """Waits until every node has exited.
 
-  A node that fails is started again as its group's policy allows. A failure beyond that, or a request,
-  ends the program: every node gets SIGTERM, and SIGKILL 6 seconds later; a second Ctrl-C kills at once.
+  A node that fails is started again as its group's policy allows; one that has fallen silent is killed
+  first. A failure beyond that, or a request, ends the program: every node gets SIGTERM, and SIGKILL 30
+  seconds later; a second Ctrl-C kills at once.
 
   Args:
     nodes: of the program.
     requests: numbers of signals in `EXIT_CODES`; others may append while this waits.
     tell: takes a sentence about each failure that does not end the program.
-    restarted: takes the name of each node that is to be started again.
+    watch: is told of restarts, and asked who is silent.
 
   Returns:
     The exit code, and the node whose failure caused it, if one did.
@@ -138,15 +183,18 @@ def supervise(
       if deadline is None and failure:
         if sentence := life.forgive(failure):
           tell(sentence)
-          restarted(life.node.name)
+          watch.restarted(life.node.name)
         else:
           code, culprit = FAILED, life.node
           deadline = _stop(watched)
     if all(w.exit_code() is not None for w in watched):
       return code, culprit
     if deadline is None:
+      silent = watch.silent()
       for life in watched:
         life.tend()
+        if sentence := life.end_silence(silent, watch.node_timeout):
+          tell(sentence)
     if requests.count(signal.SIGINT) > 1 or (deadline and time.monotonic() > deadline):
       for node in nodes:
         node.send(signal.SIGKILL)

@@ -6,43 +6,36 @@ import datetime
 import math
 import sys
 import threading
-import time
 from typing import Any
 
-import launchpad as lp
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-MONITOR = 'monitor'
+from launchers.follow import Follower
 
 
 class View:
-  """Follows a running program's monitor from a thread, until closed.
+  """Shows what a follower knows, from a thread, until closed."""
 
-  A program without a group 'monitor' is shown as nothing.
-  """
-
-  def __init__(self, program: lp.Program, title: str, log_period: float = 5.0):
-    """Initialises a view; call `start` once the program's addresses are bound.
+  def __init__(self, follower: Follower, title: str, log_period: float = 5.0):
+    """Initialises a view.
 
     Args:
-      program: the graph.
+      follower: of the program.
       title: of the live table.
       log_period: seconds between log lines where stdout is no terminal.
     """
-    self._handle = program.groups[MONITOR][0].create_handle() if MONITOR in program.groups else None
+    self._follower = follower
     self._title = title
-    self._client: Any = None
     self._log_period = log_period
+    self._restarts = 0
     self._closed = threading.Event()
-    self._thread = threading.Thread(target=self._follow, name='view', daemon=True)
+    self._thread = threading.Thread(target=self._show, name='view', daemon=True)
 
   def start(self) -> None:
-    """Begins to follow."""
-    if self._handle is not None:
-      self._handle.set_client_kwargs(call_timeout=2)
-      self._thread.start()
+    """Begins to show."""
+    self._thread.start()
 
   def close(self) -> None:
     """Stops and leaves the terminal as it was, the last state on it."""
@@ -50,32 +43,28 @@ class View:
     if self._thread.ident is not None:
       self._thread.join(timeout=5)
 
-  def _follow(self) -> None:
-    assert self._handle is not None
-    # Kept for good: Courier aborts when an answer under way holds the last reference to its client.
-    client = self._client = self._handle.dereference()
+  def restarted(self, name: str) -> None:
+    """Counts that a node is started again."""
+    self._restarts += 1
+
+  def _show(self) -> None:
     if sys.stdout.isatty():
       with Live(console=Console(), refresh_per_second=4) as live:
         while not self._closed.wait(0.5):
-          status = _ask(client)
+          status = self._status()
           live.update(_table(self._title, status) if status else f'{self._title}: starting')
     else:
-      last, shown = time.monotonic(), None
-      while not self._closed.wait(0.5):
-        if time.monotonic() - last < self._log_period:
-          continue
-        last, status = time.monotonic(), _ask(client)
+      shown = None
+      while not self._closed.wait(self._log_period):
+        status = self._status()
         line = _line(status) if status else 'starting'
         if line != shown:
           print(line, flush=True)
         shown = line
 
-
-def _ask(client: Any) -> dict[str, Any] | None:
-  try:
-    return client.futures.status().result(timeout=2)
-  except Exception:
-    return None
+  def _status(self) -> dict[str, Any] | None:
+    status = self._follower.status
+    return status and status | {'restarts': self._restarts}
 
 
 def _remaining(status: dict[str, Any]) -> float:
@@ -83,7 +72,8 @@ def _remaining(status: dict[str, Any]) -> float:
   if status['finished']:
     return 0.0
   steps, since = status['counts']['actor_steps'], status['since_first_step']
-  return (status['num_steps'] - steps) * since / steps if steps and since else math.nan
+  done = steps - status['first_actor_steps']
+  return max(status['num_steps'] - steps, 0) * since / done if done > 0 and since else math.nan
 
 
 def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
@@ -102,6 +92,7 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
   return [
     ('elapsed', _clock(status['elapsed'])),
     ('remaining', _clock(_remaining(status))),
+    ('restarts', str(status['restarts'] or '-')),
     ('progress', f'{min(share, 1.0):.0%}'),
     ('actor_steps', f'{counts["actor_steps"]:,.0f}'),
     ('environment_frames', f'{counts["environment_frames"]:,.0f}'),

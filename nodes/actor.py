@@ -10,11 +10,12 @@ from typing import Any
 
 import dm_env
 import numpy as np
-from absl import logging
 
 from environments.base import BatchedEnvironment
-from nodes import lifecycle
+from nodes import lifecycle, rpc
 from nodes.reporter import Reporter
+
+_LIFE_STRIDE = 1_000_003
 
 
 class RemotePolicy:
@@ -54,29 +55,13 @@ class RemotePolicy:
     Raises:
       lifecycle.Stopped: when `should_stop` says so.
     """
-    backoff = 0.1
-    while True:
-      assert self._answer is not None
-      try:
-        return self._answer.result(timeout=0.5)
-      except futures.TimeoutError:
-        if self._should_stop():
-          raise lifecycle.Stopped from None
-      except Exception as error:
-        if self._should_stop():
-          raise lifecycle.Stopped from None
-        if not _is_transient(error):
-          raise
-        logging.warning('asking again for step %d: %s', self._sequence, error)
-        time.sleep(backoff)
-        backoff = min(2 * backoff, 5.0)
-        self._answer = self._inference.futures.step(*self._request)
-
-
-def _is_transient(error: Exception) -> bool:
-  """Whether the call may be repeated: it timed out or the server was away."""
-  code = str(getattr(error, 'code', ''))
-  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code
+    assert self._answer is not None
+    return rpc.receive(
+      self._answer,
+      lambda: self._inference.futures.step(*self._request),
+      self._should_stop,
+      f'step {self._sequence}',
+    )
 
 
 class Actor:
@@ -119,12 +104,18 @@ class Actor:
 
   def run(self) -> None:
     """Acts until the server says that training has finished, or the program stops."""
-    should_stop = lifecycle.stop_event().is_set
+    stop = lifecycle.stop_event()
+
+    def should_stop() -> bool:
+      self._reporter.beat()
+      return stop.is_set()
+
     run_id = secrets.randbits(62)
     size = self._num_envs // self._env_groups
     groups = []
+    seed = self._seed + _LIFE_STRIDE * lifecycle.life()  # No life plays another's episodes again.
     for group in range(self._env_groups):
-      environment = self._make_environment(size, self._seed + group)
+      environment = self._make_environment(size, seed + group)
       policy = RemotePolicy(self._inference, self._actor_id, run_id, group, should_stop)
       policy.send(environment.reset())
       groups.append((environment, policy))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import glob
 import math
 import os
 from typing import Any
@@ -14,12 +15,25 @@ def csv_logger(run_dir: str, node: str) -> loggers.Logger:
   """Returns acme's CSV logger for `run_dir/logs/<node>.csv`; the first write names the columns."""
   path = csv_path(run_dir, node)
   os.makedirs(os.path.dirname(path), exist_ok=True)
-  return loggers.CSVLogger(open(path, 'a'), flush_every=1)
+  file = open(path, 'a+')  # noqa: SIM115  the logger closes it
+  file.seek(0)
+  if file.read()[-1:] not in ('', '\n'):  # A monitor was killed within a row.
+    file.write('\n')
+  return loggers.CSVLogger(file, flush_every=1)
 
 
 def csv_path(run_dir: str, node: str) -> str:
   """Returns where the measurements of a node such as 'actor/3' are."""
   return os.path.join(run_dir, 'logs', node.replace('/', '-') + '.csv')
+
+
+def last_second(run_dir: str) -> float:
+  """Returns how far into the run, in seconds, its logs reach; 0 if there are none."""
+  files = glob.glob(os.path.join(glob.escape(run_dir), 'logs', '*.csv'))
+  nodes = [os.path.splitext(os.path.basename(file))[0] for file in files]
+  return max(
+    (seconds for node in nodes for (seconds,) in read(run_dir, node, 'seconds')), default=0.0
+  )
 
 
 def scalar_writer(directory: str) -> Any:
@@ -35,8 +49,15 @@ def read(run_dir: str, node: str, *columns: str) -> list[tuple[float, ...]]:
   if not os.path.exists(path):
     return []
   with open(path) as f:
-    rows = [tuple(float(row.get(c) or 'nan') for c in columns) for row in csv.DictReader(f)]
+    rows = [tuple(_number(row.get(c)) for c in columns) for row in csv.DictReader(f)]
   return [row for row in rows if all(map(math.isfinite, row))]
+
+
+def _number(text: str | None) -> float:
+  try:
+    return float(text or 'nan')
+  except ValueError:
+    return math.nan  # A row that was cut off.
 
 
 def draw(run_dir: str) -> None:

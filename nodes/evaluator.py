@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import secrets
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from environments.base import BatchedEnvironment
-from nodes import lifecycle
+from nodes import lifecycle, rpc
 from nodes.actor import RemotePolicy, episode_returns
+from nodes.reporter import Reporter
 
 
 class Evaluator:
@@ -54,17 +56,27 @@ class Evaluator:
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
     stop = lifecycle.stop_event()
+    reporter = Reporter(self._monitor, 'evaluator/0')
+
+    def should_stop() -> bool:
+      reporter.beat()
+      return stop.is_set()
+
+    def tell(method: str, *args: Any) -> Any:
+      ask = functools.partial(getattr(self._monitor.futures, method), *args)
+      return rpc.call(ask, should_stop, method)
+
     environment = self._make_environment(self._num_envs, self._seed)
     due = 0
     try:
       while not stop.is_set():
-        progress = self._monitor.progress()
+        progress = tell('progress')
         if progress['finished']:
-          self._monitor.final_evaluation(self._evaluate(environment, stop.is_set))
+          tell('final_evaluation', self._evaluate(environment, should_stop))
           return
         if progress['actor_steps'] >= due and progress['actor_steps'] > 0:
           due = progress['actor_steps'] + self._period
-          self._monitor.report('evaluator/0', self._evaluate(environment, stop.is_set))
+          tell('report', 'evaluator/0', self._evaluate(environment, should_stop))
         stop.wait(0.2)
     except lifecycle.Stopped:
       pass

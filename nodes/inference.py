@@ -183,6 +183,11 @@ class InferenceServer:
       stream.sequence, stream.reply, stream.fresh = sequence, action, False
       return action
 
+  @property
+  def training_finished(self) -> bool:
+    """Whether `finish_training` has been called."""
+    return self._finished.is_set()
+
   def finish_training(self) -> None:
     """Tells the actors to stop, each with its next request. Evaluators go on being served."""
     self._finished.set()
@@ -256,10 +261,9 @@ class InferenceServer:
           f'{spec.actor_id} sent {name} as {value.dtype}{list(value.shape)}, but its environment was '
           f'declared with {np.dtype(dtype)}{list(shape)}.'
         )
-    if not (np.isfinite(timestep.reward).all() and np.isfinite(timestep.discount).all()):
-      raise ValueError(
-        f'an environment of {spec.actor_id} returned a reward or discount that is NaN.'
-      )
+    for name, value in timestep._asdict().items():
+      if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
+        raise ValueError(f'an environment of {spec.actor_id} returned a {name} that is not finite.')
 
   def _admit(self, stream: Stream, run_id: int) -> bool:
     """Notes which life of the actor asks; False if a newer one has replaced it."""

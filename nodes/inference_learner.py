@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import threading
@@ -19,10 +20,11 @@ from flax import serialization
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from environments.base import BatchedEnvironment
-from nodes import lifecycle
+from nodes import audit, checkpoints, lifecycle, rpc
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.learner import Learner
+from nodes.long_wait import LongWait
 from nodes.reporter import Reporter
 from nodes.streams import unroll_spec
 
@@ -48,6 +50,9 @@ class InferenceLearner:
     batch_size: int,
     num_steps: int,
     run_dir: str,
+    checkpoint_period: float,
+    checkpoints_kept: int,
+    record: bool,
     seed: int,
   ):
     """Initialises the node.
@@ -64,7 +69,11 @@ class InferenceLearner:
       inference_timeout_ms: how long a request may wait for a fuller batch.
       batch_size: unrolls in a learner batch.
       num_steps: actor_steps after which training ends.
-      run_dir: where the final parameters go.
+      run_dir: where checkpoints and the final parameters go. If there is a checkpoint, the work goes
+        on from the newest.
+      checkpoint_period: seconds between checkpoints; 0 for none.
+      checkpoints_kept: how many of them to keep.
+      record: whether to record every unroll. See `nodes.audit`.
       seed: of parameters and action sampling.
     """
     self._make_agent = make_agent
@@ -79,6 +88,9 @@ class InferenceLearner:
     self._batch_size = batch_size
     self._num_steps = num_steps
     self._run_dir = run_dir
+    self._checkpoint_period = checkpoint_period
+    self._checkpoints_kept = checkpoints_kept
+    self._audit_dir = run_dir if record else ''
     self._seed = seed
     self._server: InferenceServer | None = None
     self._serving = threading.Event()
@@ -106,6 +118,12 @@ class InferenceLearner:
     agent = self._make_agent(spec.observations, spec.actions)
     unroll = unroll_spec(agent, spec)
     counter = counting.Counter()
+    checkpoint_dir = checkpoints.directory(self._run_dir)
+    checkpoint = checkpoints.newest(checkpoint_dir)
+    if checkpoint is not None:
+      counter.increment(**checkpoint.counts)
+      logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
+    learned = counter.get_counts().get('learner_steps', 0)
 
     server = InferenceServer(
       agent,
@@ -117,15 +135,18 @@ class InferenceLearner:
       action_repeat,
       self._inference_batch_size,
       self._inference_timeout,
-      self._seed,
+      self._seed + learned,  # Actions after a restart are not those before it again.
     )
 
     def check() -> None:
       writer.check()
       if stop.is_set():
         raise lifecycle.Stopped
-      if counter.get_counts().get('learner_steps'):  # The first report names the columns.
+      if learner.learner_steps > learned:  # The first report names the columns.
         reporter.maybe_report()
+      else:
+        reporter.beat()
+      waiting.check(learner.learner_steps)
 
     learner = Learner(
       agent,
@@ -135,13 +156,16 @@ class InferenceLearner:
       counter,
       self._seed,
     )
+    if checkpoint is not None:
+      learner.restore(checkpoints.restore(checkpoint, learner.save()))
     server.compile()
     learner.compile(unroll, self._batch_size)
     priorities = self._compiled_priorities(agent, unroll)
 
     unroll_io = importing.result()
     columns = unroll_io.Columns(unroll)
-    writer = unroll_io.UnrollWriter(self._replay_addresses, columns, priorities)
+    produced = audit.Audit(self._audit_dir, audit.PRODUCED)
+    writer = unroll_io.UnrollWriter(self._replay_addresses, columns, priorities, produced.record)
     reader = unroll_io.UnrollReader(
       self._replay_addresses, columns, self._batch_size, max_in_flight=self._batch_size
     )
@@ -150,7 +174,15 @@ class InferenceLearner:
       'inference_learner/0',
       lambda seconds: server.measure(seconds) | learner.measure(seconds) | reader.measure(),
     )
-    learner.learn_from(reader, reader.update_priorities)
+    checkpointer = checkpoints.Checkpointer(
+      checkpoint_dir,
+      self._checkpoint_period,
+      self._checkpoints_kept,
+      lambda: (counter.get_counts(), learner.save()),
+    )
+    waiting = LongWait(reader.explain_wait)
+    trained = audit.Audit(self._audit_dir, audit.TRAINED)
+    learner.learn_from(reader, reader.update_priorities, trained.record)
     server.start()
     self._server = server
     self._serving.set()
@@ -158,11 +190,19 @@ class InferenceLearner:
       while server.actor_steps < self._num_steps:
         learner.step()
         check()
+        checkpointer.maybe_write()
       server.finish_training()
+      checkpointer.write_now()
       save_params(self._run_dir, learner.get_variables(['params'])[0])
-      self._monitor.training_finished(counter.get_counts())
-      stop.wait()
+      finished = counter.get_counts()
+      while not stop.wait(1.0):
+        reporter.beat()
+        # Again and again: a monitor that is started anew has to be told anew.
+        tell = functools.partial(self._monitor.futures.training_finished, finished)
+        rpc.call(tell, stop.is_set, 'training_finished')
     except lifecycle.Stopped:
+      if not server.training_finished:
+        checkpointer.write_now()
       logging.info('stopped: %s', counter.get_counts())
     finally:
       writer.close()
@@ -188,7 +228,7 @@ def save_params(run_dir: str, params: Any) -> str:
 def _devices(indices: Sequence[int], flag: str) -> list[jax.Device]:
   local = jax.local_devices()
   if max(indices) >= len(local):
-    raise ValueError(
+    raise lifecycle.Hopeless(
       f'{flag}={",".join(map(str, indices))} asks for device {max(indices)}, but this process sees '
       f'{len(local)} device(s), numbered from 0.'
     )

@@ -10,12 +10,14 @@ from typing import Any
 
 import acme
 import jax
+import jax.numpy as jnp
 import numpy as np
 from acme.utils import counting
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.agent import Agent
+from agents.agent import Agent, UpdateOutput
 from agents.types import Nest, Unroll
+from nodes import lifecycle
 
 
 class DevicePrefetcher:
@@ -89,12 +91,13 @@ class Learner(acme.Learner):
     self._counter = counter
     self._state = jax.jit(agent.init, out_shardings=self._replicated)(jax.random.key(seed))
     self._update: Callable[..., Any] = jax.jit(
-      agent.update,
+      _with_check(agent.update),
       in_shardings=(self._replicated, self._sharded, self._sharded),
       out_shardings=self._replicated,
     )
     self._prefetcher: DevicePrefetcher | None = None
     self._metrics: dict[str, Any] = {}
+    self._finite: Any = True
     self._waited = 0.0
     self._measured = (0, 0.0)
     self.learner_steps = 0
@@ -103,19 +106,24 @@ class Learner(acme.Learner):
   def learn_from(
     self,
     batches: Iterable[Any],
-    update_priorities: Callable[[Any, Any], None] = lambda keys, priorities: None,
+    update_priorities: Callable[[Any, Any], bool] = lambda keys, priorities: True,
+    trained: Callable[[np.ndarray, int], None] = lambda unroll_ids, learner_step: None,
   ) -> None:
     """Begins to fetch batches; call it once, before `step`.
 
     Args:
       batches: yields `nodes.unroll_io.Batch`es, B divisible by the number of devices.
-      update_priorities: takes a batch's keys and its new priorities, where the agent gives some.
+      update_priorities: takes a batch's keys and its new priorities, where the agent gives some;
+        returns False to be asked again.
+      trained: takes the ids of a batch's unrolls and the learner step that learned from them.
     """
 
-    def put(batch: Any) -> tuple[Any, Any]:
-      return jax.device_put((batch.unrolls, batch.probabilities), self._sharded), batch.keys
+    def put(batch: Any) -> tuple[Any, Any, Any]:
+      on_devices = jax.device_put((batch.unrolls, batch.probabilities), self._sharded)
+      return on_devices, batch.keys, batch.unroll_ids
 
     self._update_priorities = update_priorities
+    self._trained = trained
     self._prefetcher = DevicePrefetcher(batches, put)
 
   def compile(self, unroll: Unroll, batch_size: int) -> None:
@@ -132,17 +140,24 @@ class Learner(acme.Learner):
     self._update = self._update.lower(self._state, *batch).compile()  # type: ignore[attr-defined]
 
   def step(self) -> None:
-    """Does one learner step and publishes its parameters."""
+    """Does one learner step and publishes its parameters.
+
+    Raises:
+      lifecycle.Hopeless: if a loss, gradient or other metric of the step before was not finite.
+    """
     assert self._prefetcher is not None, 'learn_from comes first'
     started = time.monotonic()
-    (unrolls, probabilities), keys = self._prefetcher.next(self._check)
+    (unrolls, probabilities), keys, unroll_ids = self._prefetcher.next(self._check)
     self._waited += time.monotonic() - started
     # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
-    jax.block_until_ready(self._metrics)
-    self._state, priorities, self._metrics = self._update(self._state, unrolls, probabilities)
-    if priorities is not None:
-      self._update_priorities(keys, priorities)
+    self._check_finite()
+    (self._state, priorities, self._metrics), self._finite = self._update(
+      self._state, unrolls, probabilities
+    )
+    while priorities is not None and not self._update_priorities(keys, priorities):
+      self._check()
     self.learner_steps += 1
+    self._trained(unroll_ids, self.learner_steps)
     self._counter.increment(learner_steps=1)
     self._publish(self.learner_steps, self._state.params)
 
@@ -151,7 +166,12 @@ class Learner(acme.Learner):
     return [jax.device_get(self._state.params) for _ in names]
 
   def save(self) -> Any:
-    """Returns the whole learner state as NumPy arrays."""
+    """Returns the whole learner state as NumPy arrays.
+
+    Raises:
+      lifecycle.Hopeless: if the last step has spoilt it.
+    """
+    self._check_finite()
     return jax.device_get(self._state)
 
   def restore(self, state: Any) -> None:
@@ -159,6 +179,16 @@ class Learner(acme.Learner):
     self._state = jax.device_put(state, self._replicated)
     self.learner_steps = int(self._state.learner_steps)
     self._publish(self.learner_steps, self._state.params)
+
+  def _check_finite(self) -> None:
+    """Waits for the last step, and makes sure that what it computed is finite."""
+    if not self._finite:
+      bad = {k: float(v) for k, v in jax.device_get(self._metrics).items() if not np.isfinite(v)}
+      values = ', '.join(f'{name} is {value}' for name, value in bad.items())
+      raise lifecycle.Hopeless(
+        f'learner step {self.learner_steps} is not finite: {values}; the last checkpoint is of an '
+        'earlier step. A smaller learning rate or a clipped gradient may help.'
+      )
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the last step's metrics, and rates over the last `seconds`."""
@@ -170,3 +200,14 @@ class Learner(acme.Learner):
       'learner_steps_per_second': (steps - previous_steps) / seconds,
       'learner_waiting_share': (waited - previous_waited) / seconds,
     }
+
+
+def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[UpdateOutput, Any]]:
+  """Returns a function that does an update and also says whether all its metrics are finite."""
+
+  def checked(*args: Any) -> tuple[UpdateOutput, Any]:
+    output = update(*args)
+    metrics = jnp.stack([jnp.asarray(m, jnp.float32) for m in output.metrics.values()])
+    return output, jnp.isfinite(metrics).all()
+
+  return checked

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable
 
 import launchpad as lp
+
+# The same name is in launchers.node_entry.
+FINISH = 'finish-before-leaving'
 
 
 class Stopped(Exception):
   """The program is stopping."""
+
+
+class Hopeless(ValueError):
+  """A failure that would only come again: the node is not started anew."""
+
+  exit_code = 2
+
+
+def life() -> int:
+  """Returns how often the node has been started before, in this launch."""
+  return int(os.environ.get('LAUNCHPOD_LIFE', '0'))
 
 
 def stop_event() -> threading.Event:
@@ -21,6 +37,16 @@ def stop_event() -> threading.Event:
     return lp.stop_event()
   except RuntimeError:
     return threading.Event()
+
+
+def finish(work: Callable[[], None]) -> threading.Thread:
+  """Starts work that a process which is asked to stop still finishes before it leaves.
+
+  Whoever looks after the process waits for threads of this name, as long as the launcher lets it.
+  """
+  thread = threading.Thread(target=work, name=FINISH)
+  thread.start()
+  return thread
 
 
 def stop_program() -> None:

@@ -36,8 +36,10 @@ class Monitor:
     self._run_dir = run_dir
     self._num_steps = num_steps
     self._has_evaluator = has_evaluator
-    self._started = time.time()
+    # A monitor that is started again goes on where its logs end.
+    self._started = time.time() - curves.last_second(run_dir)
     self._first_step = 0.0
+    self._first_count = 0.0
     self._lock = threading.Lock()
     self._latest: dict[str, dict[str, float]] = {}
     self._seen: dict[str, float] = {}
@@ -58,7 +60,7 @@ class Monitor:
     with self._lock:
       self._seen[node] = time.time()
       if not self._first_step and values.get('actor_steps', 0.0) > 0:
-        self._first_step = time.time()
+        self._first_step, self._first_count = time.time(), values['actor_steps']
       finite = {name: value for name, value in values.items() if math.isfinite(value)}
       self._latest.setdefault(node, {}).update(finite)
       for name in COUNTERS:
@@ -70,6 +72,12 @@ class Monitor:
       step = int(self._counts['environment_frames'])
       for name, value in finite.items():
         self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
+
+  def alive(self, node: str) -> bool:
+    """Notes that a node lives; returns whether training has finished."""
+    with self._lock:
+      self._seen[node] = time.time()
+    return self._training_finished.is_set()
 
   def progress(self) -> dict[str, Any]:
     """Returns `actor_steps` so far and whether training has `finished`."""
@@ -85,6 +93,7 @@ class Monitor:
       return {
         'elapsed': time.time() - self._started,
         'since_first_step': time.time() - self._first_step if self._first_step else 0.0,
+        'first_actor_steps': self._first_count,
         'num_steps': self._num_steps,
         'counts': dict(self._counts),
         'latest': {node: dict(values) for node, values in self._latest.items()},
@@ -102,7 +111,8 @@ class Monitor:
 
   def final_evaluation(self, values: Mapping[str, float]) -> None:
     """Takes the evaluation of the final parameters; the program ends."""
-    self.report('evaluator/0', values)
+    if not self._finished.is_set():
+      self.report('evaluator/0', values)
     with self._lock:
       self._evaluation = dict(values)
     self._finished.set()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import reverb
+from absl import logging
 
 from nodes import lifecycle
+from nodes.reporter import Reporter
 
 TABLE = 'unrolls'
 
@@ -52,14 +56,25 @@ def prioritized_table(
 
 
 class ReplayServer:
-  """A Reverb server that lives until the program stops."""
+  """A Reverb server that lives until the program stops, and writes checkpoints if it is told to."""
 
-  def __init__(self, tables: Callable[[], Sequence[reverb.Table]], checkpoint_dir: str, port: int):
+  def __init__(
+    self,
+    tables: Callable[[], Sequence[reverb.Table]],
+    monitor: Any,
+    name: str,
+    checkpoint_dir: str,
+    checkpoint_period: float,
+    port: int,
+  ):
     """Restores the newest checkpoint, if there is one, and starts to listen.
 
     Args:
       tables: builds the tables, in this process.
-      checkpoint_dir: where checkpoints are, and will be when a client asks for one.
+      monitor: client of the monitor; None to report nothing.
+      name: of this node, such as 'replay/0'.
+      checkpoint_dir: where its checkpoints are.
+      checkpoint_period: seconds between checkpoints; 0 for none.
       port: to listen on.
 
     Raises:
@@ -69,14 +84,33 @@ class ReplayServer:
       # Connections of an earlier life may still be closing; another server would still be noticed.
       probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
       probe.bind(('', port))
+    self._period = checkpoint_period
     os.makedirs(checkpoint_dir, exist_ok=True)
     checkpointer = reverb.checkpointers.DefaultCheckpointer(checkpoint_dir)
     self._server = reverb.Server(tables(), port, checkpointer)
+    self._reporter = Reporter(monitor, name)
 
   def run(self) -> None:
     """Serves until the program stops."""
-    lifecycle.stop_event().wait()
+    stop = lifecycle.stop_event()
+    last, saving = time.monotonic(), None
+    while not stop.wait(0.2):
+      self._reporter.beat()
+      due = self._period and time.monotonic() - last >= self._period
+      if due and (saving is None or not saving.is_alive()):
+        last, saving = time.monotonic(), lifecycle.finish(self._checkpoint)
+    if self._period and not self._reporter.training_finished:
+      if saving is not None:
+        saving.join()
+      lifecycle.finish(self._checkpoint).join()
     self.close()
+
+  def _checkpoint(self) -> None:
+    """Writes all items and the rate limiter's counts. Inserting and sampling wait meanwhile."""
+    try:
+      logging.info('wrote %s', self._server.localhost_client().checkpoint())
+    except Exception as error:
+      logging.error('no checkpoint could be written, the earlier one stays: %s', error)
 
   def close(self) -> None:
     """Stops to listen."""

@@ -1,4 +1,4 @@
-"""Sends a node's measurements to the monitor without ever waiting for it."""
+"""Tells the monitor that a node lives, and what it measures, without ever waiting for an answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reporter:
     self,
     monitor: Any,
     node: str,
-    measure: Callable[[float], Mapping[str, float]],
+    measure: Callable[[float], Mapping[str, float]] = lambda seconds: {},
     period: float = 1.0,
   ):
     """Initialises a reporter.
@@ -37,14 +37,35 @@ class Reporter:
     self._period = period
     self._last = time.monotonic()
     self._pending: futures.Future | None = None
+    self.training_finished = False
 
   def maybe_report(self) -> None:
     """Sends a report if one is due; costs a clock reading if not."""
-    now = time.monotonic()
-    if self._monitor is None or now - self._last < self._period:
-      return
-    if self._pending is not None and not self._pending.done():
-      return
-    values = {k: float(v) for k, v in self._measure(now - self._last).items()}
-    self._pending = self._monitor.futures.report(self._node, values)
-    self._last = now
+    seconds = time.monotonic() - self._last
+    if self._due(seconds):
+      values = {k: float(v) for k, v in self._measure(seconds).items()}
+      self._send(lambda: self._monitor.futures.report(self._node, values))
+
+  def beat(self) -> None:
+    """Says that the node lives, if nothing has been sent for a period.
+
+    For a node that measures nothing, or has to wait before it can. The monitor's answer, once it is
+    there, says whether training has finished.
+    """
+    if self._due(time.monotonic() - self._last):
+      self._send(lambda: self._monitor.futures.alive(self._node))
+
+  def _due(self, seconds: float) -> bool:
+    if self._monitor is None or seconds < self._period:
+      return False
+    if self._pending is None:
+      return True
+    if not self._pending.done():
+      return False
+    if self._pending.exception() is None and self._pending.result() is True:
+      self.training_finished = True
+    return True
+
+  def _send(self, send: Callable[[], futures.Future]) -> None:
+    self._pending = send()
+    self._last = time.monotonic()

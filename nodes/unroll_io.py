@@ -1,12 +1,15 @@
 """Unrolls into replay and out of it.
 
-One unroll is one Reverb item with one step: its columns are the leaves of `Unroll`, by name.
+One unroll is one Reverb item with one step: its columns are the leaves of `Unroll`, by name, and an
+id that no other unroll has.
 """
 
 from __future__ import annotations
 
 import queue
+import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,20 +17,31 @@ import jax
 import numpy as np
 import reverb
 import tensorflow as tf
+from absl import logging
 
 from agents.types import Array, Unroll
 from nodes.replay import TABLE
 
+LONG_WAIT_SECONDS = 30
+UNROLL_ID = 'unroll_id'
+
 
 class Columns:
-  """Names the leaves of an unroll, so that Reverb holds a flat dictionary of arrays."""
+  """Names the leaves of an unroll, so that Reverb holds a flat dictionary of arrays.
+
+  Attributes:
+    names: of the leaves.
+    stored: shape and dtype of every column, the id included.
+  """
 
   def __init__(self, example: Unroll):
     """Takes the structure of `example`, whose leaves have shapes and dtypes without a batch axis."""
     paths, self._structure = jax.tree_util.tree_flatten_with_path(example)
     self.names = [_name(path) for path, _ in paths]
-    self.shapes = {n: tuple(leaf.shape) for n, (_, leaf) in zip(self.names, paths, strict=True)}
-    self.dtypes = {n: np.dtype(leaf.dtype) for n, (_, leaf) in zip(self.names, paths, strict=True)}
+    self.stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+      name: (tuple(leaf.shape), np.dtype(leaf.dtype))
+      for name, (_, leaf) in zip(self.names, paths, strict=True)
+    } | {UNROLL_ID: ((), np.dtype(np.int64))}
 
   def flatten(self, unroll: Unroll) -> dict[str, Array]:
     """Returns the leaves by name."""
@@ -54,6 +68,7 @@ class UnrollWriter:
     addresses: Sequence[str],
     columns: Columns,
     priorities: Callable[[Unroll], Array | None] = lambda unrolls: None,
+    produced: Callable[[np.ndarray], None] = lambda unroll_ids: None,
   ):
     """Starts the thread.
 
@@ -61,8 +76,11 @@ class UnrollWriter:
       addresses: host:port of each server.
       columns: what an item holds.
       priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None where they do not matter.
+      produced: takes the ids of unrolls, int64 `[N]`, before replay gets them.
     """
     self._columns = columns
+    self._produced = produced
+    self._first_id = secrets.randbits(31) << 32  # No two lives of a writer give the same ids.
     self._priorities = priorities
     self._writers = [
       reverb.Client(address).trajectory_writer(num_keep_alive_refs=1) for address in addresses
@@ -104,7 +122,9 @@ class UnrollWriter:
     priorities = self._priorities(unrolls)
     count = len(unrolls.environment_id)
     weights = np.ones(count) if priorities is None else np.asarray(priorities, np.float64)
-    leaves = self._columns.flatten(unrolls)
+    ids = self._first_id + self.written + np.arange(count)
+    self._produced(ids)
+    leaves = self._columns.flatten(unrolls) | {UNROLL_ID: ids}
     for i in range(count):
       writer = self._writers[self.written % len(self._writers)]
       writer.append({name: leaf[i] for name, leaf in leaves.items()})
@@ -114,18 +134,26 @@ class UnrollWriter:
 
   def _flush(self, writer: reverb.TrajectoryWriter) -> None:
     """Waits until replay has taken the items, which for a full table may be long."""
+    started, warned = time.monotonic(), False
     while not self._stopping.is_set():
       try:
         writer.flush(timeout_ms=500)
         return
       except reverb.DeadlineExceededError:
-        pass
+        if not warned and time.monotonic() - started > LONG_WAIT_SECONDS:
+          warned = True
+          logging.warning(
+            'replay has taken no unroll for %d s: it is away, or full, or its ratio of samples to '
+            'inserts is not reached; actors wait for the learner.',
+            LONG_WAIT_SECONDS,
+          )
 
 
 class Batch(NamedTuple):
   """A batch of unrolls as sampled: fields of `unrolls` are `[B, L, ...]`."""
 
   unrolls: Unroll
+  unroll_ids: np.ndarray  # int64 `[B]`, of no other unroll of the run.
   keys: np.ndarray  # uint64 `[B]`, Reverb's item keys.
   probabilities: np.ndarray  # float32 `[B]`, with which its server chose each item.
 
@@ -163,14 +191,17 @@ class UnrollReader:
     shards = [self._samples(address) for address in self._addresses]
     while True:
       parts = [next(shard) for shard in shards]
-      columns = {name: _joined([part.data[name] for part in parts]) for name in self._columns.names}
+      columns = {
+        name: _joined([part.data[name] for part in parts]) for name in self._columns.stored
+      }
       yield Batch(
         self._columns.unflatten(columns),
+        columns[UNROLL_ID],
         _joined([part.info.key for part in parts]),
         _joined([part.info.probability for part in parts]).astype(np.float32),
       )
 
-  def update_priorities(self, keys: np.ndarray, priorities: Array) -> None:
+  def update_priorities(self, keys: np.ndarray, priorities: Array) -> bool:
     """Sets priorities, from another thread; the newest update of an item wins.
 
     Items that have left replay meanwhile are passed over.
@@ -179,20 +210,27 @@ class UnrollReader:
       keys: uint64 `[B]`, of a batch of this reader, in its order.
       priorities: `[B]`, possibly still on their way from a device.
 
+    Returns:
+      Whether the update was taken. It is not where earlier ones still wait, because a server is busy
+      or away; ask again then.
+
     Raises:
       RuntimeError: if an earlier update failed.
     """
     if self._error is not None:
       raise RuntimeError('replay no longer takes priorities') from self._error
-    self._updates.put((keys, priorities))
-
-  def checkpoint(self) -> list[str]:
-    """Has every server write a checkpoint; returns their paths. Blocks replay meanwhile."""
-    return [client.checkpoint() for client in self._clients]
+    try:
+      self._updates.put((keys, priorities), timeout=0.2)
+    except queue.Full:
+      return False
+    return True
 
   def measure(self) -> dict[str, float]:
-    """Returns items held and, since the start, samples per insert."""
-    tables = [client.server_info(timeout=5)[TABLE] for client in self._clients]
+    """Returns items held and, since each server's start, samples per insert; nan if one is away."""
+    try:
+      tables = [client.server_info(timeout=1)[TABLE] for client in self._clients]
+    except reverb.ReverbError:
+      return {'replay_size': float('nan'), 'samples_per_insert': float('nan')}
     inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
     samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
     return {
@@ -200,12 +238,27 @@ class UnrollReader:
       'samples_per_insert': samples / inserts if inserts else float('nan'),
     }
 
+  def explain_wait(self) -> str:
+    """Says why there is nothing to sample, in one sentence for the log."""
+    for client, address in zip(self._clients, self._addresses, strict=True):
+      try:
+        table = client.server_info(timeout=1)[TABLE]
+      except reverb.ReverbError:
+        return f'the replay server at {address} does not answer.'
+      limiter = table.rate_limiter_info
+      if table.current_size < limiter.min_size_to_sample:
+        return (
+          f'the replay server at {address} holds {table.current_size} unrolls of the '
+          f'{limiter.min_size_to_sample} it needs; it waits for the actors.'
+        )
+    return 'replay holds unrolls, but their ratio to samples is reached; it waits for the actors.'
+
   def _samples(self, address: str) -> Iterator[Any]:
     dataset = reverb.TrajectoryDataset(
       server_address=address,
       table=TABLE,
-      dtypes={name: tf.as_dtype(dtype) for name, dtype in self._columns.dtypes.items()},
-      shapes={name: tf.TensorShape(shape) for name, shape in self._columns.shapes.items()},
+      dtypes={name: tf.as_dtype(dtype) for name, (_, dtype) in self._columns.stored.items()},
+      shapes={name: tf.TensorShape(shape) for name, (shape, _) in self._columns.stored.items()},
       max_in_flight_samples_per_worker=self._max_in_flight,
       num_workers_per_iterator=1,
     ).batch(self._share, drop_remainder=True)

@@ -25,7 +25,11 @@ ASK_AGAIN_SECONDS = 120
 
 
 def make_program(
-  name: str, config: RunConfig, make_agent: Callable[..., Any], make_table: Callable[[], Any]
+  name: str,
+  config: RunConfig,
+  make_agent: Callable[..., Any],
+  make_table: Callable[[], Any],
+  replay_checkpoint_period: float = 0.0,
 ) -> lp.Program:
   """Returns the graph.
 
@@ -34,6 +38,8 @@ def make_program(
     config: resolved and validated.
     make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
     make_table: returns the Reverb tables of one replay server.
+    replay_checkpoint_period: seconds between checkpoints of replay; 0 where its unrolls are not worth
+      keeping, as in a queue.
   """
   make_environment = functools.partial(registry.make, config.env, options=config.env_options)
   streams = layout(config.num_actors, config.envs_per_actor, config.env_groups, config.eval_envs)
@@ -47,7 +53,15 @@ def make_program(
   )
   with program.group('replay'):
     replay = [
-      program.add_node(ReplayNode(make_table, os.path.join(config.run_dir, 'replay', str(i))))
+      program.add_node(
+        ReplayNode(
+          make_table,
+          monitor,
+          f'replay/{i}',
+          os.path.join(config.run_dir, 'replay', str(i)),
+          replay_checkpoint_period,
+        )
+      )
       for i in range(config.num_replay_shards)
     ]
   inference = program.add_node(
@@ -65,14 +79,18 @@ def make_program(
       batch_size=config.batch_size,
       num_steps=config.num_steps,
       run_dir=config.run_dir,
+      checkpoint_period=config.checkpoint_period,
+      checkpoints_kept=config.checkpoints_kept,
+      record=config.audit,
       seed=config.seed,
       # A handler blocks until its actor is answered; a request that is sent again takes a second one.
       courier_kwargs={'thread_pool_size': 2 * len(streams) + 4},
     ),
     label='inference_learner',
   )
-  # An actor asks again after this long; the server answers a request once. See nodes.actor.
+  # An actor asks again after this long; the server answers a request once. See nodes.rpc.
   inference.set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
+  monitor.set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
   with program.group('actor'):
     for i in range(config.num_actors):
       program.add_node(
@@ -108,10 +126,15 @@ def placement(config: RunConfig) -> dict[str, Resources]:
   """Returns where each group runs: the inference-learner on the accelerator, the rest on CPUs."""
   accelerator = None if config.accelerator == 'cpu' else config.accelerator
   num_devices = 1 + max(config.actor_devices + config.learner_devices) if accelerator else 0
+  # What it would forget without checkpoints keeps the inference-learner from being started again.
+  learner_restart = 'on_failure' if config.checkpoint_period else 'never'
   return {
-    'monitor': Resources(cpus=0, with_launcher=True),  # It writes the run directory.
-    'replay': Resources(),
-    'inference_learner': Resources(accelerator=accelerator, num_devices=num_devices),
+    # The monitor writes the run directory.
+    'monitor': Resources(cpus=0, with_launcher=True, restart='on_failure'),
+    'replay': Resources(restart=learner_restart),
+    'inference_learner': Resources(
+      accelerator=accelerator, num_devices=num_devices, restart=learner_restart
+    ),
     'actor': Resources(restart='on_failure'),
     'evaluator': Resources(restart='on_failure'),
   }

@@ -36,6 +36,13 @@ class RunConfig:
 
   num_replay_shards: int = option(1, 'replay servers, filled in turn and sampled evenly')
 
+  checkpoint_period: float = option(
+    60.0,
+    'seconds between checkpoints of the learner; 0: none, and a failure of it ends the program',
+  )
+  checkpoints_kept: int = option(3, 'how many of them to keep')
+  audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
+
   eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
   eval_episodes: int = option(100, 'episodes in one evaluation')
   eval_period: int = option(0, 'actor_steps between evaluations; 0: a twentieth of num_steps')
@@ -63,10 +70,11 @@ class RunConfig:
       'env_groups',
       'batch_size',
       'num_replay_shards',
+      'checkpoints_kept',
     ):
       if getattr(self, name) < 1:
         raise ValueError(f'--{name}={getattr(self, name)} must be at least 1.')
-    for name in ('eval_envs', 'eval_episodes', 'inference_timeout_ms'):
+    for name in ('eval_envs', 'eval_episodes', 'inference_timeout_ms', 'checkpoint_period'):
       if getattr(self, name) < 0:
         raise ValueError(f'--{name}={getattr(self, name)} must not be negative.')
     if self.eval_envs and not self.eval_episodes:

@@ -54,6 +54,9 @@ class Config(RunConfig, R2D2Config):
     'samples by which that ratio may be off before actors or learner wait, per shard; '
     '0: a tenth of min_replay_size times samples_per_insert, at least twice a batch',
   )
+  replay_checkpoint_period: float = option(
+    600.0, 'seconds between checkpoints of replay, which stands still meanwhile; 0: none'
+  )
   priority_exponent: float = option(
     0.9, 'an unroll is sampled in proportion to its priority to this power'
   )
@@ -75,6 +78,10 @@ class Config(RunConfig, R2D2Config):
     shards = self.num_replay_shards
     if self.samples_per_insert <= 0:
       raise ValueError(f'--samples_per_insert={self.samples_per_insert} must be above 0.')
+    if self.replay_checkpoint_period < 0:
+      raise ValueError(
+        f'--replay_checkpoint_period={self.replay_checkpoint_period} must not be negative.'
+      )
     if self.priority_exponent < 0:
       raise ValueError(f'--priority_exponent={self.priority_exponent} must not be negative.')
     if self.min_replay_size < shards:
@@ -111,4 +118,5 @@ def make_program(config: Config) -> lp.Program:
       error_buffer=config.samples_per_insert_error,
       priority_exponent=config.priority_exponent,
     ),
+    config.replay_checkpoint_period,
   )

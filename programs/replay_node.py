@@ -29,14 +29,15 @@ class ReplayHandle(base.Handle[str]):
 class ReplayNode(lp.PyClassNode):
   """Runs `nodes.replay.ReplayServer`."""
 
-  def __init__(self, tables: Any, checkpoint_dir: str):
+  def __init__(self, tables: Any, *args: Any, **kwargs: Any):
     """Initialises the node.
 
     Args:
       tables: a picklable function without arguments that returns Reverb tables.
-      checkpoint_dir: where the server reads and writes checkpoints.
+      *args: further arguments of `ReplayServer`, but for the port.
+      **kwargs: likewise.
     """
-    super().__init__(Deferred('nodes.replay', 'ReplayServer'), tables, checkpoint_dir)
+    super().__init__(Deferred('nodes.replay', 'ReplayServer'), tables, *args, **kwargs)
     self._address = lp.Address('reverb')
     self.allocate_address(self._address)
 

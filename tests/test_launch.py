@@ -196,6 +196,20 @@ def test_help_names_every_option_with_its_default():
     (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
     (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),
     (['--launcher=ray', '--accelerator=tpu', '--learner_devices=1,2'], ['3 TPU', '--placement']),
+    (['--launcher=k8s', '--output=x'], ['--image']),
+    (['--launcher=k8s', '--image=x'], ['--output']),
+    (['--launcher=k8s', '--image=x', '--run_dir=y'], ['--run_dir', '--k8s_volume']),
+    (
+      ['--launcher=k8s', '--image=x', '--output=/proc/x'],
+      ['--output=/proc/x', 'cannot be written'],
+    ),
+    (
+      ['--launcher=k8s', '--image=x', '--output=y', '--accelerator=tpu'],
+      ['topology', '--placement'],
+    ),
+    (['--launcher=k8s', '--image=x', '--output=y', '--k8s_name=A'], ['--k8s_name=A', 'lower-case']),
+    (['--launcher=k8s', '--image=x', '--dry_run', '--accelerator=tpu'], ['topology']),
+    (['--launcher=pod'], ['--launcher=k8s', 'JOB_COMPLETION_INDEX']),
     (['nonsense'], ["'nonsense'"]),
   ],
 )

@@ -7,6 +7,8 @@ from launchers import view
 STATUS = {
   'elapsed': 61.0,
   'since_first_step': 30.0,
+  'first_actor_steps': 50.0,
+  'restarts': 2,
   'num_steps': 1000,
   'finished': False,
   'counts': {'actor_steps': 250.0, 'environment_frames': 1000.0, 'learner_steps': 12.0},
@@ -30,7 +32,8 @@ def test_a_log_line_has_what_was_measured_and_nothing_else():
   line = view._line(STATUS)
   assert line.split() == [
     'elapsed=0:01:01',
-    'remaining=0:01:30',
+    'remaining=0:01:52',
+    'restarts=2',
     'progress=25%',
     'actor_steps=250',
     'environment_frames=1,000',
@@ -48,7 +51,7 @@ def test_the_table_shows_the_same_and_names_silent_nodes():
   console = Console(width=100, record=True, file=open('/dev/null', 'w'))  # noqa: SIM115
   console.print(view._table('title', STATUS))
   text = console.export_text()
-  for word in ('title', 'remaining', '0:01:30', 'policy_lag', '1.2', 'silent: actor/0 (100 s)'):
+  for word in ('title', 'remaining', '0:01:52', 'policy_lag', '1.2', 'silent: actor/0 (100 s)'):
     assert word in text
 
 

@@ -46,7 +46,8 @@ def record(num_actor_devices):
   for start in range(0, BATCH * UPDATES, BATCH):
     unrolls = jax.tree.map(lambda *x: np.stack(x), *rows[start : start + BATCH])
     probabilities = np.ones(BATCH, np.float32)
-    batches.append(types.SimpleNamespace(unrolls=unrolls, keys=None, probabilities=probabilities))
+    batch = {'unroll_ids': np.arange(BATCH), 'keys': None, 'probabilities': probabilities}
+    batches.append(types.SimpleNamespace(unrolls=unrolls, **batch))
   return batches
 
 

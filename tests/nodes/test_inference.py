@@ -225,7 +225,7 @@ def test_bad_requests_are_refused_in_one_sentence(make_server):
     server.step('actor/7', 1, 0, 0, *good)
   with pytest.raises(ValueError, match=r'sent observation as float32\[2, 3\]'):
     server.step('actor/0', 1, 0, 0, *good._replace(observation=np.zeros((2, 3), np.float32)))
-  with pytest.raises(ValueError, match='NaN'):
+  with pytest.raises(ValueError, match='reward that is not finite'):
     server.step('actor/0', 1, 0, 0, *good._replace(reward=np.array([0, np.nan], np.float32)))
 
 

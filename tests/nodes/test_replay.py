@@ -46,7 +46,9 @@ def serve(tmp_path):
 
   def start(tables, directory='replay'):
     port = core.free_ports(1)[0]
-    servers.append(replay.ReplayServer(tables, str(tmp_path / directory), port))
+    servers.append(
+      replay.ReplayServer(tables, None, 'replay/0', str(tmp_path / directory), 0.0, port)
+    )
     return f'localhost:{port}'
 
   yield start
@@ -134,7 +136,8 @@ def test_an_occupied_port_is_refused(tmp_path):
     other.bind(('', 0))
     other.listen()
     with pytest.raises(OSError, match='in use'):
-      replay.ReplayServer(_prioritized(), str(tmp_path), other.getsockname()[1])
+      port = other.getsockname()[1]
+      replay.ReplayServer(_prioritized(), None, 'replay/0', str(tmp_path), 0.0, port)
 
 
 def test_a_writer_that_fails_says_so(queue_address):
@@ -208,9 +211,7 @@ def test_the_ratio_of_samples_to_inserts_is_held(serve):
 def test_a_checkpoint_brings_items_and_priorities_back(serve):
   address = serve(_prioritized(), 'kept')
   writer = _write([address], 6, np.arange(1.0, 7.0))
-  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=4, max_in_flight=1)
-  [path] = reader.checkpoint()
-  assert 'kept' in path
+  assert 'kept' in reverb.Client(address).checkpoint()
   writer.close()
   restored = serve(_prioritized(), 'kept')
   reader = unroll_io.UnrollReader([restored], COLUMNS, batch_size=50, max_in_flight=1)

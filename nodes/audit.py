@@ -1,0 +1,52 @@
+"""A record, unroll by unroll, of what was produced and what was learned from.
+
+Off unless asked for. A record is a few bytes that the kernel has once the call returns, so a process
+that is killed the next moment has lost none.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+PRODUCED = 'produced'
+TRAINED = 'trained'
+
+
+class Audit:
+  """Appends records to `run_dir/audit/<name>`."""
+
+  def __init__(self, run_dir: str, name: str):
+    """Opens the file.
+
+    Args:
+      run_dir: of the run; '' to record nothing.
+      name: PRODUCED or TRAINED.
+    """
+    self._file: int | None = None
+    if run_dir:
+      os.makedirs(os.path.join(run_dir, 'audit'), exist_ok=True)
+      self._file = os.open(_path(run_dir, name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+  def record(self, unroll_ids: np.ndarray, learner_step: int = 0) -> None:
+    """Appends one record for each unroll.
+
+    Args:
+      unroll_ids: int64 `[N]`.
+      learner_step: that learned from them, counted from 1; 0 where they are produced.
+    """
+    if self._file is not None:
+      steps = np.full_like(unroll_ids, learner_step)
+      os.write(self._file, np.stack([unroll_ids, steps], axis=1).tobytes())
+
+
+def read(run_dir: str, name: str) -> np.ndarray:
+  """Returns the records of a run in order, int64 `[N, 2]`: unroll id and learner step."""
+  if not os.path.exists(_path(run_dir, name)):
+    return np.zeros((0, 2), np.int64)
+  return np.fromfile(_path(run_dir, name), np.int64).reshape(-1, 2)
+
+
+def _path(run_dir: str, name: str) -> str:
+  return os.path.join(run_dir, 'audit', name)

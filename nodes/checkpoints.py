@@ -1,0 +1,227 @@
+"""Learner checkpoints: one file each, there whole or not at all, the last few kept.
+
+A file is one line of JSON, with the counters and a digest, and then the state as flax serialises it.
+Reading the line and checking the digest needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import logging
+
+from nodes import lifecycle
+
+FORMAT = 1
+_SUFFIX = '.checkpoint'
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+  """A checkpoint that has been read and found whole.
+
+  Attributes:
+    path: its file.
+    counts: actor_steps, environment_frames and learner_steps at its moment.
+    state: the serialised learner state.
+  """
+
+  path: str
+  counts: dict[str, int]
+  state: bytes
+
+
+def directory(run_dir: str) -> str:
+  """Returns where a run's learner checkpoints are."""
+  return os.path.join(run_dir, 'checkpoints')
+
+
+def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> str:
+  """Writes a checkpoint and removes all but the last few; returns its file.
+
+  The file gets its name once it is complete and on disk, so a process that is killed meanwhile
+  leaves the earlier checkpoints as they were.
+
+  Args:
+    path: directory of the checkpoints.
+    counts: counters; `learner_steps` names the file.
+    state: the serialised learner state.
+    keep: how many checkpoints to keep, this one included.
+  """
+  os.makedirs(path, exist_ok=True)
+  header = {
+    'launchpod_checkpoint': FORMAT,
+    'counts': {name: int(value) for name, value in counts.items()},
+    'sha256': hashlib.sha256(state).hexdigest(),
+  }
+  file = os.path.join(path, f'{int(counts["learner_steps"]):012d}{_SUFFIX}')
+  with open(file + '.tmp', 'wb') as f:
+    f.write(json.dumps(header).encode() + b'\n')
+    f.write(state)
+    f.flush()
+    os.fsync(f.fileno())
+  os.replace(file + '.tmp', file)
+  _sync(path)
+  for old in _files(path)[:-keep]:
+    os.remove(old)
+  return file
+
+
+def newest(path: str) -> Checkpoint | None:
+  """Returns the newest whole checkpoint of a directory; None if it holds no checkpoint at all.
+
+  Logs a warning about each newer one that is not whole.
+
+  Raises:
+    lifecycle.Hopeless: if there are checkpoints, but none is whole; one sentence.
+  """
+  files = _files(path)
+  problems = []
+  for file in reversed(files):
+    try:
+      return read(file)
+    except lifecycle.Hopeless as error:
+      logging.warning('%s', error)
+      problems.append(str(error))
+  if problems:
+    raise lifecycle.Hopeless(
+      f'none of the {len(files)} checkpoints in {path} is usable: {problems[0]}'
+    )
+  return None
+
+
+def read(file: str) -> Checkpoint:
+  """Reads one checkpoint.
+
+  Raises:
+    lifecycle.Hopeless: if it is not one, or not whole; one sentence that names the file.
+  """
+  with open(file, 'rb') as f:
+    line, state = f.readline(), f.read()
+  try:
+    header = json.loads(line)
+    version, digest = header['launchpod_checkpoint'], header['sha256']
+    counts = {str(name): int(value) for name, value in header['counts'].items()}
+  except (ValueError, KeyError, TypeError, AttributeError):
+    raise lifecycle.Hopeless(f'{file} is no Launchpod checkpoint.') from None
+  if version != FORMAT:
+    raise lifecycle.Hopeless(
+      f'{file} has format {version}; this version of Launchpod reads {FORMAT}.'
+    )
+  if hashlib.sha256(state).hexdigest() != digest:
+    raise lifecycle.Hopeless(f'{file} is damaged: its content is not what was written.')
+  return Checkpoint(file, counts, state)
+
+
+def serialise(state: Any) -> bytes:
+  """Returns a nest of NumPy arrays as bytes."""
+  from flax import serialization
+
+  return serialization.to_bytes(state)
+
+
+def restore(checkpoint: Checkpoint, template: Any) -> Any:
+  """Returns the state in a checkpoint.
+
+  Args:
+    checkpoint: what `newest` or `read` returned.
+    template: a state of the same structure.
+
+  Raises:
+    lifecycle.Hopeless: if the checkpoint is of another agent or network; one sentence.
+  """
+  import jax
+  from flax import serialization
+
+  advice = 'it was made by another config; resume with the options of its own run.'
+  try:
+    state = serialization.from_bytes(template, checkpoint.state)
+  except (ValueError, KeyError, TypeError) as error:
+    raise lifecycle.Hopeless(
+      f'{checkpoint.path} does not fit this agent: {advice} ({error})'
+    ) from error
+  wanted, _ = jax.tree_util.tree_flatten_with_path(template)
+  for (path, leaf), found in zip(wanted, jax.tree.leaves(state), strict=True):
+    if found.shape != leaf.shape or found.dtype != leaf.dtype:
+      raise lifecycle.Hopeless(
+        f'{checkpoint.path} has {found.dtype}{list(found.shape)} for {jax.tree_util.keystr(path)}, '
+        f'which here is {leaf.dtype}{list(leaf.shape)}: {advice}'
+      )
+  return state
+
+
+class Checkpointer:
+  """Writes checkpoints now and then, from a thread that a stopping process lets finish."""
+
+  def __init__(
+    self,
+    path: str,
+    period: float,
+    keep: int,
+    save: Callable[[], tuple[Mapping[str, float], Any]],
+  ):
+    """Initialises a checkpointer.
+
+    Args:
+      path: directory of the checkpoints.
+      period: seconds between checkpoints; 0 for none at all.
+      keep: how many to keep.
+      save: returns the counters and the state, as NumPy arrays.
+    """
+    self._path = path
+    self._period = period
+    self._keep = keep
+    self._save = save
+    self._last = time.monotonic()
+    self._thread: threading.Thread | None = None
+    self.failures = 0
+
+  def maybe_write(self) -> None:
+    """Begins to write a checkpoint if one is due and the one before is done."""
+    busy = self._thread is not None and self._thread.is_alive()
+    if self._period and time.monotonic() - self._last >= self._period and not busy:
+      self._begin()
+
+  def write_now(self) -> None:
+    """Writes a checkpoint, unless they are switched off, and waits for it."""
+    if self._thread is not None:
+      self._thread.join()
+    if self._period:
+      self._begin().join()
+
+  def _begin(self) -> threading.Thread:
+    counts, state = self._save()
+    self._last = time.monotonic()
+    self._thread = lifecycle.finish(lambda: self._write(counts, state))
+    return self._thread
+
+  def _write(self, counts: Mapping[str, float], state: Any) -> None:
+    try:
+      file = write(self._path, counts, serialise(state), self._keep)
+      logging.info('wrote %s', file)
+    except OSError as error:
+      self.failures += 1
+      logging.error('no checkpoint could be written, the earlier ones stay: %s', error)
+
+
+def _files(path: str) -> list[str]:
+  """The checkpoints of a directory, oldest first."""
+  if not os.path.isdir(path):
+    return []
+  return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(_SUFFIX)]
+
+
+def _sync(path: str) -> None:
+  """Makes a rename in a directory last."""
+  handle = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(handle)
+  finally:
+    os.close(handle)

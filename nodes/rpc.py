@@ -1,0 +1,65 @@
+"""Calls that neither wait for ever nor give up while the server may come back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+from absl import logging
+
+from nodes import lifecycle
+
+POLL_SECONDS = 0.5
+MAX_BACKOFF_SECONDS = 5.0
+
+
+def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], what: str) -> Any:
+  """Asks and waits for the answer; see `receive`."""
+  return receive(ask(), ask, should_stop, what)
+
+
+def receive(
+  answer: futures.Future,
+  ask_again: Callable[[], futures.Future],
+  should_stop: Callable[[], bool],
+  what: str,
+) -> Any:
+  """Waits for the answer to a call that may be repeated.
+
+  The deadline of a call is its client's `call_timeout`. A call that is overdue, or whose server is
+  away, is made again, at first at once and then with growing pauses, as long as the program runs.
+
+  Args:
+    answer: to the call that has been made.
+    ask_again: makes the call again.
+    should_stop: polled twice a second.
+    what: the call in words, for the log.
+
+  Raises:
+    lifecycle.Stopped: when `should_stop` says so.
+    Exception: what the server raised.
+  """
+  backoff = 0.1
+  while True:
+    try:
+      return answer.result(timeout=POLL_SECONDS)
+    except futures.TimeoutError:
+      if should_stop():
+        raise lifecycle.Stopped from None
+    except Exception as error:
+      if should_stop():
+        raise lifecycle.Stopped from None
+      if not _is_transient(error):
+        raise
+      logging.warning('asking again, %s: %s', what, error)
+      time.sleep(backoff)
+      backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+      answer = ask_again()
+
+
+def _is_transient(error: Exception) -> bool:
+  """Whether the call may be repeated: it timed out or the server was away."""
+  code = str(getattr(error, 'code', ''))
+  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code

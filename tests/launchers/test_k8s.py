@@ -1,0 +1,290 @@
+"""The manifests of --launcher=k8s, against the schemas of JobSet and Kubernetes."""
+
+import copy
+import re
+import subprocess
+import sys
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from launchers import k8s, k8s_manifest, placement
+from launchers.k8s_manifest import Group, Run
+from launchers.placement import Resources
+from tests.launchers import schemas
+from tests.test_launch import ROOT, launch
+
+RUN = Run('lp-demo', 'registry/image:1', ['python', 'launch.py'], volume='runs')
+MONITOR = Group('monitor', 1, Resources(cpus=0, with_launcher=True), [8900], knows_run_dir=True)
+TPU = Resources(accelerator='tpu-v6e', topology='2x4', num_devices=8, cpus=8, memory_gb=1.5)
+GROUPS = [
+  MONITOR,
+  Group('inference_learner', 1, TPU, [8901], knows_run_dir=True),
+  Group(
+    'actor',
+    3,
+    Resources(
+      labels={'pool': 'cpu'}, env={'COLOUR': 'green'}, restart='on_failure', max_restarts=7
+    ),
+  ),
+  Group('scorer', 1, Resources(accelerator='gpu', resources={'example.com/disk': 2})),
+]
+
+
+def _jobs(groups, run=RUN):
+  jobset = k8s_manifest.jobset(run, groups)
+  schemas.validate_jobset(jobset)
+  return {job['name']: job['template'] for job in jobset['spec']['replicatedJobs']}
+
+
+def _pod(job):
+  return job['spec']['template']['spec']
+
+
+def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
+  jobs = _jobs(GROUPS)
+  assert list(jobs) == ['monitor', 'inference-learner', 'actor', 'scorer']
+  assert [jobs['actor']['spec'][k] for k in ('parallelism', 'completions')] == [3, 3]
+
+  learner = _pod(jobs['inference-learner'])
+  assert learner['nodeSelector'] == {
+    'cloud.google.com/gke-tpu-accelerator': 'tpu-v6e-slice',
+    'cloud.google.com/gke-tpu-topology': '2x4',
+  }
+  (container,) = learner['containers']
+  assert container['resources'] == {
+    'limits': {'google.com/tpu': '8'},
+    'requests': {'google.com/tpu': '8', 'cpu': '8', 'memory': '1536Mi'},
+  }
+  variables = {v['name']: v['value'] for v in container['env']}
+  assert variables['JAX_PLATFORMS'] == 'tpu,cpu' and 'TPU_VISIBLE_CHIPS' not in variables
+  assert learner['volumes'][0]['persistentVolumeClaim'] == {'claimName': 'runs'}
+  assert container['volumeMounts'][0]['mountPath'] == '/runs'
+
+  actor = _pod(jobs['actor'])
+  assert actor['nodeSelector'] == {'pool': 'cpu'} and 'volumes' not in actor
+  assert {'name': 'COLOUR', 'value': 'green'} in actor['containers'][0]['env']
+  assert actor['containers'][0]['command'] == ['python', 'launch.py', '--pod_group=actor']
+  assert _pod(jobs['monitor'])['containers'][0]['command'][-1] == '--pod_ends_program'
+  limits = _pod(jobs['scorer'])['containers'][0]['resources']['limits']
+  assert limits == {'nvidia.com/gpu': '1', 'example.com/disk': '2'}
+
+
+def test_a_pod_is_replaced_alone_or_its_failure_ends_the_program():
+  jobset, jobs = k8s_manifest.jobset(RUN, GROUPS), _jobs(GROUPS)
+  # No rule and no restart of the whole set: the failure of any Job is that of the program.
+  assert jobset['spec']['failurePolicy'] == {'maxRestarts': 0}
+  actor, learner = jobs['actor']['spec'], jobs['inference-learner']['spec']
+  assert learner['backoffLimit'] == 0 and 'backoffLimitPerIndex' not in learner
+  assert actor['backoffLimitPerIndex'] == 7 and actor['maxFailedIndexes'] == 0
+  assert 'backoffLimit' not in actor
+  (rule,) = actor['podFailurePolicy']['rules']
+  assert rule['action'] == 'Ignore' and rule['onPodConditions'][0]['type'] == 'DisruptionTarget'
+  assert {_pod(job)['restartPolicy'] for job in jobs.values()} == {'Never'}
+
+
+def test_the_end_of_the_node_that_is_with_the_launcher_is_the_end_of_the_program():
+  policy = k8s_manifest.jobset(RUN, GROUPS)['spec']['successPolicy']
+  assert policy == {'operator': 'All', 'targetReplicatedJobs': ['monitor']}
+  jobset = k8s_manifest.jobset(RUN, GROUPS[1:])
+  schemas.validate_jobset(jobset)
+  assert jobset['spec']['successPolicy'] == {'operator': 'All'}
+
+
+def test_a_slice_of_several_machines_has_a_pod_on_each():
+  resources = Resources(accelerator='tpu-v5e', topology='4x4', num_devices=4)
+  groups = [MONITOR, Group('learner', 4, resources, [8901, 8902, 8903, 8904])]
+  job = _jobs(groups)['learner']
+  assert job['metadata']['annotations'] == {
+    'alpha.jobset.sigs.k8s.io/exclusive-topology': 'cloud.google.com/gke-nodepool'
+  }
+  (container,) = _pod(job)['containers']
+  assert container['resources']['limits'] == {'google.com/tpu': '4'}
+  # The machines of the slice find each other on ports of libtpu's choice.
+  assert 'ports' not in k8s_manifest.network_policy(RUN, groups)['spec']['ingress'][0]
+
+
+def test_only_pods_of_the_run_reach_its_ports():
+  policy = k8s_manifest.network_policy(RUN, GROUPS)
+  schemas.validate(policy)
+  own = {'matchLabels': {'jobset.sigs.k8s.io/jobset-name': 'lp-demo'}}
+  assert policy['spec'] == {
+    'podSelector': own,
+    'policyTypes': ['Ingress'],
+    'ingress': [
+      {
+        'from': [{'podSelector': own}],
+        'ports': [{'protocol': 'TCP', 'port': 8900}, {'protocol': 'TCP', 'port': 8901}],
+      }
+    ],
+  }
+
+
+@pytest.mark.parametrize(
+  'path, value',
+  [
+    ('successPolicy.operator', 'Alll'),
+    ('network.subdomian', 'x'),
+    ('failurePolicy.maxRestarts', 'many'),
+    ('replicatedJobs.0.replicas', 'one'),
+    ('replicatedJobs.0.template.spec.backofLimit', 0),
+    ('replicatedJobs.0.template.spec.template.spec.containers.0.imagee', 'x'),
+    ('replicatedJobs.0.template.spec.template.spec.containers.0.env.0.value', 1),
+    ('replicatedJobs.0.template.spec.template.spec.restartPolicy', 3),
+    ('replicatedJobs.0.template.spec.template.spec.nodeSelector', ['x']),
+  ],
+)
+def test_the_validation_finds_a_manifest_that_is_wrong(path, value):
+  jobset = copy.deepcopy(k8s_manifest.jobset(RUN, GROUPS))
+  *parents, last = path.split('.')
+  part = jobset['spec']
+  for key in parents:
+    part = part[int(key) if key.isdecimal() else key]
+  part[last] = value
+  with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError)):
+    schemas.validate_jobset(jobset)
+
+
+def test_the_validation_finds_a_network_policy_that_is_wrong():
+  policy = k8s_manifest.network_policy(RUN, GROUPS)
+  policy['spec']['ingress'][0]['port'] = 1
+  with pytest.raises(kubernetes_validate.ValidationError):
+    schemas.validate(policy)
+
+
+@pytest.mark.parametrize(
+  'group, words',
+  [
+    (Group('g', 1, Resources(accelerator='tpu')), ["group 'g'", 'accelerator', 'topology']),
+    (Group('g', 1, Resources(accelerator='tpu-v5e')), ["group 'g'", 'topology']),
+    (
+      Group('g', 1, Resources(accelerator='tpu-v5e', topology='4x4')),
+      ['4x4 has 16 chips', '1 node'],
+    ),
+    (
+      Group('g', 3, Resources(accelerator='tpu-v5e', topology='2x4')),
+      ['2x4 has 8 chips', '3 node'],
+    ),
+    (Group('g', 1, Resources(accelerator='tpu-v4', topology='2x2')), ['has 3 sides, unlike 2x2']),
+    (Group('g', 1, Resources(accelerator='tpu-v5e', topology='2x2x1')), ['has 2 sides']),
+    (
+      Group('g', 1, Resources(accelerator='tpu-v5e', topology='2x2', num_devices=8)),
+      ['needs 8 devices', '2x2 has 4'],
+    ),
+    (Group('inference_learner' * 3, 1, Resources()), ['--k8s_name=lp-demo', 'shorten it by 6.']),
+    (Group('a.b', 1, Resources()), ["'a.b'", 'host name']),
+    (Group('monitor', 2, Resources(with_launcher=True)), ["'monitor'", 'with_launcher']),
+  ],
+)
+def test_what_cannot_be_placed_is_refused_in_one_sentence(group, words):
+  with pytest.raises(ValueError) as error:
+    k8s_manifest.jobset(RUN, [MONITOR, group] if group.label != 'monitor' else [group])
+  for word in words:
+    assert word in str(error.value)
+
+
+def test_a_name_of_63_characters_is_taken_and_one_of_64_is_not():
+  longest = 'x' * (63 - len('-monitor-0-0-12345'))
+  k8s_manifest.jobset(Run(longest, 'x', []), [MONITOR])
+  with pytest.raises(ValueError, match='64 characters'):
+    k8s_manifest.jobset(Run(longest + 'x', 'x', []), [MONITOR])
+
+
+@pytest.mark.parametrize(
+  'fields, words',
+  [
+    ({'accelerator': 'tpu-v9'}, 'tpu-v9'),
+    ({'accelerator': 'tpu', 'topology': '2x2'}, 'topology needs'),
+    ({'topology': '2x2'}, 'topology needs'),
+    ({'accelerator': 'tpu-v5e', 'topology': '2*2'}, 'not like 2x4'),
+  ],
+)
+def test_an_accelerator_that_is_none_is_refused(fields, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    Resources(**fields)
+
+
+def test_a_tpu_of_a_certain_type_is_a_tpu():
+  assert TPU.accelerator_kind == 'tpu'
+  assert Resources().accelerator_kind is None
+  assert placement.environment_variables(TPU)['JAX_PLATFORMS'] == 'tpu,cpu'
+  assert TPU.describe().startswith('TPU-V6E host, devices: 8 of them, topology: 2x4')
+
+
+def test_the_dockerfile_copies_every_package_that_launch_needs():
+  script = 'import sys, launch, programs.sebulba; print(*{m.split(".")[0] for m in sys.modules})'
+  loaded = subprocess.run(
+    [sys.executable, '-c', script], cwd=ROOT, capture_output=True, text=True, check=True
+  ).stdout.split()
+  ours = {p.name for p in ROOT.iterdir() if (p / '__init__.py').exists()} & set(loaded)
+  text = k8s.dockerfile({'a': Resources(), 'b': TPU})
+  assert ours and all(f'COPY {name} {name}' in text for name in ours | {'nodes', 'agents'})
+  assert '"jax[tpu]==' in text
+  assert 'jax[' not in k8s.dockerfile({'a': Resources()})
+
+
+_TPU_FLAGS = (
+  '--accelerator=tpu',
+  '--actor_devices=0',
+  '--learner_devices=1,2,3',
+  '--batch_size=48',
+)
+
+
+def _placement(tmp_path):
+  path = tmp_path / 'placement.yaml'
+  path.write_text('inference_learner: {accelerator: tpu-v5e, topology: 2x2, cpus: 24}\n')
+  return f'--placement={path}'
+
+
+def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_path):
+  output = tmp_path / 'out'
+  process = launch(
+    *('--launcher=k8s', '--program=r2d2', '--env=bsuite:memory_len/15', '--num_replay_shards=2'),
+    *(*_TPU_FLAGS, _placement(tmp_path), '--image=registry/image:1', f'--output={output}'),
+    '--k8s_volume=claim',
+  )
+  assert process.returncode == 0, process.stderr
+  jobset = yaml.safe_load((output / 'jobset.yaml').read_text())
+  policy = yaml.safe_load((output / 'networkpolicy.yaml').read_text())
+  schemas.validate_jobset(jobset)
+  schemas.validate(policy)
+  assert (output / 'Dockerfile').read_text().count('jax[tpu]') == 1
+  name = jobset['metadata']['name']
+  assert re.fullmatch(r'r2d2-bsuite-memory-le-\d{10}', name)
+  jobs = {job['name']: job['template'] for job in jobset['spec']['replicatedJobs']}
+  assert jobs['replay']['spec']['completions'] == 2
+  (container,) = _pod(jobs['inference-learner'])['containers']
+  for argument in (
+    '--program=r2d2',
+    '--env=bsuite:memory_len/15',
+    '--learner_devices=1,2,3',
+    f'--run_dir=/runs/{name}',
+    f'--pod_hosts={name}-{{job}}-0-{{index}}.{name}',
+  ):
+    assert argument in container['command']
+  assert not [a for a in container['command'] if a.startswith(('--placement', '--output'))]
+  mounted = [job for job, template in jobs.items() if 'volumes' in _pod(template)]
+  assert mounted == ['monitor', 'replay', 'inference-learner']
+  # Monitor, two shards of replay, inference-learner.
+  ports = policy['spec']['ingress'][0]['ports']
+  assert [entry['port'] for entry in ports] == [8900, 8901, 8902, 8903]
+
+  said = process.stdout
+  assert 'validated against the schemas of JobSet and Kubernetes, not run on a cluster' in said
+  assert f'kubectl apply -f {output}\n' in said
+  assert f'jobset-name={name},' in said and 'replicatedjob-name=monitor\n' in said
+  assert 'monitor, replay, inference_learner' in said and 'ReadWriteMany' in said
+
+
+def test_a_dry_run_prints_the_graph_and_the_manifests(tmp_path):
+  flags = ('--launcher=k8s', '--dry_run', '--image=x', *_TPU_FLAGS, _placement(tmp_path))
+  process = launch(*flags)
+  assert process.returncode == 0, process.stderr
+  graph, *documents = process.stdout.split('\n---\n')
+  assert 'on a TPU-V5E host, devices: 4 of them, topology: 2x2, cpus: 24' in graph
+  jobset, policy = map(yaml.safe_load, documents)
+  schemas.validate_jobset(jobset)
+  schemas.validate(policy)
