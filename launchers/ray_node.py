@@ -23,6 +23,8 @@ class RayNode:
   Attributes:
     label: its group.
     num_ports: how many it listens on.
+    resources: those of its group.
+    supervisor: the actor.
     reservation: Ray's promise of its place.
     place: where it is, once that is known.
   """

@@ -110,7 +110,7 @@ def describe(label: str, resources: Resources) -> str:
   words += [f'label {name}={value}' for name, value in resources.labels.items()]
   if resources.with_launcher:
     words.append("the launcher's machine")
-  return ' and '.join(words)
+  return ' and '.join(words) or 'no resources'
 
 
 def check(placement: Mapping[str, Resources]) -> None:
