@@ -11,8 +11,10 @@ import launchpad as lp
 import psutil
 import pytest
 
-from launchers import core, local
+from launchers import core, local, supervise
+from launchers.follow import Follower
 from launchers.placement import Resources
+from nodes.monitor import Monitor
 from tests.launchers import nodes
 
 DEADLINE = 60
@@ -22,10 +24,10 @@ FRAGILE = Resources()
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 
 
-def _launch(program, run_dir, resources=FRAGILE):
+def _launch(program, run_dir, resources=FRAGILE, watch=supervise.NOBODY):
   out = io.StringIO()
   placement = dict.fromkeys(program.groups, resources)
-  code = local.launch(program, placement, str(run_dir), out=out)
+  code = local.launch(program, placement, str(run_dir), out=out, watch=watch)
   return code, out.getvalue()
 
 
@@ -108,6 +110,37 @@ def test_a_node_that_only_raises_ends_the_program_in_the_end(tmp_path):
   assert code == 1
   assert output.count('starting it again') == 2
   assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
+
+
+def test_a_node_that_hangs_is_named_killed_and_started_again(tmp_path):
+  answer = tmp_path / 'answer'
+  program = lp.Program('test')
+  monitor = program.add_node(lp.CourierNode(Monitor, str(tmp_path), 1, False), label='monitor')
+  program.add_node(lp.PyClassNode(nodes.Hanger, monitor, str(answer)), label='hanger')
+  program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
+  follower = Follower(program)
+  restarted = []
+  watch = supervise.Watch(follower.start, restarted.append, follower.silent, node_timeout=2.0)
+  code, output = _launch(program, tmp_path, RESTARTED, watch)
+  follower.close()
+  assert (code, answer.read_text(), restarted) == (0, 'life 1', ['hanger/0'])
+  assert 'node hanger/0 has said nothing for' in output.splitlines()[0]
+  assert '--node_timeout=2; killing it' in output.splitlines()[0]
+
+
+def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):
+  program = nodes.program((nodes.Hopeless, True, 'the disk is gone'))
+  code, output = _launch(program, tmp_path, RESTARTED)
+  assert code == 1 and 'starting it again' not in output
+  assert output.rstrip().endswith('Hopeless: the disk is gone')
+
+
+def test_work_that_is_to_be_finished_is_finished_before_a_process_leaves(tmp_path):
+  begun, done = tmp_path / 'begun', tmp_path / 'done'
+  paths = f'{begun}:{done}'
+  program = nodes.program((nodes.Finisher, True, paths), (nodes.Stopper, False, str(begun)))
+  code, _ = _launch(program, tmp_path)
+  assert (code, done.read_text()) == (0, 'complete')
 
 
 _DRIVER = """
