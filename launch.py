@@ -313,7 +313,8 @@ def main(argv: list[str]) -> int:
       f'run_dir={config.run_dir}',
     )
   elif code and os.path.isdir(checkpoints.directory(config.run_dir)):
-    print(f'to go on: python launch.py --resume={config.run_dir}', file=sys.stderr)
+    where_to = ' --launcher=ray' if _LAUNCHER.value == 'ray' else ''
+    print(f'to go on: python launch.py{where_to} --resume={config.run_dir}', file=sys.stderr)
   return code
 
 

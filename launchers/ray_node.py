@@ -86,7 +86,7 @@ class RayNode:
     self._title, self._file = task.name, f'{task.label}-{task.index}'
     with open(task.payload, 'rb') as f:
       self._payload = f.read()
-    open(log_path, 'wb').close()
+    open(log_path, 'ab').close()  # A resumed run has one.
     self._begin()
 
   @property
