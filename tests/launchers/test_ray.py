@@ -151,9 +151,10 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
     'node0': Resources(resources={'big_disk': 0.5}, cpus=2),
     'node1': Resources(labels={'pool': 'workers'}),
     'slice': Resources(
+      cpus=0,  # Both nodes would fit on one host.
       accelerator='tpu',
-      num_devices=2,  # Both nodes would fit on one host.
-      resources={'TPU-v4-16-head': 1, 'slice-a': 1},
+      num_devices=2,
+      resources={'TPU-v4-16-head': 1, 'slice-a': 0.5},
       env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'},
     ),
   }
@@ -250,7 +251,7 @@ def test_a_server_that_is_lost_ends_the_program_in_one_sentence(driver):
   'size, resources, needs',
   [
     (1, Resources(accelerator='tpu', num_devices=8), '1 CPU and 8 TPU for each node, .* of 8 TPU'),
-    (3, Resources(accelerator='tpu', num_devices=2), '1 CPU and 2 TPU on 3 machines at once'),
+    (3, Resources(cpus=0, accelerator='tpu', num_devices=2), '2 TPU on 3 machines at once'),
     (1, Resources(cpus=7, with_launcher=True), "7 CPU and the launcher's machine for each node"),
   ],
 )
