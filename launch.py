@@ -5,6 +5,7 @@ python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --resume=runs/...                 goes on where that run was interrupted
 python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
+python launch.py --launcher=slurm                  as a Slurm job
 python launch.py --launcher=k8s --image=... --output=DIR   writes what runs it on Kubernetes
 """
 
@@ -28,6 +29,7 @@ from launchers import (
   placement_file,
   pod,
   run_directory,
+  slurm,
   stock,
   supervise,
 )
@@ -45,9 +47,9 @@ _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placemen
 _LAUNCHER = flags.DEFINE_enum(
   'launcher',
   'local',
-  ['local', 'ray', 'k8s', 'pod'],
-  'where it runs: on this machine; on a Ray cluster; on Kubernetes, for which files are written; '
-  'in this pod, as those files say',
+  ['local', 'ray', 'slurm', 'k8s', 'pod'],
+  'where it runs: on this machine; on a Ray cluster; as a Slurm job; on Kubernetes, for which files '
+  'are written; in this pod, as those files say',
 )
 _PLACEMENT = flags.DEFINE_string(
   'placement', '', 'YAML or JSON file, {group: {field: value}}, that changes where groups run'
@@ -186,6 +188,8 @@ def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
     from launchers import ray_options
 
     ray_options.check(where)
+  elif _LAUNCHER.value == 'slurm':
+    slurm.check(where, _DRY_RUN.value)
   return where
 
 
@@ -259,6 +263,8 @@ def main(argv: list[str]) -> int:
     placement.check(program, where)
     if _DRY_RUN.value:
       print(describe.describe(program, where))
+      if _LAUNCHER.value == 'slurm':
+        print('\n' + slurm.script(program, where, config.run_dir or 'RUN_DIR'), end='')
       return 0
     if owns_run_dir:
       run_directory.write_record(config.run_dir, run.program, run.given, config)
@@ -285,6 +291,8 @@ def main(argv: list[str]) -> int:
         _RAY_TIMEOUT.value,
         watch=watch,
       )
+    elif _LAUNCHER.value == 'slurm':  # The job has a follower and a view of its own.
+      code = slurm.launch(program, where, config.run_dir, _NODE_TIMEOUT.value)
     elif _LAUNCHER.value == 'pod':
       code = pod.launch(
         program,
@@ -305,16 +313,13 @@ def main(argv: list[str]) -> int:
   finally:
     view.close()
     follower.close()
-  summary = run_directory.read_summary(config.run_dir)
-  if code == 0 and summary is not None:
-    print(
-      'done: evaluator_return={evaluator_return:.4g} actor_steps={actor_steps} '
-      'environment_frames={environment_frames} learner_steps={learner_steps}'.format(**summary),
-      f'run_dir={config.run_dir}',
-    )
+  done = run_directory.result(config.run_dir)
+  if code == 0 and done and _LAUNCHER.value != 'slurm':  # The job has said it.
+    print(done)
   elif code and os.path.isdir(checkpoints.directory(config.run_dir)):
-    where_to = ' --launcher=ray' if _LAUNCHER.value == 'ray' else ''
-    print(f'to go on: python launch.py{where_to} --resume={config.run_dir}', file=sys.stderr)
+    elsewhere = _LAUNCHER.value in ('ray', 'slurm')
+    launcher = f' --launcher={_LAUNCHER.value}' if elsewhere else ''
+    print(f'to go on: python launch.py --resume={config.run_dir}{launcher}', file=sys.stderr)
   return code
 
 

@@ -40,7 +40,7 @@ class Resources:
       is started again.
     max_restarts: failures in a row after which it is not; a minute without one clears the record.
     restart_backoff: seconds before the first restart; each further one in a row waits twice as long,
-      30 at most.
+      8 at most.
   """
 
   cpus: float = 1.0

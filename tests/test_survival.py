@@ -1,16 +1,12 @@
 """Whole programs that lose their nodes, are stopped, and go on: real processes, with a deadline."""
 
-import pathlib
 import signal
-import subprocess
-import sys
-import time
 
-import psutil
 import pytest
 
-from nodes import audit, checkpoints, curves
-from tests.test_launch import DONE, ROOT, SMALL, SMALL_REPLAY, launch, nodes_of
+from benchmarks.running import RunningProgram, processes
+from nodes import audit, curves
+from tests.test_launch import DONE, SMALL, SMALL_REPLAY, launch
 
 DEADLINE = 150
 FOR_EVER = '--num_steps=1000000000'
@@ -24,63 +20,11 @@ R2D2 = (
 NODES = ['actor-0', 'inference_learner-0', 'replay-0', 'monitor-0', 'evaluator-0']
 
 
-class Program:
-  """A program under launch.py, and what can be seen of it from outside."""
-
-  def __init__(self, run_dir, *flags):
-    self.run_dir = run_dir
-    self.launcher = subprocess.Popen(
-      [sys.executable, 'launch.py', *flags],
-      cwd=ROOT,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-      stdin=subprocess.DEVNULL,
-    )
-
-  def wait_until(self, condition, what):
-    """Waits until a function returns something true, which is returned."""
-    end = time.monotonic() + DEADLINE
-    while not (result := condition()):
-      if self.launcher.poll() is not None:
-        raise AssertionError(f'the program ended before {what}: {self.launcher.stderr.read()}')
-      assert time.monotonic() < end, f'waited in vain: {what}'
-      time.sleep(0.05)
-    return result
-
-  def nodes(self):
-    """Returns the processes of the nodes by name."""
-    found = {}
-    for process in nodes_of(self.run_dir):
-      try:
-        payload = process.cmdline()[-1]
-      except psutil.Error:
-        continue
-      if payload.endswith('.pkl'):
-        found[pathlib.Path(payload).stem] = process
-    return found
-
-  def learner_steps(self):
-    """Returns the learner steps of the last report."""
-    rows = curves.read(str(self.run_dir), 'inference_learner/0', 'learner_steps')
-    return rows[-1][0] if rows else 0
-
-  def wait_for_progress(self):
-    """Waits until the learner has reported twice more than it has now."""
-    for _ in range(2):
-      before = self.learner_steps()
-      self.wait_until(lambda n=before: self.learner_steps() not in (n, 0), 'learning')
-
-  def newest_checkpoint(self):
-    """Returns the learner steps of the newest checkpoint."""
-    checkpoint = checkpoints.newest(checkpoints.directory(str(self.run_dir)))
-    return checkpoint.counts['learner_steps'] if checkpoint else 0
-
-  def end(self):
-    """Waits for the end; returns exit code and stderr. No process is left."""
-    _, errors = self.launcher.communicate(timeout=60)
-    assert nodes_of(self.run_dir) == []
-    return self.launcher.returncode, errors
+def _end(program):
+  """Waits for the end; returns exit code and stderr. No process is left."""
+  code, _, errors = program.end()
+  assert processes(program.run_dir) == []
+  return code, errors
 
 
 @pytest.fixture
@@ -88,9 +32,9 @@ def start(tmp_path):
   programs = []
 
   def start(*flags):
-    run_dir = tmp_path / 'run'
+    run_dir = str(tmp_path / 'run')
     place = () if any(f.startswith('--resume') for f in flags) else (f'--run_dir={run_dir}', *SMALL)
-    programs.append(Program(run_dir, *place, *flags))
+    programs.append(RunningProgram(run_dir, *place, *flags, deadline=DEADLINE))
     return programs[-1]
 
   yield start
@@ -101,7 +45,7 @@ def start(tmp_path):
 def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, tmp_path):
   program = start(*SEBULBA, FOR_EVER)
   program.wait_for_progress()
-  program.wait_until(program.newest_checkpoint, 'a checkpoint')
+  program.wait_until(program.checkpoint_counts, 'a checkpoint')
   for name in NODES:
     victim = program.nodes()[name]
     victim.kill()
@@ -110,13 +54,13 @@ def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, tmp_
     program.wait_for_progress()
 
   program.launcher.terminate()
-  code, errors = program.end()
+  code, errors = _end(program)
   assert code == 143
   for name in NODES:
     assert f'node {name.replace("-", "/")} was killed by SIGKILL; starting it again' in errors
   assert errors.rstrip().endswith(f'to go on: python launch.py --resume={program.run_dir}')
 
-  saved = checkpoints.newest(checkpoints.directory(str(program.run_dir))).counts
+  saved = program.checkpoint_counts()
   refused = launch(f'--resume={program.run_dir}', '--discount=0.5')
   assert (refused.returncode, refused.stdout) == (2, '')
   assert '--discount=0.5 cannot change' in refused.stderr
@@ -127,8 +71,8 @@ def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, tmp_
   assert int(done[2]) >= saved['actor_steps'] + 2000
   assert int(done[4]) > saved['learner_steps']
 
-  produced = audit.read(str(program.run_dir), audit.PRODUCED)[:, 0].tolist()
-  trained = audit.read(str(program.run_dir), audit.TRAINED)[:, 0].tolist()
+  produced = audit.read(program.run_dir, audit.PRODUCED)[:, 0].tolist()
+  trained = audit.read(program.run_dir, audit.TRAINED)[:, 0].tolist()
   assert len(set(produced)) == len(produced)
   assert len(set(trained)) == len(trained), 'an unroll of the queue was learned from twice'
   assert set(trained) <= set(produced)
@@ -143,23 +87,22 @@ def test_a_resumed_r2d2_has_its_replay(start):
   program = start(*R2D2, FOR_EVER)
   program.wait_for_progress()
   program.launcher.send_signal(signal.SIGINT)
-  code, _ = program.end()
+  code, _ = _end(program)
   assert code == 130
-  saved = program.newest_checkpoint()
+  saved = program.checkpoint_counts()['learner_steps']
   resumed = start(f'--resume={program.run_dir}')
-  resumed.run_dir = program.run_dir
   resumed.wait_until(lambda: resumed.learner_steps() > saved, 'the resumed run learns')
-  sizes = curves.read(str(program.run_dir), 'inference_learner/0', 'learner_steps', 'replay_size')
+  sizes = curves.read(program.run_dir, 'inference_learner/0', 'learner_steps', 'replay_size')
   # It was full; had it begun empty, learning would have begun at 16.
   assert next(size for step, size in sizes if step > saved) == 64
   resumed.launcher.terminate()
-  assert resumed.end()[0] == 143
+  assert _end(resumed)[0] == 143
 
 
 def test_a_learner_without_checkpoints_is_not_started_again(start):
   program = start('--checkpoint_period=0', FOR_EVER)
   program.wait_for_progress()
   program.nodes()['inference_learner-0'].kill()
-  code, errors = program.end()
+  code, errors = _end(program)
   assert code == 1
   assert 'error: node inference_learner/0 was killed by SIGKILL' in errors
