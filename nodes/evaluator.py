@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -86,7 +85,7 @@ class Evaluator:
   def _evaluate(
     self, environment: BatchedEnvironment, should_stop: Callable[[], bool]
   ) -> dict[str, float]:
-    policy = RemotePolicy(self._inference, 'evaluator/0', secrets.randbits(62), 0, should_stop)
+    policy = RemotePolicy(self._inference, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
     returns = list(episode_returns(environment, policy, self._episodes_each))
     return {
       'evaluator_return': float(np.mean(returns)),

@@ -135,8 +135,9 @@ class InferenceServer:
 
     Args:
       actor_id: as in the stream's spec.
-      run_id: drawn afresh at each start of the actor process. When it changes, the actor's slots
-        are wiped: core state, half-built unroll, running returns.
+      run_id: of this life of the actor process, larger than those of earlier lives. With a new one, the
+        actor's slots are wiped: core state, half-built unroll, running returns. A request of an earlier
+        life, which may have waited in the network or for the server's start, changes nothing.
       group: of the actor's environment groups.
       sequence: counts the stream's requests from 0 in this run of the actor.
       step_type: uint8 `[N]`.
@@ -165,7 +166,7 @@ class InferenceServer:
         or (stream.spec.training and self._finished.is_set())
       ):
         return None
-      if sequence == stream.sequence:
+      if sequence <= stream.sequence:
         return stream.reply
       request = batching.Request(timestep, first_slot, wipe=stream.fresh)
       self._devices[device_index].queue.put(request)

@@ -172,7 +172,12 @@ class InferenceLearner:
     reporter = Reporter(
       self._monitor,
       'inference_learner/0',
-      lambda seconds: server.measure(seconds) | learner.measure(seconds) | reader.measure(),
+      lambda seconds: (
+        server.measure(seconds)
+        | learner.measure(seconds)
+        | reader.measure()
+        | {'checkpoint_failures': float(checkpointer.failures)}
+      ),
     )
     checkpointer = checkpoints.Checkpointer(
       checkpoint_dir,

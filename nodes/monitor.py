@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from absl import logging
 from acme.utils import loggers
 
 from nodes import curves, lifecycle
@@ -47,6 +48,7 @@ class Monitor:
     self._loggers: dict[str, loggers.Logger] = {}
     self._tensorboard = curves.scalar_writer(os.path.join(run_dir, 'tensorboard'))
     self._evaluation: dict[str, float] = {}
+    self._problem = ''
     self._training_finished = threading.Event()
     self._finished = threading.Event()
 
@@ -65,13 +67,15 @@ class Monitor:
       self._latest.setdefault(node, {}).update(finite)
       for name in COUNTERS:
         self._counts[name] = max(self._counts[name], values.get(name, 0.0))
-      row = {'seconds': time.time() - self._started, **self._counts, **values}
-      if node not in self._loggers:
-        self._loggers[node] = curves.csv_logger(self._run_dir, node)
-      self._loggers[node].write(row)
-      step = int(self._counts['environment_frames'])
-      for name, value in finite.items():
-        self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
+      try:
+        self._log(node, values, finite)
+        self._problem = ''
+      except OSError as error:
+        if not self._problem:
+          logging.error('measurements are lost: %s', error)
+        self._problem = (
+          f'measurements are lost, {self._run_dir} cannot be written: {error.strerror}'
+        )
 
   def alive(self, node: str) -> bool:
     """Notes that a node lives; returns whether training has finished."""
@@ -99,6 +103,7 @@ class Monitor:
         'latest': {node: dict(values) for node, values in self._latest.items()},
         'silent_for': {node: time.time() - seen for node, seen in self._seen.items()},
         'finished': self._training_finished.is_set(),
+        'problem': self._problem,
       }
 
   def training_finished(self, counts: Mapping[str, float]) -> None:
@@ -131,6 +136,15 @@ class Monitor:
     curves.draw(self._run_dir)
     if self._finished.is_set():
       lifecycle.stop_program()
+
+  def _log(self, node: str, values: Mapping[str, float], finite: Mapping[str, float]) -> None:
+    row = {'seconds': time.time() - self._started, **self._counts, **values}
+    if node not in self._loggers:
+      self._loggers[node] = curves.csv_logger(self._run_dir, node)
+    self._loggers[node].write(row)
+    step = int(self._counts['environment_frames'])
+    for name, value in finite.items():
+      self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
 
   def _write_summary(self) -> None:
     summary = {

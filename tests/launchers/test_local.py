@@ -1,5 +1,6 @@
 """The local launcher, with real processes."""
 
+import functools
 import io
 import signal
 import subprocess
@@ -189,10 +190,27 @@ def test_no_node_outlives_a_killed_launcher(tmp_path):
   assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
 
 
-def test_a_node_that_cannot_be_pickled_is_named_before_anything_starts(tmp_path):
+class _Holder:
+  def __init__(self):
+    self.name = 'fine'
+    self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+  'arguments, named',
+  [
+    ((threading.Lock(),), 'argument 0, of type lock,'),
+    (('fine', {'a': [1, _Holder()]}), r"argument 1\['a'\]\[1\].lock, of type lock,"),
+    (
+      (functools.partial(print, end=threading.Lock()),),
+      r"argument 0.keywords\['end'\], of type lock",
+    ),
+  ],
+)
+def test_a_node_that_cannot_be_pickled_is_named_before_anything_starts(tmp_path, arguments, named):
   program = lp.Program('test')
-  program.add_node(lp.PyClassNode(nodes.Crasher, threading.Lock()), label='bad')
-  with pytest.raises(ValueError, match=r'node bad/0 cannot be .* pickled'):
+  program.add_node(lp.PyClassNode(nodes.Crasher, *arguments), label='bad')
+  with pytest.raises(ValueError, match=f'node bad/0 cannot be sent .* because {named}'):
     _launch(program, tmp_path)
   assert not (tmp_path / 'logs' / 'bad-0.log').exists()
 

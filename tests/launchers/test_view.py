@@ -9,6 +9,7 @@ STATUS = {
   'since_first_step': 30.0,
   'first_actor_steps': 50.0,
   'restarts': 2,
+  'problem': '',
   'num_steps': 1000,
   'finished': False,
   'counts': {'actor_steps': 250.0, 'environment_frames': 1000.0, 'learner_steps': 12.0},

@@ -62,3 +62,42 @@ def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch
   summary = json.loads((tmp_path / 'summary.json').read_text())
   assert summary['evaluator_return'] == 0.75
   assert (summary['actor_steps'], summary['environment_frames']) == (1000, 4000)
+
+
+def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_path):
+  (tmp_path / 'logs').write_text('in the way')
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  monitor.report('actor/0', {'steps': 1.0})
+  assert 'cannot be written' in monitor.status()['problem']
+  (tmp_path / 'logs').unlink()
+  monitor.report('actor/0', {'steps': 2.0})
+  assert monitor.status()['problem'] == ''
+  assert curves.read(str(tmp_path), 'actor/0', 'steps') == [(2.0,)]
+
+
+def test_a_monitor_that_is_started_again_goes_on_in_the_same_logs(tmp_path):
+  for steps in (10.0, 30.0):
+    monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+    monitor.report('inference_learner/0', {'actor_steps': steps})
+  with open(tmp_path / 'logs' / 'inference_learner-0.csv', 'a') as f:
+    f.write('40.0,1')  # Killed within a row.
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  monitor.report('inference_learner/0', {'actor_steps': 50.0})
+  rows = curves.read(str(tmp_path), 'inference_learner/0', 'actor_steps', 'seconds')
+  assert [steps for steps, _ in rows] == [10, 30, 50]
+  seconds = [s for _, s in rows]
+  assert seconds == sorted(seconds)
+
+
+def test_a_repeated_final_evaluation_changes_nothing(tmp_path):
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  for _ in range(2):
+    monitor.final_evaluation({'evaluator_return': 1.0})
+  assert len(curves.read(str(tmp_path), 'evaluator/0', 'evaluator_return')) == 1
+
+
+def test_a_node_that_only_says_that_it_lives_is_not_silent(monitor):
+  assert monitor.alive('replay/0') is False
+  assert monitor.status()['silent_for']['replay/0'] < 60
+  monitor.training_finished({})
+  assert monitor.alive('replay/0') is True
