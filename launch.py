@@ -190,6 +190,8 @@ def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
     ray_options.check(where)
   elif _LAUNCHER.value == 'slurm':
     slurm.check(where, _DRY_RUN.value)
+  elif _LAUNCHER.value == 'local':
+    placement.check_one_machine(where, lp.LAUNCH_TYPE.value in ('local_mt', 'test_mt'))
   return where
 
 

@@ -14,6 +14,9 @@ from rich.table import Table
 
 from launchers.follow import Follower
 
+# What several inference-learners have more of together; of the rest, the last one is shown.
+_ADDED = {'actor_steps_per_second', 'environment_frames_per_second', 'replay_size'}
+
 
 class View:
   """Shows what a follower knows, from a thread, until closed."""
@@ -87,7 +90,7 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
   latest: dict[str, float] = {}
   for node, values in status['latest'].items():
     if not node.startswith('actor/'):
-      latest |= values
+      latest |= values | {n: latest.get(n, 0.0) + values[n] for n in _ADDED & values.keys()}
   counts = status['counts']
 
   def get(name: str, form: str = ',.0f') -> str:

@@ -37,6 +37,7 @@ class InferenceServer:
     batch_size: int,
     timeout: float,
     seed: int,
+    num_environments: int = 0,
   ):
     """Initialises a server; `set_params` and `compile` come before `start`.
 
@@ -52,6 +53,7 @@ class InferenceServer:
       batch_size: environments in an inference batch at most.
       timeout: seconds that a request may wait for a fuller batch.
       seed: of the action sampling.
+      num_environments: training environments of the whole program; 0: those of `streams`.
     """
     self._spec = environment_spec
     self._emit = emit
@@ -68,7 +70,7 @@ class InferenceServer:
     self._measured = (0, 0, 0, 0.0, 0.0)
 
     num_training = sum(s.num_envs for s in streams if s.training)
-    exploration = agent.exploration(num_training)
+    exploration = agent.exploration(num_environments or num_training)
     self._exploration = float(exploration.min()), float(exploration.max())
     on_device: list[list[np.ndarray]] = [[] for _ in devices]
     for index, spec in enumerate(streams):

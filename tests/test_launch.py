@@ -159,7 +159,7 @@ def test_dry_run_shows_the_placement_as_the_file_changes_it(tmp_path):
 def test_help_names_every_option_with_its_default():
   process = launch('--help')
   text = re.sub(r'\s+', ' ', process.stdout)
-  assert '--batch_size: unrolls in a learner batch, over all learner devices (default: ' in text
+  assert '--batch_size: unrolls that each replica adds to a learner batch' in text
   assert '64 for r2d2' in text and '16 for sebulba' in text
   assert '(default: 1.0; sebulba only)' in text  # --rho_bar
 
@@ -184,6 +184,9 @@ def test_help_names_every_option_with_its_default():
     (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
     (['--learning_rate=-1'], ['--learning_rate', '-1']),
     (['--num_steps=0'], ['--num_steps=0']),
+    (['--num_replicas=0'], ['--num_replicas=0']),
+    (['--num_replicas=2', '--lp_launch_type=local_mt'], ['--num_replicas', 'local_mp']),
+    (['--num_replicas=2', '--accelerator=gpu'], ['--num_replicas', 'a GPU host', '--launcher']),
     (['--run_dir=/proc/nothing'], ['--run_dir', 'cannot be written']),
     (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
     (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),

@@ -7,6 +7,8 @@ import pytest
 from nodes import curves
 from nodes.monitor import Monitor
 
+FINAL = {'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9}
+
 
 @pytest.fixture
 def monitor(tmp_path):
@@ -31,7 +33,7 @@ def test_the_view_keeps_the_last_finite_value(monitor):
 def test_progress_tells_evaluators_when_training_has_finished(monitor):
   monitor.report('inference_learner/0', {'actor_steps': 40.0})
   assert monitor.progress() == {'actor_steps': 40.0, 'finished': False}
-  monitor.training_finished({'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9})
+  monitor.training_finished('inference_learner/0', FINAL)
   assert monitor.progress() == {'actor_steps': 1000, 'finished': True}
 
 
@@ -46,6 +48,35 @@ def test_csv_has_counters_beside_every_report(monitor, tmp_path):
   assert (tmp_path / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
 
 
+def test_actor_steps_of_replicas_are_added_up_and_learner_steps_are_not(monitor, tmp_path):
+  for _ in range(2):
+    for replica, steps in enumerate((40.0, 50.0)):
+      report = {
+        'actor_steps': steps,
+        'environment_frames': 4 * steps,
+        'learner_steps': 3.0 + replica,
+      }
+      monitor.report(f'inference_learner/{replica}', report | {'episode_return': 1.0})
+  total = {'actor_steps': 90, 'environment_frames': 360, 'learner_steps': 4}
+  assert monitor.status()['counts'] == total
+  [_, last] = curves.read(str(tmp_path), 'inference_learner/0', *total)
+  assert last == tuple(total.values())
+
+
+def test_training_has_finished_when_every_replica_has(tmp_path, monkeypatch):
+  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: None)
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=False, num_learners=2)
+  monitor.training_finished('inference_learner/1', FINAL | {'params_crc32': 7})
+  assert not monitor.progress()['finished']
+  monitor.training_finished('inference_learner/0', FINAL | {'params_crc32': 7})
+  assert monitor.progress() == {'actor_steps': 2000, 'finished': True}
+  monitor.run()
+  summary = json.loads((tmp_path / 'summary.json').read_text())
+  assert (summary['actor_steps'], summary['learner_steps']) == (2000, 9)
+  assert summary['learners']['inference_learner/0'] == FINAL | {'params_crc32': 7}
+  assert list(summary['learners']) == ['inference_learner/0', 'inference_learner/1']
+
+
 def test_a_run_without_reports_still_gets_a_picture(tmp_path):
   curves.draw(str(tmp_path))
   assert (tmp_path / 'learning_curve.png').exists()
@@ -55,7 +86,7 @@ def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch
   stopped = []
   monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: stopped.append(True))
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
-  monitor.training_finished({'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9})
+  monitor.training_finished('inference_learner/0', FINAL)
   monitor.final_evaluation({'evaluator_return': 0.75, 'evaluator_episodes': 12.0})
   monitor.run()
   assert stopped
@@ -99,5 +130,5 @@ def test_a_repeated_final_evaluation_changes_nothing(tmp_path):
 def test_a_node_that_only_says_that_it_lives_is_not_silent(monitor):
   assert monitor.alive('replay/0') is False
   assert monitor.status()['silent_for']['replay/0'] < 60
-  monitor.training_finished({})
+  monitor.training_finished('inference_learner/0', {})
   assert monitor.alive('replay/0') is True
