@@ -185,9 +185,9 @@ def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
     )
   where = placement_file.override(default, _PLACEMENT.value) if _PLACEMENT.value else default
   if _LAUNCHER.value == 'ray':
-    from launchers import ray_cluster
+    from launchers import ray_options
 
-    ray_cluster.check(where)
+    ray_options.check(where)
   elif _LAUNCHER.value == 'slurm':
     slurm.check(where, _DRY_RUN.value)
   elif _LAUNCHER.value == 'local':
