@@ -14,7 +14,7 @@ export PATH := $(PATH):/usr/sbin
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
 	@echo 'make test    set up, then check and test everything'
-	@echo 'make nightly the learning tests that take minutes, and Ray'
+	@echo 'make nightly the tests that take minutes, or a quiet machine'
 	@echo 'make check   ruff and mypy only'
 	@echo 'make lock    resolve requirements.in into requirements.txt'
 	@echo 'make slurm   as root on Debian: install Slurm, for the test that starts a cluster'

@@ -3,14 +3,13 @@
 python -m benchmarks.chaos                        Sebulba and R2D2 on Catch, 50 kills each
 python -m benchmarks.chaos --programs=sebulba --kills=10
 
-Each program runs twice with the same options: undisturbed to its end, and disturbed: nodes chosen at
-random are killed by SIGKILL, after random pauses and whether or not the ones before have recovered; then
-the launcher gets SIGTERM, and the run is resumed and goes on to its end.
+Each program runs twice with the same options: undisturbed to its end, and disturbed: every node is
+killed once by SIGKILL, when the one before has recovered, then nodes chosen at random, whether or not
+the ones before have recovered. The launcher gets SIGTERM, and the run is resumed and goes on to its end.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import json
 import os
@@ -21,10 +20,10 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import psutil
 from absl import app, flags
 from rich.console import Console
 from rich.table import Table
@@ -36,6 +35,7 @@ _PROGRAMS = flags.DEFINE_list('programs', ['sebulba', 'r2d2'], 'what to disturb'
 _KILLS = flags.DEFINE_integer('kills', 50, 'nodes to kill in each run')
 _PAUSE = flags.DEFINE_float('pause', 4.0, 'seconds between kills on average')
 _SEED = flags.DEFINE_integer('seed', 1, 'of the choice of nodes and pauses')
+_DEADLINE = flags.DEFINE_float('deadline', 180.0, 'seconds that a recovery may take')
 _JSON = flags.DEFINE_string('json', '', 'file for the figures; empty: none')
 
 NUM_STEPS = {'sebulba': 300_000, 'r2d2': 100_000}
@@ -45,8 +45,6 @@ OPTIONS = {
 }
 COMMON = ['--checkpoint_period=2', '--audit', '--eval_period=20000']
 PATIENT = '{restart_backoff: 0.2, max_restarts: 1000}'
-# What may be on its way through the queue when a server dies: unrolls in the queue, in the reader, the
-# prefetcher and the learner, and those of every stream that replay has not confirmed.
 DONE = re.compile(r'done: evaluator_return=(\S+) actor_steps=(\d+) .*learner_steps=(\d+)')
 
 
@@ -80,34 +78,68 @@ def evidence(run_dir: str, node: str) -> int:
   return os.path.getsize(path) if os.path.exists(path) else 0
 
 
-def disturb(program: RunningProgram, kills: int, pause: float, rng: random.Random) -> list[Kill]:
-  """Kills nodes at random and returns what came of each; waits until all have recovered."""
-  done: list[Kill] = []
-  due = time.monotonic()
-  end = time.monotonic() + 150 + 10 * kills
-  while len(done) < kills or any(k.recovered is None for k in done):
-    assert program.launcher.poll() is None, program.end()[2]
-    assert time.monotonic() < end, f'not recovered: {[k for k in done if k.recovered is None]}'
-    nodes = program.nodes()
-    if len(done) < kills and time.monotonic() >= due and nodes:
-      node = rng.choice(sorted(nodes))
-      kill = Kill(node, time.monotonic(), nodes[node].pid, evidence(program.run_dir, node))
-      try:
-        nodes[node].kill()
-        done.append(kill)
-      except psutil.NoSuchProcess:
-        pass
-      due = time.monotonic() + rng.uniform(0.25, 1.75) * pause
-    for kill in done:
-      if kill.recovered is None:
-        process = nodes.get(kill.node)
-        back = process is not None and process.pid != kill.pid
-        if not back:
-          kill.seen = evidence(program.run_dir, kill.node)
-        elif evidence(program.run_dir, kill.node) > kill.seen:
-          kill.recovered = time.monotonic() - kill.at
-    time.sleep(0.05)
-  return done
+class Drill:
+  """Kills nodes of a program and follows how each comes back."""
+
+  def __init__(self, program: RunningProgram):
+    self._program = program
+    self.kills: list[Kill] = []
+
+  def kill(self, node: str) -> None:
+    """Kills a node, unless it is down already."""
+    process = self._program.nodes().get(node)
+    if process is not None:
+      seen = evidence(self._program.run_dir, node)
+      self.kills.append(Kill(node, time.monotonic(), process.pid, seen))
+      process.kill()
+
+  def follow(self, until: Callable[[], bool]) -> None:
+    """Notes recoveries until a function says that it is enough."""
+    program = self._program
+    while not until():
+      assert program.launcher.poll() is None, program.end()[2]
+      nodes = program.nodes()
+      for kill in self.kills:
+        if kill.recovered is None:
+          process = nodes.get(kill.node)
+          seen = evidence(program.run_dir, kill.node)
+          if process is None or process.pid == kill.pid:
+            kill.seen = seen
+          elif seen > kill.seen:
+            kill.recovered = time.monotonic() - kill.at
+      time.sleep(0.05)
+
+  def follow_to_the_end(self) -> None:
+    """Waits until everything has recovered."""
+    end = time.monotonic() + _DEADLINE.value
+
+    def recovered() -> bool:
+      left = [kill for kill in self.kills if kill.recovered is None]
+      assert time.monotonic() < end, f'not recovered: {left}'
+      return not left
+
+    self.follow(recovered)
+
+
+def one_by_one(program: RunningProgram) -> list[Kill]:
+  """Kills every node once, each when the one before has recovered."""
+  drill = Drill(program)
+  for node in sorted(program.nodes()):
+    drill.kill(node)
+    drill.follow_to_the_end()
+  return drill.kills
+
+
+def at_random(program: RunningProgram, kills: int, pause: float, rng: random.Random) -> list[Kill]:
+  """Kills nodes after pauses around `pause` seconds, whether or not the ones before have recovered."""
+  drill = Drill(program)
+  while len(drill.kills) < kills:
+    if nodes := sorted(program.nodes()):
+      drill.kill(rng.choice(nodes))
+    due = time.monotonic() + rng.uniform(0.25, 1.75) * pause
+    drill.follow(lambda due=due: time.monotonic() > due)  # type: ignore[misc]
+  drill.follow_to_the_end()
+  return drill.kills
 
 
 def run(program: str, run_dir: str, *more: str) -> tuple[float, int]:
@@ -120,23 +152,28 @@ def run(program: str, run_dir: str, *more: str) -> tuple[float, int]:
   return float(done[1]), int(done[3])
 
 
-def account(run_dir: str) -> dict[str, Any]:
-  """Follows every unroll of a queue by its id; see `benchmarks/README.md` for the terms."""
+def account(run_dir: str, replay_kills: int) -> dict[str, Any]:
+  """Follows every unroll of a queue by its id; see `benchmarks/README.md` for the terms.
+
+  Args:
+    run_dir: of the run, which has ended.
+    replay_kills: how often replay was killed.
+  """
   produced = audit.read(run_dir, audit.PRODUCED)[:, 0]
   records = audit.read(run_dir, audit.TRAINED)
   trained = records[:, 0]
   known = set(trained.tolist())
-  gaps, tails, gap_sizes = 0, 0, []
+  bound = on_their_way(run_dir)
+  tails, gaps = [], []
   for life in dict.fromkeys((produced >> 32).tolist()):
     ids = produced[produced >> 32 == life]
     lost = np.array([i not in known for i in ids.tolist()])
     edges = np.flatnonzero(np.diff(np.concatenate(([0], lost.astype(int), [0]))))
     for start, stop in edges.reshape(-1, 2).tolist():
       if stop == len(ids):
-        tails += stop - start
+        tails.append(stop - start)
       else:
-        gaps += stop - start
-        gap_sizes.append(stop - start)
+        gaps.append(stop - start)
   # A step that does not follow the one before it was learned by a learner that went back.
   back = np.flatnonzero(np.diff(records[:, 1]) < 0)
   undone = sum(int((records[: i + 1, 1] > records[i + 1, 1] - 1).sum()) for i in back)
@@ -145,12 +182,23 @@ def account(run_dir: str) -> dict[str, Any]:
     'trained': len(known & set(produced.tolist())),
     'trained_twice': len(trained) - len(known),
     'foreign': len(known - set(produced.tolist())),
-    'lost_with_the_learner': tails,
-    'lost_with_replay': gaps,
-    'largest_loss_with_replay': max(gap_sizes, default=0),
-    'losses_with_replay': len(gap_sizes),
+    'lost_with_the_learner': sum(tails),
+    'lost_with_replay': sum(gaps),
+    'unaccounted': sum(max(0, t - bound) for t in tails) + max(0, sum(gaps) - replay_kills * bound),
     'undone_by_going_back': undone,
   }
+
+
+def on_their_way(run_dir: str) -> int:
+  """Returns how many unrolls can be on their way from actors to the learner, at most.
+
+  The queue, the reader's and the prefetcher's batches, the one being learned from, and two buffers for
+  every environment.
+  """
+  with open(os.path.join(run_dir, 'config.json')) as f:
+    config = json.load(f)['config']
+  environments = config['num_actors'] * config['envs_per_actor']
+  return config.get('queue_size', 0) + 5 * config['batch_size'] + 2 * environments
 
 
 def drill(program: str, directory: str) -> dict[str, Any]:
@@ -168,44 +216,53 @@ def drill(program: str, directory: str) -> dict[str, Any]:
   wild = RunningProgram(
     wild_dir, f'--program={program}', '--num_steps=1000000000', f'--run_dir={wild_dir}', *flags_of
   )
-  wild.wait_for_progress()
-  wild.wait_until(wild.checkpoint_counts, 'a checkpoint')
-  began = time.monotonic()
-  kills = disturb(wild, _KILLS.value, _PAUSE.value, random.Random(_SEED.value))
-  seconds = time.monotonic() - began
-  wild.launcher.send_signal(signal.SIGTERM)
-  code, _, errors = wild.end()
+  try:
+    wild.wait_for_progress()
+    wild.wait_until(wild.checkpoint_counts, 'a checkpoint')
+    began = time.monotonic()
+    alone = one_by_one(wild)
+    kills = at_random(wild, _KILLS.value, _PAUSE.value, random.Random(_SEED.value))
+    seconds = time.monotonic() - began
+    wild.launcher.send_signal(signal.SIGTERM)
+    code, _, errors = wild.end()
+  finally:
+    wild.kill()
   assert code == 143, errors
   counts = wild.checkpoint_counts()
   more = f'--num_steps={max(NUM_STEPS[program], counts["actor_steps"] + 20_000)}'
   after, after_steps = run(
     program, wild_dir, f'--resume={wild_dir}', more, f'--placement={placement}'
   )
-  killed: dict[str, list[float]] = collections.defaultdict(list)
-  for kill in kills:
-    killed[kill.node.rpartition('-')[0]].append(kill.recovered or float('inf'))
+  replay_kills = sum(kill.node.startswith('replay') for kill in alone + kills)
   return {
     'program': program,
     'kills': {
-      group: {'survived': len(times), 'median': statistics.median(times), 'worst': max(times)}
-      for group, times in sorted(killed.items())
+      group: {'alone': recoveries(alone, group), 'at random': recoveries(kills, group)}
+      for group in groups
     },
     'seconds_of_killing': seconds,
-    'unrolls': account(wild_dir),
+    'unrolls': account(wild_dir, replay_kills) if program == 'sebulba' else {},
     'orphans': len(processes(directory)),
     'evaluator_return': {'undisturbed': calm, 'disturbed': after},
     'learner_steps': {'undisturbed': calm_steps, 'disturbed': after_steps},
   }
 
 
+def recoveries(kills: list[Kill], group: str) -> list[float]:
+  """Returns the seconds that each node of a group took to work again."""
+  return [k.recovered or float('inf') for k in kills if k.node.rpartition('-')[0] == group]
+
+
 def show(result: dict[str, Any], console: Console) -> None:
   """Prints the tables of one program."""
-  total = sum(k['survived'] for k in result['kills'].values())
+  total = sum(len(k['alone'] + k['at random']) for k in result['kills'].values())
   table = Table(title=f'{result["program"]}: {total} kills in {result["seconds_of_killing"]:.0f} s')
-  for column in ('group', 'kills survived', 'recovery, median s', 'worst s'):
+  for column in ('group', 'kills survived', 'recovery alone, s', 'at random, median', 'worst'):
     table.add_column(column, justify='left' if column == 'group' else 'right')
   for group, k in result['kills'].items():
-    table.add_row(group, str(k['survived']), f'{k["median"]:.1f}', f'{k["worst"]:.1f}')
+    times = k['at random'] or [float('nan')]
+    row = statistics.median(k['alone']), statistics.median(times), max(times)
+    table.add_row(group, str(len(k['alone'] + k['at random'])), *(f'{x:.1f}' for x in row))
   console.print(table)
   rest = Table(show_header=False)
   rows = {**result['unrolls'], 'orphan processes': result['orphans']}

@@ -101,3 +101,7 @@ class RunningProgram:
       file.seek(0)
       texts.append(file.read())
     return code, texts[0], texts[1]
+
+  def kill(self) -> None:
+    """Ends the launcher at once, and its nodes with it; does nothing after the end."""
+    self.launcher.kill()

@@ -31,6 +31,10 @@ class SlurmNode:
     self._life = 0
     self.restart()
 
+  def can_restart(self) -> bool:
+    """Whether it can be started again: as a step on its host, as far as can be known here."""
+    return True
+
   def restart(self) -> None:
     """Starts the step, again if it has ended."""
     self._killed = 0.0  # When its step was, in seconds.

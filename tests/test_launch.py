@@ -306,8 +306,10 @@ def test_a_run_that_goes_on_is_not_resumed(tmp_path):
 def _run_main(launcher, flags):
   from absl import flags as absl_flags
 
+  from programs import runs
+
   if 'batch_size' not in absl_flags.FLAGS:
-    launcher.define_config_flags()
+    runs.define_config_flags()
   saved = absl_flags.FLAGS  # Every test parses its own command line.
   saved.unparse_flags()
   for name in list(saved):

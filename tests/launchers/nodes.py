@@ -106,10 +106,7 @@ class Mortal:
     self._echo, self._path = echo, path
 
   def run(self):
-    with open(f'{self._path}.lives', 'a+') as f:
-      f.write('x')
-      f.seek(0)
-      lives = len(f.read())
+    lives = 1 + int(os.environ['LAUNCHPOD_LIFE'])
     if lives < 3:
       os.kill(os.getpid(), signal.SIGKILL)
     _write(self._path, self._echo.hello(f'life {lives}'))
