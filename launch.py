@@ -19,7 +19,6 @@ from typing import Any
 import launchpad as lp
 from absl import app, flags
 
-from environments import registry as environments
 from launchers import (
   describe,
   k8s,
@@ -64,7 +63,7 @@ _RESUME = flags.DEFINE_string(
 _NODE_TIMEOUT = flags.DEFINE_float(
   'node_timeout', 300.0, 'seconds without a word after which a node is killed', lower_bound=1.0
 )
-_LIST_ENVS = flags.DEFINE_bool('list_envs', False, 'print the environments and their options')
+_LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environments")
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 
 # Options of every program that a resumed run cannot change, beside those of the agent.
@@ -127,7 +126,7 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
   env = values.get('env', fields['env'].default)
   config = module.Config(**{**module.PRESETS.get(env.partition(':')[0], {}), **values}).resolve()
   config.validate()
-  environments.check(config.env, config.env_options)
+  module.environments.check(config.env, config.env_options)
   return config
 
 
@@ -237,7 +236,7 @@ def _write_manifests(run: Run, where: dict[str, Resources]) -> None:
 def main(argv: list[str]) -> int:
   """Does what the flags say; returns the exit code."""
   if _LIST_ENVS.value:
-    for family, text in environments.families().items():
+    for family, text in programs.load(_PROGRAM.value).environments.families().items():
       print(f'{family:12} {text}')
     return 0
   try:

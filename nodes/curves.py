@@ -67,7 +67,11 @@ def draw(run_dir: str) -> None:
 
   figure = Figure(figsize=(7, 4), layout='constrained')
   axes = figure.add_subplot()
-  training = read(run_dir, 'inference_learner/0', 'environment_frames', 'episode_return')
+  training = [
+    row
+    for node in ('inference_learner/0', 'anakin/0')
+    for row in read(run_dir, node, 'environment_frames', 'episode_return')
+  ]
   evaluation = read(
     run_dir,
     'evaluator/0',

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -15,12 +13,11 @@ import numpy as np
 from absl import logging
 from acme import specs
 from acme.utils import counting
-from flax import serialization
 
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from environments.base import BatchedEnvironment
-from nodes import audit, checkpoints, lifecycle, rpc
+from nodes import audit, checkpoints, final_params, lifecycle
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.learner import Learner
@@ -193,13 +190,8 @@ class InferenceLearner:
         checkpointer.maybe_write()
       server.finish_training()
       checkpointer.write_now()
-      save_params(self._run_dir, learner.get_variables(['params'])[0])
-      finished = counter.get_counts()
-      while not stop.wait(1.0):
-        reporter.beat()
-        # Again and again: a monitor that is started anew has to be told anew.
-        tell = functools.partial(self._monitor.futures.training_finished, finished)
-        rpc.call(tell, stop.is_set, 'training_finished')
+      final_params.save(self._run_dir, learner.get_variables(['params'])[0])
+      reporter.announce_finish(counter.get_counts(), stop)
     except lifecycle.Stopped:
       if not server.training_finished:
         checkpointer.write_now()
@@ -213,16 +205,6 @@ class InferenceLearner:
     for size in {stream.num_envs for stream in self._streams if stream.training}:
       priorities(jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), unroll))
     return priorities
-
-
-def save_params(run_dir: str, params: Any) -> str:
-  """Writes parameters to `run_dir/params/final.msgpack`; returns the path."""
-  path = os.path.join(run_dir, 'params', 'final.msgpack')
-  os.makedirs(os.path.dirname(path), exist_ok=True)
-  with open(path + '.tmp', 'wb') as f:
-    f.write(serialization.to_bytes(params))
-  os.replace(path + '.tmp', path)
-  return path
 
 
 def _devices(indices: Sequence[int], flag: str) -> list[jax.Device]:
