@@ -69,7 +69,7 @@ class Anakin:
     self._checkpoints_kept = checkpoints_kept
     self._seed = seed
     self._counts = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
-    self._reporter = Reporter(monitor, 'anakin/0', self._measure, period=0.25)
+    self._monitor = monitor
     self._state: AnakinState | None = None
     self._available = threading.Event()
     self._metrics: dict[str, float] = {}
@@ -108,8 +108,10 @@ class Anakin:
       state = loop.put(checkpoints.restore(checkpoint, jax.device_get(state)))
       self._counts = dict(checkpoint.counts)
       logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
+    loop.compile(state)
     self._state = state
     self._available.set()
+    reporter = Reporter(self._monitor, 'anakin/0', self._measure, period=0.25)
     checkpointer = checkpoints.Checkpointer(
       directory, self._checkpoint_period, self._checkpoints_kept, self._save
     )
@@ -118,15 +120,15 @@ class Anakin:
     try:
       while self._counts['actor_steps'] < self._num_steps:
         self._train(loop)
-        self._reporter.maybe_report()
+        reporter.maybe_report()
         checkpointer.maybe_write()
         if stop.is_set():
           raise lifecycle.Stopped
       trained = True
       checkpointer.write_now()
       final_params.save(self._run_dir, jax.device_get(self._state.learner.params))
-      self._reporter.report_now(stop.is_set)
-      self._reporter.announce_finish(self._counts, stop)
+      reporter.report_now(stop.is_set)
+      reporter.announce_finish(self._counts, stop)
     except lifecycle.Stopped:
       if not trained:
         checkpointer.write_now()

@@ -9,7 +9,7 @@ the devices within a call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,7 +86,7 @@ class AnakinLoop:
     sharded = NamedSharding(self._mesh, PartitionSpec('data'))
     self._shardings = (replicated, sharded)  # Of an `AnakinState`.
     self._init = jax.jit(self._make_state, out_shardings=self._shardings)
-    self._train = jax.jit(
+    self._train: Any = jax.jit(
       self._updates,
       in_shardings=self._shardings,
       out_shardings=(*self._shardings, replicated),
@@ -111,9 +111,11 @@ class AnakinLoop:
     learner, streams, report = self._train(*state)
     return AnakinState(learner, streams), report
 
-  def lower(self, state: AnakinState) -> jax.stages.Lowered:
-    """Returns `train` as JAX has lowered it, to be compiled or looked at."""
-    return self._train.lower(*state)
+  def compile(self, state: AnakinState) -> str:
+    """Compiles `train` ahead of its first call; returns the compiled program as text."""
+    if not isinstance(self._train, jax.stages.Compiled):
+      self._train = self._train.lower(*state).compile()
+    return self._train.as_text()
 
   def _make_state(self, key: Array) -> tuple[LearnerState, Streams]:
     init_key, streams_key = jax.random.split(key)
