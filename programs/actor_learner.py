@@ -14,7 +14,7 @@ from typing import Any
 
 import launchpad as lp
 
-from environments import registry
+from environments import registry as environments
 from launchers.placement import Resources
 from nodes.layout import layout
 from programs.config import RunConfig
@@ -41,7 +41,7 @@ def make_program(
     replay_checkpoint_period: seconds between checkpoints of replay; 0 where its unrolls are not worth
       keeping, as in a queue.
   """
-  make_environment = functools.partial(registry.make, config.env, options=config.env_options)
+  make_environment = functools.partial(environments.make, config.env, options=config.env_options)
   streams = layout(config.num_actors, config.envs_per_actor, config.env_groups, config.eval_envs)
   program = lp.Program(name)
 

@@ -115,7 +115,7 @@ class AnakinLoop:
     """Compiles `train` ahead of its first call; returns the compiled program as text."""
     if not isinstance(self._train, jax.stages.Compiled):
       self._train = self._train.lower(*state).compile()
-    return self._train.as_text()
+    return str(self._train.as_text())
 
   def _make_state(self, key: Array) -> tuple[LearnerState, Streams]:
     init_key, streams_key = jax.random.split(key)
