@@ -6,23 +6,26 @@ BIN := $(VENV)/bin
 NEWEST := .venv-newest
 INSTALLED := $(VENV)/installed
 export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LIBRARY_PATH)
+# Where Debian has the daemons of Slurm.
+export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help train test nightly newest check lock clean
+.PHONY: help train test nightly newest check lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
 	@echo 'make test    set up, then check and test everything'
-	@echo 'make nightly the learning tests that take minutes, Ray, and what make newest does'
+	@echo 'make nightly the tests that take minutes, or a quiet machine, and what make newest does'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make check   ruff and mypy only'
 	@echo 'make lock    resolve requirements.in into requirements.txt'
+	@echo 'make slurm   as root on Debian: install Slurm, for the test that starts a cluster'
 	@echo 'make clean   remove the virtual environments'
 
 train: $(INSTALLED)
 	$(BIN)/python launch.py
 
-test: $(INSTALLED) check
+test: $(INSTALLED) check slurm
 	$(BIN)/python -m pytest
 
 nightly: $(INSTALLED) newest
@@ -54,6 +57,12 @@ $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
 lock: $(INSTALLED)
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --custom-compile-command 'make lock' \
 	  requirements.in --output-file requirements.txt
+
+# Who is not root, or not on Debian, tests without a Slurm cluster.
+SLURM := slurm-wlm slurm-wlm-basic-plugins munge iproute2 util-linux
+slurm:
+	@test "$$(id -u)" != 0 || ! command -v apt-get > /dev/null || dpkg -s $(SLURM) > /dev/null 2>&1 || { \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(SLURM); }
 
 clean:
 	rm -rf $(VENV) $(NEWEST)

@@ -13,11 +13,10 @@ import signal
 import sys
 from collections.abc import Callable
 
-import cloudpickle
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import process
+from launchers import pickling, process
 
 
 class StaticAddress(lp.AbstractAddressBuilder):
@@ -135,13 +134,7 @@ def prepare(
   for label, nodes in program.groups.items():
     for index, node in enumerate(nodes):
       task = NodeTask(label, index, os.path.join(directory, f'{label}-{index}.pkl'))
-      try:
-        payload = cloudpickle.dumps(node.function)
-      except Exception as error:
-        raise ValueError(
-          f'node {task.name} cannot be sent to a process of its own, because it cannot be pickled: '
-          f'{error}'
-        ) from error
+      payload = pickling.dumps(task.name, node.function)
       with open(task.payload, 'wb') as f:
         f.write(payload)
       tasks.append(task)

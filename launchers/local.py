@@ -25,6 +25,9 @@ class _LocalNode:
     self._life = 0
     self.restart()
 
+  def can_restart(self) -> bool:
+    return True
+
   def restart(self) -> None:
     environment = {
       **os.environ,

@@ -40,7 +40,9 @@ class Resources:
       is started again.
     max_restarts: failures in a row after which it is not; a minute without one clears the record.
     restart_backoff: seconds before the first restart; each further one in a row waits twice as long,
-      30 at most.
+      8 at most.
+    one_job: whether its nodes are one job of several processes: each in a process of its own with
+      accelerators of its own, and none can be started again without the others.
   """
 
   cpus: float = 1.0
@@ -56,10 +58,16 @@ class Resources:
   restart: str = 'never'
   max_restarts: int = 20
   restart_backoff: float = 0.5
+  one_job: bool = False
 
   def __post_init__(self) -> None:
     if self.restart not in RESTARTS:
       raise ValueError(f'restart {self.restart!r} is none of {RESTARTS}.')
+    if self.one_job and self.restart != 'never':
+      raise ValueError(
+        f'restart {self.restart} is not possible, since no node of this group can be started again '
+        'without the others; leave it out, or run one replica only.'
+      )
     if self.accelerator not in ACCELERATORS:
       raise ValueError(f'accelerator {self.accelerator!r} is none of {ACCELERATORS}.')
     for name in ('cpus', 'memory_gb', 'num_devices', 'max_restarts', 'restart_backoff'):
@@ -105,6 +113,8 @@ class Resources:
       words += [f'{name}={value}' for name, value in extra.items()]
     if self.restart == 'on_failure':
       words.append(f'restarts: {self.max_restarts}')
+    if self.one_job:
+      words.append('together one job')
     return ', '.join(words)
 
 
@@ -143,4 +153,27 @@ def check(program: lp.Program, placement: Mapping[str, Resources]) -> None:
       raise ValueError(
         f'group {label!r} of program {program.name!r} has no placement; add it to the mapping from '
         f'group to Resources, which has {sorted(placement)}.'
+      )
+
+
+def check_one_machine(placement: Mapping[str, Resources], one_process: bool) -> None:
+  """Checks that a program can run on one machine.
+
+  Args:
+    placement: resources for each group.
+    one_process: whether its nodes are threads of one process.
+
+  Raises:
+    ValueError: one sentence naming the group.
+  """
+  for label, resources in placement.items():
+    if resources.one_job and one_process:
+      raise ValueError(
+        f'each node of group {label!r}, one for each of --num_replicas, needs a process of its own; '
+        'use --lp_launch_type=local_mp.'
+      )
+    if resources.one_job and resources.accelerator:
+      raise ValueError(
+        f'each node of group {label!r}, one for each of --num_replicas, needs a '
+        f'{resources.accelerator.upper()} host of its own; use a --launcher for several machines.'
       )

@@ -111,4 +111,5 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
   'restart': ('never or on_failure', _typed(str)),
   'max_restarts': ('a whole number', _typed(int)),
   'restart_backoff': ('a number of seconds', _typed(int, float)),
+  'one_job': ('true or false', _typed(bool)),
 }

@@ -58,6 +58,7 @@ class Place:
 
   Attributes:
     machine: its name.
+    ip: its address, as Ray knows it.
     ray_node_id: Ray's name for it.
     ports: free ones, held for the node.
     problem: what the machine lacks, as the predicate of a sentence; empty if nothing.
@@ -65,6 +66,7 @@ class Place:
   """
 
   machine: str
+  ip: str
   ray_node_id: str
   ports: list[int]
   problem: str
@@ -79,9 +81,11 @@ class Supervisor:
     import ray
 
     self._code = code
+    self._running = threading.Event()
     self._sockets = process.bind_ports(num_ports)
     return Place(
       machine=os.uname().nodename,
+      ip=ray.util.get_node_ip_address(),
       ray_node_id=ray.get_runtime_context().get_node_id(),
       ports=[s.getsockname()[1] for s in self._sockets],
       problem=self._problem(),
@@ -99,13 +103,13 @@ class Supervisor:
       variables: beside those of the machine and those that Ray has set for the actor's devices.
     """
     self._directory = tempfile.mkdtemp(prefix='launchpod-')
-    path = os.path.join(self._directory, f'{name}.pkl')
+    self._path = path = os.path.join(self._directory, f'{name}.pkl')
     with open(path, 'wb') as f:
       f.write(payload)
     self._stop_file = os.path.join(self._directory, 'stop')
     self._output = tempfile.TemporaryFile()  # noqa: SIM115  has no name, so that nothing is left
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(('RAY_', 'PYTHON'))}
-    environment = {
+    self._environment = {
       **inherited,
       **variables,
       'PYTHONPATH': self._code.python_path,
@@ -113,25 +117,36 @@ class Supervisor:
     }
     for s in self._sockets:
       s.close()
-    ready, self._exited = threading.Event(), threading.Event()
+    self._run()
+
+  def restart(self, variables: Mapping[str, str]) -> None:
+    """Starts the node again after it has exited, with further variables; its output goes on."""
+    self._running.clear()
+    self._environment |= variables
+    self._run()
+
+  def _run(self) -> None:
+    ready, exited = threading.Event(), threading.Event()
 
     def run() -> None:
       # A process dies with the thread that started it, so this one stays as long as the process.
       try:
         self._process = process.start(
-          self._code.python, path, environment, self._output, self._code.root
+          self._code.python, self._path, self._environment, self._output, self._code.root
         )
         with contextlib.suppress(PermissionError):
           os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have 15.
+        self._running.set()
       finally:
         ready.set()
       self._process.wait()
-      self._exited.set()
+      exited.set()
 
     threading.Thread(target=run, name='node', daemon=True).start()
     ready.wait()
-    if not hasattr(self, '_process'):
+    if not self._running.is_set():
       raise RuntimeError(f'{self._code.python} could not be started')
+    self._exited = exited
 
   def poll(self, offset: int, seconds: float) -> tuple[bytes, bool, int | None]:
     """Waits for news of the node.
@@ -154,7 +169,8 @@ class Supervisor:
       self._exited.wait(0.1)
 
   def send(self, number: int) -> None:
-    """Signals the node."""
+    """Signals the node, once it has been started."""
+    self._running.wait(10)
     process.send(self._process, number)
 
   def close(self) -> None:

@@ -8,7 +8,7 @@ from launchers.placement import Resources
 STEADY_SECONDS = 60.0
 # A node that raises this often in a row has a defect that no restart mends.
 MAX_EXCEPTIONS = 3
-MAX_BACKOFF_SECONDS = 30.0
+MAX_BACKOFF_SECONDS = 8.0
 # The exit code of a node that knows that a restart would not help.
 HOPELESS = 2
 

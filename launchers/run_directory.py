@@ -142,3 +142,15 @@ def read_summary(path: str) -> dict[str, Any] | None:
       return json.load(f)
   except FileNotFoundError:
     return None
+
+
+def result(path: str) -> str:
+  """Returns one line with what came out of a run; empty if it did not come to its end."""
+  summary = read_summary(path)
+  if summary is None:
+    return ''
+  return (
+    'done: evaluator_return={evaluator_return:.4g} actor_steps={actor_steps} '
+    'environment_frames={environment_frames} learner_steps={learner_steps} '
+    'run_dir={run_dir}'.format(**summary, run_dir=path)
+  )

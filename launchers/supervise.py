@@ -45,6 +45,9 @@ class Node(Protocol):
   def send(self, number: int) -> None:
     """Signals its process, if it still runs, and whatever that has started. Does not block."""
 
+  def can_restart(self) -> bool:
+    """Whether there is a way to start it again after its latest end."""
+
   def restart(self) -> None:
     """Starts it again, once it has exited, at the addresses it had. Its log goes on.
 
@@ -100,6 +103,7 @@ class _Watched(Generic[N]):
     self.began = time.monotonic()
     self._record = restart.Record(node.resources)
     self._due: float | None = None
+    self._killed = False
 
   def exit_code(self) -> int | None:
     """Returns None while the node runs or is to run again."""
@@ -108,7 +112,7 @@ class _Watched(Generic[N]):
   def forgive(self, code: int) -> str:
     """Arranges another life after a failure; returns what to tell about it, '' if there is none."""
     delay = self._record.delay(code, time.monotonic() - self.began)
-    if delay is None:
+    if delay is None or not self.node.can_restart():
       return ''
     self._due = time.monotonic() + delay
     return (
@@ -119,7 +123,7 @@ class _Watched(Generic[N]):
   def tend(self) -> None:
     """Starts the node again when that is due."""
     if self._due is not None and time.monotonic() >= self._due:
-      self._due = None
+      self._due, self._killed = None, False
       self.began = time.monotonic()
       self.node.restart()
 
@@ -132,6 +136,9 @@ class _Watched(Generic[N]):
     if self.exit_code() is not None or not timeout < seconds < time.monotonic() - self.began:
       return ''
     self.node.send(signal.SIGKILL)
+    if self._killed:  # On another machine that takes a while to be seen.
+      return ''
+    self._killed = True
     return (
       f'node {self.node.name} has said nothing for {seconds:.0f} s, longer than --node_timeout='
       f'{timeout:g}; killing it'

@@ -14,6 +14,9 @@ from rich.table import Table
 
 from launchers.follow import Follower
 
+# What several inference-learners have more of together; of the rest, the last one is shown.
+_ADDED = {'actor_steps_per_second', 'environment_frames_per_second', 'replay_size'}
+
 
 class View:
   """Shows what a follower knows, from a thread, until closed."""
@@ -30,6 +33,7 @@ class View:
     self._title = title
     self._log_period = log_period
     self._restarts = 0
+    self._problem = ''
     self._closed = threading.Event()
     self._thread = threading.Thread(target=self._show, name='view', daemon=True)
 
@@ -64,7 +68,12 @@ class View:
 
   def _status(self) -> dict[str, Any] | None:
     status = self._follower.status
-    return status and status | {'restarts': self._restarts}
+    if status is None:
+      return None
+    if status['problem'] and status['problem'] != self._problem:
+      print(f'warning: {status["problem"]}', file=sys.stderr, flush=True)
+    self._problem = status['problem']
+    return status | {'restarts': self._restarts}
 
 
 def _remaining(status: dict[str, Any]) -> float:
@@ -81,7 +90,7 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
   latest: dict[str, float] = {}
   for node, values in status['latest'].items():
     if not node.startswith('actor/'):
-      latest |= values
+      latest |= values | {n: latest.get(n, 0.0) + values[n] for n in _ADDED & values.keys()}
   counts = status['counts']
 
   def get(name: str, form: str = ',.0f') -> str:
@@ -93,6 +102,7 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
     ('elapsed', _clock(status['elapsed'])),
     ('remaining', _clock(_remaining(status))),
     ('restarts', str(status['restarts'] or '-')),
+    ('checkpoint_failures', '-' if (failures := get('checkpoint_failures')) == '0' else failures),
     ('progress', f'{min(share, 1.0):.0%}'),
     ('actor_steps', f'{counts["actor_steps"]:,.0f}'),
     ('environment_frames', f'{counts["environment_frames"]:,.0f}'),

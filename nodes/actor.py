@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -110,7 +109,7 @@ class Actor:
       self._reporter.beat()
       return stop.is_set()
 
-    run_id = secrets.randbits(62)
+    run_id = lifecycle.new_run_id()
     size = self._num_envs // self._env_groups
     groups = []
     seed = self._seed + _LIFE_STRIDE * lifecycle.life()  # No life plays another's episodes again.

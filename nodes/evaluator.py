@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,7 +57,7 @@ class Evaluator:
     environment = self._make_environment(self._num_envs, self._seed)
 
     def play(should_stop: Callable[[], bool]) -> list[float]:
-      policy = RemotePolicy(self._inference, 'evaluator/0', secrets.randbits(62), 0, should_stop)
+      policy = RemotePolicy(self._inference, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
       return list(episode_returns(environment, policy, self._episodes_each))
 
     try:

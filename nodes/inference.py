@@ -37,6 +37,7 @@ class InferenceServer:
     batch_size: int,
     timeout: float,
     seed: int,
+    num_environments: int = 0,
   ):
     """Initialises a server; `set_params` and `compile` come before `start`.
 
@@ -52,6 +53,7 @@ class InferenceServer:
       batch_size: environments in an inference batch at most.
       timeout: seconds that a request may wait for a fuller batch.
       seed: of the action sampling.
+      num_environments: training environments of the whole program; 0: those of `streams`.
     """
     self._spec = environment_spec
     self._emit = emit
@@ -68,7 +70,7 @@ class InferenceServer:
     self._measured = (0, 0, 0, 0.0, 0.0)
 
     num_training = sum(s.num_envs for s in streams if s.training)
-    exploration = agent.exploration(num_training)
+    exploration = agent.exploration(num_environments or num_training)
     self._exploration = float(exploration.min()), float(exploration.max())
     on_device: list[list[np.ndarray]] = [[] for _ in devices]
     for index, spec in enumerate(streams):
@@ -135,8 +137,9 @@ class InferenceServer:
 
     Args:
       actor_id: as in the stream's spec.
-      run_id: drawn afresh at each start of the actor process. When it changes, the actor's slots
-        are wiped: core state, half-built unroll, running returns.
+      run_id: of this life of the actor process, larger than those of earlier lives. With a new one, the
+        actor's slots are wiped: core state, half-built unroll, running returns. A request of an earlier
+        life, which may have waited in the network or for the server's start, changes nothing.
       group: of the actor's environment groups.
       sequence: counts the stream's requests from 0 in this run of the actor.
       step_type: uint8 `[N]`.
@@ -165,7 +168,7 @@ class InferenceServer:
         or (stream.spec.training and self._finished.is_set())
       ):
         return None
-      if sequence == stream.sequence:
+      if sequence <= stream.sequence:
         return stream.reply
       request = batching.Request(timestep, first_slot, wipe=stream.fresh)
       self._devices[device_index].queue.put(request)

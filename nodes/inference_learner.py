@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
@@ -13,11 +15,12 @@ import numpy as np
 from absl import logging
 from acme import specs
 from acme.utils import counting
+from flax import serialization
 
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from environments.base import BatchedEnvironment
-from nodes import audit, checkpoints, final_params, lifecycle
+from nodes import audit, checkpoints, final_params, lifecycle, replicas
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.learner import Learner
@@ -51,6 +54,9 @@ class InferenceLearner:
     checkpoints_kept: int,
     record: bool,
     seed: int,
+    replica: int = 0,
+    num_replicas: int = 1,
+    coordinator: str | None = None,
   ):
     """Initialises the node.
 
@@ -64,14 +70,17 @@ class InferenceLearner:
       learner_devices: likewise; may overlap with the actor devices.
       inference_batch_size: environments in an inference batch at most.
       inference_timeout_ms: how long a request may wait for a fuller batch.
-      batch_size: unrolls in a learner batch.
-      num_steps: actor_steps after which training ends.
+      batch_size: unrolls in a learner batch, of each replica.
+      num_steps: actor_steps, of all replicas, after which training ends.
       run_dir: where checkpoints and the final parameters go. If there is a checkpoint, the work goes
         on from the newest.
       checkpoint_period: seconds between checkpoints; 0 for none.
       checkpoints_kept: how many of them to keep.
       record: whether to record every unroll. See `nodes.audit`.
       seed: of parameters and action sampling.
+      replica: which of the replicas this is; the first writes the parameters.
+      num_replicas: whose learners do every update together.
+      coordinator: host:port at which they meet, on the machine of the first.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
@@ -89,6 +98,10 @@ class InferenceLearner:
     self._checkpoints_kept = checkpoints_kept
     self._audit_dir = run_dir if record else ''
     self._seed = seed
+    self._name = f'inference_learner/{replica}'
+    self._replica = replica
+    self._num_replicas = num_replicas
+    self._coordinator = coordinator
     self._server: InferenceServer | None = None
     self._serving = threading.Event()
 
@@ -109,6 +122,12 @@ class InferenceLearner:
   def _run(self, stop: threading.Event) -> None:
     # Importing Reverb, and TensorFlow with it, takes about as long as all compilation.
     importing = futures.ThreadPoolExecutor(1).submit(importlib.import_module, 'nodes.unroll_io')
+    if self._coordinator is not None:
+      replicas.join(self._coordinator, self._replica, self._num_replicas)
+    actor_devices = replicas.local_devices(self._actor_devices, '--actor_devices')
+    learner_devices = replicas.devices_of_all(self._learner_devices, '--learner_devices')
+    if self._num_replicas > 1:
+      replicas.meet(learner_devices)
     environment = self._make_environment(1, self._seed)
     spec, action_repeat = environment.spec(), environment.action_repeat
     environment.close()
@@ -116,45 +135,62 @@ class InferenceLearner:
     unroll = unroll_spec(agent, spec)
     counter = counting.Counter()
     checkpoint_dir = checkpoints.directory(self._run_dir)
-    checkpoint = checkpoints.newest(checkpoint_dir)
+    # The first replica reads it, the others have it from there.
+    checkpoint = checkpoints.newest(checkpoint_dir) if self._replica == 0 else None
     if checkpoint is not None:
       counter.increment(**checkpoint.counts)
       logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
-    learned = counter.get_counts().get('learner_steps', 0)
+    goes_on, learned = int(checkpoint is not None), counter.get_counts().get('learner_steps', 0)
+    if self._num_replicas > 1:
+      goes_on, learned = map(int, replicas.share(np.array([goes_on, learned]), self._replica))
+      if self._replica:
+        counter.increment(learner_steps=learned)
 
     server = InferenceServer(
       agent,
       self._streams,
-      _devices(self._actor_devices, '--actor_devices'),
+      actor_devices,
       spec,
       lambda unrolls, release: writer.put(unrolls, release),
       counter,
       action_repeat,
       self._inference_batch_size,
       self._inference_timeout,
-      self._seed + learned,  # Actions after a restart are not those before it again.
+      # Actions after a restart are not those before it again, nor those of another replica.
+      self._seed + learned + 1_000_003 * self._replica,
+      num_environments=self._num_replicas * sum(s.num_envs for s in self._streams if s.training),
     )
 
     def check() -> None:
       writer.check()
       if stop.is_set():
         raise lifecycle.Stopped
-      if learner.learner_steps > learned:  # The first report names the columns.
+      if learner.learner_steps > learned + 1:  # The first report names the columns.
         reporter.maybe_report()
       else:
         reporter.beat()
       waiting.check(learner.learner_steps)
 
+    def save() -> tuple[dict[str, int], Any]:
+      counts = counter.get_counts()
+      if self._num_replicas > 1:
+        steps = max(counts['actor_steps'], learner.actor_steps())
+        counts |= {'actor_steps': steps, 'environment_frames': steps * action_repeat}
+      return counts, learner.save()
+
     learner = Learner(
       agent,
-      _devices(self._learner_devices, '--learner_devices'),
+      learner_devices,
       server.set_params,
       check,
       counter,
       self._seed,
     )
-    if checkpoint is not None:
-      learner.restore(checkpoints.restore(checkpoint, learner.save()))
+    if goes_on:
+      state = learner.save()
+      if checkpoint is not None:
+        state = checkpoints.restore(checkpoint, state)
+      learner.restore(replicas.share(state, self._replica))
     server.compile()
     learner.compile(unroll, self._batch_size)
     priorities = self._compiled_priorities(agent, unroll)
@@ -168,33 +204,49 @@ class InferenceLearner:
     )
     reporter = Reporter(
       self._monitor,
-      'inference_learner/0',
-      lambda seconds: server.measure(seconds) | learner.measure(seconds) | reader.measure(),
+      self._name,
+      lambda seconds: (
+        server.measure(seconds)
+        | learner.measure(seconds)
+        | reader.measure()
+        | {'checkpoint_failures': float(checkpointer.failures)}
+      ),
     )
     checkpointer = checkpoints.Checkpointer(
       checkpoint_dir,
-      self._checkpoint_period,
+      self._checkpoint_period if self._replica == 0 else 0.0,
       self._checkpoints_kept,
-      lambda: (counter.get_counts(), learner.save()),
+      save,
     )
-    waiting = LongWait(reader.explain_wait)
+    waiting = LongWait(
+      lambda: (
+        'an update waits for another replica.'
+        if learner.waits_for_replicas
+        else reader.explain_wait()
+      )
+    )
     trained = audit.Audit(self._audit_dir, audit.TRAINED)
     learner.learn_from(reader, reader.update_priorities, trained.record)
     server.start()
     self._server = server
     self._serving.set()
     try:
-      while server.actor_steps < self._num_steps:
+      while learner.actor_steps() < self._num_steps:
         learner.step()
         check()
         checkpointer.maybe_write()
       server.finish_training()
       checkpointer.write_now()
-      final_params.save(self._run_dir, learner.get_variables(['params'])[0])
-      reporter.announce_finish(counter.get_counts(), stop)
+      params = learner.get_variables(['params'])[0]
+      if self._replica == 0:
+        final_params.save(self._run_dir, params)
+      crc = zlib.crc32(serialization.to_bytes(params))
+      reporter.announce_finish(counter.get_counts() | {'params_crc32': crc}, stop)
     except lifecycle.Stopped:
       if not server.training_finished:
-        checkpointer.write_now()
+        # Of an update that another replica will not join any more, nothing can be kept.
+        with contextlib.suppress(lifecycle.Stopped):
+          checkpointer.write_now()
       logging.info('stopped: %s', counter.get_counts())
     finally:
       writer.close()
@@ -205,13 +257,3 @@ class InferenceLearner:
     for size in {stream.num_envs for stream in self._streams if stream.training}:
       priorities(jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), unroll))
     return priorities
-
-
-def _devices(indices: Sequence[int], flag: str) -> list[jax.Device]:
-  local = jax.local_devices()
-  if max(indices) >= len(local):
-    raise lifecycle.Hopeless(
-      f'{flag}={",".join(map(str, indices))} asks for device {max(indices)}, but this process sees '
-      f'{len(local)} device(s), numbered from 0.'
-    )
-  return [local[i] for i in indices]

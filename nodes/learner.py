@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent import futures
 from typing import Any
 
 import acme
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from acme.utils import counting
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.agent import Agent, UpdateOutput
@@ -62,6 +64,13 @@ class Learner(acme.Learner):
 
   The batch is sharded over the learner devices, the state is replicated on them; XLA's partitioner
   turns the loss's mean over the batch into one all-reduce of the gradient.
+
+  The devices may be those of several processes, the replicas. Each has a learner, brings its own rows
+  of every batch, and must do as many steps as the others: a step waits for all of them.
+
+  Attributes:
+    learner_steps: updates begun.
+    waits_for_replicas: whether it waits for the end of a step.
   """
 
   def __init__(
@@ -77,31 +86,41 @@ class Learner(acme.Learner):
 
     Args:
       agent: the algorithm.
-      devices: the learner devices.
+      devices: the learner devices, of all replicas in the same order.
       publish: takes (policy_version, params) after every step.
       check: called while there is nothing to learn from; may raise to end `step`.
-      counter: gets `learner_steps`.
+      counter: gets `learner_steps`; its `actor_steps` are those of this replica.
       seed: of the initial parameters.
     """
-    mesh = Mesh(np.asarray(devices), ('data',))
-    self._replicated = NamedSharding(mesh, PartitionSpec())
-    self._sharded = NamedSharding(mesh, PartitionSpec('data'))
+    self._mesh = Mesh(np.asarray(devices), ('data',))
+    self._replicated = NamedSharding(self._mesh, PartitionSpec())
+    self._sharded = NamedSharding(self._mesh, PartitionSpec('data'))
     self._publish = publish
     self._check = check
     self._counter = counter
     self._state = jax.jit(agent.init, out_shardings=self._replicated)(jax.random.key(seed))
     self._update: Callable[..., Any] = jax.jit(
       _with_check(agent.update),
-      in_shardings=(self._replicated, self._sharded, self._sharded),
-      out_shardings=self._replicated,
+      in_shardings=(self._replicated, self._sharded, self._sharded, self._sharded),
+      out_shardings=(
+        (self._replicated, self._sharded, self._replicated),
+        self._replicated,
+        self._replicated,
+      ),
     )
+    self._actor_steps = 0
+    self._brought = 0
+    self._new_actor_steps: Any = 0
     self._prefetcher: DevicePrefetcher | None = None
+    self._waiting = futures.ThreadPoolExecutor(1)
     self._metrics: dict[str, Any] = {}
+    self._ended_metrics: dict[str, Any] = {}
     self._finite: Any = True
     self._waited = 0.0
     self._measured = (0, 0.0)
     self.learner_steps = 0
-    publish(0, self._state.params)
+    self.waits_for_replicas = False
+    self._publish_params()
 
   def learn_from(
     self,
@@ -119,7 +138,7 @@ class Learner(acme.Learner):
     """
 
     def put(batch: Any) -> tuple[Any, Any, Any]:
-      on_devices = jax.device_put((batch.unrolls, batch.probabilities), self._sharded)
+      on_devices = self._global((batch.unrolls, batch.probabilities))
       return on_devices, batch.keys, batch.unroll_ids
 
     self._update_priorities = update_priorities
@@ -131,13 +150,25 @@ class Learner(acme.Learner):
 
     Args:
       unroll: `jax.ShapeDtypeStruct`s without a batch axis.
-      batch_size: B.
+      batch_size: B, of each replica.
     """
+    rows = jax.process_count() * batch_size
     batch = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct((batch_size, *x.shape), x.dtype),
+      lambda x: jax.ShapeDtypeStruct((rows, *x.shape), x.dtype),
       (unroll, jax.ShapeDtypeStruct((), np.float32)),
     )
-    self._update = self._update.lower(self._state, *batch).compile()  # type: ignore[attr-defined]
+    actor_steps = jax.ShapeDtypeStruct((self._sharded.num_devices,), np.int32)
+    self._update = self._update.lower(  # type: ignore[attr-defined]
+      self._state, *batch, actor_steps
+    ).compile()
+
+  def actor_steps(self) -> int:
+    """Returns the `actor_steps` of all replicas, as they were when the last step began.
+
+    All replicas get the same number after the same step. Waits for the end of that step.
+    """
+    self._wait()
+    return self._actor_steps + int(self._new_actor_steps)
 
   def step(self) -> None:
     """Does one learner step and publishes its parameters.
@@ -150,16 +181,20 @@ class Learner(acme.Learner):
     (unrolls, probabilities), keys, unroll_ids = self._prefetcher.next(self._check)
     self._waited += time.monotonic() - started
     # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
+    self._actor_steps = self.actor_steps()
     self._check_finite()
-    (self._state, priorities, self._metrics), self._finite = self._update(
-      self._state, unrolls, probabilities
+    self._ended_metrics = self._metrics
+    (self._state, priorities, self._metrics), self._finite, self._new_actor_steps = self._update(
+      self._state, unrolls, probabilities, self._bring_actor_steps()
     )
+    if priorities is not None:
+      priorities = self._local(priorities, self._sharded)
     while priorities is not None and not self._update_priorities(keys, priorities):
       self._check()
     self.learner_steps += 1
     self._trained(unroll_ids, self.learner_steps)
     self._counter.increment(learner_steps=1)
-    self._publish(self.learner_steps, self._state.params)
+    self._publish_params()
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
     """Returns the parameters as NumPy arrays, once for each name: there is one set, 'params'."""
@@ -178,31 +213,74 @@ class Learner(acme.Learner):
     """Goes on from what `save` returned, and publishes its parameters."""
     self._state = jax.device_put(state, self._replicated)
     self.learner_steps = int(self._state.learner_steps)
-    self._publish(self.learner_steps, self._state.params)
+    self._publish_params()
 
   def _check_finite(self) -> None:
     """Waits for the last step, and makes sure that what it computed is finite."""
+    self._wait()
     if not self._finite:
       finite.refuse(self.learner_steps, self._metrics)
 
   def measure(self, seconds: float) -> dict[str, float]:
-    """Returns the last step's metrics, and rates over the last `seconds`."""
+    """Returns the metrics of the last step that has ended, and rates over the last `seconds`."""
     steps, waited = self.learner_steps, self._waited
     previous_steps, previous_waited = self._measured
     self._measured = steps, waited
-    return {k: float(v) for k, v in jax.device_get(self._metrics).items()} | {
+    return {k: float(v) for k, v in jax.device_get(self._ended_metrics).items()} | {
       'learner_steps': float(steps),
       'learner_steps_per_second': (steps - previous_steps) / seconds,
       'learner_waiting_share': (waited - previous_waited) / seconds,
     }
 
+  def _wait(self) -> None:
+    """Waits for the last step, which may be long where another replica has yet to join it."""
+    if jax.process_count() == 1 or self._finite is True:
+      jax.block_until_ready(self._finite)
+    elif not self._finite.is_ready():
+      ended = self._waiting.submit(jax.block_until_ready, self._finite)
+      while not futures.wait([ended], timeout=0.2).done:
+        self.waits_for_replicas = True
+        self._check()
+      self.waits_for_replicas = False
+      ended.result()
 
-def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[UpdateOutput, Any]]:
-  """Returns a function that does an update and also says whether all its metrics are finite."""
+  def _global(self, rows: Nest) -> Nest:
+    """Returns the arrays over all replicas of which `rows` are this replica's."""
+    if jax.process_count() == 1:
+      return jax.device_put(rows, self._sharded)  # All leaves at once.
+    return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self._sharded, x), rows)
 
-  def checked(*args: Any) -> tuple[UpdateOutput, Any]:
-    output = update(*args)
+  def _local(self, arrays: Nest, sharding: NamedSharding) -> Nest:
+    """Returns what this replica's devices hold of arrays over all replicas; copies nothing."""
+    if jax.process_count() == 1:
+      return arrays
+    return multihost_utils.global_array_to_host_local_array(arrays, self._mesh, sharding.spec)
+
+  def _publish_params(self) -> None:
+    self._publish(self.learner_steps, self._local(self._state.params, self._replicated))
+
+  def _bring_actor_steps(self) -> jax.Array:
+    """Returns this replica's new actor steps, to be summed over the replicas."""
+    steps = int(self._counter.get_counts().get('actor_steps', 0))
+    new = np.zeros(len(self._sharded.addressable_devices), np.int32)
+    new[0] = min(
+      steps - self._brought, 1 << 30
+    )  # After a restart they may be too many for an int32.
+    self._brought += int(new[0])
+    return self._global(new)
+
+
+def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[Any, Any, Any]]:
+  """Returns a function that does an update, and then what the learner must know of it.
+
+  Its last argument is one more, the new actor steps, int32 `[devices]`. It returns the update's
+  output, whether all its metrics are finite, and the sum of the actor steps.
+  """
+
+  def checked(*args: Any) -> tuple[Any, Any, Any]:
+    *inputs, actor_steps = args
+    output = update(*inputs)
     metrics = jnp.stack([jnp.asarray(m, jnp.float32) for m in output.metrics.values()])
-    return output, jnp.isfinite(metrics).all()
+    return tuple(output), jnp.isfinite(metrics).all(), jnp.sum(actor_steps)
 
   return checked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 
 import launchpad as lp
@@ -25,6 +26,11 @@ class Hopeless(ValueError):
 def life() -> int:
   """Returns how often the node has been started before, in this launch."""
   return int(os.environ.get('LAUNCHPOD_LIFE', '0'))
+
+
+def new_run_id() -> int:
+  """Returns an id for what begins now, above those of what has begun before."""
+  return time.time_ns()
 
 
 def stop_event() -> threading.Event:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from absl import logging
 from acme.utils import loggers
 
 from nodes import curves, lifecycle
@@ -22,20 +23,23 @@ class Monitor:
 
   Reports are absolute, so a report that arrives twice changes nothing. Of each node the run
   directory gets `logs/<node>.csv` and TensorBoard scalars `<node's group>/<name>`; their time axis
-  is environment frames.
+  is environment frames. The counters in them are the program's: of several inference-learners, the
+  actor steps and frames are added up, while learner steps are common to all.
   """
 
-  def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool):
+  def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool, num_learners: int = 1):
     """Opens the logs.
 
     Args:
       run_dir: an existing directory.
       num_steps: actor steps of the whole run, for progress.
       has_evaluator: whether to wait for a final evaluation.
+      num_learners: how many nodes call `training_finished`.
     """
     self._run_dir = run_dir
     self._num_steps = num_steps
     self._has_evaluator = has_evaluator
+    self._num_learners = num_learners
     # A monitor that is started again goes on where its logs end.
     self._started = time.time() - curves.last_second(run_dir)
     self._first_step = 0.0
@@ -43,10 +47,12 @@ class Monitor:
     self._lock = threading.Lock()
     self._latest: dict[str, dict[str, float]] = {}
     self._seen: dict[str, float] = {}
-    self._counts = dict.fromkeys(COUNTERS, 0.0)
+    self._counts_of: dict[str, dict[str, float]] = {}
+    self._final: dict[str, dict[str, float]] = {}
     self._loggers: dict[str, loggers.Logger] = {}
     self._tensorboard = curves.scalar_writer(os.path.join(run_dir, 'tensorboard'))
     self._evaluation: dict[str, float] = {}
+    self._problem = ''
     self._training_finished = threading.Event()
     self._finished = threading.Event()
 
@@ -59,19 +65,23 @@ class Monitor:
     """
     with self._lock:
       self._seen[node] = time.time()
-      if not self._first_step and values.get('actor_steps', 0.0) > 0:
-        self._first_step, self._first_count = time.time(), values['actor_steps']
+      if 'actor_steps' in values and node not in self._counts_of:
+        self._first_step = self._first_step or time.time()
+        self._first_count += values['actor_steps']
       finite = {name: value for name, value in values.items() if math.isfinite(value)}
       self._latest.setdefault(node, {}).update(finite)
-      for name in COUNTERS:
-        self._counts[name] = max(self._counts[name], values.get(name, 0.0))
-      row = {'seconds': time.time() - self._started, **self._counts, **values}
-      if node not in self._loggers:
-        self._loggers[node] = curves.csv_logger(self._run_dir, node)
-      self._loggers[node].write(row)
-      step = int(self._counts['environment_frames'])
-      for name, value in finite.items():
-        self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
+      counts = self._count(node, values)
+      try:
+        self._log(
+          node, {**values, **counts}, finite | {n: counts[n] for n in COUNTERS if n in finite}
+        )
+        self._problem = ''
+      except OSError as error:
+        if not self._problem:
+          logging.error('measurements are lost: %s', error)
+        self._problem = (
+          f'measurements are lost, {self._run_dir} cannot be written: {error.strerror}'
+        )
 
   def alive(self, node: str) -> bool:
     """Notes that a node lives; returns whether training has finished."""
@@ -83,7 +93,7 @@ class Monitor:
     """Returns `actor_steps` so far and whether training has `finished`."""
     with self._lock:
       return {
-        'actor_steps': self._counts['actor_steps'],
+        'actor_steps': self._counts()['actor_steps'],
         'finished': self._training_finished.is_set(),
       }
 
@@ -95,16 +105,27 @@ class Monitor:
         'since_first_step': time.time() - self._first_step if self._first_step else 0.0,
         'first_actor_steps': self._first_count,
         'num_steps': self._num_steps,
-        'counts': dict(self._counts),
+        'counts': self._counts(),
         'latest': {node: dict(values) for node, values in self._latest.items()},
         'silent_for': {node: time.time() - seen for node, seen in self._seen.items()},
         'finished': self._training_finished.is_set(),
+        'problem': self._problem,
       }
 
-  def training_finished(self, counts: Mapping[str, float]) -> None:
-    """Takes the final counters; the program ends after the evaluation, if there is an evaluator."""
+  def training_finished(self, node: str, values: Mapping[str, float]) -> None:
+    """Takes a learner's final counters and whatever else the summary is to say about it.
+
+    After the last learner's the program ends; if there is an evaluator, after its final evaluation.
+
+    Args:
+      node: such as 'inference_learner/0'.
+      values: by name.
+    """
     with self._lock:
-      self._counts.update(counts)
+      self._count(node, values)
+      self._final[node] = dict(values)
+      if len(self._final) < self._num_learners:
+        return
     self._training_finished.set()
     if not self._has_evaluator:
       self._finished.set()
@@ -132,11 +153,33 @@ class Monitor:
     if self._finished.is_set():
       lifecycle.stop_program()
 
+  def _log(self, node: str, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
+    if node not in self._loggers:
+      self._loggers[node] = curves.csv_logger(self._run_dir, node)
+    self._loggers[node].write({'seconds': time.time() - self._started, **row})
+    for name, value in scalars.items():
+      step = int(row['environment_frames'])
+      self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
+
+  def _count(self, node: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Takes the counters among a node's values, which never fall; returns those of the program."""
+    counts = self._counts_of.setdefault(node, dict.fromkeys(COUNTERS, 0.0))
+    for name in COUNTERS:
+      counts[name] = max(counts[name], values.get(name, 0.0))
+    return self._counts()
+
+  def _counts(self) -> dict[str, float]:
+    """Returns the program's counters: learners do every update together, and act each for itself."""
+    nodes = self._counts_of.values()
+    counts = {name: sum(node[name] for node in nodes) for name in COUNTERS}
+    return counts | {'learner_steps': max((n['learner_steps'] for n in nodes), default=0.0)}
+
   def _write_summary(self) -> None:
     summary = {
       'evaluator_return': self._evaluation.get('evaluator_return', math.nan),
-      **{name: int(self._counts[name]) for name in COUNTERS},
+      **{name: int(count) for name, count in self._counts().items()},
       'seconds': time.time() - self._started,
+      'learners': dict(sorted(self._final.items())),
     } | self._evaluation
     path = os.path.join(self._run_dir, 'summary.json')
     with open(path + '.tmp', 'w') as f:

@@ -69,20 +69,20 @@ class Reporter:
     values = {k: float(v) for k, v in self._measure(seconds).items()}
     rpc.call(lambda: self._monitor.futures.report(self._node, values), should_stop, 'report')
 
-  def announce_finish(self, counts: Mapping[str, float], stop: threading.Event) -> None:
+  def announce_finish(self, values: Mapping[str, float], stop: threading.Event) -> None:
     """Tells the monitor that training has finished, until the program stops.
 
     Again and again: a monitor that is started anew has to be told anew.
 
     Args:
-      counts: the final counters.
+      values: the final counters, and whatever else the summary is to say about the node.
       stop: set when the program stops.
 
     Raises:
       lifecycle.Stopped: when it does so within a call.
     """
     while not stop.is_set():
-      tell = functools.partial(self._monitor.futures.training_finished, counts)
+      tell = functools.partial(self._monitor.futures.training_finished, self._node, values)
       rpc.call(tell, stop.is_set, 'training_finished')
       stop.wait(1.0)
       self.beat()

@@ -250,7 +250,6 @@ class Stream:
     self.fresh = True
     self.sequence = -1
     self.reply: np.ndarray | None = None
-    self._retired: set[int] = set()
 
   @property
   def connected(self) -> bool:
@@ -258,11 +257,9 @@ class Stream:
     return self.run_id is not None
 
   def admit(self, run_id: int) -> bool:
-    """Begins a new life of the actor; False if a newer one has replaced it already."""
-    if run_id in self._retired:
+    """Begins a new life of the actor; False if it is an older one, whose request has come late."""
+    if self.run_id is not None and run_id < self.run_id:
       return False
-    if self.run_id is not None:
-      self._retired.add(self.run_id)
     self.run_id = run_id
     self.fresh = True
     self.sequence, self.reply = -1, None

@@ -10,6 +10,11 @@ from agents.options import option
 C = TypeVar('C', bound='CommonConfig')
 R = TypeVar('R', bound='RunConfig')
 
+BATCH_SIZE_HELP = (
+  'unrolls that each replica adds to a learner batch, over its learner devices; an update is over '
+  'num_replicas times as many'
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class CommonConfig:
@@ -17,7 +22,9 @@ class CommonConfig:
 
   env: str = option('catch', 'environment, family or family:task; --list_envs lists them')
   env_options: str = option('', "the environment's own options, as key=value,key=value")
-  num_steps: int = option(300_000, 'actor_steps (agent decisions) after which training ends')
+  num_steps: int = option(
+    300_000, 'actor_steps (agent decisions), of all replicas, after which training ends'
+  )
   seed: int = option(1, 'of parameters, action sampling and environments')
   run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
 
@@ -62,7 +69,12 @@ class CommonConfig:
 class RunConfig(CommonConfig):
   """Options of programs with actors, inference and replay, which do not depend on the agent."""
 
-  num_actors: int = option(2, 'actor processes')
+  num_replicas: int = option(
+    1,
+    'host units: an inference-learner, its replay and its actors, on a host of its own; the learners '
+    'average their gradients, and what follows is for each replica',
+  )
+  num_actors: int = option(2, 'actor processes of each replica')
   envs_per_actor: int = option(32, 'environments in each actor process')
   env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
 
@@ -73,9 +85,11 @@ class RunConfig(CommonConfig):
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
 
-  batch_size: int = option(16, 'unrolls in a learner batch, over all learner devices')
+  batch_size: int = option(16, BATCH_SIZE_HELP)
 
-  num_replay_shards: int = option(1, 'replay servers, filled in turn and sampled evenly')
+  num_replay_shards: int = option(
+    1, 'replay servers of each replica, filled in turn and sampled evenly'
+  )
 
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
 
@@ -94,7 +108,12 @@ class RunConfig(CommonConfig):
     """
     super().validate()
     self._require_at_least_one(
-      'num_actors', 'envs_per_actor', 'env_groups', 'batch_size', 'num_replay_shards'
+      'num_replicas',
+      'num_actors',
+      'envs_per_actor',
+      'env_groups',
+      'batch_size',
+      'num_replay_shards',
     )
     if self.inference_timeout_ms < 0:
       raise ValueError(f'--inference_timeout_ms={self.inference_timeout_ms} must not be negative.')

@@ -10,7 +10,7 @@ import launchpad as lp
 from agents.options import option
 from agents.r2d2.config import R2D2Config
 from programs import actor_learner
-from programs.config import RunConfig
+from programs.config import BATCH_SIZE_HELP, RunConfig
 from programs.deferred import Deferred
 
 placement = actor_learner.placement
@@ -44,9 +44,11 @@ PRESETS = {
 class Config(RunConfig, R2D2Config):
   """Everything an R2D2 run can be told."""
 
-  batch_size: int = option(64, 'unrolls in a learner batch, over all learner devices')
-  replay_size: int = option(100_000, 'unrolls that replay holds, over all shards')
-  min_replay_size: int = option(5_000, 'unrolls in replay before learning starts, over all shards')
+  batch_size: int = option(64, BATCH_SIZE_HELP)
+  replay_size: int = option(100_000, 'unrolls that the replay of a replica holds, over its shards')
+  min_replay_size: int = option(
+    5_000, 'unrolls in the replay of a replica before learning starts, over its shards'
+  )
   samples_per_insert: float = option(
     0.75, "how often an unroll is sampled on average; SEED's script: 0.75, its default: 1.5"
   )

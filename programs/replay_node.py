@@ -10,20 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import launchpad as lp
-from launchpad.nodes import base
 
+from programs.address import AddressHandle
 from programs.deferred import Deferred
-
-
-class ReplayHandle(base.Handle[str]):
-  """Stands for a replay server; a node that is given it gets the server's address, host:port."""
-
-  def __init__(self, address: lp.Address):
-    self._address = address
-
-  def dereference(self) -> str:
-    """Returns host:port."""
-    return self._address.resolve()
 
 
 class ReplayNode(lp.PyClassNode):
@@ -38,13 +27,13 @@ class ReplayNode(lp.PyClassNode):
       **kwargs: likewise.
     """
     super().__init__(Deferred('nodes.replay', 'ReplayServer'), tables, *args, **kwargs)
-    self._address = lp.Address('reverb')
-    self.allocate_address(self._address)
+    self._handle = AddressHandle('reverb')
+    self._handle.assign(self)
 
-  def create_handle(self) -> ReplayHandle:
+  def create_handle(self) -> AddressHandle:
     """Returns a handle on the server's address."""
-    return self._track_handle(ReplayHandle(self._address))
+    return self._handle
 
   def _construct_instance(self) -> Any:
-    self._kwargs['port'] = lp.get_port_from_address(self._address.resolve())
+    self._kwargs['port'] = lp.get_port_from_address(self._handle.dereference())
     return super()._construct_instance()

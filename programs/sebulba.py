@@ -28,7 +28,7 @@ class Config(RunConfig, VTraceConfig):
   """Everything a Sebulba run can be told."""
 
   queue_size: int = option(
-    0, 'unrolls that may wait in all replay queues together; 0: twice the batch'
+    0, 'unrolls that may wait in all replay queues of a replica together; 0: twice the batch'
   )
 
   def resolve(self) -> Config:

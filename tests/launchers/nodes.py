@@ -8,6 +8,7 @@ import time
 
 import launchpad as lp
 
+from launchers import node_entry
 from nodes import lifecycle
 
 
@@ -105,13 +106,50 @@ class Mortal:
     self._echo, self._path = echo, path
 
   def run(self):
-    with open(f'{self._path}.lives', 'a+') as f:
-      f.write('x')
-      f.seek(0)
-      lives = len(f.read())
+    lives = 1 + int(os.environ['LAUNCHPOD_LIFE'])
     if lives < 3:
       os.kill(os.getpid(), signal.SIGKILL)
     _write(self._path, self._echo.hello(f'life {lives}'))
+
+
+class Hanger:
+  """Says once that it lives and then hangs, in its first life; writes a file in the second."""
+
+  def __init__(self, monitor, path):
+    self._monitor, self._path = monitor, path
+
+  def run(self):
+    if lifecycle.life() == 0:
+      self._monitor.alive('hanger/0')
+      os.kill(os.getpid(), signal.SIGSTOP)
+    _write(self._path, f'life {lifecycle.life()}')
+
+
+class Hopeless:
+  """Raises what no restart would help."""
+
+  def __init__(self, echo, message):
+    self._message = message
+
+  def run(self):
+    raise lifecycle.Hopeless(self._message)
+
+
+class Finisher:
+  """Has work under way that takes longer than a process is given to stop, and hangs itself."""
+
+  def __init__(self, echo, paths):
+    self._echo = echo
+    self._begun, self._done = paths.split(':')
+
+  def run(self):
+    lifecycle.finish(self._work)
+    self._echo.wait_for_ever()
+
+  def _work(self):
+    _write(self._begun, 'yes')
+    time.sleep(node_entry.DEFAULT_GRACE + 1)
+    _write(self._done, 'complete')
 
 
 class Environment:

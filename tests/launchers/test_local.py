@@ -1,5 +1,6 @@
 """The local launcher, with real processes."""
 
+import functools
 import io
 import signal
 import subprocess
@@ -11,8 +12,10 @@ import launchpad as lp
 import psutil
 import pytest
 
-from launchers import core, local
+from launchers import core, local, supervise
+from launchers.follow import Follower
 from launchers.placement import Resources
+from nodes.monitor import Monitor
 from tests.launchers import nodes
 
 DEADLINE = 60
@@ -22,10 +25,10 @@ FRAGILE = Resources()
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 
 
-def _launch(program, run_dir, resources=FRAGILE):
+def _launch(program, run_dir, resources=FRAGILE, watch=supervise.NOBODY):
   out = io.StringIO()
   placement = dict.fromkeys(program.groups, resources)
-  code = local.launch(program, placement, str(run_dir), out=out)
+  code = local.launch(program, placement, str(run_dir), out=out, watch=watch)
   return code, out.getvalue()
 
 
@@ -110,6 +113,37 @@ def test_a_node_that_only_raises_ends_the_program_in_the_end(tmp_path):
   assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
 
 
+def test_a_node_that_hangs_is_named_killed_and_started_again(tmp_path):
+  answer = tmp_path / 'answer'
+  program = lp.Program('test')
+  monitor = program.add_node(lp.CourierNode(Monitor, str(tmp_path), 1, False), label='monitor')
+  program.add_node(lp.PyClassNode(nodes.Hanger, monitor, str(answer)), label='hanger')
+  program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
+  follower = Follower(program)
+  restarted = []
+  watch = supervise.Watch(follower.start, restarted.append, follower.silent, node_timeout=2.0)
+  code, output = _launch(program, tmp_path, RESTARTED, watch)
+  follower.close()
+  assert (code, answer.read_text(), restarted) == (0, 'life 1', ['hanger/0'])
+  assert 'node hanger/0 has said nothing for' in output.splitlines()[0]
+  assert '--node_timeout=2; killing it' in output.splitlines()[0]
+
+
+def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):
+  program = nodes.program((nodes.Hopeless, True, 'the disk is gone'))
+  code, output = _launch(program, tmp_path, RESTARTED)
+  assert code == 1 and 'starting it again' not in output
+  assert output.rstrip().endswith('Hopeless: the disk is gone')
+
+
+def test_work_that_is_to_be_finished_is_finished_before_a_process_leaves(tmp_path):
+  begun, done = tmp_path / 'begun', tmp_path / 'done'
+  paths = f'{begun}:{done}'
+  program = nodes.program((nodes.Finisher, True, paths), (nodes.Stopper, False, str(begun)))
+  code, _ = _launch(program, tmp_path)
+  assert (code, done.read_text()) == (0, 'complete')
+
+
 _DRIVER = """
 import sys
 import threading
@@ -156,10 +190,27 @@ def test_no_node_outlives_a_killed_launcher(tmp_path):
   assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
 
 
-def test_a_node_that_cannot_be_pickled_is_named_before_anything_starts(tmp_path):
+class _Holder:
+  def __init__(self):
+    self.name = 'fine'
+    self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+  'arguments, named',
+  [
+    ((threading.Lock(),), 'argument 0, of type lock,'),
+    (('fine', {'a': [1, _Holder()]}), r"argument 1\['a'\]\[1\].lock, of type lock,"),
+    (
+      (functools.partial(print, end=threading.Lock()),),
+      r"argument 0.keywords\['end'\], of type lock",
+    ),
+  ],
+)
+def test_a_node_that_cannot_be_pickled_is_named_before_anything_starts(tmp_path, arguments, named):
   program = lp.Program('test')
-  program.add_node(lp.PyClassNode(nodes.Crasher, threading.Lock()), label='bad')
-  with pytest.raises(ValueError, match=r'node bad/0 cannot be .* pickled'):
+  program.add_node(lp.PyClassNode(nodes.Crasher, *arguments), label='bad')
+  with pytest.raises(ValueError, match=f'node bad/0 cannot be sent .* because {named}'):
     _launch(program, tmp_path)
   assert not (tmp_path / 'logs' / 'bad-0.log').exists()
 

@@ -5,6 +5,7 @@ import pytest
 
 from launchers import describe, placement, placement_file
 from launchers.placement import Resources
+from programs import sebulba
 from tests.launchers import nodes
 
 
@@ -124,3 +125,10 @@ def test_a_placement_says_what_differs_from_the_default():
   resources = Resources(accelerator='tpu', num_devices=4, memory_gb=2, labels={'pool': 'a'})
   assert resources.describe() == 'TPU host, devices: 4 of them, memory: 2 GB, pool=a'
   assert Resources(accelerator='gpu', devices=(1, 3)).describe() == 'GPU host, devices: 1,3'
+
+
+def test_what_would_forget_everything_is_started_again_only_where_there_are_checkpoints():
+  for period, restart in ((60.0, 'on_failure'), (0.0, 'never')):
+    where = sebulba.placement(sebulba.Config(checkpoint_period=period).resolve())
+    assert {where[g].restart for g in ('inference_learner', 'replay')} == {restart}
+    assert {where[g].restart for g in ('actor', 'evaluator', 'monitor')} == {'on_failure'}

@@ -19,7 +19,7 @@ def test_never_is_never():
 def test_each_restart_in_a_row_waits_twice_as_long_up_to_a_bound():
   record = _record(max_restarts=9, restart_backoff=0.5)
   delays = [record.delay(KILLED, SHORT) for _ in range(9)]
-  assert delays == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+  assert delays == [0.5, 1, 2, 4, 8, 8, 8, 8, 8]
   assert record.delay(KILLED, SHORT) is None
 
 

@@ -9,6 +9,7 @@ STATUS = {
   'since_first_step': 30.0,
   'first_actor_steps': 50.0,
   'restarts': 2,
+  'problem': '',
   'num_steps': 1000,
   'finished': False,
   'counts': {'actor_steps': 250.0, 'environment_frames': 1000.0, 'learner_steps': 12.0},
@@ -45,6 +46,14 @@ def test_a_log_line_has_what_was_measured_and_nothing_else():
     'replay_size=7',
     'exploration=1',
   ]
+
+
+def test_rates_of_replicas_are_added_up():
+  first = STATUS['latest']['inference_learner/0']
+  second = {'actor_steps_per_second': 2.0, 'replay_size': 3.0, 'policy_lag_mean': 1.25}
+  line = view._line(STATUS | {'latest': {'a/0': first, 'a/1': second}})
+  for word in ('steps/s=10', 'replay_size=10', 'policy_lag=1.2', 'frames/s=32'):
+    assert word in line.split()
 
 
 def test_the_table_shows_the_same_and_names_silent_nodes():

@@ -172,6 +172,22 @@ def test_a_restarted_actor_resets_its_own_slots_only(make_server):
   assert old.ask(7, old.environment.step(None)) is None, 'a replaced life was served'
 
 
+def test_a_late_request_of_an_earlier_life_or_step_changes_nothing(make_server):
+  server, sink = make_server(layout(1, 2, 1))
+  client = Client(server, CounterEnvironment([100, 100]), run_id=5)
+  # The server has never seen this life: it asked the server's own predecessor.
+  dead = Client(server, CounterEnvironment([3, 3]), run_id=4)
+  for _ in range(6):
+    first = client.timestep
+    client.step()
+    assert dead.step() is None
+    if first is not None:
+      client.ask(client.sequence - 1, first)
+  assert server.measure(1.0)['restarts'] == 0
+  np.testing.assert_array_equal(sink.unrolls[0].extras['count'][0], [0, 1, 2, 3, 4])
+  assert server.actor_steps == 12
+
+
 def test_a_request_that_is_sent_again_gets_the_same_answer_and_changes_nothing(make_server):
   server, sink = make_server(layout(1, 2, 1))
   client = Client(server, CounterEnvironment([100, 100]))

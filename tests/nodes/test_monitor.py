@@ -7,6 +7,8 @@ import pytest
 from nodes import curves
 from nodes.monitor import Monitor
 
+FINAL = {'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9}
+
 
 @pytest.fixture
 def monitor(tmp_path):
@@ -31,7 +33,7 @@ def test_the_view_keeps_the_last_finite_value(monitor):
 def test_progress_tells_evaluators_when_training_has_finished(monitor):
   monitor.report('inference_learner/0', {'actor_steps': 40.0})
   assert monitor.progress() == {'actor_steps': 40.0, 'finished': False}
-  monitor.training_finished({'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9})
+  monitor.training_finished('inference_learner/0', FINAL)
   assert monitor.progress() == {'actor_steps': 1000, 'finished': True}
 
 
@@ -46,6 +48,35 @@ def test_csv_has_counters_beside_every_report(monitor, tmp_path):
   assert (tmp_path / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
 
 
+def test_actor_steps_of_replicas_are_added_up_and_learner_steps_are_not(monitor, tmp_path):
+  for _ in range(2):
+    for replica, steps in enumerate((40.0, 50.0)):
+      report = {
+        'actor_steps': steps,
+        'environment_frames': 4 * steps,
+        'learner_steps': 3.0 + replica,
+      }
+      monitor.report(f'inference_learner/{replica}', report | {'episode_return': 1.0})
+  total = {'actor_steps': 90, 'environment_frames': 360, 'learner_steps': 4}
+  assert monitor.status()['counts'] == total
+  [_, last] = curves.read(str(tmp_path), 'inference_learner/0', *total)
+  assert last == tuple(total.values())
+
+
+def test_training_has_finished_when_every_replica_has(tmp_path, monkeypatch):
+  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: None)
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=False, num_learners=2)
+  monitor.training_finished('inference_learner/1', FINAL | {'params_crc32': 7})
+  assert not monitor.progress()['finished']
+  monitor.training_finished('inference_learner/0', FINAL | {'params_crc32': 7})
+  assert monitor.progress() == {'actor_steps': 2000, 'finished': True}
+  monitor.run()
+  summary = json.loads((tmp_path / 'summary.json').read_text())
+  assert (summary['actor_steps'], summary['learner_steps']) == (2000, 9)
+  assert summary['learners']['inference_learner/0'] == FINAL | {'params_crc32': 7}
+  assert list(summary['learners']) == ['inference_learner/0', 'inference_learner/1']
+
+
 def test_a_run_without_reports_still_gets_a_picture(tmp_path):
   curves.draw(str(tmp_path))
   assert (tmp_path / 'learning_curve.png').exists()
@@ -55,10 +86,49 @@ def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch
   stopped = []
   monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: stopped.append(True))
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
-  monitor.training_finished({'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9})
+  monitor.training_finished('inference_learner/0', FINAL)
   monitor.final_evaluation({'evaluator_return': 0.75, 'evaluator_episodes': 12.0})
   monitor.run()
   assert stopped
   summary = json.loads((tmp_path / 'summary.json').read_text())
   assert summary['evaluator_return'] == 0.75
   assert (summary['actor_steps'], summary['environment_frames']) == (1000, 4000)
+
+
+def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_path):
+  (tmp_path / 'logs').write_text('in the way')
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  monitor.report('actor/0', {'steps': 1.0})
+  assert 'cannot be written' in monitor.status()['problem']
+  (tmp_path / 'logs').unlink()
+  monitor.report('actor/0', {'steps': 2.0})
+  assert monitor.status()['problem'] == ''
+  assert curves.read(str(tmp_path), 'actor/0', 'steps') == [(2.0,)]
+
+
+def test_a_monitor_that_is_started_again_goes_on_in_the_same_logs(tmp_path):
+  for steps in (10.0, 30.0):
+    monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+    monitor.report('inference_learner/0', {'actor_steps': steps})
+  with open(tmp_path / 'logs' / 'inference_learner-0.csv', 'a') as f:
+    f.write('40.0,1')  # Killed within a row.
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  monitor.report('inference_learner/0', {'actor_steps': 50.0})
+  rows = curves.read(str(tmp_path), 'inference_learner/0', 'actor_steps', 'seconds')
+  assert [steps for steps, _ in rows] == [10, 30, 50]
+  seconds = [s for _, s in rows]
+  assert seconds == sorted(seconds)
+
+
+def test_a_repeated_final_evaluation_changes_nothing(tmp_path):
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  for _ in range(2):
+    monitor.final_evaluation({'evaluator_return': 1.0})
+  assert len(curves.read(str(tmp_path), 'evaluator/0', 'evaluator_return')) == 1
+
+
+def test_a_node_that_only_says_that_it_lives_is_not_silent(monitor):
+  assert monitor.alive('replay/0') is False
+  assert monitor.status()['silent_for']['replay/0'] < 60
+  monitor.training_finished('inference_learner/0', {})
+  assert monitor.alive('replay/0') is True

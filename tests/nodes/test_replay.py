@@ -3,7 +3,10 @@
 import functools
 import itertools
 import socket
+import subprocess
+import sys
 import threading
+import time
 
 import jax
 import numpy as np
@@ -12,7 +15,7 @@ import reverb
 
 from agents.types import Timestep, Unroll
 from launchers import core
-from nodes import replay, unroll_io
+from nodes import lifecycle, replay, unroll_io
 
 L = 3
 
@@ -243,3 +246,103 @@ def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
   expected = (1.0 + batch.unrolls.environment_id[0]) ** 0.9 / total
   np.testing.assert_allclose(batch.probabilities[0], expected, rtol=1e-5)
   writer.close()
+
+
+_SERVER = """
+import functools, sys
+from nodes import replay
+table = {
+  'queue': functools.partial(replay.queue_table, 4),
+  'prioritized': functools.partial(replay.prioritized_table, 1000, 1, 1e6, 1e9, 0.9),
+}[sys.argv[1]]
+server = replay.ReplayServer(table, None, 'replay/0', sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
+print('up', flush=True)
+server.run()
+"""
+
+
+@pytest.fixture
+def serve_in_process(tmp_path):
+  """Starts a replay server in a process of its own, at the same address each time."""
+  port = core.free_ports(1)[0]
+  servers = []
+
+  def start(kind, checkpoint_period):
+    arguments = [kind, str(tmp_path / 'replay'), str(checkpoint_period), str(port)]
+    server = subprocess.Popen(
+      [sys.executable, '-c', _SERVER, *arguments], stdout=subprocess.PIPE, text=True
+    )
+    servers.append(server)
+    assert server.stdout.readline() == 'up\n'
+    return server, f'localhost:{port}'
+
+  yield start
+  for server in servers:
+    server.kill()
+
+
+def test_a_queue_that_is_killed_loses_what_it_held_and_doubles_nothing(serve_in_process):
+  server, address = serve_in_process('queue', 0)
+  produced = []
+  writer = unroll_io.UnrollWriter([address], COLUMNS, produced=produced.extend)
+  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=2)
+  stop = threading.Event()
+
+  def feed():
+    for number in itertools.count():
+      released = threading.Event()
+      writer.put(_unrolls(number % 100, 1), released.set)
+      while not released.wait(0.1):
+        if stop.is_set():
+          return
+
+  threading.Thread(target=feed, daemon=True).start()
+  batches = iter(reader)
+  trained = [i for _ in range(10) for i in next(batches).unroll_ids]
+  server.kill()
+  server.wait()
+  assert np.isnan(reader.measure()['replay_size'])
+  assert 'does not answer' in reader.explain_wait()
+  serve_in_process('queue', 0)
+  before = len(trained)
+  trained += [i for _ in range(10) for i in next(batches).unroll_ids]
+  stop.set()
+  writer.check()
+  writer.close()
+  assert len(set(trained)) == len(trained), 'an unroll was delivered twice'
+  assert set(trained) <= set(produced)
+  # The queue's four, the reader's two batches, and what was on its way.
+  lost = produced.index(trained[before]) - produced.index(trained[before - 1]) - 1
+  assert lost <= 4 + 2 * 2 + 2
+
+
+def test_a_killed_server_comes_back_with_the_items_of_its_last_checkpoint(
+  serve_in_process, tmp_path
+):
+  server, address = serve_in_process('prioritized', 0.5)
+  _write([address], 6, np.arange(1.0, 7.0)).close()
+  end = time.monotonic() + 60
+  done = set()
+  while len(done) < 2:  # The second began after the writing had ended.
+    assert time.monotonic() < end
+    done |= set((tmp_path / 'replay').glob('*/DONE'))
+  server.kill()
+  server.wait()
+  serve_in_process('prioritized', 0)
+  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=50, max_in_flight=1)
+  assert reader.measure()['replay_size'] == 6
+  assert set(next(iter(reader)).unrolls.environment_id) == set(range(6))
+
+
+def test_a_server_that_is_stopped_before_the_end_writes_a_checkpoint(tmp_path, monkeypatch):
+  stop = threading.Event()
+  stop.set()
+  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
+  for finished in (False, True):
+    directory = tmp_path / str(finished)
+    server = replay.ReplayServer(
+      _prioritized(), None, 'replay/0', str(directory), 1e9, core.free_ports(1)[0]
+    )
+    server._reporter.training_finished = finished
+    server.run()
+    assert bool(list(directory.glob('*/DONE'))) is not finished

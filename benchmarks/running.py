@@ -1,0 +1,107 @@
+"""A program under launch.py, as a drill or a test sees it from outside."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import psutil
+
+from nodes import checkpoints, curves
+
+ROOT = pathlib.Path(__file__).parent.parent
+T = TypeVar('T')
+
+
+def processes(run_dir: str) -> list[psutil.Process]:
+  """Returns every process whose command names a run directory."""
+  found = []
+  for process in psutil.process_iter(['cmdline']):
+    if any(run_dir in part for part in process.info['cmdline'] or ()):
+      found.append(process)
+  return found
+
+
+class RunningProgram:
+  """Starts launch.py and follows it by its processes and its run directory."""
+
+  def __init__(self, run_dir: str, *flags: str, deadline: float = 150.0):
+    """Starts it.
+
+    Args:
+      run_dir: of the run, which a flag has to name as well.
+      *flags: for launch.py.
+      deadline: seconds that `wait_until` waits at most.
+    """
+    self.run_dir = run_dir
+    self._deadline = deadline
+    # Files, since nobody reads a pipe while a long run writes.
+    self._output, self._errors = (tempfile.TemporaryFile('w+') for _ in range(2))  # noqa: SIM115
+    self.launcher = subprocess.Popen(
+      [sys.executable, 'launch.py', *flags],
+      cwd=ROOT,
+      stdout=self._output,
+      stderr=self._errors,
+      text=True,
+      stdin=subprocess.DEVNULL,
+    )
+
+  def nodes(self) -> dict[str, psutil.Process]:
+    """Returns the processes of the nodes, by names such as 'actor-0'."""
+    found = {}
+    for process in processes(self.run_dir):
+      try:
+        payload = process.cmdline()[-1]
+      except (psutil.Error, IndexError):
+        continue
+      if payload.endswith('.pkl'):
+        found[pathlib.Path(payload).stem] = process
+    return found
+
+  def wait_until(self, condition: Callable[[], T], what: str) -> T:
+    """Waits until a function returns something true, which is returned.
+
+    Raises:
+      AssertionError: if the program ends before, or the deadline passes.
+    """
+    end = time.monotonic() + self._deadline
+    while not (result := condition()):
+      if self.launcher.poll() is not None:
+        raise AssertionError(f'the program ended before {what}: {self.end()[2]}')
+      assert time.monotonic() < end, f'waited in vain: {what}'
+      time.sleep(0.05)
+    return result
+
+  def learner_steps(self) -> float:
+    """Returns the learner steps of the last report; 0 before the first."""
+    rows = curves.read(self.run_dir, 'inference_learner/0', 'learner_steps')
+    return rows[-1][0] if rows else 0.0
+
+  def wait_for_progress(self) -> None:
+    """Waits until the learner has reported twice more than it has now."""
+    for _ in range(2):
+      before = self.learner_steps()
+      self.wait_until(lambda n=before: self.learner_steps() not in (n, 0), 'learning')  # type: ignore
+
+  def checkpoint_counts(self) -> dict[str, int]:
+    """Returns the counters of the newest checkpoint; {} before the first."""
+    checkpoint = checkpoints.newest(checkpoints.directory(self.run_dir))
+    return checkpoint.counts if checkpoint else {}
+
+  def end(self, timeout: float = 90.0) -> tuple[int, str, str]:
+    """Waits for the end; returns exit code, stdout and stderr."""
+    code = self.launcher.wait(timeout)
+    texts = []
+    for file in (self._output, self._errors):
+      file.seek(0)
+      texts.append(file.read())
+    return code, texts[0], texts[1]
+
+  def kill(self) -> None:
+    """Ends the launcher at once, and its nodes with it; does nothing after the end."""
+    self.launcher.kill()

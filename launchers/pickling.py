@@ -1,0 +1,67 @@
+"""Packs a node's function, and says what of it cannot be packed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import cloudpickle
+
+_DEPTH = 6
+
+
+def dumps(name: str, function: Callable[[], object]) -> bytes:
+  """Returns a node's function as bytes.
+
+  Args:
+    name: of the node, for the message.
+    function: a bound method of a Launchpad node.
+
+  Raises:
+    ValueError: one sentence that names the node and the argument or attribute to change.
+  """
+  try:
+    return cloudpickle.dumps(function)
+  except Exception as error:
+    node = getattr(function, '__self__', None)
+    path, value = _culprit(_arguments(node)) or ('', function)
+    where = f'{path}, of type {type(value).__name__},' if path else 'something in it'
+    raise ValueError(
+      f'node {name} cannot be sent to a process of its own, because {where} cannot be pickled '
+      f'({error}); make it in the node instead, in its constructor or in run().'
+    ) from error
+
+
+def _arguments(node: Any) -> Iterator[tuple[str, Any]]:
+  """Yields what a Launchpad node was given, by the names that its author knows."""
+  constructor = getattr(node, '_constructor', None) or getattr(node, '_function', None)
+  yield 'its constructor', constructor
+  for i, value in enumerate(getattr(node, '_args', ())):
+    yield f'argument {i}', value
+  for name, value in getattr(node, '_kwargs', {}).items():
+    yield f'argument {name!r}', value
+
+
+def _culprit(parts: Iterator[tuple[str, Any]], depth: int = _DEPTH) -> tuple[str, Any] | None:
+  """Returns the innermost part that cannot be pickled, and how to get to it."""
+  for path, value in parts:
+    try:
+      cloudpickle.dumps(value)
+    except Exception:
+      return (depth and _culprit(_parts(path, value), depth - 1)) or (path, value)
+  return None
+
+
+def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+  if isinstance(value, functools.partial):
+    yield f'{path}.func', value.func
+    yield from ((f'{path}.args[{i}]', part) for i, part in enumerate(value.args))
+    yield from ((f'{path}.keywords[{name!r}]', part) for name, part in value.keywords.items())
+  elif isinstance(value, Mapping):
+    yield from ((f'{path}[{key!r}]', part) for key, part in value.items())
+  elif isinstance(value, (list, tuple)):
+    yield from ((f'{path}[{i}]', part) for i, part in enumerate(value))
+  else:
+    names = (*getattr(value, '__dict__', ()), *getattr(type(value), '__slots__', ()))
+    yield from ((f'{path}.{n}', getattr(value, n)) for n in names if hasattr(value, n))

@@ -1,0 +1,119 @@
+"""What Ray sets aside for the nodes of a group, and on which machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import (
+  NodeAffinitySchedulingStrategy,
+  PlacementGroupSchedulingStrategy,
+)
+
+from launchers.placement import Resources
+
+TPU_COUNTS = (1, 2, 4, 8)
+_RESERVED = {'CPU': 'cpus', 'GPU': 'num_devices', 'TPU': 'num_devices', 'memory': 'memory_gb'}
+# Ray's name for what only the first host of a TPU slice has, as in TPU-v4-16-head.
+_SLICE_HEAD = re.compile('TPU-.+-head')
+
+
+def options(label: str, resources: Resources, launcher_node_id: str = '') -> dict[str, Any]:
+  """Returns the options of a group's supervisor actors: what Ray sets aside for each node, and where.
+
+  Args:
+    label: the group.
+    resources: of the group.
+    launcher_node_id: Ray's name for the launcher's machine.
+
+  Raises:
+    ValueError: if Ray cannot set that aside; one sentence that names the group.
+  """
+  devices, extra = resources.device_count, dict(resources.resources)
+  for name in extra:
+    if name in _RESERVED:
+      raise ValueError(
+        f'group {label!r} asks for {name} among its resources; use the field {_RESERVED[name]}.'
+      )
+  if resources.accelerator_kind == 'tpu':
+    if devices not in TPU_COUNTS:
+      raise ValueError(
+        f'group {label!r} needs {devices} TPU devices, but Ray sets aside 1, 2, 4 or 8 of a host; '
+        'set num_devices with --placement.'
+      )
+    extra['TPU'] = devices
+  result: dict[str, Any] = {'num_cpus': resources.cpus, 'resources': extra}
+  if resources.accelerator == 'gpu':
+    result['num_gpus'] = devices
+  if resources.memory_gb:
+    result['memory'] = int(resources.memory_gb * 2**30)
+  if resources.labels:
+    result['label_selector'] = dict(resources.labels)
+  if resources.with_launcher:
+    result['scheduling_strategy'] = NodeAffinitySchedulingStrategy(launcher_node_id, soft=False)
+  elif resources.accelerator is None:
+    result['scheduling_strategy'] = 'SPREAD'
+  return result
+
+
+def amounts(wanted: Mapping[str, Any]) -> dict[str, float]:
+  """Returns how much of what `options` claim, by Ray's names for it; memory in bytes."""
+  claims = {
+    'CPU': wanted['num_cpus'],
+    'GPU': wanted.get('num_gpus', 0),
+    'memory': wanted.get('memory', 0),
+    **wanted['resources'],
+  }
+  return {name: amount for name, amount in claims.items() if amount}
+
+
+def is_gang(resources: Resources, num_nodes: int) -> bool:
+  """Whether a group gets room for all its nodes at once or for none: if they share accelerators."""
+  return resources.accelerator is not None and num_nodes > 1 and not resources.with_launcher
+
+
+def gang(label: str, resources: Resources, num_nodes: int) -> dict[str, Any]:
+  """Returns the arguments of the placement group that holds all nodes of a group.
+
+  TPU nodes are one to a host, since one process has all of a host's part of a slice. What only the
+  first host of a slice has is for the first node.
+  """
+  every = amounts(options(label, resources))
+  others = {name: amount for name, amount in every.items() if not _SLICE_HEAD.fullmatch(name)}
+  return {
+    'bundles': [every, *(dict(others) for _ in range(num_nodes - 1))],
+    'strategy': 'STRICT_SPREAD' if resources.accelerator_kind == 'tpu' else 'SPREAD',
+    'bundle_label_selector': [dict(resources.labels) for _ in range(num_nodes)],
+  }
+
+
+def in_gang(group: PlacementGroup, index: int) -> dict[str, Any]:
+  """Returns the options of the supervisor actor of one node of a gang."""
+  extra = dict(group.bundle_specs[index])
+  return {
+    'num_cpus': extra.pop('CPU', 0),
+    'num_gpus': extra.pop('GPU', 0),
+    'memory': extra.pop('memory', None),
+    'resources': extra,
+    'scheduling_strategy': PlacementGroupSchedulingStrategy(group, index),
+  }
+
+
+def describe(label: str, resources: Resources) -> str:
+  """Returns in words what a node needs, as in '1 CPU and 4 TPU and label pool=a'."""
+  claims = amounts(options(label, resources))
+  if claims.pop('memory', 0):
+    claims['GB of memory'] = resources.memory_gb
+  words = [f'{amount:g} {name}' for name, amount in claims.items()]
+  words += [f'label {name}={value}' for name, value in resources.labels.items()]
+  if resources.with_launcher:
+    words.append("the launcher's machine")
+  return ' and '.join(words) or 'no resources'
+
+
+def check(placement: Mapping[str, Resources]) -> None:
+  """Raises the ValueError of `options` if Ray cannot set aside what a group asks for."""
+  for label, resources in placement.items():
+    options(label, resources)

@@ -1,0 +1,230 @@
+"""The launcher inside a Slurm job: `python -m launchers.slurm_allocation RUN_DIR`.
+
+It runs in place of the batch script, on the job's first host, and starts one job step for each node.
+In order: a step on every host says what the host lacks and which ports are free; addresses are bound;
+the nodes start. `lp.stop()` and the user reach it by signals to the batch script.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import IO, Any
+
+from launchers import core, run_directory, slurm_probe, supervise
+from launchers.follow import Follower
+from launchers.placement import Resources, environment_variables
+from launchers.slurm_job import JOB_FILE, REFUSED, Job, JobStopper
+from launchers.slurm_node import STEP, SlurmNode
+from launchers.slurm_script import Plan
+from launchers.view import View
+
+# Run by sh on every host: $1 is the interpreter, $2 the job file; the rest is for the probe.
+_PROBE = """
+python=$1 file=$2; shift 2
+say() { printf '{"host": "%s", "problem": "%s"}\\n' "$SLURMD_NODENAME" "$1"; }
+if ! [ -r "$file" ]; then say "does not have the file $file"
+elif ! [ -x "$python" ]; then say "has no interpreter $python"
+elif ! "$python" -m launchers.slurm_probe "$@"; then say "cannot run the code with $python"
+fi
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+  """What Slurm gave for one component.
+
+  Attributes:
+    names: of the hosts.
+    job_id: of the component; its steps are called job_id.number.
+    options: of srun, for a step that may use all that the job has on a host.
+  """
+
+  names: list[str]
+  job_id: str
+  options: list[str]
+
+  def srun(self, hosts: Sequence[str], *further: str) -> list[str]:
+    """Returns the beginning of a command that runs a step with one task on each of some hosts."""
+    return [
+      'srun',
+      *self.options,
+      f'--nodelist={",".join(hosts)}',
+      f'--nodes={len(hosts)}',
+      f'--ntasks={len(hosts)}',
+      *further,
+    ]
+
+
+def _allocated(plan: Plan) -> list[Hosts]:
+  """Returns the hosts of each component.
+
+  Raises:
+    ValueError: if they are not those of the plan.
+  """
+  result = []
+  for k, component in enumerate(plan.components):
+    suffix = f'_HET_GROUP_{k}' if len(plan.components) > 1 else ''
+    options = [f'--het-group={k}'] if suffix else []
+    # Every node may use every core that the job has on its host: a step of fewer cores might be given
+    # the same ones as the next.
+    options += [f'--cpus-per-task={component.cpus}', '--overlap', '--mem=0']
+    options += ['--kill-on-bad-exit=0', '--mpi=none', '--export=ALL', '--quiet']
+    node_list = os.environ[f'SLURM_JOB_NODELIST{suffix}']
+    names = subprocess.run(
+      ['scontrol', 'show', 'hostnames', node_list], check=True, capture_output=True, text=True
+    ).stdout.split()
+    if len(names) != component.hosts:
+      raise ValueError(
+        f'Slurm gave {len(names)} hosts where the job needs {component.hosts}; leave --nodes out of '
+        'the --slurm options.'
+      )
+    result.append(Hosts(names, os.environ[f'SLURM_JOB_ID{suffix}'], options))
+  return result
+
+
+def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, list[int]]:
+  """Returns free ports of every host.
+
+  Raises:
+    ValueError: one sentence, if a host lacks something.
+  """
+  names = [name for component in hosts for name in component.names]
+  first = slurm_probe.first_port(int(hosts[0].job_id))
+  arguments = [sys.executable, job_file, str(first), str(num_ports), *names]
+  steps = [
+    subprocess.Popen(
+      [*c.srun(c.names, '--job-name=probe'), 'sh', '-c', _PROBE, 'sh', *arguments],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE,
+      text=True,
+    )
+    for c in hosts
+  ]
+  lines = [line for step in steps for line in step.communicate()[0].splitlines()]
+  reports = [json.loads(line) for line in lines if line.startswith('{')]  # A site may print, too.
+  for report in reports:
+    if report['problem']:
+      raise ValueError(
+        f'host {report["host"]} {report["problem"]}; every host needs the run directory, the code '
+        'and its environment at the same path, and the names of the others.'
+      )
+  silent = set(names) - {report['host'] for report in reports}
+  if silent:
+    raise ValueError(f'no step could be run on {", ".join(sorted(silent))}.')
+  return {report['host']: report['ports'] for report in reports}
+
+
+def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
+  """Runs the program of a job to its end, as `launchers.local.launch` does.
+
+  Args:
+    run_dir: the run directory, which holds the job file.
+    out: where to report a failure.
+
+  Returns:
+    The exit code, as that of the local launcher.
+
+  Raises:
+    ValueError: one sentence, if the hosts are not what the job needs. No node has been started then.
+  """
+  job_file = os.path.join(run_dir, JOB_FILE)
+  with open(job_file, 'rb') as f:
+    job: Job = pickle.load(f)
+  follower = Follower(job.program)
+  view = View(follower, job.program.name)
+  with supervise.stop_requests() as requests:
+    hosts = _allocated(job.plan)
+    print('hosts:', *(name for component in hosts for name in component.names), flush=True)
+    num_ports = sum(len(n.addresses) for group in job.program.groups.values() for n in group)
+    free = _probe(hosts, job_file, num_ports)
+    if requests:
+      return supervise.EXIT_CODES[requests[0]]
+    record: dict[str, dict[str, Any]] = {}
+
+    def addresses(label: str, index: int, count: int) -> list[str]:
+      slot = job.plan.slots[label][index]
+      host = hosts[slot.component].names[slot.host]
+      ports = [free[host].pop(0) for _ in range(count)]
+      record[f'{label}/{index}'] = {'machine': host, 'ports': ports}
+      return [f'{host}:{port}' for port in ports]
+
+    stopper = JobStopper(hosts[0].job_id)
+    tasks = core.prepare(job.program, addresses, stopper, os.path.dirname(job_file))
+    record['launcher'] = {'machine': hosts[0].names[0]}
+    with open(os.path.join(run_dir, 'nodes.json'), 'w') as table:
+      json.dump(record, table, indent=2)
+    follower.start()
+    view.start()
+    watch = supervise.Watch(
+      restarted=view.restarted, silent=follower.silent, node_timeout=job.node_timeout
+    )
+    nodes: list[SlurmNode] = []
+    try:
+      for task in tasks:
+        component = hosts[job.plan.slots[task.label][task.index].component]
+        machine = record[task.name]['machine']
+        resources = job.placement[task.label]
+        nodes.append(
+          SlurmNode(
+            f'{task.name} on {machine}',
+            core.log_path(run_dir, task),
+            resources,
+            _command(task, resources, component, machine),
+            component.job_id,
+          )
+        )
+      code, culprit = supervise.supervise(
+        nodes, requests, lambda text: print(text, file=out, flush=True), watch
+      )
+    finally:
+      for node in nodes:
+        node.send(signal.SIGKILL)
+      view.close()
+      follower.close()
+  if culprit is not None:
+    supervise.report(culprit, out)
+  return code
+
+
+def _command(
+  task: core.NodeTask, resources: Resources, component: Hosts, machine: str
+) -> list[str]:
+  """Returns the command that runs a node as a job step."""
+  if resources.accelerator_kind == 'gpu':  # Slurm has chosen them and shows them.
+    resources = dataclasses.replace(resources, devices=())
+  variables = environment_variables(resources)
+  variables |= {'PYTHONPATH': core.python_path(), 'PYTHONUNBUFFERED': '1'}
+  return [
+    *component.srun([machine], f'--job-name={task.label}-{task.index}'),
+    # A step has all that the job has on its host, unless told otherwise.
+    *([] if resources.accelerator else ['--gres=none']),
+    *('sh', '-c', STEP, 'sh'),
+    *(f'{name}={value}' for name, value in variables.items()),
+    *(sys.executable, '-m', 'launchers.node_entry', task.payload),
+  ]
+
+
+def main(argv: list[str]) -> int:
+  """Runs the job of the run directory `argv[1]`; returns the exit code."""
+  try:
+    code = run(argv[1])
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return REFUSED
+  if code == 0 and (done := run_directory.result(argv[1])):
+    print(done)
+  return code
+
+
+if __name__ == '__main__':
+  code = main(sys.argv)
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(code)

@@ -1,0 +1,136 @@
+"""--num_replicas=2 as a user runs it: two host units in real processes, with a deadline."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from nodes import checkpoints
+from tests.test_launch import DONE, ROOT, SMALL, SMALL_REPLAY, launch, nodes_of
+
+LEARNERS = ['inference_learner/0', 'inference_learner/1']
+
+
+@pytest.mark.parametrize(
+  'program, options',
+  [
+    ('sebulba', ()),
+    pytest.param('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'), marks=pytest.mark.nightly),
+  ],
+)
+def test_replicas_train_to_the_same_step_and_the_same_parameters(tmp_path, program, options):
+  run_dir = tmp_path / 'run'
+  process = launch(
+    *SMALL,
+    *options,
+    f'--program={program}',
+    '--num_replicas=2',
+    f'--run_dir={run_dir}',
+    timeout=250,
+  )
+  assert process.returncode == 0, process.stderr
+  _, actor_steps, _, learner_steps, _ = DONE.fullmatch(process.stdout.splitlines()[-1]).groups()
+  assert nodes_of(run_dir) == []
+  learners = json.loads((run_dir / 'summary.json').read_text())['learners']
+  assert list(learners) == LEARNERS
+  first, second = learners.values()
+  assert first['learner_steps'] == second['learner_steps'] == int(learner_steps) > 0
+  assert first['params_crc32'] == second['params_crc32']
+  assert first['actor_steps'] + second['actor_steps'] == int(actor_steps) >= 2000
+  assert min(first['actor_steps'], second['actor_steps']) > 100
+  assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+  assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
+
+
+@pytest.fixture
+def running(tmp_path):
+  """Two replicas that train for ever; returns the launcher and the processes of its nodes by name."""
+  run_dir = tmp_path / 'run'
+  launcher = subprocess.Popen(
+    [
+      *(sys.executable, 'launch.py', *SMALL, '--num_replicas=2', '--eval_envs=0'),
+      *('--num_steps=1000000000', '--checkpoint_period=0.5', f'--run_dir={run_dir}'),
+    ],
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    stdin=subprocess.DEVNULL,
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+  )
+  end = time.monotonic() + 150
+  trained = run_dir / 'logs' / 'inference_learner-1.csv'
+  while not (trained.exists() and len(trained.read_text().splitlines()) > 1):
+    assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
+    time.sleep(0.05)
+  while not checkpoints.newest(checkpoints.directory(str(run_dir))):
+    assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
+    time.sleep(0.05)
+  yield launcher, {pathlib.Path(p.cmdline()[-1]).stem: p for p in nodes_of(run_dir)}
+  launcher.kill()
+
+
+@pytest.mark.parametrize(
+  'victim', [pytest.param('inference_learner-0', marks=pytest.mark.nightly), 'inference_learner-1']
+)
+def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, tmp_path, victim):
+  launcher, nodes = running
+  nodes[victim].kill()
+  _, errors = launcher.communicate(timeout=30)
+  assert launcher.returncode == 1
+  assert f'node {victim.replace("-", "/")} was killed by SIGKILL' in errors
+  assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
+
+  run_dir = tmp_path / 'run'
+  assert errors.rstrip().endswith(f'--resume={run_dir}')
+  saved = checkpoints.newest(checkpoints.directory(str(run_dir))).counts
+  assert saved['actor_steps'] > saved['learner_steps'] > 0
+  resumed = launch(f'--resume={run_dir}', f'--num_steps={saved["actor_steps"] + 2000}', timeout=250)
+  assert resumed.returncode == 0, resumed.stderr
+  summary = json.loads((run_dir / 'summary.json').read_text())
+  first, second = summary['learners'].values()
+  assert first['params_crc32'] == second['params_crc32']
+  assert first['learner_steps'] == second['learner_steps'] > saved['learner_steps']
+  assert second['actor_steps'] < first['actor_steps']  # The first goes on counting for both.
+  assert saved['actor_steps'] + 2000 <= summary['actor_steps'] < saved['actor_steps'] + 4000
+
+
+def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
+  launcher, nodes = running
+  nodes['inference_learner-1'].suspend()  # The other is soon inside an update, waiting for it.
+  launcher.send_signal(signal.SIGINT)
+  assert psutil.wait_procs([nodes['inference_learner-0']], timeout=25)[1] == []
+  nodes['inference_learner-1'].resume()
+  output, errors = launcher.communicate(timeout=30)
+  assert launcher.returncode == 130
+  assert 'Traceback' not in output + errors
+  assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
+
+
+def test_each_replica_has_its_own_replay_and_actors(tmp_path):
+  process = launch('--dry_run', '--num_replicas=3', '--num_actors=4', '--num_replay_shards=2')
+  assert process.returncode == 0, process.stderr
+  for group, number in {'monitor': 1, 'replay': 6, 'inference_learner': 3, 'evaluator': 1}.items():
+    assert re.search(rf'{group} +{number} x ', process.stdout)
+  assert re.search(r'actor +12 x PyClassNode\(Actor\)', process.stdout)
+  for server, number in {'replay': 6, 'monitor': 3, 'inference_learner': 3}.items():
+    assert re.search(rf'inference_learner +-> {server} +{number}\n', process.stdout + '\n')
+  assert re.search(r'actor +-> inference_learner +12', process.stdout)
+  alone = launch('--dry_run').stdout
+  assert 'inference_learner -> inference_learner' not in re.sub(' +', ' ', alone)
+  assert 'one job' not in alone
+
+
+def test_a_learner_of_several_cannot_be_told_to_restart(tmp_path):
+  path = tmp_path / 'placement.yaml'
+  path.write_text('inference_learner: {restart: on_failure}')
+  process = launch('--dry_run', '--num_replicas=2', f'--placement={path}')
+  assert process.returncode == 2
+  assert "group 'inference_learner': restart on_failure is not possible" in process.stderr

@@ -1,0 +1,108 @@
+"""Whole programs that lose their nodes, are stopped, and go on: real processes, with a deadline."""
+
+import signal
+
+import pytest
+
+from benchmarks.running import RunningProgram, processes
+from nodes import audit, curves
+from tests.test_launch import DONE, SMALL, SMALL_REPLAY, launch
+
+DEADLINE = 150
+FOR_EVER = '--num_steps=1000000000'
+SEBULBA = ('--checkpoint_period=0.5', '--audit')
+R2D2 = (
+  '--program=r2d2',
+  *SMALL_REPLAY,
+  '--checkpoint_period=0.5',
+  '--replay_checkpoint_period=0.5',
+)
+NODES = ['actor-0', 'inference_learner-0', 'replay-0', 'monitor-0', 'evaluator-0']
+
+
+def _end(program):
+  """Waits for the end; returns exit code and stderr. No process is left."""
+  code, _, errors = program.end()
+  assert processes(program.run_dir) == []
+  return code, errors
+
+
+@pytest.fixture
+def start(tmp_path):
+  programs = []
+
+  def start(*flags):
+    run_dir = str(tmp_path / 'run')
+    place = () if any(f.startswith('--resume') for f in flags) else (f'--run_dir={run_dir}', *SMALL)
+    programs.append(RunningProgram(run_dir, *place, *flags, deadline=DEADLINE))
+    return programs[-1]
+
+  yield start
+  for program in programs:
+    program.launcher.kill()
+
+
+def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, tmp_path):
+  program = start(*SEBULBA, FOR_EVER)
+  program.wait_for_progress()
+  program.wait_until(program.checkpoint_counts, 'a checkpoint')
+  for name in NODES:
+    victim = program.nodes()[name]
+    victim.kill()
+    again = program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    assert again.pid != victim.pid
+    program.wait_for_progress()
+
+  program.launcher.terminate()
+  code, errors = _end(program)
+  assert code == 143
+  for name in NODES:
+    assert f'node {name.replace("-", "/")} was killed by SIGKILL; starting it again' in errors
+  assert errors.rstrip().endswith(f'to go on: python launch.py --resume={program.run_dir}')
+
+  saved = program.checkpoint_counts()
+  refused = launch(f'--resume={program.run_dir}', '--discount=0.5')
+  assert (refused.returncode, refused.stdout) == (2, '')
+  assert '--discount=0.5 cannot change' in refused.stderr
+
+  resumed = launch(f'--resume={program.run_dir}', f'--num_steps={saved["actor_steps"] + 2000}')
+  assert resumed.returncode == 0, resumed.stderr
+  done = DONE.fullmatch(resumed.stdout.splitlines()[-1])
+  assert int(done[2]) >= saved['actor_steps'] + 2000
+  assert int(done[4]) > saved['learner_steps']
+
+  produced = audit.read(program.run_dir, audit.PRODUCED)[:, 0].tolist()
+  trained = audit.read(program.run_dir, audit.TRAINED)[:, 0].tolist()
+  assert len(set(produced)) == len(produced)
+  assert len(set(trained)) == len(trained), 'an unroll of the queue was learned from twice'
+  assert set(trained) <= set(produced)
+
+
+def _other(program, name, victim):
+  process = program.nodes().get(name)
+  return process if process is not None and process.pid != victim.pid else None
+
+
+def test_a_resumed_r2d2_has_its_replay(start):
+  program = start(*R2D2, FOR_EVER)
+  program.wait_for_progress()
+  program.launcher.send_signal(signal.SIGINT)
+  code, _ = _end(program)
+  assert code == 130
+  saved = program.checkpoint_counts()['learner_steps']
+  resumed = start(f'--resume={program.run_dir}')
+  resumed.wait_until(lambda: resumed.learner_steps() > saved, 'the resumed run learns')
+  sizes = curves.read(program.run_dir, 'inference_learner/0', 'learner_steps', 'replay_size')
+  # It was full; had it begun empty, learning would have begun at 16.
+  assert next(size for step, size in sizes if step > saved) == 64
+  resumed.launcher.terminate()
+  assert _end(resumed)[0] == 143
+
+
+def test_a_learner_without_checkpoints_is_not_started_again(start):
+  program = start('--checkpoint_period=0', FOR_EVER)
+  program.wait_for_progress()
+  program.nodes()['inference_learner-0'].kill()
+  code, errors = _end(program)
+  assert code == 1
+  assert 'error: node inference_learner/0 was killed by SIGKILL' in errors
