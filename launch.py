@@ -20,6 +20,7 @@ from absl import app, flags
 
 from launchers import (
   describe,
+  isolation,
   k8s,
   local,
   placement,
@@ -63,6 +64,13 @@ _RESUME = flags.DEFINE_string(
 _NODE_TIMEOUT = flags.DEFINE_float(
   'node_timeout', 300.0, 'seconds without a word after which a node is killed', lower_bound=1.0
 )
+_ISOLATE = flags.DEFINE_enum(
+  'isolate',
+  'auto',
+  isolation.MODES,
+  'whether a local run gets a network of its own, where nobody else reaches its nodes and they reach '
+  'nobody else: where the system allows it and no TPU is used; always, or refuse to run; never',
+)
 _LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environments")
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 
@@ -72,6 +80,11 @@ def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
   if _LAUNCHER.value != 'local' and flags.FLAGS['lp_launch_type'].present:
     raise ValueError(
       f'--lp_launch_type is for --launcher=local; leave it out with --launcher={_LAUNCHER.value}.'
+    )
+  if _LAUNCHER.value != 'local' and _ISOLATE.value == 'require':
+    raise ValueError(
+      f'--isolate=require is for --launcher=local; leave it out with --launcher={_LAUNCHER.value}, '
+      'and see SECURITY.md.'
     )
   where = placement_file.override(default, _PLACEMENT.value) if _PLACEMENT.value else default
   if _LAUNCHER.value == 'ray':
@@ -150,6 +163,8 @@ def main(argv: list[str]) -> int:
     if _LAUNCHER.value == 'k8s':
       _write_manifests(run, where)
       return 0
+    if _LAUNCHER.value == 'local' and not _DRY_RUN.value:
+      isolation.enter(_ISOLATE.value, where)
     owns_run_dir = not _DRY_RUN.value and (_LAUNCHER.value != 'pod' or k8s.POD_ENDS_PROGRAM.value)
     if owns_run_dir and not _RESUME.value:
       path = config.run_dir or run_directory.default_path(run.program, config.env)

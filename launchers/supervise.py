@@ -17,6 +17,8 @@ from launchers.placement import Resources
 
 # Nodes leave within 4 seconds of SIGTERM, but for those that write a checkpoint.
 STOP_SECONDS = 30.0
+# How much longer than at work a node may be silent while it starts: it may have much to compile.
+START_FACTOR = 4.0
 FAILED = 1
 EXIT_CODES: dict[int, int] = {signal.SIGUSR1: 0, signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -130,10 +132,12 @@ class _Watched(Generic[N]):
   def end_silence(self, silent: Mapping[str, float], timeout: float) -> str:
     """Kills the node if it has been silent for too long; returns what to tell about it, or ''.
 
-    A node that has not been heard of in this life is still starting.
+    A node that has not been heard of in this life is still starting, for which it has longer.
     """
     seconds = silent.get(self.node.name.split()[0], 0.0)
-    if self.exit_code() is not None or not timeout < seconds < time.monotonic() - self.began:
+    lifetime = time.monotonic() - self.began
+    overdue = seconds > timeout and (lifetime > seconds or lifetime > START_FACTOR * timeout)
+    if self.exit_code() is not None or not overdue:
       return ''
     self.node.send(signal.SIGKILL)
     if self._killed:  # On another machine that takes a while to be seen.

@@ -161,9 +161,10 @@ class InferenceServer:
     timestep = Timestep(step_type, reward, discount, observation)
     self._check(stream.spec, timestep)
     self._ready.wait()
-    with stream.lock:
+    with stream.turn(run_id, sequence) as mine:
       if (
-        not self._admit(stream, run_id)
+        not mine
+        or not self._admit(stream, run_id)
         or self._closed.is_set()
         or (stream.spec.training and self._finished.is_set())
       ):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -230,11 +231,9 @@ class EpisodeStatistics:
 
 
 class Stream:
-  """What the server knows about one stream. The holder of `lock` may use the rest.
+  """What the server knows about one stream. Whose `turn` it is may use the rest.
 
   Attributes:
-    lock: held while a request of the stream is served, so that a request that was sent again waits
-      for the first and then gets its answer.
     run_id: of the life of the actor that the server serves; None before the first.
     fresh: whether that life has had no answer yet, so that its slots are still to be wiped.
     sequence: the number of the last request that was answered.
@@ -245,7 +244,9 @@ class Stream:
     self.spec = spec
     self.assembler = assembler
     self.episodes = EpisodeStatistics(spec.num_envs)
-    self.lock = threading.Lock()
+    self._changed = threading.Condition()
+    self._busy = False
+    self._waiting: tuple[int, int] | None = None
     self.run_id: int | None = None
     self.fresh = True
     self.sequence = -1
@@ -255,6 +256,33 @@ class Stream:
   def connected(self) -> bool:
     """Whether any life of the actor has asked yet."""
     return self.run_id is not None
+
+  @contextlib.contextmanager
+  def turn(self, run_id: int, sequence: int) -> Iterator[bool]:
+    """Waits until no other request of the stream is served; yields whether this one is to be.
+
+    One request is served and one may wait: a request that was sent again waits for the first, and then
+    gets its answer. Who has asked before it and still waits has given up, so it takes that place; a
+    request of an earlier life or step does not.
+    """
+    request = (run_id, sequence)  # Its identity tells it from the same request, sent before.
+    with self._changed:
+      mine = self._waiting is None or request >= self._waiting
+      if mine:
+        self._waiting = request
+        self._changed.notify_all()
+        while self._busy and self._waiting is request:
+          self._changed.wait()
+        mine = self._waiting is request
+        if mine:
+          self._busy, self._waiting = True, None
+    try:
+      yield mine
+    finally:
+      if mine:
+        with self._changed:
+          self._busy = False
+          self._changed.notify_all()
 
   def admit(self, run_id: int) -> bool:
     """Begins a new life of the actor; False if it is an older one, whose request has come late."""

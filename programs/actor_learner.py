@@ -25,7 +25,7 @@ from programs.config import RunConfig
 from programs.deferred import Deferred
 from programs.replay_node import ReplayNode
 
-ASK_AGAIN_SECONDS = 120
+ASK_AGAIN_SECONDS = 30
 
 
 def make_program(

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from nodes import checkpoints
+from tests.launchers import strangers
 
 ROOT = pathlib.Path(__file__).parent.parent
 DONE = re.compile(
@@ -98,7 +99,9 @@ def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, op
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
 
-@pytest.mark.parametrize('launch_type', ['local_mp', 'local_mt'])
+@pytest.mark.parametrize(
+  'launch_type', ['local_mp', pytest.param('local_mt', marks=pytest.mark.nightly)]
+)
 def test_anakin_runs_to_its_end_and_on(tmp_path, launch_type):
   run_dir = tmp_path / 'run'
   flags = ['--program=anakin', '--env=gymnax:Catch-bsuite', '--num_envs=8', '--updates_per_call=2']
@@ -109,6 +112,7 @@ def test_anakin_runs_to_its_end_and_on(tmp_path, launch_type):
     '--eval_episodes=10',
     f'--lp_launch_type={launch_type}',
     f'--run_dir={run_dir}',
+    timeout=240,
   )
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])
@@ -170,6 +174,15 @@ def test_ctrl_c_ends_the_program_without_noise(running, presses):
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 
 
+def test_no_stranger_reaches_a_node(running):
+  strangers.require_isolation()
+  _, nodes = running
+  served = {name: found for name, p in nodes.items() if (found := strangers.ports(p.pid))}
+  assert served.keys() == {'monitor-0', 'replay-0', 'inference_learner-0'}
+  for servers in served.values():
+    assert strangers.reached(servers) == set()
+
+
 def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
   process = launch('--dry_run', '--num_actors=7', f'--run_dir={tmp_path / "run"}')
   assert process.returncode == 0, process.stderr
@@ -194,7 +207,7 @@ def test_help_names_every_option_with_its_default():
   text = re.sub(r'\s+', ' ', process.stdout)
   assert '--batch_size: unrolls that each replica adds to a learner batch' in text
   assert '64 for r2d2' in text and '16 for sebulba' in text
-  assert '(default: 1.0; sebulba only)' in text  # --rho_bar
+  assert '(default: 1.0; anakin, sebulba only)' in text  # --rho_bar
 
 
 @pytest.mark.parametrize(
@@ -224,6 +237,7 @@ def test_help_names_every_option_with_its_default():
     (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
     (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),
     (['--launcher=ray', '--accelerator=tpu', '--learner_devices=1,2'], ['3 TPU', '--placement']),
+    (['--launcher=ray', '--isolate=require'], ['--isolate=require', '--launcher=local']),
     (['--launcher=k8s', '--output=x'], ['--image']),
     (['--launcher=k8s', '--image=x'], ['--output']),
     (['--launcher=k8s', '--image=x', '--run_dir=y'], ['--run_dir', '--k8s_volume']),
@@ -343,4 +357,5 @@ def _run_main(launcher, flags):
   saved.unparse_flags()
   for name in list(saved):
     saved[name].unparse()
-  return launcher.main(saved(['launch.py', *flags]))
+  # To isolate a run, its process begins anew, which this one is not to do.
+  return launcher.main(saved(['launch.py', '--isolate=no', *flags]))

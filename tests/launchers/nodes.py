@@ -113,7 +113,7 @@ class Mortal:
 
 
 class Hanger:
-  """Says once that it lives and then hangs, in its first life; writes a file in the second."""
+  """Says that it lives and then hangs; hangs in its second life at once; writes a file in the third."""
 
   def __init__(self, monitor, path):
     self._monitor, self._path = monitor, path
@@ -121,6 +121,7 @@ class Hanger:
   def run(self):
     if lifecycle.life() == 0:
       self._monitor.alive('hanger/0')
+    if lifecycle.life() < 2:
       os.kill(os.getpid(), signal.SIGSTOP)
     _write(self._path, f'life {lifecycle.life()}')
 

@@ -121,12 +121,12 @@ def test_a_node_that_hangs_is_named_killed_and_started_again(tmp_path):
   program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
   follower = Follower(program)
   restarted = []
-  watch = supervise.Watch(follower.start, restarted.append, follower.silent, node_timeout=2.0)
+  watch = supervise.Watch(follower.start, restarted.append, follower.silent, node_timeout=1.5)
   code, output = _launch(program, tmp_path, RESTARTED, watch)
   follower.close()
-  assert (code, answer.read_text(), restarted) == (0, 'life 1', ['hanger/0'])
+  assert (code, answer.read_text(), restarted) == (0, 'life 2', 2 * ['hanger/0'])
   assert 'node hanger/0 has said nothing for' in output.splitlines()[0]
-  assert '--node_timeout=2; killing it' in output.splitlines()[0]
+  assert '--node_timeout=1.5; killing it' in output.splitlines()[0]
 
 
 def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):

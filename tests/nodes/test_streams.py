@@ -1,3 +1,4 @@
+import queue
 import threading
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 
 from agents.types import Timestep
 from nodes.layout import layout
-from nodes.streams import CoreStateRows, EpisodeStatistics, UnrollAssembler
+from nodes.streams import CoreStateRows, EpisodeStatistics, Stream, UnrollAssembler
 
 
 def _row(t, num_envs=2):
@@ -106,3 +107,41 @@ def test_episode_returns_start_over_at_first_rows():
     returns, lengths = statistics.observe(row)
     finished += list(zip(returns.tolist(), lengths.tolist(), strict=True))
   assert finished == [(3.0, 2), (5.0, 1)]
+
+
+def test_of_the_requests_that_wait_for_a_stream_only_the_newest_stays():
+  stream = Stream(layout(1, 2, 1)[0], None)
+  outcome = queue.SimpleQueue()
+
+  def ask(name, run_id, sequence):
+    with stream.turn(run_id, sequence) as mine:
+      outcome.put((name, mine))
+
+  def start(*request):
+    thread = threading.Thread(target=ask, args=request)
+    thread.start()
+    return thread
+
+  def wait_for_waiting(request):
+    while stream._waiting != request:
+      pass
+
+  with stream.turn(5, 0) as mine:
+    assert mine
+    again = start('sent again', 5, 0)
+    wait_for_waiting((5, 0))
+    ask('an earlier life', 4, 9)  # Is turned away at once.
+    later = start('and once more', 5, 0)
+    again.join(30)
+    next_life = start('the next life', 6, 0)
+    later.join(30)
+    wait_for_waiting((6, 0))
+  next_life.join(30)
+  with stream.turn(6, 1) as mine:
+    assert mine
+  assert [outcome.get() for _ in range(4)] == [
+    ('an earlier life', False),
+    ('sent again', False),
+    ('and once more', False),
+    ('the next life', True),
+  ]

@@ -1,0 +1,147 @@
+"""Keeps strangers from the nodes of a local run, by giving it a network of its own.
+
+Courier and Reverb listen on every interface, ask nobody who they are, and offer no other choice;
+Courier unpickles what it is sent. In a Linux network namespace that has a loopback interface and no
+other, the run's own processes reach them and nobody else does.
+
+Only a process without threads may enter a user namespace, and by the time the flags are known launch.py
+has some. So it becomes this script, which enters the namespace and becomes launch.py again: one
+process throughout, with its id, terminal, working directory and parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # The script is to need nothing but the standard library.
+  from launchers.placement import Resources
+
+MODES = ('auto', 'require', 'no')
+_VARIABLE = 'LAUNCHPOD_ISOLATED'  # Holds the name of the namespace that was made for this run.
+_SCRIPT = os.path.abspath(__file__)
+_CLONE_NEWUTS = 0x04000000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
+
+
+def enter(mode: str, placement: Mapping[str, Resources]) -> None:
+  """Moves this process into a network of its own; returns once it is there, or is not to be.
+
+  To move, the process starts its command anew, so call it before anything is written or started.
+  If it stays where it is although nobody asked for that, stderr gets one line.
+
+  Args:
+    mode: 'auto', where the system allows it and no node needs the network to find its devices;
+      'require'; or 'no'.
+    placement: resources for each group.
+
+  Raises:
+    ValueError: if it is required and the system does not allow it.
+  """
+  if mode == 'no' or os.environ.get(_VARIABLE) == _namespace():
+    return
+  if mode == 'auto' and any(r.accelerator_kind == 'tpu' for r in placement.values()):
+    obstacle = "a TPU's library asks the network about its machine"
+  else:
+    obstacle = _obstacle()
+  if not obstacle:
+    sys.stdout.flush()
+    command = [sys.executable, *sys.orig_argv[1:]]
+    os.execv(sys.executable, [sys.executable, '-I', _SCRIPT, *command])
+  if mode == 'require':
+    raise ValueError(
+      f'--isolate=require cannot be had: {obstacle}; allow it, or close the ports 1024-65535 of this '
+      'machine with a firewall and say --isolate=no.'
+    )
+  print(
+    f'warning: the nodes are not isolated, because {obstacle}: whoever can reach the ports 1024-65535 '
+    'of this machine can run code in them; close the ports with a firewall (--isolate=no: no warning).',
+    file=sys.stderr,
+  )
+
+
+def _namespace() -> str:
+  try:
+    return os.readlink('/proc/self/ns/net')
+  except OSError:  # A kernel without namespaces.
+    return ''
+
+
+def _obstacle() -> str:
+  """Tries it in another process; returns what prevents it, or ''."""
+  tried = subprocess.run([sys.executable, '-I', _SCRIPT], capture_output=True, text=True)
+  if tried.returncode == 0:
+    return ''
+  why = tried.stderr.strip() or f'exit code {tried.returncode}'
+  return f'this system refuses a network namespace ({why})'
+
+
+def _unshare(flags: int) -> None:
+  libc = ctypes.CDLL(None, use_errno=True)
+  if libc.unshare(flags):
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number))
+
+
+def _start_loopback() -> None:
+  with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    fcntl.ioctl(s, _SIOCSIFFLAGS, struct.pack('16sH22x', b'lo', _IFF_UP))
+
+
+def _be_found_by_name() -> None:
+  """Calls the machine localhost, in here, if its name leads to no address that is in here.
+
+  The collectives of JAX on CPUs listen at the address that the name leads to.
+  """
+  try:
+    with socket.socket() as s:
+      s.bind((socket.gethostname(), 0))
+  except OSError:
+    _unshare(_CLONE_NEWUTS)
+    socket.sethostname('localhost')
+
+
+def _enter_namespace() -> None:
+  """Enters a new network namespace; without the right to, in a user namespace of the same user."""
+  try:
+    _unshare(_CLONE_NEWNET)
+    _start_loopback()
+  except PermissionError:
+    user, group = os.geteuid(), os.getegid()
+    _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+    for file, text in (
+      ('setgroups', 'deny'),
+      ('uid_map', f'{user} {user} 1'),
+      ('gid_map', f'{group} {group} 1'),
+    ):
+      with open(f'/proc/self/{file}', 'w') as f:
+        f.write(text)
+    _start_loopback()
+  _be_found_by_name()
+
+
+def _main(command: list[str]) -> None:
+  """Enters a network namespace and becomes `command`, or only tries if that is empty."""
+  try:
+    _enter_namespace()
+  except OSError as error:
+    limit = error.errno == errno.ENOSPC
+    sys.exit('a limit in /proc/sys/user is reached' if limit else error.strerror)
+  if command:
+    os.environ[_VARIABLE] = _namespace()
+    os.execv(command[0], command)
+
+
+if __name__ == '__main__':
+  _main(sys.argv[1:])
