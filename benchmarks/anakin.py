@@ -103,7 +103,7 @@ def time_learning(environment: JaxEnvironment, num_envs: int, seconds: float) ->
 
 def draw(results: list[dict[str, Any]], path: str) -> None:
   """Draws steps/s against the number of environments."""
-  figure = Figure(figsize=(7, 4), layout='constrained')
+  figure = Figure(figsize=(9, 4), layout='constrained')
   axes = figure.add_subplot()
   for i, env in enumerate(dict.fromkeys(r['env'] for r in results)):
     rows = [r for r in results if r['env'] == env]
@@ -114,7 +114,7 @@ def draw(results: list[dict[str, Any]], path: str) -> None:
   axes.set_xlabel('environments')
   axes.set_ylabel('environment steps/s')
   axes.grid(alpha=0.3)
-  axes.legend()
+  figure.legend(loc='outside right')
   FigureCanvasAgg(figure).print_png(path)
 
 

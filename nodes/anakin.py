@@ -71,21 +71,22 @@ class Anakin:
     self._counts = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
     self._monitor = monitor
     self._state: AnakinState | None = None
+    self._published: tuple[dict[str, int], Nest] | None = None
     self._available = threading.Event()
     self._metrics: dict[str, float] = {}
     self._ended = np.zeros(3)  # Episodes, and sums of their returns and lengths, since a report.
     self._measured: dict[str, int] = {}
 
-  def get_params(self) -> tuple[int, Nest] | None:
-    """Returns policy_version and parameters, as NumPy arrays; None when there are none any more. An RPC.
+  def get_params(self) -> tuple[dict[str, int], Nest] | None:
+    """Returns the newest parameters, as NumPy arrays, and the counters at their moment. An RPC.
 
-    Waits for the first.
+    Waits for the first; None if there are never any.
     """
     self._available.wait()
-    if self._state is None:
+    if self._published is None:
       return None
-    learner = self._state.learner
-    return int(learner.learner_steps), jax.device_get(learner.params)
+    counts, params = self._published
+    return counts, jax.device_get(params)
 
   def run(self) -> None:
     """Trains to the end, then serves the evaluator until the program stops."""
@@ -110,6 +111,7 @@ class Anakin:
       logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
     loop.compile(state)
     self._state = state
+    self._published = dict(self._counts), state.learner.params
     self._available.set()
     reporter = Reporter(self._monitor, 'anakin/0', self._measure, period=0.25)
     checkpointer = checkpoints.Checkpointer(
@@ -153,6 +155,7 @@ class Anakin:
     self._counts['actor_steps'] += steps
     self._counts['environment_frames'] += steps  # No environment in JAX repeats actions.
     self._counts['learner_steps'] += self._updates_per_call
+    self._published = dict(self._counts), state.learner.params
     self._metrics = {name: float(m[-1]) for name, m in report.metrics.items()}
     self._ended += [
       report.episodes.episodes,

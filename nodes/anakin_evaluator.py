@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dm_env.specs
@@ -61,16 +61,17 @@ class AnakinEvaluator:
     agent = self._make_agent(environment.observation_spec, environment.action_spec)
     evaluation = Evaluation(agent, environment, self._num_envs, self._episodes_each)
 
-    def play(should_stop: Callable[[], bool]) -> Sequence[float]:
+    def play(should_stop: Callable[[], bool]) -> tuple[Sequence[float], Mapping[str, float]]:
       fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
       if fetched is None:
         raise lifecycle.Stopped
-      _, params = fetched
+      counts, params = fetched
       state = evaluation.begin(params, self._seed)
       while not evaluation.done(state):
         if should_stop():
           raise lifecycle.Stopped
         state = evaluation.play(params, state)
-      return jax.device_get(state.returns).ravel().tolist()
+      frames = float(counts['environment_frames'])
+      return jax.device_get(state.returns).ravel().tolist(), {'evaluated_frames': frames}
 
     evaluate_now_and_then(self._monitor, self._period, play)

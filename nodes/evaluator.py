@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,9 +56,9 @@ class Evaluator:
     """Evaluates until the final evaluation is done or the program stops."""
     environment = self._make_environment(self._num_envs, self._seed)
 
-    def play(should_stop: Callable[[], bool]) -> list[float]:
+    def play(should_stop: Callable[[], bool]) -> tuple[Sequence[float], Mapping[str, float]]:
       policy = RemotePolicy(self._inference, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
-      return list(episode_returns(environment, policy, self._episodes_each))
+      return list(episode_returns(environment, policy, self._episodes_each)), {}
 
     try:
       evaluate_now_and_then(self._monitor, self._period, play)
@@ -67,15 +67,17 @@ class Evaluator:
 
 
 def evaluate_now_and_then(
-  monitor: Any, period: int, play: Callable[[Callable[[], bool]], Sequence[float]]
+  monitor: Any,
+  period: int,
+  play: Callable[[Callable[[], bool]], tuple[Sequence[float], Mapping[str, float]]],
 ) -> None:
   """Evaluates until the final evaluation is done or the program stops.
 
   Args:
     monitor: Courier client of the monitor.
     period: actor steps between evaluations.
-    play: returns the raw returns of some episodes; raises lifecycle.Stopped when the function that it
-      is given, and often calls, says so.
+    play: returns the raw returns of some episodes, and what else to report; raises lifecycle.Stopped
+      when the function that it is given, and often calls, says so.
   """
   stop = lifecycle.stop_event()
   reporter = Reporter(monitor, 'evaluator/0')
@@ -89,8 +91,9 @@ def evaluate_now_and_then(
     return rpc.call(ask, should_stop, method)
 
   def evaluate() -> dict[str, float]:
-    returns = play(should_stop)
+    returns, further = play(should_stop)
     return {
+      **further,
       'evaluator_return': float(np.mean(returns)),
       'evaluator_return_stderr': float(np.std(returns) / math.sqrt(len(returns))),
       'evaluator_episodes': float(len(returns)),

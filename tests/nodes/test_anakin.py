@@ -93,8 +93,9 @@ def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, 
   assert status['counts'] == {'actor_steps': 504, 'environment_frames': 504, 'learner_steps': 14}
   assert status['latest']['anakin/0']['episode_length'] == 9
 
-  version, params = client.get_params()
-  assert version == 14
+  counts, params = client.get_params()
+  assert counts == status['counts']
+  assert status['latest']['evaluator/0']['evaluated_frames'] == 504
   with open(tmp_path / 'params' / 'final.msgpack', 'rb') as f:
     written = serialization.from_bytes(params, f.read())
   jax.tree.map(np.testing.assert_array_equal, written, params)
