@@ -3,22 +3,24 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+NEWEST := .venv-newest
 INSTALLED := $(VENV)/installed
 export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LIBRARY_PATH)
 # Where Debian has the daemons of Slurm.
 export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help train test nightly check lock slurm clean
+.PHONY: help train test nightly newest check lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
 	@echo 'make test    set up, then check and test everything'
-	@echo 'make nightly the tests that take minutes, or a quiet machine'
+	@echo 'make nightly the tests that take minutes, or a quiet machine, and what make newest does'
+	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make check   ruff and mypy only'
 	@echo 'make lock    resolve requirements.in into requirements.txt'
 	@echo 'make slurm   as root on Debian: install Slurm, for the test that starts a cluster'
-	@echo 'make clean   remove the virtual environment'
+	@echo 'make clean   remove the virtual environments'
 
 train: $(INSTALLED)
 	$(BIN)/python launch.py
@@ -26,8 +28,13 @@ train: $(INSTALLED)
 test: $(INSTALLED) check slurm
 	$(BIN)/python -m pytest
 
-nightly: $(INSTALLED)
+nightly: $(INSTALLED) newest
 	$(BIN)/python -m pytest -m nightly
+
+# rlax, the reference of one test, is no dependency of the agents.
+newest: $(NEWEST)/installed
+	JAX_PLATFORMS=cpu $(NEWEST)/bin/python -m pytest tests/agents --deselect \
+	  tests/agents/test_vtrace_targets.py::test_matches_rlax
 
 check: $(INSTALLED)
 	$(BIN)/ruff check
@@ -41,6 +48,12 @@ $(INSTALLED): requirements.txt find_python.sh
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.txt
 	touch $@
 
+$(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
+	$(BIN)/uv venv --quiet --clear --python "$$(./find_python.sh --newest)" $(NEWEST)
+	$(BIN)/uv pip install --quiet --python $(NEWEST)/bin/python --upgrade \
+	  --override requirements-newest.in --requirement requirements-newest.in
+	touch $@
+
 lock: $(INSTALLED)
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --custom-compile-command 'make lock' \
 	  requirements.in --output-file requirements.txt
@@ -52,4 +65,4 @@ slurm:
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(SLURM); }
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(NEWEST)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Prints the path of a Python 3.10 that Launchpad can run in, or with --libdir the directory of its
-# libpython3.10.so. Says in one sentence what is missing if there is none.
+# libpython3.10.so. Says in one sentence what is missing if there is none. With --newest it prints the
+# path of the newest Python here, which Launchpad need not run in.
 
 libdir() {
   "$1" -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))'
@@ -16,6 +17,13 @@ usable() {
 }
 
 cd "$(dirname "$0")" || exit 1
+if [ "$1" = --newest ]; then
+  for python in /usr/bin/python3 /usr/bin/python3.?? /usr/local/bin/python3.?? \
+      "$HOME"/.pyenv/versions/3.*/bin/python "$HOME"/.local/share/uv/python/*/bin/python3; do
+    "$python" -c 'import sys, venv; print(*sys.version_info[:3], sys.executable)' 2>/dev/null
+  done | sort -k1,1n -k2,2n -k3,3n | tail -n 1 | cut -d ' ' -f 4- | grep .
+  exit
+fi
 for python in .venv/bin/python "$(command -v python3.10)" \
     "$(command -v uv >/dev/null && uv python find 3.10 2>/dev/null)" \
     "$HOME"/.pyenv/versions/3.10.*/bin/python "$(command -v python3)"; do

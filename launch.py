@@ -18,7 +18,6 @@ import sys
 import launchpad as lp
 from absl import app, flags
 
-from environments import registry as environments
 from launchers import (
   describe,
   isolation,
@@ -72,7 +71,7 @@ _ISOLATE = flags.DEFINE_enum(
   'whether a local run gets a network of its own, where nobody else reaches its nodes and they reach '
   'nobody else: where the system allows it and no TPU is used; always, or refuse to run; never',
 )
-_LIST_ENVS = flags.DEFINE_bool('list_envs', False, 'print the environments and their options')
+_LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environments")
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 
 
@@ -149,7 +148,7 @@ def _launch(
 def main(argv: list[str]) -> int:
   """Does what the flags say; returns the exit code."""
   if _LIST_ENVS.value:
-    for family, text in environments.families().items():
+    for family, text in programs.load(_PROGRAM.value).environments.families().items():
       print(f'{family:12} {text}')
     return 0
   try:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from acme import specs
@@ -83,9 +83,8 @@ def make(name: str, num_envs: int, seed: int, options: str = '') -> BatchedEnvir
     raise ValueError(f'a batch has at least 1 environment, not {num_envs}')
   if seed < 0:
     raise ValueError(f'the seed of a batch of environments is at least 0, not {seed}')
-  family, _, task = name.partition(':')
-  factory = _factory(family)
-  return factory(task, num_envs, seed, **_parse(family, factory, options))
+  factory, task, keywords = resolve(_FAMILIES, name, options)
+  return factory(task, num_envs, seed, **keywords)
 
 
 def check(name: str, options: str = '') -> None:
@@ -110,22 +109,38 @@ def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
     environment.close()
 
 
-def _factory(family: str) -> Factory:
-  """Returns the factory of a family, imported where it is a string."""
-  if family not in _FAMILIES:
-    known = sorted(_FAMILIES)
+def resolve(
+  table: Mapping[str, Family], name: str, options: str
+) -> tuple[Callable[..., Any], str, dict[str, Any]]:
+  """Looks a name up in a table of families.
+
+  Args:
+    table: families by name.
+    name: `family` or `family:task`.
+    options: 'key=value,key=value' for the factory's keyword-only parameters.
+
+  Returns:
+    The family's factory, imported where it is a string; the task; the options, in the types of the
+    factory's defaults.
+
+  Raises:
+    ValueError: there is no such family, or an option is unusable; one sentence.
+  """
+  family, _, task = name.partition(':')
+  if family not in table:
+    known = sorted(table)
     raise ValueError(
       f'--env: there is no environment family {family!r}{errors.did_you_mean(family, known)} '
       f'(the families are {", ".join(known)})'
     )
-  factory = _FAMILIES[family].factory
-  if callable(factory):
-    return factory
-  module, _, function = factory.partition(':')
-  return getattr(importlib.import_module(module), function)
+  factory: Any = table[family].factory
+  if not callable(factory):
+    module, _, function = factory.partition(':')
+    factory = getattr(importlib.import_module(module), function)
+  return factory, task, _parse(family, factory, options)
 
 
-def _parse(family: str, factory: Factory, options: str) -> dict[str, Any]:
+def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, Any]:
   """Returns the options in 'key=value,key=value' in the types of the factory's defaults."""
   defaults = {
     parameter.name: parameter.default

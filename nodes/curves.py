@@ -67,13 +67,15 @@ def draw(run_dir: str) -> None:
 
   figure = Figure(figsize=(7, 4), layout='constrained')
   axes = figure.add_subplot()
-  training = read(run_dir, 'inference_learner/0', 'environment_frames', 'episode_return')
-  evaluation = read(
-    run_dir,
-    'evaluator/0',
-    'environment_frames',
-    'evaluator_return',
-    'evaluator_return_stderr',
+  training = [
+    row
+    for node in ('inference_learner/0', 'anakin/0')
+    for row in read(run_dir, node, 'environment_frames', 'episode_return')
+  ]
+  values = ('evaluator_return', 'evaluator_return_stderr')
+  # Where an evaluator knows whose parameters it evaluated, and not only when it had done so.
+  evaluation = read(run_dir, 'evaluator/0', 'evaluated_frames', *values) or read(
+    run_dir, 'evaluator/0', 'environment_frames', *values
   )
   if training:
     axes.plot(*zip(*training, strict=True), color='0.7', label='training, with exploration')

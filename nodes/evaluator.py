@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,41 +54,61 @@ class Evaluator:
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    stop = lifecycle.stop_event()
-    reporter = Reporter(self._monitor, 'evaluator/0')
-
-    def should_stop() -> bool:
-      reporter.beat()
-      return stop.is_set()
-
-    def tell(method: str, *args: Any) -> Any:
-      ask = functools.partial(getattr(self._monitor.futures, method), *args)
-      return rpc.call(ask, should_stop, method)
-
     environment = self._make_environment(self._num_envs, self._seed)
-    due = 0
+
+    def play(should_stop: Callable[[], bool]) -> tuple[Sequence[float], Mapping[str, float]]:
+      policy = RemotePolicy(self._inference, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
+      return list(episode_returns(environment, policy, self._episodes_each)), {}
+
     try:
-      while not stop.is_set():
-        progress = tell('progress')
-        if progress['finished']:
-          tell('final_evaluation', self._evaluate(environment, should_stop))
-          return
-        if progress['actor_steps'] >= due and progress['actor_steps'] > 0:
-          due = progress['actor_steps'] + self._period
-          tell('report', 'evaluator/0', self._evaluate(environment, should_stop))
-        stop.wait(0.2)
-    except lifecycle.Stopped:
-      pass
+      evaluate_now_and_then(self._monitor, self._period, play)
     finally:
       environment.close()
 
-  def _evaluate(
-    self, environment: BatchedEnvironment, should_stop: Callable[[], bool]
-  ) -> dict[str, float]:
-    policy = RemotePolicy(self._inference, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
-    returns = list(episode_returns(environment, policy, self._episodes_each))
+
+def evaluate_now_and_then(
+  monitor: Any,
+  period: int,
+  play: Callable[[Callable[[], bool]], tuple[Sequence[float], Mapping[str, float]]],
+) -> None:
+  """Evaluates until the final evaluation is done or the program stops.
+
+  Args:
+    monitor: Courier client of the monitor.
+    period: actor steps between evaluations.
+    play: returns the raw returns of some episodes, and what else to report; raises lifecycle.Stopped
+      when the function that it is given, and often calls, says so.
+  """
+  stop = lifecycle.stop_event()
+  reporter = Reporter(monitor, 'evaluator/0')
+
+  def should_stop() -> bool:
+    reporter.beat()
+    return stop.is_set()
+
+  def tell(method: str, *args: Any) -> Any:
+    ask = functools.partial(getattr(monitor.futures, method), *args)
+    return rpc.call(ask, should_stop, method)
+
+  def evaluate() -> dict[str, float]:
+    returns, further = play(should_stop)
     return {
+      **further,
       'evaluator_return': float(np.mean(returns)),
       'evaluator_return_stderr': float(np.std(returns) / math.sqrt(len(returns))),
       'evaluator_episodes': float(len(returns)),
     }
+
+  due = 0
+  try:
+    while not stop.is_set():
+      progress = tell('progress')
+      if progress['finished']:
+        tell('final_evaluation', evaluate())
+        return
+      if progress['actor_steps'] >= due and progress['actor_steps'] > 0:
+        due = progress['actor_steps'] + period
+        tell('report', 'evaluator/0', evaluate())
+      stop.wait(0.2)
+  except lifecycle.Stopped:
+    pass

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-import os
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -22,7 +20,7 @@ from flax import serialization
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from environments.base import BatchedEnvironment
-from nodes import audit, checkpoints, lifecycle, replicas, rpc
+from nodes import audit, checkpoints, final_params, lifecycle, replicas
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.learner import Learner
@@ -241,14 +239,9 @@ class InferenceLearner:
       checkpointer.write_now()
       params = learner.get_variables(['params'])[0]
       if self._replica == 0:
-        save_params(self._run_dir, params)
+        final_params.save(self._run_dir, params)
       crc = zlib.crc32(serialization.to_bytes(params))
-      finished = {**counter.get_counts(), 'params_crc32': crc}
-      while not stop.wait(1.0):
-        reporter.beat()
-        # Again and again: a monitor that is started anew has to be told anew.
-        tell = functools.partial(self._monitor.futures.training_finished, self._name, finished)
-        rpc.call(tell, stop.is_set, 'training_finished')
+      reporter.announce_finish(counter.get_counts() | {'params_crc32': crc}, stop)
     except lifecycle.Stopped:
       if not server.training_finished:
         # Of an update that another replica will not join any more, nothing can be kept.
@@ -264,13 +257,3 @@ class InferenceLearner:
     for size in {stream.num_envs for stream in self._streams if stream.training}:
       priorities(jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), unroll))
     return priorities
-
-
-def save_params(run_dir: str, params: Any) -> str:
-  """Writes parameters to `run_dir/params/final.msgpack`; returns the path."""
-  path = os.path.join(run_dir, 'params', 'final.msgpack')
-  os.makedirs(os.path.dirname(path), exist_ok=True)
-  with open(path + '.tmp', 'wb') as f:
-    f.write(serialization.to_bytes(params))
-  os.replace(path + '.tmp', path)
-  return path

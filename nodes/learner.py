@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.agent import Agent, UpdateOutput
 from agents.types import Nest, Unroll
-from nodes import lifecycle
+from nodes import finite
 
 
 class DevicePrefetcher:
@@ -219,12 +219,7 @@ class Learner(acme.Learner):
     """Waits for the last step, and makes sure that what it computed is finite."""
     self._wait()
     if not self._finite:
-      bad = {k: float(v) for k, v in jax.device_get(self._metrics).items() if not np.isfinite(v)}
-      values = ', '.join(f'{name} is {value}' for name, value in bad.items())
-      raise lifecycle.Hopeless(
-        f'learner step {self.learner_steps} is not finite: {values}; the last checkpoint is of an '
-        'earlier step. A smaller learning rate or a clipped gradient may help.'
-      )
+      finite.refuse(self.learner_steps, self._metrics)
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the metrics of the last step that has ended, and rates over the last `seconds`."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Any
+
+from nodes import rpc
 
 
 class Reporter:
@@ -54,6 +58,34 @@ class Reporter:
     """
     if self._due(time.monotonic() - self._last):
       self._send(lambda: self._monitor.futures.alive(self._node))
+
+  def report_now(self, should_stop: Callable[[], bool]) -> None:
+    """Sends a report, due or not, and waits until it has been taken.
+
+    Raises:
+      lifecycle.Stopped: when `should_stop` says so.
+    """
+    seconds = max(time.monotonic() - self._last, 1e-3)
+    values = {k: float(v) for k, v in self._measure(seconds).items()}
+    rpc.call(lambda: self._monitor.futures.report(self._node, values), should_stop, 'report')
+
+  def announce_finish(self, values: Mapping[str, float], stop: threading.Event) -> None:
+    """Tells the monitor that training has finished, until the program stops.
+
+    Again and again: a monitor that is started anew has to be told anew.
+
+    Args:
+      values: the final counters, and whatever else the summary is to say about the node.
+      stop: set when the program stops.
+
+    Raises:
+      lifecycle.Stopped: when it does so within a call.
+    """
+    while not stop.is_set():
+      tell = functools.partial(self._monitor.futures.training_finished, self._node, values)
+      rpc.call(tell, stop.is_set, 'training_finished')
+      stop.wait(1.0)
+      self.beat()
 
   def _due(self, seconds: float) -> bool:
     if self._monitor is None or seconds < self._period:

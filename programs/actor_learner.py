@@ -17,7 +17,7 @@ from typing import Any
 
 import launchpad as lp
 
-from environments import registry
+from environments import registry as environments
 from launchers.placement import Resources
 from nodes.layout import layout
 from programs.address import AddressHandle
@@ -45,7 +45,7 @@ def make_program(
     replay_checkpoint_period: seconds between checkpoints of replay; 0 where its unrolls are not worth
       keeping, as in a queue.
   """
-  make_environment = functools.partial(registry.make, config.env, options=config.env_options)
+  make_environment = functools.partial(environments.make, config.env, options=config.env_options)
   replicas = range(config.num_replicas)
   program = lp.Program(name)
 

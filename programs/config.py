@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from agents.options import option
 
-C = TypeVar('C', bound='RunConfig')
+C = TypeVar('C', bound='CommonConfig')
+R = TypeVar('R', bound='RunConfig')
 
 BATCH_SIZE_HELP = (
   'unrolls that each replica adds to a learner batch, over its learner devices; an update is over '
@@ -16,8 +17,8 @@ BATCH_SIZE_HELP = (
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
-  """Options that do not depend on the agent. One flag each; 0 means 'choose for me' where it says so."""
+class CommonConfig:
+  """Options of every program. One flag each; 0 means 'choose for me' where it says so."""
 
   env: str = option('catch', 'environment, family or family:task; --list_envs lists them')
   env_options: str = option('', "the environment's own options, as key=value,key=value")
@@ -26,6 +27,47 @@ class RunConfig:
   )
   seed: int = option(1, 'of parameters, action sampling and environments')
   run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
+
+  accelerator: str = option('cpu', "what the learner's host has: cpu, gpu or tpu")
+
+  checkpoint_period: float = option(
+    60.0,
+    'seconds between checkpoints of the learner; 0: none, and a failure of it ends the program',
+  )
+  checkpoints_kept: int = option(3, 'how many of them to keep')
+
+  eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
+  eval_episodes: int = option(100, 'episodes in one evaluation')
+  eval_period: int = option(0, 'actor_steps between evaluations; 0: a twentieth of num_steps')
+
+  def resolve(self: C) -> C:
+    """Returns the config with every 'choose for me' replaced by the choice."""
+    return dataclasses.replace(self, eval_period=self.eval_period or max(1, self.num_steps // 20))
+
+  def validate(self) -> None:
+    """Checks that the options fit together; call it after `resolve`.
+
+    Raises:
+      ValueError: one sentence that names the flag and the fix.
+    """
+    self._require_at_least_one('num_steps', 'checkpoints_kept')
+    for name in ('eval_envs', 'eval_episodes', 'checkpoint_period'):
+      if getattr(self, name) < 0:
+        raise ValueError(f'--{name}={getattr(self, name)} must not be negative.')
+    if self.eval_envs and not self.eval_episodes:
+      raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
+    if self.accelerator not in ('cpu', 'gpu', 'tpu'):
+      raise ValueError(f'--accelerator={self.accelerator} is none of cpu, gpu, tpu.')
+
+  def _require_at_least_one(self, *names: str) -> None:
+    for name in names:
+      if getattr(self, name) < 1:
+        raise ValueError(f'--{name}={getattr(self, name)} must be at least 1.')
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig(CommonConfig):
+  """Options of programs with actors, inference and replay, which do not depend on the agent."""
 
   num_replicas: int = option(
     1,
@@ -42,7 +84,6 @@ class RunConfig:
   inference_timeout_ms: float = option(2.0, 'how long a request waits for a fuller batch')
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
-  accelerator: str = option('cpu', "what the inference-learner's host has: cpu, gpu or tpu")
 
   batch_size: int = option(16, BATCH_SIZE_HELP)
 
@@ -50,26 +91,14 @@ class RunConfig:
     1, 'replay servers of each replica, filled in turn and sampled evenly'
   )
 
-  checkpoint_period: float = option(
-    60.0,
-    'seconds between checkpoints of the learner; 0: none, and a failure of it ends the program',
-  )
-  checkpoints_kept: int = option(3, 'how many of them to keep')
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
 
-  eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
-  eval_episodes: int = option(100, 'episodes in one evaluation')
-  eval_period: int = option(0, 'actor_steps between evaluations; 0: a twentieth of num_steps')
-
-  def resolve(self: C) -> C:
+  def resolve(self: R) -> R:
     """Returns the config with every 'choose for me' replaced by the choice."""
     half = self.num_actors * self.envs_per_actor // 2
     group = self.envs_per_actor // max(self.env_groups, 1)
-    return dataclasses.replace(
-      self,
-      inference_batch_size=self.inference_batch_size or max(half, group),
-      eval_period=self.eval_period or max(1, self.num_steps // 20),
-    )
+    size = self.inference_batch_size or max(half, group)
+    return dataclasses.replace(super().resolve(), inference_batch_size=size)
 
   def validate(self) -> None:
     """Checks that the options fit together; call it after `resolve`.
@@ -77,25 +106,17 @@ class RunConfig:
     Raises:
       ValueError: one sentence that names the flag and the fix.
     """
-    for name in (
-      'num_steps',
+    super().validate()
+    self._require_at_least_one(
       'num_replicas',
       'num_actors',
       'envs_per_actor',
       'env_groups',
       'batch_size',
       'num_replay_shards',
-      'checkpoints_kept',
-    ):
-      if getattr(self, name) < 1:
-        raise ValueError(f'--{name}={getattr(self, name)} must be at least 1.')
-    for name in ('eval_envs', 'eval_episodes', 'inference_timeout_ms', 'checkpoint_period'):
-      if getattr(self, name) < 0:
-        raise ValueError(f'--{name}={getattr(self, name)} must not be negative.')
-    if self.eval_envs and not self.eval_episodes:
-      raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
-    if self.accelerator not in ('cpu', 'gpu', 'tpu'):
-      raise ValueError(f'--accelerator={self.accelerator} is none of cpu, gpu, tpu.')
+    )
+    if self.inference_timeout_ms < 0:
+      raise ValueError(f'--inference_timeout_ms={self.inference_timeout_ms} must not be negative.')
     if self.envs_per_actor % self.env_groups:
       raise ValueError(
         f'--envs_per_actor={self.envs_per_actor} does not divide into '

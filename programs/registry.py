@@ -6,8 +6,10 @@ import importlib
 from types import ModuleType
 
 # A program is a module with a frozen dataclass `Config`, `make_program(config) -> lp.Program`,
-# `placement(config) -> {group: Resources}`, and `PRESETS`: {family of environments: {option: value}}.
+# `placement(config) -> {group: Resources}`, `PRESETS`: {family of environments: {option: value}}, and
+# `environments`, with `check(name, options)` and `families()`, as `environments.registry` has them.
 PROGRAMS = {
+  'anakin': 'programs.anakin',
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }

@@ -8,7 +8,6 @@ from typing import Any
 
 from absl import flags
 
-from environments import registry as environments
 from launchers import run_directory
 from nodes import checkpoints
 from programs import registry
@@ -74,7 +73,7 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
   env = values.get('env', fields['env'].default)
   config = module.Config(**{**module.PRESETS.get(env.partition(':')[0], {}), **values}).resolve()
   config.validate()
-  environments.check(config.env, config.env_options)
+  module.environments.check(config.env, config.env_options)
   return config
 
 

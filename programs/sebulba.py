@@ -14,6 +14,7 @@ from programs.config import RunConfig
 from programs.deferred import Deferred
 
 placement = actor_learner.placement
+environments = actor_learner.environments
 
 # Options that suit a family of environments better than the defaults; flags override them.
 PRESETS = {

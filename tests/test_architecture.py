@@ -55,7 +55,11 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
   'modules, heavy',
   [
     ('nodes.actor, nodes.evaluator, environments.catch', ['jax', 'tensorflow', 'reverb', 'pandas']),
-    ('launch, programs.sebulba, programs.r2d2', ['jax', 'tensorflow', 'reverb', 'flax']),
+    (
+      'launch, programs.sebulba, programs.r2d2, programs.anakin',
+      ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
+    ),
+    ('nodes.anakin, nodes.anakin_evaluator', ['tensorflow', 'reverb', 'pandas']),
     ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
     ('nodes.inference, nodes.learner', ['tensorflow', 'reverb']),
   ],

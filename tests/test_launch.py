@@ -99,6 +99,42 @@ def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, op
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
 
+@pytest.mark.parametrize(
+  'launch_type', ['local_mp', pytest.param('local_mt', marks=pytest.mark.nightly)]
+)
+def test_anakin_runs_to_its_end_and_on(tmp_path, launch_type):
+  run_dir = tmp_path / 'run'
+  flags = ['--program=anakin', '--env=gymnax:Catch-bsuite', '--num_envs=8', '--updates_per_call=2']
+  process = launch(
+    *flags,
+    '--num_steps=2000',
+    '--mlp_sizes=16',
+    '--eval_episodes=10',
+    f'--lp_launch_type={launch_type}',
+    f'--run_dir={run_dir}',
+    timeout=240,
+  )
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  evaluator_return, actor_steps, frames, learner_steps, _ = done.groups()
+  assert -1 <= float(evaluator_return) <= 1
+  assert 2000 <= int(actor_steps) < 2000 + 2 * 8 * 20 and actor_steps == frames
+  assert int(learner_steps) == 14  # Calls of 2 x 8 x 20 rows, a tenth of them no decisions.
+  assert nodes_of(run_dir) == []
+  assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == 14
+  assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
+  assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+  if launch_type == 'local_mt':
+    return
+  logs = {p.stem for p in (run_dir / 'logs').glob('*.log')}
+  assert logs == {'anakin-0', 'evaluator-0', 'monitor-0'}
+  assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
+
+  process = launch(f'--resume={run_dir}', '--num_steps=2500')
+  assert process.returncode == 0, process.stderr
+  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 18
+
+
 @pytest.fixture
 def running(tmp_path):
   """A program that trains for ever; returns the launcher and the processes of its nodes by name."""
@@ -171,7 +207,7 @@ def test_help_names_every_option_with_its_default():
   text = re.sub(r'\s+', ' ', process.stdout)
   assert '--batch_size: unrolls that each replica adds to a learner batch' in text
   assert '64 for r2d2' in text and '16 for sebulba' in text
-  assert '(default: 1.0; sebulba only)' in text  # --rho_bar
+  assert '(default: 1.0; anakin, sebulba only)' in text  # --rho_bar
 
 
 @pytest.mark.parametrize(
@@ -215,6 +251,13 @@ def test_help_names_every_option_with_its_default():
     ),
     (['--launcher=k8s', '--image=x', '--output=y', '--k8s_name=A'], ['--k8s_name=A', 'lower-case']),
     (['--launcher=k8s', '--image=x', '--dry_run', '--accelerator=tpu'], ['topology']),
+    (['--program=anakin', '--env=atari:Pong'], ['--env=atari:Pong', 'catch', 'gymnax:CartPole-v1']),
+    (['--program=anakin', '--env=gymnax:CartPol-v1'], ['CartPol-v1', 'did you mean CartPole-v1']),
+    (['--program=anakin', '--env_options=speed=3'], ['--env_options', 'speed']),
+    (['--program=anakin', '--num_actors=2'], ['--num_actors', 'no option']),
+    (['--program=anakin', '--num_envs=9', '--num_devices=2'], ['--num_envs=9', '--num_devices=2']),
+    (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call=0', 'at least 1']),
+    (['--program=anakin', '--updates_per_call=9999999'], ['--updates_per_call=9999999', 'smaller']),
     (['--launcher=pod'], ['--launcher=k8s', 'JOB_COMPLETION_INDEX']),
     (['nonsense'], ["'nonsense'"]),
   ],

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agents.anakin.environment import next_row
+from agents.anakin.environments.catch import Catch
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
 from agents.types import FIRST, LAST, Unroll
-from tests.agents import jax_catch
 
 # 10 rows are an episode, and an unroll starts every 7: at each row of an episode in turn.
 CONFIG = R2D2Config(
@@ -26,19 +27,21 @@ CONFIG = R2D2Config(
 )
 NUM_ENVS, BATCH_SIZE, CAPACITY, UPDATES = 32, 64, 100, 2000
 PRIORITY_EXPONENT = 0.9
+CATCH = Catch()
 
 
 def hide_ball(timestep):
   """Blanks all but the row of the paddle after the first look at the board."""
   seen = (timestep.step_type == FIRST)[:, None, None]
-  paddle = (jnp.arange(jax_catch.ROWS) == jax_catch.ROWS - 1)[:, None]
+  rows = CATCH.observation_spec.shape[0]
+  paddle = (jnp.arange(rows) == rows - 1)[:, None]
   return timestep._replace(observation=jnp.where(seen | paddle, timestep.observation, 0.0))
 
 
 @jax.jit
 def train(key):
   """Returns rewards and step types `[updates, T, B]`, with a prioritized replay inside."""
-  agent = R2D2(CONFIG, jax_catch.OBSERVATION_SPEC, jax_catch.ACTION_SPEC)
+  agent = R2D2(CONFIG, CATCH.observation_spec, CATCH.action_spec)
   exploration = jnp.asarray(agent.exploration(NUM_ENVS))
   init_key, env_key, key = jax.random.split(key, 3)
   learner = agent.init(init_key)
@@ -49,8 +52,8 @@ def train(key):
     keys = jax.random.split(act_key, NUM_ENVS)
     answer = agent.act(params, core_state, hide_ball(timestep), exploration, keys)
     row = (hide_ball(timestep), answer.action, answer.extras)
-    environment, timestep = jax.vmap(jax_catch.step)(
-      environment, answer.action, jax.random.split(env_key, NUM_ENVS)
+    environment, timestep = jax.vmap(lambda *args: next_row(CATCH, *args))(
+      environment, timestep.step_type, answer.action, jax.random.split(env_key, NUM_ENVS)
     )
     return (params, environment, timestep, answer.core_state), (row, core_state)
 
@@ -79,7 +82,7 @@ def train(key):
     played = new[0][0]
     return (learner, stream, window, replay, priorities), (played.reward, played.step_type)
 
-  environment, timestep = jax.vmap(jax_catch.reset)(jax.random.split(env_key, NUM_ENVS))
+  environment, timestep = jax.vmap(CATCH.reset)(jax.random.split(env_key, NUM_ENVS))
   stream = (environment, timestep, agent.initial_core_state(NUM_ENVS))
   key, play_key = jax.random.split(key)
   stream, window = play(learner, stream, play_key, agent.unroll_rows)

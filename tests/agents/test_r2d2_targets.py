@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental import enable_x64
 
 from agents.r2d2.targets import double_q_targets, n_step_returns
 from agents.r2d2.value_rescaling import h, h_inverse
 from agents.types import FIRST, LAST, MID
 from tests.agents import r2d2_definition
+from tests.agents.precision import enable_x64
 from tests.agents.recording import random_rows
 
 
@@ -33,7 +33,7 @@ def test_h_inverse_keeps_the_digits_of_float32():
 
 @pytest.mark.parametrize('epsilon', [0.0, 1e-3, 0.1])
 def test_h_inverse_in_float64(epsilon):
-  with enable_x64():
+  with enable_x64(True):
     x = jnp.linspace(-300.0, 300.0, 6001)
     assert x.dtype == jnp.float64
     np.testing.assert_allclose(h_inverse(h(x, epsilon), epsilon), x, rtol=1e-13, atol=1e-13)

@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 
 from agents.vtrace.targets import vtrace
+from tests.agents.precision import enable_x64
 from tests.agents.subprocesses import run_python
-
-if hasattr(jax, 'enable_x64'):
-  enable_x64 = jax.enable_x64
-else:
-  from jax.experimental import enable_x64
 
 
 def random_inputs(seed, num_steps=9, batch_size=5, terminations=True):

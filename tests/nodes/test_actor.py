@@ -2,7 +2,6 @@
 
 import threading
 
-import courier
 import dm_env
 import numpy as np
 import pytest
@@ -48,25 +47,6 @@ class Monitor:
 
   def final_evaluation(self, values):
     self.final.append(values)
-
-
-@pytest.fixture
-def connect():
-  """Serves an object; returns a client of it."""
-  servers = []
-
-  def serve(instance, **client_kwargs):
-    server = courier.Server()
-    for name in dir(instance):
-      if not name.startswith('_') and callable(getattr(instance, name)) and name != 'hold':
-        server.Bind(name, getattr(instance, name))
-    server.Start()
-    servers.append(server)
-    return courier.Client(server.address, **client_kwargs)
-
-  yield serve
-  for server in servers:
-    server.Stop()
 
 
 def _make(lengths):

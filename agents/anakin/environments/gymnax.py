@@ -1,0 +1,100 @@
+"""The environments of gymnax, a suite in JAX, with its own time limits."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import dm_env.specs
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnax.environments import spaces
+
+from agents.anakin.environment import begin_episode, transition
+from agents.types import Array, Nest, Timestep
+
+
+class Gymnax:
+  """One environment of gymnax. Episodes that its time limit ends are truncated.
+
+  Float observations and truth values become float32, Discrete ones one-hot; arrays keep their shape.
+  """
+
+  def __init__(self, environment: Any, params: Any, name: str):
+    """Takes an environment of gymnax.
+
+    Args:
+      environment: what `gymnax.make` returned.
+      params: the environment's, likewise.
+      name: for the error.
+
+    Raises:
+      ValueError: actions are not discrete, or an observation is not one array.
+    """
+    actions = environment.action_space(params)
+    observations = environment.observation_space(params)
+    if not isinstance(actions, spaces.Discrete):
+      raise ValueError(f'--env={name} has actions {actions}; Anakin plays those that are Discrete.')
+    if not isinstance(observations, spaces.Discrete | spaces.Box):
+      raise ValueError(f'--env={name} has observations {observations}, which are not one array.')
+    self._environment = environment
+    self._params = params
+    self._one_hot = observations.n if isinstance(observations, spaces.Discrete) else 0
+    _, timestep = jax.eval_shape(self.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    self.observation_spec = dm_env.specs.Array(
+      timestep.observation.shape, timestep.observation.dtype, 'observation'
+    )
+    self.action_spec = dm_env.specs.DiscreteArray(int(actions.n), np.int32, 'action')
+
+  def reset(self, key: Array) -> tuple[Nest, Timestep]:
+    """Begins an episode. See `JaxEnvironment`."""
+    observation, state = self._environment.reset_env(key, self._params)
+    return _arrays(state), begin_episode(self._observe(observation))
+
+  def step(self, state: Nest, action: Array, key: Array) -> tuple[Nest, Timestep]:
+    """Steps, without gymnax's own reset. See `JaxEnvironment`."""
+    observation, state, reward, terminated, _ = self._environment.step_env(
+      key, state, action, self._params
+    )
+    truncated = self._environment.is_truncated(state, self._params)
+    return _arrays(state), transition(self._observe(observation), reward, terminated, truncated)
+
+  def _observe(self, observation: Any) -> Array:
+    if self._one_hot:
+      return jax.nn.one_hot(observation, self._one_hot, dtype=jnp.float32)
+    observation = jnp.asarray(observation)
+    if observation.dtype == bool or jnp.issubdtype(observation.dtype, jnp.floating):
+      return observation.astype(jnp.float32)
+    return observation
+
+
+def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
+  """Makes one environment.
+
+  Args:
+    task: its id, such as CartPole-v1.
+    max_episode_steps: truncate episodes after so many steps; 0 is the environment's own limit.
+
+  Raises:
+    ValueError: gymnax has no such id, the limit is negative, or a space has no array form.
+  """
+  known = gymnax.registered_envs
+  if task not in known:
+    close = difflib.get_close_matches(task, known, n=1)
+    hint = f'; did you mean {close[0]}?' if close else ''
+    raise ValueError(f'--env=gymnax:{task}: gymnax has no {task!r}{hint} ({", ".join(known)})')
+  if max_episode_steps < 0:
+    raise ValueError(
+      f'--env_options=max_episode_steps={max_episode_steps} must be 0, for the own limit, or more.'
+    )
+  environment, params = gymnax.make(task)
+  if max_episode_steps:
+    params = params.replace(max_steps_in_episode=max_episode_steps)
+  return Gymnax(environment, params, f'gymnax:{task}')
+
+
+def _arrays(state: Nest) -> Nest:
+  """Returns a state without Python numbers, so that every method's has the same dtypes."""
+  return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), state)

@@ -1,0 +1,84 @@
+"""Evaluation in JAX environments: whole episodes, as many from each environment."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from agents.agent import Agent
+from agents.anakin import streams as playing
+from agents.anakin.environment import JaxEnvironment
+from agents.anakin.streams import Streams
+from agents.types import LAST, Array, Nest
+
+
+class EvaluationState(NamedTuple):
+  """An evaluation under way."""
+
+  streams: Streams
+  returns: Array  # float32 `[B, episodes_each]`, raw, of the episodes that have ended.
+  finished: Array  # int32 `[B]`, how many have.
+
+
+class Evaluation:
+  """Plays with the agent's `evaluation_exploration`.
+
+  Taking as many episodes from each environment keeps short ones from being counted more often.
+  """
+
+  def __init__(
+    self,
+    agent: Agent,
+    environment: JaxEnvironment,
+    num_envs: int,
+    episodes_each: int,
+    rows_per_call: int = 200,
+  ):
+    """Initialises an evaluation.
+
+    Args:
+      agent: who acts.
+      environment: one environment.
+      num_envs: how many of it to play.
+      episodes_each: that count, of each environment.
+      rows_per_call: rows that one call of `play` adds.
+    """
+    self._agent = agent
+    self._environment = environment
+    self._num_envs = num_envs
+    self._episodes_each = episodes_each
+    self._rows_per_call = rows_per_call
+    self._begin = jax.jit(self._make_state)
+    self._play = jax.jit(self._rows, donate_argnums=1)
+
+  def begin(self, params: Nest, seed: int) -> EvaluationState:
+    """Starts an episode in every environment."""
+    return self._begin(params, jax.random.key(seed))
+
+  def play(self, params: Nest, state: EvaluationState) -> EvaluationState:
+    """Plays on for `rows_per_call` rows; uses `state` up."""
+    return self._play(params, state)
+
+  def done(self, state: EvaluationState) -> bool:
+    """Returns whether all episodes have ended."""
+    return bool(jax.device_get(state.finished).min() >= self._episodes_each)
+
+  def _make_state(self, params: Nest, key: Array) -> EvaluationState:
+    exploration = jnp.full(self._num_envs, self._agent.evaluation_exploration, jnp.float32)
+    return EvaluationState(
+      playing.begin(self._agent, self._environment, params, jnp.int32(0), exploration, key),
+      jnp.zeros((self._num_envs, self._episodes_each), jnp.float32),
+      jnp.zeros(self._num_envs, jnp.int32),
+    )
+
+  def _rows(self, params: Nest, state: EvaluationState) -> EvaluationState:
+    def row(state: EvaluationState, _: None) -> tuple[EvaluationState, None]:
+      streams = playing.advance(self._agent, self._environment, params, jnp.int32(0), state.streams)
+      last = streams.row.timestep.step_type == LAST
+      ended = last[:, None] & (jnp.arange(self._episodes_each) == state.finished[:, None])
+      returns = jnp.where(ended, streams.episode_return[:, None], state.returns)
+      return EvaluationState(streams, returns, state.finished + last), None
+
+    return jax.lax.scan(row, state, length=self._rows_per_call)[0]

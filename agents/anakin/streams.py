@@ -1,0 +1,180 @@
+"""Acting in a batch of JAX environments: rows, and the unrolls they make up."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from agents.agent import Agent
+from agents.anakin.environment import JaxEnvironment, next_row
+from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
+
+
+class Row(NamedTuple):
+  """A row of `agents.types`, complete with the agent's answer. Leading axes as in `Timestep`."""
+
+  timestep: Timestep
+  action: Array
+  extras: dict[str, Array]
+  policy_version: Array
+
+
+class Streams(NamedTuple):
+  """`B` environments between two rows. Every leaf is `[B, ...]`; nothing depends on its neighbours.
+
+  Random numbers belong to the environment, so that a run does not depend on how a batch is spread.
+  """
+
+  environment: Nest  # The environments' states.
+  key: Array  # uint32 `[B, ...]`, data of the key that the next row's random numbers come from.
+  exploration: Array  # float32.
+  environment_id: Array  # int32.
+  before: Nest  # The core state before `row` was consumed.
+  after: Nest  # The core state after it.
+  row: Row  # The latest.
+  episode_return: Array  # float32, raw, of the episode so far, `row` included.
+  episode_length: Array  # int32, steps of the episode so far.
+
+
+class Episodes(NamedTuple):
+  """What happened in some rows, for each environment. Every leaf is `[B]`; they add up."""
+
+  actor_steps: Array  # int32, decisions that the environment executed.
+  episodes: Array  # int32, that ended.
+  return_sum: Array  # float32, raw, of those that ended.
+  length_sum: Array  # int32, likewise.
+
+
+def begin(
+  agent: Agent,
+  environment: JaxEnvironment,
+  params: Nest,
+  policy_version: Array,
+  exploration: Array,
+  key: Array,
+) -> Streams:
+  """Starts an episode in every environment and answers its FIRST row.
+
+  Args:
+    agent: who acts.
+    environment: one environment; as many of it as `exploration` has elements are played.
+    params: of the agent.
+    policy_version: int32 `[]`, the number of learner steps behind `params`.
+    exploration: float32 `[B]`.
+    key: a typed PRNG key.
+  """
+  num_envs = exploration.shape[0]
+  keys = jax.random.split(key, num_envs)
+  keys, now = _split(keys)
+  state, timestep = jax.vmap(lambda key: environment.reset(key))(now)
+  before = agent.initial_core_state(num_envs)
+  row, after = _answer(agent, params, policy_version, before, timestep, exploration, now)
+  return Streams(
+    environment=_strong(state),
+    key=jax.random.key_data(keys),
+    exploration=exploration,
+    environment_id=jnp.arange(num_envs, dtype=jnp.int32),
+    before=before,
+    after=after,
+    row=row,
+    episode_return=jnp.zeros(num_envs, jnp.float32),
+    episode_length=jnp.zeros(num_envs, jnp.int32),
+  )
+
+
+def advance(
+  agent: Agent, environment: JaxEnvironment, params: Nest, policy_version: Array, streams: Streams
+) -> Streams:
+  """Executes the answers to the latest rows, and answers the next; see `begin`."""
+  keys, now = _split(jax.random.wrap_key_data(streams.key))
+  state, timestep = jax.vmap(lambda *args: next_row(environment, *args))(
+    streams.environment, streams.row.timestep.step_type, streams.row.action, now
+  )
+  row, after = _answer(
+    agent, params, policy_version, streams.after, timestep, streams.exploration, now
+  )
+  first = timestep.step_type == FIRST
+  return streams._replace(
+    environment=_strong(state),
+    key=jax.random.key_data(keys),
+    before=streams.after,
+    after=after,
+    row=row,
+    episode_return=jnp.where(first, 0.0, streams.episode_return + timestep.reward),
+    episode_length=jnp.where(first, 0, streams.episode_length + 1),
+  )
+
+
+def unroll(
+  agent: Agent, environment: JaxEnvironment, params: Nest, policy_version: Array, streams: Streams
+) -> tuple[Streams, Unroll, Episodes]:
+  """Plays on until every stream has a further unroll.
+
+  Args:
+    agent: who acts.
+    environment: one environment.
+    params: of the agent.
+    policy_version: int32 `[]`, the number of learner steps behind `params`.
+    streams: their latest row becomes the first of the unroll.
+
+  Returns:
+    The streams, whose latest row is the last of the unroll, the unrolls `[B, L, ...]`, and what
+    happened in the rows after the first.
+  """
+
+  def step(now: Streams, _: None) -> tuple[Streams, tuple[Row, Array, Array]]:
+    later = advance(agent, environment, params, policy_version, now)
+    return later, (later.row, later.episode_return, later.episode_length)
+
+  later, (rows, returns, lengths) = jax.lax.scan(step, streams, length=agent.unroll_rows - 1)
+  step_type = rows.timestep.step_type
+  last = step_type == LAST
+  episodes = Episodes(
+    actor_steps=jnp.sum(step_type != FIRST, axis=0, dtype=jnp.int32),
+    episodes=jnp.sum(last, axis=0, dtype=jnp.int32),
+    return_sum=jnp.sum(jnp.where(last, returns, 0.0), axis=0),
+    length_sum=jnp.sum(jnp.where(last, lengths, 0), axis=0, dtype=jnp.int32),
+  )
+  batch = jax.tree.map(
+    lambda first, rest: jnp.concatenate([first[:, None], jnp.swapaxes(rest, 0, 1)], axis=1),
+    streams.row,
+    rows,
+  )
+  unrolls = Unroll(
+    batch.timestep,
+    batch.action,
+    batch.extras,
+    batch.policy_version,
+    streams.before,
+    streams.environment_id,
+  )
+  return later, unrolls, episodes
+
+
+def _answer(
+  agent: Agent,
+  params: Nest,
+  policy_version: Array,
+  core_state: Nest,
+  timestep: Timestep,
+  exploration: Array,
+  keys: Array,
+) -> tuple[Row, Nest]:
+  """Returns the complete row and the core state after it."""
+  keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)  # The environment used them as is.
+  output = agent.act(params, core_state, timestep, exploration, keys)
+  version = jnp.full(exploration.shape, policy_version, jnp.int32)
+  return Row(timestep, output.action, output.extras, version), output.core_state
+
+
+def _split(keys: Array) -> tuple[Array, Array]:
+  """Splits each of `[B]` keys in two."""
+  both = jax.vmap(jax.random.split)(keys)
+  return both[:, 0], both[:, 1]
+
+
+def _strong(state: Nest) -> Nest:
+  """Returns arrays whose types do not give way to others, as a loop's carry must not."""
+  return jax.tree.map(lambda x: jnp.asarray(x, x.dtype), state)

@@ -1,0 +1,158 @@
+"""How fast Anakin is: steps/s against the number of environments, beside the environments alone.
+
+python -m benchmarks.anakin                                two environments, a few minutes
+python -m benchmarks.anakin --env=catch --num_envs=64,256 --seconds=1 --output=DIR
+
+Prints a table; writes anakin.json and anakin.png. A step is one row of one environment: a decision or,
+once in an episode, a reset. Compilation is not counted. "alone" steps the same environments with random
+actions and resets them likewise; "learning" acts with the network and updates it, V-trace and 20 rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from absl import app, flags
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from agents.anakin.environment import JaxEnvironment, next_row
+from agents.anakin.loop import AnakinLoop
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from nodes import jax_environments
+
+_ENVS = flags.DEFINE_list('env', ['catch', 'gymnax:Breakout-MinAtar'], 'environments')
+_NUM_ENVS = flags.DEFINE_list(
+  'num_envs', ['16', '64', '256', '1024', '4096'], 'how many, over all devices'
+)
+_SECONDS = flags.DEFINE_float('seconds', 1.0, 'of each of three timings', lower_bound=0.1)
+_OUTPUT = flags.DEFINE_string('output', 'runs/benchmarks', 'where the results go')
+
+_UNROLL_LENGTH = 20
+_REPEATS = 3
+
+
+def rows_per_second(call: Callable[[Any], Any], state: Any, rows: int, seconds: float) -> float:
+  """Returns the median rate of three timings.
+
+  Args:
+    call: from state to state; already compiled.
+    state: to begin with.
+    rows: that one call makes.
+    seconds: of each timing.
+  """
+  rates = []
+  for _ in range(_REPEATS):
+    jax.block_until_ready(state)
+    calls, started = 0, time.perf_counter()
+    while calls == 0 or time.perf_counter() - started < seconds:
+      state = jax.block_until_ready(call(state))
+      calls += 1
+    rates.append(calls * rows / (time.perf_counter() - started))
+  return float(np.median(rates))
+
+
+def time_alone(environment: JaxEnvironment, num_envs: int, seconds: float) -> float:
+  """Returns the steps/s of environments that random actions are done in, on all devices."""
+  num_rows = 10 * _UNROLL_LENGTH
+  num_actions = environment.action_spec.num_values
+  mesh = jax.sharding.Mesh(np.asarray(jax.local_devices()), ('data',))
+  sharded = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))
+
+  def begin(key: jax.Array) -> Any:
+    keys = jax.random.split(key, num_envs)
+    state, timestep = jax.vmap(environment.reset)(keys)
+    return jax.random.key_data(keys), state, timestep
+
+  def row(carry: Any, _: None) -> tuple[Any, None]:
+    keys, state, timestep = carry
+
+    def step(data: jax.Array, state: Any, step_type: jax.Array) -> Any:
+      key, now = jax.random.split(jax.random.wrap_key_data(data))
+      action = jax.random.randint(now, (), 0, num_actions)
+      return jax.random.key_data(key), *next_row(environment, state, step_type, action, now)
+
+    return jax.vmap(step)(keys, state, timestep.step_type), None
+
+  state = jax.jit(begin, out_shardings=sharded)(jax.random.key(0))
+  play = jax.jit(
+    lambda carry: jax.lax.scan(row, carry, length=num_rows)[0],
+    in_shardings=(sharded,),
+    out_shardings=sharded,
+  )
+  state = play(state)
+  return rows_per_second(play, state, num_rows * num_envs, seconds)
+
+
+def time_learning(environment: JaxEnvironment, num_envs: int, seconds: float) -> float:
+  """Returns the steps/s of Anakin on all devices, updates included."""
+  config = VTraceConfig(unroll_length=_UNROLL_LENGTH)
+  agent = VTrace(config, environment.observation_spec, environment.action_spec)
+  loop = AnakinLoop(agent, environment, num_envs, jax.local_devices(), updates_per_call=5)
+  state, _ = loop.train(loop.init(0))
+  return rows_per_second(lambda s: loop.train(s)[0], state, loop.steps_per_call, seconds)
+
+
+def draw(results: list[dict[str, Any]], path: str) -> None:
+  """Draws steps/s against the number of environments."""
+  figure = Figure(figsize=(9, 4), layout='constrained')
+  axes = figure.add_subplot()
+  for i, env in enumerate(dict.fromkeys(r['env'] for r in results)):
+    rows = [r for r in results if r['env'] == env]
+    sizes = [r['num_envs'] for r in rows]
+    for name, style in (('alone', '--'), ('learning', '-')):
+      rates = [r[f'{name}_steps_per_second'] for r in rows]
+      axes.loglog(sizes, rates, style, marker='.', color=f'C{i}', label=f'{env}, {name}')
+  axes.set_xlabel('environments')
+  axes.set_ylabel('environment steps/s')
+  axes.grid(alpha=0.3)
+  figure.legend(loc='outside right')
+  FigureCanvasAgg(figure).print_png(path)
+
+
+def main(argv: list[str]) -> None:
+  """Times, prints and writes."""
+  del argv
+  os.makedirs(_OUTPUT.value, exist_ok=True)
+  devices = f'{len(jax.local_devices())} x {jax.local_devices()[0].device_kind}'
+  print(f'{devices}, {os.cpu_count()} CPU cores, JAX {jax.__version__}')
+  print(f'{"environment":26} {"num_envs":>8} {"alone steps/s":>14} {"learning steps/s":>17}')
+  results: list[dict[str, Any]] = []
+  for env in _ENVS.value:
+    environment = jax_environments.make(env)
+    for num_envs in map(int, _NUM_ENVS.value):
+      alone = time_alone(environment, num_envs, _SECONDS.value)
+      learning = time_learning(environment, num_envs, _SECONDS.value)
+      results.append(
+        {
+          'env': env,
+          'num_envs': num_envs,
+          'alone_steps_per_second': alone,
+          'learning_steps_per_second': learning,
+        }
+      )
+      print(f'{env:26} {num_envs:8} {alone:14,.0f} {learning:17,.0f}', flush=True)
+  record = {
+    'devices': devices,
+    'cpu_cores': os.cpu_count(),
+    'python': platform.python_version(),
+    'jax': jax.__version__,
+    'unroll_length': _UNROLL_LENGTH,
+    'results': results,
+  }
+  with open(os.path.join(_OUTPUT.value, 'anakin.json'), 'w') as f:
+    json.dump(record, f, indent=2)
+  draw(results, os.path.join(_OUTPUT.value, 'anakin.png'))
+  print(f'wrote anakin.json and anakin.png to {_OUTPUT.value}')
+
+
+if __name__ == '__main__':
+  app.run(main)

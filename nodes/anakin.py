@@ -1,0 +1,193 @@
+"""Anakin's node: runs the loop on all devices of its host."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import dm_env.specs
+import jax
+import numpy as np
+from absl import logging
+
+from agents.agent import Agent
+from agents.anakin.environment import JaxEnvironment
+from agents.anakin.loop import AnakinLoop, AnakinState, Report
+from agents.types import Nest
+from nodes import checkpoints, final_params, finite, lifecycle
+from nodes.reporter import Reporter
+
+
+class Anakin:
+  """Trains until `num_steps`, then hands out the parameters until the program stops.
+
+  A call of the compiled loop is never interrupted: what there is to report, to write and to stop comes
+  between two calls. A run that goes on from a checkpoint is the run that it would have been.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[dm_env.specs.Array, dm_env.specs.Array], Agent],
+    make_environment: Callable[[], JaxEnvironment],
+    monitor: Any,
+    *,
+    num_envs: int,
+    num_devices: int,
+    updates_per_call: int,
+    num_steps: int,
+    run_dir: str,
+    checkpoint_period: float,
+    checkpoints_kept: int,
+    seed: int,
+  ):
+    """Initialises the node; the work starts in `run`.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: builds one environment.
+      monitor: client of the monitor.
+      num_envs: environments, over all devices.
+      num_devices: how many of the local devices to use; 0 for all.
+      updates_per_call: learner steps in one call of the loop.
+      num_steps: actor_steps after which training ends, at the end of a call.
+      run_dir: where checkpoints and the final parameters go. If there is a checkpoint, the work goes
+        on from the newest.
+      checkpoint_period: seconds between checkpoints; 0 for none.
+      checkpoints_kept: how many of them to keep.
+      seed: of everything random.
+    """
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._num_envs = num_envs
+    self._num_devices = num_devices
+    self._updates_per_call = updates_per_call
+    self._num_steps = num_steps
+    self._run_dir = run_dir
+    self._checkpoint_period = checkpoint_period
+    self._checkpoints_kept = checkpoints_kept
+    self._seed = seed
+    self._counts = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
+    self._monitor = monitor
+    self._state: AnakinState | None = None
+    self._published: tuple[dict[str, int], Nest] | None = None
+    self._available = threading.Event()
+    self._metrics: dict[str, float] = {}
+    self._ended = np.zeros(3)  # Episodes, and sums of their returns and lengths, since a report.
+    self._measured: dict[str, int] = {}
+
+  def get_params(self) -> tuple[dict[str, int], Nest] | None:
+    """Returns the newest parameters, as NumPy arrays, and the counters at their moment. An RPC.
+
+    Waits for the first; None if there are never any.
+    """
+    self._available.wait()
+    if self._published is None:
+      return None
+    counts, params = self._published
+    return counts, jax.device_get(params)
+
+  def run(self) -> None:
+    """Trains to the end, then serves the evaluator until the program stops."""
+    try:
+      self._run(lifecycle.stop_event())
+    finally:
+      self._available.set()
+
+  def _run(self, stop: threading.Event) -> None:
+    environment = self._make_environment()
+    agent = self._make_agent(environment.observation_spec, environment.action_spec)
+    try:
+      loop = AnakinLoop(agent, environment, self._num_envs, self._devices(), self._updates_per_call)
+    except ValueError as error:
+      raise lifecycle.Hopeless(str(error)) from error
+    state = loop.init(self._seed)
+    directory = checkpoints.directory(self._run_dir)
+    checkpoint = checkpoints.newest(directory)
+    if checkpoint is not None:
+      state = loop.put(checkpoints.restore(checkpoint, jax.device_get(state)))
+      self._counts = dict(checkpoint.counts)
+      logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
+    loop.compile(state)
+    self._state = state
+    self._published = dict(self._counts), state.learner.params
+    self._available.set()
+    reporter = Reporter(self._monitor, 'anakin/0', self._measure, period=0.25)
+    checkpointer = checkpoints.Checkpointer(
+      directory, self._checkpoint_period, self._checkpoints_kept, self._save
+    )
+    self._measured = dict(self._counts)
+    trained = False
+    try:
+      while self._counts['actor_steps'] < self._num_steps:
+        self._train(loop)
+        reporter.maybe_report()
+        checkpointer.maybe_write()
+        if stop.is_set():
+          raise lifecycle.Stopped
+      trained = True
+      checkpointer.write_now()
+      final_params.save(self._run_dir, jax.device_get(self._state.learner.params))
+      reporter.report_now(stop.is_set)
+      reporter.announce_finish(self._counts, stop)
+    except lifecycle.Stopped:
+      if not trained:
+        checkpointer.write_now()
+      logging.info('stopped: %s', self._counts)
+
+  def _train(self, loop: AnakinLoop) -> None:
+    """Does one call of the loop and counts what happened in it.
+
+    Raises:
+      lifecycle.Hopeless: if a metric of an update is not finite; the state stays that of before.
+    """
+    assert self._state is not None
+    state, on_device = loop.train(self._state)
+    report: Report = jax.device_get(on_device)
+    if not report.finite:
+      values = np.stack([np.asarray(m, np.float64) for m in report.metrics.values()])
+      first = int(np.argmin(np.isfinite(values).all(axis=0)))
+      metrics = {name: m[first] for name, m in report.metrics.items()}
+      finite.refuse(self._counts['learner_steps'] + first + 1, metrics)
+    self._state = state
+    steps = int(report.episodes.actor_steps)
+    self._counts['actor_steps'] += steps
+    self._counts['environment_frames'] += steps  # No environment in JAX repeats actions.
+    self._counts['learner_steps'] += self._updates_per_call
+    self._published = dict(self._counts), state.learner.params
+    self._metrics = {name: float(m[-1]) for name, m in report.metrics.items()}
+    self._ended += [
+      report.episodes.episodes,
+      report.episodes.return_sum,
+      report.episodes.length_sum,
+    ]
+
+  def _save(self) -> tuple[dict[str, int], Any]:
+    return dict(self._counts), jax.device_get(self._state)
+
+  def _measure(self, seconds: float) -> dict[str, float]:
+    rates = {
+      f'{name}_per_second': (count - self._measured[name]) / seconds
+      for name, count in self._counts.items()
+    }
+    self._measured = dict(self._counts)
+    (episodes, returns, lengths), self._ended = self._ended, np.zeros(3)
+    return (
+      self._metrics
+      | self._counts
+      | rates
+      | {
+        'episodes': float(episodes),
+        'episode_return': returns / episodes if episodes else math.nan,
+        'episode_length': lengths / episodes if episodes else math.nan,
+      }
+    )
+
+  def _devices(self) -> list[jax.Device]:
+    local = jax.local_devices()
+    if self._num_devices > len(local):
+      raise lifecycle.Hopeless(
+        f'--num_devices={self._num_devices}, but this process sees {len(local)} device(s).'
+      )
+    return local[: self._num_devices or None]

@@ -1,0 +1,77 @@
+"""Anakin's evaluator: fetches parameters and plays whole episodes with them, in JAX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dm_env.specs
+import jax
+
+from agents.agent import Agent
+from agents.anakin.environment import JaxEnvironment
+from agents.anakin.evaluation import Evaluation
+from nodes import lifecycle, rpc
+from nodes.evaluator import evaluate_now_and_then
+
+
+class AnakinEvaluator:
+  """Evaluates every `period` actor steps, and once more with the final parameters.
+
+  One evaluation has parameters of one version. It always plays the same episodes, as far as they do
+  not depend on what the agent does.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[dm_env.specs.Array, dm_env.specs.Array], Agent],
+    make_environment: Callable[[], JaxEnvironment],
+    anakin: Any,
+    monitor: Any,
+    num_envs: int,
+    episodes: int,
+    period: int,
+    seed: int,
+  ):
+    """Initialises an evaluator.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: builds one environment.
+      anakin: Courier client of `nodes.anakin.Anakin`.
+      monitor: Courier client of the monitor.
+      num_envs: environments played at once.
+      episodes: in one evaluation, rounded up to a multiple of `num_envs`.
+      period: actor steps between evaluations.
+      seed: of the environments.
+    """
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._anakin = anakin
+    self._monitor = monitor
+    self._num_envs = num_envs
+    self._episodes_each = math.ceil(episodes / num_envs)
+    self._period = period
+    self._seed = seed
+
+  def run(self) -> None:
+    """Evaluates until the final evaluation is done or the program stops."""
+    environment = self._make_environment()
+    agent = self._make_agent(environment.observation_spec, environment.action_spec)
+    evaluation = Evaluation(agent, environment, self._num_envs, self._episodes_each)
+
+    def play(should_stop: Callable[[], bool]) -> tuple[Sequence[float], Mapping[str, float]]:
+      fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
+      if fetched is None:
+        raise lifecycle.Stopped
+      counts, params = fetched
+      state = evaluation.begin(params, self._seed)
+      while not evaluation.done(state):
+        if should_stop():
+          raise lifecycle.Stopped
+        state = evaluation.play(params, state)
+      frames = float(counts['environment_frames'])
+      return jax.device_get(state.returns).ravel().tolist(), {'evaluated_frames': frames}
+
+    evaluate_now_and_then(self._monitor, self._period, play)

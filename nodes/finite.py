@@ -1,0 +1,21 @@
+"""A learner step that is not finite ends the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from nodes import lifecycle
+
+
+def refuse(learner_step: int, metrics: Mapping[str, Any]) -> None:
+  """Raises lifecycle.Hopeless, one sentence that names the metrics of a step that are not finite."""
+  bad = {k: float(v) for k, v in jax.device_get(metrics).items() if not np.isfinite(v)}
+  values = ', '.join(f'{name} is {value}' for name, value in bad.items())
+  raise lifecycle.Hopeless(
+    f'learner step {learner_step} is not finite: {values}; the last checkpoint is of an '
+    'earlier step. A smaller learning rate or a clipped gradient may help.'
+  )

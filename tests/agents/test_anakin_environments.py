@@ -1,0 +1,121 @@
+"""Environments in JAX follow the row contract, where episodes end above all."""
+
+import functools
+
+import dm_env.specs
+import gymnax as gymnax_suite
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.anakin.environment import next_row
+from agents.anakin.environments import catch, gymnax
+from agents.types import FIRST, LAST, MID
+
+ENVIRONMENTS = {
+  'catch': catch.make,
+  'gymnax:CartPole-v1': functools.partial(gymnax.make, max_episode_steps=9),
+  'gymnax:Catch-bsuite': gymnax.make,
+  'gymnax:MemoryChain-bsuite': gymnax.make,
+  'gymnax:Breakout-MinAtar': functools.partial(gymnax.make, max_episode_steps=30),
+  'gymnax:FrozenLake-misc': gymnax.make,
+}
+
+
+def make(name):
+  return ENVIRONMENTS[name](name.partition(':')[2])
+
+
+def play(environment, choose, num_rows, num_envs=1, seed=0):
+  """Returns the rows `[T, B]` that follow the first, the first `[B]`, and the states before each."""
+
+  def step(carry, key):
+    state, timestep = carry
+    keys = jax.random.split(key, num_envs)
+    action = jax.vmap(choose)(keys, timestep.observation)
+    later = jax.vmap(lambda *args: next_row(environment, *args))(
+      state, timestep.step_type, action, keys
+    )
+    return later, (later[1], state)
+
+  first_key, key = jax.random.split(jax.random.key(seed))
+  first = jax.vmap(environment.reset)(jax.random.split(first_key, num_envs))
+  _, (rows, states) = jax.lax.scan(step, first, jax.random.split(key, num_rows))
+  return jax.device_get((rows, first[1], states))
+
+
+@pytest.mark.parametrize('name', ENVIRONMENTS)
+def test_the_row_contract(name):
+  environment = make(name)
+  assert isinstance(environment.action_spec, dm_env.specs.DiscreteArray)
+
+  def at_random(key, observation):
+    return jax.random.randint(key, (), 0, environment.action_spec.num_values)
+
+  rows, first, _ = play(environment, at_random, 100, num_envs=16)
+  assert (first.step_type == FIRST).all()
+  step_types = np.concatenate([first.step_type[None], rows.step_type])
+  assert step_types.dtype == np.uint8 and set(np.unique(step_types)) <= {FIRST, MID, LAST}
+  assert (step_types == LAST).any()
+  np.testing.assert_array_equal(step_types[1:] == FIRST, step_types[:-1] == LAST)
+  started = rows.step_type == FIRST
+  assert rows.reward.dtype == rows.discount.dtype == np.float32
+  assert (rows.reward[started] == 0).all() and (rows.discount[started] == 1).all()
+  assert set(np.unique(rows.discount)) <= {0, 1}
+  assert (rows.discount[rows.step_type == MID] == 1).all()
+  assert rows.observation.dtype == environment.observation_spec.dtype
+  assert rows.observation.shape[2:] == environment.observation_spec.shape
+  for observation in rows.observation[:, 0]:
+    environment.observation_spec.validate(observation)
+
+
+def test_a_game_of_catch():
+  def towards_the_ball(key, board):
+    ball, paddle = jnp.argmax(board[:-1].sum(0)), jnp.argmax(board[-1])
+    return jnp.sign(ball - paddle) + 1
+
+  rows, first, _ = play(catch.Catch(), towards_the_ball, 10, num_envs=8)
+  for i in range(8):
+    assert rows.step_type[:, i].tolist() == [MID] * 8 + [LAST, FIRST]
+    assert rows.reward[:, i].tolist() == [0] * 8 + [1, 0]
+    assert rows.discount[:, i].tolist() == [1] * 8 + [0, 1]
+    ball = first.observation[i, 0].argmax()
+    assert rows.observation[3, i, 4, ball] == 1 and rows.observation[3, i].sum() == 2
+  assert len(np.unique(first.observation[:, 0].argmax(1))) > 2  # Balls fall in different columns.
+  missed, _, _ = play(catch.Catch(), lambda key, board: 0, 9, num_envs=8)
+  balls = missed.observation[0, :, 1].argmax(1)
+  np.testing.assert_array_equal(missed.reward[-1], np.where(balls == 0, 1, -1))
+
+
+@pytest.mark.parametrize('limit, discount', [(5, 1.0), (100, 0.0)])
+def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
+  environment = gymnax.make('CartPole-v1', max_episode_steps=limit)
+  rows, _, states = play(environment, lambda key, observation: 1, 20)
+  last = int(np.flatnonzero(rows.step_type[:, 0] == LAST)[0])
+  assert (last == limit - 1) == (discount == 1.0)
+  assert rows.discount[last, 0] == discount
+  assert rows.step_type[last + 1, 0] == FIRST
+  # The LAST row shows where the episode ended, the next row where another begins.
+  suite, params = gymnax_suite.make('CartPole-v1')
+  before = jax.tree.map(lambda x: x[last, 0], states)
+  *_, info = suite.step(jax.random.key(0), before, 1, params.replace(max_steps_in_episode=limit))
+  assert bool(info['truncated']) == (discount == 1.0)
+  np.testing.assert_allclose(rows.observation[last, 0], info['final_observation'], atol=1e-6)
+  assert (np.abs(rows.observation[last + 1, 0]) < 0.051).all()
+
+
+@pytest.mark.parametrize(
+  'make_one, words',
+  [
+    (lambda: catch.make('hard'), '--env=catch:hard'),
+    (lambda: catch.make('', rows=1), 'rows=1'),
+    (lambda: gymnax.make('CartPol-v1'), 'did you mean CartPole-v1'),
+    (lambda: gymnax.make('Pendulum-v1'), '--env=gymnax:Pendulum-v1 has actions Box'),
+    (lambda: gymnax.make('CartPole-v1', max_episode_steps=-1), 'max_episode_steps=-1'),
+  ],
+)
+def test_what_cannot_be_played_is_refused_in_one_sentence(make_one, words):
+  with pytest.raises(ValueError, match=words) as raised:
+    make_one()
+  assert '\n' not in str(raised.value)

@@ -1,0 +1,156 @@
+"""Anakin's node and its evaluator, with real servers and without a launcher."""
+
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+from flax import serialization
+
+from agents.anakin.environments.catch import Catch
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from nodes import checkpoints, lifecycle
+from nodes.anakin import Anakin
+from nodes.anakin_evaluator import AnakinEvaluator
+from nodes.monitor import Monitor
+
+DEADLINE = 120
+
+
+def make_agent(observation_spec, action_spec):
+  return VTrace(VTraceConfig(unroll_length=5, mlp_sizes=(16,)), observation_spec, action_spec)
+
+
+def make_node(run_dir, monitor, make_environment=Catch, **options):
+  options = {
+    'num_envs': 8,
+    'num_devices': 0,
+    'updates_per_call': 2,
+    'num_steps': 500,
+    'checkpoint_period': 1e9,
+    'checkpoints_kept': 3,
+    'seed': 1,
+  } | options
+  return Anakin(make_agent, make_environment, monitor, run_dir=str(run_dir), **options)
+
+
+@pytest.fixture
+def stop(monkeypatch):
+  """The event that nodes take for the program's stop."""
+  event = threading.Event()
+  monkeypatch.setattr('nodes.lifecycle.stop_event', lambda: event)
+  yield event
+  event.set()
+
+
+def start(node):
+  """Runs a node in a thread; returns it. What the node raises is in its `error`."""
+
+  def run():
+    try:
+      node.run()
+    except BaseException as error:
+      thread.error = error
+
+  thread = threading.Thread(target=run, daemon=True)
+  thread.error = None
+  thread.start()
+  return thread
+
+
+def wait_for(condition, thread):
+  end = time.monotonic() + DEADLINE
+  while not condition():
+    assert thread.is_alive() and time.monotonic() < end, thread.error
+    time.sleep(0.02)
+
+
+def run_to_the_end(run_dir, connect, stop, **options):
+  """Runs a node until it says that training has finished; returns what the monitor counted."""
+  run_dir.mkdir(exist_ok=True)
+  stop.clear()
+  monitor = Monitor(str(run_dir), num_steps=500, has_evaluator=False)
+  thread = start(make_node(run_dir, connect(monitor), **options))
+  wait_for(lambda: monitor.progress()['finished'], thread)
+  stop.set()
+  thread.join(DEADLINE)
+  assert not thread.is_alive() and thread.error is None
+  return monitor.status()['counts']
+
+
+def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, stop):
+  monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=True)
+  node = make_node(tmp_path, connect(monitor))
+  thread = start(node)
+  client = connect(node)
+  AnakinEvaluator(make_agent, Catch, client, connect(monitor), 5, 12, 100, 1).run()
+  status = monitor.status()
+  assert status['finished'] and status['latest']['evaluator/0']['evaluator_episodes'] == 15
+  assert -1 <= status['latest']['evaluator/0']['evaluator_return'] <= 1
+  # Of 10 rows of an episode, 9 are executed decisions: 7 calls of 2 x 8 x 5 rows are 504 of them.
+  assert status['counts'] == {'actor_steps': 504, 'environment_frames': 504, 'learner_steps': 14}
+  assert status['latest']['anakin/0']['episode_length'] == 9
+
+  counts, params = client.get_params()
+  assert counts == status['counts']
+  assert status['latest']['evaluator/0']['evaluated_frames'] == 504
+  with open(tmp_path / 'params' / 'final.msgpack', 'rb') as f:
+    written = serialization.from_bytes(params, f.read())
+  jax.tree.map(np.testing.assert_array_equal, written, params)
+  stop.set()
+  thread.join(DEADLINE)
+  assert not thread.is_alive() and thread.error is None
+
+
+def test_a_run_that_goes_on_is_the_run_it_would_have_been(tmp_path, connect, stop):
+  straight, halted = tmp_path / 'straight', tmp_path / 'halted'
+  counts = run_to_the_end(straight, connect, stop)
+  half = run_to_the_end(halted, connect, stop, num_steps=250)
+  assert half['learner_steps'] < counts['learner_steps']
+  assert run_to_the_end(halted, connect, stop, seed=2) == counts
+  results = [(d / 'params' / 'final.msgpack').read_bytes() for d in (straight, halted)]
+  assert results[0] == results[1]
+
+
+def test_a_stopped_run_leaves_a_checkpoint(tmp_path, connect, stop):
+  monitor = Monitor(str(tmp_path), num_steps=10**9, has_evaluator=False)
+  thread = start(make_node(tmp_path, connect(monitor), num_steps=10**9))
+  wait_for(lambda: monitor.progress()['actor_steps'] > 0, thread)
+  stop.set()
+  thread.join(DEADLINE)
+  assert not thread.is_alive() and thread.error is None
+  counts = checkpoints.newest(checkpoints.directory(str(tmp_path))).counts
+  assert counts['actor_steps'] > 0 and counts['learner_steps'] % 2 == 0
+  assert not (tmp_path / 'params').exists()
+
+
+class NotANumber(Catch):
+  """Gives a reward that is none at the end of the first episodes, in learner step 2."""
+
+  def step(self, state, action, key):
+    state, timestep = super().step(state, action, key)
+    return state, timestep._replace(reward=timestep.reward / (timestep.step_type != 2))
+
+
+@pytest.mark.parametrize(
+  'options, words',
+  [
+    ({'make_environment': NotANumber}, r'learner step 2 is not finite: .*loss is nan'),
+    ({'num_devices': 99}, r'--num_devices=99, but this process sees \d+ device'),
+  ],
+)
+def test_what_cannot_go_on_is_said_in_one_sentence(tmp_path, connect, stop, options, words):
+  monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=False)
+  node = make_node(tmp_path, connect(monitor), **options)
+  with pytest.raises(lifecycle.Hopeless, match=words):
+    node.run()
+
+
+def test_a_checkpoint_of_other_environments_is_refused(tmp_path, connect, stop):
+  run_to_the_end(tmp_path, connect, stop)
+  stop.clear()
+  node = make_node(tmp_path, connect(Monitor(str(tmp_path), 500, False)), num_envs=16)
+  with pytest.raises(lifecycle.Hopeless, match='made by another config'):
+    node.run()
