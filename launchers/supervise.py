@@ -183,7 +183,8 @@ def supervise(
     if deadline is None and requests:
       code = EXIT_CODES[requests[0]]
       deadline = _stop(watched)
-    for life, failure in exited:
+    # One that was killed comes first: others may have failed for want of it.
+    for life, failure in sorted(exited, key=lambda e: e[1] >= 0):
       if deadline is None and failure:
         if sentence := life.forgive(failure):
           tell(sentence)

@@ -99,6 +99,19 @@ class Killer:
     _write(self._path, self._echo.hello('again'))
 
 
+class Assassin:
+  """Kills the server whose process id is in a file, and fails for want of it."""
+
+  def __init__(self, pid_file):
+    self._pid_file = pid_file
+
+  def run(self):
+    _wait_for(self._pid_file)
+    with open(self._pid_file) as f:
+      os.kill(int(f.read()), signal.SIGKILL)
+    raise RuntimeError('the server has gone')
+
+
 class Mortal:
   """Kills itself in its first two lives, says hello to the server in the third."""
 

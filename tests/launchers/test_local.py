@@ -103,6 +103,16 @@ def test_a_server_comes_back_at_its_address(tmp_path):
   assert 'node echo/0 was killed by SIGKILL; starting it again' in output
 
 
+def test_the_node_that_was_killed_is_blamed_and_not_the_one_that_misses_it(tmp_path):
+  pid_file = str(tmp_path / 'pid')
+  program = lp.Program('test')
+  program.add_node(lp.PyClassNode(nodes.Assassin, pid_file), label='assassin')
+  program.add_node(lp.CourierNode(nodes.EchoWithPid, pid_file), label='echo')
+  code, output = _launch(program, tmp_path)
+  assert code == 1
+  assert 'error: node echo/0 was killed by SIGKILL' in output
+
+
 def test_a_node_that_only_raises_ends_the_program_in_the_end(tmp_path):
   go = tmp_path / 'go'
   go.write_text('')
