@@ -71,7 +71,7 @@ def evidence(run_dir: str, node: str) -> int:
   """Returns a number that grows while a node works: the size of what its work leaves behind."""
   if node.startswith(('replay', 'inference_learner')):
     path = os.path.join(run_dir, 'audit', audit.TRAINED)
-  elif node.startswith('actor'):
+  elif node.startswith(('actor', 'evaluator')):
     path = curves.csv_path(run_dir, node)
   else:
     path = curves.csv_path(run_dir, 'inference_learner/0')
@@ -163,7 +163,8 @@ def account(run_dir: str, replay_kills: int) -> dict[str, Any]:
   records = audit.read(run_dir, audit.TRAINED)
   trained = records[:, 0]
   known = set(trained.tolist())
-  bound = on_their_way(run_dir)
+  config = config_of(run_dir)
+  bound, batch_size = on_their_way(config), config['batch_size']
   tails, gaps = [], []
   for life in dict.fromkeys((produced >> 32).tolist()):
     ids = produced[produced >> 32 == life]
@@ -174,9 +175,8 @@ def account(run_dir: str, replay_kills: int) -> dict[str, Any]:
         tails.append(stop - start)
       else:
         gaps.append(stop - start)
-  # A step that does not follow the one before it was learned by a learner that went back.
-  back = np.flatnonzero(np.diff(records[:, 1]) < 0)
-  undone = sum(int((records[: i + 1, 1] > records[i + 1, 1] - 1).sum()) for i in back)
+  # Of each learner step, only the last time that it was learned counts.
+  undone = len(records) - batch_size * len(np.unique(records[:, 1]))
   return {
     'produced': len(produced),
     'trained': len(known & set(produced.tolist())),
@@ -189,14 +189,18 @@ def account(run_dir: str, replay_kills: int) -> dict[str, Any]:
   }
 
 
-def on_their_way(run_dir: str) -> int:
+def config_of(run_dir: str) -> dict[str, Any]:
+  """Returns the options of a run, as resolved."""
+  with open(os.path.join(run_dir, 'config.json')) as f:
+    return json.load(f)['config']
+
+
+def on_their_way(config: dict[str, Any]) -> int:
   """Returns how many unrolls can be on their way from actors to the learner, at most.
 
   The queue, the reader's and the prefetcher's batches, the one being learned from, and two buffers for
   every environment.
   """
-  with open(os.path.join(run_dir, 'config.json')) as f:
-    config = json.load(f)['config']
   environments = config['num_actors'] * config['envs_per_actor']
   return config.get('queue_size', 0) + 5 * config['batch_size'] + 2 * environments
 

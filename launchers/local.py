@@ -78,9 +78,13 @@ def launch(
   """
   payloads = os.path.join(run_dir, 'nodes')
   os.makedirs(payloads, exist_ok=True)
+  count = sum(len(node.addresses) for group in program.groups.values() for node in group)
+  ports = iter(
+    core.free_ports(count)
+  )  # All at once: one that is not in use yet might be found twice.
   tasks = core.prepare(
     program,
-    lambda label, index, count: [f'localhost:{port}' for port in core.free_ports(count)],
+    lambda label, index, count: [f'localhost:{next(ports)}' for _ in range(count)],
     core.SignalStopper(os.getpid()),
     payloads,
   )

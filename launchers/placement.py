@@ -20,8 +20,8 @@ RESTARTS = ('never', 'on_failure')
 class Resources:
   """What every node of a group needs.
 
-  The local launcher heeds `accelerator`, `devices` and `env`; the rest is for launchers that choose a
-  machine.
+  The local launcher heeds `accelerator`, `devices`, `env`, `one_job` and what is said about restarts;
+  the rest is for launchers that choose a machine.
 
   Attributes:
     cpus: cores to set aside; 0 for a node that hardly computes.

@@ -28,7 +28,7 @@ def bind_ports(count: int) -> list[socket.socket]:
 def start(
   python: str, payload: str, environment: Mapping[str, str], log: IO[bytes], cwd: str | None = None
 ) -> subprocess.Popen:
-  """Starts the process of a node, which dies when the calling thread's process does.
+  """Starts the process of a node, which dies with the thread that calls this.
 
   Args:
     python: the interpreter.

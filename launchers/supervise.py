@@ -106,6 +106,7 @@ class _Watched(Generic[N]):
     self._record = restart.Record(node.resources)
     self._due: float | None = None
     self._killed = False
+    self._silence = 0.0
 
   def exit_code(self) -> int | None:
     """Returns None while the node runs or is to run again."""
@@ -113,7 +114,7 @@ class _Watched(Generic[N]):
 
   def forgive(self, code: int) -> str:
     """Arranges another life after a failure; returns what to tell about it, '' if there is none."""
-    delay = self._record.delay(code, time.monotonic() - self.began)
+    delay = self._record.delay(code, time.monotonic() - self.began - self._silence)
     if delay is None or not self.node.can_restart():
       return ''
     self._due = time.monotonic() + delay
@@ -125,7 +126,7 @@ class _Watched(Generic[N]):
   def tend(self) -> None:
     """Starts the node again when that is due."""
     if self._due is not None and time.monotonic() >= self._due:
-      self._due, self._killed = None, False
+      self._due, self._killed, self._silence = None, False, 0.0
       self.began = time.monotonic()
       self.node.restart()
 
@@ -143,6 +144,7 @@ class _Watched(Generic[N]):
     if self._killed:  # On another machine that takes a while to be seen.
       return ''
     self._killed = True
+    self._silence = seconds  # Is no time that it has run for.
     return (
       f'node {self.node.name} has said nothing for {seconds:.0f} s, longer than --node_timeout='
       f'{timeout:g}; killing it'

@@ -16,7 +16,7 @@ from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.types import Nest
-from nodes import checkpoints, final_params, finite, lifecycle
+from nodes import checkpoints, final_params, finite, lifecycle, rpc
 from nodes.reporter import Reporter
 
 
@@ -73,6 +73,7 @@ class Anakin:
     self._state: AnakinState | None = None
     self._published: tuple[dict[str, int], Nest] | None = None
     self._available = threading.Event()
+    self._failed = False
     self._metrics: dict[str, float] = {}
     self._ended = np.zeros(3)  # Episodes, and sums of their returns and lengths, since a report.
     self._measured: dict[str, int] = {}
@@ -83,6 +84,8 @@ class Anakin:
     Waits for the first; None if there are never any.
     """
     self._available.wait()
+    if self._failed:
+      raise rpc.away()
     if self._published is None:
       return None
     counts, params = self._published
@@ -90,8 +93,12 @@ class Anakin:
 
   def run(self) -> None:
     """Trains to the end, then serves the evaluator until the program stops."""
+    stop = lifecycle.stop_event()
     try:
-      self._run(lifecycle.stop_event())
+      self._run(stop)
+    except BaseException:
+      self._failed = not stop.is_set()
+      raise
     finally:
       self._available.set()
 
@@ -140,7 +147,7 @@ class Anakin:
     """Does one call of the loop and counts what happened in it.
 
     Raises:
-      lifecycle.Hopeless: if a metric of an update is not finite; the state stays that of before.
+      lifecycle.Hopeless: if a metric of an update is not finite; the state of before is used up then.
     """
     assert self._state is not None
     state, on_device = loop.train(self._state)

@@ -62,14 +62,16 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
     'sha256': hashlib.sha256(state).hexdigest(),
   }
   file = os.path.join(path, f'{int(counts["learner_steps"]):012d}{_SUFFIX}')
-  with open(file + '.tmp', 'wb') as f:
+  partial = os.path.join(path, 'next.tmp')  # One name, lest those of killed processes pile up.
+  with open(partial, 'wb') as f:
     f.write(json.dumps(header).encode() + b'\n')
     f.write(state)
     f.flush()
     os.fsync(f.fileno())
-  os.replace(file + '.tmp', file)
+  os.replace(partial, file)
   _sync(path)
-  for old in _files(path)[:-keep]:
+  others = [other for other in _files(path) if other != file]
+  for old in others[: max(0, len(others) + 1 - keep)]:
     os.remove(old)
   return file
 

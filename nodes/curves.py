@@ -15,7 +15,7 @@ def csv_logger(run_dir: str, node: str) -> loggers.Logger:
   """Returns acme's CSV logger for `run_dir/logs/<node>.csv`; the first write names the columns."""
   path = csv_path(run_dir, node)
   os.makedirs(os.path.dirname(path), exist_ok=True)
-  file = open(path, 'a+')  # noqa: SIM115  the logger closes it
+  file = open(path, 'a+')  # noqa: SIM115  open as long as the monitor
   file.seek(0)
   if file.read()[-1:] not in ('', '\n'):  # A monitor was killed within a row.
     file.write('\n')

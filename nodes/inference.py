@@ -67,7 +67,7 @@ class InferenceServer:
     self._totals = {'rows_dropped': 0, 'restarts': 0}
     self._returns: list[float] = []
     self._lengths: list[int] = []
-    self._measured = (0, 0, 0, 0.0, 0.0)
+    self._measured = (0, 0, 0, 0.0, float(self.actor_steps))
 
     num_training = sum(s.num_envs for s in streams if s.training)
     exploration = agent.exploration(num_environments or num_training)

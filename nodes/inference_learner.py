@@ -20,7 +20,7 @@ from flax import serialization
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from environments.base import BatchedEnvironment
-from nodes import audit, checkpoints, final_params, lifecycle, replicas
+from nodes import audit, checkpoints, final_params, lifecycle, replicas, rpc
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.learner import Learner
@@ -104,16 +104,24 @@ class InferenceLearner:
     self._coordinator = coordinator
     self._server: InferenceServer | None = None
     self._serving = threading.Event()
+    self._failed = False
 
   def step(self, *request: Any) -> np.ndarray | None:
     """See `InferenceServer.step`. An RPC."""
     self._serving.wait()
-    return self._server.step(*request) if self._server is not None else None
+    actions = self._server.step(*request) if self._server is not None else None
+    if actions is None and self._failed:
+      raise rpc.away()  # None would tell an actor that there is nothing more to do.
+    return actions
 
   def run(self) -> None:
     """Trains to the end, then serves evaluators until the program stops."""
+    stop = lifecycle.stop_event()
     try:
-      self._run(lifecycle.stop_event())
+      self._run(stop)
+    except BaseException:
+      self._failed = not stop.is_set()
+      raise
     finally:
       self._serving.set()  # An actor that still waits for the start is told to stop.
       if self._server is not None:
@@ -134,15 +142,19 @@ class InferenceLearner:
     agent = self._make_agent(spec.observations, spec.actions)
     unroll = unroll_spec(agent, spec)
     counter = counting.Counter()
+    counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)
     checkpoint_dir = checkpoints.directory(self._run_dir)
     # The first replica reads it, the others have it from there.
     checkpoint = checkpoints.newest(checkpoint_dir) if self._replica == 0 else None
     if checkpoint is not None:
       counter.increment(**checkpoint.counts)
       logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
-    goes_on, learned = int(checkpoint is not None), counter.get_counts().get('learner_steps', 0)
+    counts = counter.get_counts()
+    goes_on, learned = int(checkpoint is not None), counts['learner_steps']
+    trained_already = int(counts['actor_steps'] >= self._num_steps)
     if self._num_replicas > 1:
-      goes_on, learned = map(int, replicas.share(np.array([goes_on, learned]), self._replica))
+      news = np.array([goes_on, learned, trained_already])
+      goes_on, learned, trained_already = map(int, replicas.share(news, self._replica))
       if self._replica:
         counter.increment(learner_steps=learned)
 
@@ -231,15 +243,16 @@ class InferenceLearner:
     self._server = server
     self._serving.set()
     try:
-      while learner.actor_steps() < self._num_steps:
+      while not trained_already and learner.actor_steps() < self._num_steps:
         learner.step()
         check()
         checkpointer.maybe_write()
-      server.finish_training()
+      # On disk before the actors are told: a life that goes on from here is not to need them again.
       checkpointer.write_now()
       params = learner.get_variables(['params'])[0]
       if self._replica == 0:
         final_params.save(self._run_dir, params)
+      server.finish_training()
       crc = zlib.crc32(serialization.to_bytes(params))
       reporter.announce_finish(counter.get_counts() | {'params_crc32': crc}, stop)
     except lifecycle.Stopped:

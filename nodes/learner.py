@@ -189,12 +189,13 @@ class Learner(acme.Learner):
     )
     if priorities is not None:
       priorities = self._local(priorities, self._sharded)
-    while priorities is not None and not self._update_priorities(keys, priorities):
-      self._check()
     self.learner_steps += 1
     self._trained(unroll_ids, self.learner_steps)
     self._counter.increment(learner_steps=1)
     self._publish_params()
+    # Last, since a stop may end it here: state and counters agree by now.
+    while priorities is not None and not self._update_priorities(keys, priorities):
+      self._check()
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
     """Returns the parameters as NumPy arrays, once for each name: there is one set, 'params'."""
@@ -213,6 +214,7 @@ class Learner(acme.Learner):
     """Goes on from what `save` returned, and publishes its parameters."""
     self._state = jax.device_put(state, self._replicated)
     self.learner_steps = int(self._state.learner_steps)
+    self._measured = self.learner_steps, self._waited
     self._publish_params()
 
   def _check_finite(self) -> None:

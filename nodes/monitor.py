@@ -16,6 +16,8 @@ from acme.utils import loggers
 from nodes import curves, lifecycle
 
 COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
+# Removed where a finished run is resumed. See launchers.run_directory.
+FINAL_EVALUATION = 'final_evaluation.json'
 
 
 class Monitor:
@@ -51,7 +53,7 @@ class Monitor:
     self._final: dict[str, dict[str, float]] = {}
     self._loggers: dict[str, loggers.Logger] = {}
     self._tensorboard = curves.scalar_writer(os.path.join(run_dir, 'tensorboard'))
-    self._evaluation: dict[str, float] = {}
+    self._evaluation = _read_json(os.path.join(run_dir, FINAL_EVALUATION))
     self._problem = ''
     self._training_finished = threading.Event()
     self._finished = threading.Event()
@@ -64,7 +66,7 @@ class Monitor:
       values: by name; those called like a counter update that counter.
     """
     with self._lock:
-      self._seen[node] = time.time()
+      self._seen[node] = time.monotonic()
       if 'actor_steps' in values and node not in self._counts_of:
         self._first_step = self._first_step or time.time()
         self._first_count += values['actor_steps']
@@ -86,7 +88,7 @@ class Monitor:
   def alive(self, node: str) -> bool:
     """Notes that a node lives; returns whether training has finished."""
     with self._lock:
-      self._seen[node] = time.time()
+      self._seen[node] = time.monotonic()
     return self._training_finished.is_set()
 
   def progress(self) -> dict[str, Any]:
@@ -107,7 +109,7 @@ class Monitor:
         'num_steps': self._num_steps,
         'counts': self._counts(),
         'latest': {node: dict(values) for node, values in self._latest.items()},
-        'silent_for': {node: time.time() - seen for node, seen in self._seen.items()},
+        'silent_for': {node: time.monotonic() - seen for node, seen in self._seen.items()},
         'finished': self._training_finished.is_set(),
         'problem': self._problem,
       }
@@ -127,13 +129,18 @@ class Monitor:
       if len(self._final) < self._num_learners:
         return
     self._training_finished.set()
-    if not self._has_evaluator:
+    if not self._has_evaluator or self._evaluation:
       self._finished.set()
 
   def final_evaluation(self, values: Mapping[str, float]) -> None:
-    """Takes the evaluation of the final parameters; the program ends."""
+    """Takes the evaluation of the final parameters; the program ends.
+
+    It is on disk before this returns: the evaluator does not say it again to a monitor that is started
+    anew.
+    """
     if not self._finished.is_set():
       self.report('evaluator/0', values)
+      _write_json(os.path.join(self._run_dir, FINAL_EVALUATION), dict(values))
     with self._lock:
       self._evaluation = dict(values)
     self._finished.set()
@@ -181,7 +188,18 @@ class Monitor:
       'seconds': time.time() - self._started,
       'learners': dict(sorted(self._final.items())),
     } | self._evaluation
-    path = os.path.join(self._run_dir, 'summary.json')
-    with open(path + '.tmp', 'w') as f:
-      json.dump(summary, f, indent=2)
-    os.replace(path + '.tmp', path)
+    _write_json(os.path.join(self._run_dir, 'summary.json'), summary)
+
+
+def _write_json(path: str, values: Mapping[str, Any]) -> None:
+  """Writes a file that is there whole or not at all."""
+  with open(path + '.tmp', 'w') as f:
+    json.dump(values, f, indent=2)
+  os.replace(path + '.tmp', path)
+
+
+def _read_json(path: str) -> dict[str, float]:
+  if not os.path.exists(path):
+    return {}
+  with open(path) as f:
+    return json.load(f)

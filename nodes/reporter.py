@@ -39,15 +39,14 @@ class Reporter:
     self._node = node
     self._measure = measure
     self._period = period
-    self._last = time.monotonic()
+    self._last = self._reported = time.monotonic()
     self._pending: futures.Future | None = None
     self.training_finished = False
 
   def maybe_report(self) -> None:
     """Sends a report if one is due; costs a clock reading if not."""
-    seconds = time.monotonic() - self._last
-    if self._due(seconds):
-      values = {k: float(v) for k, v in self._measure(seconds).items()}
+    if self._due(time.monotonic() - self._last):
+      values = self._values()
       self._send(lambda: self._monitor.futures.report(self._node, values))
 
   def beat(self) -> None:
@@ -65,8 +64,7 @@ class Reporter:
     Raises:
       lifecycle.Stopped: when `should_stop` says so.
     """
-    seconds = max(time.monotonic() - self._last, 1e-3)
-    values = {k: float(v) for k, v in self._measure(seconds).items()}
+    values = self._values()
     rpc.call(lambda: self._monitor.futures.report(self._node, values), should_stop, 'report')
 
   def announce_finish(self, values: Mapping[str, float], stop: threading.Event) -> None:
@@ -86,6 +84,11 @@ class Reporter:
       rpc.call(tell, stop.is_set, 'training_finished')
       stop.wait(1.0)
       self.beat()
+
+  def _values(self) -> dict[str, float]:
+    now = time.monotonic()
+    seconds, self._reported = max(now - self._reported, 1e-3), now
+    return {name: float(value) for name, value in self._measure(seconds).items()}
 
   def _due(self, seconds: float) -> bool:
     if self._monitor is None or seconds < self._period:

@@ -13,6 +13,12 @@ from nodes import lifecycle
 
 POLL_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 5.0
+_AWAY = 'the server is about to be away; ask again'
+
+
+def away() -> Exception:
+  """Returns what a server raises in its handlers when its next life is to answer instead."""
+  return RuntimeError(_AWAY)
 
 
 def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], what: str) -> Any:
@@ -60,6 +66,6 @@ def receive(
 
 
 def _is_transient(error: Exception) -> bool:
-  """Whether the call may be repeated: it timed out or the server was away."""
+  """Whether the call may be repeated: it timed out, or the server was or will be away."""
   code = str(getattr(error, 'code', ''))
-  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code
+  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code or _AWAY in str(error)

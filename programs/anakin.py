@@ -65,7 +65,9 @@ class Config(CommonConfig, VTraceConfig):
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  make_agent = functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
+  # Without the run directory, so that whoever looks for those that write to it finds the right ones.
+  agent_config = dataclasses.replace(config, run_dir='')
+  make_agent = functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), agent_config)
   make_environment = functools.partial(environments.make, config.env, config.env_options)
   program = lp.Program('anakin')
   monitor = program.add_node(

@@ -132,3 +132,15 @@ def test_a_node_that_only_says_that_it_lives_is_not_silent(monitor):
   assert monitor.status()['silent_for']['replay/0'] < 60
   monitor.training_finished('inference_learner/0', {})
   assert monitor.alive('replay/0') is True
+
+
+def test_a_monitor_that_is_started_again_knows_of_the_final_evaluation(tmp_path, monkeypatch):
+  Monitor(str(tmp_path), num_steps=9, has_evaluator=True).final_evaluation(
+    {'evaluator_return': 2.5}
+  )
+  again = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
+  again.training_finished('inference_learner/0', {'learner_steps': 7.0})
+  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: None)
+  again.run()
+  summary = json.loads((tmp_path / 'summary.json').read_text())
+  assert (summary['evaluator_return'], summary['learner_steps']) == (2.5, 7)
