@@ -92,12 +92,7 @@ def launch(
   with supervise.stop_requests() as requests:
     nodes = [_LocalNode(t, placement[t.label], core.log_path(run_dir, t)) for t in tasks]
     try:
-      code, culprit = supervise.supervise(
-        nodes, requests, lambda text: print(text, file=out, flush=True), watch
-      )
+      return supervise.supervise(nodes, requests, out, watch)
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
-  if culprit is not None:
-    supervise.report(culprit, out)
-  return code

@@ -103,14 +103,9 @@ def launch(
       if not ray_places.find(program, placement, run_dir, timeout, nodes, requests):
         return supervise.EXIT_CODES[requests[0]]
       _start(program, placement, run_dir, nodes, out, watch.started)
-      code, culprit = supervise.supervise(
-        nodes, requests, lambda text: print(text, file=out, flush=True), watch
-      )
+      return supervise.supervise(nodes, requests, out, watch)
     finally:
       _release(nodes)
-  if culprit is not None:
-    supervise.report(culprit, out)
-  return code
 
 
 def _start(

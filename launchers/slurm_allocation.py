@@ -180,17 +180,12 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
             component.job_id,
           )
         )
-      code, culprit = supervise.supervise(
-        nodes, requests, lambda text: print(text, file=out, flush=True), watch
-      )
+      return supervise.supervise(nodes, requests, out, watch)
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
       view.close()
       follower.close()
-  if culprit is not None:
-    supervise.report(culprit, out)
-  return code
 
 
 def _command(

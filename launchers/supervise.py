@@ -7,6 +7,7 @@ import dataclasses
 import math
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -159,9 +160,9 @@ class _Watched(Generic[N]):
 def supervise(
   nodes: Sequence[N],
   requests: list[int],
-  tell: Callable[[str], None] = print,
+  out: IO[str] = sys.stderr,
   watch: Watch = NOBODY,
-) -> tuple[int, N | None]:
+) -> int:
   """Waits until every node has exited.
 
   A node that fails is started again as its group's policy allows; one that has fallen silent is killed
@@ -171,13 +172,19 @@ def supervise(
   Args:
     nodes: of the program.
     requests: numbers of signals in `EXIT_CODES`; others may append while this waits.
-    tell: takes a sentence about each failure that does not end the program.
+    out: gets a sentence about each failure that does not end the program, and the end of the log of the
+      node whose failure does.
     watch: is told of restarts, and asked who is silent.
 
   Returns:
-    The exit code, and the node whose failure caused it, if one did.
+    The exit code: 0, FAILED, or that of the first request.
   """
-  code, culprit, deadline = 0, None, None
+
+  def tell(sentence: str) -> None:
+    print(sentence, file=out, flush=True)
+
+  code, deadline = 0, None
+  culprit: Node | None = None
   pause = threading.Event()
   watched = [_Watched(node) for node in nodes]
   while True:
@@ -195,7 +202,9 @@ def supervise(
           code, culprit = FAILED, life.node
           deadline = _stop(watched)
     if all(w.exit_code() is not None for w in watched):
-      return code, culprit
+      if culprit is not None:
+        report(culprit, out)
+      return code
     if deadline is None:
       silent = watch.silent()
       for life in watched:

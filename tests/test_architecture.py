@@ -5,6 +5,8 @@ import pathlib
 
 import pytest
 
+from launchers import node_entry, restart
+from nodes import lifecycle
 from tests.agents.subprocesses import run_python
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -67,3 +69,8 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
 def test_processes_stay_thin(modules, heavy):
   loaded = run_python('-c', f'import sys, {modules}; print(*sys.modules)').split()
   assert not set(heavy) & set(loaded)
+
+
+def test_what_nodes_and_launchers_both_name_they_name_alike():
+  assert lifecycle.FINISH == node_entry.FINISH
+  assert lifecycle.Hopeless.exit_code == restart.HOPELESS
