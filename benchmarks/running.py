@@ -103,5 +103,11 @@ class RunningProgram:
     return code, texts[0], texts[1]
 
   def kill(self) -> None:
-    """Ends the launcher at once, and its nodes with it; does nothing after the end."""
+    """Ends the launcher at once, if it still runs, and its nodes with it; forgets its output.
+
+    `end` is not to be called after it.
+    """
     self.launcher.kill()
+    self.launcher.wait()
+    self._output.close()
+    self._errors.close()

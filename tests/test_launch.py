@@ -8,11 +8,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
+from benchmarks.running import RunningProgram, processes
 from nodes import checkpoints
 from tests.launchers import strangers
 
@@ -45,15 +45,6 @@ def launch(*flags, timeout=150):
   )
 
 
-def nodes_of(run_dir):
-  """Returns the processes whose command names a run directory."""
-  found = []
-  for process in psutil.process_iter(['cmdline']):
-    if any(str(run_dir) in part for part in process.info['cmdline'] or ()):
-      found.append(process)
-  return found
-
-
 @pytest.mark.parametrize(
   'program, options', [('sebulba', ()), ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'))]
 )
@@ -75,7 +66,7 @@ def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, op
   # 2000 steps of 8 environments are 12 unrolls of each, less what was under way at the end.
   assert int(learner_steps) >= 20
   assert said_dir == str(run_dir)
-  assert nodes_of(run_dir) == []
+  assert processes(str(run_dir)) == []
 
   config = json.loads((run_dir / 'config.json').read_text())
   assert (config['program'], config['config']['num_steps']) == (program, 2000)
@@ -120,7 +111,7 @@ def test_anakin_runs_to_its_end_and_on(tmp_path, launch_type):
   assert -1 <= float(evaluator_return) <= 1
   assert 2000 <= int(actor_steps) < 2000 + 2 * 8 * 20 and actor_steps == frames
   assert int(learner_steps) == 14  # Calls of 2 x 8 x 20 rows, a tenth of them no decisions.
-  assert nodes_of(run_dir) == []
+  assert processes(str(run_dir)) == []
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == 14
   assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
@@ -137,38 +128,25 @@ def test_anakin_runs_to_its_end_and_on(tmp_path, launch_type):
 
 @pytest.fixture
 def running(tmp_path):
-  """A program that trains for ever; returns the launcher and the processes of its nodes by name."""
-  run_dir = tmp_path / 'run'
-  launcher = subprocess.Popen(
-    [sys.executable, 'launch.py', *SMALL, '--num_steps=1000000000', f'--run_dir={run_dir}'],
-    cwd=ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-    stdin=subprocess.DEVNULL,
-  )
-  end = time.monotonic() + 120
-  trained = run_dir / 'logs' / 'inference_learner-0.csv'
-  while not (trained.exists() and len(trained.read_text().splitlines()) > 2):
-    assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
-    time.sleep(0.05)
-  by_name = {}
-  for process in nodes_of(run_dir):
-    payload = process.cmdline()[-1]
-    if payload.endswith('.pkl'):
-      by_name[pathlib.Path(payload).stem] = process
-  assert len(by_name) == 5
-  yield launcher, by_name
-  launcher.kill()
+  """A program that trains for ever; returns it and the processes of its nodes by name."""
+  run_dir = str(tmp_path / 'run')
+  program = RunningProgram(run_dir, *SMALL, '--num_steps=1000000000', f'--run_dir={run_dir}')
+  try:
+    program.wait_for_progress()
+    nodes = program.nodes()
+    assert len(nodes) == 5
+    yield program, nodes
+  finally:
+    program.kill()
 
 
 @pytest.mark.parametrize('presses', [1, 2])
 def test_ctrl_c_ends_the_program_without_noise(running, presses):
-  launcher, nodes = running
+  program, nodes = running
   for _ in range(presses):
-    launcher.send_signal(signal.SIGINT)
-  output, errors = launcher.communicate(timeout=20)
-  assert launcher.returncode == 130
+    program.launcher.send_signal(signal.SIGINT)
+  code, output, errors = program.end()
+  assert code == 130
   assert 'Traceback' not in output + errors
   assert 'done:' not in output
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []

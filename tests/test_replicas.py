@@ -1,19 +1,16 @@
 """--num_replicas=2 as a user runs it: two host units in real processes, with a deadline."""
 
 import json
-import os
-import pathlib
 import re
 import signal
-import subprocess
-import sys
-import time
 
 import psutil
 import pytest
 
-from nodes import checkpoints
-from tests.test_launch import DONE, ROOT, SMALL, SMALL_REPLAY, launch, nodes_of
+from benchmarks.running import RunningProgram, processes
+from launchers import supervise
+from nodes import checkpoints, curves
+from tests.test_launch import DONE, SMALL, SMALL_REPLAY, launch
 
 LEARNERS = ['inference_learner/0', 'inference_learner/1']
 
@@ -37,7 +34,7 @@ def test_replicas_train_to_the_same_step_and_the_same_parameters(tmp_path, progr
   )
   assert process.returncode == 0, process.stderr
   _, actor_steps, _, learner_steps, _ = DONE.fullmatch(process.stdout.splitlines()[-1]).groups()
-  assert nodes_of(run_dir) == []
+  assert processes(str(run_dir)) == []
   learners = json.loads((run_dir / 'summary.json').read_text())['learners']
   assert list(learners) == LEARNERS
   first, second = learners.values()
@@ -50,41 +47,34 @@ def test_replicas_train_to_the_same_step_and_the_same_parameters(tmp_path, progr
 
 
 @pytest.fixture
-def running(tmp_path):
-  """Two replicas that train for ever; returns the launcher and the processes of its nodes by name."""
-  run_dir = tmp_path / 'run'
-  launcher = subprocess.Popen(
-    [
-      *(sys.executable, 'launch.py', *SMALL, '--num_replicas=2', '--eval_envs=0'),
-      *('--num_steps=1000000000', '--checkpoint_period=0.5', f'--run_dir={run_dir}'),
-    ],
-    cwd=ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-    stdin=subprocess.DEVNULL,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+def running(tmp_path, monkeypatch):
+  """Two replicas that train for ever; returns the program and the processes of its nodes by name."""
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  run_dir = str(tmp_path / 'run')
+  program = RunningProgram(
+    run_dir,
+    *(*SMALL, '--num_replicas=2', '--eval_envs=0'),
+    *('--num_steps=1000000000', '--checkpoint_period=0.5', f'--run_dir={run_dir}'),
   )
-  end = time.monotonic() + 150
-  trained = run_dir / 'logs' / 'inference_learner-1.csv'
-  while not (trained.exists() and len(trained.read_text().splitlines()) > 1):
-    assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
-    time.sleep(0.05)
-  while not checkpoints.newest(checkpoints.directory(str(run_dir))):
-    assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
-    time.sleep(0.05)
-  yield launcher, {pathlib.Path(p.cmdline()[-1]).stem: p for p in nodes_of(run_dir)}
-  launcher.kill()
+  try:
+    program.wait_until(
+      lambda: curves.read(run_dir, 'inference_learner/1', 'learner_steps'), 'both replicas learn'
+    )
+    program.wait_until(program.checkpoint_counts, 'a checkpoint')
+    yield program, program.nodes()
+  finally:
+    program.kill()
 
 
 @pytest.mark.parametrize(
   'victim', [pytest.param('inference_learner-0', marks=pytest.mark.nightly), 'inference_learner-1']
 )
 def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, tmp_path, victim):
-  launcher, nodes = running
+  program, nodes = running
   nodes[victim].kill()
-  _, errors = launcher.communicate(timeout=30)
-  assert launcher.returncode == 1
+  # Were the other still waiting then, the launcher would kill it.
+  code, _, errors = program.end(timeout=supervise.STOP_SECONDS)
+  assert code == 1
   assert f'node {victim.replace("-", "/")} was killed by SIGKILL' in errors
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 
@@ -103,13 +93,14 @@ def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, tmp_pa
 
 
 def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
-  launcher, nodes = running
+  program, nodes = running
   nodes['inference_learner-1'].suspend()  # The other is soon inside an update, waiting for it.
-  launcher.send_signal(signal.SIGINT)
-  assert psutil.wait_procs([nodes['inference_learner-0']], timeout=25)[1] == []
+  program.launcher.send_signal(signal.SIGINT)
+  in_time = supervise.STOP_SECONDS - 5  # Before the launcher kills who has not left.
+  assert psutil.wait_procs([nodes['inference_learner-0']], timeout=in_time)[1] == []
   nodes['inference_learner-1'].resume()
-  output, errors = launcher.communicate(timeout=30)
-  assert launcher.returncode == 130
+  code, output, errors = program.end()
+  assert code == 130
   assert 'Traceback' not in output + errors
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 

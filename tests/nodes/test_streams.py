@@ -1,5 +1,6 @@
 import queue
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -77,12 +78,12 @@ def test_a_stream_waits_while_replay_holds_its_buffers():
   assert _append(assembler, 0, 1) is None
   first = _append(assembler, 1, 1)
   result = []
-  thread = threading.Thread(target=lambda: result.append(_append(assembler, 2, 1)))
+  thread = threading.Thread(target=lambda: result.append(_append(assembler, 2, 1)), daemon=True)
   thread.start()
   thread.join(0.3)
   assert thread.is_alive() and not result
   assembler.release(first)
-  thread.join(10)
+  thread.join(30)
   np.testing.assert_array_equal(result[0].timestep.reward, [[1, 2]])
   # The second unroll is still out, so the next one can only be given up.
   assert _append(assembler, 3, 1, should_stop=lambda: True) is None
@@ -118,13 +119,15 @@ def test_of_the_requests_that_wait_for_a_stream_only_the_newest_stays():
       outcome.put((name, mine))
 
   def start(*request):
-    thread = threading.Thread(target=ask, args=request)
+    thread = threading.Thread(target=ask, args=request, daemon=True)
     thread.start()
     return thread
 
   def wait_for_waiting(request):
+    end = time.monotonic() + 30
     while stream._waiting != request:
-      pass
+      assert time.monotonic() < end, f'{request} does not wait: {stream._waiting}'
+      time.sleep(0.001)
 
   with stream.turn(5, 0) as mine:
     assert mine
@@ -139,7 +142,7 @@ def test_of_the_requests_that_wait_for_a_stream_only_the_newest_stays():
   next_life.join(30)
   with stream.turn(6, 1) as mine:
     assert mine
-  assert [outcome.get() for _ in range(4)] == [
+  assert [outcome.get(timeout=30) for _ in range(4)] == [
     ('an earlier life', False),
     ('sent again', False),
     ('and once more', False),
