@@ -108,10 +108,7 @@ def _write_manifests(run: runs.Run, where: dict[str, Resources]) -> None:
   placement.check(program, where)
   arguments = [f'--program={run.program}']
   arguments += [flags.FLAGS[n].serialize() for n in sorted(run.given)]
-  text = k8s.generate(program, where, name, arguments, _DRY_RUN.value)
-  if _DRY_RUN.value:
-    print(describe.describe(program, where))
-  print(text)
+  print(k8s.generate(program, where, name, arguments, _DRY_RUN.value))
 
 
 def _launch(
@@ -145,15 +142,24 @@ def _launch(
   return stock.launch(program, lp.LAUNCH_TYPE.value, where, started=watch.started)
 
 
+def _resumable(run_dir: str) -> bool:
+  """Whether the user may be told of --resume: a pod is replaced by Kubernetes."""
+  return _LAUNCHER.value != 'pod' and os.path.isdir(checkpoints.directory(run_dir))
+
+
 def main(argv: list[str]) -> int:
   """Does what the flags say; returns the exit code."""
-  if _LIST_ENVS.value:
-    for family, text in programs.load(_PROGRAM.value).environments.families().items():
-      print(f'{family:12} {text}')
-    return 0
   try:
+    if _LIST_ENVS.value:
+      for family, text in programs.load(_PROGRAM.value).environments.families().items():
+        print(f'{family:12} {text}')
+      return 0
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
+    if _RESUME.value and _LAUNCHER.value == 'k8s':
+      raise ValueError(
+        '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
+      )
     if _RESUME.value:
       run = runs.resumed_run(_RESUME.value, _PROGRAM.value if _PROGRAM.present else '')
     else:
@@ -202,7 +208,7 @@ def main(argv: list[str]) -> int:
   done = run_directory.result(config.run_dir)
   if code == 0 and done and _LAUNCHER.value != 'slurm':  # The job has said it.
     print(done)
-  elif code and os.path.isdir(checkpoints.directory(config.run_dir)):
+  elif code and _resumable(config.run_dir):
     elsewhere = _LAUNCHER.value in ('ray', 'slurm')
     launcher = f' --launcher={_LAUNCHER.value}' if elsewhere else ''
     print(f'to go on: python launch.py --resume={config.run_dir}{launcher}', file=sys.stderr)

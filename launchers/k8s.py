@@ -14,7 +14,7 @@ import launchpad as lp
 import yaml
 from absl import flags
 
-from launchers import core, k8s_manifest, pod
+from launchers import core, describe, k8s_manifest, pod
 from launchers.placement import Resources
 
 OUTPUT = flags.DEFINE_string('output', '', 'directory for the files of --launcher=k8s')
@@ -56,7 +56,9 @@ def generate(
   arguments: Sequence[str],
   dry_run: bool,
 ) -> str:
-  """Writes the files and returns what to do with them; in a dry run, returns the manifests instead.
+  """Writes the files and returns what to do with them.
+
+  In a dry run, writes nothing and returns the graph in words and the manifests.
 
   Args:
     program: the graph, made for `run_dir(name)`.
@@ -84,7 +86,8 @@ def generate(
   header = f'# Written by launch.py; {_HONESTY}.\n'
   files = {n: header + yaml.safe_dump(m, sort_keys=False) for n, m in manifests.items()}
   if dry_run:
-    return '---\n' + '---\n'.join(files.values())
+    placed = {group.label: group.resources for group in groups}
+    return '---\n'.join([describe.describe(program, placed) + '\n', *files.values()])
   directory = OUTPUT.value
   try:
     os.makedirs(directory, exist_ok=True)

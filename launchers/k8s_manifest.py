@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from launchers import pod
+from launchers import pod, restart
 from launchers.placement import CHIPS_PER_HOST, Resources, environment_variables
 
 GKE_TPUS = {
@@ -175,9 +175,13 @@ def network_policy(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
   """Returns the NetworkPolicy that lets the run's own pods, and no others, reach its ports."""
   own = {'matchLabels': {_JOBSET_LABEL: run.name}}
   listed = [{'protocol': 'TCP', 'port': port} for group in groups for port in group.ports]
-  between_hosts = any(group.size > 1 and group.resources.topology for group in groups)
+  # The machines of a TPU slice, and the processes of one job in their collectives, talk to each other
+  # on ports of their own choice.
+  between_hosts = any(
+    group.size > 1 and (group.resources.topology or group.resources.one_job) for group in groups
+  )
   rule: dict[str, Any] = {'from': [{'podSelector': own}]}
-  if not between_hosts:  # The machines of a TPU slice talk to each other on ports of their own.
+  if not between_hosts:
     rule['ports'] = listed
   return {
     'apiVersion': 'networking.k8s.io/v1',
@@ -224,11 +228,17 @@ def _restarts(resources: Resources) -> dict[str, Any]:
   """Returns how often a Job replaces a pod that has failed; when it may not, the Job fails."""
   if resources.restart == 'never':
     return {'backoffLimit': 0}
+  hopeless = {'operator': 'In', 'values': [restart.HOPELESS]}
   evicted = {'type': 'DisruptionTarget', 'status': 'True'}
   return {
     'backoffLimitPerIndex': resources.max_restarts,
     'maxFailedIndexes': 0,
-    'podFailurePolicy': {'rules': [{'action': 'Ignore', 'onPodConditions': [evicted]}]},
+    'podFailurePolicy': {
+      'rules': [
+        {'action': 'FailJob', 'onExitCodes': hopeless},  # No restart mends it.
+        {'action': 'Ignore', 'onPodConditions': [evicted]},
+      ]
+    },
   }
 
 

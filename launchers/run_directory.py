@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import importlib.metadata
@@ -26,7 +27,9 @@ _RECORDED = (
 )
 _RECORD = 'config.json'
 _SUMMARY = 'summary.json'
+_AT_THE_END = (_SUMMARY, 'final_evaluation.json')
 _LOCK = '.lock'
+_CHECKPOINTS = 'checkpoints'  # See nodes.checkpoints.
 
 
 def default_path(program: str, env: str) -> str:
@@ -35,22 +38,36 @@ def default_path(program: str, env: str) -> str:
   return os.path.join('runs', f'{name}-{time.strftime("%Y%m%d-%H%M%S")}-{os.getpid()}')
 
 
-def create(path: str) -> str:
+def absolute(path: str) -> str:
+  """Returns the absolute path of a directory as the user names it."""
+  return os.path.abspath(os.path.expanduser(path))
+
+
+def create(path: str, shared: bool = False) -> str:
   """Makes the directory and takes it for this process; returns its absolute path.
 
+  Args:
+    path: of the directory.
+    shared: whether other nodes of the run may have written to it already.
+
   Raises:
-    ValueError: if it exists and is not empty, or cannot be written.
+    ValueError: if it exists and is not empty, or is taken, or cannot be written.
   """
-  path = os.path.abspath(os.path.expanduser(path))
+  path = absolute(path)
   try:
     os.makedirs(path, exist_ok=True)
-    if set(os.listdir(path)) - {_LOCK}:
-      advice = f'; --resume={path} goes on with that run' if _is_run(path) else ''
+    if not shared and set(os.listdir(path)) - {_LOCK}:
+      goes_on = _is_run(path) and os.path.isdir(os.path.join(path, _CHECKPOINTS))
+      advice = f'; --resume={path} goes on with that run' if goes_on else ''
       raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
     _take(path)
     with open(os.path.join(path, '.writable'), 'w') as probe:
       probe.write('yes')
     os.remove(probe.name)
+  except BlockingIOError as error:
+    raise ValueError(
+      f'--run_dir={path} is taken by another launch.py; name a new directory.'
+    ) from error
   except OSError as error:
     raise ValueError(f'--run_dir={path} cannot be written: {error.strerror}.') from error
   return path
@@ -62,26 +79,22 @@ def create_or_reopen(path: str) -> str:
   Raises:
     ValueError: as `create` and `reopen` do.
   """
-  return reopen(path)[0] if _is_run(path) else create(path)
+  return reopen(path)[0] if _is_run(path) else create(path, shared=True)
 
 
 def reopen(path: str) -> tuple[str, Record]:
   """Takes the directory of an earlier run for this process; returns its absolute path and record.
 
-  What the run wrote at its end, if it came to it, is removed.
-
   Raises:
     ValueError: if there is no run, or it is still going on, or cannot be written to.
   """
-  path = os.path.abspath(os.path.expanduser(path))
+  path = absolute(path)
   if not _is_run(path):
     raise ValueError(f'--resume={path} is not the directory of a run: it has no {_RECORD}.')
   try:
     _take(path)
     with open(os.path.join(path, _RECORD)) as f:
       record = Record(**json.load(f))
-    if os.path.exists(os.path.join(path, _SUMMARY)):
-      os.remove(os.path.join(path, _SUMMARY))
   except BlockingIOError as error:
     raise ValueError(f'--resume={path}: that run is still going on.') from error
   except OSError as error:
@@ -111,7 +124,10 @@ class Record:
 
 
 def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> None:
-  """Writes `config.json` anew, this command added to those that it lists."""
+  """Writes `config.json` anew, this command added to those that it lists.
+
+  What an earlier life of the run wrote at its end is removed: call it once nothing is left to refuse.
+  """
   versions = {'python': sys.version.split()[0]}
   versions |= {name: importlib.metadata.version(name) for name in _RECORDED}
   commands: list[list[str]] = []
@@ -123,6 +139,9 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
   with open(file + '.tmp', 'w') as f:
     json.dump(dataclasses.asdict(record), f, indent=2)
   os.replace(file + '.tmp', file)
+  for name in _AT_THE_END:
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(os.path.join(path, name))
 
 
 def _is_run(path: str) -> bool:

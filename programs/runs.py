@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from absl import flags
@@ -14,7 +14,17 @@ from programs import registry
 from programs.config import RunConfig
 
 # Options of every program that a resumed run cannot change, beside those of the agent.
-_FIXED = {'env', 'env_options', 'run_dir', 'num_replicas', 'num_replay_shards', 'seed'}
+_FIXED = {
+  'env',
+  'env_options',
+  'run_dir',
+  'num_replicas',
+  'num_replay_shards',
+  'batch_size',
+  'seed',
+}
+# Options of a single program that it can.
+_FREE = {'num_devices', 'replay_checkpoint_period'}
 _RESUME_STRIDE = 7_368_787
 
 
@@ -61,6 +71,18 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
   Raises:
     ValueError: if a flag is not one of the program's, or the values do not fit together.
   """
+  config = _resolve(module, values)
+  _check(module, config)
+  return config
+
+
+def _check(module: Any, config: Any) -> None:
+  config.validate()
+  module.environments.check(config.env, config.env_options)
+
+
+def _resolve(module: Any, values: dict[str, Any]) -> Any:
+  """As `make_config`, but whether the values fit together is still to be checked."""
   fields = {f.name: f for f in dataclasses.fields(module.Config)}
   for name, value in values.items():
     if name not in fields:
@@ -71,10 +93,8 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
       except ValueError:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
   env = values.get('env', fields['env'].default)
-  config = module.Config(**{**module.PRESETS.get(env.partition(':')[0], {}), **values}).resolve()
-  config.validate()
-  module.environments.check(config.env, config.env_options)
-  return config
+  preset = module.PRESETS.get(env.partition(':')[0], {})
+  return module.Config(**{**preset, **values}).resolve()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,20 +114,27 @@ class Run:
   config: Any
 
 
-def check_changes(recorded: dict[str, Any], changes: dict[str, Any]) -> None:
+def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:
   """Checks that options of an earlier run may change when it is resumed.
 
-  How it is run may, what it learns and from what may not.
+  How it is run may, what it learns and from what may not. To give the same value again is no change.
+
+  Args:
+    recorded: name to value, as it was; lists for tuples.
+    config: every option, as it is to be.
+    names: of the options that were given anew.
 
   Raises:
     ValueError: one sentence that names the first flag that may not.
   """
-  may_change = {f.name for f in dataclasses.fields(RunConfig)} - _FIXED
-  for name, value in changes.items():
-    if name not in may_change and value != recorded.get(name):
+  may_change = {f.name for f in dataclasses.fields(RunConfig)} - _FIXED | _FREE
+  for name in sorted(set(names) - may_change):
+    value, before = getattr(config, name), recorded.get(name)
+    if value != (tuple(before) if isinstance(before, list) else before):
+      text = ','.join(map(str, value)) if isinstance(value, tuple) else value
       raise ValueError(
-        f'--{name}={value} cannot change when a run is resumed, where it was '
-        f'{recorded.get(name)!r}; leave it out, or start a new run.'
+        f'--{name}={text} cannot change when a run is resumed, where it was {before!r}; '
+        'leave it out, or start a new run.'
       )
 
 
@@ -147,12 +174,20 @@ def resumed_run(path: str, program: str) -> Run:
       f'--resume={path} is a run of --program={record.program}; leave --program out.'
     )
   module, changes = registry.load(record.program), _given_flags()
-  check_changes(record.config, changes)
   given = record.given | changes
-  config = make_config(module, given)
+  config = _resolve(module, given)
+  # The record has the seed of the last resumption.
+  began = {'seed': _resolve(module, dict(record.given)).seed, 'run_dir': path}
+  if run_directory.absolute(config.run_dir) == path:
+    began['run_dir'] = config.run_dir
+  check_changes(record.config | began, config, changes)
+  _check(module, config)
   checkpoint = checkpoints.newest(checkpoints.directory(path))
   if checkpoint is None:
-    raise ValueError(f'--resume={path} has no checkpoint yet; start the run anew.')
+    raise ValueError(
+      f'--resume={path} has no checkpoint yet; start the run anew, in another --run_dir '
+      'or with this one removed.'
+    )
   if checkpoint.counts['actor_steps'] >= config.num_steps:
     raise ValueError(
       f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'

@@ -80,8 +80,10 @@ def test_a_pod_is_replaced_alone_or_its_failure_ends_the_program():
   assert learner['backoffLimit'] == 0 and 'backoffLimitPerIndex' not in learner
   assert actor['backoffLimitPerIndex'] == 7 and actor['maxFailedIndexes'] == 0
   assert 'backoffLimit' not in actor
-  (rule,) = actor['podFailurePolicy']['rules']
-  assert rule['action'] == 'Ignore' and rule['onPodConditions'][0]['type'] == 'DisruptionTarget'
+  hopeless, evicted = actor['podFailurePolicy']['rules']
+  assert hopeless == {'action': 'FailJob', 'onExitCodes': {'operator': 'In', 'values': [2]}}
+  assert evicted['action'] == 'Ignore'
+  assert evicted['onPodConditions'][0]['type'] == 'DisruptionTarget'
   assert {_pod(job)['restartPolicy'] for job in jobs.values()} == {'Never'}
 
 
@@ -104,6 +106,17 @@ def test_a_slice_of_several_machines_has_a_pod_on_each():
   assert container['resources']['limits'] == {'google.com/tpu': '4'}
   # The machines of the slice find each other on ports of libtpu's choice.
   assert 'ports' not in k8s_manifest.network_policy(RUN, groups)['spec']['ingress'][0]
+
+
+def test_the_processes_of_one_job_reach_each_other_on_any_port():
+  def ports(size):
+    learner = Group('learner', size, Resources(accelerator='gpu', one_job=True), [8901])
+    policy = k8s_manifest.network_policy(RUN, [MONITOR, learner])
+    schemas.validate(policy)
+    return policy['spec']['ingress'][0].get('ports')
+
+  assert ports(2) is None
+  assert [entry['port'] for entry in ports(1)] == [8900, 8901]
 
 
 def test_only_pods_of_the_run_reach_its_ports():
@@ -284,7 +297,17 @@ def test_a_dry_run_prints_the_graph_and_the_manifests(tmp_path):
   process = launch(*flags)
   assert process.returncode == 0, process.stderr
   graph, *documents = process.stdout.split('\n---\n')
-  assert 'on a TPU-V5E host, devices: 4 of them, topology: 2x2, cpus: 24' in graph
+  learner = 'on a TPU-V5E host, devices: 4 of them, topology: 2x2, cpus: 24'
+  assert f'{learner}\n' in graph  # Without a volume it has no restarts.
+  assert 'on a CPU worker, restarts: 20\n' in graph
   jobset, policy = map(yaml.safe_load, documents)
   schemas.validate_jobset(jobset)
   schemas.validate(policy)
+  assert f'{learner}, restarts: 20\n' in launch(*flags, '--k8s_volume=claim').stdout
+
+
+def test_a_run_is_not_resumed_by_writing_manifests(tmp_path):
+  process = launch('--launcher=k8s', f'--resume={tmp_path}')
+  assert process.returncode == 2 and process.stderr.count('\n') == 1
+  assert '--resume is not for --launcher=k8s' in process.stderr
+  assert '--k8s_volume' in process.stderr

@@ -1,0 +1,129 @@
+"""What a resumed run may change, and what becomes of its directory."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import launch as launcher
+from launchers import run_directory
+from nodes import checkpoints
+from programs import registry, runs
+from tests.test_launch import ROOT, _run_main, launch
+
+_STRIDE = 7_368_787
+
+
+def _stopped_run(path, program='sebulba', resumed=0, **given):
+  """Makes the directory of a run that was stopped; `given` are its flags."""
+  config = runs.make_config(registry.load(program), given)
+  for life in range(resumed + 1):
+    values = vars(config) | {'run_dir': str(path), 'seed': config.seed + life * _STRIDE}
+    run_directory.write_record(str(path), program, given, type(config)(**values))
+  counts = {'learner_steps': 5, 'actor_steps': 100}
+  checkpoints.write(checkpoints.directory(str(path)), counts, b'state', keep=1)
+
+
+def _resume(path, *flags):
+  """Resumes as far as nothing is started; returns the exit code."""
+  return _run_main(launcher, [f'--resume={path}', '--dry_run', *flags])
+
+
+@pytest.mark.parametrize(
+  'run, flags',
+  [
+    ({'program': 'anakin'}, ['--num_devices=2']),
+    ({'program': 'r2d2'}, ['--replay_checkpoint_period=5']),
+    ({}, ['--num_actors=3', '--num_steps=5000', '--learner_devices=0,1']),
+    ({'mlp_sizes': (128, 64)}, ['--mlp_sizes=128,64']),
+    ({}, ['--seed=1']),
+    ({'resumed': 1}, ['--seed=1']),
+    ({'resumed': 2, 'seed': 7}, ['--seed=7']),
+    ({'queue_size': 0}, ['--queue_size=0']),
+    ({'batch_size': 4}, ['--batch_size=4']),
+  ],
+)
+def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, run, flags, capsys):
+  _stopped_run(tmp_path, **run)
+  assert _resume(tmp_path, *flags) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  'run, flags, words',
+  [
+    ({}, ['--batch_size=32'], ['--batch_size=32', 'was 16']),
+    ({}, ['--mlp_sizes=7,8'], ['--mlp_sizes=7,8 ', 'was [']),
+    ({'resumed': 1}, ['--seed=2'], ['--seed=2', 'was 1;']),
+    ({'resumed': 1}, [f'--seed={1 + _STRIDE}'], ['was 1;']),
+    ({'program': 'anakin'}, ['--num_envs=32'], ['--num_envs=32', 'was 64']),
+    ({'program': 'r2d2'}, ['--replay_size=6000'], ['--replay_size=6000']),
+  ],
+)
+def test_what_a_run_learns_from_may_not_change(tmp_path, run, flags, words, capsys):
+  _stopped_run(tmp_path, **run)
+  assert _resume(tmp_path, *flags) == 2
+  error = capsys.readouterr().err
+  for word in ('cannot change', *words):
+    assert word in error
+
+
+def test_what_may_change_still_has_to_fit(tmp_path, capsys):
+  _stopped_run(tmp_path)
+  assert _resume(tmp_path, '--num_actors=0') == 2
+  assert '--num_actors=0 must be at least 1' in capsys.readouterr().err
+
+
+def test_the_directory_of_the_run_may_be_named_again(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'run').mkdir()
+  _stopped_run(tmp_path / 'run')
+  assert _resume('run', '--run_dir=run') == 0
+
+
+def test_a_resume_that_starts_nothing_leaves_the_result(tmp_path):
+  _stopped_run(tmp_path)
+  results = [tmp_path / 'summary.json', tmp_path / 'final_evaluation.json']
+  for result in results:
+    result.write_text('{}')
+  assert launch(f'--resume={tmp_path}', '--dry_run').returncode == 0
+  assert launch(f'--resume={tmp_path}', '--torso=deep').returncode == 2
+  assert all(result.exists() for result in results)
+  _stopped_run(tmp_path)
+  assert not any(result.exists() for result in results)
+  assert len(json.loads((tmp_path / 'config.json').read_text())['commands']) == 2
+
+
+def test_a_run_without_a_checkpoint_is_to_be_started_elsewhere(tmp_path, capsys):
+  _stopped_run(tmp_path)
+  for file in (tmp_path / 'checkpoints').iterdir():
+    file.unlink()
+  (tmp_path / 'checkpoints').rmdir()
+  assert _resume(tmp_path) == 2
+  assert 'in another --run_dir or with this one removed.' in capsys.readouterr().err
+  with pytest.raises(ValueError, match=r'is not empty; name a new directory\.$'):
+    run_directory.create(str(tmp_path))
+  (tmp_path / 'checkpoints').mkdir()
+  with pytest.raises(ValueError, match=r'--resume=.* goes on with that run'):
+    run_directory.create(str(tmp_path))
+
+
+def test_a_directory_that_other_pods_have_written_to_is_taken(tmp_path):
+  (tmp_path / 'replay' / '0').mkdir(parents=True)
+  with pytest.raises(ValueError, match='is not empty'):
+    run_directory.create(str(tmp_path))
+  assert run_directory.create_or_reopen(str(tmp_path)) == str(tmp_path)
+
+
+def test_a_directory_that_another_launcher_has_is_refused(tmp_path):
+  run_directory.create(str(tmp_path))
+  script = f'from launchers import run_directory; run_directory.create({str(tmp_path)!r})'
+  process = subprocess.run(
+    [sys.executable, '-c', script], cwd=ROOT, capture_output=True, text=True, timeout=60
+  )
+  assert f'--run_dir={tmp_path} is taken by another launch.py; name a new' in process.stderr
+
+
+def test_a_program_that_is_none_has_no_environments(capsys):
+  assert _run_main(launcher, ['--program=bad', '--list_envs']) == 2
+  assert capsys.readouterr().err.startswith('error: --program=bad')
