@@ -179,6 +179,9 @@ def main(argv: list[str]) -> int:
       config = dataclasses.replace(config, run_dir=take(path))
     program = run.module.make_program(config)
     placement.check(program, where)
+    crowded = placement.crowding(program, where) if _LAUNCHER.value == 'local' else ''
+    if crowded:
+      print(f'warning: {crowded}', file=sys.stderr)
     if _DRY_RUN.value:
       print(describe.describe(program, where))
       if _LAUNCHER.value == 'slurm':

@@ -14,6 +14,8 @@ import launchpad as lp
 CHIPS_PER_HOST = {'tpu-v4': (4,), 'tpu-v5e': (1, 4, 8), 'tpu-v5p': (4,), 'tpu-v6e': (1, 4, 8)}
 ACCELERATORS = (None, 'gpu', 'tpu', *CHIPS_PER_HOST)
 RESTARTS = ('never', 'on_failure')
+# A node seldom keeps a core busy; so many times what there is is too much all the same.
+CROWDED = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,3 +179,15 @@ def check_one_machine(placement: Mapping[str, Resources], one_process: bool) -> 
         f'each node of group {label!r}, one for each of --num_replicas, needs a '
         f'{resources.accelerator.upper()} host of its own; use a --launcher for several machines.'
       )
+
+
+def crowding(program: lp.Program, placement: Mapping[str, Resources]) -> str:
+  """Returns a sentence if one machine's cores are far too few for the program's processes, or ''."""
+  cores = len(os.sched_getaffinity(0))
+  asked = sum(placement[label].cpus * len(nodes) for label, nodes in program.groups.items())
+  if asked <= CROWDED * cores:
+    return ''
+  return (
+    f'the nodes ask for {asked:g} cores, of which this machine has {cores}; they will be slow to start, '
+    'and perhaps slow: see --num_actors and --envs_per_actor.'
+  )

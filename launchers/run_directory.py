@@ -27,7 +27,6 @@ _RECORDED = (
 )
 _RECORD = 'config.json'
 _SUMMARY = 'summary.json'
-_AT_THE_END = (_SUMMARY, 'final_evaluation.json')
 _LOCK = '.lock'
 _CHECKPOINTS = 'checkpoints'  # See nodes.checkpoints.
 
@@ -139,9 +138,8 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
   with open(file + '.tmp', 'w') as f:
     json.dump(dataclasses.asdict(record), f, indent=2)
   os.replace(file + '.tmp', file)
-  for name in _AT_THE_END:
-    with contextlib.suppress(FileNotFoundError):
-      os.remove(os.path.join(path, name))
+  with contextlib.suppress(FileNotFoundError):
+    os.remove(os.path.join(path, _SUMMARY))
 
 
 def _is_run(path: str) -> bool:

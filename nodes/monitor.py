@@ -16,7 +16,6 @@ from acme.utils import loggers
 from nodes import curves, lifecycle
 
 COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
-# Removed where a finished run is resumed. See launchers.run_directory.
 FINAL_EVALUATION = 'final_evaluation.json'
 
 
@@ -53,7 +52,7 @@ class Monitor:
     self._final: dict[str, dict[str, float]] = {}
     self._loggers: dict[str, loggers.Logger] = {}
     self._tensorboard = curves.scalar_writer(os.path.join(run_dir, 'tensorboard'))
-    self._evaluation = _read_json(os.path.join(run_dir, FINAL_EVALUATION))
+    self._evaluation = self._earlier_evaluation()
     self._problem = ''
     self._training_finished = threading.Event()
     self._finished = threading.Event()
@@ -140,7 +139,8 @@ class Monitor:
     """
     if not self._finished.is_set():
       self.report('evaluator/0', values)
-      _write_json(os.path.join(self._run_dir, FINAL_EVALUATION), dict(values))
+      record = {'num_steps': self._num_steps, 'values': dict(values)}
+      _write_json(os.path.join(self._run_dir, FINAL_EVALUATION), record)
     with self._lock:
       self._evaluation = dict(values)
     self._finished.set()
@@ -181,6 +181,15 @@ class Monitor:
     counts = {name: sum(node[name] for node in nodes) for name in COUNTERS}
     return counts | {'learner_steps': max((n['learner_steps'] for n in nodes), default=0.0)}
 
+  def _earlier_evaluation(self) -> dict[str, float]:
+    """Returns the final evaluation that an earlier life took; {} if it took none of a run this long."""
+    path = os.path.join(self._run_dir, FINAL_EVALUATION)
+    if not os.path.exists(path):
+      return {}
+    with open(path) as f:
+      record = json.load(f)
+    return record['values'] if record['num_steps'] == self._num_steps else {}
+
   def _write_summary(self) -> None:
     summary = {
       'evaluator_return': self._evaluation.get('evaluator_return', math.nan),
@@ -196,10 +205,3 @@ def _write_json(path: str, values: Mapping[str, Any]) -> None:
   with open(path + '.tmp', 'w') as f:
     json.dump(values, f, indent=2)
   os.replace(path + '.tmp', path)
-
-
-def _read_json(path: str) -> dict[str, float]:
-  if not os.path.exists(path):
-    return {}
-  with open(path) as f:
-    return json.load(f)

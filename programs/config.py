@@ -1,4 +1,4 @@
-"""What every program with actors can be told: environments, actors, inference, replay, evaluation."""
+"""What programs can be told: all of them, and those with actors, inference and replay."""
 
 from __future__ import annotations
 

@@ -132,3 +132,12 @@ def test_what_would_forget_everything_is_started_again_only_where_there_are_chec
     where = sebulba.placement(sebulba.Config(checkpoint_period=period).resolve())
     assert {where[g].restart for g in ('inference_learner', 'replay')} == {restart}
     assert {where[g].restart for g in ('actor', 'evaluator', 'monitor')} == {'on_failure'}
+
+
+def test_far_too_few_cores_are_said(monkeypatch):
+  program = nodes.program((nodes.Crasher, False, ''))
+  where = {'echo': Resources(cpus=1.5), 'node0': Resources(cpus=15)}
+  monkeypatch.setattr('os.sched_getaffinity', lambda pid: {0, 1})
+  assert 'ask for 16.5 cores, of which this machine has 2' in placement.crowding(program, where)
+  monkeypatch.setattr('os.sched_getaffinity', lambda pid: {0, 1, 2})
+  assert placement.crowding(program, where) == ''

@@ -138,6 +138,11 @@ def test_a_monitor_that_is_started_again_knows_of_the_final_evaluation(tmp_path,
   Monitor(str(tmp_path), num_steps=9, has_evaluator=True).final_evaluation(
     {'evaluator_return': 2.5}
   )
+  longer = Monitor(
+    str(tmp_path), num_steps=10, has_evaluator=True
+  )  # The run resumed with more steps.
+  longer.training_finished('inference_learner/0', {'learner_steps': 7.0})
+  assert not longer._finished.is_set()
   again = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
   again.training_finished('inference_learner/0', {'learner_steps': 7.0})
   monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: None)
