@@ -16,6 +16,6 @@ def refuse(learner_step: int, metrics: Mapping[str, Any]) -> None:
   bad = {k: float(v) for k, v in jax.device_get(metrics).items() if not np.isfinite(v)}
   values = ', '.join(f'{name} is {value}' for name, value in bad.items())
   raise lifecycle.Hopeless(
-    f'learner step {learner_step} is not finite: {values}; the last checkpoint is of an '
+    f'learner step {learner_step} is not finite: {values}; the last checkpoint, if any, is of an '
     'earlier step. A smaller learning rate or a clipped gradient may help.'
   )
