@@ -126,6 +126,7 @@ class Actor:
     finally:
       for environment, _ in groups:
         environment.close()
+      self._reporter.close()
 
   def _step(self, groups: list[tuple[BatchedEnvironment, RemotePolicy]]) -> bool:
     for environment, policy in groups:

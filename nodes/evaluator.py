@@ -112,3 +112,5 @@ def evaluate_now_and_then(
       stop.wait(0.2)
   except lifecycle.Stopped:
     pass
+  finally:
+    reporter.close()

@@ -263,6 +263,7 @@ class InferenceLearner:
       logging.info('stopped: %s', counter.get_counts())
     finally:
       writer.close()
+      reporter.close()
 
   def _compiled_priorities(self, agent: Agent, unroll: Unroll) -> Callable[[Unroll], Array | None]:
     """Returns the agent's initial priorities, compiled for the streams of the program."""

@@ -103,6 +103,7 @@ class ReplayServer:
       if saving is not None:
         saving.join()
       lifecycle.finish(self._checkpoint).join()
+    self._reporter.close()
     self.close()
 
   def _checkpoint(self) -> None:

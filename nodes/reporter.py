@@ -67,6 +67,14 @@ class Reporter:
     values = self._values()
     rpc.call(lambda: self._monitor.futures.report(self._node, values), should_stop, 'report')
 
+  def close(self, timeout: float = 0.5) -> None:
+    """Waits for the answer under way; call it before a node returns.
+
+    Courier aborts the process if an answer comes while the interpreter is being taken down.
+    """
+    if self._pending is not None:
+      futures.wait([self._pending], timeout)
+
   def announce_finish(self, values: Mapping[str, float], stop: threading.Event) -> None:
     """Tells the monitor that training has finished, until the program stops.
 
