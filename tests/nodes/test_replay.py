@@ -329,7 +329,7 @@ def test_a_killed_server_comes_back_with_the_items_of_its_last_checkpoint(
   server.kill()
   server.wait()
   serve_in_process('prioritized', 0)
-  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=50, max_in_flight=1)
+  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=500, max_in_flight=500)
   assert reader.measure()['replay_size'] == 6
   assert set(next(iter(reader)).unrolls.environment_id) == set(range(6))
 
