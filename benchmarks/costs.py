@@ -15,21 +15,12 @@ class Cost(NamedTuple):
   """Seconds for one unit of work, each the median of several timings.
 
   Attributes:
-    cpu: CPU seconds by process; 'here' is the one that measures.
+    cpu: CPU seconds by the node whose process uses them.
     wall: seconds.
   """
 
   cpu: dict[str, float]
   wall: float
-
-  @property
-  def total(self) -> float:
-    """CPU seconds of all processes."""
-    return sum(self.cpu.values())
-
-  def times(self, factor: float) -> Cost:
-    """Returns the cost of `factor` units."""
-    return Cost({name: factor * s for name, s in self.cpu.items()}, factor * self.wall)
 
 
 def cpu_seconds(process: psutil.Process) -> float:
@@ -42,6 +33,7 @@ def measure(
   work: Callable[[], float],
   seconds: float,
   repeats: int,
+  here: str,
   others: Mapping[str, int] | None = None,
   calls: tuple[int, int] = (1, sys.maxsize),
 ) -> Cost:
@@ -51,13 +43,14 @@ def measure(
     work: does some of it; returns how many units.
     seconds: of each timing.
     repeats: timings.
-    others: ids of the other processes that work on it, by name.
+    here: the node whose work this process does.
+    others: ids of the other processes that work on it, by node.
     calls: of each timing, at least and at most, whatever the seconds.
   """
   processes = {name: psutil.Process(pid) for name, pid in (others or {}).items()}
 
   def read() -> dict[str, float]:
-    return {'here': time.process_time()} | {n: cpu_seconds(p) for n, p in processes.items()}
+    return {here: time.process_time()} | {n: cpu_seconds(p) for n, p in processes.items()}
 
   work()
   least, most = calls

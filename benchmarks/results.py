@@ -49,7 +49,9 @@ class Table:
     shown = []
     for cell, spec in zip(cells, self._formats, strict=True):
       missing = cell is None
-      shown.append(f'{"-" if missing else cell:{spec.split(",")[0].split(".")[0] if missing else spec}}')
+      shown.append(
+        f'{"-" if missing else cell:{spec.split(",")[0].split(".")[0] if missing else spec}}'
+      )
     self._print(shown)
 
   def _print(self, cells: Any) -> None:

@@ -33,16 +33,20 @@ from nodes.actor import RemotePolicy
 from nodes.device_inference import DeviceInference
 from nodes.learner import DevicePrefetcher, Learner
 from nodes.streams import EpisodeStatistics, UnrollAssembler, unroll_spec
-from programs import registry as programs
+from programs import registry as programs  # noqa: F401
 
+LEARNER = 'inference_learner'
 _TABLE_SIZE = 1 << 20
 _MAX_BYTES = 256 << 20
 _COMPILED = '/jax/core/compile/backend_compile_duration'
 
 
-def _TMP(program, config):
+def _TMP(program: str, config: Any) -> Any:
   from programs.deferred import Deferred
-  name = {'sebulba': ('agents.vtrace.agent', 'VTrace'), 'r2d2': ('agents.r2d2.agent', 'R2D2')}[program]
+
+  name = {'sebulba': ('agents.vtrace.agent', 'VTrace'), 'r2d2': ('agents.r2d2.agent', 'R2D2')}[
+    program
+  ]
   return functools.partial(Deferred(*name), config)
 
 
@@ -53,8 +57,8 @@ class Compilations:
     self.count = 0
     jax.monitoring.register_event_duration_secs_listener(self._listen)
 
-  def _listen(self, event: str, seconds: float, **kwargs: Any) -> None:
-    del seconds, kwargs
+  def _listen(self, event: str, duration_secs: float, **kwargs: Any) -> None:
+    del duration_secs, kwargs
     self.count += event == _COMPILED
 
 
@@ -75,7 +79,8 @@ class Stages:
       directory: an existing one, for the servers' files.
     """
     self._config = config
-    self._timing = {'seconds': seconds, 'repeats': repeats}
+    self._repeats = repeats
+    self._measure = functools.partial(costs.measure, seconds=seconds, repeats=repeats)
     self._directory = directory
     self._num_envs = config.envs_per_actor // config.env_groups
     self._spec = environments.make_spec(config.env, config.env_options)
@@ -95,7 +100,7 @@ class Stages:
       environment.step(next(actions))
       return self._num_envs
 
-    cost = costs.measure(work, **self._timing)
+    cost = self._measure(work, here='actor')
     environment.close()
     return cost
 
@@ -119,7 +124,7 @@ class Stages:
           policy.send(timestep)
         return groups * self._num_envs
 
-      cost = costs.measure(work, **self._timing, others={'server': pid})
+      cost = self._measure(work, here='actor', others={LEARNER: pid})
       for policy in policies:
         policy.receive()
     return cost
@@ -189,7 +194,7 @@ class Stages:
       self._ask([next(timesteps) for _ in range(self._streams)])
       return self._streams * self._num_envs
 
-    return costs.measure(work, **self._timing)
+    return self._measure(work, here=LEARNER)
 
   def assembling(self) -> costs.Cost:
     """Puts the recorded rows into unrolls, and follows the episodes."""
@@ -204,7 +209,7 @@ class Stages:
           assembler.release(unroll)
       return len(self._rows) * self._num_envs
 
-    return costs.measure(work, **self._timing)
+    return self._measure(work, here=LEARNER)
 
   def replay(self) -> Iterator[tuple[str, costs.Cost]]:
     """Yields, by stage, the costs of inserting, of sampling to the learner devices, of an update.
@@ -240,7 +245,7 @@ class Stages:
     """Writes the recorded unrolls: enough to sample from, and no more than memory allows."""
     unrolls = itertools.cycle(self._unrolls)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(self._unrolls[0]))
-    repeats = self._timing['repeats']
+    repeats = self._repeats
     least = math.ceil(self._config.batch_size * (1 + 1 / repeats) / self._num_envs)
 
     def work() -> float:
@@ -251,7 +256,7 @@ class Stages:
       return self._num_envs * self._agent.unroll_period
 
     most = max(least, _MAX_BYTES // (repeats * size))
-    return costs.measure(work, **self._timing, others={'replay': pid}, calls=(least, most))
+    return self._measure(work, here=LEARNER, others={'replay': pid}, calls=(least, most))
 
   def _sample(self, reader: Any, batches: int, pid: int) -> costs.Cost:
     """Takes batches to the learner devices; from a queue, as many as it holds."""
@@ -266,8 +271,8 @@ class Stages:
       self._batch = jax.block_until_ready(prefetcher.next(lambda: None))
       return self._steps_per_batch
 
-    most = sys.maxsize if self._prioritized else (batches - 1) // self._timing['repeats']
-    return costs.measure(work, **self._timing, others={'replay': pid}, calls=(1, most))
+    most = sys.maxsize if self._prioritized else (batches - 1) // self._repeats
+    return self._measure(work, here=LEARNER, others={'replay': pid}, calls=(1, most))
 
   def _update(self, reader: Any, pid: int) -> costs.Cost:
     """Learns from one batch that is on the learner devices, and sends the priorities it gives."""
@@ -278,7 +283,7 @@ class Stages:
       self._learner.actor_steps()  # Waits for the end of the update.
       return self._steps_per_batch
 
-    return costs.measure(work, **self._timing, others={'replay': pid})
+    return self._measure(work, here=LEARNER, others={'replay': pid})
 
   def close(self) -> None:
     """Stops to serve."""
