@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import subprocess
 import sys
 from typing import Any
@@ -130,9 +129,6 @@ def main(argv: list[str]) -> None:
   )
   if learned < 0.9 * rate:
     print('learning was behind acting: measure for longer (--warm_up, --seconds)')
-  name = re.sub(r'[^\w.]+', '-', f'pipeline-{flags["program"]}-{config.env}')
-  if getattr(config, 'core', 'none') != 'none':
-    name += f'-{config.core}'
   record = {
     'flags': flags,
     'stages': alone['stages'],
@@ -142,7 +138,8 @@ def main(argv: list[str]) -> None:
     'end_to_end': whole,
   }
   title = f'{flags["program"]} on {config.env}'
-  results.write(name, record, draw(title, alone['stages'], whole['groups']))
+  figure = draw(title, alone['stages'], whole['groups'])
+  results.write(results.file_name('pipeline', flags['program'], config), record, figure)
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 from typing import Any
 
 from absl import flags
@@ -56,6 +57,13 @@ class Table:
 
   def _print(self, cells: Any) -> None:
     print(' '.join(cells).rstrip(), flush=True)
+
+
+def file_name(benchmark: str, program: str, config: Any) -> str:
+  """Returns a name for the results of a benchmark of one program, such as 'startup-r2d2-cartpole'."""
+  core = getattr(config, 'core', 'none')
+  parts = [benchmark, program, config.env, *([core] if core != 'none' else [])]
+  return re.sub(r'[^\w.]+', '-', '-'.join(parts))
 
 
 def write(name: str, record: dict[str, Any], figure: Figure) -> None:
