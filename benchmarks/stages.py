@@ -33,21 +33,12 @@ from nodes.actor import RemotePolicy
 from nodes.device_inference import DeviceInference
 from nodes.learner import DevicePrefetcher, Learner
 from nodes.streams import EpisodeStatistics, UnrollAssembler, unroll_spec
-from programs import registry as programs  # noqa: F401
+from programs import registry as programs
 
 LEARNER = 'inference_learner'
 _TABLE_SIZE = 1 << 20
 _MAX_BYTES = 256 << 20
 _COMPILED = '/jax/core/compile/backend_compile_duration'
-
-
-def _TMP(program: str, config: Any) -> Any:
-  from programs.deferred import Deferred
-
-  name = {'sebulba': ('agents.vtrace.agent', 'VTrace'), 'r2d2': ('agents.r2d2.agent', 'R2D2')}[
-    program
-  ]
-  return functools.partial(Deferred(*name), config)
 
 
 class Compilations:
@@ -84,7 +75,8 @@ class Stages:
     self._directory = directory
     self._num_envs = config.envs_per_actor // config.env_groups
     self._spec = environments.make_spec(config.env, config.env_options)
-    self._agent = _TMP(program, config)(self._spec.observations, self._spec.actions)
+    make_agent = programs.load(program).make_agent(config)
+    self._agent = make_agent(self._spec.observations, self._spec.actions)
     self._prioritized = hasattr(config, 'samples_per_insert')
     sampled = config.samples_per_insert if self._prioritized else 1.0
     # Unrolls that share rows are counted by the rows that they do not share.
