@@ -11,8 +11,8 @@ and then thrown away, and nobody learns.
 
 Prints a row for each size of the fleet; writes fleet-<program>-<env>.json and .png. Offered is what the
 fleet would do if answers took no time. Latency is from asking to the answer, as the actor sees it.
-Saturated is the first fleet with at least 95% of the best rate; that it is the node's limit is certain only
-where the drivers have cores left.
+Saturated is the first fleet with at least 95% of the best rate; that it is the node's limit is certain
+only where the drivers have cores left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 import courier
 import numpy as np
 import psutil
-from absl import app, flags
+from absl import flags
 from matplotlib.figure import Figure
 
 from benchmarks import costs, fleet_driver, fleet_server, options, results, servers
@@ -169,7 +169,7 @@ def main(argv: list[str]) -> None:
   """Measures, prints and writes."""
   del argv
   given, delay = options.launch_flags(), _DELAY.value
-  config = options.config(envs_per_actor=_ENVS_PER_ACTOR, inference_batch_size=_BATCH_SIZE)
+  config = options.config({'envs_per_actor': _ENVS_PER_ACTOR, 'inference_batch_size': _BATCH_SIZE})
   program = given['program']
   print(
     f'{program} on {config.env}, {config.envs_per_actor} environments each, {delay:g} ms a step, '
@@ -226,5 +226,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  options.define()
-  app.run(main)
+  options.run(main)

@@ -18,7 +18,6 @@ import subprocess
 import sys
 from typing import Any
 
-from absl import app
 from matplotlib.figure import Figure
 
 from benchmarks import end_to_end, options, results
@@ -143,5 +142,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  options.define()
-  app.run(main)
+  options.run(main)

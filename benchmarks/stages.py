@@ -21,7 +21,6 @@ from typing import Any
 import courier
 import jax
 import numpy as np
-from absl import app
 from acme import specs
 from acme.utils import counting
 
@@ -334,5 +333,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  options.define()
-  app.run(main)
+  options.run(main)

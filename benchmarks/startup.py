@@ -5,7 +5,7 @@ python -m benchmarks.startup --program=r2d2 --env=cartpole --repeats=5
 
 Prints three tables; writes startup-<program>-<env>.json and .png. The first follows the path until the
 first learner step begins: its parts follow each other and add up. The second says what the nodes'
-processes had used by then. The third times the imports of each kind of process, each alone in a fresh one;
+processes had used by then. The third times the imports of each kind of process, alone in a fresh one;
 on a machine with few cores they compete with each other. Every figure is the median of --repeats.
 """
 
@@ -21,7 +21,7 @@ import time
 from typing import Any
 
 import psutil
-from absl import app
+from absl import flags
 from matplotlib.figure import Figure
 
 from benchmarks import costs, end_to_end, options, results
@@ -34,9 +34,10 @@ IMPORTS = {
   'monitor': 'launchers.node_entry, launchpad, nodes.monitor, tensorboardX',
   'replay': 'launchers.node_entry, launchpad, nodes.replay',
   'inference_learner': 'launchers.node_entry, launchpad, nodes.inference_learner, nodes.unroll_io',
-  'inference_learner, without Reverb': 'launchers.node_entry, launchpad, nodes.inference_learner',
+  'inference_learner_without_reverb': 'launchers.node_entry, launchpad, nodes.inference_learner',
   'actor': 'launchers.node_entry, launchpad, nodes.actor',
 }
+_IMPORTS = flags.DEFINE_list('imports', list(IMPORTS), 'processes whose imports are timed')
 _LOGGED = re.compile(r'^[A-Z](\d{4}) (\d\d:\d\d:\d\d\.\d+) .*\n?', re.MULTILINE)
 
 
@@ -137,12 +138,12 @@ def draw(title: str, phases: dict[str, float]) -> Figure:
 def main(argv: list[str]) -> None:
   """Measures, prints and writes."""
   del argv
-  config, flags = options.config(), options.launch_flags()
+  config, given = options.config(), options.launch_flags()
   repeats = range(options.REPEATS.value)
-  runs = [follow(flags) for _ in repeats]
-  imports = {who: [time_imports(modules) for _ in repeats] for who, modules in IMPORTS.items()}
+  runs = [follow(given) for _ in repeats]
+  imports = {who: [time_imports(IMPORTS[who]) for _ in repeats] for who in _IMPORTS.value}
 
-  print(f'{flags["program"]} on {config.env}, {results.cores()} CPU cores')
+  print(f'{given["program"]} on {config.env}, {results.cores()} CPU cores')
   phases = {name: _median(runs, 'phases', name) for name in runs[0]['phases']}
   total = _median(runs, 'seconds')
   table = results.Table(to_the_first_learner_step='<40', seconds='>8.2f')
@@ -173,7 +174,7 @@ def main(argv: list[str]) -> None:
   for who, timing in alone.items():
     table.add(who, timing['seconds'], timing['cpu'])
   record = {
-    'flags': flags,
+    'flags': given,
     'seconds_to_first_learner_step': total,
     'phases': phases,
     'compiled': compiled,
@@ -181,10 +182,9 @@ def main(argv: list[str]) -> None:
     'imports': alone,
     'runs': runs,
   }
-  title = f'{flags["program"]} on {config.env}'
-  results.write(results.file_name('startup', flags['program'], config), record, draw(title, phases))
+  title = f'{given["program"]} on {config.env}'
+  results.write(results.file_name('startup', given['program'], config), record, draw(title, phases))
 
 
 if __name__ == '__main__':
-  options.define()
-  app.run(main)
+  options.run(main)
