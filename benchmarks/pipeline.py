@@ -1,7 +1,7 @@
 """How fast a program could be on this machine, how fast it is, and where the difference goes.
 
 python -m benchmarks.pipeline --program=sebulba --env=catch
-python -m benchmarks.pipeline --program=r2d2 --env=atari:Pong --min_replay_size=128
+python -m benchmarks.pipeline --program=r2d2 --env=atari:Pong --min_replay_size=64
 
 Every option of the program is a flag. Prints two tables; writes pipeline-<program>-<env>.json and .png.
 The first is the CPU time of a step in each stage alone; all cores at work on nothing else would do

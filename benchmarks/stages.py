@@ -29,6 +29,7 @@ from benchmarks import costs, options, servers
 from environments import registry as environments
 from nodes import batching
 from nodes.actor import RemotePolicy
+from nodes.columns import Columns
 from nodes.device_inference import DeviceInference
 from nodes.learner import DevicePrefetcher, Learner
 from nodes.streams import EpisodeStatistics, UnrollAssembler, unroll_spec
@@ -219,11 +220,11 @@ class Stages:
       )
     serve = functools.partial(servers.serve_replay, tables, os.path.join(self._directory, 'replay'))
     unroll = unroll_spec(self._agent, self._spec)
-    columns = unroll_io.Columns(unroll)
+    columns = Columns(unroll)
     with servers.running(self._directory, 'replay', serve) as (pid, address):
       priorities = jax.jit(self._agent.initial_priorities)
       writer = unroll_io.UnrollWriter([address], columns, priorities)
-      yield 'insert', self._insert(writer, pid)
+      yield 'insert', self._insert(writer, columns.item_bytes, pid)
       reader = unroll_io.UnrollReader(
         [address], columns, config.batch_size, max_in_flight=config.batch_size
       )
@@ -232,10 +233,9 @@ class Stages:
       yield 'update', self._update(reader, pid)
       writer.close()
 
-  def _insert(self, writer: Any, pid: int) -> costs.Cost:
+  def _insert(self, writer: Any, item_bytes: int, pid: int) -> costs.Cost:
     """Writes the recorded unrolls: enough to sample from, and no more than memory allows."""
     unrolls = itertools.cycle(self._unrolls)
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(self._unrolls[0]))
     repeats = self._repeats
     least = math.ceil(self._config.batch_size * (1 + 1 / repeats) / self._num_envs)
 
@@ -246,7 +246,7 @@ class Stages:
         writer.check()
       return self._num_envs * self._agent.unroll_period
 
-    most = max(least, _MAX_BYTES // (repeats * size))
+    most = max(least, _MAX_BYTES // (repeats * self._num_envs * item_bytes))
     return self._measure(work, here=LEARNER, others={'replay': pid}, calls=(least, most))
 
   def _sample(self, reader: Any, batches: int, pid: int) -> costs.Cost:
