@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import math
 import os
 import re
 import statistics
@@ -67,7 +65,7 @@ def compilations(run_dir: str) -> list[tuple[str, float]]:
 class _Instant:
   """What the nodes of a program have used so far, read when the learner has just reported."""
 
-  def __init__(self, program: RunningProgram):
+  def __init__(self, program: RunningProgram, nodes: Mapping[str, psutil.Process]):
     last = _reported_second(program)
     self.second = program.wait_until(
       lambda: now if (now := _reported_second(program)) > last else 0.0, 'a report'
@@ -76,13 +74,8 @@ class _Instant:
     machine = psutil.cpu_times()
     self.machine_idle = machine.idle + machine.iowait
     self.machine_total = sum(machine[:8])
-    nodes = program.nodes() | {'launcher': psutil.Process(program.launcher.pid)}
     self.cpu = {name: costs.cpu_seconds(process) for name, process in nodes.items()}
     self.memory = {name: process.memory_full_info().uss for name, process in nodes.items()}
-    learner = nodes[f'{LEARNER}-0']
-    self.threads: dict[str, float] = collections.defaultdict(float)
-    for thread in learner.threads():
-      self.threads[_thread_name(learner.pid, thread.id)] += thread.user_time + thread.system_time
     self.compilations = compilations(program.run_dir)
     self.counts = _counts(program, self.second)
 
@@ -97,15 +90,6 @@ def _counts(program: RunningProgram, second: float) -> dict[str, float]:
   rows = curves.read(program.run_dir, f'{LEARNER}/0', 'seconds', *names)
   values = next(row for row in rows if row[0] == second)[1:]
   return dict(zip(names, values, strict=True))
-
-
-def _thread_name(pid: int, thread: int) -> str:
-  """Returns the name that the system knows, without the number of one of many."""
-  try:
-    with open(f'/proc/{pid}/task/{thread}/comm') as f:
-      return re.sub(r'[-_/]?\d+$', '', f.read().strip())
-  except OSError:
-    return 'ended'
 
 
 def measure(
@@ -126,7 +110,7 @@ def measure(
 
   Returns:
     See `_summary`, and:
-    seconds_to_first_learner_step: since the command.
+    seconds_to_first_learner_step: from the command until the learner reports one.
     seconds: that were measured.
 
   Raises:
@@ -139,10 +123,11 @@ def measure(
     program.wait_until(lambda: program.learner_steps() >= _FIRST_STEPS, 'learner steps')
     warm = time.monotonic() + warm_up
     program.wait_until(lambda: time.monotonic() >= warm, 'the end of warm-up')
-    begin = _Instant(program)
+    nodes = program.nodes() | {'launcher': psutil.Process(program.launcher.pid)}
+    begin = _Instant(program, nodes)
     end_clock = begin.clock + seconds
     program.wait_until(lambda: time.monotonic() >= end_clock, 'the end of the measurement')
-    end = _Instant(program)
+    end = _Instant(program, nodes)
     later = end.compilations[len(begin.compilations) :]
     assert not later, f'compiled after warm-up: {later}'
     return _summary(program, config, begin, end) | {
@@ -169,6 +154,7 @@ def _summary(
   )
   columns = ('inference_batches_per_second', *_REPORTED, 'actor_steps_per_second')
   reports = _window(program, f'{LEARNER}/0', begin, end, *columns)
+  assert reports, 'nothing was reported within the measurement; measure for longer'
   rows = sum(batches * size for batches, size, *_ in reports)
   # Reports tell the rows of batches as means, and the decisions of the window exactly.
   steps = actor_steps * rows / max(sum(report[-1] for report in reports), 1e-9)
@@ -182,11 +168,9 @@ def _summary(
       'shares': _shares(program, name, begin, end),
     }
     for name in sorted(end.cpu)
-    if name in begin.cpu
   }
   means = {
-    name: statistics.fmean(report[1 + i] for report in reports) if reports else math.nan
-    for i, name in enumerate(_REPORTED)
+    name: statistics.fmean(report[1 + i] for report in reports) for i, name in enumerate(_REPORTED)
   }
   total = end.machine_total - begin.machine_total
   return {
@@ -198,11 +182,6 @@ def _summary(
     **means,
     'nodes': nodes,
     'groups': groups(nodes),
-    'learner_threads': {
-      name: used
-      for name, after in sorted(end.threads.items())
-      if (used := (after - begin.threads.get(name, 0.0)) / seconds) > 0.005
-    },
     'machine_busy_share': 1 - (end.machine_idle - begin.machine_idle) / max(total, 1e-9),
     'compiled_before': [name for name, _ in begin.compilations],
     'compiled_after_warm_up': len(end.compilations) - len(begin.compilations),
@@ -221,8 +200,8 @@ def groups(nodes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
       'cpu_per_step': sum(node['cpu_per_step'] for node in nodes),
       'memory': statistics.fmean(node['memory'] for node in nodes),
       'shares': {
-        words: statistics.fmean(node['shares'].get(words, math.nan) for node in nodes)
-        for words in nodes[0]['shares']
+        words: statistics.fmean(n['shares'][words] for n in nodes if words in n['shares'])
+        for words in sorted({words for node in nodes for words in node['shares']})
       },
     }
     for group, nodes in members.items()
