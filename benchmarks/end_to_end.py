@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import re
 import statistics
 import tempfile
@@ -60,6 +61,15 @@ def compilations(run_dir: str) -> list[tuple[str, float]]:
   """
   with open(os.path.join(run_dir, 'logs', f'{LEARNER}-0.log'), errors='replace') as f:
     return [(name, float(seconds)) for name, seconds in _COMPILED.findall(f.read())]
+
+
+def all_nodes(program: RunningProgram) -> dict[str, psutil.Process]:
+  """Returns the processes of a program, by name, once all its nodes have one; 'launcher' is another."""
+  names = {path.stem for path in pathlib.Path(program.run_dir, 'nodes').glob('*.pkl')}
+  nodes = program.wait_until(
+    lambda: found if (found := program.nodes()).keys() >= names else {}, 'all nodes run'
+  )
+  return nodes | {'launcher': psutil.Process(program.launcher.pid)}
 
 
 class _Instant:
@@ -123,7 +133,7 @@ def measure(
     program.wait_until(lambda: program.learner_steps() >= _FIRST_STEPS, 'learner steps')
     warm = time.monotonic() + warm_up
     program.wait_until(lambda: time.monotonic() >= warm, 'the end of warm-up')
-    nodes = program.nodes() | {'launcher': psutil.Process(program.launcher.pid)}
+    nodes = all_nodes(program)
     begin = _Instant(program, nodes)
     end_clock = begin.clock + seconds
     program.wait_until(lambda: time.monotonic() >= end_clock, 'the end of the measurement')

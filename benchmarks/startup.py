@@ -69,7 +69,7 @@ def follow(flags: dict[str, str]) -> dict[str, Any]:
     born = program.nodes()[name].create_time()
     produced = _recorded(program, audit.PRODUCED)
     trained = _recorded(program, audit.TRAINED)
-    nodes = program.nodes() | {'launcher': psutil.Process(program.launcher.pid)}
+    nodes = end_to_end.all_nodes(program)
     used = {
       name: {'cpu': costs.cpu_seconds(node), 'memory': node.memory_full_info().uss}
       for name, node in nodes.items()
