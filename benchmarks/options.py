@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +35,8 @@ def run(main: Callable[[list[str]], None]) -> None:
       sys.exit(2)
     main(argv)
 
+  # What it has started is to end with it.
+  signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
   config_flags.define()
   flags.adopt_module_key_flags(config_flags)
   app.run(checked)
