@@ -21,7 +21,7 @@ def command(benchmark, *flags):
     },
     capture_output=True,
     text=True,
-    timeout=200,
+    timeout=280,
   )
 
 
