@@ -1,6 +1,6 @@
 """How a program's rate depends on its size: one launch for each size, nothing else changed.
 
-python -m benchmarks.scaling --program=sebulba --env=catch        all four sweeps, about 15 minutes
+python -m benchmarks.scaling --program=sebulba --env=catch        all four sweeps
 python -m benchmarks.scaling --program=r2d2 --env=cartpole --sweeps=actors,batch
 python -m benchmarks.scaling --sweeps=split --splits=0:0,0:1,0-1:2-7
 

@@ -27,7 +27,7 @@ def test_stages_and_nodes_are_measured_and_compared(tmp_path):
   assert whole['compiled_after_warm_up'] == 0
   assert any('checked' in name for name in whole['compiled_before']), 'the update is not in the log'
   # Of ten rows of Catch, nine are decisions.
-  assert whole['actor_steps_per_second'] == pytest.approx(0.9 * whole['steps_per_second'], rel=0.02)
+  assert whole['actor_steps_per_second'] == pytest.approx(0.9 * whole['steps_per_second'], rel=0.08)
   assert {name: group['nodes'] for name, group in whole['groups'].items()} == {
     'actor': 2,
     'inference_learner': 1,
