@@ -40,7 +40,7 @@ _EPISODES = flags.DEFINE_integer(
 )
 
 # One environment, whose every step is learned from. It ends the run; no experiment has as many steps.
-# A node that has to begin anew ends it as well: its results would not be those of one learner.
+# Without checkpoints the death of the learner or of replay ends it too: nobody goes back in its learning.
 PROTOCOL = {
   'num_replicas': '1',
   'num_actors': '1',
