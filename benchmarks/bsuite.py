@@ -40,7 +40,7 @@ _EPISODES = flags.DEFINE_integer(
 )
 
 # One environment, whose every step is learned from. It ends the run; no experiment has as many steps.
-# Without checkpoints the death of the learner or of replay ends it too: nobody goes back in its learning.
+# Without checkpoints the death of the learner or of replay ends it too, as nobody learns twice.
 PROTOCOL = {
   'num_replicas': '1',
   'num_actors': '1',
