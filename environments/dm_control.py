@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-import mujoco
 import numpy as np
 
 from environments import errors, seeding
 from environments.dm import DmEnvBatch
+
+_UNBOUNDED = 1e10  # MuJoCo's mjMAXVAL.
 
 
 def make(
@@ -33,9 +35,7 @@ def make(
   errors.require_task('dm_control', task, 'cartpole/swingup')
   errors.require_option(action_repeat >= 1, 'action_repeat', action_repeat, 'be at least 1')
   errors.require_option(time_limit >= 0, 'time_limit', time_limit, 'be at least 0')
-  os.environ.setdefault('MUJOCO_GL', 'disabled')  # dm_control reads it once, when it is imported.
-  from dm_control import suite
-
+  suite = load_suite()
   known = ['/'.join(names) for names in suite.ALL_TASKS]
   if task not in known:
     raise errors.unknown_task('dm_control', task, known, 'tasks are <domain>/<task>')
@@ -46,7 +46,19 @@ def make(
     for env_seed in seeding.spawn(seed, num_envs)
   ]
   bounds = environments[0].action_spec()
-  if max(np.max(np.abs(bounds.minimum)), np.max(np.abs(bounds.maximum))) >= mujoco.mjMAXVAL:
+  if np.abs([bounds.minimum, bounds.maximum]).max() >= _UNBOUNDED:
     raise ValueError(f'--env dm_control:{task}: its actions have no bounds; use another task')
   protocol = f'action_repeat={action_repeat} time_limit={time_limit or "own"} rewards=raw'
   return DmEnvBatch(environments, protocol, action_repeat)
+
+
+def load_suite() -> Any:
+  """Returns the module `dm_control.suite`.
+
+  MuJoCo and dm_control look for a renderer when they are first imported, and complain where there is no
+  display, unless MUJOCO_GL says otherwise.
+  """
+  os.environ.setdefault('MUJOCO_GL', 'disabled')
+  from dm_control import suite
+
+  return suite

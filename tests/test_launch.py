@@ -213,6 +213,10 @@ def test_help_names_every_option_with_its_default():
     (['--program=r2d2', '--replay_size=50'], ['--replay_size=50', '--min_replay_size=100']),
     (['--program=r2d2', '--samples_per_insert_error=3'], ['--samples_per_insert_error=3', '8.0']),
     (['--program=r2d2', '--samples_per_insert=0'], ['--samples_per_insert=0']),
+    (
+      ['--program=r2d2', '--env=gymnasium:Pendulum-v1'],
+      ['--env=gymnasium:Pendulum-v1', 'continuous actions', '--program=sebulba'],
+    ),
     (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'no option']),
     (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
     (['--learning_rate=-1'], ['--learning_rate', '-1']),
