@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from environments import errors, seeding
 from environments.dm import DmEnvBatch
@@ -41,10 +44,11 @@ def make(
     raise errors.unknown_task('dm_control', task, known, 'tasks are <domain>/<task>')
   domain, _, name = task.partition('/')
   limit = {'time_limit': time_limit} if time_limit else {}
-  environments = [
-    suite.load(domain, name, task_kwargs={'random': env_seed, **limit})
-    for env_seed in seeding.spawn(seed, num_envs)
-  ]
+  with _quietly():
+    environments = [
+      suite.load(domain, name, task_kwargs={'random': env_seed, **limit})
+      for env_seed in seeding.spawn(seed, num_envs)
+    ]
   bounds = environments[0].action_spec()
   if np.abs([bounds.minimum, bounds.maximum]).max() >= _UNBOUNDED:
     raise ValueError(f'--env dm_control:{task}: its actions have no bounds; use another task')
@@ -59,6 +63,17 @@ def load_suite() -> Any:
   display, unless MUJOCO_GL says otherwise.
   """
   os.environ.setdefault('MUJOCO_GL', 'disabled')
-  from dm_control import suite
-
+  with _quietly():
+    from dm_control import suite
   return suite
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+  """Keeps what MuJoCo has to say about the suite's own models from the user."""
+  verbosity = logging.get_verbosity()
+  logging.set_verbosity(logging.ERROR)
+  try:
+    yield
+  finally:
+    logging.set_verbosity(verbosity)

@@ -234,8 +234,8 @@ def test_help_names_every_option_with_its_default():
     (['--program=r2d2', '--samples_per_insert_error=3'], ['--samples_per_insert_error=3', '8.0']),
     (['--program=r2d2', '--samples_per_insert=0'], ['--samples_per_insert=0']),
     (
-      ['--program=r2d2', '--env=gymnasium:Pendulum-v1'],
-      ['--env=gymnasium:Pendulum-v1', 'continuous actions', '--program=sebulba'],
+      ['--program=r2d2', '--env=dm_control:cheetah/run'],
+      ['--env=dm_control:cheetah/run', 'continuous actions', '--program=sebulba'],
     ),
     (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'no option']),
     (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
