@@ -7,22 +7,30 @@ import os
 import subprocess
 import sys
 
+DEADLINE_SECONDS = 270.0
 SMALL = ('--env=catch', '--envs_per_actor=8', '--batch_size=4')
 
 
 def command(benchmark, *flags):
   """Runs `python -m benchmarks.BENCHMARK FLAGS`; returns the finished process."""
-  return subprocess.run(
+  process = subprocess.Popen(
     [sys.executable, '-m', f'benchmarks.{benchmark}', *flags],
     env={
       **os.environ,
       'PYTHONPATH': os.pathsep.join(p for p in sys.path if p),
       'JAX_PLATFORMS': 'cpu',
     },
-    capture_output=True,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
     text=True,
-    timeout=280,
   )
+  try:
+    output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+  except BaseException:
+    process.terminate()  # It ends the program that it has launched.
+    process.communicate()
+    raise
+  return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 def run(benchmark, directory, name, *flags):
