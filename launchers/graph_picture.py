@@ -79,7 +79,7 @@ def svg(program: lp.Program, placement: Mapping[str, Resources]) -> str:
       boxes[label] = (_MARGIN + i * (_BOX_WIDTH + _GAP_X), y)
       y += heights[label] + _GAP_Y
   parts: list[str] = []
-  low, below = _MARGIN + max(column_heights), 0
+  low, below = float(_MARGIN + max(column_heights)), 0
   for (source, target), count in edges.items():
     (x0, y0), (x1, y1) = boxes[source], boxes[target]
     right, foot = x0 + _BOX_WIDTH, y1 + heights[target]
