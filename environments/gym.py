@@ -110,8 +110,9 @@ class GymnasiumBatch(BatchedEnvironment):
     """Returns what Gymnasium draws of the first environment, without a display. See the base class."""
     os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
     os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
-    single = isinstance(self._env, SyncVectorEnv)
-    renderer = self._env.envs[0].unwrapped if single else self._env
+    renderer: Any = self._env
+    if isinstance(self._env, SyncVectorEnv):
+      renderer = self._env.envs[0].unwrapped
     if 'rgb_array' not in renderer.metadata.get('render_modes', ()):
       return None
     renderer.render_mode = 'rgb_array'  # What it draws with is made at the first call.

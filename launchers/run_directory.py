@@ -88,19 +88,36 @@ def reopen(path: str) -> tuple[str, Record]:
     ValueError: if there is no run, or it is still going on, or cannot be written to.
   """
   path = absolute(path)
-  if not _is_run(path):
-    raise ValueError(f'--resume={path} is not the directory of a run: it has no {_RECORD}.')
+  if _is_run(path):
+    try:
+      _take(path)
+    except BlockingIOError as error:
+      raise ValueError(f'--resume={path}: that run is still going on.') from error
+    except OSError as error:
+      raise ValueError(f'--resume={path} cannot be written: {error.strerror}.') from error
   try:
-    _take(path)
+    return path, read_record(path)
+  except ValueError as error:
+    raise ValueError(f'--resume={error}') from error
+
+
+def read_record(path: str) -> Record:
+  """Reads what a run is, whether or not it is still going on.
+
+  Raises:
+    ValueError: if the directory is not that of a run; one sentence that begins with its path.
+  """
+  if not _is_run(path):
+    if not os.path.isdir(path):
+      raise ValueError(f'{path} is not the directory of a run: there is no such directory.')
+    raise ValueError(f'{path} is not the directory of a run: it has no {_RECORD}.')
+  try:
     with open(os.path.join(path, _RECORD)) as f:
-      record = Record(**json.load(f))
-  except BlockingIOError as error:
-    raise ValueError(f'--resume={path}: that run is still going on.') from error
+      return Record(**json.load(f))
   except OSError as error:
-    raise ValueError(f'--resume={path} cannot be written: {error.strerror}.') from error
+    raise ValueError(f'{path}: its {_RECORD} cannot be read: {error.strerror}.') from error
   except (ValueError, TypeError) as error:
-    raise ValueError(f'--resume={path}: its {_RECORD} cannot be read: {error}.') from error
-  return path, record
+    raise ValueError(f'{path}: its {_RECORD} cannot be read: {error}.') from error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -146,7 +146,11 @@ def restore(checkpoint: Checkpoint, template: Any) -> Any:
   """
   from flax import serialization
 
-  return fit(checkpoint.path, template, serialization.msgpack_restore(checkpoint.state))
+  try:
+    state = serialization.msgpack_restore(checkpoint.state)
+  except ValueError as error:
+    raise lifecycle.Hopeless(f'{checkpoint.path} holds no learner state ({error}).') from error
+  return fit(checkpoint.path, template, state)
 
 
 def fit(path: str, template: Any, state: Any) -> Any:
