@@ -10,55 +10,70 @@ It runs on the CPU, beside a run that has the accelerator, unless JAX_PLATFORMS 
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import math
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import Any
-
-from absl import app, flags
 
 from launchers import run_directory
 from programs import runs
 
-_EPISODES = flags.DEFINE_integer(
-  'episodes', 100, 'how many to play, rounded up to as many from each environment'
-)
-_NUM_ENVS = flags.DEFINE_integer(
-  'num_envs', 0, "environments played at once; 0: as many as the run's evaluator"
-)
-_CHECKPOINT = flags.DEFINE_string(
-  'checkpoint',
-  '',
-  'which parameters: final, newest, or the learner_steps of a checkpoint; '
-  'empty: the final ones, or if the run has not come to its end, the newest',
-)
-_SEED = flags.DEFINE_integer('seed', 0, 'of environments and action sampling', lower_bound=0)
-_VIDEO = flags.DEFINE_string('video', '', 'file.gif for a recording of the first environment')
-_VIDEO_EPISODES = flags.DEFINE_integer('video_episodes', 3, 'how many of its episodes to record')
-_VIDEO_FRAMES = flags.DEFINE_integer('video_frames', 1000, 'frames in a recording at most')
-_JSON = flags.DEFINE_string('json', '', 'file for the score and its protocol')
-
 _DEFAULT_NUM_ENVS = 10
 
 
-def _check_flags(argv: list[str]) -> str:
-  """Returns the run directory; raises ValueError if the command line makes no sense."""
-  if len(argv) != 2:
-    raise ValueError('name one run directory: python evaluate.py RUN_DIR --episodes=20.')
-  for number in (_EPISODES, _VIDEO_EPISODES, _VIDEO_FRAMES):
-    if number.value < 1:
-      raise ValueError(f'--{number.name}={number.value} must be at least 1.')
-  if _NUM_ENVS.value < 0:
-    raise ValueError(f'--num_envs={_NUM_ENVS.value} must be at least 1, or 0 to have it chosen.')
-  if _VIDEO.value and not _VIDEO.value.endswith('.gif'):
-    raise ValueError(f'--video={_VIDEO.value} must end in .gif.')
-  for file in (_VIDEO, _JSON):
-    if file.value:
-      _check_writable(file.name, file.value)
-  return argv[1]
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+  """Returns the flags; raises ValueError, one sentence, if they make no sense."""
+  assert __doc__
+  summary, _, examples = __doc__.partition('\n')
+  parser = argparse.ArgumentParser(
+    description=summary,
+    epilog=examples,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+  add = parser.add_argument
+  add('run_dir', help='directory of a run')
+  add(
+    '--episodes',
+    type=int,
+    default=100,
+    help='how many to play, rounded up to as many from each environment (100)',
+  )
+  add(
+    '--num_envs',
+    type=int,
+    default=0,
+    help="environments played at once; 0: as many as the run's evaluator (0)",
+  )
+  add(
+    '--checkpoint',
+    default='',
+    help='which parameters: final, newest, or the learner_steps of a checkpoint; if left out, the '
+    'final ones, or if the run has not come to its end, the newest',
+  )
+  add('--seed', type=int, default=0, help='of environments and action sampling (0)')
+  add('--video', default='', help='file.gif for a recording of the first environment')
+  add('--video_episodes', type=int, default=3, help='how many of its episodes to record (3)')
+  add('--video_frames', type=int, default=1000, help='frames in a recording at most (1000)')
+  add('--json', default='', help='file for the score and its protocol')
+  args = parser.parse_args(argv)
+  for name in ('episodes', 'video_episodes', 'video_frames'):
+    if getattr(args, name) < 1:
+      raise ValueError(f'--{name}={getattr(args, name)} must be at least 1.')
+  for name in ('num_envs', 'seed'):
+    if getattr(args, name) < 0:
+      raise ValueError(f'--{name}={getattr(args, name)} must not be negative.')
+  if args.video and not args.video.endswith('.gif'):
+    raise ValueError(f'--video={args.video} must end in .gif.')
+  for name in ('video', 'json'):
+    if getattr(args, name):
+      _check_writable(name, getattr(args, name))
+  return args
 
 
 def _check_writable(name: str, path: str) -> None:
@@ -72,8 +87,9 @@ def _check_writable(name: str, path: str) -> None:
     raise ValueError(f'--{name}={path} cannot be written: {error.strerror}.') from error
 
 
-def _evaluate(path: str) -> dict[str, Any]:
+def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   """Plays, and records where that is asked for; returns the score and its protocol."""
+  path = args.run_dir
   run = runs.recorded_run(path)
   # What follows imports JAX, which takes seconds.
   from viewing import evaluation, parameters
@@ -83,19 +99,19 @@ def _evaluate(path: str) -> dict[str, Any]:
   summary = run_directory.read_summary(path) or {}
   counters = ('actor_steps', 'environment_frames', 'learner_steps')
   at_the_end = {name: summary[name] for name in counters if name in summary}
-  kept = parameters.read(path, _CHECKPOINT.value, at_the_end)
-  num_envs = min(_NUM_ENVS.value or config.eval_envs or _DEFAULT_NUM_ENVS, _EPISODES.value)
-  episodes_each = math.ceil(_EPISODES.value / num_envs)
+  kept = parameters.read(path, args.checkpoint, at_the_end)
+  num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
+  episodes_each = math.ceil(args.episodes / num_envs)
   environment = evaluation.make_environment(
-    environments, config.env, config.env_options, num_envs, _SEED.value
+    environments, config.env, config.env_options, num_envs, args.seed
   )
-  film = Film(environment, _VIDEO_EPISODES.value, _VIDEO_FRAMES.value)
+  film = Film(environment, args.video_episodes, args.video_frames)
   try:
     make_agent = run.module.make_agent(config)
     agent = make_agent(environment.observation_spec(), environment.action_spec())
     params = parameters.fit(kept, agent)
-    watched = film if _VIDEO.value else environment
-    played = evaluation.play(agent, params, watched, episodes_each, _SEED.value)
+    watched = film if args.video else environment
+    played = evaluation.play(agent, params, watched, episodes_each, args.seed)
   finally:
     environment.close()
   protocol = {
@@ -107,16 +123,16 @@ def _evaluate(path: str) -> dict[str, Any]:
     'exploration': float(agent.evaluation_exploration),
     'num_envs': num_envs,
     'episodes_each': episodes_each,
-    'seed': _SEED.value,
+    'seed': args.seed,
   }
   result = {
     'score': dataclasses.asdict(evaluation.score(played)),
     'protocol': protocol,
     'parameters': {'file': kept.path, **kept.counts},
   }
-  if _VIDEO.value:
-    film.save(_VIDEO.value)
-    result['video'] = {'file': _VIDEO.value, 'frames': len(film.rows), 'cut': film.cut}
+  if args.video:
+    film.save(args.video)
+    result['video'] = {'file': args.video, 'frames': len(film.rows), 'cut': film.cut}
   return result
 
 
@@ -138,18 +154,19 @@ def _text(result: dict[str, Any]) -> str:
     f'{protocol["seed"]}',
   ]
   if video := result.get('video'):
-    cut = f', the first --video_frames={_VIDEO_FRAMES.value}' if video['cut'] else ''
+    cut = ', as --video_frames allows' if video['cut'] else ''
     lines.append(f'video        {video["file"]}, {video["frames"]} frames{cut}')
   return '\n'.join(lines)
 
 
-def main(argv: list[str]) -> int:
+def main(argv: Sequence[str]) -> int:
   """Does what the flags say; returns the exit code."""
   try:
-    result = _evaluate(_check_flags(argv))
+    args = _parse(argv)
+    result = _evaluate(args)
     print(_text(result))
-    if _JSON.value:
-      with open(_JSON.value, 'w') as f:
+    if args.json:
+      with open(args.json, 'w') as f:
         json.dump(result, f, indent=2)
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
@@ -159,4 +176,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == '__main__':
   os.environ.setdefault('JAX_PLATFORMS', 'cpu')
-  app.run(lambda argv: sys.exit(main(argv)))
+  sys.exit(main(sys.argv[1:]))

@@ -214,7 +214,11 @@ def main(argv: list[str]) -> int:
     follower.start()
     view.start()
 
-  watch = supervise.Watch(started, view.restarted, follower.silent, _NODE_TIMEOUT.value)
+  def restarted(node: str) -> None:
+    view.restarted(node)
+    run_directory.note_restart(config.run_dir, node)
+
+  watch = supervise.Watch(started, restarted, follower.silent, _NODE_TIMEOUT.value)
   try:
     code = _launch(program, where, config.run_dir, watch, owns_run_dir)
   except ValueError as error:

@@ -28,6 +28,7 @@ _RECORDED = (
 _RECORD = 'config.json'
 _SUMMARY = 'summary.json'
 _LOCK = '.lock'
+_RESTARTS = 'restarts.csv'
 _CHECKPOINTS = 'checkpoints'  # See nodes.checkpoints.
 
 
@@ -157,6 +158,33 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
   os.replace(file + '.tmp', file)
   with contextlib.suppress(FileNotFoundError):
     os.remove(os.path.join(path, _SUMMARY))
+
+
+def note_restart(path: str, node: str) -> None:
+  """Adds a line to `restarts.csv`: the time, as `time.time()` says it, and the node."""
+  with contextlib.suppress(OSError), open(os.path.join(path, _RESTARTS), 'a') as f:
+    f.write(f'{time.time():.1f},{node}\n')
+
+
+def restarts(path: str) -> int:
+  """Returns how many times a node of the run has been started again."""
+  try:
+    with open(os.path.join(path, _RESTARTS)) as f:
+      return sum(1 for _ in f)
+  except FileNotFoundError:
+    return 0
+
+
+def is_taken(path: str) -> bool:
+  """Returns whether a launcher on this machine, or one that shares its locks, runs in a directory."""
+  try:
+    with open(os.path.join(path, _LOCK)) as lock:
+      fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Let go at once.
+  except BlockingIOError:
+    return True
+  except OSError:
+    return False
+  return False
 
 
 def _is_run(path: str) -> bool:
