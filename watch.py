@@ -38,7 +38,7 @@ def _follow(runs: list[Progress], period: float) -> None:
     with Live(console=console, refresh_per_second=4) as live:
       while True:
         going_on = _going_on(runs)
-        live.update(screen.show(runs, console.width))
+        live.update(screen.show(runs, console))
         if not going_on:
           break
         time.sleep(period)
@@ -49,7 +49,7 @@ def _follow(runs: list[Progress], period: float) -> None:
         due = time.monotonic() + _LINE_SECONDS
         print(*map(screen.line, runs), sep='\n', flush=True)
       time.sleep(period)
-    console.print(screen.show(runs, console.width))
+    console.print(screen.show(runs, console))
   for run in runs:
     stopped = f'{run.name}: stopped before its end; {run.run_dir}/logs says why'
     print(run_directory.result(run.run_dir) or stopped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import plotext
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -13,27 +13,33 @@ from launchers import view
 from viewing import progress
 from viewing.progress import Progress
 
-_HEIGHT = 16
+_HEIGHT = 16  # Of the curves, in lines.
+_LEAST_HEIGHT = 8
 _POINTS = 400  # Of a curve, at most: more than there are columns.
 _COLOURS = ('blue+', 'orange+', 'green+', 'red+', 'magenta+', 'cyan+')
 
 
-def show(runs: Sequence[Progress], width: int) -> RenderableType:
-  """Returns tables and curves of some runs.
+def show(runs: Sequence[Progress], console: Console) -> RenderableType:
+  """Returns tables and curves of some runs, which a live terminal has room for if it can have.
 
   Args:
     runs: at least one.
-    width: of the terminal, in columns.
+    console: where they are to be shown.
   """
   table = _side_by_side(list(runs)) if len(runs) > 1 else _alone(runs[0])
-  return Group(table, Text.from_ansi(curves(runs, min(width, 100))))
+  height = _HEIGHT
+  if console.is_terminal:
+    room = console.height - len(console.render_lines(table)) - 2
+    height = min(max(room, _LEAST_HEIGHT), _HEIGHT)
+  return Group(table, Text.from_ansi(curves(runs, min(console.width, 100), height)))
 
 
-def curves(runs: Sequence[Progress], width: int) -> str:
+def curves(runs: Sequence[Progress], width: int, height: int) -> str:
   """Returns the returns of runs against environment frames, drawn with ANSI colours; '' if none."""
   plotext.clear_figure()
   plotext.theme('clear')
-  plotext.plotsize(width, _HEIGHT)
+  plotext.limitsize(False, False)  # To what it takes for the terminal's size.
+  plotext.plotsize(width, height)
   drawn = False
   for i, run in enumerate(runs):
     # Of several runs one curve each is enough: that of the evaluator, if there is one.

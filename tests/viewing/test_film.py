@@ -48,7 +48,7 @@ def test_observations_are_drawn_as_shades_colours_or_bars():
   assert drawn[159, 159].tolist() == [255] * 3 and drawn[10, 10].tolist() == [0] * 3
 
   channels = np.zeros((3, 2, 4), bool)
-  channels[0, 0, 1] = channels[2, 1, 3] = True
+  channels[0, 0, 1] = channels[2, 1, 3] = channels[2, 1, 0] = True  # The later one covers.
   drawn = np.asarray(frames.draw(channels, 0, 1))
   assert {tuple(c) for c in drawn.reshape(-1, 3)} == {(0, 0, 0), (230, 159, 0), (240, 228, 66)}
 

@@ -12,7 +12,7 @@ from viewing import progress
 
 def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
   """Makes the directory of a run that has logged some returns, and has not ended."""
-  config = sebulba.Config(num_steps=1000, **options).resolve()
+  config = sebulba.Config(num_steps=1000, run_dir=str(path), **options).resolve()
   run_directory.create(str(path))
   run_directory.write_record(str(path), 'sebulba', options, config)
   logger = curves.csv_logger(str(path), 'inference_learner/0')
@@ -42,7 +42,7 @@ def test_a_finished_run_is_shown_with_its_curve_and_result(finished_run, capsys,
   monkeypatch.setenv('COLUMNS', '120')
   text = show(capsys, finished_run)
   summary = json.loads((finished_run / 'summary.json').read_text())
-  for words in ('(ended)', f'{summary["actor_steps"]:,}', 'learner_steps', 'evaluator', '└'):
+  for words in ('(ended)', f'{summary["actor_steps"]:,}', 'learner_steps', 'evaluator', '┤'):
     assert words in text
   assert text.splitlines()[-1] == run_directory.result(str(finished_run))
 
