@@ -73,7 +73,7 @@ def save(path: str, frames: Iterable[Image.Image], ends: Sequence[bool]) -> None
 
   Args:
     path: of the file.
-    frames: of one size, at least one.
+    frames: of one size, at least one, no two in a row alike: Pillow would make one of them.
     ends: which of them are the last of an episode; they are shown for longer.
   """
   durations = [_LAST_MILLISECONDS if end else _MILLISECONDS for end in ends]
