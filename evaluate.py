@@ -56,6 +56,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     help='which parameters: final, newest, or the learner_steps of a checkpoint; if left out, the '
     'final ones, or if the run has not come to its end, the newest',
   )
+  add('--env_options', help="the environment's options, in place of the run's: another protocol")
   add('--seed', type=int, default=0, help='of environments and action sampling (0)')
   add('--video', default='', help='file.gif for a recording of the first environment')
   add('--video_episodes', type=int, default=3, help='how many of its episodes to record (3)')
@@ -102,9 +103,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   kept = parameters.read(path, args.checkpoint, at_the_end)
   num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
   episodes_each = math.ceil(args.episodes / num_envs)
-  environment = evaluation.make_environment(
-    environments, config.env, config.env_options, num_envs, args.seed
-  )
+  options = config.env_options if args.env_options is None else args.env_options
+  environment = evaluation.make_environment(environments, config.env, options, num_envs, args.seed)
   film = Film(environment, args.video_episodes, args.video_frames)
   try:
     make_agent = run.module.make_agent(config)
@@ -117,7 +117,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   protocol = {
     'program': run.program,
     'env': config.env,
-    'env_options': environments.all_options(config.env, config.env_options),
+    'env_options': environments.all_options(config.env, options),
     'action_repeat': environment.action_repeat,
     'reward': 'raw',
     'exploration': float(agent.evaluation_exploration),

@@ -106,10 +106,10 @@ def make_run(run_dir, module, name, **options):
   return config
 
 
-def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_of_its_options(tmp_path, capsys):
+def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for(tmp_path, capsys):
   options = {
     'env': 'atari:Pong',
-    'env_options': 'frame_cap=80,sticky_actions=0',
+    'env_options': 'noop_max=30',
     'lstm_size': 8,
     'torso': 'mlp',
   }
@@ -117,7 +117,8 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_of_its_options(tm
   environment = registry.make_spec(config.env, config.env_options)
   agent = r2d2.make_agent(config)(environment.observations, environment.actions)
   final_params.save(str(tmp_path), jax.device_get(jax.jit(agent.init)(jax.random.key(0)).params))
-  found = score(capsys, tmp_path, tmp_path, '--episodes=1', f'--video={tmp_path / "out.gif"}')
+  flags = ['--episodes=1', '--env_options=frame_cap=80,sticky_actions=0']
+  found = score(capsys, tmp_path, tmp_path, *flags, f'--video={tmp_path / "out.gif"}')
   protocol = found['protocol']
   assert protocol['exploration'] == pytest.approx(0.001)
   assert protocol['action_repeat'] == 4
