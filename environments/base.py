@@ -53,7 +53,7 @@ class BatchedEnvironment(abc.ABC):
 
   @abc.abstractmethod
   def action_spec(self) -> specs.Array:
-    """Returns the spec of one environment's action: int32 DiscreteArray or float32 BoundedArray."""
+    """Returns the spec of one action: int32 DiscreteArray, or float32 BoundedArray, both finite."""
 
   def render(self) -> np.ndarray | None:
     """Returns a picture of the first environment, uint8 `[height, width, 3]`; None if it has none.
