@@ -3,6 +3,7 @@
 python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
+python launch.py --dry_run --graph=graph.svg       and draws it
 python launch.py --resume=runs/...                 goes on where that run was interrupted
 python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
 python launch.py --launcher=slurm                  as a Slurm job
@@ -20,6 +21,7 @@ from absl import app, flags
 
 from launchers import (
   describe,
+  graph_picture,
   isolation,
   k8s,
   local,
@@ -43,6 +45,9 @@ _PROGRAM = flags.DEFINE_string(
   'program', 'sebulba', f'what to launch: {", ".join(programs.PROGRAMS)}'
 )
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement, start nothing')
+_GRAPH = flags.DEFINE_string(
+  'graph', '', 'also draw the graph into this file: a picture, .svg, or Mermaid text, .mmd or .md'
+)
 _LAUNCHER = flags.DEFINE_enum(
   'launcher',
   'local',
@@ -107,6 +112,8 @@ def _write_manifests(run: runs.Run, where: dict[str, Resources]) -> None:
   config = dataclasses.replace(run.config, run_dir=k8s.run_dir(name))
   program = run.module.make_program(config)
   placement.check(program, where)
+  if _GRAPH.value:
+    graph_picture.write(_GRAPH.value, program, where)
   arguments = [f'--program={run.program}']
   arguments += [flags.FLAGS[n].serialize() for n in sorted(run.given)]
   print(k8s.generate(program, where, name, arguments, _DRY_RUN.value))
@@ -157,6 +164,8 @@ def main(argv: list[str]) -> int:
       return 0
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
+    if _GRAPH.value:
+      graph_picture.check_path(_GRAPH.value)
     if _RESUME.value and _LAUNCHER.value == 'k8s':
       raise ValueError(
         '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
@@ -180,16 +189,21 @@ def main(argv: list[str]) -> int:
       config = dataclasses.replace(config, run_dir=take(path))
     program = run.module.make_program(config)
     placement.check(program, where)
+    if _GRAPH.value:
+      graph_picture.write(_GRAPH.value, program, where)
     crowded = placement.crowding(program, where) if _LAUNCHER.value == 'local' else ''
     if crowded:
       print(f'warning: {crowded}', file=sys.stderr)
     if _DRY_RUN.value:
       print(describe.describe(program, where))
+      print(f'\npicture: {_GRAPH.value or "with --graph=graph.svg, or .md for Mermaid"}')
       if _LAUNCHER.value == 'slurm':
         print('\n' + slurm.script(program, where, config.run_dir or 'RUN_DIR'), end='')
       return 0
     if owns_run_dir:
       run_directory.write_record(config.run_dir, run.program, run.given, config)
+      for name in ('graph.md', 'graph.svg'):
+        graph_picture.write(os.path.join(config.run_dir, name), program, where)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
@@ -200,7 +214,11 @@ def main(argv: list[str]) -> int:
     follower.start()
     view.start()
 
-  watch = supervise.Watch(started, view.restarted, follower.silent, _NODE_TIMEOUT.value)
+  def restarted(node: str) -> None:
+    view.restarted(node)
+    run_directory.note_restart(config.run_dir, node)
+
+  watch = supervise.Watch(started, restarted, follower.silent, _NODE_TIMEOUT.value)
   try:
     code = _launch(program, where, config.run_dir, watch, owns_run_dir)
   except ValueError as error:

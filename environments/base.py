@@ -55,6 +55,13 @@ class BatchedEnvironment(abc.ABC):
   def action_spec(self) -> specs.Array:
     """Returns the spec of one action: int32 DiscreteArray, or float32 BoundedArray, both finite."""
 
+  def render(self) -> np.ndarray | None:
+    """Returns a picture of the first environment, uint8 `[height, width, 3]`; None if it has none.
+
+    Where the observation is a picture itself, nothing else is needed.
+    """
+    return None
+
   def close(self) -> None:  # noqa: B027  most environments hold nothing
     """Releases what the environments hold."""
 

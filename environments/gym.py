@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import dm_env
@@ -104,6 +105,23 @@ class GymnasiumBatch(BatchedEnvironment):
   def action_spec(self) -> specs.Array:
     """Returns the int32 or float32 spec of one action."""
     return self._action_spec
+
+  def render(self) -> np.ndarray | None:
+    """Returns what Gymnasium draws of the first environment, without a display. See the base class."""
+    os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
+    os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
+    renderer: Any = self._env
+    if isinstance(self._env, SyncVectorEnv):
+      renderer = self._env.envs[0].unwrapped
+    if 'rgb_array' not in renderer.metadata.get('render_modes', ()):
+      return None
+    renderer.render_mode = 'rgb_array'  # What it draws with is made at the first call.
+    try:
+      drawn = renderer.render()
+    except (gymnasium.error.Error, NotImplementedError, ImportError):
+      return None
+    picture = drawn[0] if isinstance(drawn, list | tuple) else drawn
+    return None if picture is None else np.asarray(picture, np.uint8)
 
   def close(self) -> None:
     """Closes the vector environment; a second call does nothing."""

@@ -100,6 +100,15 @@ def check(name: str, options: str = '') -> None:
   make(name, 1, 0, options).close()
 
 
+def all_options(name: str, options: str = '') -> dict[str, Any]:
+  """Returns every option of an environment with its value, as given or by default.
+
+  Raises:
+    ValueError: as `make` would, for the family and the options.
+  """
+  return resolve(_FAMILIES, name, options)[2]
+
+
 def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
   """Returns the spec of one environment, by making one and closing it.
 
@@ -124,7 +133,7 @@ def resolve(
     options: 'key=value,key=value' for the factory's keyword-only parameters.
 
   Returns:
-    The family's factory, imported where it is a string; the task; the options, in the types of the
+    The family's factory, imported where it is a string; the task; every option, in the types of the
     factory's defaults.
 
   Raises:
@@ -145,7 +154,7 @@ def resolve(
 
 
 def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, Any]:
-  """Returns the options in 'key=value,key=value' in the types of the factory's defaults."""
+  """Returns the factory's defaults, changed as 'key=value,key=value' says, in their types."""
   defaults = {
     parameter.name: parameter.default
     for parameter in inspect.signature(factory).parameters.values()
@@ -165,7 +174,7 @@ def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, 
     if key in parsed:
       raise ValueError(f'--env_options {key} is given twice: keep one of them')
     parsed[key] = _convert(key, text, type(defaults[key]))
-  return parsed
+  return defaults | parsed
 
 
 def _convert(key: str, text: str, kind: type) -> Any:

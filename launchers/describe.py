@@ -26,16 +26,20 @@ def edges(program: lp.Program) -> dict[tuple[str, str], int]:
   return count
 
 
+def what_runs(node: lp.Node) -> str:
+  """Returns the name of the class that a node runs; '' if it has none."""
+  constructor = getattr(node, '_constructor', None)
+  return getattr(constructor, 'name', getattr(constructor, '__name__', ''))
+
+
 def describe(program: lp.Program, placement: Mapping[str, Resources]) -> str:
   """Returns a text of a few lines."""
   width = max(map(len, program.groups))
   lines = [f'program {program.name}', '', 'groups']
   for label, nodes in program.groups.items():
     kind = type(nodes[0]).__name__
-    constructor = getattr(nodes[0], '_constructor', None)
-    runs = getattr(constructor, 'name', getattr(constructor, '__name__', ''))
     where = placement[label].describe()
-    lines.append(f'  {label:{width}}  {len(nodes):3} x {kind}({runs})  on a {where}')
+    lines.append(f'  {label:{width}}  {len(nodes):3} x {kind}({what_runs(nodes[0])})  on a {where}')
   lines += ['', 'edges (caller -> server)']
   for (source, target), count in edges(program).items():
     lines.append(f'  {source:{width}} -> {target:{width}}  {count}')

@@ -28,6 +28,7 @@ _RECORDED = (
 _RECORD = 'config.json'
 _SUMMARY = 'summary.json'
 _LOCK = '.lock'
+_RESTARTS = 'restarts.csv'
 _CHECKPOINTS = 'checkpoints'  # See nodes.checkpoints.
 
 
@@ -88,19 +89,36 @@ def reopen(path: str) -> tuple[str, Record]:
     ValueError: if there is no run, or it is still going on, or cannot be written to.
   """
   path = absolute(path)
-  if not _is_run(path):
-    raise ValueError(f'--resume={path} is not the directory of a run: it has no {_RECORD}.')
+  if _is_run(path):
+    try:
+      take(path)
+    except BlockingIOError as error:
+      raise ValueError(f'--resume={path}: that run is still going on.') from error
+    except OSError as error:
+      raise ValueError(f'--resume={path} cannot be written: {error.strerror}.') from error
   try:
-    take(path)
+    return path, read_record(path)
+  except ValueError as error:
+    raise ValueError(f'--resume={error}') from error
+
+
+def read_record(path: str) -> Record:
+  """Reads what a run is, whether or not it is still going on.
+
+  Raises:
+    ValueError: if the directory is not that of a run; one sentence that begins with its path.
+  """
+  if not _is_run(path):
+    if not os.path.isdir(path):
+      raise ValueError(f'{path} is not the directory of a run: there is no such directory.')
+    raise ValueError(f'{path} is not the directory of a run: it has no {_RECORD}.')
+  try:
     with open(os.path.join(path, _RECORD)) as f:
-      record = Record(**json.load(f))
-  except BlockingIOError as error:
-    raise ValueError(f'--resume={path}: that run is still going on.') from error
+      return Record(**json.load(f))
   except OSError as error:
-    raise ValueError(f'--resume={path} cannot be written: {error.strerror}.') from error
+    raise ValueError(f'{path}: its {_RECORD} cannot be read: {error.strerror}.') from error
   except (ValueError, TypeError) as error:
-    raise ValueError(f'--resume={path}: its {_RECORD} cannot be read: {error}.') from error
-  return path, record
+    raise ValueError(f'{path}: its {_RECORD} cannot be read: {error}.') from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +158,33 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
   os.replace(file + '.tmp', file)
   with contextlib.suppress(FileNotFoundError):
     os.remove(os.path.join(path, _SUMMARY))
+
+
+def note_restart(path: str, node: str) -> None:
+  """Adds a line to `restarts.csv`: the time, as `time.time()` says it, and the node."""
+  with contextlib.suppress(OSError), open(os.path.join(path, _RESTARTS), 'a') as f:
+    f.write(f'{time.time():.1f},{node}\n')
+
+
+def restarts(path: str) -> int:
+  """Returns how many times a node of the run has been started again."""
+  try:
+    with open(os.path.join(path, _RESTARTS)) as f:
+      return sum(1 for _ in f)
+  except FileNotFoundError:
+    return 0
+
+
+def is_taken(path: str) -> bool:
+  """Returns whether a launcher on this machine, or one that shares its locks, runs in a directory."""
+  try:
+    with open(os.path.join(path, _LOCK)) as lock:
+      fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Let go at once.
+  except BlockingIOError:
+    return True
+  except OSError:
+    return False
+  return False
 
 
 def _is_run(path: str) -> bool:

@@ -162,8 +162,13 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
       json.dump(record, table, indent=2)
     follower.start()
     view.start()
+
+    def restarted(node: str) -> None:
+      view.restarted(node)
+      run_directory.note_restart(run_dir, node)
+
     watch = supervise.Watch(
-      restarted=view.restarted, silent=follower.silent, node_timeout=job.node_timeout
+      restarted=restarted, silent=follower.silent, node_timeout=job.node_timeout
     )
     nodes: list[SlurmNode] = []
     try:

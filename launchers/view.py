@@ -56,12 +56,12 @@ class View:
       with Live(console=Console(), refresh_per_second=4) as live:
         while not self._closed.wait(0.5):
           status = self._status()
-          live.update(_table(self._title, status) if status else f'{self._title}: starting')
+          live.update(as_table(self._title, status) if status else f'{self._title}: starting')
     else:
       shown = None
       while not self._closed.wait(self._log_period):
         status = self._status()
-        line = _line(status) if status else 'starting'
+        line = as_line(status) if status else 'starting'
         if line != shown:
           print(line, flush=True)
         shown = line
@@ -76,8 +76,8 @@ class View:
     return status | {'restarts': self._restarts}
 
 
-def _remaining(status: dict[str, Any]) -> float:
-  """Seconds to the end of training at the rate since the first step; nan if not known."""
+def remaining(status: dict[str, Any]) -> float:
+  """Returns the seconds to the end of training at the rate since the first step; nan if not known."""
   if status['finished']:
     return 0.0
   steps, since = status['counts']['actor_steps'], status['since_first_step']
@@ -85,8 +85,8 @@ def _remaining(status: dict[str, Any]) -> float:
   return max(status['num_steps'] - steps, 0) * since / done if done > 0 and since else math.nan
 
 
-def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
-  """The figures to show, as (name, text); '-' for what has not been measured."""
+def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
+  """Returns the figures to show, as (name, text); '-' for what has not been measured."""
   latest: dict[str, float] = {}
   for node, values in status['latest'].items():
     if not node.startswith('actor/'):
@@ -100,7 +100,7 @@ def _values(status: dict[str, Any]) -> list[tuple[str, str]]:
   share = counts['actor_steps'] / status['num_steps']
   return [
     ('elapsed', _clock(status['elapsed'])),
-    ('remaining', _clock(_remaining(status))),
+    ('remaining', _clock(remaining(status))),
     ('restarts', str(status['restarts'] or '-')),
     ('checkpoint_failures', '-' if (failures := get('checkpoint_failures')) == '0' else failures),
     ('progress', f'{min(share, 1.0):.0%}'),
@@ -131,20 +131,22 @@ def _clock(seconds: float) -> str:
   return str(datetime.timedelta(seconds=int(seconds)))
 
 
-def _line(status: dict[str, Any]) -> str:
-  return ' '.join(f'{name}={text}' for name, text in _values(status) if text != '-')
+def as_line(status: dict[str, Any]) -> str:
+  """Returns the figures that have been measured, in one line."""
+  return ' '.join(f'{name}={text}' for name, text in figures(status) if text != '-')
 
 
-def _table(title: str, status: dict[str, Any]) -> Table:
+def as_table(title: str, status: dict[str, Any]) -> Table:
+  """Returns the figures that have been measured, in two columns."""
   table = Table(title=title, show_header=False)
   for _ in range(2):
     table.add_column(style='dim')
     table.add_column(justify='right', min_width=12)
-  values = [(name, text) for name, text in _values(status) if text != '-']
-  half = (len(values) + 1) // 2
+  shown = [(name, text) for name, text in figures(status) if text != '-']
+  half = (len(shown) + 1) // 2
   for i in range(half):
-    right = values[half + i] if half + i < len(values) else ('', '')
-    table.add_row(*values[i], *right)
+    right = shown[half + i] if half + i < len(shown) else ('', '')
+    table.add_row(*shown[i], *right)
   silent = [f'{n} ({s:.0f} s)' for n, s in status['silent_for'].items() if s > 60]
   if silent:
     table.caption = 'silent: ' + ', '.join(silent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
@@ -154,15 +154,33 @@ class Actor:
     }
 
 
-def episode_returns(
-  environment: BatchedEnvironment, policy: RemotePolicy, episodes_each: int
-) -> Iterator[float]:
-  """Yields the raw return of each episode, `episodes_each` from every environment.
+class Policy(Protocol):
+  """Whoever answers a batch of timesteps: `RemotePolicy`, or one in this process."""
+
+  def send(self, timestep: dm_env.TimeStep) -> None:
+    """Takes the timesteps `[N]`."""
+
+  def receive(self) -> np.ndarray | None:
+    """Returns the actions `[N, ...]`; None when there are to be no more."""
+
+
+class Episode(NamedTuple):
+  """An episode that has ended."""
+
+  episode_return: float  # Raw.
+  length: int  # Steps.
+
+
+def episodes(
+  environment: BatchedEnvironment, policy: Policy, episodes_each: int
+) -> Iterator[Episode]:
+  """Yields each episode as it ends, `episodes_each` from every environment.
 
   Taking as many from each environment keeps short episodes from being counted more often.
   """
   timestep = environment.reset()
   returns = np.zeros(environment.num_envs)
+  lengths = np.zeros(environment.num_envs, int)
   finished = np.zeros(environment.num_envs, int)
   while (finished < episodes_each).any():
     policy.send(timestep)
@@ -170,7 +188,18 @@ def episode_returns(
     if action is None:
       raise lifecycle.Stopped
     timestep = environment.step(action)
-    returns = np.where(timestep.step_type == dm_env.StepType.FIRST, 0.0, returns + timestep.reward)
+    first = timestep.step_type == dm_env.StepType.FIRST
+    returns = np.where(first, 0.0, returns + timestep.reward)
+    lengths = np.where(first, 0, lengths + 1)
     last = timestep.step_type == dm_env.StepType.LAST
-    yield from returns[last & (finished < episodes_each)].tolist()
+    taken = last & (finished < episodes_each)
+    yield from map(Episode, returns[taken].tolist(), lengths[taken].tolist())
     finished += last
+
+
+def episode_returns(
+  environment: BatchedEnvironment, policy: Policy, episodes_each: int
+) -> Iterator[float]:
+  """Yields the raw return of each of `episodes`."""
+  for episode in episodes(environment, policy, episodes_each):
+    yield episode.episode_return

@@ -76,6 +76,11 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
   return file
 
 
+def steps(path: str) -> dict[int, str]:
+  """Returns the checkpoints of a directory by their learner_steps, oldest first; whole or not."""
+  return {int(os.path.basename(file)[: -len(_SUFFIX)]): file for file in _files(path)}
+
+
 def newest(path: str) -> Checkpoint | None:
   """Returns the newest whole checkpoint of a directory; None if it holds no checkpoint at all.
 
@@ -139,24 +144,42 @@ def restore(checkpoint: Checkpoint, template: Any) -> Any:
   Raises:
     lifecycle.Hopeless: if the checkpoint is of another agent or network; one sentence.
   """
+  from flax import serialization
+
+  try:
+    state = serialization.msgpack_restore(checkpoint.state)
+  except ValueError as error:
+    raise lifecycle.Hopeless(f'{checkpoint.path} holds no learner state ({error}).') from error
+  return fit(checkpoint.path, template, state)
+
+
+def fit(path: str, template: Any, state: Any) -> Any:
+  """Returns what flax has read from a file in the structure of a template.
+
+  Args:
+    path: of the file, for the errors.
+    template: of the same structure; its leaves have a shape and a dtype.
+    state: nested dictionaries of arrays.
+
+  Raises:
+    lifecycle.Hopeless: if it is of another agent or network; one sentence.
+  """
   import jax
   from flax import serialization
 
   advice = 'it was made by another config; resume with the options of its own run.'
   try:
-    state = serialization.from_bytes(template, checkpoint.state)
+    fitted = serialization.from_state_dict(template, state)
   except (ValueError, KeyError, TypeError) as error:
-    raise lifecycle.Hopeless(
-      f'{checkpoint.path} does not fit this agent: {advice} ({error})'
-    ) from error
+    raise lifecycle.Hopeless(f'{path} does not fit this agent: {advice} ({error})') from error
   wanted, _ = jax.tree_util.tree_flatten_with_path(template)
-  for (path, leaf), found in zip(wanted, jax.tree.leaves(state), strict=True):
+  for (where, leaf), found in zip(wanted, jax.tree.leaves(fitted), strict=True):
     if found.shape != leaf.shape or found.dtype != leaf.dtype:
       raise lifecycle.Hopeless(
-        f'{checkpoint.path} has {found.dtype}{list(found.shape)} for {jax.tree_util.keystr(path)}, '
+        f'{path} has {found.dtype}{list(found.shape)} for {jax.tree_util.keystr(where)}, '
         f'which here is {leaf.dtype}{list(leaf.shape)}: {advice}'
       )
-  return state
+  return fitted
 
 
 class Checkpointer:

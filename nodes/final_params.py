@@ -8,11 +8,16 @@ from typing import Any
 from flax import serialization
 
 
+def path(run_dir: str) -> str:
+  """Returns where a run's final parameters are, once it has come to its end."""
+  return os.path.join(run_dir, 'params', 'final.msgpack')
+
+
 def save(run_dir: str, params: Any) -> str:
   """Writes parameters to `run_dir/params/final.msgpack`; returns the path."""
-  path = os.path.join(run_dir, 'params', 'final.msgpack')
-  os.makedirs(os.path.dirname(path), exist_ok=True)
-  with open(path + '.tmp', 'wb') as f:
+  file = path(run_dir)
+  os.makedirs(os.path.dirname(file), exist_ok=True)
+  with open(file + '.tmp', 'wb') as f:
     f.write(serialization.to_bytes(params))
-  os.replace(path + '.tmp', path)
-  return path
+  os.replace(file + '.tmp', file)
+  return file

@@ -47,6 +47,15 @@ def make(name: str, options: str = '') -> Any:
   return factory(task, **keywords)
 
 
+def all_options(name: str, options: str = '') -> dict[str, Any]:
+  """Returns every option of an environment with its value, as given or by default.
+
+  Raises:
+    ValueError: as `make` would, for the family and the options.
+  """
+  return resolve(_FAMILIES, name, options)[2]
+
+
 def check(name: str, options: str = '') -> None:
   """Makes an environment in another process, to find mistakes before a program starts.
 

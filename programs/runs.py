@@ -42,6 +42,21 @@ def new_run(program: str) -> Run:
   return Run(program, module, given, make_config(module, given))
 
 
+def recorded_run(path: str) -> Run:
+  """Returns a run as it was launched last, to look at; it may still be going on.
+
+  Raises:
+    ValueError: if the directory is not that of a run of this version; one sentence.
+  """
+  record = run_directory.read_record(path)
+  module = registry.load(record.program)
+  try:
+    config = resolve(module, dict(record.config))
+  except (ValueError, TypeError) as error:
+    raise ValueError(f'{path} is a run of another version of Launchpod: {error}') from error
+  return Run(record.program, module, record.given, config)
+
+
 def resumed_run(path: str, program: str) -> Run:
   """Returns an earlier run, with what the flags change of it.
 

@@ -26,6 +26,7 @@ FORBIDDEN = {
   'nodes': {'programs', 'launchers', 'rlax', 'distrax'},
   'launchers': {'nodes', 'jax', 'reverb', 'tensorflow', 'agents', 'programs'},
   'programs': {'jax', 'reverb', 'tensorflow', 'flax', 'optax'},
+  'viewing': {'launchpad', 'reverb', 'tensorflow', 'programs'},
 }
 
 
@@ -43,6 +44,7 @@ def test_imports_point_one_way(folder):
   assert files
   for path in files:
     assert not FORBIDDEN[folder] & set(_imports(path)), path
+    assert folder == 'viewing' or 'viewing' not in _imports(path), path
 
 
 def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launchpad():
@@ -62,6 +64,8 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
     ('nodes.anakin, nodes.anakin_evaluator', ['tensorflow', 'reverb', 'pandas']),
+    ('watch', ['jax', 'tensorflow', 'reverb', 'matplotlib']),
+    ('evaluate, viewing.evaluation, viewing.film', ['tensorflow', 'reverb', 'pandas']),
     ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
     ('nodes.inference, nodes.learner', ['tensorflow', 'reverb']),
   ],

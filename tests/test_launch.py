@@ -82,6 +82,8 @@ def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, op
   assert config['versions']['jax'] == '0.6.2'
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == int(learner_steps)
   assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
+  assert 'actor -->|1| inference_learner' in (run_dir / 'graph.md').read_text()
+  assert '1 x Actor' in (run_dir / 'graph.svg').read_text()
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
   assert list((run_dir / 'tensorboard').iterdir())
   with open(run_dir / 'logs' / 'evaluator-0.csv') as f:
@@ -191,12 +193,16 @@ def test_no_stranger_reaches_a_node(running):
 
 
 def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
-  process = launch('--dry_run', '--num_actors=7', f'--run_dir={tmp_path / "run"}')
+  picture = tmp_path / 'graph.svg'
+  process = launch(
+    '--dry_run', '--num_actors=7', f'--run_dir={tmp_path / "run"}', f'--graph={picture}'
+  )
   assert process.returncode == 0, process.stderr
   assert re.search(r'actor +7 x PyClassNode\(Actor\) +on a CPU worker', process.stdout)
   assert re.search(r'actor +-> inference_learner +7', process.stdout)
   assert re.search(r'inference_learner +-> replay +1', process.stdout)
   assert not (tmp_path / 'run').exists()
+  assert '7 x Actor' in picture.read_text()
 
 
 def test_dry_run_shows_the_placement_as_the_file_changes_it(tmp_path):
@@ -270,6 +276,7 @@ def test_help_names_every_option_with_its_default():
     (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call=0', 'at least 1']),
     (['--program=anakin', '--updates_per_call=9999999'], ['--updates_per_call=9999999', 'smaller']),
     (['--launcher=pod'], ['--launcher=k8s', 'JOB_COMPLETION_INDEX']),
+    (['--dry_run', '--graph=graph.png'], ['--graph=graph.png', '.svg']),
     (['nonsense'], ["'nonsense'"]),
   ],
 )

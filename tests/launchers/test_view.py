@@ -30,7 +30,7 @@ STATUS = {
 
 
 def test_a_log_line_has_what_was_measured_and_nothing_else():
-  line = view._line(STATUS)
+  line = view.as_line(STATUS)
   assert line.split() == [
     'elapsed=0:01:01',
     'remaining=0:01:52',
@@ -51,20 +51,20 @@ def test_a_log_line_has_what_was_measured_and_nothing_else():
 def test_rates_of_replicas_are_added_up():
   first = STATUS['latest']['inference_learner/0']
   second = {'actor_steps_per_second': 2.0, 'replay_size': 3.0, 'policy_lag_mean': 1.25}
-  line = view._line(STATUS | {'latest': {'a/0': first, 'a/1': second}})
+  line = view.as_line(STATUS | {'latest': {'a/0': first, 'a/1': second}})
   for word in ('steps/s=10', 'replay_size=10', 'policy_lag=1.2', 'frames/s=32'):
     assert word in line.split()
 
 
 def test_the_table_shows_the_same_and_names_silent_nodes():
   console = Console(width=100, record=True, file=open('/dev/null', 'w'))  # noqa: SIM115
-  console.print(view._table('title', STATUS))
+  console.print(view.as_table('title', STATUS))
   text = console.export_text()
   for word in ('title', 'remaining', '0:01:52', 'policy_lag', '1.2', 'silent: actor/0 (100 s)'):
     assert word in text
 
 
 def test_nothing_is_remaining_once_training_has_finished_and_nothing_is_known_before_it_began():
-  assert view._remaining(STATUS | {'finished': True}) == 0
+  assert view.remaining(STATUS | {'finished': True}) == 0
   unknown = STATUS | {'counts': STATUS['counts'] | {'actor_steps': 0.0}, 'since_first_step': 0.0}
-  assert math.isnan(view._remaining(unknown))
+  assert math.isnan(view.remaining(unknown))

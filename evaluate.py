@@ -1,0 +1,179 @@
+"""Evaluates what a run has learned: whole episodes, without exploration, in this process.
+
+python evaluate.py RUN_DIR                                   the final parameters, 100 episodes
+python evaluate.py RUN_DIR --checkpoint=newest --episodes=20
+python evaluate.py RUN_DIR --video=policy.gif                and records what the policy does
+python evaluate.py RUN_DIR --json=score.json
+
+It runs on the CPU, beside a run that has the accelerator, unless JAX_PLATFORMS says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from launchers import run_directory
+from programs import runs
+
+_DEFAULT_NUM_ENVS = 10
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+  """Returns the flags; raises ValueError, one sentence, if they make no sense."""
+  assert __doc__
+  summary, _, examples = __doc__.partition('\n')
+  parser = argparse.ArgumentParser(
+    description=summary,
+    epilog=examples,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+  add = parser.add_argument
+  add('run_dir', help='directory of a run')
+  add(
+    '--episodes',
+    type=int,
+    default=100,
+    help='how many to play, rounded up to as many from each environment (100)',
+  )
+  add(
+    '--num_envs',
+    type=int,
+    default=0,
+    help="environments played at once; 0: as many as the run's evaluator (0)",
+  )
+  add(
+    '--checkpoint',
+    default='',
+    help='which parameters: final, newest, or the learner_steps of a checkpoint; if left out, the '
+    'final ones, or if the run has not come to its end, the newest',
+  )
+  add('--env_options', help="the environment's options, in place of the run's: another protocol")
+  add('--seed', type=int, default=0, help='of environments and action sampling (0)')
+  add('--video', default='', help='file.gif for a recording of the first environment')
+  add('--video_episodes', type=int, default=3, help='how many of its episodes to record (3)')
+  add('--video_frames', type=int, default=1000, help='frames in a recording at most (1000)')
+  add('--json', default='', help='file for the score and its protocol')
+  args = parser.parse_args(argv)
+  for name in ('episodes', 'video_episodes', 'video_frames'):
+    if getattr(args, name) < 1:
+      raise ValueError(f'--{name}={getattr(args, name)} must be at least 1.')
+  for name in ('num_envs', 'seed'):
+    if getattr(args, name) < 0:
+      raise ValueError(f'--{name}={getattr(args, name)} must not be negative.')
+  if args.video and not args.video.endswith('.gif'):
+    raise ValueError(f'--video={args.video} must end in .gif.')
+  for name in ('video', 'json'):
+    if getattr(args, name):
+      _check_writable(name, getattr(args, name))
+  return args
+
+
+def _check_writable(name: str, path: str) -> None:
+  """Tries whether a file can be written, before anything is played for it."""
+  try:
+    if os.path.isdir(path):
+      raise IsADirectoryError(0, 'it is a directory')
+    with tempfile.TemporaryFile(dir=os.path.dirname(path) or '.'):
+      pass
+  except OSError as error:
+    raise ValueError(f'--{name}={path} cannot be written: {error.strerror}.') from error
+
+
+def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
+  """Plays, and records where that is asked for; returns the score and its protocol."""
+  path = args.run_dir
+  run = runs.recorded_run(path)
+  # What follows imports JAX, which takes seconds.
+  from viewing import evaluation, parameters
+  from viewing.film import Film
+
+  config, environments = run.config, run.module.environments
+  summary = run_directory.read_summary(path) or {}
+  counters = ('actor_steps', 'environment_frames', 'learner_steps')
+  at_the_end = {name: summary[name] for name in counters if name in summary}
+  kept = parameters.read(path, args.checkpoint, at_the_end)
+  num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
+  episodes_each = math.ceil(args.episodes / num_envs)
+  options = config.env_options if args.env_options is None else args.env_options
+  environment = evaluation.make_environment(environments, config.env, options, num_envs, args.seed)
+  film = Film(environment, args.video_episodes, args.video_frames)
+  try:
+    make_agent = run.module.make_agent(config)
+    agent = make_agent(environment.observation_spec(), environment.action_spec())
+    params = parameters.fit(kept, agent)
+    watched = film if args.video else environment
+    played = evaluation.play(agent, params, watched, episodes_each, args.seed)
+  finally:
+    environment.close()
+  protocol = {
+    'program': run.program,
+    'env': config.env,
+    'env_options': environments.all_options(config.env, options),
+    'action_repeat': environment.action_repeat,
+    'reward': 'raw',
+    'exploration': float(agent.evaluation_exploration),
+    'num_envs': num_envs,
+    'episodes_each': episodes_each,
+    'seed': args.seed,
+  }
+  result = {
+    'score': dataclasses.asdict(evaluation.score(played)),
+    'protocol': protocol,
+    'parameters': {'file': kept.path, **kept.counts},
+  }
+  if args.video:
+    film.save(args.video)
+    result['video'] = {'file': args.video, 'frames': len(film.rows), 'cut': film.cut}
+  return result
+
+
+def _text(result: dict[str, Any]) -> str:
+  """Returns a score for people."""
+  score, protocol, kept = result['score'], result['protocol'], dict(result['parameters'])
+  options = ','.join(f'{name}={value}' for name, value in protocol['env_options'].items())
+  greedy = f'exploration {protocol["exploration"]:g}' if protocol['exploration'] else 'greedy'
+  file = kept.pop('file')
+  counts = ' '.join(f'{name}={count}' for name, count in kept.items())
+  lines = [
+    f'return       {score["mean"]:.4g} +- {score["standard_error"]:.2g} (standard error)',
+    f'             median {score["median"]:.4g}, {score["minimum"]:.4g} to {score["maximum"]:.4g}',
+    f'episodes     {score["episodes"]}, of {score["mean_length"]:.4g} steps on average',
+    f'parameters   {file}  {counts or "(of an earlier end of this run)"}',
+    f'environment  {protocol["env"]}' + (f'  {options}' if options else ''),
+    f'protocol     {greedy}, raw rewards, whole episodes, {protocol["episodes_each"]} from each of '
+    f'{protocol["num_envs"]} environments, action repeat {protocol["action_repeat"]}, seed '
+    f'{protocol["seed"]}',
+  ]
+  if video := result.get('video'):
+    cut = ', as --video_frames allows' if video['cut'] else ''
+    lines.append(f'video        {video["file"]}, {video["frames"]} frames{cut}')
+  return '\n'.join(lines)
+
+
+def main(argv: Sequence[str]) -> int:
+  """Does what the flags say; returns the exit code."""
+  try:
+    args = _parse(argv)
+    result = _evaluate(args)
+    print(_text(result))
+    if args.json:
+      with open(args.json, 'w') as f:
+        json.dump(result, f, indent=2)
+  except (ValueError, OSError) as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  return 0
+
+
+if __name__ == '__main__':
+  os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+  sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,194 @@
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+import evaluate
+from agents.anakin.loop import AnakinLoop
+from agents.types import FIRST, LAST, Timestep
+from environments import registry
+from launchers import run_directory
+from nodes import checkpoints, final_params, jax_environments
+from programs import anakin, r2d2, runs
+from viewing import parameters
+
+
+def play(capsys, *flags):
+  """Runs evaluate.py; returns what it printed."""
+  code = evaluate.main([str(flag) for flag in flags])
+  captured = capsys.readouterr()
+  assert code == 0, captured.err
+  return captured.out
+
+
+def score(capsys, tmp_path, *flags):
+  """Runs evaluate.py; returns what it wrote as JSON."""
+  path = tmp_path / 'score.json'
+  play(capsys, *flags, f'--json={path}')
+  return json.loads(path.read_text())
+
+
+def returns_by_hand(run_dir, num_envs, episodes_each, seed):
+  run = runs.recorded_run(str(run_dir))
+  environment = registry.make('catch', num_envs, seed)
+  agent = run.module.make_agent(run.config)(
+    environment.observation_spec(), environment.action_spec()
+  )
+  params = parameters.fit(parameters.read(str(run_dir), 'final', {}), agent)
+  keys, explore = jax.random.split(jax.random.key(0), num_envs), jnp.zeros(num_envs)
+  core_state, timestep = agent.initial_core_state(num_envs), environment.reset()
+  total, returns = np.zeros(num_envs), [[] for _ in range(num_envs)]
+  while min(map(len, returns)) < episodes_each:
+    output = agent.act(params, core_state, Timestep(*timestep), explore, keys)
+    core_state, timestep = output.core_state, environment.step(np.asarray(output.action))
+    for i in range(num_envs):
+      total[i] = 0 if timestep.step_type[i] == FIRST else total[i] + timestep.reward[i]
+      if timestep.step_type[i] == LAST:
+        returns[i].append(total[i])
+  return [value for episodes in returns for value in episodes[:episodes_each]]
+
+
+def test_the_score_is_that_of_a_loop_by_hand_and_names_its_protocol(finished_run, tmp_path, capsys):
+  flags = (finished_run, '--episodes=24', '--num_envs=8', '--seed=3')
+  found = score(capsys, tmp_path, *flags)
+  returns = returns_by_hand(finished_run, 8, 3, seed=3)
+  assert found['score']['mean'] == pytest.approx(np.mean(returns))
+  assert found['score']['standard_error'] == pytest.approx(np.std(returns) / np.sqrt(24))
+  assert (found['score']['episodes'], found['score']['mean_length']) == (24, 9)
+  protocol = found['protocol']
+  assert protocol['env_options'] == {'rows': 10, 'columns': 5}
+  assert (protocol['env'], protocol['action_repeat'], protocol['exploration']) == ('catch', 1, 0)
+  summary = json.loads((finished_run / 'summary.json').read_text())
+  assert found['parameters']['actor_steps'] == summary['actor_steps']
+  text = play(capsys, *flags)
+  for words in (
+    'greedy, raw rewards',
+    '3 from each of 8',
+    'catch  rows=10,columns=5',
+    'final.msgp',
+  ):
+    assert words in text
+
+
+def test_every_kept_checkpoint_can_be_evaluated(finished_run, tmp_path, capsys):
+  kept = checkpoints.steps(checkpoints.directory(str(finished_run)))
+  assert kept
+  for steps, file in kept.items():
+    found = score(capsys, tmp_path, finished_run, '--episodes=4', f'--checkpoint={steps}')
+    assert found['parameters']['file'] == file
+    assert found['parameters']['learner_steps'] == steps
+  newest = score(capsys, tmp_path, finished_run, '--episodes=40', '--checkpoint=newest')
+  assert newest['parameters']['learner_steps'] == max(kept)
+  # The last checkpoint was written with the final parameters.
+  assert newest['score'] == score(capsys, tmp_path, finished_run, '--episodes=40')['score']
+
+
+@pytest.mark.parametrize('flags, frames', [((), 3 * 10), (('--video_frames=17',), 17)])
+def test_a_video_has_a_frame_for_each_row(finished_run, tmp_path, capsys, flags, frames):
+  path = tmp_path / 'out.gif'
+  text = play(capsys, finished_run, '--episodes=6', '--num_envs=2', f'--video={path}', *flags)
+  assert f'{frames} frames' in text
+  assert ('--video_frames' in text) == bool(flags)
+  with Image.open(path) as video:
+    assert video.n_frames == frames
+    board = np.asarray(video.convert('L'))[: 10 * 32]
+  assert (board[16::32, 30 + 32 * 2 + 16] > 200).tolist()[-1]  # The paddle begins in the middle.
+
+
+def make_run(run_dir, module, name, **options):
+  """Makes the directory of a run that has kept nothing yet; returns its config."""
+  config = module.Config(**options).resolve()
+  run_directory.write_record(str(run_dir), name, options, config)
+  return config
+
+
+def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for(tmp_path, capsys):
+  options = {
+    'env': 'atari:Pong',
+    'env_options': 'noop_max=30',
+    'lstm_size': 8,
+    'torso': 'mlp',
+  }
+  config = make_run(tmp_path, r2d2, 'r2d2', **options)
+  environment = registry.make_spec(config.env, config.env_options)
+  agent = r2d2.make_agent(config)(environment.observations, environment.actions)
+  final_params.save(str(tmp_path), jax.device_get(jax.jit(agent.init)(jax.random.key(0)).params))
+  flags = ['--episodes=1', '--env_options=frame_cap=80,sticky_actions=0']
+  found = score(capsys, tmp_path, tmp_path, *flags, f'--video={tmp_path / "out.gif"}')
+  protocol = found['protocol']
+  assert protocol['exploration'] == pytest.approx(0.001)
+  assert protocol['action_repeat'] == 4
+  options = {'frame_cap': 80, 'sticky_actions': 0.0, 'noop_max': 0, 'full_action_space': True}
+  assert options.items() <= protocol['env_options'].items()
+  assert found['score']['mean_length'] == 20
+  with Image.open(tmp_path / 'out.gif') as video:
+    assert video.n_frames == 21
+
+
+def test_anakins_checkpoints_and_its_environments(tmp_path, capsys):
+  options = {'env': 'catch', 'env_options': 'rows=5', 'num_envs': 2, 'mlp_sizes': (8,)}
+  config = make_run(tmp_path, anakin, 'anakin', **options)
+  environment = jax_environments.make(config.env, config.env_options)
+  agent = anakin.make_agent(config)(environment.observation_spec, environment.action_spec)
+  state = AnakinLoop(agent, environment, 2, jax.local_devices()[:1], 1).init(1)
+  counts = {'actor_steps': 7, 'environment_frames': 7, 'learner_steps': 5}
+  content = checkpoints.serialise(jax.device_get(state))
+  checkpoints.write(checkpoints.directory(str(tmp_path)), counts, content, keep=1)
+  found = score(capsys, tmp_path, tmp_path, '--episodes=8')
+  assert found['parameters'].items() >= counts.items()
+  assert -1 <= found['score']['mean'] <= 1
+  assert (found['score']['episodes'], found['score']['mean_length']) == (8, 4)
+
+
+@pytest.mark.parametrize(
+  'flags, words',
+  [
+    (['--episodes=0'], ['--episodes=0', 'at least 1']),
+    (['--checkpoint=3'], ['--checkpoint=3', 'final, ']),
+    (['--checkpoint=best'], ['--checkpoint=best', 'final, ']),
+    (['--video=out.mp4'], ['--video=out.mp4', '.gif']),
+    (['--video=/proc/nothing/out.gif'], ['--video=/proc/nothing/out.gif', 'cannot be written']),
+    (['--json=/'], ['--json=/', 'cannot be written']),
+    (['--seed=-1'], ['--seed=-1']),
+  ],
+)
+def test_flags_that_make_no_sense_are_refused_in_one_sentence(finished_run, flags, words, capsys):
+  _assert_refused([str(finished_run), *flags], words, capsys)
+
+
+def test_what_is_no_run_or_has_no_parameters_is_refused(tmp_path, capsys):
+  _assert_refused([str(tmp_path / 'none')], ['no such directory'], capsys)
+  _assert_refused([str(tmp_path)], [str(tmp_path), 'no config.json'], capsys)
+  make_run(tmp_path, r2d2, 'r2d2')
+  _assert_refused([str(tmp_path)], ['no parameters yet', 'checkpoint'], capsys)
+
+
+def test_damaged_parameters_and_those_of_another_network_are_refused(
+  finished_run, tmp_path, capsys
+):
+  run_dir = tmp_path / 'run'
+  shutil.copytree(finished_run, run_dir)
+  record = json.loads((run_dir / 'config.json').read_text())
+  changed = {**record, 'config': {**record['config'], 'mlp_sizes': [7]}}
+  (run_dir / 'config.json').write_text(json.dumps(changed))
+  _assert_refused([str(run_dir)], ['final.msgpack', 'which here is', 'another config'], capsys)
+  (run_dir / 'config.json').write_text(json.dumps(record))
+  file = run_dir / 'params' / 'final.msgpack'
+  file.write_bytes(file.read_bytes()[:-100])
+  _assert_refused([str(run_dir)], [str(file), 'damaged'], capsys)
+  changed = {**record, 'config': {**record['config'], 'warp_factor': 9}}
+  (run_dir / 'config.json').write_text(json.dumps(changed))
+  _assert_refused([str(run_dir)], ['another version', 'warp_factor'], capsys)
+
+
+def _assert_refused(flags, words, capsys):
+  assert evaluate.main(flags) == 2
+  captured = capsys.readouterr()
+  assert captured.out == ''
+  assert captured.err.startswith('error: ') and captured.err.count('\n') == 1
+  for word in words:
+    assert word in captured.err

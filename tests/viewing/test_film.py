@@ -1,0 +1,83 @@
+import dm_env
+import numpy as np
+import pytest
+from PIL import Image
+
+from environments import registry
+from nodes import jax_environments
+from viewing import frames
+from viewing.film import Film
+from viewing.jax_batch import JaxBatch
+
+FIRST, MID, LAST = (int(step_type) for step_type in dm_env.StepType)
+
+
+def test_an_environment_that_draws_itself_is_filmed_so(tmp_path):
+  film = Film(registry.make('cartpole', 2, 0, 'max_episode_steps=4'), 2, 100)
+  film.reset()
+  for _ in range(9):
+    film.step(np.array([1, 0], np.int32))
+  film.close()
+  assert [(row.episode, row.step) for row in film.rows] == [
+    (e, s) for e in (1, 2) for s in range(5)
+  ]
+  assert [row.episode_return for row in film.rows] == [0, 1, 2, 3, 4] * 2
+  assert [row.action is None for row in film.rows] == [False] * 4 + [True] + [False] * 4 + [True]
+  assert not film.cut
+  assert film.rows[0].picture.size == (320, 213)
+  film.save(str(tmp_path / 'x.gif'))
+  with Image.open(tmp_path / 'x.gif') as video:
+    assert video.n_frames == 10
+
+
+@pytest.mark.parametrize('name', ['gymnasium:Acrobot-v1', 'gymnasium:FrozenLake-v1'])
+def test_gymnasium_draws_without_a_display(name):
+  environment = registry.make(name, 2, 0)
+  environment.reset()
+  picture = environment.render()
+  environment.close()
+  assert picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8
+  assert len(np.unique(picture)) > 1
+
+
+def test_observations_are_drawn_as_shades_colours_or_bars():
+  board = np.zeros((3, 2), np.float32)
+  board[1, 1] = 1
+  drawn = np.asarray(frames.draw(board, 0, 1))
+  assert drawn.shape == (318, 212, 3)
+  assert drawn[159, 159].tolist() == [255] * 3 and drawn[10, 10].tolist() == [0] * 3
+
+  channels = np.zeros((3, 2, 4), bool)
+  channels[0, 0, 1] = channels[2, 1, 3] = channels[2, 1, 0] = True  # The later one covers.
+  drawn = np.asarray(frames.draw(channels, 0, 1))
+  assert {tuple(c) for c in drawn.reshape(-1, 3)} == {(0, 0, 0), (230, 159, 0), (240, 228, 66)}
+
+  drawn = np.asarray(frames.draw(np.array([1.0, -1.0, 0.0]), -1, 1))
+  blue = (drawn == (86, 180, 233)).all(axis=2)
+  assert blue[:70, :80].any() and not blue[85:, :80].any()
+  assert blue[90:, 110:180].any() and not blue[:75, 110:180].any()
+
+
+def test_environments_in_jax_are_a_batch_like_any_other():
+  environment = JaxBatch(jax_environments.make('catch'), 3, seed=1)
+  timestep = environment.reset()
+  assert timestep.step_type.tolist() == [FIRST] * 3
+  for t in range(1, 21):
+    timestep = environment.step(np.ones(3, np.int32))
+    kind = {9: LAST, 10: FIRST, 19: LAST, 20: FIRST}.get(t, MID)
+    assert timestep.step_type.tolist() == [kind] * 3
+    assert (np.abs(timestep.reward) == (kind == LAST)).all()
+    assert (timestep.discount == (kind != LAST)).all()
+    assert timestep.observation.shape == (3, 10, 5)
+  spec = environment.spec()
+  assert timestep.observation.dtype == spec.observations.dtype
+  assert timestep.step_type.dtype == np.uint8 and timestep.reward.dtype == np.float32
+  columns = environment.reset().observation[:, 0].argmax(axis=1)
+  assert (
+    JaxBatch(jax_environments.make('catch'), 3, seed=1)
+    .reset()
+    .observation[:, 0]
+    .argmax(axis=1)
+    .tolist()
+    == columns.tolist()
+  )

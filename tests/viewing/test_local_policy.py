@@ -1,0 +1,48 @@
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.agent import ActOutput
+from viewing.local_policy import LocalPolicy
+
+
+class Counting:
+  """Counts its calls in its core state, and draws a number."""
+
+  evaluation_exploration = 0.25
+
+  def initial_core_state(self, batch_size):
+    return jnp.zeros(batch_size, jnp.int32)
+
+  def act(self, params, core_state, timestep, exploration, keys):
+    drawn = jax.vmap(lambda key: jax.random.uniform(key))(keys)
+    columns = core_state, exploration, drawn, timestep.reward + params
+    return ActOutput(jnp.stack(columns, axis=1), {}, core_state + 1)
+
+
+def answers(seed, count=3):
+  policy = LocalPolicy(Counting(), 10.0, num_envs=2, seed=seed)
+  rewards = np.array([1, 2], np.float32)
+  timestep = dm_env.TimeStep(
+    np.ones(2, np.uint8), rewards, np.ones(2, np.float32), np.zeros((2, 1))
+  )
+  received = []
+  for _ in range(count):
+    policy.send(timestep)
+    received.append(policy.receive())
+  return np.stack(received)
+
+
+def test_it_carries_the_core_state_and_acts_as_evaluators_do():
+  received = answers(seed=0)
+  assert received[:, :, 0].tolist() == [[0, 0], [1, 1], [2, 2]]
+  assert (received[:, :, 1] == 0.25).all()
+  assert received[:, :, 3].tolist() == [[11, 12]] * 3
+
+
+def test_every_environment_and_step_has_random_numbers_of_its_own_which_the_seed_decides():
+  drawn = answers(seed=0)[:, :, 2]
+  assert len(set(drawn.ravel().tolist())) == 6
+  assert (answers(seed=0)[:, :, 2] == drawn).all()
+  assert (answers(seed=1)[:, :, 2] != drawn).all()

@@ -1,0 +1,122 @@
+import json
+import os
+
+import pytest
+
+import watch
+from launchers import run_directory
+from nodes import curves
+from programs import sebulba
+from viewing import progress
+
+
+def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
+  """Makes the directory of a run that has logged some returns, and has not ended."""
+  config = sebulba.Config(num_steps=1000, run_dir=str(path), **options).resolve()
+  run_directory.create(str(path))
+  run_directory.write_record(str(path), 'sebulba', options, config)
+  logger = curves.csv_logger(str(path), 'inference_learner/0')
+  for seconds, steps, value in rows:
+    logger.write(
+      {
+        'seconds': seconds,
+        'actor_steps': steps,
+        'environment_frames': steps,
+        'learner_steps': steps / 10,
+        'actor_steps_per_second': 50.0,
+        'policy_lag_mean': 1.5,
+        'episode_return': value,
+      }
+    )
+  return path
+
+
+def show(capsys, *arguments):
+  code = watch.main([str(a) for a in arguments])
+  captured = capsys.readouterr()
+  assert code == 0, captured.err
+  return captured.out
+
+
+def test_a_finished_run_is_shown_with_its_curve_and_result(finished_run, capsys, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '120')
+  text = show(capsys, finished_run)
+  summary = json.loads((finished_run / 'summary.json').read_text())
+  for words in ('(ended)', f'{summary["actor_steps"]:,}', 'learner_steps', 'evaluator', '┤'):
+    assert words in text
+  assert text.splitlines()[-1] == run_directory.result(str(finished_run))
+
+
+def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path, capsys, monkeypatch):
+  run_dir = make_run(tmp_path / 'run')
+  run_directory.note_restart(str(run_dir), 'actor/0')
+  read_summary, looks = run_directory.read_summary, []
+
+  def read(path):
+    looks.append(path)
+    if len(looks) == 3:  # The run ends once it has been looked at.
+      counts = dict.fromkeys(('actor_steps', 'environment_frames', 'learner_steps'), 1000)
+      (run_dir / 'summary.json').write_text(json.dumps({'evaluator_return': 1.0, **counts}))
+    return read_summary(path)
+
+  monkeypatch.setattr(run_directory, 'read_summary', read)
+  text = show(capsys, run_dir, '--period=0.01')
+  first, last = text.splitlines()[0], text.splitlines()[-1]
+  for words in ('run: ', 'remaining=0:00:07', 'restarts=1', 'progress=30%', 'policy_lag=1.5'):
+    assert words in first
+  assert last.startswith('done: evaluator_return=1 actor_steps=1000')
+
+
+def test_a_run_that_nobody_runs_is_not_waited_for(tmp_path, capsys, monkeypatch):
+  run_dir = make_run(tmp_path / 'run')
+  monkeypatch.setattr(progress, 'SILENT_SECONDS', -1.0)
+  assert progress.Progress(str(run_dir)).state == progress.GOING_ON  # This process has its lock.
+  os.remove(run_dir / '.lock')
+  assert 'stopped before its end' in show(capsys, run_dir)
+
+
+def test_runs_are_shown_side_by_side_with_what_differs(tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(progress, 'SILENT_SECONDS', -1.0)
+  runs = [make_run(tmp_path / name, entropy_cost=c) for name, c in (('a', 0.01), ('b', 0.5))]
+  for run_dir in runs:
+    os.remove(run_dir / '.lock')
+  text = show(capsys, *runs)
+  rows = {
+    words[0]: words[1:] for line in text.splitlines() if (words := line.replace('│', ' ').split())
+  }
+  assert rows['--entropy_cost'] == ['0.01', '0.5']
+  assert rows['actor_steps'] == ['300', '300']
+  assert '--batch_size' not in rows and '--run_dir' not in rows
+  assert 'a, training' in text and 'b, training' in text
+
+
+def test_a_run_that_has_measured_nothing_is_starting(tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(progress, 'SILENT_SECONDS', -1.0)
+  run_dir = make_run(tmp_path / 'run', rows=())
+  os.remove(run_dir / '.lock')
+  assert 'starting' in show(capsys, run_dir)
+
+
+def test_curves_of_several_runs_become_one_picture(tmp_path, capsys):
+  runs = [make_run(tmp_path / name) for name in 'ab']
+  assert show(capsys, *runs, f'--png={tmp_path / "out.png"}') == ''
+  assert (tmp_path / 'out.png').read_bytes().startswith(b'\x89PNG')
+
+
+@pytest.mark.parametrize(
+  'flags, words',
+  [
+    (['--png=out.gif'], ['--png=out.gif', '.png']),
+    (['--png=/proc/none/out.png'], ['--png=/proc/none/out.png', 'cannot be written']),
+    (['--period=0'], ['--period=0', 'above 0']),
+    (['/none'], ['/none', 'no such directory']),
+  ],
+)
+def test_what_cannot_be_watched_is_refused_in_one_sentence(tmp_path, capsys, flags, words):
+  run_dir = make_run(tmp_path / 'run')
+  assert watch.main([str(run_dir), *flags]) == 2
+  captured = capsys.readouterr()
+  assert captured.out == ''
+  assert captured.err.startswith('error: ') and captured.err.count('\n') == 1
+  for word in words:
+    assert word in captured.err

@@ -1,0 +1,82 @@
+"""What a run's parameters are worth: whole episodes without exploration, and the protocol of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from agents.agent import Agent
+from agents.types import Nest
+from environments import registry
+from environments.base import BatchedEnvironment
+from nodes import jax_environments
+from nodes.actor import Episode, episodes
+from viewing.jax_batch import JaxBatch
+from viewing.local_policy import LocalPolicy
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+  """What came out of some episodes. Returns are raw, lengths are steps."""
+
+  mean: float
+  standard_error: float
+  median: float
+  minimum: float
+  maximum: float
+  mean_length: float
+  episodes: int
+
+
+def make_environment(
+  environments: Any, name: str, options: str, num_envs: int, seed: int
+) -> BatchedEnvironment:
+  """Makes a batch of a program's environments, be they written in JAX or not.
+
+  Args:
+    environments: the program's: `environments.registry` or `nodes.jax_environments`.
+    name: `family` or `family:task`.
+    options: 'key=value,key=value'.
+    num_envs: how many.
+    seed: of the batch.
+
+  Raises:
+    ValueError: there is no such environment; one sentence.
+  """
+  if environments is jax_environments:
+    return JaxBatch(jax_environments.make(name, options), num_envs, seed)
+  return registry.make(name, num_envs, seed, options)
+
+
+def play(
+  agent: Agent, params: Nest, environment: BatchedEnvironment, episodes_each: int, seed: int
+) -> list[Episode]:
+  """Plays whole episodes, as many in each environment; returns them as they ended.
+
+  Args:
+    agent: who acts.
+    params: of the agent.
+    environment: the batch.
+    episodes_each: that count, of each environment.
+    seed: of the action sampling, for agents that keep some.
+  """
+  policy = LocalPolicy(agent, params, environment.num_envs, seed)
+  return list(episodes(environment, policy, episodes_each))
+
+
+def score(played: Sequence[Episode]) -> Score:
+  """Returns the mean return, its standard error, and so on."""
+  returns = np.array([episode.episode_return for episode in played])
+  return Score(
+    mean=float(np.mean(returns)),
+    standard_error=float(np.std(returns) / math.sqrt(len(returns))),
+    median=float(np.median(returns)),
+    minimum=float(np.min(returns)),
+    maximum=float(np.max(returns)),
+    mean_length=float(np.mean([episode.length for episode in played])),
+    episodes=len(returns),
+  )

@@ -1,0 +1,137 @@
+"""A recording of what a policy does in the first environment of a batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import dm_env
+import numpy as np
+from acme import specs
+from PIL import Image
+
+from environments.base import BatchedEnvironment
+from viewing import frames
+
+FIRST, LAST = dm_env.StepType.FIRST, dm_env.StepType.LAST
+
+
+class Row(NamedTuple):
+  """A timestep of the first environment, and the answer to it."""
+
+  picture: Image.Image | None  # What the environment draws; None where it draws nothing.
+  observation: np.ndarray
+  episode: int  # From 1 on.
+  step: int  # Of the episode; 0 is its FIRST row.
+  action: np.ndarray | None  # None in a LAST row.
+  reward: float  # That arrived with the observation, raw.
+  episode_return: float  # So far, this reward included.
+  last: bool
+
+
+class Film(BatchedEnvironment):
+  """A batch of environments that passes everything on and keeps the rows of the first of them."""
+
+  def __init__(self, environment: BatchedEnvironment, num_episodes: int, max_frames: int):
+    """Takes a batch.
+
+    Args:
+      environment: the batch.
+      num_episodes: how many episodes to keep.
+      max_frames: how many rows at most.
+    """
+    self.num_envs = environment.num_envs
+    self.action_repeat = environment.action_repeat
+    self.protocol = environment.protocol
+    self.rows: list[Row] = []
+    self._environment = environment
+    self._num_episodes = num_episodes
+    self._max_frames = max_frames
+    self._episode = 0
+    self._step = 0
+    self._return = 0.0
+    self._row: Row | None = None
+
+  @property
+  def cut(self) -> bool:
+    """Whether it ends within an episode, for want of room."""
+    return len(self.rows) >= self._max_frames and not self.rows[-1].last
+
+  def reset(self) -> dm_env.TimeStep:
+    """See the base class."""
+    return self._see(self._environment.reset())
+
+  def step(self, action: np.ndarray) -> dm_env.TimeStep:
+    """See the base class."""
+    if self._row is not None and not self._row.last:
+      self.rows.append(self._row._replace(action=np.array(action[0])))
+    self._row = None
+    return self._see(self._environment.step(action))
+
+  def observation_spec(self) -> specs.Array:
+    """See the base class."""
+    return self._environment.observation_spec()
+
+  def action_spec(self) -> specs.Array:
+    """See the base class."""
+    return self._environment.action_spec()
+
+  def close(self) -> None:
+    """See the base class."""
+    self._environment.close()
+
+  def save(self, path: str) -> None:
+    """Writes what was kept as a GIF: a frame for each row.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    low, high = self._range()
+    pictures = (
+      frames.caption(
+        row.picture or frames.draw(row.observation, low, high),
+        (
+          f'episode {row.episode}   step {row.step}   action {_text(row.action)}',
+          f'reward {row.reward:.4g}   return {row.episode_return:.4g}',
+        ),
+      )
+      for row in self.rows
+    )
+    frames.save(path, pictures, [row.last for row in self.rows])
+
+  def _see(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+    """Notes the first environment's timestep."""
+    first, last = timestep.step_type[0] == FIRST, timestep.step_type[0] == LAST
+    reward = float(timestep.reward[0])
+    self._episode += first
+    self._step = 0 if first else self._step + 1
+    self._return = 0.0 if first else self._return + reward
+    if self._episode <= self._num_episodes and len(self.rows) < self._max_frames:
+      observation = timestep.observation[0]
+      drawn = None if frames.is_picture(observation) else self._environment.render()
+      self._row = Row(
+        None if drawn is None else frames.shrink(drawn),
+        observation.copy(),
+        self._episode,
+        self._step,
+        None,
+        reward,
+        self._return,
+        bool(last),
+      )
+      if last:
+        self.rows.append(self._row)
+    return timestep
+
+  def _range(self) -> tuple[float, float]:
+    """Returns the values that are drawn darkest and brightest, for all frames alike."""
+    spec = self.observation_spec()
+    if spec.dtype == np.uint8:
+      return 0.0, 255.0
+    seen = np.stack([row.observation for row in self.rows])
+    return min(float(seen.min()), 0.0), max(float(seen.max()), 0.0)
+
+
+def _text(action: np.ndarray | None) -> str:
+  if action is None:
+    return '-'
+  return np.array2string(action, precision=2, separator=' ')

@@ -1,0 +1,51 @@
+"""An agent that answers timesteps in this process."""
+
+from __future__ import annotations
+
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.agent import Agent
+from agents.types import Array, Nest, Timestep
+
+
+class LocalPolicy:
+  """Acts with given parameters and the agent's `evaluation_exploration`; a `nodes.actor.Policy`."""
+
+  def __init__(self, agent: Agent, params: Nest, num_envs: int, seed: int):
+    """Initialises the core states.
+
+    Args:
+      agent: who acts.
+      params: of the agent.
+      num_envs: whom it answers at once.
+      seed: of the action sampling.
+    """
+    exploration = jnp.full(num_envs, agent.evaluation_exploration, jnp.float32)
+    self._params = params
+    self._core_state = agent.initial_core_state(num_envs)
+    self._keys = jax.random.split(jax.random.key(seed), num_envs)
+    self._count = 0
+    self._action: Array = None
+
+    def act(
+      params: Nest, core_state: Nest, timestep: Timestep, keys: Array, count: int
+    ) -> tuple[Array, Nest]:
+      now = jax.vmap(lambda key: jax.random.fold_in(key, count))(keys)
+      output = agent.act(params, core_state, timestep, exploration, now)
+      return output.action, output.core_state
+
+    self._act = jax.jit(act)
+
+  def send(self, timestep: dm_env.TimeStep) -> None:
+    """Takes the timesteps `[N]`."""
+    self._action, self._core_state = self._act(
+      self._params, self._core_state, Timestep(*timestep), self._keys, self._count
+    )
+    self._count += 1
+
+  def receive(self) -> np.ndarray:
+    """Returns the actions `[N, ...]`."""
+    return np.asarray(self._action)

@@ -1,0 +1,91 @@
+"""The parameters that a run has kept: the final ones, and those in its checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import jax
+from flax import serialization
+
+from agents.agent import Agent
+from agents.types import Nest
+from nodes import checkpoints, final_params, lifecycle
+
+FINAL = 'final'
+NEWEST = 'newest'
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+  """Parameters as a run has kept them.
+
+  Attributes:
+    path: their file.
+    counts: actor_steps, environment_frames and learner_steps when they were kept; {} if unknown.
+    state: as flax serialises them: nested dictionaries of arrays.
+  """
+
+  path: str
+  counts: dict[str, int]
+  state: Any
+
+
+def read(run_dir: str, which: str, counts: dict[str, int]) -> Parameters:
+  """Reads parameters of a run.
+
+  Args:
+    run_dir: its directory.
+    which: 'final'; 'newest', of its checkpoints; the learner_steps of a checkpoint; '' for the final
+      ones if there are any, else the newest.
+    counts: those of the final parameters.
+
+  Raises:
+    ValueError: there are none such, or they cannot be read; one sentence.
+  """
+  final = final_params.path(run_dir)
+  kept = checkpoints.steps(checkpoints.directory(run_dir))
+  if not os.path.exists(final) and not kept:
+    raise ValueError(
+      f'{run_dir} has no parameters yet; the first come with its first checkpoint, after '
+      '--checkpoint_period seconds of training.'
+    )
+  which = which or (FINAL if os.path.exists(final) else NEWEST)
+  if which == FINAL and os.path.exists(final):
+    with open(final, 'rb') as f:
+      return Parameters(final, counts, _unpack(final, f.read()))
+  if which == NEWEST and kept:
+    checkpoint = checkpoints.newest(checkpoints.directory(run_dir))
+    assert checkpoint is not None
+  elif which.isdigit() and int(which) in kept:
+    checkpoint = checkpoints.read(kept[int(which)])
+  else:
+    there = ([FINAL] if os.path.exists(final) else []) + list(map(str, kept))
+    raise ValueError(f'--checkpoint={which} is not there; {run_dir} has: {", ".join(there)}.')
+  state = _unpack(checkpoint.path, checkpoint.state)
+  # Anakin's checkpoints have the environments beside the learner's state.
+  return Parameters(checkpoint.path, checkpoint.counts, state.get('learner', state)['params'])
+
+
+def fit(parameters: Parameters, agent: Agent) -> Nest:
+  """Returns parameters as the agent takes them.
+
+  Raises:
+    ValueError: they are those of another network; one sentence.
+  """
+  template = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0))).params
+  try:
+    return checkpoints.fit(parameters.path, template, parameters.state)
+  except lifecycle.Hopeless as error:
+    raise ValueError(str(error)) from error
+
+
+def _unpack(path: str, content: bytes) -> Any:
+  try:
+    state = serialization.msgpack_restore(content)
+  except Exception as error:  # msgpack has many, and what it calls back has others.
+    raise ValueError(f'{path} is damaged: it is no whole msgpack ({error}).') from error
+  if not isinstance(state, dict):
+    raise ValueError(f'{path} is damaged: it holds no parameters.')
+  return state

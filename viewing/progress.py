@@ -1,0 +1,102 @@
+"""How a run is doing, as its directory tells: nobody is asked, so it may run anywhere."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from typing import Any
+
+from launchers import run_directory
+from nodes import curves
+from nodes.monitor import COUNTERS
+
+ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
+# A run that nobody here holds and that has written nothing for so long is not going on.
+SILENT_SECONDS = 60.0
+
+
+class Progress:
+  """Reads a run directory again and again."""
+
+  def __init__(self, run_dir: str):
+    """Takes a run.
+
+    Args:
+      run_dir: its directory.
+
+    Raises:
+      ValueError: if it is none; one sentence.
+    """
+    self.run_dir = run_dir
+    self.name = os.path.basename(os.path.normpath(run_dir))
+    self.training: list[tuple[float, ...]] = []
+    self.evaluation: list[tuple[float, ...]] = []
+    self.state = GOING_ON
+    self.status: dict[str, Any] | None = None
+    self._seen: tuple[Any, ...] = ()
+    self.update()
+
+  def update(self) -> None:
+    """Reads what has changed.
+
+    Afterwards `state` is one of those above; `status` is as `nodes.monitor` gives it, and None before
+    the first measurement; `training` and `evaluation` are those of `nodes.curves`.
+
+    Raises:
+      ValueError: if the directory is no longer that of a run; one sentence.
+    """
+    record = run_directory.read_record(self.run_dir)
+    self.program, self.config = record.program, record.config
+    written = self._last_written()
+    if run_directory.read_summary(self.run_dir) is not None:
+      self.state = ENDED
+    elif time.time() - written < SILENT_SECONDS or run_directory.is_taken(self.run_dir):
+      self.state = GOING_ON
+    else:
+      self.state = STOPPED
+    seen = (written, self.state)
+    if seen != self._seen:
+      self._read()
+    self._seen = seen
+
+  def _read(self) -> None:
+    latest = {node: curves.latest(self.run_dir, node) for node in curves.nodes(self.run_dir)}
+    latest = {node: values for node, values in latest.items() if 'seconds' in values}
+    if not latest:
+      return
+    newest = max(latest.values(), key=lambda values: values['seconds'])
+    learner = next((n for n, v in latest.items() if 'actor_steps_per_second' in v), '')
+    began = curves.read(self.run_dir, learner, 'seconds', 'actor_steps')
+    first_second, first_steps = began[0] if began else (newest['seconds'], 0.0)
+    self.training = curves.training_returns(self.run_dir)
+    self.evaluation = curves.evaluator_returns(self.run_dir)
+    self.status = {
+      'elapsed': newest['seconds'],
+      'since_first_step': newest['seconds'] - first_second,
+      'first_actor_steps': first_steps,
+      'num_steps': self.config['num_steps'],
+      'counts': {name: newest.get(name, 0.0) for name in COUNTERS},
+      'latest': latest,
+      'silent_for': {},
+      'finished': self.state == ENDED,
+      'problem': '',
+      'restarts': run_directory.restarts(self.run_dir),
+    }
+
+  def _last_written(self) -> float:
+    """Returns when anything was written: not by this machine's clock, where another one runs it."""
+    files = glob.glob(os.path.join(glob.escape(self.run_dir), 'logs', '*'))
+    files.append(os.path.join(self.run_dir, 'config.json'))
+    return max((os.path.getmtime(file) for file in files if os.path.exists(file)), default=0.0)
+
+
+def differences(runs: list[Progress]) -> dict[str, list[str]]:
+  """Returns the options that all runs have and in which they differ, each with its value in every run.
+
+  The program comes first.
+  """
+  rows = {'program': [run.program for run in runs]}
+  for name in sorted(set.intersection(*(set(run.config) for run in runs))):
+    rows[name] = [str(run.config[name]) for run in runs]
+  return {name: row for name, row in rows.items() if len(set(row)) > 1 and name != 'run_dir'}

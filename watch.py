@@ -1,0 +1,103 @@
+"""Shows how runs are doing, or have done, from their directories alone.
+
+python watch.py RUN_DIR                     figures and curve, until the run ends (or Ctrl-C)
+python watch.py RUN_DIR RUN_DIR ...         side by side, with the options in which they differ
+python watch.py RUN_DIR ... --png=out.png   writes their curves into one picture, and ends
+
+A run may be on another machine, if this one sees its directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.live import Live
+
+from launchers import run_directory
+from nodes import curves
+from viewing import progress, screen
+from viewing.progress import Progress
+
+_LINE_SECONDS = 5.0
+
+
+def _going_on(runs: list[Progress]) -> bool:
+  for run in runs:
+    run.update()
+  return any(run.state == progress.GOING_ON for run in runs)
+
+
+def _follow(runs: list[Progress], period: float) -> None:
+  """Shows runs until none is going on: live on a terminal, by lines elsewhere."""
+  console = Console()
+  if sys.stdout.isatty():
+    with Live(console=console, refresh_per_second=4) as live:
+      while True:
+        going_on = _going_on(runs)
+        live.update(screen.show(runs, console))
+        if not going_on:
+          break
+        time.sleep(period)
+  else:
+    due = 0.0
+    while _going_on(runs):
+      if time.monotonic() >= due:
+        due = time.monotonic() + _LINE_SECONDS
+        print(*map(screen.line, runs), sep='\n', flush=True)
+      time.sleep(period)
+    console.print(screen.show(runs, console))
+  for run in runs:
+    stopped = f'{run.name}: stopped before its end; {run.run_dir}/logs says why'
+    print(run_directory.result(run.run_dir) or stopped)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+  assert __doc__
+  summary, _, examples = __doc__.partition('\n')
+  parser = argparse.ArgumentParser(
+    description=summary,
+    epilog=examples,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+  parser.add_argument('run_dir', nargs='+', help='directory of a run')
+  parser.add_argument('--png', default='', help='write the curves into this PNG file, and end')
+  parser.add_argument('--period', type=float, default=2.0, help='seconds between two looks (2)')
+  args = parser.parse_args(argv)
+  if args.png and not args.png.endswith('.png'):
+    raise ValueError(f'--png={args.png} must end in .png.')
+  if args.period <= 0:
+    raise ValueError(f'--period={args.period} must be above 0.')
+  return args
+
+
+def _draw(runs: list[Progress], path: str) -> None:
+  try:
+    curves.draw_all([run.run_dir for run in runs], path)
+  except OSError as error:
+    raise ValueError(f'--png={path} cannot be written: {error.strerror}.') from error
+
+
+def main(argv: Sequence[str]) -> int:
+  """Does what the command line says; returns the exit code."""
+  try:
+    args = _parse(argv)
+    runs = [Progress(run_dir) for run_dir in args.run_dir]
+    if args.png:
+      _draw(runs, args.png)
+    else:
+      _follow(runs, args.period)
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  except KeyboardInterrupt:
+    return 130
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv[1:]))
