@@ -69,7 +69,7 @@ def draw(run_dir: str) -> None:
   axes = figure.add_subplot()
   training = [
     row
-    for node in ('inference_learner/0', 'anakin/0')
+    for node in ('inference_learner/0', 'learner/0', 'anakin/0')
     for row in read(run_dir, node, 'environment_frames', 'episode_return')
   ]
   values = ('evaluator_return', 'evaluator_return_stderr')
