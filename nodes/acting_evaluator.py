@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from acme import specs
@@ -14,11 +13,11 @@ from environments.base import BatchedEnvironment
 from nodes import lifecycle, rpc
 from nodes.acting_actor import InProcess, make_server
 from nodes.actor import RemotePolicy, episode_returns
-from nodes.evaluator import evaluate_now_and_then
 from nodes.layout import StreamSpec
+from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
 
 
-class ActingEvaluator:
+class ActingEvaluator(PeriodicEvaluator):
   """Evaluates every `period` actor steps, and once more with the final parameters.
 
   One evaluation has parameters of one version.
@@ -30,31 +29,21 @@ class ActingEvaluator:
     make_environment: Callable[[int, int], BatchedEnvironment],
     learner: Any,
     monitor: Any,
-    num_envs: int,
-    episodes: int,
-    period: int,
-    seed: int,
+    **evaluation: int,
   ):
     """Initialises an evaluator.
 
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed).
-      learner: Courier client of the learner.
+      learner: Courier client of `nodes.learner_node.LearnerNode`.
       monitor: Courier client of the monitor.
-      num_envs: environments played at once.
-      episodes: in one evaluation, rounded up to a multiple of `num_envs`.
-      period: actor steps between evaluations.
-      seed: of the environments.
+      **evaluation: see `PeriodicEvaluator`.
     """
+    super().__init__(monitor, **evaluation)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._learner = learner
-    self._monitor = monitor
-    self._num_envs = num_envs
-    self._episodes_each = math.ceil(episodes / num_envs)
-    self._period = period
-    self._seed = seed
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
@@ -66,7 +55,7 @@ class ActingEvaluator:
     client = InProcess(server)
     started = False
 
-    def play(should_stop: Callable[[], bool]) -> tuple[Sequence[float], Mapping[str, float]]:
+    def play(should_stop: Callable[[], bool]) -> Evaluated:
       nonlocal started
       names = ['policy_version', 'params', 'counts']
       ask = functools.partial(self._learner.futures.get_variables, names)
@@ -84,7 +73,7 @@ class ActingEvaluator:
       return returns, {'evaluated_frames': float(counts['environment_frames'])}
 
     try:
-      evaluate_now_and_then(self._monitor, self._period, play)
+      self._evaluate_now_and_then(play)
     finally:
       client.close()
       environment.close()

@@ -11,6 +11,7 @@ from types import ModuleType
 # `environments`, with `check(name, options)` and `families()`, as `environments.registry` has them.
 PROGRAMS = {
   'anakin': 'programs.anakin',
+  'impala': 'programs.impala',
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }
