@@ -10,6 +10,9 @@ from typing import Any
 
 from acme.utils import loggers
 
+# The nodes that report what training measures; a program has one kind of them.
+LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0')
+
 
 def csv_logger(run_dir: str, node: str) -> loggers.Logger:
   """Returns acme's CSV logger for `run_dir/logs/<node>.csv`; the first write names the columns."""
@@ -68,9 +71,7 @@ def draw(run_dir: str) -> None:
   figure = Figure(figsize=(7, 4), layout='constrained')
   axes = figure.add_subplot()
   training = [
-    row
-    for node in ('inference_learner/0', 'learner/0', 'anakin/0')
-    for row in read(run_dir, node, 'environment_frames', 'episode_return')
+    row for node in LEARNERS for row in read(run_dir, node, 'environment_frames', 'episode_return')
   ]
   values = ('evaluator_return', 'evaluator_return_stderr')
   # Where an evaluator knows whose parameters it evaluated, and not only when it had done so.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -16,11 +18,16 @@ from nodes.layout import StreamSpec
 from nodes.streams import unroll_spec
 
 
-class Emitter:
-  """An `UnrollWriter` that is made later than it is known where unrolls go.
+def begin_import() -> futures.Future:
+  """Begins to import Reverb, and TensorFlow with it; returns the future of `nodes.unroll_io`.
 
-  Importing Reverb takes seconds, in which the rest gets ready.
+  It takes about as long as all compilation, so it is done beside it.
   """
+  return futures.ThreadPoolExecutor(1).submit(importlib.import_module, 'nodes.unroll_io')
+
+
+class Emitter:
+  """An `UnrollWriter` that is known to those whose unrolls it writes before Reverb is imported."""
 
   def __init__(
     self,
@@ -44,6 +51,7 @@ class Emitter:
     self._sizes = {stream.num_envs for stream in streams if stream.training}
     self._addresses = replay_addresses
     self._audit_dir = audit_dir
+    self._importing = begin_import()
     self._writer: Any = None
 
   def compile(self) -> None:
@@ -54,9 +62,8 @@ class Emitter:
       )
 
   def start(self) -> None:
-    """Imports Reverb and begins to write."""
-    from nodes import unroll_io
-
+    """Begins to write, once Reverb has been imported."""
+    unroll_io = self._importing.result()
     produced = audit.Audit(self._audit_dir, audit.PRODUCED)
     self._writer = unroll_io.UnrollWriter(
       self._addresses, unroll_io.Columns(self._unroll), self._priorities, produced.record

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import threading
 import zlib
 from collections.abc import Callable, Sequence
-from concurrent import futures
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +18,7 @@ from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment, describe
 from nodes import audit, checkpoints, final_params, lifecycle, replicas
+from nodes.emitter import begin_import
 from nodes.learner import Learner
 from nodes.long_wait import LongWait
 from nodes.reporter import Reporter
@@ -135,10 +134,7 @@ class Training:
 
   def prepare(self) -> None:
     """Joins the other replicas, and finds out what the run has done already."""
-    # Importing Reverb, and TensorFlow with it, takes about as long as all compilation.
-    self._importing = futures.ThreadPoolExecutor(1).submit(
-      importlib.import_module, 'nodes.unroll_io'
-    )
+    self._importing = begin_import()
     if self._coordinator is not None:
       replicas.join(self._coordinator, self._replica, self._num_replicas)
     self._devices = replicas.devices_of_all(self._learner_devices, '--learner_devices')

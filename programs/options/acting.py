@@ -13,7 +13,7 @@ class ActingConfig(ActorsConfig):
   """Options of programs whose actors fetch parameters, which do not depend on the agent."""
 
   update_period: float = option(
-    0.1, 'seconds from an answer of the learner to an actor until it asks again for parameters'
+    0.05, 'seconds from an answer of the learner to an actor until it asks again for parameters'
   )
 
   def validate(self) -> None:
