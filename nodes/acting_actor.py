@@ -20,6 +20,7 @@ from nodes.actor import LIFE_STRIDE, Actor
 from nodes.emitter import Emitter
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
+from nodes.reporter import Reporter
 from nodes.variable_client import VariableClient
 
 
@@ -147,10 +148,15 @@ class ActingActor:
       self._update_period,
       server.totals,
       server.set_params,
-      stop.is_set,
     )
+    reporter = Reporter(self._monitor, actor_id)
+
+    def should_stop() -> bool:
+      reporter.beat()
+      return stop.is_set()
+
     try:
-      if not variables.fetch():
+      if not variables.fetch(should_stop):
         return
       server.compile()
       emitter.compile()
@@ -169,6 +175,7 @@ class ActingActor:
     except lifecycle.Stopped:
       pass
     finally:
+      reporter.close()
       client.close()
       emitter.close()
       variables.close()

@@ -25,7 +25,6 @@ class VariableClient:
     period: float,
     totals: Callable[[], Totals],
     set_params: Callable[[int, Nest], None],
-    should_stop: Callable[[], bool],
   ):
     """Initialises a client.
 
@@ -36,21 +35,22 @@ class VariableClient:
       period: seconds from an answer to the next question.
       totals: returns what the actor has done in this life.
       set_params: takes (policy_version, params).
-      should_stop: polled while an answer is awaited.
     """
     self._learner = learner
     self._identity = (actor_id, run_id)
     self._period = period
     self._totals = totals
     self._set_params = set_params
-    self._should_stop = should_stop
     self._held: tuple[int, int] | None = None
     self._closed = threading.Event()
     self._thread: threading.Thread | None = None
     self._error: BaseException | None = None
 
-  def fetch(self) -> bool:
-    """Asks once, and takes newer parameters; returns whether training goes on.
+  def fetch(self, should_stop: Callable[[], bool]) -> bool:
+    """Asks once, and takes the parameters if they are others; returns whether training goes on.
+
+    Args:
+      should_stop: polled while the answer is awaited.
 
     Raises:
       lifecycle.Stopped: when `should_stop` says so.
@@ -59,9 +59,7 @@ class VariableClient:
     def ask() -> Any:
       return self._learner.futures.fetch(self._held, *self._identity, tuple(self._totals()))
 
-    finished, held, params = rpc.call(
-      ask, lambda: self._closed.is_set() or self._should_stop(), 'fetch'
-    )
+    finished, held, params = rpc.call(ask, should_stop, 'fetch')
     if params is not None:
       self._set_params(held[1], params)
       self._held = tuple(held)
@@ -91,7 +89,7 @@ class VariableClient:
     try:
       while not self._closed.wait(self._period):
         check()
-        if not self.fetch():
+        if not self.fetch(self._closed.is_set):
           break
     except lifecycle.Stopped:
       pass

@@ -44,14 +44,14 @@ def start(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'name, learner',
+  'kind, learner',
   [
     ('sebulba', 'inference_learner-0'),
     pytest.param('impala', 'learner-0', marks=pytest.mark.nightly),
   ],
 )
-def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, name, learner):
-  program = start(f'--program={name}', *QUEUE, FOR_EVER)
+def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, kind, learner):
+  program = start(f'--program={kind}', *QUEUE, FOR_EVER)
   nodes = [learner, *NODES]
   program.wait_for_progress()
   program.wait_until(program.checkpoint_counts, 'a checkpoint')

@@ -16,6 +16,7 @@ from nodes.variable_client import VariableClient
 from nodes.variable_server import VariableServer
 
 DEADLINE = 60
+NEVER = lambda: False  # noqa: E731
 
 
 def make_server(counter=None):
@@ -25,7 +26,7 @@ def make_server(counter=None):
 
 def make_client(learner, taken):
   take = lambda version, params: taken.append((version, float(params['w'])))  # noqa: E731
-  return VariableClient(learner, 'actor/0', 1, 0.001, Totals, take, lambda: False)
+  return VariableClient(learner, 'actor/0', 1, 0.001, Totals, take)
 
 
 def publish(server, version, value):
@@ -37,19 +38,19 @@ def test_an_actor_gets_each_version_once_and_those_of_another_life_of_the_learne
   first = make_server()
   client = make_client(connect(first), taken)
   publish(first, 5, 0.5)
-  assert client.fetch() and client.fetch()
+  assert client.fetch(NEVER) and client.fetch(NEVER)
   publish(first, 6, 0.6)
-  assert client.fetch()
+  assert client.fetch(NEVER)
   assert taken == [(5, 0.5), (6, np.float32(0.6))]
   # Another life goes on from a checkpoint: its versions are older, or the same and yet others.
   for version in (6, 3):
     other = make_server()
     publish(other, version, version)
     client._learner = connect(other)
-    assert client.fetch() and client.fetch()
+    assert client.fetch(NEVER) and client.fetch(NEVER)
   assert taken[2:] == [(6, 6.0), (3, 3.0)]
   other.finish_training()
-  assert not client.fetch()
+  assert not client.fetch(NEVER)
 
 
 def test_variables_of_one_moment_and_no_others(connect):
