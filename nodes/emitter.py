@@ -14,6 +14,7 @@ from acme import specs
 from agents.agent import Agent
 from agents.types import Unroll
 from nodes import audit
+from nodes.columns import Columns
 from nodes.layout import StreamSpec
 from nodes.streams import unroll_spec
 
@@ -66,7 +67,7 @@ class Emitter:
     unroll_io = self._importing.result()
     produced = audit.Audit(self._audit_dir, audit.PRODUCED)
     self._writer = unroll_io.UnrollWriter(
-      self._addresses, unroll_io.Columns(self._unroll), self._priorities, produced.record
+      self._addresses, Columns(self._unroll), self._priorities, produced.record
     )
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:

@@ -18,6 +18,7 @@ from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment, describe
 from nodes import audit, checkpoints, final_params, lifecycle, replicas
+from nodes.columns import Columns
 from nodes.emitter import begin_import
 from nodes.learner import Learner
 from nodes.long_wait import LongWait
@@ -176,7 +177,7 @@ class Training:
     unroll_io = self._importing.result()
     self._reader = unroll_io.UnrollReader(
       self._replay_addresses,
-      unroll_io.Columns(unroll),
+      Columns(unroll),
       self._batch_size,
       max_in_flight=self._batch_size,
     )

@@ -19,6 +19,7 @@ from environments.catch import Catch
 from nodes import replay, unroll_io
 from nodes.acting_actor import ActingActor
 from nodes.acting_evaluator import ActingEvaluator
+from nodes.columns import Columns
 from nodes.gate import Gate
 from nodes.layout import layout
 from nodes.progress import Progress
@@ -66,7 +67,7 @@ class Acting:
     spec = make_environment(1, 0).spec()
     agent = make_agent(spec.observations, spec.actions)
     self._address = serve(functools.partial(replay.queue_table, queue_size))
-    columns = unroll_io.Columns(unroll_spec(agent, spec))
+    columns = Columns(unroll_spec(agent, spec))
     self._unrolls = iter(unroll_io.UnrollReader([self._address], columns, 2, max_in_flight=1))
     # The second of two actors.
     stream = layout(2, 2, 1)[1]
