@@ -22,6 +22,7 @@ from nodes.acting_evaluator import ActingEvaluator
 from nodes.columns import Columns
 from nodes.gate import Gate
 from nodes.layout import layout
+from nodes.learner import DevicePrefetcher
 from nodes.progress import Progress
 from nodes.streams import unroll_spec
 from nodes.variable_server import VariableServer
@@ -68,7 +69,8 @@ class Acting:
     agent = make_agent(spec.observations, spec.actions)
     self._address = serve(functools.partial(replay.queue_table, queue_size))
     columns = Columns(unroll_spec(agent, spec))
-    self._unrolls = iter(unroll_io.UnrollReader([self._address], columns, 2, max_in_flight=1))
+    self._reader = unroll_io.UnrollReader([self._address], columns, 2, max_in_flight=1)
+    self._unrolls = None
     # The second of two actors.
     stream = layout(2, 2, 1)[1]
     self._actor = ActingActor(
@@ -104,14 +106,20 @@ class Acting:
 
   def read(self):
     """Returns the next unroll of each of the two environments."""
-    batch = next(self._unrolls).unrolls
+    if self._unrolls is None:  # Only now: a prefetcher takes from the queue ahead.
+      self._unrolls = DevicePrefetcher(self._reader, lambda batch: batch.unrolls)
+    batch = self._unrolls.next(self._check)
     np.testing.assert_array_equal(np.sort(batch.environment_id), [2, 3])
     return jax.tree.map(lambda x: x[np.argsort(batch.environment_id)], batch)
+
+  def _check(self):
+    assert self._thread.is_alive(), self.error
 
   def wait_until(self, condition):
     end = time.monotonic() + DEADLINE
     while not condition():
-      assert self._thread.is_alive() and time.monotonic() < end, self.error
+      self._check()
+      assert time.monotonic() < end
       time.sleep(0.01)
 
   def finish(self):
