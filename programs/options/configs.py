@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from acme import specs
+
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
 
-  A preset for the environment's family goes below them and above the defaults.
+  A preset for the environment's family goes below them and above the defaults; one for the very
+  environment goes above that of its family.
 
   Args:
     module: the program's.
@@ -24,9 +27,17 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
 
 
 def check(module: Any, config: Any) -> None:
-  """Raises ValueError, in one sentence, if the options do not fit together or there is no such `env`."""
+  """Raises ValueError, in one sentence, if the options do not fit together or `env` cannot be played."""
   config.validate()
-  module.environments.check(config.env, config.env_options)
+  if config.continuous_actions:
+    module.environments.check(config.env, config.env_options)
+    return
+  actions = module.environments.make_spec(config.env, config.env_options).actions
+  if not isinstance(actions, specs.DiscreteArray):
+    raise ValueError(
+      f"--env={config.env} has continuous actions, of which this program's agent takes none: use "
+      '--program=sebulba, or an environment with discrete actions.'
+    )
 
 
 def resolve(module: Any, values: dict[str, Any]) -> Any:
@@ -41,5 +52,6 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
       except ValueError:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
   env = values.get('env', fields['env'].default)
-  preset = module.PRESETS.get(env.partition(':')[0], {})
+  family = env.partition(':')[0]
+  preset = module.PRESETS.get(family, {}) | module.PRESETS.get(env, {})
   return module.Config(**{**preset, **values}).resolve()

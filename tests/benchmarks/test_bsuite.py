@@ -42,6 +42,7 @@ def wait_for(condition, process):
   return result
 
 
+@pytest.mark.nightly
 def test_a_sweep_is_stopped_goes_on_lists_what_failed_and_keeps_what_is_done(tmp_path, capsys):
   results = str(tmp_path)
   process = start(results, 'memory_len/0', '--', *SMALL)
