@@ -88,7 +88,9 @@ class RunningProgram:
 
   def learner_steps(self) -> float:
     """Returns the learner steps of the last report; 0 before the first."""
-    rows = curves.read(self.run_dir, 'inference_learner/0', 'learner_steps')
+    rows = [
+      row for node in curves.LEARNERS for row in curves.read(self.run_dir, node, 'learner_steps')
+    ]
     return rows[-1][0] if rows else 0.0
 
   def wait_for_progress(self) -> None:

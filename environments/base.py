@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 
 import dm_env
 import numpy as np
@@ -73,3 +74,19 @@ class BatchedEnvironment(abc.ABC):
       rewards=specs.Array((), np.float32, 'reward'),
       discounts=specs.BoundedArray((), np.float32, 0.0, 1.0, 'discount'),
     )
+
+
+def describe(
+  make_environment: Callable[[int, int], BatchedEnvironment], seed: int
+) -> tuple[specs.EnvironmentSpec, int]:
+  """Returns the spec of one environment and its action repeat, from one that is closed again.
+
+  Args:
+    make_environment: takes (number of environments, seed).
+    seed: for it.
+  """
+  environment = make_environment(1, seed)
+  try:
+    return environment.spec(), environment.action_repeat
+  finally:
+    environment.close()

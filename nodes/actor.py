@@ -14,7 +14,7 @@ from environments.base import BatchedEnvironment, Exhausted
 from nodes import lifecycle, rpc
 from nodes.reporter import Reporter
 
-_LIFE_STRIDE = 1_000_003
+LIFE_STRIDE = 1_000_003
 
 
 class RemotePolicy:
@@ -115,7 +115,7 @@ class Actor:
     run_id = lifecycle.new_run_id()
     size = self._num_envs // self._env_groups
     groups = []
-    seed = self._seed + _LIFE_STRIDE * lifecycle.life()  # No life plays another's episodes again.
+    seed = self._seed + LIFE_STRIDE * lifecycle.life()  # No life plays another's episodes again.
     for group in range(self._env_groups):
       environment = self._make_environment(size, seed + group)
       policy = RemotePolicy(self._inference, self._actor_id, run_id, group, should_stop)

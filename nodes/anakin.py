@@ -16,7 +16,8 @@ from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.types import Nest
-from nodes import checkpoints, final_params, finite, lifecycle, rpc
+from nodes import checkpoints, final_params, finite, lifecycle
+from nodes.gate import Gate
 from nodes.reporter import Reporter
 
 
@@ -72,8 +73,7 @@ class Anakin:
     self._monitor = monitor
     self._state: AnakinState | None = None
     self._published: tuple[dict[str, int], Nest] | None = None
-    self._available = threading.Event()
-    self._failed = False
+    self._gate = Gate()
     self._metrics: dict[str, float] = {}
     self._ended = np.zeros(3)  # Episodes, and sums of their returns and lengths, since a report.
     self._measured: dict[str, int] = {}
@@ -83,9 +83,8 @@ class Anakin:
 
     Waits for the first; None if there are never any.
     """
-    self._available.wait()
-    if self._failed:
-      raise rpc.away()
+    self._gate.wait()
+    self._gate.check()
     if self._published is None:
       return None
     counts, params = self._published
@@ -94,13 +93,8 @@ class Anakin:
   def run(self) -> None:
     """Trains to the end, then serves the evaluator until the program stops."""
     stop = lifecycle.stop_event()
-    try:
+    with self._gate.open_at_the_end(stop):
       self._run(stop)
-    except BaseException:
-      self._failed = not stop.is_set()
-      raise
-    finally:
-      self._available.set()
 
   def _run(self, stop: threading.Event) -> None:
     environment = self._make_environment()
@@ -119,7 +113,7 @@ class Anakin:
     loop.compile(state)
     self._state = state
     self._published = dict(self._counts), state.learner.params
-    self._available.set()
+    self._gate.open()
     reporter = Reporter(self._monitor, 'anakin/0', self._measure, period=0.25)
     checkpointer = checkpoints.Checkpointer(
       directory, self._checkpoint_period, self._checkpoints_kept, self._save

@@ -11,6 +11,9 @@ from typing import Any
 
 from acme.utils import loggers
 
+# The nodes that report what training measures; a program has one kind of them.
+LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0')
+
 
 def csv_logger(run_dir: str, node: str) -> loggers.Logger:
   """Returns acme's CSV logger for `run_dir/logs/<node>.csv`; the first write names the columns."""

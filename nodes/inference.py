@@ -16,6 +16,7 @@ from agents.types import LAST, Nest, Timestep, Unroll
 from nodes import batching, rpc
 from nodes.device_inference import DeviceInference
 from nodes.layout import StreamSpec
+from nodes.progress import Progress, Totals
 from nodes.streams import Stream, UnrollAssembler
 
 
@@ -57,20 +58,18 @@ class InferenceServer:
     """
     self._spec = environment_spec
     self._emit = emit
-    self._counter = counter
-    self._action_repeat = action_repeat
+    self._progress = Progress(counter, action_repeat)
     self._streams: dict[tuple[str, int], tuple[Stream, int, int]] = {}
     self._ready = threading.Event()
     self._finished = threading.Event()
     self._closed = threading.Event()
     self._statistics = threading.Lock()
     self._totals = {'rows_dropped': 0, 'restarts': 0}
-    self._returns: list[float] = []
-    self._lengths: list[int] = []
-    self._measured = (0, 0, 0, 0.0, float(self.actor_steps))
+    self._measured = (0, 0, 0, 0.0)
 
-    num_training = sum(s.num_envs for s in streams if s.training)
-    exploration = agent.exploration(num_environments or num_training)
+    sizes = [s.num_envs for s in streams]
+    training_sizes = [s.num_envs for s in streams if s.training]
+    exploration = agent.exploration(num_environments or sum(training_sizes))
     self._exploration = float(exploration.min()), float(exploration.max())
     on_device: list[list[np.ndarray]] = [[] for _ in devices]
     for index, spec in enumerate(streams):
@@ -86,9 +85,7 @@ class InferenceServer:
         on_device[device].append(np.full(spec.num_envs, agent.evaluation_exploration, np.float32))
         assembler = None
       self._streams[spec.actor_id, spec.group] = Stream(spec, assembler), device, first_slot
-    smallest = min(s.num_envs for s in streams if s.training)
-    largest = max(batch_size, *(s.num_envs for s in streams))
-    buckets = batching.bucket_sizes(smallest, largest)
+    buckets = batching.bucket_sizes(min(training_sizes or sizes), max(batch_size, *sizes))
     self._devices = [
       DeviceInference(
         agent,
@@ -209,38 +206,37 @@ class InferenceServer:
   @property
   def actor_steps(self) -> int:
     """Agent decisions that an environment executed, evaluation not counted."""
-    return int(self._counter.get_counts().get('actor_steps', 0))
+    return self._progress.actor_steps
+
+  def totals(self) -> Totals:
+    """Returns what the actors have done since the start."""
+    return self._progress.totals()
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns totals since the start, and rates and means over the last `seconds`."""
     with self._statistics:
       totals = {k: float(v) for k, v in self._totals.items()}
-      totals['actor_steps'] = float(self.actor_steps)
-      totals['environment_frames'] = totals['actor_steps'] * self._action_repeat
-      returns, self._returns = self._returns, []
-      lengths, self._lengths = self._lengths, []
     batches = sum(d.batches for d in self._devices)
     rows = sum(d.rows for d in self._devices)
     capacity = sum(d.capacity for d in self._devices)
     busy = sum(d.busy_seconds for d in self._devices)
-    now = (batches, rows, capacity, busy, totals['actor_steps'])
-    d_batches, d_rows, d_capacity, d_busy, d_steps = (
+    now = (batches, rows, capacity, busy)
+    d_batches, d_rows, d_capacity, d_busy = (
       a - b for a, b in zip(now, self._measured, strict=True)
     )
     self._measured = now
-    return totals | {
-      'actor_steps_per_second': d_steps / seconds,
-      'environment_frames_per_second': d_steps * self._action_repeat / seconds,
-      'inference_batches_per_second': d_batches / seconds,
-      'inference_batch_rows': d_rows / d_batches if d_batches else float('nan'),
-      'inference_batch_fill': d_rows / d_capacity if d_capacity else float('nan'),
-      'inference_latency_ms': 1e3 * d_busy / d_batches if d_batches else float('nan'),
-      'exploration_min': self._exploration[0],
-      'exploration_max': self._exploration[1],
-      'episodes': float(len(returns)),
-      'episode_return': float(np.mean(returns)) if returns else float('nan'),
-      'episode_length': float(np.mean(lengths)) if lengths else float('nan'),
-    }
+    return (
+      totals
+      | self._progress.measure(seconds)
+      | {
+        'inference_batches_per_second': d_batches / seconds,
+        'inference_batch_rows': d_rows / d_batches if d_batches else float('nan'),
+        'inference_batch_fill': d_rows / d_capacity if d_capacity else float('nan'),
+        'inference_latency_ms': 1e3 * d_busy / d_batches if d_batches else float('nan'),
+        'exploration_min': self._exploration[0],
+        'exploration_max': self._exploration[1],
+      }
+    )
 
   def _stopping(self) -> bool:
     return self._closed.is_set() or self._finished.is_set()
@@ -290,7 +286,4 @@ class InferenceServer:
       return
     returns, lengths = stream.episodes.observe(timestep)
     steps = int(np.count_nonzero(timestep.step_type != LAST))
-    self._counter.increment(actor_steps=steps, environment_frames=steps * self._action_repeat)
-    with self._statistics:
-      self._returns.extend(returns.tolist())
-      self._lengths.extend(lengths.tolist())
+    self._progress.add(Totals(steps, len(returns), float(returns.sum()), int(lengths.sum())))

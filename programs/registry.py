@@ -12,6 +12,7 @@ from types import ModuleType
 # `make_spec(name, options)` where the agent takes no continuous actions.
 PROGRAMS = {
   'anakin': 'programs.anakin',
+  'impala': 'programs.impala',
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }

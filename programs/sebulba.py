@@ -37,7 +37,7 @@ class Config(InferenceConfig, QueueConfig, VTraceConfig):
     VTraceConfig.validate(self)
 
 
-def make_agent(config: Config) -> Any:
+def make_agent(config: VTraceConfig) -> Any:
   """Returns what takes the specs of observations and actions and returns the agent."""
   return functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
 

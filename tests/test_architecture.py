@@ -60,12 +60,17 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
   [
     ('nodes.actor, nodes.evaluator, environments.catch', ['jax', 'tensorflow', 'reverb', 'pandas']),
     (
-      'launch, programs.sebulba, programs.r2d2, programs.anakin',
+      'launch, programs.sebulba, programs.r2d2, programs.anakin, programs.impala',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
     ('nodes.anakin, nodes.anakin_evaluator', ['tensorflow', 'reverb', 'pandas']),
     ('watch', ['jax', 'tensorflow', 'reverb', 'matplotlib']),
     ('evaluate, viewing.evaluation, viewing.film', ['tensorflow', 'reverb', 'pandas']),
+    # The actors and the evaluator that act themselves know JAX; Reverb comes while they get ready.
+    (
+      'nodes.acting_actor, nodes.acting_evaluator, nodes.learner_node',
+      ['tensorflow', 'reverb', 'pandas'],
+    ),
     ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
     ('nodes.inference, nodes.learner', ['tensorflow', 'reverb']),
   ],

@@ -46,7 +46,12 @@ def launch(*flags, timeout=150):
 
 
 @pytest.mark.parametrize(
-  'program, options', [('sebulba', ()), ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'))]
+  'program, options, learner',
+  [
+    ('sebulba', (), 'inference_learner-0'),
+    ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'), 'inference_learner-0'),
+    ('impala', (), 'learner-0'),
+  ],
 )
 @pytest.mark.parametrize(
   'launch_type',
@@ -58,7 +63,9 @@ def launch(*flags, timeout=150):
     pytest.param('test_mp', marks=pytest.mark.nightly),
   ],
 )
-def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, options, launch_type):
+def test_a_program_runs_to_its_end_under_every_launch_type(
+  tmp_path, program, options, learner, launch_type
+):
   run_dir = tmp_path / 'run'
   process = launch(
     *SMALL,
@@ -91,13 +98,7 @@ def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, op
   assert float(last['evaluator_return']) == pytest.approx(float(evaluator_return), abs=1e-3)
   if launch_type == 'local_mp':
     logs = {p.stem for p in (run_dir / 'logs').glob('*.log')}
-    assert logs - {'replay-1'} == {
-      'actor-0',
-      'evaluator-0',
-      'inference_learner-0',
-      'monitor-0',
-      'replay-0',
-    }
+    assert logs - {'replay-1'} == {'actor-0', 'evaluator-0', learner, 'monitor-0', 'replay-0'}
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
 
@@ -220,7 +221,7 @@ def test_help_names_every_option_with_its_default():
   text = re.sub(r'\s+', ' ', process.stdout)
   assert '--batch_size: unrolls that each replica adds to a learner batch' in text
   assert '64 for r2d2' in text and '16 for sebulba' in text
-  assert '(default: 1.0; anakin, sebulba only)' in text  # --rho_bar
+  assert '(default: 1.0; anakin, impala, sebulba only)' in text  # --rho_bar
 
 
 @pytest.mark.parametrize(
@@ -272,6 +273,10 @@ def test_help_names_every_option_with_its_default():
     (['--program=anakin', '--env=gymnax:CartPol-v1'], ['CartPol-v1', 'did you mean CartPole-v1']),
     (['--program=anakin', '--env_options=speed=3'], ['--env_options', 'speed']),
     (['--program=anakin', '--num_actors=2'], ['--num_actors', 'no option']),
+    (['--program=impala', '--inference_batch_size=32'], ['--inference_batch_size', 'no option']),
+    (['--program=impala', '--num_replicas=2'], ['--num_replicas', 'no option']),
+    (['--program=impala', '--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
+    (['--program=impala', '--update_period=0'], ['--update_period=0', 'above 0']),
     (['--program=anakin', '--num_envs=9', '--num_devices=2'], ['--num_envs=9', '--num_devices=2']),
     (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call=0', 'at least 1']),
     (['--program=anakin', '--updates_per_call=9999999'], ['--updates_per_call=9999999', 'smaller']),

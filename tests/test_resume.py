@@ -36,6 +36,7 @@ def _resume(path, *flags):
   [
     ({'program': 'anakin'}, ['--num_devices=2']),
     ({'program': 'r2d2'}, ['--replay_checkpoint_period=5']),
+    ({'program': 'impala'}, ['--update_period=5', '--num_actors=3']),
     ({}, ['--num_actors=3', '--num_steps=5000', '--learner_devices=0,1']),
     ({'mlp_sizes': (128, 64)}, ['--mlp_sizes=128,64']),
     ({}, ['--seed=1']),

@@ -10,7 +10,7 @@ from tests.test_launch import DONE, SMALL, SMALL_REPLAY, launch
 
 DEADLINE = 150
 FOR_EVER = '--num_steps=1000000000'
-SEBULBA = ('--checkpoint_period=0.5', '--eval_period=500', '--audit')
+QUEUE = ('--checkpoint_period=0.5', '--eval_period=500', '--audit')
 R2D2 = (
   '--program=r2d2',
   *SMALL_REPLAY,
@@ -18,7 +18,7 @@ R2D2 = (
   '--replay_checkpoint_period=0.5',
   '--audit',
 )
-NODES = ['actor-0', 'inference_learner-0', 'replay-0', 'monitor-0', 'evaluator-0']
+NODES = ['actor-0', 'replay-0', 'monitor-0', 'evaluator-0']
 
 
 def _end(program):
@@ -43,11 +43,19 @@ def start(tmp_path):
     program.kill()
 
 
-def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, tmp_path):
-  program = start(*SEBULBA, FOR_EVER)
+@pytest.mark.parametrize(
+  'kind, learner',
+  [
+    ('sebulba', 'inference_learner-0'),
+    pytest.param('impala', 'learner-0', marks=pytest.mark.nightly),
+  ],
+)
+def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, kind, learner):
+  program = start(f'--program={kind}', *QUEUE, FOR_EVER)
+  nodes = [learner, *NODES]
   program.wait_for_progress()
   program.wait_until(program.checkpoint_counts, 'a checkpoint')
-  for name in NODES:
+  for name in nodes:
     victim = program.nodes()[name]
     victim.kill()
     program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
@@ -58,7 +66,7 @@ def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, tmp_
   program.launcher.terminate()
   code, errors = _end(program)
   assert code == 143
-  for name in NODES:
+  for name in nodes:
     assert f'node {name.replace("-", "/")} was killed by SIGKILL; starting it again' in errors
   assert errors.rstrip().endswith(f'to go on: python launch.py --resume={program.run_dir}')
 

@@ -19,7 +19,7 @@ _FIXED = {
   'seed',
 }
 # Options of a single program that can.
-_FREE = {'num_devices', 'replay_checkpoint_period'}
+_FREE = {'num_devices', 'replay_checkpoint_period', 'update_period'}
 
 
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:

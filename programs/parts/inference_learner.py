@@ -11,6 +11,7 @@ from nodes.layout import layout
 from programs.options.inference import InferenceConfig
 from programs.parts.address import AddressHandle
 from programs.parts.deferred import Deferred
+from programs.parts.learner import training
 
 
 def add_inference_learners(
@@ -57,16 +58,9 @@ def add_inference_learners(
         replay[replica * shards : (replica + 1) * shards],
         monitor,
         actor_devices=config.actor_devices,
-        learner_devices=config.learner_devices,
         inference_batch_size=config.inference_batch_size,
         inference_timeout_ms=config.inference_timeout_ms,
-        batch_size=config.batch_size,
-        num_steps=config.num_steps,
-        run_dir=config.run_dir,
-        checkpoint_period=config.checkpoint_period,
-        checkpoints_kept=config.checkpoints_kept,
-        record=config.audit,
-        seed=config.seed,
+        **training(config),
         replica=replica,
         num_replicas=replicas,
         coordinator=coordinator,

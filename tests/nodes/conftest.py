@@ -3,6 +3,8 @@
 import courier
 import pytest
 
+from launchers import core
+
 
 @pytest.fixture
 def connect():
@@ -21,3 +23,22 @@ def connect():
   yield serve
   for server in servers:
     server.Stop()
+
+
+@pytest.fixture
+def serve(tmp_path):
+  """Starts replay servers; returns their addresses."""
+  from nodes import replay  # Seconds, which most tests do not need to wait.
+
+  servers = []
+
+  def start(tables, directory='replay'):
+    port = core.free_ports(1)[0]
+    servers.append(
+      replay.ReplayServer(tables, None, 'replay/0', str(tmp_path / directory), 0.0, port)
+    )
+    return f'localhost:{port}'
+
+  yield start
+  for server in servers:
+    server.close()

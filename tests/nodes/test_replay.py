@@ -43,23 +43,6 @@ COLUMNS = unroll_io.Columns(jax.tree.map(lambda x: x[0], _unrolls(0, 1)))
 
 
 @pytest.fixture
-def serve(tmp_path):
-  """Starts replay servers; returns their addresses."""
-  servers = []
-
-  def start(tables, directory='replay'):
-    port = core.free_ports(1)[0]
-    servers.append(
-      replay.ReplayServer(tables, None, 'replay/0', str(tmp_path / directory), 0.0, port)
-    )
-    return f'localhost:{port}'
-
-  yield start
-  for server in servers:
-    server.close()
-
-
-@pytest.fixture
 def queue_address(serve):
   return serve(functools.partial(replay.queue_table, 4))
 

@@ -1,0 +1,181 @@
+"""IMPALA's actor: environments, and inference of its own with parameters that it fetches.
+
+The one kind of actor that imports JAX, and through Reverb TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from typing import Any
+
+import jax
+from acme import specs
+from acme.utils import counting
+
+from agents.agent import Agent
+from environments.base import BatchedEnvironment, describe
+from nodes import lifecycle
+from nodes.actor import LIFE_STRIDE, Actor
+from nodes.emitter import Emitter
+from nodes.inference import InferenceServer
+from nodes.layout import StreamSpec
+from nodes.reporter import Reporter
+from nodes.variable_client import VariableClient
+
+
+class InProcess:
+  """An inference server of this process, as the client that actors and evaluators know."""
+
+  def __init__(self, server: InferenceServer):
+    self._server = server
+    # A thread of its own, so that who waits for an answer still beats while replay is full.
+    self._pool = futures.ThreadPoolExecutor(1, 'step')
+    self.futures = self
+
+  def step(self, *request: Any) -> futures.Future:
+    """See `InferenceServer.step`; returns the future of its answer."""
+    return self._pool.submit(self._server.step, *request)
+
+  def close(self) -> None:
+    """Closes the server, and lets the thread go."""
+    self._server.close()
+    self._pool.shutdown(wait=False)
+
+
+def make_server(
+  agent: Agent,
+  stream: StreamSpec,
+  environment_spec: specs.EnvironmentSpec,
+  action_repeat: int,
+  num_environments: int,
+  seed: int,
+  emit: Callable[..., None] = lambda unrolls, release: None,
+) -> InferenceServer:
+  """Returns an inference server for one stream, on the CPU.
+
+  Args:
+    agent: the algorithm.
+    stream: the environments that it acts in.
+    environment_spec: of one of them.
+    action_repeat: environment frames behind one actor step.
+    num_environments: training environments of the whole program.
+    seed: of the action sampling.
+    emit: takes finished unrolls. See `InferenceServer`.
+  """
+  return InferenceServer(
+    agent,
+    [stream],
+    jax.local_devices(backend='cpu')[:1],
+    environment_spec,
+    emit,
+    counting.Counter(),
+    action_repeat,
+    batch_size=stream.num_envs,
+    timeout=0.0,
+    seed=seed,
+    num_environments=num_environments,
+  )
+
+
+class ActingActor:
+  """Steps a batch of environments with actions of its own.
+
+  What acts and what assembles unrolls is an `InferenceServer` with a single stream, in this process;
+  what steps the environments is an `Actor` that asks it. Only the parameters come from elsewhere.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    stream: StreamSpec,
+    learner: Any,
+    replay_addresses: Sequence[str],
+    monitor: Any,
+    *,
+    num_environments: int,
+    update_period: float,
+    audit_dir: str,
+    seed: int,
+  ):
+    """Initialises an actor; the work starts in `run`.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed).
+      stream: the actor's environments.
+      learner: Courier client of the learner.
+      replay_addresses: host:port of each Reverb server.
+      monitor: Courier client of the monitor.
+      num_environments: training environments of the whole program.
+      update_period: seconds between questions for newer parameters.
+      audit_dir: where every unroll is recorded; '' for nowhere. See `nodes.audit`.
+      seed: different for every actor.
+    """
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._stream = stream
+    self._learner = learner
+    self._replay_addresses = replay_addresses
+    self._monitor = monitor
+    self._num_environments = num_environments
+    self._update_period = update_period
+    self._audit_dir = audit_dir
+    self._seed = seed
+
+  def run(self) -> None:
+    """Acts until the learner says that training has finished, or the program stops."""
+    stop = lifecycle.stop_event()
+    spec, action_repeat = describe(self._make_environment, self._seed)
+    agent = self._make_agent(spec.observations, spec.actions)
+    emitter = Emitter(agent, spec, [self._stream], self._replay_addresses, self._audit_dir)
+    server = make_server(
+      agent,
+      self._stream,
+      spec,
+      action_repeat,
+      self._num_environments,
+      self._seed + LIFE_STRIDE * lifecycle.life(),
+      emitter.put,
+    )
+    client = InProcess(server)
+    actor_id = self._stream.actor_id
+    variables = VariableClient(
+      self._learner,
+      actor_id,
+      lifecycle.new_run_id(),
+      self._update_period,
+      server.totals,
+      server.set_params,
+    )
+    reporter = Reporter(self._monitor, actor_id)
+
+    def should_stop() -> bool:
+      reporter.beat()
+      return stop.is_set()
+
+    try:
+      if not variables.fetch(should_stop):
+        return
+      server.compile()
+      emitter.compile()
+      emitter.start()
+      server.start()
+      variables.start(emitter.check, server.close)
+      Actor(
+        self._make_environment,
+        client,
+        self._monitor,
+        actor_id,
+        self._stream.num_envs,
+        1,
+        self._seed,
+      ).run()
+    except lifecycle.Stopped:
+      pass
+    finally:
+      reporter.close()
+      client.close()
+      emitter.close()
+      variables.close()

@@ -1,0 +1,79 @@
+"""IMPALA's evaluator: fetches parameters and plays whole episodes with them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from acme import specs
+
+from agents.agent import Agent
+from environments.base import BatchedEnvironment
+from nodes import lifecycle, rpc
+from nodes.acting_actor import InProcess, make_server
+from nodes.actor import RemotePolicy, episode_returns
+from nodes.layout import StreamSpec
+from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
+
+
+class ActingEvaluator(PeriodicEvaluator):
+  """Evaluates every `period` actor steps, and once more with the final parameters.
+
+  One evaluation has parameters of one version.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    learner: Any,
+    monitor: Any,
+    **evaluation: int,
+  ):
+    """Initialises an evaluator.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed).
+      learner: Courier client of `nodes.learner_node.LearnerNode`.
+      monitor: Courier client of the monitor.
+      **evaluation: see `PeriodicEvaluator`.
+    """
+    super().__init__(monitor, **evaluation)
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._learner = learner
+
+  def run(self) -> None:
+    """Evaluates until the final evaluation is done or the program stops."""
+    environment = self._make_environment(self._num_envs, self._seed)
+    spec, repeat = environment.spec(), environment.action_repeat
+    agent = self._make_agent(spec.observations, spec.actions)
+    stream = StreamSpec('evaluator/0', 0, self._num_envs, 0, training=False)
+    server = make_server(agent, stream, spec, repeat, self._num_envs, self._seed)
+    client = InProcess(server)
+    started = False
+
+    def play(should_stop: Callable[[], bool]) -> Evaluated:
+      nonlocal started
+      names = ['policy_version', 'params', 'counts']
+      ask = functools.partial(self._learner.futures.get_variables, names)
+      fetched = rpc.call(ask, should_stop, 'get_variables')
+      if fetched is None:
+        raise lifecycle.Stopped
+      version, params, counts = fetched
+      server.set_params(version, params)
+      if not started:
+        server.compile()
+        server.start()
+        started = True
+      policy = RemotePolicy(client, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
+      returns = list(episode_returns(environment, policy, self._episodes_each))
+      return returns, {'evaluated_frames': float(counts['environment_frames'])}
+
+    try:
+      self._evaluate_now_and_then(play)
+    finally:
+      client.close()
+      environment.close()

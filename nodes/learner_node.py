@@ -1,0 +1,96 @@
+"""IMPALA's learner: a node that learns, and hands out parameters to actors that act themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import acme
+from acme import specs
+
+from agents.agent import Agent
+from agents.types import Nest
+from environments.base import BatchedEnvironment
+from nodes import lifecycle
+from nodes.gate import Gate
+from nodes.progress import Progress
+from nodes.training import Training
+from nodes.variable_server import Held, VariableServer
+
+
+class LearnerNode(acme.VariableSource):
+  """Learns until `num_steps`, then hands out the final parameters until the program stops."""
+
+  def __init__(
+    self,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    replay_addresses: Sequence[str],
+    monitor: Any,
+    **training: Any,
+  ):
+    """Initialises the node; the work starts in `run`.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed); used for its specs only.
+      replay_addresses: host:port of each Reverb server.
+      monitor: client of the monitor.
+      **training: further arguments of `nodes.training.Training`.
+    """
+    self._training = Training(
+      'learner/0', make_agent, make_environment, replay_addresses, monitor, **training
+    )
+    self._gate = Gate()
+    self._server: VariableServer | None = None
+
+  def get_variables(self, names: Sequence[str]) -> list[Nest] | None:
+    """Returns variables of one moment, as NumPy arrays and numbers. An RPC; waits for the first.
+
+    Args:
+      names: 'params'; 'policy_version', the learner steps behind them; 'counts', the counters of the
+        run as they were published.
+
+    Returns:
+      One value for each name; None if there are never any.
+    """
+    server = self._ready()
+    return server.get_variables(names) if server else None
+
+  def fetch(
+    self, held: Held | None, actor_id: str, run_id: int, totals: Sequence[float]
+  ) -> tuple[bool, Held | None, Nest | None]:
+    """Takes what an actor has done, and returns the newest parameters if it has others. An RPC.
+
+    Idempotent: totals are absolute. Costs little when there is nothing newer. Waits for the first
+    parameters.
+
+    Args:
+      held: what the answer called the parameters that the actor has; None if it has none.
+      actor_id: such as 'actor/3'.
+      run_id: of this life of the actor process, larger than those of earlier lives.
+      totals: `nodes.progress.Totals` since the beginning of that life.
+
+    Returns:
+      Whether training has finished, so that the actor is to stop; the name of the newest parameters,
+      (life of the learner, policy_version); and these as NumPy arrays, None if the actor has them.
+    """
+    server = self._ready()
+    return server.fetch(held, actor_id, run_id, totals) if server else (True, None, None)
+
+  def run(self) -> None:
+    """Trains to the end, then answers until the program stops."""
+    stop = lifecycle.stop_event()
+    with self._gate.open_at_the_end(stop):
+      self._training.prepare()
+      counter = self._training.counter
+      progress = Progress(counter, self._training.action_repeat)
+      server = VariableServer(progress, counter, self._gate)
+      self._server = server
+      self._training.run(server, stop)
+
+  def _ready(self) -> VariableServer | None:
+    """Waits for the gate; returns the server, None if the program stops before it has parameters."""
+    self._gate.wait()
+    self._gate.check()
+    return self._server if self._server is not None and self._server.has_params else None
