@@ -20,6 +20,7 @@ ENVIRONMENTS = [
   ('gymnasium:Pendulum-v1', 'max_episode_steps=11', 60),
   ('gymnasium:FrozenLake-v1', '', 60),
   ('atari:Pong', 'frame_cap=200', 300),
+  ('examples/corridor.py:make', 'length=4', 60),
 ]
 NUM_ENVS = 3
 
