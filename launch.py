@@ -37,6 +37,7 @@ from launchers.view import View
 from nodes import checkpoints
 from programs import registry as programs
 from programs import runs
+from programs.options import flags as config_flags
 
 _PROGRAM = flags.DEFINE_string(
   'program', 'sebulba', f'what to launch: {", ".join(programs.PROGRAMS)}'
@@ -219,8 +220,8 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == '__main__':
-  runs.define_config_flags()
-  for module in (runs, slurm, k8s):  # --help shows them as well.
+  config_flags.define()
+  for module in (config_flags, slurm, k8s):  # --help shows them as well.
     flags.adopt_module_key_flags(module)
 
   def _run(argv: list[str]) -> None:

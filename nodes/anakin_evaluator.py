@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import dm_env.specs
@@ -13,10 +12,10 @@ from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.evaluation import Evaluation
 from nodes import lifecycle, rpc
-from nodes.evaluator import evaluate_now_and_then
+from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
 
 
-class AnakinEvaluator:
+class AnakinEvaluator(PeriodicEvaluator):
   """Evaluates every `period` actor steps, and once more with the final parameters.
 
   One evaluation has parameters of one version. It always plays the same episodes, as far as they do
@@ -29,10 +28,7 @@ class AnakinEvaluator:
     make_environment: Callable[[], JaxEnvironment],
     anakin: Any,
     monitor: Any,
-    num_envs: int,
-    episodes: int,
-    period: int,
-    seed: int,
+    **evaluation: int,
   ):
     """Initialises an evaluator.
 
@@ -41,19 +37,12 @@ class AnakinEvaluator:
       make_environment: builds one environment.
       anakin: Courier client of `nodes.anakin.Anakin`.
       monitor: Courier client of the monitor.
-      num_envs: environments played at once.
-      episodes: in one evaluation, rounded up to a multiple of `num_envs`.
-      period: actor steps between evaluations.
-      seed: of the environments.
+      **evaluation: see `PeriodicEvaluator`.
     """
+    super().__init__(monitor, **evaluation)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._anakin = anakin
-    self._monitor = monitor
-    self._num_envs = num_envs
-    self._episodes_each = math.ceil(episodes / num_envs)
-    self._period = period
-    self._seed = seed
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
@@ -61,7 +50,7 @@ class AnakinEvaluator:
     agent = self._make_agent(environment.observation_spec, environment.action_spec)
     evaluation = Evaluation(agent, environment, self._num_envs, self._episodes_each)
 
-    def play(should_stop: Callable[[], bool]) -> tuple[Sequence[float], Mapping[str, float]]:
+    def play(should_stop: Callable[[], bool]) -> Evaluated:
       fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
       if fetched is None:
         raise lifecycle.Stopped
@@ -74,4 +63,4 @@ class AnakinEvaluator:
       frames = float(counts['environment_frames'])
       return jax.device_get(state.returns).ravel().tolist(), {'evaluated_frames': frames}
 
-    evaluate_now_and_then(self._monitor, self._period, play)
+    self._evaluate_now_and_then(play)

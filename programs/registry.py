@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-# A program is a module with a frozen dataclass `Config`, `make_program(config) -> lp.Program`,
-# `placement(config) -> {group: Resources}`, `PRESETS`: {family of environments: {option: value}}, and
+# A program is a module with a frozen dataclass `Config`; `make_agent(config)`, which returns what takes
+# the specs of observations and actions and returns the agent; `make_program(config) -> lp.Program`;
+# `placement(config) -> {group: Resources}`; `PRESETS`: {family of environments: {option: value}}; and
 # `environments`, with `check(name, options)` and `families()`, as `environments.registry` has them.
 PROGRAMS = {
   'anakin': 'programs.anakin',

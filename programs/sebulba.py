@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import launchpad as lp
 
-from agents.options import option
 from agents.vtrace.config import VTraceConfig
 from programs import actor_learner
-from programs.config import RunConfig
-from programs.deferred import Deferred
+from programs.options.inference import InferenceConfig
+from programs.options.queue import QueueConfig
+from programs.parts.deferred import Deferred
+from programs.parts.replay import make_queue
 
 placement = actor_learner.placement
 environments = actor_learner.environments
@@ -24,36 +26,20 @@ PRESETS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(RunConfig, VTraceConfig):
+class Config(InferenceConfig, QueueConfig, VTraceConfig):
   """Everything a Sebulba run can be told."""
-
-  queue_size: int = option(
-    0, 'unrolls that may wait in all replay queues of a replica together; 0: twice the batch'
-  )
-
-  def resolve(self) -> Config:
-    """Returns the config with every 'choose for me' replaced by the choice."""
-    config = super().resolve()
-    return dataclasses.replace(config, queue_size=self.queue_size or 2 * self.batch_size)
 
   def validate(self) -> None:
     """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    RunConfig.validate(self)
+    super().validate()
     VTraceConfig.validate(self)
-    if self.queue_size < self.batch_size:
-      raise ValueError(
-        f'--queue_size={self.queue_size} is smaller than --batch_size={self.batch_size}: the queue '
-        'could never hold a batch; make it at least as large.'
-      )
+
+
+def make_agent(config: Config) -> Any:
+  """Returns what takes the specs of observations and actions and returns the agent."""
+  return functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  return actor_learner.make_program(
-    'sebulba',
-    config,
-    functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config),
-    functools.partial(
-      Deferred('nodes.replay', 'queue_table'), config.queue_size // config.num_replay_shards
-    ),
-  )
+  return actor_learner.make_program('sebulba', config, make_agent(config), make_queue(config))

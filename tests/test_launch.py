@@ -336,10 +336,10 @@ def test_a_run_that_goes_on_is_not_resumed(tmp_path):
 def _run_main(launcher, flags):
   from absl import flags as absl_flags
 
-  from programs import runs
+  from programs.options import flags as config_flags
 
   if 'batch_size' not in absl_flags.FLAGS:
-    runs.define_config_flags()
+    config_flags.define()
   saved = absl_flags.FLAGS  # Every test parses its own command line.
   saved.unparse_flags()
   for name in list(saved):

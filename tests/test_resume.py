@@ -9,7 +9,8 @@ import pytest
 import launch as launcher
 from launchers import run_directory
 from nodes import checkpoints
-from programs import registry, runs
+from programs import registry
+from programs.options import configs
 from tests.test_launch import ROOT, _run_main, launch
 
 _STRIDE = 7_368_787
@@ -17,7 +18,7 @@ _STRIDE = 7_368_787
 
 def _stopped_run(path, program='sebulba', resumed=0, **given):
   """Makes the directory of a run that was stopped; `given` are its flags."""
-  config = runs.make_config(registry.load(program), given)
+  config = configs.make_config(registry.load(program), given)
   for life in range(resumed + 1):
     values = vars(config) | {'run_dir': str(path), 'seed': config.seed + life * _STRIDE}
     run_directory.write_record(str(path), program, given, type(config)(**values))

@@ -85,7 +85,9 @@ def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, 
   node = make_node(tmp_path, connect(monitor))
   thread = start(node)
   client = connect(node)
-  AnakinEvaluator(make_agent, Catch, client, connect(monitor), 5, 12, 100, 1).run()
+  AnakinEvaluator(
+    make_agent, Catch, client, connect(monitor), num_envs=5, episodes=12, period=100, seed=1
+  ).run()
   status = monitor.status()
   assert status['finished'] and status['latest']['evaluator/0']['evaluator_episodes'] == 15
   assert -1 <= status['latest']['evaluator/0']['evaluator_return'] <= 1

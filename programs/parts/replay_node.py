@@ -11,8 +11,8 @@ from typing import Any
 
 import launchpad as lp
 
-from programs.address import AddressHandle
-from programs.deferred import Deferred
+from programs.parts.address import AddressHandle
+from programs.parts.deferred import Deferred
 
 
 class ReplayNode(lp.PyClassNode):

@@ -1,0 +1,47 @@
+"""What programs with actors, replay and a learner can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agents.options import option
+from programs.options.common import CommonConfig
+
+BATCH_SIZE_HELP = (
+  'unrolls that each replica adds to a learner batch, over its learner devices; an update is over '
+  'num_replicas times as many'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorsConfig(CommonConfig):
+  """Options of programs with actors, replay and a learner, wherever the acting is done."""
+
+  num_actors: int = option(2, 'actor processes of each replica')
+  envs_per_actor: int = option(32, 'environments in each actor process')
+  learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
+  batch_size: int = option(16, BATCH_SIZE_HELP)
+  num_replay_shards: int = option(
+    1, 'replay servers of each replica, filled in turn and sampled evenly'
+  )
+  audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
+
+  def validate(self) -> None:
+    """Checks that the options fit together; call it after `resolve`.
+
+    Raises:
+      ValueError: one sentence that names the flag and the fix.
+    """
+    super().validate()
+    self._require_at_least_one('num_actors', 'envs_per_actor', 'batch_size', 'num_replay_shards')
+    self._require_devices('learner_devices')
+    if self.batch_size % len(self.learner_devices):
+      raise ValueError(
+        f'--batch_size={self.batch_size} does not divide over the {len(self.learner_devices)} '
+        'devices of --learner_devices; make it a multiple of their number.'
+      )
+    if self.batch_size % self.num_replay_shards:
+      raise ValueError(
+        f'--batch_size={self.batch_size} does not divide over --num_replay_shards='
+        f'{self.num_replay_shards}; make it a multiple.'
+      )

@@ -1,0 +1,68 @@
+"""What every program can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar
+
+from agents.options import option
+
+C = TypeVar('C', bound='CommonConfig')
+
+
+@dataclasses.dataclass(frozen=True)
+class CommonConfig:
+  """Options of every program. One flag each; 0 means 'choose for me' where it says so."""
+
+  env: str = option('catch', 'environment, family or family:task; --list_envs lists them')
+  env_options: str = option('', "the environment's own options, as key=value,key=value")
+  num_steps: int = option(
+    300_000, 'actor_steps (agent decisions), of all replicas, after which training ends'
+  )
+  seed: int = option(1, 'of parameters, action sampling and environments')
+  run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
+
+  accelerator: str = option('cpu', "what the learner's host has: cpu, gpu or tpu")
+
+  checkpoint_period: float = option(
+    60.0,
+    'seconds between checkpoints of the learner; 0: none, and a failure of it ends the program',
+  )
+  checkpoints_kept: int = option(3, 'how many of them to keep')
+
+  eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
+  eval_episodes: int = option(100, 'episodes in one evaluation')
+  eval_period: int = option(0, 'actor_steps between evaluations; 0: a twentieth of num_steps')
+
+  def resolve(self: C) -> C:
+    """Returns the config with every 'choose for me' replaced by the choice."""
+    return dataclasses.replace(self, eval_period=self.eval_period or max(1, self.num_steps // 20))
+
+  def validate(self) -> None:
+    """Checks that the options fit together; call it after `resolve`.
+
+    Raises:
+      ValueError: one sentence that names the flag and the fix.
+    """
+    self._require_at_least_one('num_steps', 'checkpoints_kept')
+    self._require_not_negative('eval_envs', 'eval_episodes', 'checkpoint_period')
+    if self.eval_envs and not self.eval_episodes:
+      raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
+    if self.accelerator not in ('cpu', 'gpu', 'tpu'):
+      raise ValueError(f'--accelerator={self.accelerator} is none of cpu, gpu, tpu.')
+
+  def _require_at_least_one(self, *names: str) -> None:
+    for name in names:
+      if getattr(self, name) < 1:
+        raise ValueError(f'--{name}={getattr(self, name)} must be at least 1.')
+
+  def _require_not_negative(self, *names: str) -> None:
+    for name in names:
+      if getattr(self, name) < 0:
+        raise ValueError(f'--{name}={getattr(self, name)} must not be negative.')
+
+  def _require_devices(self, *names: str) -> None:
+    for name in names:
+      devices = getattr(self, name)
+      if not devices or len(set(devices)) != len(devices) or min(devices) < 0:
+        raise ValueError(f'--{name} must list distinct device numbers, such as 0,1.')

@@ -1,0 +1,36 @@
+"""What Anakin can be told beside what every program can."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agents.options import option
+from programs.options.common import CommonConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledLoopConfig(CommonConfig):
+  """Options of a program whose environment, acting and learning are one compiled function."""
+
+  num_envs: int = option(
+    64, 'environments, over all devices; a learner batch is an unroll of each of them'
+  )
+  num_devices: int = option(
+    0, 'local devices that the environments are spread over; 0: all that the process sees'
+  )
+  updates_per_call: int = option(
+    8,
+    'learner steps in one call of the compiled loop, between which nothing is reported or stopped',
+  )
+
+  def validate(self) -> None:
+    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
+    super().validate()
+    self._require_at_least_one('num_envs', 'updates_per_call')
+    if self.num_devices < 0:
+      raise ValueError(f'--num_devices={self.num_devices} must be 0, for all, or more.')
+    if self.num_envs % max(self.num_devices, 1):
+      raise ValueError(
+        f'--num_envs={self.num_envs} does not divide over --num_devices={self.num_devices}; make it '
+        'a multiple.'
+      )

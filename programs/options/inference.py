@@ -1,0 +1,63 @@
+"""What programs whose actors ask a central inference server can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar
+
+from agents.options import option
+from programs.options.actors import ActorsConfig
+
+C = TypeVar('C', bound='InferenceConfig')
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceConfig(ActorsConfig):
+  """Options of programs with central inference, which do not depend on the agent."""
+
+  num_replicas: int = option(
+    1,
+    'host units: an inference-learner, its replay and its actors, on a host of its own; the learners '
+    'average their gradients, and the numbers of actors and sizes of replay are for each replica',
+  )
+  env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
+  inference_batch_size: int = option(
+    0, 'environments in an inference batch at most; 0: half of all'
+  )
+  inference_timeout_ms: float = option(2.0, 'how long a request waits for a fuller batch')
+  actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
+
+  def resolve(self: C) -> C:
+    """Returns the config with every 'choose for me' replaced by the choice."""
+    half = self.num_actors * self.envs_per_actor // 2
+    group = self.envs_per_actor // max(self.env_groups, 1)
+    size = self.inference_batch_size or max(half, group)
+    return dataclasses.replace(super().resolve(), inference_batch_size=size)
+
+  def validate(self) -> None:
+    """Checks that the options fit together; call it after `resolve`.
+
+    Raises:
+      ValueError: one sentence that names the flag and the fix.
+    """
+    super().validate()
+    self._require_at_least_one('num_replicas', 'env_groups')
+    self._require_not_negative('inference_timeout_ms')
+    self._require_devices('actor_devices')
+    if self.envs_per_actor % self.env_groups:
+      raise ValueError(
+        f'--envs_per_actor={self.envs_per_actor} does not divide into '
+        f'--env_groups={self.env_groups} equal groups; change one of them.'
+      )
+    group = self.envs_per_actor // self.env_groups
+    if self.inference_batch_size < group:
+      raise ValueError(
+        f'--inference_batch_size={self.inference_batch_size} is smaller than one request of an '
+        f'actor, {group} environments; make it at least that.'
+      )
+    num_streams = self.num_actors * self.env_groups
+    if len(self.actor_devices) > num_streams:
+      raise ValueError(
+        f'--actor_devices lists {len(self.actor_devices)} devices, but only {num_streams} groups of '
+        'environments ask for actions (--num_actors times --env_groups); use fewer devices.'
+      )

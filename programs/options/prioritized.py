@@ -1,0 +1,70 @@
+"""What programs whose replay is prioritized can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar
+
+from agents.options import option
+from programs.options.actors import ActorsConfig
+
+C = TypeVar('C', bound='PrioritizedConfig')
+
+
+@dataclasses.dataclass(frozen=True)
+class PrioritizedConfig(ActorsConfig):
+  """Options of prioritized replay at a fixed ratio of samples to inserts."""
+
+  replay_size: int = option(100_000, 'unrolls that the replay of a replica holds, over its shards')
+  min_replay_size: int = option(
+    5_000, 'unrolls in the replay of a replica before learning starts, over its shards'
+  )
+  samples_per_insert: float = option(
+    0.75, "how often an unroll is sampled on average; SEED's script: 0.75, its default: 1.5"
+  )
+  samples_per_insert_error: float = option(
+    0.0,
+    'samples by which that ratio may be off before actors or learner wait, per shard; '
+    '0: a tenth of min_replay_size times samples_per_insert, at least twice a batch',
+  )
+  replay_checkpoint_period: float = option(
+    600.0, 'seconds between checkpoints of replay, which stands still meanwhile; 0: none'
+  )
+  priority_exponent: float = option(
+    0.9, 'an unroll is sampled in proportion to its priority to this power'
+  )
+
+  def resolve(self: C) -> C:
+    """Returns the config with every 'choose for me' replaced by the choice."""
+    config = super().resolve()
+    shards = max(self.num_replay_shards, 1)
+    tenth = 0.1 * self.samples_per_insert * self.min_replay_size / shards
+    least = 2.0 * max(self.batch_size / shards, 1.0, self.samples_per_insert)
+    return dataclasses.replace(
+      config, samples_per_insert_error=self.samples_per_insert_error or max(tenth, least)
+    )
+
+  def validate(self) -> None:
+    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
+    super().validate()
+    shards = self.num_replay_shards
+    if self.samples_per_insert <= 0:
+      raise ValueError(f'--samples_per_insert={self.samples_per_insert} must be above 0.')
+    self._require_not_negative('replay_checkpoint_period', 'priority_exponent')
+    if self.min_replay_size < shards:
+      raise ValueError(
+        f'--min_replay_size={self.min_replay_size} is below 1 for each of the {shards} shards of '
+        '--num_replay_shards; make it larger.'
+      )
+    if self.replay_size < self.min_replay_size:
+      raise ValueError(
+        f'--replay_size={self.replay_size} is smaller than --min_replay_size='
+        f'{self.min_replay_size}: learning would never start; make it at least as large.'
+      )
+    least = max(1.0, self.samples_per_insert)
+    if self.samples_per_insert_error < least:
+      raise ValueError(
+        f'--samples_per_insert_error={self.samples_per_insert_error} is below {least}, the larger '
+        'of 1 and --samples_per_insert: actors and learner could wait for each other for ever; '
+        'make it larger, or 0 to have it chosen.'
+      )

@@ -1,0 +1,34 @@
+"""What programs whose replay is a queue can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar
+
+from agents.options import option
+from programs.options.actors import ActorsConfig
+
+C = TypeVar('C', bound='QueueConfig')
+
+
+@dataclasses.dataclass(frozen=True)
+class QueueConfig(ActorsConfig):
+  """Options of a queue that delivers each unroll once."""
+
+  queue_size: int = option(
+    0, 'unrolls that may wait in all replay queues of a replica together; 0: twice the batch'
+  )
+
+  def resolve(self: C) -> C:
+    """Returns the config with every 'choose for me' replaced by the choice."""
+    config = super().resolve()
+    return dataclasses.replace(config, queue_size=self.queue_size or 2 * self.batch_size)
+
+  def validate(self) -> None:
+    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
+    super().validate()
+    if self.queue_size < self.batch_size:
+      raise ValueError(
+        f'--queue_size={self.queue_size} is smaller than --batch_size={self.batch_size}: the queue '
+        'could never hold a batch; make it at least as large.'
+      )

@@ -1,0 +1,80 @@
+"""Inference-learners, one for each replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import launchpad as lp
+
+from nodes.layout import layout
+from programs.options.inference import InferenceConfig
+from programs.parts.address import AddressHandle
+from programs.parts.deferred import Deferred
+
+
+def add_inference_learners(
+  program: lp.Program,
+  config: InferenceConfig,
+  make_agent: Callable[..., Any],
+  make_environment: Callable[..., Any],
+  replay: Sequence[AddressHandle],
+  monitor: Any,
+  ask_again_seconds: float,
+) -> list[Any]:
+  """Adds the inference-learners.
+
+  Args:
+    program: to add them to.
+    config: of the program.
+    make_agent: takes the specs of observations and actions.
+    make_environment: takes (number of environments, seed).
+    replay: addresses of all servers, those of a replica side by side.
+    monitor: a handle on it.
+    ask_again_seconds: after which an actor asks again, and gets the same answer; see nodes.rpc.
+
+  Returns:
+    A handle on each.
+  """
+  replicas, shards = config.num_replicas, config.num_replay_shards
+  coordinator = AddressHandle('coordinator') if replicas > 1 else None
+  handles = []
+  with program.group('inference_learner'):
+    for replica in range(replicas):
+      streams = layout(
+        config.num_actors,
+        config.envs_per_actor,
+        config.env_groups,
+        config.eval_envs,
+        replica,
+        replicas,
+      )
+      node: lp.CourierNode = lp.CourierNode(
+        Deferred('nodes.inference_learner', 'InferenceLearner'),
+        make_agent,
+        make_environment,
+        streams,
+        replay[replica * shards : (replica + 1) * shards],
+        monitor,
+        actor_devices=config.actor_devices,
+        learner_devices=config.learner_devices,
+        inference_batch_size=config.inference_batch_size,
+        inference_timeout_ms=config.inference_timeout_ms,
+        batch_size=config.batch_size,
+        num_steps=config.num_steps,
+        run_dir=config.run_dir,
+        checkpoint_period=config.checkpoint_period,
+        checkpoints_kept=config.checkpoints_kept,
+        record=config.audit,
+        seed=config.seed,
+        replica=replica,
+        num_replicas=replicas,
+        coordinator=coordinator,
+        # A handler blocks until its actor is answered; a request that is sent again takes a second one.
+        courier_kwargs={'thread_pool_size': 2 * len(streams) + 4},
+      )
+      if coordinator is not None and replica == 0:
+        coordinator.assign(node)
+      handles.append(program.add_node(node))
+      handles[-1].set_client_kwargs(call_timeout=ask_again_seconds)
+  return handles

@@ -1,0 +1,63 @@
+"""The two nodes that every program has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import launchpad as lp
+
+from programs.options.common import CommonConfig
+from programs.parts.deferred import Deferred
+
+
+def add_monitor(
+  program: lp.Program, config: CommonConfig, ask_again_seconds: float, num_learners: int = 1
+) -> Any:
+  """Adds the monitor.
+
+  Args:
+    program: to add it to.
+    config: of the program.
+    ask_again_seconds: after which a call of it that was not answered is made again; see nodes.rpc.
+    num_learners: that announce their end.
+
+  Returns:
+    A handle on it.
+  """
+  monitor = program.add_node(
+    lp.CourierNode(
+      Deferred('nodes.monitor', 'Monitor'),
+      config.run_dir,
+      config.num_steps,
+      config.eval_envs > 0,
+      num_learners,
+    ),
+    label='monitor',
+  )
+  monitor.set_client_kwargs(call_timeout=ask_again_seconds)
+  return monitor
+
+
+def add_evaluator(
+  program: lp.Program, config: CommonConfig, evaluator: Deferred, *args: Any
+) -> None:
+  """Adds the evaluator, where the program has one.
+
+  Args:
+    program: to add it to.
+    config: of the program.
+    evaluator: its class, a `nodes.evaluator.PeriodicEvaluator`.
+    *args: what it needs beside the options of evaluation.
+  """
+  if config.eval_envs:
+    program.add_node(
+      lp.PyClassNode(
+        evaluator,
+        *args,
+        num_envs=config.eval_envs,
+        episodes=config.eval_episodes,
+        period=config.eval_period,
+        seed=config.seed,
+      ),
+      label='evaluator',
+    )

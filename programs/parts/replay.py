@@ -1,0 +1,73 @@
+"""Replay servers and their tables."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import launchpad as lp
+
+from programs.options.actors import ActorsConfig
+from programs.options.prioritized import PrioritizedConfig
+from programs.options.queue import QueueConfig
+from programs.parts.address import AddressHandle
+from programs.parts.deferred import Deferred
+from programs.parts.replay_node import ReplayNode
+
+
+def add_replay(
+  program: lp.Program,
+  config: ActorsConfig,
+  make_table: Callable[[], Any],
+  monitor: Any,
+  checkpoint_period: float = 0.0,
+  num_replicas: int = 1,
+) -> list[AddressHandle]:
+  """Adds the replay servers.
+
+  Args:
+    program: to add them to.
+    config: of the program.
+    make_table: returns the Reverb tables of one server.
+    monitor: a handle on it.
+    checkpoint_period: seconds between checkpoints; 0 where the unrolls are not worth keeping, as in a
+      queue.
+    num_replicas: that have as many servers each.
+
+  Returns:
+    A handle on the address of each, those of a replica side by side.
+  """
+  with program.group('replay'):
+    return [
+      program.add_node(
+        ReplayNode(
+          make_table,
+          monitor,
+          f'replay/{i}',
+          os.path.join(config.run_dir, 'replay', str(i)),
+          checkpoint_period,
+        )
+      )
+      for i in range(num_replicas * config.num_replay_shards)
+    ]
+
+
+def make_queue(config: QueueConfig) -> Callable[[], Any]:
+  """Returns what makes the table of one server of a program whose replay is a queue."""
+  return functools.partial(
+    Deferred('nodes.replay', 'queue_table'), config.queue_size // config.num_replay_shards
+  )
+
+
+def make_prioritized(config: PrioritizedConfig) -> Callable[[], Any]:
+  """Returns what makes the table of one server of a program whose replay is prioritized."""
+  return functools.partial(
+    Deferred('nodes.replay', 'prioritized_table'),
+    max_size=config.replay_size // config.num_replay_shards,
+    min_size=config.min_replay_size // config.num_replay_shards,
+    samples_per_insert=config.samples_per_insert,
+    error_buffer=config.samples_per_insert_error,
+    priority_exponent=config.priority_exponent,
+  )
