@@ -127,7 +127,7 @@ def named(spec: str, beside: str = '') -> Named:
     raise ValueError(
       f'{spec} does not say which function of the file; write path/to/file.py:FUNCTION.'
     )
-  path = os.path.abspath(os.path.join(os.path.dirname(beside), os.path.expanduser(found['path'])))
+  path = _absolute(found['path'], beside)
   try:
     with tokenize.open(path) as f:
       return Named(OwnFile(path, f.read()), found['name'], found['task'] or '')
@@ -151,7 +151,28 @@ def carried(name: str) -> str | Named:
 
 def absolute(name: str) -> str:
   """Returns the name with the path of a user's file made absolute; other names as they are."""
-  return str(named(name)) if is_spec(name) else name
+  found = _SPEC.fullmatch(name)
+  return _absolute(found['path']) + name[found.end('path') :] if found else name
+
+
+def in_checkout(name: str) -> str:
+  """Returns the name with the path of a user's file as it leads from the directory of launch.py.
+
+  Raises:
+    ValueError: one sentence, if the file is outside of it.
+  """
+  path = absolute(name)
+  if not is_spec(name):
+    return name
+  if not os.path.dirname(path).startswith(_ROOT + os.sep):
+    raise ValueError(
+      f'{name} is not in a directory of {_ROOT}, of which the image is made; put the file into one.'
+    )
+  return path.removeprefix(_ROOT + os.sep)
+
+
+def _absolute(path: str, beside: str = '') -> str:
+  return os.path.abspath(os.path.join(os.path.dirname(beside), os.path.expanduser(path)))
 
 
 def title(name: str) -> str:

@@ -16,6 +16,7 @@ when one of its environments is first made or checked.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -88,6 +89,15 @@ def make(
     raise ValueError(f'the seed of a batch of environments is at least 0, not {seed}')
   factory, task, keywords = resolve(_FAMILIES, name, options)
   return factory(task, num_envs, seed, **keywords)
+
+
+def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironment]:
+  """Returns what makes batches of an environment, given their size and a seed, in any process.
+
+  Raises:
+    ValueError: a user's own file cannot be read.
+  """
+  return functools.partial(make, own_file.carried(name), options=options)
 
 
 def check(name: str, options: str = '') -> None:

@@ -103,6 +103,15 @@ def reopen(path: str) -> tuple[str, Record]:
   return path, record
 
 
+def program_of(path: str) -> str:
+  """Returns the name of the program of an earlier run; '' if there is none."""
+  try:
+    with open(os.path.join(absolute(path), _RECORD)) as f:
+      return str(json.load(f)['program'])
+  except (OSError, ValueError, LookupError):
+    return ''
+
+
 @dataclasses.dataclass(frozen=True)
 class Record:
   """What `config.json` holds.

@@ -27,6 +27,7 @@ from nodes.learner import Learner
 from nodes.long_wait import LongWait
 from nodes.reporter import Reporter
 from nodes.streams import unroll_spec
+from nodes.watching import Watchers
 
 
 class InferenceLearner:
@@ -43,6 +44,7 @@ class InferenceLearner:
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
+    watchers: Sequence[Any] = (),
     actor_devices: Sequence[int],
     learner_devices: Sequence[int],
     inference_batch_size: int,
@@ -66,6 +68,7 @@ class InferenceLearner:
       streams: who will ask for actions.
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
+      watchers: clients of nodes that see unrolls go by. See `nodes.watching`.
       actor_devices: indices into `jax.local_devices()`.
       learner_devices: likewise; may overlap with the actor devices.
       inference_batch_size: environments in an inference batch at most.
@@ -87,6 +90,7 @@ class InferenceLearner:
     self._streams = streams
     self._replay_addresses = replay_addresses
     self._monitor = monitor
+    self._watchers = watchers
     self._actor_devices = actor_devices
     self._learner_devices = learner_devices
     self._inference_batch_size = inference_batch_size
@@ -210,7 +214,10 @@ class InferenceLearner:
     unroll_io = importing.result()
     columns = unroll_io.Columns(unroll)
     produced = audit.Audit(self._audit_dir, audit.PRODUCED)
-    writer = unroll_io.UnrollWriter(self._replay_addresses, columns, priorities, produced.record)
+    watchers = Watchers(self._watchers)
+    writer = unroll_io.UnrollWriter(
+      self._replay_addresses, columns, priorities, produced.record, watchers.show
+    )
     reader = unroll_io.UnrollReader(
       self._replay_addresses, columns, self._batch_size, max_in_flight=self._batch_size
     )
@@ -264,6 +271,7 @@ class InferenceLearner:
     finally:
       writer.close()
       reporter.close()
+      watchers.close()
 
   def _compiled_priorities(self, agent: Agent, unroll: Unroll) -> Callable[[Unroll], Array | None]:
     """Returns the agent's initial priorities, compiled for the streams of the program."""

@@ -9,7 +9,7 @@ from launchpad.launch import serialization
 
 from launchers import graph, pickling
 from launchers.placement import Resources
-from programs.replay_node import ReplayNode
+from programs.parts.replay_node import ReplayNode
 
 
 def check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from environments import own_file
 from launchers import run_directory
 from nodes import checkpoints
 from programs import registry
@@ -38,6 +39,7 @@ def new_run(program: str) -> Run:
   Raises:
     ValueError: if the flags do not fit together; one sentence.
   """
+  program = own_file.absolute(program)
   module, given = registry.load(program), flags.given()
   return Run(program, module, given, make_config(module, given))
 
@@ -53,7 +55,7 @@ def resumed_run(path: str, program: str) -> Run:
     ValueError: if it cannot be resumed, or not so; one sentence.
   """
   path, record = run_directory.reopen(path)
-  if program not in ('', record.program):
+  if own_file.absolute(program) not in ('', record.program):
     raise ValueError(
       f'--resume={path} is a run of --program={record.program}; leave --program out.'
     )

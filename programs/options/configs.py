@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from environments import own_file
+
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
@@ -40,6 +42,8 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
         values[name] = tuple(int(v) for v in value)
       except ValueError:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
+  if 'env' in values:
+    values['env'] = own_file.absolute(values['env'])
   env = values.get('env', fields['env'].default)
   preset = module.PRESETS.get(env.partition(':')[0], {})
   return module.Config(**{**preset, **values}).resolve()

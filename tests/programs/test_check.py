@@ -7,8 +7,8 @@ import pytest
 
 from launchers.placement import Resources
 from programs import anakin, check, r2d2, sebulba
-from programs.deferred import Deferred
-from programs.replay_node import ReplayNode
+from programs.parts.deferred import Deferred
+from programs.parts.replay_node import ReplayNode
 
 
 class Server:
