@@ -40,8 +40,8 @@ _HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a
 
 def jobset_name(program: str, env: str) -> str:
   """Returns the name that the flag gives to the run, or one that says what and when."""
-  what = re.sub(r'[^a-z0-9]+', '-', env.lower())[:16].strip('-')
-  return NAME.value or f'{program}-{what}-{time.strftime("%m%d%H%M%S")}'
+  what = [re.sub(r'[^a-z0-9]+', '-', name.lower())[:16].strip('-') for name in (program, env)]
+  return NAME.value or f'{"-".join(what)}-{time.strftime("%m%d%H%M%S")}'
 
 
 def run_dir(name: str) -> str:
