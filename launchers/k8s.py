@@ -40,8 +40,8 @@ _HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a
 
 def jobset_name(program: str, env: str) -> str:
   """Returns the name that the flag gives to the run, or one that says what and when."""
-  what = [re.sub(r'[^a-z0-9]+', '-', name.lower())[:16].strip('-') for name in (program, env)]
-  return NAME.value or f'{"-".join(what)}-{time.strftime("%m%d%H%M%S")}'
+  what = [re.sub(r'[^a-z0-9]+', '-', text.lower()) for text in (program[:12], env[:16])]
+  return NAME.value or f'{"-".join(t.strip("-") for t in what)}-{time.strftime("%m%d%H%M%S")}'
 
 
 def run_dir(name: str) -> str:

@@ -12,7 +12,7 @@ from programs import check, registry
 from tests.test_launch import DONE, ROOT, SMALL, launch
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
-PROGRAM = 'corridor_program.py:make_program'
+PROGRAM = 'mine.py:make_program'
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def mine(tmp_path):
 def test_the_examples_are_short():
   assert [path.name for path in EXAMPLES] == [
     'corridor.py',
-    'corridor_program.py',
     'histogram.py',
+    'mine.py',
     'tempered.py',
   ]
   for path in EXAMPLES:
@@ -88,7 +88,7 @@ def test_a_run_of_ones_own_program_is_resumed_unless_its_file_is_gone(mine):
   process = launch(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}', timeout=200)
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(2)) >= steps
-  (mine / 'corridor_program.py').unlink()
+  (mine / 'mine.py').unlink()
   process = launch(f'--resume={run_dir}')
   assert process.returncode == 2
   assert process.stderr.startswith(f'error: --program={mine}/{PROGRAM}: ')

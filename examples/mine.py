@@ -11,10 +11,8 @@ from launchers.placement import Resources
 from programs import actor_learner, sebulba
 from programs.parts.replay import make_queue
 
-CORRIDOR, TEMPERED, HISTOGRAM = (
-  own_file.named(name, beside=__file__)
-  for name in ('corridor.py:make', 'tempered.py:Tempered', 'histogram.py:ActionHistogram')
-)
+NAMES = 'corridor.py:make', 'tempered.py:Tempered', 'histogram.py:ActionHistogram'
+CORRIDOR, TEMPERED, HISTOGRAM = (own_file.named(name, beside=__file__) for name in NAMES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +25,13 @@ def add_histogram(program, monitor):
   return program.add_node(lp.CourierNode(HISTOGRAM, monitor, num_actions=2), label='histogram')
 
 
+def make_agent(config):
+  return functools.partial(TEMPERED, config)
+
+
 def make_program(config):
-  make_agent, make_table = functools.partial(TEMPERED, config), make_queue(config)
-  return actor_learner.make_program(
-    'corridor', config, make_agent, make_table, add_watcher=add_histogram
-  )
+  parts = make_agent(config), make_queue(config)
+  return actor_learner.make_program('mine', config, *parts, add_watcher=add_histogram)
 
 
 def placement(config):
