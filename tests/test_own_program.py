@@ -2,12 +2,21 @@
 
 import csv
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
 
+import jax
+import numpy as np
 import pytest
 
+from agents.types import Timestep
 from benchmarks.running import RunningProgram, processes
+from environments import registry as environments
+from launchers import core, run_directory
+from nodes import checkpoints
 from programs import check, registry
 from tests.test_launch import DONE, ROOT, SMALL, launch
 
@@ -41,6 +50,26 @@ def test_the_workspace_guide_shows_the_examples_as_they_are():
     assert f'{path.name}`' in text and code in text, path
 
 
+def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
+  program = registry.load(f'{mine}/{PROGRAM}')
+  config = program.Config(hottest=8.0).resolve()
+  spec = environments.make_spec(config.env)
+  agent = program.make_agent(config)(spec.observations, spec.actions)
+  temperatures = agent.exploration(4)
+  np.testing.assert_allclose(temperatures, [1, 2, 4, 8], rtol=1e-6)
+
+  params = agent.init(jax.random.key(0)).params
+  params['params']['head']['logits']['bias'] = np.array([0.0, 3.0], np.float32)
+  ones, observation = np.ones(5, np.float32), np.zeros((5, 8), np.float32)
+  timestep = Timestep(np.zeros(5, np.uint8), 0 * ones, ones, observation)
+  keys = jax.random.split(jax.random.key(1), 5)
+  acted = agent.act(params, {}, timestep, np.append(temperatures, np.float32(0)), keys)
+  logits = acted.extras['behaviour_logits']
+  differences = logits[:, 1] - logits[:, 0]
+  np.testing.assert_allclose(differences[:4], 3 / temperatures, rtol=1e-5)
+  assert differences[4] > 1e5 and acted.action[4] == 1
+
+
 @pytest.mark.parametrize(
   'launch_type', ['local_mp', 'local_mt', pytest.param('test_mp', marks=pytest.mark.nightly)]
 )
@@ -65,14 +94,12 @@ def test_the_examples_run_to_their_end_from_another_directory(mine, launch_type)
     last = list(csv.DictReader(f))[-1]
   assert float(last['rows']) > 500
   assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
-  with open(run_dir / 'logs' / 'inference_learner-0.csv') as f:
-    row = next(csv.DictReader(f))
-  assert row['learner_steps']
   if launch_type == 'local_mp':
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
 
-def test_a_run_of_ones_own_program_is_resumed_unless_its_file_is_gone(mine):
+@pytest.mark.nightly
+def test_a_run_of_ones_own_program_is_resumed(mine):
   run_dir = str(mine / 'run')
   flags = (*SMALL, f'--program={mine}/{PROGRAM}', '--hottest=2', '--num_steps=1000000000')
   program = RunningProgram(run_dir, *flags, f'--run_dir={run_dir}')
@@ -82,24 +109,60 @@ def test_a_run_of_ones_own_program_is_resumed_unless_its_file_is_gone(mine):
     assert program.end()[0] == 130
   finally:
     program.kill()
-  process = launch(f'--resume={run_dir}', '--hottest=3')
-  assert process.returncode == 2 and '--hottest=3.0 cannot change' in process.stderr
-  steps = _counted(run_dir) + 2000
+  steps = checkpoints.newest(checkpoints.directory(run_dir)).counts['actor_steps'] + 2000
   process = launch(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}', timeout=200)
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(2)) >= steps
+
+
+def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
+  run_dir, name = str(mine / 'run'), f'{mine}/{PROGRAM}'
+  config = registry.load(name).Config().resolve()
+  os.mkdir(run_dir)
+  run_directory.write_record(run_dir, name, {}, config)
+  process = launch(f'--resume={run_dir}', '--hottest=3')
+  assert process.returncode == 2 and '--hottest=3.0 cannot change' in process.stderr
   (mine / 'mine.py').unlink()
   process = launch(f'--resume={run_dir}')
   assert process.returncode == 2
-  assert process.stderr.startswith(f'error: --program={mine}/{PROGRAM}: ')
+  assert process.stderr.startswith(f'error: --resume={run_dir} needs its program: {name}: ')
   assert 'No such file' in process.stderr and process.stderr.count('\n') == 1
 
 
-def _counted(run_dir):
-  """Returns the actor steps of a stopped run, from its newest checkpoint."""
-  from nodes import checkpoints
+def test_nodes_need_no_file_of_the_user_where_they_run(mine):
+  module = registry.load(f'{mine}/{PROGRAM}')
+  program = module.make_program(module.Config(run_dir=str(mine / 'run')).resolve())
+  payloads = mine / 'nodes'
+  payloads.mkdir()
+  tasks = core.prepare(
+    program, lambda label, i, count: ['localhost:1'] * count, _no_stop, str(payloads)
+  )
+  for path in EXAMPLES:
+    (mine / path.name).unlink()
+  code = """
+import sys, cloudpickle
+for path in sys.argv[1:]:
+  node = cloudpickle.load(open(path, 'rb')).__self__
+  arguments = node._args[:2]
+  if 'histogram' in path:
+    print(node._constructor(None, 2).run)
+  elif 'actor' in path:
+    environment = arguments[0](3, 1)
+    print(environment.reset().observation.shape)
+  elif 'inference_learner' in path:
+    spec = arguments[1](1, 1).spec()
+    print(arguments[0](spec.observations, spec.actions).exploration(2))
+"""
+  command = [sys.executable, '-c', code, *(task.payload for task in tasks)]
+  environment = {**os.environ, 'JAX_PLATFORMS': 'cpu'}
+  done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  for word in ('<bound method ActionHistogram.run', '(3, 8)', '[1. 4.]'):
+    assert word in done.stdout
 
-  return checkpoints.newest(checkpoints.directory(run_dir)).counts['actor_steps']
+
+def _no_stop(mark_as_completed=False):
+  del mark_as_completed
 
 
 HEAD = """

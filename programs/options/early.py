@@ -13,10 +13,17 @@ def own_program(argv: Sequence[str]) -> str:
 
   Args:
     argv: the command line.
+
+  Raises:
+    ValueError: if the file of the run's program is gone; one sentence.
   """
   name, resumed = _last(argv, 'program'), _last(argv, 'resume')
   if not name and resumed:
     name = run_directory.program_of(resumed)
+    try:
+      own_file.carried(name)
+    except ValueError as error:
+      raise ValueError(f'--resume={resumed} needs its program: {error}') from error
   return name if own_file.is_spec(name) else ''
 
 
