@@ -16,3 +16,9 @@ def policy_lag(learner_steps: Array, policy_version: Array) -> dict[str, Array]:
   """
   lag = (learner_steps - policy_version).astype(jnp.float32)
   return {'policy_lag_mean': jnp.mean(lag), 'policy_lag_max': jnp.max(lag)}
+
+
+def all_finite(metrics: dict[str, Array]) -> Array:
+  """Returns whether every value is finite, bool `[]`; `metrics` are those of an update."""
+  values = [jnp.asarray(metric, jnp.float32) for metric in metrics.values()]
+  return jnp.isfinite(jnp.stack(values)).all()

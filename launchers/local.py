@@ -79,9 +79,8 @@ def launch(
   payloads = os.path.join(run_dir, 'nodes')
   os.makedirs(payloads, exist_ok=True)
   count = sum(len(node.addresses) for group in program.groups.values() for node in group)
-  ports = iter(
-    core.free_ports(count)
-  )  # All at once: one that is not in use yet might be found twice.
+  # All at once: one that is not in use yet might be found twice.
+  ports = iter(core.free_ports(count))
   tasks = core.prepare(
     program,
     lambda label, index, count: [f'localhost:{next(ports)}' for _ in range(count)],

@@ -18,6 +18,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.agent import Agent, UpdateOutput
+from agents.metrics import all_finite
 from agents.types import Nest, Unroll
 from nodes import finite
 
@@ -265,9 +266,8 @@ class Learner(acme.Learner):
     """Returns this replica's new actor steps, to be summed over the replicas."""
     steps = int(self._counter.get_counts().get('actor_steps', 0))
     new = np.zeros(len(self._sharded.addressable_devices), np.int32)
-    new[0] = min(
-      steps - self._brought, 1 << 30
-    )  # After a restart they may be too many for an int32.
+    # After a restart they may be too many for an int32.
+    new[0] = min(steps - self._brought, 1 << 30)
     self._brought += int(new[0])
     return self._global(new)
 
@@ -282,7 +282,6 @@ def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[Any,
   def checked(*args: Any) -> tuple[Any, Any, Any]:
     *inputs, actor_steps = args
     output = update(*inputs)
-    metrics = jnp.stack([jnp.asarray(m, jnp.float32) for m in output.metrics.values()])
-    return tuple(output), jnp.isfinite(metrics).all(), jnp.sum(actor_steps)
+    return tuple(output), all_finite(output.metrics), jnp.sum(actor_steps)
 
   return checked

@@ -1,7 +1,7 @@
 """Unrolls into replay and out of it.
 
-One unroll is one Reverb item with one step: its columns are the leaves of `Unroll`, by name, and an
-id that no other unroll has.
+One unroll is one Reverb item with one step, whose one column is the unroll as bytes; see
+`nodes.columns`.
 """
 
 from __future__ import annotations
@@ -13,47 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import reverb
 import tensorflow as tf
 from absl import logging
 
 from agents.types import Array, Unroll
+from nodes.columns import UNROLL_ID, Columns
 from nodes.replay import TABLE
 
 LONG_WAIT_SECONDS = 30
-UNROLL_ID = 'unroll_id'
-
-
-class Columns:
-  """Names the leaves of an unroll, so that Reverb holds a flat dictionary of arrays.
-
-  Attributes:
-    names: of the leaves.
-    stored: shape and dtype of every column, the id included.
-  """
-
-  def __init__(self, example: Unroll):
-    """Takes the structure of `example`, whose leaves have shapes and dtypes without a batch axis."""
-    paths, self._structure = jax.tree_util.tree_flatten_with_path(example)
-    self.names = [_name(path) for path, _ in paths]
-    self.stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-      name: (tuple(leaf.shape), np.dtype(leaf.dtype))
-      for name, (_, leaf) in zip(self.names, paths, strict=True)
-    } | {UNROLL_ID: ((), np.dtype(np.int64))}
-
-  def flatten(self, unroll: Unroll) -> dict[str, Array]:
-    """Returns the leaves by name."""
-    return dict(zip(self.names, jax.tree.leaves(unroll), strict=True))
-
-  def unflatten(self, columns: dict[str, Array]) -> Unroll:
-    """The inverse of `flatten`."""
-    return jax.tree.unflatten(self._structure, [columns[name] for name in self.names])
-
-
-def _name(path: tuple[Any, ...]) -> str:
-  return '/'.join(str(getattr(p, 'name', getattr(p, 'key', getattr(p, 'idx', p)))) for p in path)
+_PACKED = 'unroll'
 
 
 class UnrollWriter:
@@ -129,11 +99,11 @@ class UnrollWriter:
     self._produced(ids)
     leaves = self._columns.flatten(unrolls) | {UNROLL_ID: ids}
     self._show(leaves)
+    packed = self._columns.pack(leaves)
     for i in range(count):
       writer = self._writers[self.written % len(self._writers)]
-      writer.append({name: leaf[i] for name, leaf in leaves.items()})
-      trajectory = {name: writer.history[name][-1] for name in leaves}
-      writer.create_item(TABLE, float(weights[i]), trajectory)
+      writer.append({_PACKED: packed[i]})
+      writer.create_item(TABLE, float(weights[i]), {_PACKED: writer.history[_PACKED][-1]})
       self.written += 1
 
   def _flush(self, writer: reverb.TrajectoryWriter) -> None:
@@ -195,9 +165,7 @@ class UnrollReader:
     shards = [self._samples(address) for address in self._addresses]
     while True:
       parts = [next(shard) for shard in shards]
-      columns = {
-        name: _joined([part.data[name] for part in parts]) for name in self._columns.stored
-      }
+      columns = self._columns.unpack(_joined([part.data[_PACKED] for part in parts]))
       yield Batch(
         self._columns.unflatten(columns),
         columns[UNROLL_ID],
@@ -261,8 +229,8 @@ class UnrollReader:
     dataset = reverb.TrajectoryDataset(
       server_address=address,
       table=TABLE,
-      dtypes={name: tf.as_dtype(dtype) for name, (_, dtype) in self._columns.stored.items()},
-      shapes={name: tf.TensorShape(shape) for name, (shape, _) in self._columns.stored.items()},
+      dtypes={_PACKED: tf.uint8},
+      shapes={_PACKED: tf.TensorShape((self._columns.item_bytes,))},
       max_in_flight_samples_per_worker=self._max_in_flight,
       num_workers_per_iterator=1,
     ).batch(self._share, drop_remainder=True)

@@ -20,6 +20,7 @@ from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.streams import Episodes, Streams
+from agents.metrics import all_finite
 from agents.types import Array, Nest, Unroll
 
 
@@ -147,9 +148,8 @@ class AnakinLoop:
     (learner, streams, episodes), metrics = jax.lax.scan(
       update, (learner, streams, episodes), length=self._updates_per_call
     )
-    values = jnp.stack([jnp.asarray(m, jnp.float32) for m in metrics.values()])
     sums = jax.tree.map(lambda x: jnp.sum(x, dtype=x.dtype), episodes)
-    return learner, streams, Report(metrics, jnp.isfinite(values).all(), sums)
+    return learner, streams, Report(metrics, all_finite(metrics), sums)
 
   def _unroll(
     self, params: Nest, learner_steps: Array, streams: Streams

@@ -9,9 +9,10 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import time
+
+from launchers import core
 
 DEADLINE = 60
 PROGRAMS = (
@@ -177,7 +178,10 @@ class SlurmCluster:
     key.chmod(0o400)
     self.config.write_text(
       _CONFIG.format(
-        directory=self._directory, subnet=self._subnet, controller=_CONTROLLER, port=_free_port()
+        directory=self._directory,
+        subnet=self._subnet,
+        controller=_CONTROLLER,
+        port=core.free_ports(1)[0],
       )
     )
     (self._directory / 'gres.conf').write_text('NodeName=h1 Name=tpu Count=4\n')
@@ -231,12 +235,6 @@ class SlurmCluster:
         text = '\n'.join(f'{path.name}: {path.read_text()[-2000:]}' for path in logs)
         raise RuntimeError(f'{what} did not come up; dead: {dead}\n{text}')
       time.sleep(0.1)
-
-
-def _free_port():
-  with socket.socket() as s:
-    s.bind(('', 0))
-    return s.getsockname()[1]
 
 
 def _ip(*arguments):

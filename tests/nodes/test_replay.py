@@ -106,6 +106,20 @@ def test_columns_name_every_leaf_and_put_them_back():
   jax.tree.map(np.testing.assert_array_equal, again, unroll)
 
 
+def test_packed_columns_come_back_in_any_order_and_others_are_refused():
+  columns = COLUMNS.flatten(_unrolls(3, 2)) | {'unroll_id': np.array([7, 2**62])}
+  packed = COLUMNS.pack(columns)
+  assert packed.shape == (2, COLUMNS.item_bytes)
+  again = COLUMNS.unpack(packed[::-1])
+  assert set(again) == set(columns)
+  for name, column in columns.items():
+    assert again[name].dtype == column.dtype
+    np.testing.assert_array_equal(again[name][::-1], column)
+  for wrong in (np.zeros((2, L), np.int64), np.zeros((2, L + 1), np.int32)):
+    with pytest.raises(ValueError, match='action is int'):
+      COLUMNS.pack(columns | {'action': wrong})
+
+
 def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
   writer = unroll_io.UnrollWriter([queue_address], COLUMNS)
   released = []
@@ -148,7 +162,7 @@ def test_a_writer_that_fails_says_so(queue_address):
   bad = _unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
   writer.put(bad, lambda: None)
   writer._thread.join(30)
-  with pytest.raises(IndexError):
+  with pytest.raises(ValueError, match='action is'):
     writer.check()
 
 
