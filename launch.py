@@ -175,6 +175,7 @@ def main(argv: list[str]) -> int:
     if _LIST_ENVS.value:
       for family, text in programs.load(_PROGRAM.value).environments.families().items():
         print(f'{family:12} {text}')
+      print('or your own, --env=path/to/mine.py:make; see WORKSPACE.md')
       return 0
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')

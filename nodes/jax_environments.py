@@ -78,6 +78,8 @@ def check(name: str, options: str = '') -> None:
   )
   if process.returncode == _REFUSED:
     raise ValueError(process.stderr.strip().splitlines()[-1])
+  if process.returncode and own_file.is_spec(name):
+    raise ValueError(f'--env={name} cannot be made: {process.stderr.strip().splitlines()[-1]}')
   if process.returncode:
     raise RuntimeError(f'--env={name} cannot be tried:\n{process.stderr}')
 

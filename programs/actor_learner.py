@@ -53,6 +53,8 @@ def make_program(
     program, config, make_table, monitor, replay_checkpoint_period, config.num_replicas
   )
   watchers = [add_watcher(program, monitor)] if add_watcher else []
+  for watcher in watchers:
+    watcher.set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
   inference = add_inference_learners(
     program, config, make_agent, make_environment, replay, monitor, ASK_AGAIN_SECONDS, watchers
   )

@@ -70,10 +70,7 @@ def resumed_run(path: str, program: str) -> Run:
   check(module, config)
   checkpoint = checkpoints.newest(checkpoints.directory(path))
   if checkpoint is None:
-    raise ValueError(
-      f'--resume={path} has no checkpoint yet; start the run anew, in another --run_dir '
-      'or with this one removed.'
-    )
+    raise ValueError(f'--resume={path} has no checkpoint yet; start anew, in another --run_dir.')
   if checkpoint.counts['actor_steps'] >= config.num_steps:
     raise ValueError(
       f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
