@@ -21,7 +21,6 @@ from ray.cluster_utils import Cluster
 
 from launchers import ray_cluster
 from launchers.placement import Resources
-from programs import registry
 from tests.launchers import nodes
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -139,27 +138,7 @@ def test_killed_nodes_come_back_and_stop_from_a_node_ends_every_process(cluster,
 
 
 def test_a_users_own_file_need_not_be_where_its_nodes_run(cluster, tmp_path):
-  path = tmp_path / 'mine.py'
-  path.write_text(
-    """
-import launchpad as lp
-
-class Writer:
-  def __init__(self, path):
-    self._path = path
-  def run(self):
-    with open(self._path, 'w') as f:
-      f.write(Writer.__name__)
-
-def make_program(path):
-  program = lp.Program('mine')
-  program.add_node(lp.PyClassNode(Writer, path), label='writer')
-  return program
-"""
-  )
-  module = registry.load(f'{path}:make_program')
-  program = module.make_program(str(tmp_path / 'written'))
-  path.unlink()
+  program = nodes.users_own(tmp_path / 'mine.py', tmp_path / 'written')
   code, output = _launch(cluster, program, tmp_path)
   assert code == 0, output
   assert (tmp_path / 'written').read_text() == 'Writer'
