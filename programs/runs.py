@@ -21,8 +21,7 @@ class Run:
   """What is to be launched.
 
   Attributes:
-    program: its name.
-    module: its module.
+    program, module: its name and its module.
     given: the options that the user set.
     config: every option, checked.
   """
@@ -70,7 +69,10 @@ def resumed_run(path: str, program: str) -> Run:
   check(module, config)
   checkpoint = checkpoints.newest(checkpoints.directory(path))
   if checkpoint is None:
-    raise ValueError(f'--resume={path} has no checkpoint yet; start anew, in another --run_dir.')
+    raise ValueError(
+      f'--resume={path} has no checkpoint yet; start the run anew, in another --run_dir '
+      'or with this one removed.'
+    )
   if checkpoint.counts['actor_steps'] >= config.num_steps:
     raise ValueError(
       f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
