@@ -9,6 +9,10 @@ import numpy as np
 from acme import specs
 
 
+class Exhausted(Exception):
+  """There is nothing more to play: the experiment is over, and with it the program."""
+
+
 class BatchedEnvironment(abc.ABC):
   """`N` environments of one kind in lockstep, with dm_env's semantics for each of them.
 
@@ -38,6 +42,9 @@ class BatchedEnvironment(abc.ABC):
 
     Args:
       action: `[N, ...]` in the dtype of the action spec.
+
+    Raises:
+      Exhausted: at the end of an experiment that has one.
     """
 
   @abc.abstractmethod

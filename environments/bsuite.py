@@ -9,10 +9,13 @@ import dm_env
 import numpy as np
 
 from environments import errors, seeding
+from environments.bsuite_record import RecordedEnvironment
 from environments.dm import DmEnvBatch
 
 
-def make(task: str, num_envs: int, seed: int) -> DmEnvBatch:
+def make(
+  task: str, num_envs: int, seed: int, *, results_dir: str = '', episodes: int = 0
+) -> DmEnvBatch:
   """Makes N copies of one bsuite experiment, which differ in their seeds only.
 
   The experiment's own settings stay as they are, `mapping_seed` included: what an action means is
@@ -21,16 +24,31 @@ def make(task: str, num_envs: int, seed: int) -> DmEnvBatch:
   Args:
     task: a bsuite id, `<experiment>/<index of its settings>`.
     num_envs: N.
-    seed: of the batch.
+    seed: of the batch; not used where results are recorded.
+    results_dir: gets bsuite's own results, of one environment; '' for none.
+    episodes: after which a recorded environment ends; 0 for bsuite's number of them.
 
   Raises:
-    ValueError: there is no such id, or bsuite cannot load the data the experiment needs.
+    ValueError: there is no such id, bsuite cannot load the data the experiment needs, or the options
+      do not fit together.
   """
   errors.require_task('bsuite', task, 'catch/0')
   if task not in bsuite.bsuite.sweep.SETTINGS:
     hint = 'ids are <experiment>/<index>; bsuite.sweep.SWEEP lists them'
     raise errors.unknown_task('bsuite', task, bsuite.bsuite.sweep.SETTINGS, hint)
+  if results_dir and num_envs > 1:
+    raise ValueError(
+      f'--env_options results_dir={results_dir}: bsuite records one environment; use --num_actors=1 '
+      '--envs_per_actor=1 --env_groups=1 --eval_envs=0.'
+    )
+  if episodes < 0 or (episodes and not results_dir):
+    raise ValueError(
+      f'--env_options episodes={episodes}: how many episodes results_dir records; name one, or leave '
+      'it out.'
+    )
   try:
+    if results_dir:
+      return DmEnvBatch([RecordedEnvironment(task, results_dir, episodes)])
     return DmEnvBatch([_load(task, env_seed) for env_seed in seeding.spawn(seed, num_envs)])
   except OSError as error:
     raise ValueError(

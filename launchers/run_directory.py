@@ -59,7 +59,7 @@ def create(path: str, shared: bool = False) -> str:
       goes_on = _is_run(path) and os.path.isdir(os.path.join(path, _CHECKPOINTS))
       advice = f'; --resume={path} goes on with that run' if goes_on else ''
       raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
-    _take(path)
+    take(path)
     with open(os.path.join(path, '.writable'), 'w') as probe:
       probe.write('yes')
     os.remove(probe.name)
@@ -91,7 +91,7 @@ def reopen(path: str) -> tuple[str, Record]:
   if not _is_run(path):
     raise ValueError(f'--resume={path} is not the directory of a run: it has no {_RECORD}.')
   try:
-    _take(path)
+    take(path)
     with open(os.path.join(path, _RECORD)) as f:
       record = Record(**json.load(f))
   except BlockingIOError as error:
@@ -155,7 +155,7 @@ def _is_run(path: str) -> bool:
   return os.path.exists(os.path.join(path, _RECORD))
 
 
-def _take(path: str) -> None:
+def take(path: str) -> None:
   """Locks the directory until this process ends; raises BlockingIOError if another has it."""
   lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
   fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

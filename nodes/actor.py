@@ -10,7 +10,7 @@ from typing import Any
 import dm_env
 import numpy as np
 
-from environments.base import BatchedEnvironment
+from environments.base import BatchedEnvironment, Exhausted
 from nodes import lifecycle, rpc
 from nodes.reporter import Reporter
 
@@ -102,7 +102,10 @@ class Actor:
     self._reporter = Reporter(monitor, actor_id, self._measure, period=2.0)
 
   def run(self) -> None:
-    """Acts until the server says that training has finished, or the program stops."""
+    """Acts until the server says that training has finished, or the program stops.
+
+    An environment that has nothing more to play stops the program.
+    """
     stop = lifecycle.stop_event()
 
     def should_stop() -> bool:
@@ -123,6 +126,8 @@ class Actor:
         self._reporter.maybe_report()
     except lifecycle.Stopped:
       pass
+    except Exhausted:
+      lifecycle.stop_program()
     finally:
       for environment, _ in groups:
         environment.close()

@@ -13,7 +13,7 @@ from acme.utils import counting
 
 from agents.agent import Agent
 from agents.types import LAST, Nest, Timestep, Unroll
-from nodes import batching
+from nodes import batching, rpc
 from nodes.device_inference import DeviceInference
 from nodes.layout import StreamSpec
 from nodes.streams import Stream, UnrollAssembler
@@ -154,6 +154,7 @@ class InferenceServer:
     Raises:
       ValueError: if the stream is unknown, an array has the wrong shape or dtype, or a reward or
         discount is not finite.
+      RuntimeError: `rpc.away`, if another request has taken the place where this one waited.
     """
     if (actor_id, group) not in self._streams:
       raise ValueError(f'no environments were declared for {actor_id!r}, group {group}.')
@@ -162,9 +163,11 @@ class InferenceServer:
     self._check(stream.spec, timestep)
     self._ready.wait()
     with stream.turn(run_id, sequence) as mine:
+      if not mine:
+        # Of copies of a request, the one that the actor still waits for may not be the last to get here.
+        raise rpc.away()
       if (
-        not mine
-        or not self._admit(stream, run_id)
+        not self._admit(stream, run_id)
         or self._closed.is_set()
         or (stream.spec.training and self._finished.is_set())
       ):

@@ -32,7 +32,7 @@ def table(monkeypatch):
     ('gymnasium:nomodule:X-v0', '', 'gymnasium has no nomodule:X-v0'),
     ('catch', 'row=3', '--env_options row: catch has no such option; did you mean rows?'),
     ('catch', 'row=3', 'its options and their defaults: rows=10, columns=5'),
-    ('bsuite:catch/0', 'rows=3', 'its options and their defaults: none'),
+    ('bsuite:catch/0', 'rows=3', 'its options and their defaults: results_dir=, episodes=0'),
     ('catch', 'rows=ten', '--env_options rows=ten: rows must be an integer'),
     ('catch', 'rows=1', '--env_options rows=1: rows must be at least 2'),
     ('catch', 'rows', '--env_options rows: write it as key=value'),

@@ -1,4 +1,6 @@
 import threading
+import time
+from concurrent import futures
 
 import jax
 import numpy as np
@@ -186,6 +188,25 @@ def test_a_late_request_of_an_earlier_life_or_step_changes_nothing(make_server):
   assert server.measure(1.0)['restarts'] == 0
   np.testing.assert_array_equal(sink.unrolls[0].extras['count'][0], [0, 1, 2, 3, 4])
   assert server.actor_steps == 12
+
+
+def test_a_request_that_loses_its_place_to_a_copy_is_to_be_sent_again(make_server):
+  """Copies that waited for the server's start get to the stream in any order."""
+  server, _ = make_server(layout(1, 2, 1))
+  client = Client(server, CounterEnvironment([100, 100]))
+  timestep = client.environment.reset()
+  stream = server._streams['actor/0', 0][0]
+  with futures.ThreadPoolExecutor(2) as pool:
+    with stream.turn(1, 0):
+      awaited = pool.submit(client.ask, 0, timestep)
+      end = time.monotonic() + 60
+      while stream._waiting is None:
+        assert time.monotonic() < end
+      given_up = pool.submit(client.ask, 0, timestep)
+      with pytest.raises(RuntimeError, match='ask again'):
+        awaited.result(60)
+    np.testing.assert_array_equal(given_up.result(60), client.ask(0, timestep))
+  assert server.actor_steps == 2
 
 
 def test_a_request_that_is_sent_again_gets_the_same_answer_and_changes_nothing(make_server):

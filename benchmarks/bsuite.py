@@ -1,0 +1,288 @@
+"""Runs a program on bsuite's experiments, one launch for each id; leaves bsuite's own results.
+
+python -m benchmarks.bsuite --program=r2d2 --ids='memory_len/*,catch/*' --results=DIR
+python -m benchmarks.bsuite --results=DIR --jobs=2 -- --core=lstm --learning_rate=1e-3
+
+What is after `--` goes to launch.py. bsuite counts the episodes of one environment, of which the agent
+learns and nothing else is seen; so a launch has one actor with one environment and no evaluator, and
+ends with bsuite's last episode. DIR gets one of bsuite's CSV files for each id that came to its end.
+The same command goes on where it was stopped; an id that was under way begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fnmatch
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from absl import app, flags
+from bsuite import sweep
+
+from benchmarks.running import ROOT
+from environments import errors
+from environments.bsuite_record import csv_path
+from launchers import run_directory
+from programs import registry as programs
+
+_PROGRAM = flags.DEFINE_string('program', 'sebulba', 'what to launch: sebulba or r2d2')
+_IDS = flags.DEFINE_list('ids', None, "bsuite ids, or patterns such as 'memory_len/*'; * is all")
+_RESULTS = flags.DEFINE_string('results', None, 'directory of the results', required=True)
+_JOBS = flags.DEFINE_integer('jobs', 1, 'launches at once', lower_bound=1)
+_EPISODES = flags.DEFINE_integer(
+  'episodes', 0, "episodes of each id, for smoke runs; 0: bsuite's number", lower_bound=0
+)
+
+# One environment, whose every step is learned from. It ends the run; no experiment has as many steps.
+# Without checkpoints the death of the learner or of replay ends it too, as nobody learns twice.
+PROTOCOL = {
+  'num_replicas': '1',
+  'num_actors': '1',
+  'envs_per_actor': '1',
+  'env_groups': '1',
+  'eval_envs': '0',
+  'num_steps': '1000000000',
+  'checkpoint_period': '0',
+}
+_OURS = {*PROTOCOL, 'program', 'env', 'env_options', 'run_dir', 'resume', 'dry_run'}
+_RECORD = 'sweep.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+  """What every launch of a sweep has in common.
+
+  Attributes:
+    program: its name.
+    flags: for launch.py, beside ours.
+    episodes: of each id; 0 for bsuite's number.
+  """
+
+  program: str
+  flags: list[str]
+  episodes: int
+
+  def check(self) -> None:
+    """Raises ValueError if no launch could be part of a sweep; one sentence."""
+    if 'bsuite' not in programs.load(self.program).environments.families():
+      raise ValueError(f'--program={self.program} has no environments of bsuite; try r2d2.')
+    for flag in self.flags:
+      name = flag.lstrip('-').partition('=')[0]
+      if flag.startswith('-') and {name, name.removeprefix('no')} & _OURS:
+        raise ValueError(f'--{name} after -- is set by the sweep; leave it out.')
+
+  def take(self, directory: str) -> None:
+    """Makes the directory of the results and takes it for this process.
+
+    Raises:
+      ValueError: another sweep has it, or it holds the results of another.
+    """
+    if ',' in directory:
+      raise ValueError(f'--results={directory} must not have a comma in it.')
+    path = os.path.join(directory, _RECORD)
+    try:
+      os.makedirs(directory, exist_ok=True)
+      run_directory.take(directory)
+      if os.path.exists(path):
+        with open(path) as f:
+          record = json.load(f)
+        if record != dataclasses.asdict(self):
+          raise ValueError(
+            f'--results={directory} has those of {_command(record)}; give the same options, or name a '
+            'new directory.'
+          )
+      else:
+        with open(path, 'w') as f:
+          json.dump(dataclasses.asdict(self), f, indent=2)
+    except BlockingIOError as error:
+      raise ValueError(f'--results={directory} is taken by a sweep that still goes on.') from error
+    except OSError as error:
+      raise ValueError(f'--results={directory} cannot be written: {error.strerror}.') from error
+
+
+def _command(record: dict[str, Any]) -> str:
+  episodes = f' --episodes={record["episodes"]}' if record['episodes'] else ''
+  return ' '.join([f'--program={record["program"]}{episodes} --', *record['flags']])
+
+
+class Launch:
+  """launch.py on one id; its output and run directory are under `runs/` in the results."""
+
+  def __init__(self, common: Sweep, results: str, bsuite_id: str):
+    """Starts it."""
+    self.id = bsuite_id
+    self._results = results
+    runs = os.path.join(results, 'runs')
+    os.makedirs(runs, exist_ok=True)
+    name = bsuite_id.replace(sweep.SEPARATOR, '-')
+    attempts = sum(
+      file.startswith(f'{name}.') and file.endswith('.log') for file in os.listdir(runs)
+    )
+    run_dir = os.path.join(runs, f'{name}.{attempts + 1}')
+    self.log_path = f'{run_dir}.log'
+    self._recorded = os.path.join(run_dir, 'bsuite')
+    self._began = time.monotonic()
+    options = f'results_dir={self._recorded},episodes={common.episodes}'
+    arguments = [
+      *(f'--{name}={value}' for name, value in PROTOCOL.items()),
+      f'--program={common.program}',
+      f'--env=bsuite:{bsuite_id}',
+      f'--env_options={options}',
+      f'--run_dir={run_dir}',
+    ]
+    with open(self.log_path, 'xb') as log:
+      self._process = subprocess.Popen(
+        [sys.executable, 'launch.py', *common.flags, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C in the terminal reaches the sweep only, which stops it.
+      )
+
+  def ended(self) -> bool:
+    """Whether it has; what it recorded is among the results then, if that is all that it was to."""
+    code = self._process.poll()
+    if code == 0:
+      with contextlib.suppress(FileNotFoundError):
+        os.replace(csv_path(self._recorded, self.id), csv_path(self._results, self.id))
+    return code is not None
+
+  def seconds(self) -> float:
+    """Returns how long ago it began."""
+    return time.monotonic() - self._began
+
+  def last_words(self) -> str:
+    """Returns the last line of its output."""
+    with open(self.log_path, errors='replace') as log:
+      lines = [line.strip() for line in log if line.strip()]
+    return lines[-1] if lines else 'it said nothing'
+
+  def stop(self) -> None:
+    """Asks it to stop, if it still runs."""
+    if self._process.poll() is None:
+      self._process.terminate()
+
+  def wait(self) -> None:
+    """Waits for its end."""
+    self._process.wait()
+
+
+def matching(patterns: list[str]) -> list[str]:
+  """Returns the ids of bsuite that patterns name, in bsuite's order.
+
+  Raises:
+    ValueError: a pattern names none.
+  """
+  for pattern in patterns:
+    if not fnmatch.filter(sweep.SWEEP, pattern):
+      hint = errors.did_you_mean(
+        pattern, [*sweep.SWEEP, *(f'{e}/*' for e in experiments(sweep.SWEEP))]
+      )
+      raise ValueError(f'--ids: {pattern!r} names no id of bsuite{hint}.')
+  return [i for i in sweep.SWEEP if any(fnmatch.fnmatchcase(i, p) for p in patterns)]
+
+
+def experiments(ids: tuple[str, ...] | list[str]) -> list[str]:
+  """Returns the experiments that ids belong to."""
+  return list(dict.fromkeys(i.split(sweep.SEPARATOR)[0] for i in ids))
+
+
+def is_done(results: str, bsuite_id: str) -> bool:
+  """Whether the results have an id."""
+  return os.path.exists(csv_path(results, bsuite_id))
+
+
+def run(common: Sweep, results: str, ids: list[str], jobs: int) -> list[Launch]:
+  """Launches what is to be done, `jobs` at once; returns those that failed.
+
+  Args:
+    common: to all of them.
+    results: directory.
+    ids: all of which are to be done.
+    jobs: launches at once.
+  """
+  waiting = [i for i in ids if not is_done(results, i)]
+  if len(waiting) < len(ids):
+    print(f'{len(ids) - len(waiting)} of {len(ids)} ids are done already', flush=True)
+  running: list[Launch] = []
+  failed: list[Launch] = []
+  try:
+    while waiting or running:
+      while waiting and len(running) < jobs:
+        running.append(Launch(common, results, waiting.pop(0)))
+        print(f'{running[-1].id}: started, {running[-1].log_path}', flush=True)
+      for launch in [launch for launch in running if launch.ended()]:
+        running.remove(launch)
+        if is_done(results, launch.id):
+          print(f'{launch.id}: done in {launch.seconds():.0f} s', flush=True)
+        else:
+          failed.append(launch)
+          print(f'{launch.id}: failed, {launch.last_words()}', flush=True)
+      time.sleep(0.1)
+  finally:
+    for launch in running:
+      launch.stop()
+    for launch in running:
+      launch.wait()
+  return failed
+
+
+def show_scores(results: str) -> None:
+  """Prints bsuite's score of each experiment that has results."""
+  from bsuite.experiments import summary_analysis
+  from bsuite.logging import csv_load
+
+  ids = [i for i in sweep.SWEEP if is_done(results, i)]
+  if not ids:
+    return
+  table, _ = csv_load.load_bsuite(results)
+  print(f'\n{"experiment":20} {"score":>6}   ids')
+  for row in summary_analysis.bsuite_score(table).itertuples():
+    done, every = (
+      sum(i.startswith(f'{row.bsuite_env}/') for i in which) for which in (ids, sweep.SWEEP)
+    )
+    unfinished = '' if row.finished else "   (fewer than bsuite's episodes)"
+    print(f'{row.bsuite_env:20} {row.score:6.3f}   {done} of {every}{unfinished}')
+
+
+def main(argv: list[str]) -> int:
+  """Runs the sweep; returns the exit code."""
+  common = Sweep(_PROGRAM.value, argv[1:], _EPISODES.value)
+  results = run_directory.absolute(_RESULTS.value)
+  try:
+    if not _IDS.value:
+      raise ValueError(
+        "--ids is missing; give ids or patterns, such as --ids='memory_len/*,catch/0'."
+      )
+    ids = matching(_IDS.value)
+    common.check()
+    common.take(results)
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+  try:
+    failed = run(common, results, ids, _JOBS.value)
+  except KeyboardInterrupt:
+    return 130
+  show_scores(results)
+  if common.episodes:
+    print(
+      f"\n--episodes={common.episodes}: these are not bsuite's results, which take more episodes"
+    )
+  if failed:
+    print(f'\nfailed: {len(failed)} of {len(ids)} ids', file=sys.stderr)
+    for launch in failed:
+      print(f'  {launch.id}: {launch.last_words()} ({launch.log_path})', file=sys.stderr)
+  return 1 if failed else 0
+
+
+if __name__ == '__main__':
+  app.run(main)
