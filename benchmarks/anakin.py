@@ -10,9 +10,6 @@ actions and resets them likewise; "learning" acts with the network and updates i
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +17,13 @@ from typing import Any
 import jax
 import numpy as np
 from absl import app, flags
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from agents.anakin.environment import JaxEnvironment, next_row
 from agents.anakin.loop import AnakinLoop
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+from benchmarks import results
 from nodes import jax_environments
 
 _ENVS = flags.DEFINE_list('env', ['catch', 'gymnax:Breakout-MinAtar'], 'environments')
@@ -34,7 +31,6 @@ _NUM_ENVS = flags.DEFINE_list(
   'num_envs', ['16', '64', '256', '1024', '4096'], 'how many, over all devices'
 )
 _SECONDS = flags.DEFINE_float('seconds', 1.0, 'of each of three timings', lower_bound=0.1)
-_OUTPUT = flags.DEFINE_string('output', 'runs/benchmarks', 'where the results go')
 
 _UNROLL_LENGTH = 20
 _REPEATS = 3
@@ -101,37 +97,38 @@ def time_learning(environment: JaxEnvironment, num_envs: int, seconds: float) ->
   return rows_per_second(lambda s: loop.train(s)[0], state, loop.steps_per_call, seconds)
 
 
-def draw(results: list[dict[str, Any]], path: str) -> None:
+def draw(rows: list[dict[str, Any]]) -> Figure:
   """Draws steps/s against the number of environments."""
   figure = Figure(figsize=(9, 4), layout='constrained')
   axes = figure.add_subplot()
-  for i, env in enumerate(dict.fromkeys(r['env'] for r in results)):
-    rows = [r for r in results if r['env'] == env]
-    sizes = [r['num_envs'] for r in rows]
+  for i, env in enumerate(dict.fromkeys(r['env'] for r in rows)):
+    of_env = [r for r in rows if r['env'] == env]
+    sizes = [r['num_envs'] for r in of_env]
     for name, style in (('alone', '--'), ('learning', '-')):
-      rates = [r[f'{name}_steps_per_second'] for r in rows]
+      rates = [r[f'{name}_steps_per_second'] for r in of_env]
       axes.loglog(sizes, rates, style, marker='.', color=f'C{i}', label=f'{env}, {name}')
   axes.set_xlabel('environments')
   axes.set_ylabel('environment steps/s')
   axes.grid(alpha=0.3)
   figure.legend(loc='outside right')
-  FigureCanvasAgg(figure).print_png(path)
+  return figure
 
 
 def main(argv: list[str]) -> None:
   """Times, prints and writes."""
   del argv
-  os.makedirs(_OUTPUT.value, exist_ok=True)
   devices = f'{len(jax.local_devices())} x {jax.local_devices()[0].device_kind}'
-  print(f'{devices}, {os.cpu_count()} CPU cores, JAX {jax.__version__}')
-  print(f'{"environment":26} {"num_envs":>8} {"alone steps/s":>14} {"learning steps/s":>17}')
-  results: list[dict[str, Any]] = []
+  print(f'{devices}, {results.cores()} CPU cores, JAX {jax.__version__}')
+  table = results.Table(
+    environment='<26', num_envs='>8', alone_steps_per_s='>17,.0f', learning_steps_per_s='>20,.0f'
+  )
+  rows: list[dict[str, Any]] = []
   for env in _ENVS.value:
     environment = jax_environments.make(env)
     for num_envs in map(int, _NUM_ENVS.value):
       alone = time_alone(environment, num_envs, _SECONDS.value)
       learning = time_learning(environment, num_envs, _SECONDS.value)
-      results.append(
+      rows.append(
         {
           'env': env,
           'num_envs': num_envs,
@@ -139,19 +136,9 @@ def main(argv: list[str]) -> None:
           'learning_steps_per_second': learning,
         }
       )
-      print(f'{env:26} {num_envs:8} {alone:14,.0f} {learning:17,.0f}', flush=True)
-  record = {
-    'devices': devices,
-    'cpu_cores': os.cpu_count(),
-    'python': platform.python_version(),
-    'jax': jax.__version__,
-    'unroll_length': _UNROLL_LENGTH,
-    'results': results,
-  }
-  with open(os.path.join(_OUTPUT.value, 'anakin.json'), 'w') as f:
-    json.dump(record, f, indent=2)
-  draw(results, os.path.join(_OUTPUT.value, 'anakin.png'))
-  print(f'wrote anakin.json and anakin.png to {_OUTPUT.value}')
+      table.add(env, num_envs, alone, learning)
+  record = {'devices': devices, 'unroll_length': _UNROLL_LENGTH, 'results': rows}
+  results.write('anakin', record, draw(rows))
 
 
 if __name__ == '__main__':

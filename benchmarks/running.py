@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import psutil
@@ -30,13 +31,20 @@ def processes(run_dir: str) -> list[psutil.Process]:
 class RunningProgram:
   """Starts launch.py and follows it by its processes and its run directory."""
 
-  def __init__(self, run_dir: str, *flags: str, deadline: float = 150.0):
+  def __init__(
+    self,
+    run_dir: str,
+    *flags: str,
+    deadline: float = 150.0,
+    environment: Mapping[str, str] | None = None,
+  ):
     """Starts it.
 
     Args:
       run_dir: of the run, which a flag has to name as well.
       *flags: for launch.py.
       deadline: seconds that `wait_until` waits at most.
+      environment: variables to set for it.
     """
     self.run_dir = run_dir
     self._deadline = deadline
@@ -45,6 +53,7 @@ class RunningProgram:
     self.launcher = subprocess.Popen(
       [sys.executable, 'launch.py', *flags],
       cwd=ROOT,
+      env={**os.environ, **(environment or {})},
       stdout=self._output,
       stderr=self._errors,
       text=True,

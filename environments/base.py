@@ -53,7 +53,7 @@ class BatchedEnvironment(abc.ABC):
 
   @abc.abstractmethod
   def action_spec(self) -> specs.Array:
-    """Returns the spec of one environment's action: int32 DiscreteArray or float32 BoundedArray."""
+    """Returns the spec of one action: int32 DiscreteArray, or float32 BoundedArray, both finite."""
 
   def close(self) -> None:  # noqa: B027  most environments hold nothing
     """Releases what the environments hold."""

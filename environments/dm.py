@@ -24,18 +24,26 @@ class DmEnvBatch(BatchedEnvironment):
   DiscreteArray; a bounded float action becomes a float32 BoundedArray.
   """
 
-  def __init__(self, environments: Sequence[dm_env.Environment], protocol: str = ''):
+  def __init__(
+    self,
+    environments: Sequence[dm_env.Environment],
+    protocol: str = '',
+    action_repeat: int = 1,
+  ):
     """Takes environments that share their specs.
 
     Args:
       environments: N of them, each with its own seed.
       protocol: see the base class.
+      action_repeat: steps of an environment in one step of the batch, fewer where its episode ends;
+        their rewards are added up.
 
     Raises:
       ValueError: the action spec is none of those above.
     """
     self.num_envs = len(environments)
     self.protocol = protocol
+    self.action_repeat = action_repeat
     self._environments = list(environments)
     observation_spec = environments[0].observation_spec()
     self._nested = tree.is_nested(observation_spec)
@@ -53,7 +61,10 @@ class DmEnvBatch(BatchedEnvironment):
     """Steps each environment with its row of `action`. See the base class."""
     actions = action.tolist() if self._discrete else action
     return self._batch(
-      [environment.step(a) for environment, a in zip(self._environments, actions, strict=True)]
+      [
+        self._step(environment, a)
+        for environment, a in zip(self._environments, actions, strict=True)
+      ]
     )
 
   def observation_spec(self) -> specs.Array:
@@ -68,6 +79,17 @@ class DmEnvBatch(BatchedEnvironment):
     """Closes the N environments."""
     for environment in self._environments:
       environment.close()
+
+  def _step(self, environment: dm_env.Environment, action: Any) -> dm_env.TimeStep:
+    """Steps one environment as often as an action is repeated; a step after LAST is only a reset."""
+    timestep = environment.step(action)
+    reward = timestep.reward
+    for _ in range(self.action_repeat - 1):
+      if not timestep.mid():
+        break
+      timestep = environment.step(action)
+      reward += timestep.reward
+    return timestep._replace(reward=reward)
 
   def _flatten(self, observation: Any) -> np.ndarray:
     """Returns one environment's observation as the single array of the class's docstring."""
@@ -100,7 +122,8 @@ def _action_spec(spec: specs.Array) -> specs.Array:
     if np.issubdtype(spec.dtype, np.floating):
       low = np.asarray(spec.minimum, np.float32)
       high = np.asarray(spec.maximum, np.float32)
-      return specs.BoundedArray(spec.shape, np.float32, low, high, 'action')
-    if spec.shape == () and spec.minimum == 0:
+      if np.isfinite(low).all() and np.isfinite(high).all():
+        return specs.BoundedArray(spec.shape, np.float32, low, high, 'action')
+    elif spec.shape == () and spec.minimum == 0:
       return specs.DiscreteArray(int(spec.maximum) + 1, np.int32, 'action')
   raise ValueError(f'--env: the actions are neither discrete nor bounded floats: {spec}')

@@ -36,7 +36,7 @@ class GymnasiumBatch(BatchedEnvironment):
     """Takes over a vector environment; the batch closes it.
 
     Args:
-      vector_env: Box observations, Discrete or float Box actions; returns fresh arrays.
+      vector_env: Box observations, Discrete or bounded float Box actions; returns fresh arrays.
       seed: what the `reset` of this vector environment takes; given to the first one.
       action_repeat: see the base class.
       protocol: see the base class.
@@ -182,5 +182,8 @@ def _action_spec(space: spaces.Space) -> specs.Array:
     return specs.DiscreteArray(int(space.n), np.int32, 'action')
   if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
     low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-    return specs.BoundedArray(space.shape, np.float32, low, high, 'action')
-  raise ValueError(f'--env: the action space is neither Discrete nor a Box of floats: {space}')
+    if np.isfinite(low).all() and np.isfinite(high).all():
+      return specs.BoundedArray(space.shape, np.float32, low, high, 'action')
+  raise ValueError(
+    f'--env: the action space is neither Discrete nor a bounded Box of floats: {space}'
+  )

@@ -44,6 +44,10 @@ _FAMILIES = {
   'catch': Family(
     'environments.catch:make', "bsuite's Catch, vectorised: for tests and smoke runs"
   ),
+  'dm_control': Family(
+    'environments.dm_control:make',
+    'dm_control:<domain>/<task>, such as dm_control:cartpole/swingup',
+  ),
   'gymnasium': Family('environments.gym:make', 'gymnasium:<id>, such as gymnasium:Acrobot-v1'),
 }
 

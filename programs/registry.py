@@ -10,8 +10,9 @@ from programs.own_program import OwnProgram
 
 # A program is a module with a frozen dataclass `Config`; `make_agent(config)`, which returns what takes
 # the specs of observations and actions and returns the agent; `make_program(config) -> lp.Program`;
-# `placement(config) -> {group: Resources}`; `PRESETS`: {family of environments: {option: value}}; and
-# `environments`, with `check(name, options)` and `families()`, as `environments.registry` has them.
+# `placement(config) -> {group: Resources}`; `PRESETS`: {family, or family:task: {option: value}}; and
+# `environments`, with `check(name, options)` and `families()`, as `environments.registry` has them, and
+# `make_spec(name, options)` where the agent takes no continuous actions.
 # `OwnProgram` makes one of a user's own file.
 PROGRAMS = {
   'anakin': 'programs.anakin',

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from benchmarks.running import RunningProgram, processes
-from nodes import checkpoints
+from nodes import audit, checkpoints
 from tests.launchers import strangers
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -97,6 +97,26 @@ def test_a_program_runs_to_its_end_under_every_launch_type(tmp_path, program, op
       'replay-0',
     }
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
+
+
+def test_continuous_actions_go_all_the_way_round(tmp_path):
+  """By Courier, through replay and into the core; the evaluator's pendulum is cut after 200 steps."""
+  run_dir = tmp_path / 'run'
+  process = launch(
+    *SMALL,
+    '--env=gymnasium:Pendulum-v1',
+    '--core=lstm',
+    '--lstm_size=8',
+    '--audit',
+    f'--run_dir={run_dir}',
+  )
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  assert -2000 < float(done.group(1)) < 0  # 200 steps with a reward from -16.3 to 0.
+  assert int(done.group(2)) >= 2000 and int(done.group(4)) >= 20
+  for name in (audit.PRODUCED, audit.TRAINED):
+    assert len(audit.read(str(run_dir), name)) >= 80  # Unrolls: four in each update.
+  assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
 
 @pytest.mark.parametrize(
@@ -213,6 +233,10 @@ def test_help_names_every_option_with_its_default():
     (['--program=r2d2', '--replay_size=50'], ['--replay_size=50', '--min_replay_size=100']),
     (['--program=r2d2', '--samples_per_insert_error=3'], ['--samples_per_insert_error=3', '8.0']),
     (['--program=r2d2', '--samples_per_insert=0'], ['--samples_per_insert=0']),
+    (
+      ['--program=r2d2', '--env=dm_control:cheetah/run'],
+      ['--env=dm_control:cheetah/run', 'continuous actions', '--program=sebulba'],
+    ),
     (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'no option']),
     (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
     (['--learning_rate=-1'], ['--learning_rate', '-1']),

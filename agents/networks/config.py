@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from agents.options import option
 
@@ -12,7 +13,13 @@ CORES = ('none', 'lstm')
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig:
-  """What turns observations into features: a torso per row, then an optional recurrent core."""
+  """What turns observations into features: a torso per row, then an optional recurrent core.
+
+  Attributes:
+    continuous_actions: whether the agent takes them; not an option, it belongs to the agent.
+  """
+
+  continuous_actions: ClassVar[bool] = False
 
   torso: str = option(
     'auto',

@@ -1,4 +1,4 @@
-"""V-trace as an `Agent`: discrete actions, experience from a queue."""
+"""V-trace as an `Agent`: discrete or continuous actions, experience from a queue."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
 from agents.types import Array, Nest, Timestep, Unroll
 from agents.vtrace.config import VTraceConfig
+from agents.vtrace.distributions import make_distribution
 from agents.vtrace.head import PolicyValueHead
 from agents.vtrace.loss import vtrace_loss
 from agents.vtrace.optimizer import make_optimizer, make_schedule
@@ -36,9 +37,10 @@ class VTrace(Agent):
 
   Attributes:
     network: the network whose outputs are `PolicyValue`s.
+    distribution: what their logits are the parameters of.
 
   Raises:
-    ValueError: the config is unusable, or actions are not discrete.
+    ValueError: the config is unusable, or the actions are neither discrete nor bounded.
   """
 
   evaluation_exploration = 0.0
@@ -50,13 +52,11 @@ class VTrace(Agent):
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()
-    if not isinstance(action_spec, dm_env.specs.DiscreteArray):
-      raise ValueError(f'V-trace needs a discrete action space, not {action_spec!r}.')
     self.unroll_rows = config.unroll_length + 1
     self.unroll_period = config.unroll_length
-    self.network = RecurrentNetwork(
-      config, observation_spec, action_spec, PolicyValueHead(action_spec.num_values)
-    )
+    self.distribution = make_distribution(action_spec)
+    head = PolicyValueHead(self.distribution.num_logits)
+    self.network = RecurrentNetwork(config, observation_spec, action_spec, head)
     self._config = config
     self._optimizer = make_optimizer(config)
     self._schedule = make_schedule(config)
@@ -71,13 +71,13 @@ class VTrace(Agent):
     return self.network.initial_core_state(batch_size)
 
   def exploration(self, num_environments: int) -> np.ndarray:
-    """Returns ones: training environments sample from the policy; 0 takes its likeliest action."""
+    """Returns ones: training environments sample from the policy; 0 takes its mode."""
     return np.ones((num_environments,), np.float32)
 
   def act(
     self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Samples an action where exploration is above 0, takes the likeliest elsewhere.
+    """Samples an action where exploration is above 0, takes the policy's mode elsewhere.
 
     Args:
       params: the `params` of a learner state.
@@ -87,14 +87,19 @@ class VTrace(Agent):
       keys: `[B]` typed PRNG keys, one for each environment.
 
     Returns:
-      Actions int32 `[B]`, extras `behaviour_logits` float32 `[B, A]`, and the next core state.
+      Actions `[B, ...]`, the next core state, and the extras `behaviour_logits`, float32 `[B, P]`, and,
+      of continuous actions, `draw`, float32 `[B, A]`.
     """
     output, core_state = self.network.step(params, core_state, timestep)
-    sampled = jax.vmap(jax.random.categorical)(keys, output.logits)
-    likeliest = jnp.argmax(output.logits, axis=-1)
-    action = jnp.where(exploration > 0.0, sampled, likeliest).astype(jnp.int32)
-    core_state = self.network.record_action(core_state, action)
-    return ActOutput(action, {'behaviour_logits': output.logits}, core_state)
+    sampled = jax.vmap(self.distribution.sample)(keys, output.logits)
+    mode = self.distribution.mode(output.logits)
+    explores = (exploration > 0.0).reshape(-1, *[1] * (mode.ndim - 1))
+    draw = jnp.where(explores, sampled, mode)
+    action = self.distribution.action(draw)
+    extras = {'behaviour_logits': output.logits}
+    if self.distribution.has_draws:
+      extras['draw'] = draw
+    return ActOutput(action, extras, self.network.record_action(core_state, action))
 
   def update(
     self, state: VTraceState, unrolls: Unroll, probabilities: Array | None = None
@@ -103,7 +108,7 @@ class VTrace(Agent):
 
     Args:
       state: its buffers may be donated.
-      unrolls: fields are `[B, T+1, ...]`, extras has `behaviour_logits` float32 `[B, T+1, A]`.
+      unrolls: fields are `[B, T+1, ...]`, extras as `act` returned them.
       probabilities: ignored; V-trace samples nothing.
 
     Returns:
@@ -111,14 +116,16 @@ class VTrace(Agent):
       clipping), `learning_rate`, and `policy_lag_mean` and `policy_lag_max`, in learner steps.
     """
     del probabilities
-    timestep, action, behaviour_logits = jax.tree.map(
-      lambda x: jnp.swapaxes(x, 0, 1),
-      (unrolls.timestep, unrolls.action, unrolls.extras['behaviour_logits']),
+    timestep, action, extras = jax.tree.map(
+      lambda x: jnp.swapaxes(x, 0, 1), (unrolls.timestep, unrolls.action, unrolls.extras)
     )
+    draw = extras['draw'] if self.distribution.has_draws else action
 
     def loss_fn(params: Nest) -> tuple[Array, dict[str, Array]]:
       output, _ = self.network.unroll(params, unrolls.core_state, timestep, action)
-      return vtrace_loss(self._config, output, behaviour_logits, action, timestep)
+      return vtrace_loss(
+        self._config, self.distribution, output, extras['behaviour_logits'], draw, timestep
+      )
 
     gradients, metrics = jax.grad(loss_fn, has_aux=True)(state.params)
     updates, opt_state = self._optimizer.update(gradients, state.opt_state, state.params)

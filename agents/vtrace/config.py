@@ -12,6 +12,8 @@ from agents.options import option
 class VTraceConfig(NetworkConfig):
   """V-trace actor-critic (Espeholt et al. 2018, "IMPALA")."""
 
+  continuous_actions = True
+
   unroll_length: int = option(
     20, 'Transitions in an unroll; an unroll has one row more, which only bootstraps.'
   )
@@ -25,6 +27,9 @@ class VTraceConfig(NetworkConfig):
   vtrace_lambda: float = option(1.0, 'Lambda in [0, 1] that mixes n-step targets; IMPALA uses 1.')
   baseline_cost: float = option(0.5, 'Weight of the baseline loss, itself half a squared error.')
   entropy_cost: float = option(0.01, 'Weight of the entropy bonus, entropy in nats.')
+  reward_scale: float = option(
+    1.0, 'Rewards are multiplied by this in the loss, before they are clipped.'
+  )
   max_abs_reward: float = option(
     0.0, 'Clip rewards to plus or minus this in the loss; 0 for no clipping; IMPALA on Atari: 1.'
   )
@@ -62,7 +67,7 @@ class VTraceConfig(NetworkConfig):
     for name in ('discount', 'vtrace_lambda', 'adam_b1', 'adam_b2', 'rmsprop_decay'):
       value = getattr(self, name)
       require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
-    for name in ('rho_bar', 'c_bar', 'learning_rate', 'adam_eps', 'rmsprop_eps'):
+    for name in ('rho_bar', 'c_bar', 'reward_scale', 'learning_rate', 'adam_eps', 'rmsprop_eps'):
       value = getattr(self, name)
       require(value > 0.0, name, value, 'a number above 0')
     for name in ('baseline_cost', 'entropy_cost', 'max_abs_reward', 'max_gradient_norm'):

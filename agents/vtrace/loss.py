@@ -7,21 +7,17 @@ import jax.numpy as jnp
 
 from agents.types import LAST, Array, Timestep
 from agents.vtrace.config import VTraceConfig
+from agents.vtrace.distributions import Distribution
 from agents.vtrace.head import PolicyValue
 from agents.vtrace.targets import vtrace
 
 
-def log_probability(logits: Array, action: Array) -> Array:
-  """Returns log pi(action), `[...]`, for logits `[..., A]` and integer actions `[...]`."""
-  log_pi = jax.nn.log_softmax(logits)
-  return jnp.take_along_axis(log_pi, action[..., None].astype(jnp.int32), axis=-1)[..., 0]
-
-
 def vtrace_loss(
   config: VTraceConfig,
+  distribution: Distribution,
   output: PolicyValue,
   behaviour_logits: Array,
-  action: Array,
+  draw: Array,
   timestep: Timestep,
 ) -> tuple[Array, dict[str, Array]]:
   """Sums the policy-gradient, baseline and entropy losses of a batch of unrolls.
@@ -30,10 +26,12 @@ def vtrace_loss(
   over transitions, or in the metrics. The last row only bootstraps, without gradient.
 
   Args:
-    config: rho_bar, c_bar, vtrace_lambda, discount, the costs, max_abs_reward and loss_reduction.
-    output: the learner's logits `[T+1, B, A]` and values `[T+1, B]`.
-    behaviour_logits: float32 `[T+1, B, A]`, of the policy mu that acted; the last row is not used.
-    action: int `[T+1, B]`; the last row is not used.
+    config: rho_bar, c_bar, vtrace_lambda, discount, the costs, reward_scale, max_abs_reward and
+      loss_reduction.
+    distribution: what the logits are the parameters of.
+    output: the learner's logits `[T+1, B, P]` and values `[T+1, B]`.
+    behaviour_logits: float32 `[T+1, B, P]`, of the policy mu that acted; the last row is not used.
+    draw: `[T+1, B, ...]`, what mu drew; the last row is not used.
     timestep: step types, raw rewards and discounts, `[T+1, B]`; observations are not used.
 
   Returns:
@@ -52,14 +50,14 @@ def vtrace_loss(
 
   reduce = mean if config.loss_reduction == 'mean' else total
 
-  rewards = timestep.reward[1:]
+  rewards = config.reward_scale * timestep.reward[1:]
   if config.max_abs_reward > 0.0:
     rewards = jnp.clip(rewards, -config.max_abs_reward, config.max_abs_reward)
 
-  logits, values, action = output.logits[:-1], output.value, action[:-1]
-  log_pi = jax.nn.log_softmax(logits)
-  log_pi_action = log_probability(logits, action)
-  log_rhos = jax.lax.stop_gradient(log_pi_action - log_probability(behaviour_logits[:-1], action))
+  logits, values, draw = output.logits[:-1], output.value, draw[:-1]
+  log_pi = distribution.log_prob(logits, draw)
+  log_mu = distribution.log_prob(behaviour_logits[:-1], draw)
+  log_rhos = jax.lax.stop_gradient(log_pi - log_mu)
   rhos = jnp.exp(log_rhos)
   targets = vtrace(
     jax.lax.stop_gradient(values),
@@ -72,9 +70,9 @@ def vtrace_loss(
     lambda_=config.vtrace_lambda,
   )
   errors = targets.values - values[:-1]
-  entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+  entropy = distribution.entropy(logits)
 
-  policy_loss = reduce(-targets.advantages * log_pi_action)
+  policy_loss = reduce(-targets.advantages * log_pi)
   baseline_loss = reduce(0.5 * jnp.square(errors))
   entropy_loss = reduce(-entropy)
   loss = policy_loss + config.baseline_cost * baseline_loss + config.entropy_cost * entropy_loss

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from acme import specs
+
 from environments import own_file
 
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
 
-  A preset for the environment's family goes below them and above the defaults.
+  A preset for the environment's family goes below them and above the defaults; one for the very
+  environment goes above that of its family.
 
   Args:
     module: the program's.
@@ -26,9 +29,18 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
 
 
 def check(module: Any, config: Any) -> None:
-  """Raises ValueError, in one sentence, if the options do not fit together or there is no such `env`."""
+  """Raises ValueError, in one sentence, if the options do not fit together or `env` cannot be played."""
   config.validate()
-  module.environments.check(config.env, config.env_options)
+  if config.continuous_actions or own_file.is_spec(config.env):
+    module.environments.check(config.env, config.env_options)
+  if config.continuous_actions:
+    return
+  actions = module.environments.make_spec(config.env, config.env_options).actions
+  if not isinstance(actions, specs.DiscreteArray):
+    raise ValueError(
+      f"--env={config.env} has continuous actions, of which this program's agent takes none: use "
+      '--program=sebulba, or an environment with discrete actions.'
+    )
 
 
 def resolve(module: Any, values: dict[str, Any]) -> Any:
@@ -45,5 +57,6 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
   if 'env' in values:
     values['env'] = own_file.absolute(values['env'])
   env = values.get('env', fields['env'].default)
-  preset = module.PRESETS.get(env.partition(':')[0], {})
+  family = env.partition(':')[0]
+  preset = module.PRESETS.get(family, {}) | module.PRESETS.get(env, {})
   return module.Config(**{**preset, **values}).resolve()

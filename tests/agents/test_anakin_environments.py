@@ -20,6 +20,8 @@ ENVIRONMENTS = {
   'gymnax:MemoryChain-bsuite': gymnax.make,
   'gymnax:Breakout-MinAtar': functools.partial(gymnax.make, max_episode_steps=30),
   'gymnax:FrozenLake-misc': gymnax.make,
+  'gymnax:Pendulum-v1': functools.partial(gymnax.make, max_episode_steps=20),
+  'gymnax:MountainCarContinuous-v0': functools.partial(gymnax.make, max_episode_steps=20),
 }
 
 
@@ -48,10 +50,12 @@ def play(environment, choose, num_rows, num_envs=1, seed=0):
 @pytest.mark.parametrize('name', ENVIRONMENTS)
 def test_the_row_contract(name):
   environment = make(name)
-  assert isinstance(environment.action_spec, dm_env.specs.DiscreteArray)
+  spec = environment.action_spec
 
   def at_random(key, observation):
-    return jax.random.randint(key, (), 0, environment.action_spec.num_values)
+    if isinstance(spec, dm_env.specs.DiscreteArray):
+      return jax.random.randint(key, (), 0, spec.num_values)
+    return jax.random.uniform(key, spec.shape, spec.dtype, spec.minimum, spec.maximum)
 
   rows, first, _ = play(environment, at_random, 100, num_envs=16)
   assert (first.step_type == FIRST).all()
@@ -88,6 +92,17 @@ def test_a_game_of_catch():
   np.testing.assert_array_equal(missed.reward[-1], np.where(balls == 0, 1, -1))
 
 
+def test_continuous_actions_have_the_bounds_of_the_suite():
+  spec = gymnax.make('Pendulum-v1').action_spec
+  assert (spec.shape, spec.dtype) == ((1,), np.float32)
+  np.testing.assert_array_equal([spec.minimum, spec.maximum], [[-2], [2]])
+
+
+def make_unbounded():
+  suite, params = gymnax_suite.make('Pendulum-v1')
+  return gymnax.Gymnax(suite, params.replace(max_torque=np.inf), 'gymnax:Pendulum-v1')
+
+
 @pytest.mark.parametrize('limit, discount', [(5, 1.0), (100, 0.0)])
 def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
   environment = gymnax.make('CartPole-v1', max_episode_steps=limit)
@@ -111,7 +126,7 @@ def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
     (lambda: catch.make('hard'), '--env=catch:hard'),
     (lambda: catch.make('', rows=1), 'rows=1'),
     (lambda: gymnax.make('CartPol-v1'), 'did you mean CartPole-v1'),
-    (lambda: gymnax.make('Pendulum-v1'), '--env=gymnax:Pendulum-v1 has actions Box'),
+    (lambda: make_unbounded(), '--env=gymnax:Pendulum-v1 has actions Box'),
     (lambda: gymnax.make('CartPole-v1', max_episode_steps=-1), 'max_episode_steps=-1'),
   ],
 )

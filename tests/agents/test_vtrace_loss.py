@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from agents.types import FIRST, LAST, MID, Timestep
+from agents.vtrace import loss as losses
 from agents.vtrace.config import VTraceConfig
+from agents.vtrace.distributions import Categorical
 from agents.vtrace.head import PolicyValue
-from agents.vtrace.loss import vtrace_loss
 
 CONFIG = VTraceConfig(discount=0.5, baseline_cost=0.5, entropy_cost=0.1)
 STEP_TYPES = [FIRST, MID, LAST, FIRST, MID, MID]
@@ -22,6 +23,10 @@ DISCOUNTS = [1.0, 1.0, 0.0, 1.0, 1.0, 1.0]
 ACTIONS = [0, 1, 1, 0, 0, 1]
 # Two actions; pi(0) is 1/2 in every row but row 1, where it is 1/5.
 PROBABILITIES = [[0.5, 0.5], [0.2, 0.8], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]
+
+
+def vtrace_loss(config, *inputs):
+  return losses.vtrace_loss(config, Categorical(2), *inputs)
 
 
 def column(x, dtype=jnp.float32):

@@ -19,6 +19,9 @@ ENVIRONMENTS = [
   ('gymnasium:MountainCar-v0', 'max_episode_steps=11', 60),
   ('gymnasium:Pendulum-v1', 'max_episode_steps=11', 60),
   ('gymnasium:FrozenLake-v1', '', 60),
+  ('gymnasium:MountainCarContinuous-v0', 'max_episode_steps=11', 60),
+  ('dm_control:cartpole/swingup', 'time_limit=0.2', 60),
+  ('dm_control:humanoid/stand', 'action_repeat=2,time_limit=0.5', 30),
   ('atari:Pong', 'frame_cap=200', 300),
   ('examples/corridor.py:make', 'length=4', 60),
 ]
@@ -113,6 +116,22 @@ def test_reset_in_the_middle_of_an_episode_starts_all_of_them(name, options, num
   np.testing.assert_array_equal(timestep.discount, 1)
   np.testing.assert_array_equal(environment.step(action).step_type != FIRST, True)
   environment.close()
+
+
+@pytest.mark.parametrize(
+  ('name', 'shape', 'bounds'),
+  [
+    ('gymnasium:Pendulum-v1', (3,), [[-2.0], [2.0]]),
+    ('gymnasium:MountainCarContinuous-v0', (2,), [[-1.0], [1.0]]),
+    ('dm_control:cartpole/swingup', (5,), [[-1.0], [1.0]]),
+    ('dm_control:humanoid/stand', (67,), [[-1.0] * 21, [1.0] * 21]),
+  ],
+)
+def test_continuous_specs(name, shape, bounds):
+  spec = registry.make_spec(name)
+  assert spec.observations.shape == shape and spec.observations.dtype == np.float32
+  assert isinstance(spec.actions, specs.BoundedArray) and spec.actions.dtype == np.float32
+  np.testing.assert_array_equal([spec.actions.minimum, spec.actions.maximum], bounds)
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,26 @@ def test_bounded_floats_become_float32():
   assert batch.action_spec() == expected
 
 
-def test_other_actions_are_refused():
+@pytest.mark.parametrize(
+  'spec', [specs.Array((2,), np.float32), specs.BoundedArray((2,), np.float32, 0, np.inf)]
+)
+def test_other_actions_are_refused(spec):
   with pytest.raises(ValueError, match='neither discrete nor bounded floats'):
-    DmEnvBatch([Counter(action_spec=specs.Array((2,), np.float32))])
+    DmEnvBatch([Counter(action_spec=spec)])
+
+
+def test_a_repeated_action_adds_rewards_up_and_ends_with_the_episode():
+  """An episode has two transitions, with rewards 0.5 and 0.25."""
+  counter = Counter(last_discount=1.0)
+  batch = DmEnvBatch([counter], action_repeat=3)
+  assert batch.action_repeat == 3
+  batch.reset()
+  row = batch.step(np.array([1], np.int32))
+  assert (row.step_type[0], row.reward[0], row.discount[0]) == (2, 0.75, 1.0)
+  assert row.observation[0, 0] == 2 and counter.actions == [1, 1]
+  row = batch.step(np.array([1], np.int32))
+  assert (row.step_type[0], row.reward[0], row.observation[0, 0]) == (0, 0, 0)
+  assert counter.actions == [1, 1]
 
 
 def test_as_many_actions_as_environments():

@@ -88,6 +88,28 @@ def test_box_actions():
   assert (row.reward < 0).all()
 
 
+def test_box_actions_reach_the_environments():
+  """A torque turns a pendulum, and the rows are those of single environments, truncation included."""
+  seed, limit = 5, 7
+  batch = registry.make('gymnasium:Pendulum-v1', 2, seed, f'max_episode_steps={limit}')
+  singles = [gymnasium.make('Pendulum-v1', max_episode_steps=limit) for _ in range(2)]
+  batch.reset()
+  for single, env_seed in zip(singles, seeding.spawn(seed, 2), strict=True):
+    single.reset(seed=env_seed)
+  rng = np.random.default_rng(0)
+  for t in range(1, limit + 1):
+    action = rng.uniform(-2, 2, (2, 1)).astype(np.float32)
+    row = batch.step(action)
+    for i, single in enumerate(singles):
+      observation, reward, terminated, truncated, _ = single.step(action[i])
+      np.testing.assert_array_equal(row.observation[i], observation)
+      np.testing.assert_allclose(row.reward[i], reward, rtol=1e-6)
+      assert (truncated, terminated) == (t == limit, False)
+    np.testing.assert_array_equal(row.step_type, LAST if t == limit else MID)
+    np.testing.assert_array_equal(row.discount, 1)
+  np.testing.assert_array_equal(batch.step(action).step_type, FIRST)
+
+
 class Probe(gymnasium.Env):
   """Shows a dict with the last action; actions are 3, 4 and 5."""
 
@@ -120,8 +142,9 @@ def test_dicts_are_flattened_and_actions_count_from_zero(probe_id):
   np.testing.assert_array_equal(row.observation[1], [0, 0, 0, 0, 0, 1, 1, 1])
 
 
-def test_actions_without_an_array_form_are_refused(probe_id, monkeypatch):
-  monkeypatch.setattr(Probe, 'action_space', spaces.MultiDiscrete([2, 2]))
+@pytest.mark.parametrize('space', [spaces.MultiDiscrete([2, 2]), spaces.Box(-np.inf, np.inf, (2,))])
+def test_actions_without_an_array_form_or_bounds_are_refused(probe_id, monkeypatch, space):
+  monkeypatch.setattr(Probe, 'action_space', space)
   with pytest.raises(ValueError, match='--env: the action space is neither'):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
 

@@ -18,7 +18,7 @@ def table(monkeypatch):
   ('name', 'options', 'sentence'),
   [
     ('atri:Pong', '', "--env: there is no environment family 'atri'; did you mean atari?"),
-    ('nothing', '', 'the families are atari, bsuite, cartpole, catch, gymnasium'),
+    ('nothing', '', 'the families are atari, bsuite, cartpole, catch, dm_control, gymnasium'),
     ('', '', "--env: there is no environment family ''"),
     ('catch:1', '', '--env catch:1: catch has no tasks, write --env catch'),
     ('cartpole:v1', '', '--env cartpole:v1: cartpole has no tasks'),
@@ -30,6 +30,16 @@ def table(monkeypatch):
     ('bsuite:catch', '', 'ids are <experiment>/<index>'),
     ('gymnasium:CartPol-v1', '', 'did you mean CartPole-v1?'),
     ('gymnasium:nomodule:X-v0', '', 'gymnasium has no nomodule:X-v0'),
+    ('dm_control', '', 'for example --env dm_control:cartpole/swingup'),
+    (
+      'dm_control:cartpole/swing',
+      '',
+      'dm_control has no cartpole/swing; did you mean cartpole/swingup?',
+    ),
+    ('dm_control:cartpole', '', 'tasks are <domain>/<task>'),
+    ('dm_control:lqr/lqr_2_1', '', 'its actions have no bounds; use another task'),
+    ('dm_control:cartpole/swingup', 'action_repeat=0', 'action_repeat must be at least 1'),
+    ('dm_control:cartpole/swingup', 'time_limit=-1', 'time_limit must be at least 0'),
     ('catch', 'row=3', '--env_options row: catch has no such option; did you mean rows?'),
     ('catch', 'row=3', 'its options and their defaults: rows=10, columns=5'),
     ('bsuite:catch/0', 'rows=3', 'its options and their defaults: results_dir=, episodes=0'),
@@ -83,7 +93,7 @@ def test_a_factory_can_be_named_by_a_string(table):
 
 def test_every_family_has_a_line_of_help():
   families = registry.families()
-  assert list(families) == ['atari', 'bsuite', 'cartpole', 'catch', 'gymnasium']
+  assert list(families) == ['atari', 'bsuite', 'cartpole', 'catch', 'dm_control', 'gymnasium']
   assert all(families.values())
 
 

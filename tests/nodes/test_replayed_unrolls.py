@@ -10,12 +10,22 @@ from agents.r2d2.config import R2D2Config
 from agents.types import FIRST, LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+from environments import registry
 from environments.catch import Catch
 from nodes.inference import InferenceServer
 from nodes.layout import layout
 from tests.nodes.test_inference import Client, Sink
 
-SPEC = Catch(1, 0, rows=6, columns=5).spec()
+
+def make_catch(num_envs, seed):
+  return Catch(num_envs, seed, rows=6, columns=5)
+
+
+def make_pendulum(num_envs, seed):
+  return registry.make('gymnasium:Pendulum-v1', num_envs, seed, 'max_episode_steps=5')
+
+
+SPEC = make_catch(1, 0).spec()
 SMALL = {'mlp_sizes': (16,), 'core': 'lstm', 'lstm_size': 8, 'frame_stack': 3}
 AGENTS = {
   'vtrace': (VTrace, VTraceConfig(unroll_length=7, **SMALL), 'behaviour_logits', 'logits'),
@@ -28,19 +38,23 @@ AGENTS = {
 }
 
 
-@pytest.mark.parametrize('name', AGENTS)
-def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name):
+@pytest.mark.parametrize(
+  'name, make_environment',
+  [('vtrace', make_catch), ('vtrace', make_pendulum), ('r2d2', make_catch)],
+)
+def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name, make_environment):
   make, config, recorded, field = AGENTS[name]
-  agent = make(config, SPEC.observations, SPEC.actions)
+  spec = make_environment(1, 0).spec()
+  agent = make(config, spec.observations, spec.actions)
   params = agent.init(jax.random.key(3)).params
   sink = Sink()
   server = InferenceServer(
-    agent, layout(2, 3, 1), jax.local_devices()[:1], SPEC, sink, Counter(), 1, 6, 0.001, seed=5
+    agent, layout(2, 3, 1), jax.local_devices()[:1], spec, sink, Counter(), 1, 6, 0.001, seed=5
   )
   server.set_params(0, params)
   server.compile()
   server.start()
-  clients = [Client(server, Catch(3, i, rows=6, columns=5), f'actor/{i}') for i in range(2)]
+  clients = [Client(server, make_environment(3, i), f'actor/{i}') for i in range(2)]
   clients[1].step()  # The second actor is one step ahead, so that batches mix step types.
   for _ in range(40):
     for client in clients:
@@ -52,6 +66,7 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name):
   assert any(np.any(leaf) for leaf in states), 'all the stored states are zero'
   step_types = np.concatenate([u.timestep.step_type.ravel() for u in sink.unrolls])
   assert {FIRST, LAST} < set(step_types)
+  assert sink.unrolls[0].action.shape == (3, agent.unroll_rows, *spec.actions.shape)
   replayed = jax.jit(agent.network.unroll)
   for unroll in sink.unrolls:
     timestep, action = jax.tree.map(

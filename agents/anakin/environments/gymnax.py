@@ -31,12 +31,10 @@ class Gymnax:
       name: for the error.
 
     Raises:
-      ValueError: actions are not discrete, or an observation is not one array.
+      ValueError: actions are neither discrete nor a bounded array, or an observation is not one array.
     """
     actions = environment.action_space(params)
     observations = environment.observation_space(params)
-    if not isinstance(actions, spaces.Discrete):
-      raise ValueError(f'--env={name} has actions {actions}; Anakin plays those that are Discrete.')
     if not isinstance(observations, spaces.Discrete | spaces.Box):
       raise ValueError(f'--env={name} has observations {observations}, which are not one array.')
     self._environment = environment
@@ -46,7 +44,7 @@ class Gymnax:
     self.observation_spec = dm_env.specs.Array(
       timestep.observation.shape, timestep.observation.dtype, 'observation'
     )
-    self.action_spec = dm_env.specs.DiscreteArray(int(actions.n), np.int32, 'action')
+    self.action_spec = _action_spec(actions, name)
 
   def reset(self, key: Array) -> tuple[Nest, Timestep]:
     """Begins an episode. See `JaxEnvironment`."""
@@ -93,6 +91,21 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
   if max_episode_steps:
     params = params.replace(max_steps_in_episode=max_episode_steps)
   return Gymnax(environment, params, f'gymnax:{task}')
+
+
+def _action_spec(space: spaces.Space, name: str) -> dm_env.specs.Array:
+  """Returns the spec of one int32 action from 0, or of one float32 action."""
+  if isinstance(space, spaces.Discrete):
+    return dm_env.specs.DiscreteArray(int(space.n), np.int32, 'action')
+  if isinstance(space, spaces.Box) and jnp.issubdtype(space.dtype, jnp.floating):
+    low, high = (
+      np.broadcast_to(np.asarray(x, np.float32), space.shape) for x in (space.low, space.high)
+    )
+    if np.isfinite(low).all() and np.isfinite(high).all():
+      return dm_env.specs.BoundedArray(space.shape, np.float32, low, high, 'action')
+  raise ValueError(
+    f'--env={name} has actions {space}; Anakin plays those that are Discrete or a bounded Box.'
+  )
 
 
 def _arrays(state: Nest) -> Nest:

@@ -1,0 +1,239 @@
+"""A program under launch.py, measured for some seconds when it is warm: rates, CPU time, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import psutil
+
+from benchmarks import costs
+from benchmarks.running import RunningProgram
+from nodes import curves
+
+LEARNER = 'inference_learner'
+_COMPILED = re.compile(r'Finished XLA compilation of (\S+) in ([0-9.e-]+) sec')
+# What has to happen before the measurement, at the latest.
+_DEADLINE_SECONDS = 600.0
+_FIRST_STEPS = 3
+# What a node reports of how it spends its time, in words.
+_SHARES = {
+  'stepping_share': 'steps environments',
+  'waiting_share': 'waits for actions',
+  'learner_waiting_share': 'learner waits for unrolls',
+}
+# Columns of the inference-learner that a row of results has as they are, means over the window.
+_REPORTED = ('inference_batch_rows', 'inference_batch_fill', 'inference_latency_ms')
+
+
+@contextlib.contextmanager
+def running(flags: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[RunningProgram]:
+  """Runs a program, without evaluator and without an end, in a directory that is removed.
+
+  Args:
+    flags: for launch.py, by name.
+    environment: variables to set for it.
+  """
+  with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+    run_dir = os.path.join(directory, 'run')
+    forced = {'run_dir': run_dir, 'num_steps': str(1 << 40), 'eval_envs': '0'}
+    arguments = [f'--{name}={value}' for name, value in {**flags, **forced}.items()]
+    program = RunningProgram(
+      run_dir, *arguments, deadline=_DEADLINE_SECONDS, environment=environment
+    )
+    try:
+      yield program
+    finally:
+      program.kill()
+
+
+def compilations(run_dir: str) -> list[tuple[str, float]]:
+  """Returns what XLA has compiled in the learner's process, and the seconds that each took.
+
+  The program is to run with JAX_LOG_COMPILES=1.
+  """
+  with open(os.path.join(run_dir, 'logs', f'{LEARNER}-0.log'), errors='replace') as f:
+    return [(name, float(seconds)) for name, seconds in _COMPILED.findall(f.read())]
+
+
+def all_nodes(program: RunningProgram) -> dict[str, psutil.Process]:
+  """Returns the processes of a program, by name, once all its nodes have one; 'launcher' is another."""
+  names = {path.stem for path in pathlib.Path(program.run_dir, 'nodes').glob('*.pkl')}
+  nodes = program.wait_until(
+    lambda: found if (found := program.nodes()).keys() >= names else {}, 'all nodes run'
+  )
+  return nodes | {'launcher': psutil.Process(program.launcher.pid)}
+
+
+class _Instant:
+  """What the nodes of a program have used so far, read when the learner has just reported."""
+
+  def __init__(self, program: RunningProgram, nodes: Mapping[str, psutil.Process]):
+    last = _reported_second(program)
+    self.second = program.wait_until(
+      lambda: now if (now := _reported_second(program)) > last else 0.0, 'a report'
+    )
+    self.clock = time.monotonic()
+    machine = psutil.cpu_times()
+    self.machine_idle = machine.idle + machine.iowait
+    self.machine_total = sum(machine[:8])
+    self.cpu = {name: costs.cpu_seconds(process) for name, process in nodes.items()}
+    self.memory = {name: process.memory_full_info().uss for name, process in nodes.items()}
+    self.compilations = compilations(program.run_dir)
+    self.counts = _counts(program, self.second)
+
+
+def _reported_second(program: RunningProgram) -> float:
+  rows = curves.read(program.run_dir, f'{LEARNER}/0', 'seconds', 'learner_steps')
+  return rows[-1][0] if rows else 0.0
+
+
+def _counts(program: RunningProgram, second: float) -> dict[str, float]:
+  names = ('actor_steps', 'environment_frames', 'learner_steps')
+  rows = curves.read(program.run_dir, f'{LEARNER}/0', 'seconds', *names)
+  values = next(row for row in rows if row[0] == second)[1:]
+  return dict(zip(names, values, strict=True))
+
+
+def measure(
+  flags: Mapping[str, str],
+  config: Any,
+  seconds: float,
+  warm_up: float,
+  environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+  """Launches a program and measures it.
+
+  Args:
+    flags: for launch.py, by name.
+    config: what they resolve to.
+    seconds: to measure for.
+    warm_up: seconds after the first learner steps that are not measured.
+    environment: variables to set for the program.
+
+  Returns:
+    See `_summary`, and:
+    seconds_to_first_learner_step: from the command until the learner reports one.
+    seconds: that were measured.
+
+  Raises:
+    AssertionError: if something was compiled after warm-up, or the program ended.
+  """
+  started = time.monotonic()
+  with running(flags, {'JAX_LOG_COMPILES': '1', **(environment or {})}) as program:
+    program.wait_until(lambda: program.learner_steps() > 0, 'the first learner step')
+    first_step = time.monotonic() - started
+    program.wait_until(lambda: program.learner_steps() >= _FIRST_STEPS, 'learner steps')
+    warm = time.monotonic() + warm_up
+    program.wait_until(lambda: time.monotonic() >= warm, 'the end of warm-up')
+    nodes = all_nodes(program)
+    begin = _Instant(program, nodes)
+    end_clock = begin.clock + seconds
+    program.wait_until(lambda: time.monotonic() >= end_clock, 'the end of the measurement')
+    end = _Instant(program, nodes)
+    later = end.compilations[len(begin.compilations) :]
+    assert not later, f'compiled after warm-up: {later}'
+    return _summary(program, config, begin, end) | {
+      'seconds_to_first_learner_step': first_step,
+      'seconds': end.second - begin.second,
+    }
+
+
+def _summary(
+  program: RunningProgram, config: Any, begin: _Instant, end: _Instant
+) -> dict[str, Any]:
+  """Returns what was measured between two instants.
+
+  steps_per_second: rows of environments, as stages count them: decisions and, once in an episode, a
+    reset. actor_steps_per_second are the decisions alone.
+  learned_steps_per_second: the same rate as the learner's updates need it; below the other where
+    the window is so short that acting is still ahead of learning, as replay lets it.
+  nodes, groups: by name, `busy` (cores), `cpu_per_step` (seconds), `memory` (bytes that are its own),
+    and `shares` of its time, as it reports them.
+  """
+  seconds = end.second - begin.second
+  actor_steps, frames, learner_steps = (
+    (end.counts[name] - begin.counts[name]) / seconds for name in end.counts
+  )
+  columns = ('inference_batches_per_second', *_REPORTED, 'actor_steps_per_second')
+  reports = _window(program, f'{LEARNER}/0', begin, end, *columns)
+  assert reports, 'nothing was reported within the measurement; measure for longer'
+  rows = sum(batches * size for batches, size, *_ in reports)
+  # Reports tell the rows of batches as means, and the decisions of the window exactly.
+  steps = actor_steps * rows / max(sum(report[-1] for report in reports), 1e-9)
+  inserted = getattr(config, 'samples_per_insert', 1.0)
+  steps_per_update = config.batch_size * config.unroll_length / inserted
+  nodes = {
+    name: {
+      'busy': (end.cpu[name] - begin.cpu[name]) / (end.clock - begin.clock),
+      'cpu_per_step': (end.cpu[name] - begin.cpu[name]) / (end.clock - begin.clock) / steps,
+      'memory': end.memory[name],
+      'shares': _shares(program, name, begin, end),
+    }
+    for name in sorted(end.cpu)
+  }
+  means = {
+    name: statistics.fmean(report[1 + i] for report in reports) for i, name in enumerate(_REPORTED)
+  }
+  total = end.machine_total - begin.machine_total
+  return {
+    'steps_per_second': steps,
+    'actor_steps_per_second': actor_steps,
+    'environment_frames_per_second': frames,
+    'learner_steps_per_second': learner_steps,
+    'learned_steps_per_second': learner_steps * steps_per_update,
+    **means,
+    'nodes': nodes,
+    'groups': groups(nodes),
+    'machine_busy_share': 1 - (end.machine_idle - begin.machine_idle) / max(total, 1e-9),
+    'compiled_before': [name for name, _ in begin.compilations],
+    'compiled_after_warm_up': len(end.compilations) - len(begin.compilations),
+  }
+
+
+def groups(nodes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+  """Returns what the nodes of each group did together; memory and shares are means over them."""
+  members: dict[str, list[Any]] = {}
+  for name, node in nodes.items():
+    members.setdefault(re.sub(r'-\d+$', '', name), []).append(node)
+  return {
+    group: {
+      'nodes': len(nodes),
+      'busy': sum(node['busy'] for node in nodes),
+      'cpu_per_step': sum(node['cpu_per_step'] for node in nodes),
+      'memory': statistics.fmean(node['memory'] for node in nodes),
+      'shares': {
+        words: statistics.fmean(n['shares'][words] for n in nodes if words in n['shares'])
+        for words in sorted({words for node in nodes for words in node['shares']})
+      },
+    }
+    for group, nodes in members.items()
+  }
+
+
+def _window(
+  program: RunningProgram, node: str, begin: _Instant, end: _Instant, *columns: str
+) -> list[tuple[float, ...]]:
+  """Returns the reports of a node between two instants."""
+  rows = curves.read(program.run_dir, node, 'seconds', *columns)
+  return [row[1:] for row in rows if begin.second < row[0] <= end.second]
+
+
+def _shares(program: RunningProgram, name: str, begin: _Instant, end: _Instant) -> dict[str, float]:
+  """Returns what a node says of how it spends its time, in words."""
+  node = '/'.join(name.rsplit('-', 1))
+  shares = {}
+  for column, words in _SHARES.items():
+    if values := _window(program, node, begin, end, column):
+      shares[words] = statistics.fmean(value for (value,) in values)
+  columns = ('inference_batches_per_second', 'inference_latency_ms')
+  if values := _window(program, node, begin, end, *columns):
+    shares['batches in flight'] = statistics.fmean(b * ms / 1e3 for b, ms in values)
+  return shares

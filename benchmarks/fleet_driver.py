@@ -1,0 +1,154 @@
+"""Many light actors in one process: python -m benchmarks.fleet_driver TASK, a JSON object.
+
+Says 'ready' when every actor has had an answer, measures from one line on its input to the next, and
+prints what it has counted, as JSON. Imports neither JAX nor TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from concurrent import futures
+from typing import Any
+
+import courier
+import numpy as np
+
+from environments import registry as environments
+from nodes import lifecycle
+
+_RECORDED = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """What a driver is to do.
+
+  Attributes:
+    address: of the inference node.
+    env: whose timesteps are recorded.
+    env_options: of it.
+    num_envs: environments of an actor.
+    actors: their numbers.
+    delay: seconds between an answer and the next question.
+  """
+
+  address: str
+  env: str
+  env_options: str
+  num_envs: int
+  actors: tuple[int, ...]
+  delay: float
+
+
+def record(task: Task) -> list[Any]:
+  """Returns some successive timesteps, in which actions are always the same."""
+  environment = environments.make(task.env, task.num_envs, 0, task.env_options)
+  spec = environment.action_spec()
+  action = np.broadcast_to(spec.generate_value(), (task.num_envs, *spec.shape))
+  timesteps = [environment.reset()]
+  timesteps += [environment.step(action) for _ in range(_RECORDED - 1)]
+  environment.close()
+  return timesteps
+
+
+class Driver:
+  """Asks for all its actors from one thread; answers are taken by Courier's threads."""
+
+  def __init__(self, task: Task):
+    self._task = task
+    self._timesteps = record(task)
+    self._client = courier.Client(task.address)
+    self._run_id = lifecycle.new_run_id()
+    self._sequences = dict.fromkeys(task.actors, 0)
+    # (when it came, how long it took, whose it is, what went wrong)
+    self._answers: queue.SimpleQueue[tuple[float, float, int, BaseException | None]]
+    self._answers = queue.SimpleQueue()
+    self._latencies: list[float] | None = None
+    self._measuring = threading.Lock()
+    self.ready = threading.Event()
+    self.error: BaseException | None = None
+
+  def run(self) -> None:
+    """Asks for ever."""
+    try:
+      for actor in self._task.actors:
+        self._ask(actor)
+      waiting: list[tuple[float, int]] = []
+      answered: set[int] = set()
+      while True:
+        timeout = max(waiting[0][0] - time.monotonic(), 0.0) if waiting else None
+        try:
+          came, latency, actor, error = self._answers.get(timeout=timeout)
+          if error is not None:
+            raise error
+          with self._measuring:
+            if self._latencies is not None:
+              self._latencies.append(latency)
+          heapq.heappush(waiting, (came + self._task.delay, actor))
+          if not self.ready.is_set():
+            answered.add(actor)
+            if len(answered) == len(self._task.actors):
+              self.ready.set()
+        except queue.Empty:
+          pass
+        while waiting and waiting[0][0] <= time.monotonic():
+          self._ask(heapq.heappop(waiting)[1])
+    except BaseException as error:
+      self.error = error
+      self.ready.set()
+
+  def begin(self) -> None:
+    """Begins to keep latencies."""
+    with self._measuring:
+      self._latencies = []
+
+  def end(self) -> list[float]:
+    """Returns the latencies since `begin`, in seconds."""
+    with self._measuring:
+      latencies, self._latencies = self._latencies, None
+    if self.error is not None:
+      raise self.error
+    return latencies or []
+
+  def _ask(self, actor: int) -> None:
+    sequence = self._sequences[actor]
+    self._sequences[actor] += 1
+    # Actors are not in the same place of the recording.
+    timestep = self._timesteps[(sequence + actor) % len(self._timesteps)]
+    asked = time.monotonic()
+
+    def answered(answer: futures.Future) -> None:
+      now = time.monotonic()
+      self._answers.put((now, now - asked, actor, answer.exception()))
+
+    self._client.futures.step(
+      f'actor/{actor}', self._run_id, 0, sequence, *timestep
+    ).add_done_callback(answered)
+
+
+def main(argv: list[str]) -> None:
+  """Drives the actors of a task. Does not return."""
+  driver = Driver(Task(**json.loads(argv[1])))
+  threading.Thread(target=driver.run, daemon=True).start()
+  driver.ready.wait()
+  print('ready', flush=True)
+  sys.stdin.readline()
+  used, started = time.process_time(), time.monotonic()
+  driver.begin()
+  sys.stdin.readline()
+  latencies = driver.end()
+  seconds = time.monotonic() - started
+  counted = {'seconds': seconds, 'cpu': time.process_time() - used, 'latencies': latencies}
+  print(json.dumps(counted), flush=True)
+  os._exit(0)  # Requests are still under way.
+
+
+if __name__ == '__main__':
+  main(sys.argv)

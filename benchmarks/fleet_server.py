@@ -1,0 +1,50 @@
+"""The inference node that a fleet of light actors asks, in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import courier
+import jax
+from acme.utils import counting
+
+from environments import registry as environments
+from nodes import lifecycle
+from nodes.inference import InferenceServer
+from nodes.layout import layout
+from programs import registry as programs
+
+
+def serve(program: str, config: Any, num_actors: int, batch_size: int, port: int) -> None:
+  """Answers until the process ends, as a program's inference does; throws its unrolls away.
+
+  Args:
+    program: whose agent acts.
+    config: resolved.
+    num_actors: each asks for one stream of `envs_per_actor` environments.
+    batch_size: environments in an inference batch at most.
+    port: to listen on, once everything is compiled.
+  """
+  spec = environments.make_spec(config.env, config.env_options)
+  agent = programs.load(program).make_agent(config)(spec.observations, spec.actions)
+  streams = layout(num_actors, config.envs_per_actor, 1)
+  inference = InferenceServer(
+    agent,
+    streams,
+    [jax.local_devices()[i] for i in config.actor_devices],
+    spec,
+    lambda unrolls, release: release(),
+    counting.Counter(),
+    1,
+    batch_size,
+    config.inference_timeout_ms / 1e3,
+    config.seed,
+  )
+  inference.set_params(0, agent.init(jax.random.key(config.seed)).params)
+  inference.compile()
+  inference.start()
+  server = courier.Server(port=port, thread_pool_size=2 * len(streams) + 4)
+  server.Bind('step', inference.step)
+  server.Bind('measure', inference.measure)
+  server.Start()
+  lifecycle.stop_event().wait()

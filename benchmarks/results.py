@@ -1,0 +1,75 @@
+"""What a benchmark leaves: a table on the terminal, a JSON file and a picture."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+from typing import Any
+
+from absl import flags
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+OUTPUT = flags.DEFINE_string('output', 'runs/benchmarks', 'where the results go')
+
+
+def cores() -> int:
+  """Returns how many CPU cores this process may use."""
+  return len(os.sched_getaffinity(0))
+
+
+def machine() -> dict[str, Any]:
+  """Returns what the figures depend on, by name."""
+  return {
+    'cpu_cores': cores(),
+    'python': platform.python_version(),
+    'jax': importlib.metadata.version('jax'),
+  }
+
+
+class Table:
+  """Prints rows as they come."""
+
+  def __init__(self, **columns: str):
+    """Prints the header.
+
+    Args:
+      **columns: the format of each, by its title, where `_` stands for a space: '<20', '>10,.1f'.
+    """
+    self._formats = list(columns.values())
+    widths = [spec.split(',')[0].split('.')[0] for spec in self._formats]
+    self._print(
+      f'{title.replace("_", " "):{width}}' for title, width in zip(columns, widths, strict=True)
+    )
+
+  def add(self, *cells: Any) -> None:
+    """Prints a row; None is shown as '-'."""
+    shown = []
+    for cell, spec in zip(cells, self._formats, strict=True):
+      missing = cell is None
+      shown.append(
+        f'{"-" if missing else cell:{spec.split(",")[0].split(".")[0] if missing else spec}}'
+      )
+    self._print(shown)
+
+  def _print(self, cells: Any) -> None:
+    print(' '.join(cells).rstrip(), flush=True)
+
+
+def file_name(benchmark: str, program: str, config: Any) -> str:
+  """Returns a name for the results of a benchmark of one program, such as 'startup-r2d2-cartpole'."""
+  core = getattr(config, 'core', 'none')
+  parts = [benchmark, program, config.env, *([core] if core != 'none' else [])]
+  return re.sub(r'[^\w.]+', '-', '-'.join(parts))
+
+
+def write(name: str, record: dict[str, Any], figure: Figure) -> None:
+  """Writes `name`.json, the record and the machine, and `name`.png to --output, and says so."""
+  os.makedirs(OUTPUT.value, exist_ok=True)
+  with open(os.path.join(OUTPUT.value, f'{name}.json'), 'w') as f:
+    json.dump({**machine(), **record}, f, indent=2)
+  FigureCanvasAgg(figure).print_png(os.path.join(OUTPUT.value, f'{name}.png'))
+  print(f'wrote {name}.json and {name}.png to {OUTPUT.value}')

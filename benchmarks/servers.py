@@ -1,0 +1,79 @@
+"""The other end of what a benchmark measures, each in a process like those of nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import courier
+import numpy as np
+
+from launchers import core, pickling, process
+from nodes import lifecycle
+
+DEADLINE_SECONDS = 120.0
+
+
+@contextlib.contextmanager
+def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterator[tuple[int, str]]:
+  """Calls `function(port)` in a process of its own, and ends the process at the end of the block.
+
+  Args:
+    directory: an existing one, for what the process is to run and its log.
+    name: of the process.
+    function: picklable; serves on a port.
+
+  Yields:
+    The id of the process, and its address once something listens there.
+  """
+  port = core.free_ports(1)[0]
+  payload = os.path.join(directory, f'{name}.pkl')
+  with open(payload, 'wb') as f:
+    f.write(pickling.dumps(name, functools.partial(function, port)))
+  environment = {**os.environ, 'PYTHONPATH': core.python_path()}
+  with open(os.path.join(directory, f'{name}.log'), 'w+b') as log:
+    server = process.start(sys.executable, payload, environment, log)
+    try:
+      _wait(port, server.poll, log)
+      yield server.pid, f'localhost:{port}'
+    finally:
+      server.kill()
+      server.wait()
+
+
+def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
+  """Waits until something listens on a port."""
+  end = time.monotonic() + DEADLINE_SECONDS
+  while True:
+    with contextlib.suppress(OSError), socket.create_connection(('localhost', port), 1.0):
+      return
+    if ended() is not None or time.monotonic() > end:
+      log.seek(0)
+      raise RuntimeError(f'a server did not start:\n{log.read().decode()}')
+    time.sleep(0.05)
+
+
+def serve_actions(action: np.ndarray, num_threads: int, port: int) -> None:
+  """Answers every step of every actor with the same actions, until the process ends."""
+
+  def step(*request: Any) -> np.ndarray:
+    del request
+    return action
+
+  server = courier.Server(port=port, thread_pool_size=num_threads)
+  server.Bind('step', step)
+  server.Start()
+  lifecycle.stop_event().wait()
+
+
+def serve_replay(tables: Callable[[], Any], directory: str, port: int) -> None:
+  """Runs a replay server until the process ends."""
+  from nodes.replay import ReplayServer
+
+  ReplayServer(tables, None, 'replay/0', directory, 0.0, port).run()

@@ -1,0 +1,336 @@
+"""What each stage of the data path costs alone, with the classes that the nodes use.
+
+python -m benchmarks.stages --program=sebulba --env=catch     prints the costs as JSON
+
+`benchmarks.pipeline` runs it in a process of its own. A step is one row of one environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import courier
+import jax
+import numpy as np
+from acme import specs
+from acme.utils import counting
+
+from agents.types import Timestep, Unroll
+from benchmarks import costs, options, servers
+from environments import registry as environments
+from nodes import batching
+from nodes.actor import RemotePolicy
+from nodes.columns import Columns
+from nodes.device_inference import DeviceInference
+from nodes.learner import DevicePrefetcher, Learner
+from nodes.streams import EpisodeStatistics, UnrollAssembler, unroll_spec
+from programs import registry as programs
+
+LEARNER = 'inference_learner'
+_TABLE_SIZE = 1 << 20
+_MAX_BYTES = 256 << 20
+_COMPILED = '/jax/core/compile/backend_compile_duration'
+
+
+class Compilations:
+  """Counts what XLA compiles in this process from now on."""
+
+  def __init__(self) -> None:
+    self.count = 0
+    jax.monitoring.register_event_duration_secs_listener(self._listen)
+
+  def _listen(self, event: str, duration_secs: float, **kwargs: Any) -> None:
+    del duration_secs, kwargs
+    self.count += event == _COMPILED
+
+
+class Stages:
+  """The stages of a program with actors, inference, replay and learner, at its own sizes.
+
+  Each method returns the cost of one step, as `costs.Cost`. Those after `record` use what it recorded.
+  """
+
+  def __init__(self, program: str, config: Any, seconds: float, repeats: int, directory: str):
+    """Makes agent and environment.
+
+    Args:
+      program: its name.
+      config: resolved.
+      seconds: of each timing.
+      repeats: timings of each stage.
+      directory: an existing one, for the servers' files.
+    """
+    self._config = config
+    self._repeats = repeats
+    self._measure = functools.partial(costs.measure, seconds=seconds, repeats=repeats)
+    self._directory = directory
+    self._num_envs = config.envs_per_actor // config.env_groups
+    self._spec = environments.make_spec(config.env, config.env_options)
+    make_agent = programs.load(program).make_agent(config)
+    self._agent = make_agent(self._spec.observations, self._spec.actions)
+    self._prioritized = hasattr(config, 'samples_per_insert')
+    sampled = config.samples_per_insert if self._prioritized else 1.0
+    # Unrolls that share rows are counted by the rows that they do not share.
+    self._steps_per_batch = config.batch_size * self._agent.unroll_period / sampled
+
+  def environment(self) -> costs.Cost:
+    """Steps one group of environments with random actions."""
+    environment = self._make_environment()
+    actions = itertools.cycle(_random_actions(self._spec.actions, self._num_envs))
+    environment.reset()
+
+    def work() -> float:
+      environment.step(next(actions))
+      return self._num_envs
+
+    cost = self._measure(work, here='actor')
+    environment.close()
+    return cost
+
+  def rpc(self) -> costs.Cost:
+    """Sends the timesteps of an actor's groups and receives actions, which are always the same."""
+    groups = self._config.env_groups
+    action = _random_actions(self._spec.actions, self._num_envs)[0]
+    environment = self._make_environment()
+    timestep = environment.reset()
+    environment.close()
+    serve = functools.partial(servers.serve_actions, action, 2 * groups + 4)
+    with servers.running(self._directory, 'inference', serve) as (pid, address):
+      client = courier.Client(address)
+      policies = [RemotePolicy(client, 'actor/0', 1, g, lambda: False) for g in range(groups)]
+      for policy in policies:
+        policy.send(timestep)
+
+      def work() -> float:
+        for policy in policies:
+          policy.receive()
+          policy.send(timestep)
+        return groups * self._num_envs
+
+      cost = self._measure(work, here='actor', others={LEARNER: pid})
+      for policy in policies:
+        policy.receive()
+    return cost
+
+  def start_inference(self) -> None:
+    """Compiles what acts, as for all environments of the program, and records two unrolls."""
+    config, n = self._config, self._num_envs
+    num_streams = config.num_actors * config.env_groups
+    self._streams = min(num_streams, config.inference_batch_size // n)
+    slots = num_streams * n
+    self._inference = DeviceInference(
+      self._agent,
+      jax.local_devices()[config.actor_devices[0]],
+      self._agent.exploration(slots),
+      self._spec,
+      batching.bucket_sizes(n, max(n, config.inference_batch_size)),
+      config.inference_timeout_ms / 1e3,
+      lambda: self._asking,
+      config.seed,
+    )
+    self._asking = 1
+    # The learner publishes its parameters to what acts, from the beginning.
+    self._counter = counting.Counter()
+    self._learner = Learner(
+      self._agent,
+      [jax.local_devices()[i] for i in config.learner_devices],
+      self._inference.set_params,
+      lambda: None,
+      self._counter,
+      config.seed,
+    )
+    self._inference.compile()
+    self._inference.start()
+    self._record()
+
+  def _record(self) -> None:
+    environment = self._make_environment()
+    assembler = UnrollAssembler(self._num_envs, self._agent.unroll_rows, self._agent.unroll_period)
+    timestep = Timestep(*environment.reset())
+    self._rows: list[tuple[Timestep, Any]] = []
+    self._unrolls: list[Unroll] = []
+    for _ in range(self._agent.unroll_rows + self._agent.unroll_period):
+      version, action, extras, core_state = self._ask([timestep])[0]
+      self._rows.append((timestep, (version, action, extras, core_state)))
+      unroll = assembler.append(timestep, action, extras, version, core_state)
+      if unroll is not None:
+        self._unrolls.append(jax.tree.map(np.copy, unroll))
+        assembler.release(unroll)
+      timestep = Timestep(*environment.step(action))
+    environment.close()
+
+  def _ask(self, timesteps: list[Timestep]) -> list[Any]:
+    requests = [
+      batching.Request(timestep, i * self._num_envs, wipe=False)
+      for i, timestep in enumerate(timesteps)
+    ]
+    for request in requests:
+      self._inference.queue.put(request)
+    return [request.wait() for request in requests]
+
+  def inference(self) -> costs.Cost:
+    """Answers batches as large as the program's, one after the other."""
+    self._asking = self._streams
+    timesteps = itertools.cycle([timestep for timestep, _ in self._rows])
+
+    def work() -> float:
+      self._ask([next(timesteps) for _ in range(self._streams)])
+      return self._streams * self._num_envs
+
+    return self._measure(work, here=LEARNER)
+
+  def assembling(self) -> costs.Cost:
+    """Puts the recorded rows into unrolls, and follows the episodes."""
+    assembler = UnrollAssembler(self._num_envs, self._agent.unroll_rows, self._agent.unroll_period)
+    episodes = EpisodeStatistics(self._num_envs)
+
+    def work() -> float:
+      for timestep, (version, action, extras, core_state) in self._rows:
+        episodes.observe(timestep)
+        unroll = assembler.append(timestep, action, extras, version, core_state)
+        if unroll is not None:
+          assembler.release(unroll)
+      return len(self._rows) * self._num_envs
+
+    return self._measure(work, here=LEARNER)
+
+  def replay(self) -> Iterator[tuple[str, costs.Cost]]:
+    """Yields, by stage, the costs of inserting, of sampling to the learner devices, of an update.
+
+    The table has the program's selectors, and room for all that is inserted; its rate limiter lets
+    one side work without the other. A step's share of a batch is what the program's ratio of samples
+    to inserts makes it.
+    """
+    from nodes import replay, unroll_io
+
+    config = self._config
+    tables = functools.partial(replay.queue_table, _TABLE_SIZE)
+    if self._prioritized:
+      tables = functools.partial(
+        replay.prioritized_table, _TABLE_SIZE, 1, 1.0, 1e9, config.priority_exponent
+      )
+    serve = functools.partial(servers.serve_replay, tables, os.path.join(self._directory, 'replay'))
+    unroll = unroll_spec(self._agent, self._spec)
+    columns = Columns(unroll)
+    with servers.running(self._directory, 'replay', serve) as (pid, address):
+      priorities = jax.jit(self._agent.initial_priorities)
+      writer = unroll_io.UnrollWriter([address], columns, priorities)
+      yield 'insert', self._insert(writer, columns.item_bytes, pid)
+      reader = unroll_io.UnrollReader(
+        [address], columns, config.batch_size, max_in_flight=config.batch_size
+      )
+      yield 'sample', self._sample(reader, writer.written // config.batch_size, pid)
+      self._learner.compile(unroll, config.batch_size)
+      yield 'update', self._update(reader, pid)
+      writer.close()
+
+  def _insert(self, writer: Any, item_bytes: int, pid: int) -> costs.Cost:
+    """Writes the recorded unrolls: enough to sample from, and no more than memory allows."""
+    unrolls = itertools.cycle(self._unrolls)
+    repeats = self._repeats
+    least = math.ceil(self._config.batch_size * (1 + 1 / repeats) / self._num_envs)
+
+    def work() -> float:
+      copied = threading.Event()
+      writer.put(next(unrolls), copied.set)
+      while not copied.wait(1.0):
+        writer.check()
+      return self._num_envs * self._agent.unroll_period
+
+    most = max(least, _MAX_BYTES // (repeats * self._num_envs * item_bytes))
+    return self._measure(work, here=LEARNER, others={'replay': pid}, calls=(least, most))
+
+  def _sample(self, reader: Any, batches: int, pid: int) -> costs.Cost:
+    """Takes batches to the learner devices; from a queue, as many as it holds."""
+
+    def put(batch: Any) -> Any:
+      unrolls, probabilities = self._learner._global((batch.unrolls, batch.probabilities))
+      return batch._replace(unrolls=unrolls, probabilities=probabilities)
+
+    prefetcher = DevicePrefetcher(reader, put)
+
+    def work() -> float:
+      self._batch = jax.block_until_ready(prefetcher.next(lambda: None))
+      return self._steps_per_batch
+
+    most = sys.maxsize if self._prioritized else (batches - 1) // self._repeats
+    return self._measure(work, here=LEARNER, others={'replay': pid}, calls=(1, most))
+
+  def _update(self, reader: Any, pid: int) -> costs.Cost:
+    """Learns from one batch that is on the learner devices, and sends the priorities it gives."""
+    self._learner.learn_from(itertools.repeat(self._batch), reader.update_priorities)
+
+    def work() -> float:
+      self._learner.step()
+      self._learner.actor_steps()  # Waits for the end of the update.
+      return self._steps_per_batch
+
+    return self._measure(work, here=LEARNER, others={'replay': pid})
+
+  def close(self) -> None:
+    """Stops to serve."""
+    self._inference.close()
+
+  def _make_environment(self) -> Any:
+    config = self._config
+    return environments.make(config.env, self._num_envs, config.seed, config.env_options)
+
+
+def measure(program: str, config: Any, seconds: float, repeats: int) -> dict[str, Any]:
+  """Measures all stages.
+
+  Args:
+    program: its name.
+    config: resolved.
+    seconds: of each timing.
+    repeats: timings of each stage.
+
+  Returns:
+    `stages`, the cost of a step by stage, and `compiled_while_timing`, the programs that XLA had to
+    compile after warm-up.
+  """
+  with tempfile.TemporaryDirectory() as directory:
+    stages = Stages(program, config, seconds, repeats, directory)
+    measured = {'environment': stages.environment(), 'rpc': stages.rpc()}
+    stages.start_inference()
+    compiled = Compilations()
+    measured['inference'] = stages.inference()
+    measured['assembling'] = stages.assembling()
+    serving = compiled.count
+    measured.update(stages.replay())
+    stages.close()
+  return {
+    'stages': {name: cost._asdict() for name, cost in measured.items()},
+    'compiled_while_timing': serving,
+  }
+
+
+def _random_actions(spec: specs.Array, num_envs: int) -> list[np.ndarray]:
+  """Returns some batches of actions."""
+  rng = np.random.default_rng(0)
+  shape = (64, num_envs, *spec.shape)
+  if isinstance(spec, specs.DiscreteArray):
+    return list(rng.integers(0, spec.num_values, shape, spec.dtype))
+  return list(rng.uniform(spec.minimum, spec.maximum, shape).astype(spec.dtype))
+
+
+def main(argv: list[str]) -> None:
+  """Measures and prints."""
+  del argv
+  config = options.config()
+  seconds, repeats = options.STAGE_SECONDS.value, options.REPEATS.value
+  print(json.dumps(measure(options.PROGRAM.value, config, seconds, repeats)), flush=True)
+  os._exit(0)  # Threads of Reverb may still wait for the server.
+
+
+if __name__ == '__main__':
+  options.run(main)

@@ -1,0 +1,79 @@
+"""The tasks of the DeepMind Control Suite (Tassa et al. 2018), in MuJoCo, from their state."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from environments import errors, seeding
+from environments.dm import DmEnvBatch
+
+_UNBOUNDED = 1e10  # MuJoCo's mjMAXVAL.
+
+
+def make(
+  task: str, num_envs: int, seed: int, *, action_repeat: int = 1, time_limit: float = 0.0
+) -> DmEnvBatch:
+  """Makes N copies of a task, stepped one after the other.
+
+  The observation is the suite's, as one vector; actions are floats within the task's bounds. Episodes
+  that the time limit ends are truncated. Nothing is rendered, and no display is looked for, unless the
+  environment variable MUJOCO_GL names a renderer.
+
+  Args:
+    task: `<domain>/<task>`.
+    num_envs: N.
+    seed: of the batch.
+    action_repeat: control steps for which an action is held; their rewards are added up.
+    time_limit: truncate episodes after so many seconds of the simulation; 0 is the task's own limit.
+
+  Raises:
+    ValueError: there is no such task, its actions have no bounds, or an option is out of its range.
+  """
+  errors.require_task('dm_control', task, 'cartpole/swingup')
+  errors.require_option(action_repeat >= 1, 'action_repeat', action_repeat, 'be at least 1')
+  errors.require_option(time_limit >= 0, 'time_limit', time_limit, 'be at least 0')
+  suite = load_suite()
+  known = ['/'.join(names) for names in suite.ALL_TASKS]
+  if task not in known:
+    raise errors.unknown_task('dm_control', task, known, 'tasks are <domain>/<task>')
+  domain, _, name = task.partition('/')
+  limit = {'time_limit': time_limit} if time_limit else {}
+  with _quietly():
+    environments = [
+      suite.load(domain, name, task_kwargs={'random': env_seed, **limit})
+      for env_seed in seeding.spawn(seed, num_envs)
+    ]
+  bounds = environments[0].action_spec()
+  if np.abs([bounds.minimum, bounds.maximum]).max() >= _UNBOUNDED:
+    raise ValueError(f'--env dm_control:{task}: its actions have no bounds; use another task')
+  protocol = f'action_repeat={action_repeat} time_limit={time_limit or "own"} rewards=raw'
+  return DmEnvBatch(environments, protocol, action_repeat)
+
+
+def load_suite() -> Any:
+  """Returns the module `dm_control.suite`.
+
+  MuJoCo and dm_control look for a renderer when they are first imported, and complain where there is no
+  display, unless MUJOCO_GL says otherwise.
+  """
+  os.environ.setdefault('MUJOCO_GL', 'disabled')
+  with _quietly():
+    from dm_control import suite
+  return suite
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+  """Keeps what MuJoCo has to say about the suite's own models from the user."""
+  verbosity = logging.get_verbosity()
+  logging.set_verbosity(logging.ERROR)
+  try:
+    yield
+  finally:
+    logging.set_verbosity(verbosity)

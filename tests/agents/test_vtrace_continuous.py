@@ -1,0 +1,224 @@
+"""V-trace with continuous actions: the distribution, and the agent that acts and learns by it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from agents.types import LAST
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from agents.vtrace.distributions import MIN_STD, SquashedGaussian, make_distribution
+from tests.agents.recording import (
+  OBSERVATION_SPEC,
+  check_answers_depend_on_their_own_row_only,
+  make_unrolls,
+  random_rows,
+)
+
+LOW, HIGH = np.array([-2.0, 0.0, 5.0], np.float32), np.array([2.0, 0.1, 7.0], np.float32)
+ACTION_SPEC = dm_env.specs.BoundedArray((3,), np.float32, LOW, HIGH)
+GAUSSIAN = SquashedGaussian(ACTION_SPEC)
+FEEDFORWARD = VTraceConfig(unroll_length=6, mlp_sizes=(16,), lstm_size=8)
+RECURRENT = dataclasses.replace(FEEDFORWARD, core='lstm', frame_stack=3)
+
+
+def logits_of(mean, std):
+  """The parameters that give these means and standard deviations, `[A]` each."""
+  raw = np.log(np.expm1(np.asarray(std) - MIN_STD))
+  return jnp.asarray(np.concatenate([mean, raw]), jnp.float32)
+
+
+def make_agent(config):
+  return VTrace(config, OBSERVATION_SPEC, ACTION_SPEC)
+
+
+def spread(agent, seed=0):
+  """Returns a learner state whose policy differs from row to row."""
+  state = jax.jit(agent.init)(jax.random.key(seed))
+  logits = state.params['params']['head']['logits']
+  logits['kernel'] = 100.0 * logits['kernel']
+  return state
+
+
+def test_log_density_is_that_of_the_gaussian_before_tanh():
+  mean, std = np.array([0.3, -1.0, 2.0]), np.array([0.5, 1.0, 0.1])
+  draw = np.array([0.1, 0.5, 2.2])
+  expected = stats.norm.logpdf(draw, mean, std).sum()
+  actual = GAUSSIAN.log_prob(logits_of(mean, std), jnp.asarray(draw, jnp.float32))
+  np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+def entropy_of_tanh(mean, std):
+  """The entropy of tanh(u), u Gaussian, by adaptive quadrature in double precision."""
+
+  def integrand(u):
+    log_slope = 2 * (np.log(2) - u - np.logaddexp(0, -2 * u))
+    return stats.norm.pdf(u, mean, std) * (log_slope - stats.norm.logpdf(u, mean, std))
+
+  return integrate.quad(integrand, mean - 12 * std, mean + 12 * std, limit=200)[0]
+
+
+@pytest.mark.parametrize('std', [0.03, 0.3, 0.87, 3.0])
+@pytest.mark.parametrize('mean', [0.0, 0.7, -4.0])
+def test_entropy_is_that_of_the_action(mean, std):
+  gaussian = SquashedGaussian(dm_env.specs.BoundedArray((1,), np.float32, -1, 1))
+  entropy, gradient = jax.value_and_grad(gaussian.entropy)(logits_of([mean], [std]))
+  np.testing.assert_allclose(entropy, entropy_of_tanh(mean, std), atol=0.01)
+  assert entropy < np.log(2)
+  # The bonus draws a policy to the middle, by as much as the integral says.
+  slope = (entropy_of_tanh(mean + 1e-3, std) - entropy_of_tanh(mean - 1e-3, std)) / 2e-3
+  np.testing.assert_allclose(gradient[0], slope, atol=0.03)
+
+
+def test_entropies_and_densities_of_dimensions_add_up():
+  mean, std = np.array([0.3, -1.0, 2.0]), np.array([0.5, 1.0, 0.1])
+  parts = sum(entropy_of_tanh(m, s) for m, s in zip(mean, std, strict=True))
+  batch = jnp.broadcast_to(logits_of(mean, std), (4, 5, 6))
+  entropy = GAUSSIAN.entropy(batch)
+  np.testing.assert_allclose(entropy, np.full((4, 5), parts), atol=0.01)
+  assert GAUSSIAN.log_prob(batch, jnp.zeros((4, 5, 3))).shape == (4, 5)
+
+
+def test_actions_keep_to_their_bounds_and_fill_them():
+  draws = jnp.concatenate([jnp.linspace(-30, 30, 601), jnp.array([-1e9, 1e9])])
+  actions = np.asarray(GAUSSIAN.action(jnp.tile(draws[:, None], 3)))
+  assert actions.dtype == np.float32 and actions.shape == (603, 3)
+  assert (actions >= LOW).all() and (actions <= HIGH).all()
+  np.testing.assert_array_equal([actions.min(0), actions.max(0)], [LOW, HIGH])
+  np.testing.assert_allclose(GAUSSIAN.action(jnp.zeros(3)), (LOW + HIGH) / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize('shape', [(), (2, 2)])
+def test_actions_of_any_shape(shape):
+  distribution = make_distribution(dm_env.specs.BoundedArray(shape, np.float32, -1, 1))
+  size = int(np.prod(shape))
+  draw = distribution.sample(jax.random.key(0), jnp.zeros(2 * size))
+  assert distribution.num_logits == 2 * size and draw.shape == (size,)
+  assert distribution.action(jnp.stack([draw] * 3)).shape == (3, *shape)
+
+
+@pytest.mark.parametrize(
+  'spec',
+  [
+    dm_env.specs.Array((2,), np.float32),
+    dm_env.specs.BoundedArray((2,), np.float32, -np.inf, np.inf),
+    dm_env.specs.BoundedArray((2,), np.int32, 0, 3),
+  ],
+)
+def test_other_actions_are_refused(spec):
+  with pytest.raises(ValueError, match='V-trace needs discrete or bounded continuous actions'):
+    VTrace(FEEDFORWARD, OBSERVATION_SPEC, spec)
+
+
+@pytest.mark.parametrize('config', [FEEDFORWARD, RECURRENT])
+def test_answers_depend_on_their_own_row_only(config):
+  agent = make_agent(config)
+  check_answers_depend_on_their_own_row_only(agent, spread(agent).params)
+
+
+def test_training_samples_from_the_policy_and_evaluation_takes_its_mean():
+  agent, size = make_agent(FEEDFORWARD), 4096
+  params = spread(agent).params
+  one = jax.tree.map(lambda x: x[1, :1], random_rows(2, 1))
+  timestep = jax.tree.map(lambda x: jnp.repeat(x, size, axis=0), one)
+  keys = jax.random.split(jax.random.key(0), size)
+  training = agent.act(params, {}, timestep, jnp.asarray(agent.exploration(size)), keys)
+  mean, raw_std = np.split(training.extras['behaviour_logits'][0], 2)
+  std = MIN_STD + np.logaddexp(0, raw_std)
+  np.testing.assert_allclose(training.extras['draw'].mean(0), mean, atol=0.06)
+  np.testing.assert_allclose(training.extras['draw'].std(0), std, rtol=0.05)
+  scaled = (LOW + HIGH) / 2 + (HIGH - LOW) / 2 * np.tanh(training.extras['draw'])
+  np.testing.assert_allclose(training.action, scaled, atol=1e-5)
+  assert training.action.dtype == jnp.float32
+  evaluation = agent.act(params, {}, timestep, jnp.full(size, agent.evaluation_exploration), keys)
+  expected = (LOW + HIGH) / 2 + (HIGH - LOW) / 2 * np.tanh(mean)
+  np.testing.assert_allclose(evaluation.action, np.tile(expected, (size, 1)), atol=1e-5)
+
+
+@pytest.mark.parametrize('config', [FEEDFORWARD, RECURRENT])
+def test_replaying_an_unroll_reproduces_the_recorded_parameters(config):
+  agent = make_agent(config)
+  state = spread(agent)
+  unrolls = make_unrolls(agent, state)
+  assert np.any(unrolls.timestep.step_type == LAST)
+  assert unrolls.action.shape == unrolls.extras['draw'].shape == (5, agent.unroll_rows, 3)
+  timestep, action = jax.tree.map(
+    lambda x: jnp.swapaxes(x, 0, 1), (unrolls.timestep, unrolls.action)
+  )
+  output, _ = jax.jit(agent.network.unroll)(state.params, unrolls.core_state, timestep, action)
+  recorded = jnp.swapaxes(unrolls.extras['behaviour_logits'], 0, 1)
+  np.testing.assert_allclose(output.logits, recorded, rtol=0, atol=1e-5)
+  draw = jnp.swapaxes(unrolls.extras['draw'], 0, 1)
+  log_ratio = GAUSSIAN.log_prob(output.logits, draw) - GAUSSIAN.log_prob(recorded, draw)
+  np.testing.assert_allclose(np.exp(log_ratio), 1.0, atol=1e-5)
+  metrics = jax.jit(agent.update)(state, unrolls).metrics
+  np.testing.assert_allclose(metrics['rho'], 1.0, atol=1e-5)
+
+
+def test_the_core_sees_the_action_that_was_executed():
+  agent = make_agent(RECURRENT)
+  state = spread(agent)
+  unrolls = make_unrolls(agent, state)
+  assert agent.initial_core_state(2)['prev_action'].shape == (2, 3)
+  other = unrolls._replace(action=unrolls.action + 1.0)
+  update = jax.jit(agent.update)
+  assert update(state, unrolls).metrics['loss'] != update(state, other).metrics['loss']
+
+
+def test_importance_weights_are_the_ratio_of_the_densities_of_actions():
+  new, old = logits_of([0.5, 0.0, -1.0], [0.5, 1.0, 0.3]), logits_of([0.2, 0.3, -0.5], [1, 1, 0.5])
+  draw = jnp.array([0.4, -0.2, -0.8])
+  action = np.tanh(np.asarray(draw, np.float64))
+
+  def density(logits):
+    mean, raw_std = np.split(np.asarray(logits, np.float64), 2)
+    std = MIN_STD + np.logaddexp(0, raw_std)
+    return np.prod(stats.norm.pdf(np.arctanh(action), mean, std) / (1 - action**2))
+
+  ratio = jnp.exp(GAUSSIAN.log_prob(new, draw) - GAUSSIAN.log_prob(old, draw))
+  np.testing.assert_allclose(ratio, density(new) / density(old), rtol=1e-4)
+
+
+@pytest.mark.parametrize('reward, towards', [(1.0, True), (-1.0, False)])
+def test_a_step_raises_the_density_of_what_was_better_than_expected(reward, towards):
+  config = dataclasses.replace(FEEDFORWARD, entropy_cost=0.0, baseline_cost=0.0)
+  agent = make_agent(config)
+  state = spread(agent)
+  unrolls = make_unrolls(agent, state, batch_size=1)
+  step_type = jnp.full_like(unrolls.timestep.step_type, 1)
+  reward = jnp.full(step_type.shape, 100 * reward)  # More than the values of all rows.
+  timestep = unrolls.timestep._replace(
+    step_type=step_type, reward=reward, discount=jnp.zeros(step_type.shape)
+  )
+  unrolls = unrolls._replace(timestep=timestep)
+
+  def log_density(params):
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (timestep, unrolls.action))
+    output, _ = agent.network.unroll(params, unrolls.core_state, *rows)
+    draw = jnp.swapaxes(unrolls.extras['draw'], 0, 1)
+    return jnp.sum(GAUSSIAN.log_prob(output.logits, draw)[:-1])
+
+  after = agent.update(state, unrolls).state
+  assert (log_density(after.params) > log_density(state.params)) == towards
+
+
+def test_rewards_are_scaled_before_they_are_clipped():
+  agent = make_agent(FEEDFORWARD)
+  state = spread(agent)
+  unrolls = make_unrolls(agent, state)
+
+  def loss(scale, limit, factor):
+    config = dataclasses.replace(FEEDFORWARD, reward_scale=scale, max_abs_reward=limit)
+    timestep = unrolls.timestep._replace(reward=factor * unrolls.timestep.reward)
+    changed = make_agent(config).update(state, unrolls._replace(timestep=timestep))
+    return float(changed.metrics['loss'])
+
+  assert loss(0.5, 0.0, 2.0) == loss(1.0, 0.0, 1.0) != loss(1.0, 0.0, 2.0)
+  assert loss(0.5, 0.1, 2.0) == loss(1.0, 0.1, 1.0)
