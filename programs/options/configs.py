@@ -31,9 +31,10 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
 def check(module: Any, config: Any) -> None:
   """Raises ValueError, in one sentence, if the options do not fit together or `env` cannot be played."""
   config.validate()
-  if config.continuous_actions or own_file.is_spec(config.env):
+  continuous = getattr(config, 'continuous_actions', True)  # Without an agent's options, who knows.
+  if continuous or own_file.is_spec(config.env):
     module.environments.check(config.env, config.env_options)
-  if config.continuous_actions:
+  if continuous:
     return
   actions = module.environments.make_spec(config.env, config.env_options).actions
   if not isinstance(actions, specs.DiscreteArray):
