@@ -4,6 +4,7 @@ python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --dry_run --graph=graph.svg       and draws it
+python launch.py --program=path/to/mine.py:make_program    a program of your own
 python launch.py --resume=runs/...                 goes on where that run was interrupted
 python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
 python launch.py --launcher=slurm                  as a Slurm job
@@ -15,10 +16,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from typing import Any
 
 import launchpad as lp
 from absl import app, flags
 
+from environments import own_file
 from launchers import (
   describe,
   graph_picture,
@@ -37,12 +40,15 @@ from launchers.follow import Follower
 from launchers.placement import Resources
 from launchers.view import View
 from nodes import checkpoints
+from programs import check, resumed, runs
 from programs import registry as programs
-from programs import runs
+from programs.options import early
 from programs.options import flags as config_flags
 
 _PROGRAM = flags.DEFINE_string(
-  'program', 'sebulba', f'what to launch: {", ".join(programs.PROGRAMS)}'
+  'program',
+  'sebulba',
+  f'what to launch: {", ".join(programs.PROGRAMS)}, or your own, path/to/mine.py:make_program',
 )
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement, start nothing')
 _GRAPH = flags.DEFINE_string(
@@ -108,15 +114,25 @@ def _write_manifests(run: runs.Run, where: dict[str, Resources]) -> None:
   """Writes the files that run the program on Kubernetes; raises ValueError if they cannot be."""
   if run.config.run_dir:
     raise ValueError('--run_dir is chosen for --launcher=k8s; leave it out, and see --k8s_volume.')
-  name = k8s.jobset_name(run.program, run.config.env)
+  name = k8s.jobset_name(own_file.title(run.program), own_file.title(run.config.env))
   config = dataclasses.replace(run.config, run_dir=k8s.run_dir(name))
   program = run.module.make_program(config)
-  placement.check(program, where)
   if _GRAPH.value:
     graph_picture.write(_GRAPH.value, program, where)
-  arguments = [f'--program={run.program}']
-  arguments += [flags.FLAGS[n].serialize() for n in sorted(run.given)]
-  print(k8s.generate(program, where, name, arguments, _DRY_RUN.value))
+  arguments = [f'--program={_in_image("program", run.program)}']
+  arguments += [flags.FLAGS[n].serialize() for n in sorted(run.given.keys() - {'env'})]
+  arguments += [f'--env={_in_image("env", run.given["env"])}'] if 'env' in run.given else []
+  used = _in_image('program', run.program), _in_image('env', run.config.env)
+  own = sorted({os.path.dirname(n) for n in used if own_file.is_spec(n)})
+  print(k8s.generate(program, where, name, arguments, _DRY_RUN.value, own))
+
+
+def _in_image(flag: str, name: str) -> str:
+  """Returns the name of a program or environment in a container; ValueError if it is not there."""
+  try:
+    return own_file.in_checkout(name)
+  except ValueError as error:
+    raise ValueError(f'--{flag}={error}') from error
 
 
 def _launch(
@@ -150,6 +166,11 @@ def _launch(
   return stock.launch(program, lp.LAUNCH_TYPE.value, where, started=watch.started)
 
 
+def _title(run: runs.Run, config: Any) -> str:
+  """Returns what the live view is called."""
+  return f'{own_file.title(run.program)} on {own_file.title(config.env)}  {config.run_dir}'
+
+
 def _resumable(run_dir: str) -> bool:
   """Whether the user may be told of --resume: a pod is replaced by Kubernetes."""
   return _LAUNCHER.value != 'pod' and os.path.isdir(checkpoints.directory(run_dir))
@@ -161,6 +182,7 @@ def main(argv: list[str]) -> int:
     if _LIST_ENVS.value:
       for family, text in programs.load(_PROGRAM.value).environments.families().items():
         print(f'{family:12} {text}')
+      print('or your own, --env=path/to/mine.py:make; see WORKSPACE.md')
       return 0
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
@@ -171,11 +193,15 @@ def main(argv: list[str]) -> int:
         '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
       )
     if _RESUME.value:
-      run = runs.resumed_run(_RESUME.value, _PROGRAM.value if _PROGRAM.present else '')
+      run = resumed.resumed_run(_RESUME.value, _PROGRAM.value if _PROGRAM.present else '')
     else:
       run = runs.new_run(_PROGRAM.value)
     config = run.config
     where = _placement(run.module.placement(config))
+    pickled = _LAUNCHER.value != 'local' or lp.LAUNCH_TYPE.value not in ('local_mt', 'test_mt')
+    check.check(
+      run.module.make_program(config), where, getattr(run.module, 'CYCLES', ()), pickled=pickled
+    )
     if _LAUNCHER.value == 'k8s':
       _write_manifests(run, where)
       return 0
@@ -183,12 +209,13 @@ def main(argv: list[str]) -> int:
       isolation.enter(_ISOLATE.value, where)
     owns_run_dir = not _DRY_RUN.value and (_LAUNCHER.value != 'pod' or k8s.POD_ENDS_PROGRAM.value)
     if owns_run_dir and not _RESUME.value:
-      path = config.run_dir or run_directory.default_path(run.program, config.env)
+      path = config.run_dir or run_directory.default_path(
+        own_file.title(run.program), own_file.title(config.env)
+      )
       # A pod that is replaced finds the directory of its earlier life.
       take = run_directory.create_or_reopen if _LAUNCHER.value == 'pod' else run_directory.create
       config = dataclasses.replace(config, run_dir=take(path))
     program = run.module.make_program(config)
-    placement.check(program, where)
     if _GRAPH.value:
       graph_picture.write(_GRAPH.value, program, where)
     crowded = placement.crowding(program, where) if _LAUNCHER.value == 'local' else ''
@@ -208,7 +235,7 @@ def main(argv: list[str]) -> int:
     print(f'error: {error}', file=sys.stderr)
     return 2
   follower = Follower(program)
-  view = View(follower, f'{run.program} on {config.env}  {config.run_dir}')
+  view = View(follower, _title(run, config))
 
   def started() -> None:
     follower.start()
@@ -238,7 +265,11 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == '__main__':
-  config_flags.define()
+  try:
+    config_flags.define(early.own_program(sys.argv))
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    sys.exit(2)
   for module in (config_flags, slurm, k8s):  # --help shows them as well.
     flags.adopt_module_key_flags(module)
 

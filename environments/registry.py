@@ -1,7 +1,8 @@
 """Names of environments, and what makes them.
 
 A name is `family` or `family:task`: `catch`, `bsuite:memory_len/5`, `atari:Pong`. To add a family,
-write one factory and one line of the table below. A factory is
+write one factory and one line of the table below. An environment of your own needs no line: its name
+is `path/to/mine.py:factory` or `path/to/mine.py:factory:task`. A factory is
 
     def make(task: str, num_envs: int, seed: int, *, option=default, ...) -> BatchedEnvironment
 
@@ -15,6 +16,7 @@ when one of its environments is first made or checked.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 
 from acme import specs
 
-from environments import errors
+from environments import errors, own_file, trial
 from environments.base import BatchedEnvironment
 
 Factory = Callable[..., BatchedEnvironment]
@@ -70,11 +72,13 @@ def families() -> dict[str, str]:
   return {name: _FAMILIES[name].description for name in sorted(_FAMILIES)}
 
 
-def make(name: str, num_envs: int, seed: int, options: str = '') -> BatchedEnvironment:
+def make(
+  name: str | own_file.Named, num_envs: int, seed: int, options: str = ''
+) -> BatchedEnvironment:
   """Makes a batch of environments.
 
   Args:
-    name: `family` or `family:task`.
+    name: `family` or `family:task`; or a user's own, also as `own_file.carried` returns it.
     num_envs: N, at least 1.
     seed: the seed of the batch, at least 0. The N environments get different seeds from it.
     options: 'key=value,key=value' for the factory's keyword-only parameters.
@@ -91,13 +95,28 @@ def make(name: str, num_envs: int, seed: int, options: str = '') -> BatchedEnvir
   return factory(task, num_envs, seed, **keywords)
 
 
+def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironment]:
+  """Returns what makes batches of an environment, given their size and a seed, in any process.
+
+  Raises:
+    ValueError: a user's own file cannot be read.
+  """
+  return functools.partial(make, own_file.carried(name), options=options)
+
+
 def check(name: str, options: str = '') -> None:
   """Makes one environment and closes it, to find mistakes before a program starts.
 
+  An environment of a user's own file is tried, too.
+
   Raises:
-    ValueError: as `make` would.
+    ValueError: as `make` would, or the user's environment is none; one sentence.
   """
-  make(name, 1, 0, options).close()
+  if not own_file.is_spec(name):
+    make(name, 1, 0, options).close()
+    return
+  _, _, keywords = resolve({}, name, options)
+  trial.run(own_file.named(name), keywords)
 
 
 def all_options(name: str, options: str = '') -> dict[str, Any]:
@@ -123,13 +142,13 @@ def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
 
 
 def resolve(
-  table: Mapping[str, Family], name: str, options: str
+  table: Mapping[str, Family], name: str | own_file.Named, options: str
 ) -> tuple[Callable[..., Any], str, dict[str, Any]]:
   """Looks a name up in a table of families.
 
   Args:
     table: families by name.
-    name: `family` or `family:task`.
+    name: `family` or `family:task`; or a factory of a user's own file.
     options: 'key=value,key=value' for the factory's keyword-only parameters.
 
   Returns:
@@ -139,7 +158,13 @@ def resolve(
   Raises:
     ValueError: there is no such family, or an option is unusable; one sentence.
   """
-  family, _, task = name.partition(':')
+  try:
+    own = own_file.carried(name) if isinstance(name, str) else name
+    if isinstance(own, own_file.Named):
+      return own.load(), own.task, _parse(str(own), own.load(), options)
+  except ValueError as error:
+    raise ValueError(f'--env={error}') from error
+  family, _, task = own.partition(':')
   if family not in table:
     known = sorted(table)
     raise ValueError(

@@ -6,23 +6,18 @@ from collections.abc import Mapping
 
 import launchpad as lp
 
+from launchers import graph
 from launchers.placement import Resources
 
 
 def edges(program: lp.Program) -> dict[tuple[str, str], int]:
   """Returns how many nodes of one group hold a handle on another: {(from, to): count}."""
-  owner = {
-    id(handle): label
-    for label, nodes in program.groups.items()
-    for node in nodes
-    for handle in node._created_handles
-  }
+  nodes = graph.nodes(program)
   count: dict[tuple[str, str], int] = {}
-  for label, nodes in program.groups.items():
-    for node in nodes:
-      for handle in node.input_handles:
-        key = label, owner[id(handle)]
-        count[key] = count.get(key, 0) + 1
+  for node in nodes:
+    for owner in node.holds:
+      key = node.label, nodes[owner].label
+      count[key] = count.get(key, 0) + 1
   return count
 
 

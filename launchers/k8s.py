@@ -40,8 +40,8 @@ _HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a
 
 def jobset_name(program: str, env: str) -> str:
   """Returns the name that the flag gives to the run, or one that says what and when."""
-  what = re.sub(r'[^a-z0-9]+', '-', env.lower())[:16].strip('-')
-  return NAME.value or f'{program}-{what}-{time.strftime("%m%d%H%M%S")}'
+  what = [re.sub(r'[^a-z0-9]+', '-', text.lower()) for text in (program[:12], env[:16])]
+  return NAME.value or f'{"-".join(t.strip("-") for t in what)}-{time.strftime("%m%d%H%M%S")}'
 
 
 def run_dir(name: str) -> str:
@@ -55,6 +55,7 @@ def generate(
   name: str,
   arguments: Sequence[str],
   dry_run: bool,
+  own: Sequence[str] = (),
 ) -> str:
   """Writes the files and returns what to do with them.
 
@@ -66,6 +67,7 @@ def generate(
     name: of the JobSet.
     arguments: flags with which launch.py builds the graph anew, but for the run directory.
     dry_run: whether to write nothing.
+    own: directories with the user's own files, as they lead from that of launch.py.
 
   Raises:
     ValueError: one sentence, if a flag is missing, a group cannot be placed or a directory cannot be
@@ -91,7 +93,7 @@ def generate(
   directory = OUTPUT.value
   try:
     os.makedirs(directory, exist_ok=True)
-    for file, text in {**files, 'Dockerfile': dockerfile(placement)}.items():
+    for file, text in {**files, 'Dockerfile': dockerfile(placement, own)}.items():
       with open(os.path.join(directory, file), 'w') as f:
         f.write(text)
   except OSError as error:
@@ -99,7 +101,7 @@ def generate(
   return _instructions(run, groups, directory)
 
 
-def dockerfile(placement: Mapping[str, Resources]) -> str:
+def dockerfile(placement: Mapping[str, Resources], own: Sequence[str] = ()) -> str:
   """Returns a Dockerfile for the image of every pod, to be built where launch.py is."""
   kinds = {resources.accelerator_kind for resources in placement.values()}
   jax = importlib.metadata.version('jax')
@@ -112,7 +114,7 @@ def dockerfile(placement: Mapping[str, Resources]) -> str:
     'COPY requirements.txt .',
     'RUN pip install --no-cache-dir --no-deps -r requirements.txt',
     *(f'RUN pip install --no-cache-dir {extra}' for extra in extras),
-    *(f'COPY {source} {source}' for source in _SOURCES),
+    *(f'COPY {source} {source}' for source in (*_SOURCES, *own)),
     'COPY launch.py .',
   ]
   return '\n'.join(lines) + '\n'

@@ -144,20 +144,6 @@ def environment_variables(resources: Resources) -> dict[str, str]:
   return variables | dict(resources.env)
 
 
-def check(program: lp.Program, placement: Mapping[str, Resources]) -> None:
-  """Checks that every group of the graph is placed.
-
-  Raises:
-    ValueError: one sentence naming the group.
-  """
-  for label in program.groups:
-    if label not in placement:
-      raise ValueError(
-        f'group {label!r} of program {program.name!r} has no placement; add it to the mapping from '
-        f'group to Resources, which has {sorted(placement)}.'
-      )
-
-
 def check_one_machine(placement: Mapping[str, Resources], one_process: bool) -> None:
   """Checks that a program can run on one machine.
 

@@ -121,6 +121,15 @@ def read_record(path: str) -> Record:
     raise ValueError(f'{path}: its {_RECORD} cannot be read: {error}.') from error
 
 
+def program_of(path: str) -> str:
+  """Returns the name of the program of an earlier run; '' if there is none."""
+  try:
+    with open(os.path.join(absolute(path), _RECORD)) as f:
+      return str(json.load(f)['program'])
+  except (OSError, ValueError, LookupError):
+    return ''
+
+
 @dataclasses.dataclass(frozen=True)
 class Record:
   """What `config.json` holds.

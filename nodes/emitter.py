@@ -17,6 +17,7 @@ from nodes import audit
 from nodes.columns import Columns
 from nodes.layout import StreamSpec
 from nodes.streams import unroll_spec
+from nodes.watching import Watchers
 
 
 def begin_import() -> futures.Future:
@@ -37,6 +38,7 @@ class Emitter:
     streams: Sequence[StreamSpec],
     replay_addresses: Sequence[str],
     audit_dir: str,
+    watchers: Sequence[Any] = (),
   ):
     """Initialises an emitter; `compile` and `start` come before the first unroll.
 
@@ -46,12 +48,14 @@ class Emitter:
       streams: whose unrolls are written.
       replay_addresses: host:port of each Reverb server.
       audit_dir: see `nodes.audit`.
+      watchers: clients of nodes that are shown the unrolls. See `nodes.watching`.
     """
     self._priorities = jax.jit(agent.initial_priorities)
     self._unroll = unroll_spec(agent, environment_spec)
     self._sizes = {stream.num_envs for stream in streams if stream.training}
     self._addresses = replay_addresses
     self._audit_dir = audit_dir
+    self._watchers = Watchers(watchers)
     self._importing = begin_import()
     self._writer: Any = None
 
@@ -67,7 +71,11 @@ class Emitter:
     unroll_io = self._importing.result()
     produced = audit.Audit(self._audit_dir, audit.PRODUCED)
     self._writer = unroll_io.UnrollWriter(
-      self._addresses, Columns(self._unroll), self._priorities, produced.record
+      self._addresses,
+      Columns(self._unroll),
+      self._priorities,
+      produced.record,
+      self._watchers.show,
     )
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
@@ -83,3 +91,4 @@ class Emitter:
     """Stops writing; what replay has not taken is given up."""
     if self._writer is not None:
       self._writer.close()
+    self._watchers.close()

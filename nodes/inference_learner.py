@@ -33,6 +33,7 @@ class InferenceLearner:
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
+    watchers: Sequence[Any] = (),
     actor_devices: Sequence[int],
     inference_batch_size: int,
     inference_timeout_ms: float,
@@ -49,6 +50,7 @@ class InferenceLearner:
       streams: who will ask for actions.
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
+      watchers: clients of nodes that see unrolls go by. See `nodes.watching`.
       actor_devices: indices into `jax.local_devices()`; may overlap with the learner devices.
       inference_batch_size: environments in an inference batch at most.
       inference_timeout_ms: how long a request may wait for a fuller batch.
@@ -70,6 +72,7 @@ class InferenceLearner:
     )
     self._streams = streams
     self._replay_addresses = replay_addresses
+    self._watchers = watchers
     self._actor_devices = actor_devices
     self._inference_batch_size = inference_batch_size
     self._inference_timeout = inference_timeout_ms / 1e3
@@ -107,6 +110,7 @@ class InferenceLearner:
       self._streams,
       self._replay_addresses,
       training.audit_dir,
+      self._watchers,
     )
     server = InferenceServer(
       training.agent,

@@ -13,12 +13,15 @@ module imports no JAX, nor does `check`, which tries a name in a process of its 
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from environments import own_file
 from environments.registry import Family, resolve
 
 _FAMILIES = {
@@ -33,11 +36,16 @@ def families() -> dict[str, str]:
   return {name: _FAMILIES[name].description for name in sorted(_FAMILIES)}
 
 
-def make(name: str, options: str = '') -> Any:
+def maker(name: str, options: str = '') -> Callable[[], Any]:
+  """Returns what makes an environment in any process, also where a user's own file is not."""
+  return functools.partial(make, own_file.carried(name), options)
+
+
+def make(name: str | own_file.Named, options: str = '') -> Any:
   """Makes one environment, a `JaxEnvironment`.
 
   Args:
-    name: `family` or `family:task`.
+    name: `family` or `family:task`; or a user's own, as in `environments.registry`.
     options: 'key=value,key=value' for the factory's keyword-only parameters.
 
   Raises:
@@ -63,7 +71,7 @@ def check(name: str, options: str = '') -> None:
     ValueError: as `make` would, or the environment is not written in JAX.
   """
   family = name.partition(':')[0]
-  if family not in _FAMILIES:
+  if family not in _FAMILIES and not own_file.is_spec(name):
     known = ', '.join(f'{name} ({text})' for name, text in families().items())
     raise ValueError(
       f'--env={name} is not written in JAX, as the environments of --program=anakin are: {known}.'
@@ -79,6 +87,8 @@ def check(name: str, options: str = '') -> None:
   )
   if process.returncode == _REFUSED:
     raise ValueError(process.stderr.strip().splitlines()[-1])
+  if process.returncode and own_file.is_spec(name):
+    raise ValueError(f'--env={name} cannot be made: {process.stderr.strip().splitlines()[-1]}')
   if process.returncode:
     raise RuntimeError(f'--env={name} cannot be tried:\n{process.stderr}')
 

@@ -39,6 +39,7 @@ class UnrollWriter:
     columns: Columns,
     priorities: Callable[[Unroll], Array | None] = lambda unrolls: None,
     produced: Callable[[np.ndarray], None] = lambda unroll_ids: None,
+    show: Callable[[dict[str, Array]], None] = lambda columns: None,
   ):
     """Starts the thread.
 
@@ -47,9 +48,11 @@ class UnrollWriter:
       columns: what an item holds.
       priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None where they do not matter.
       produced: takes the ids of unrolls, int64 `[N]`, before replay gets them.
+      show: takes the columns of unrolls, `[N, L, ...]`, before replay gets them; to be copied.
     """
     self._columns = columns
     self._produced = produced
+    self._show = show
     self._first_id = secrets.randbits(31) << 32  # No two lives of a writer give the same ids.
     self._priorities = priorities
     self._writers = [
@@ -94,7 +97,9 @@ class UnrollWriter:
     weights = np.ones(count) if priorities is None else np.asarray(priorities, np.float64)
     ids = self._first_id + self.written + np.arange(count)
     self._produced(ids)
-    packed = self._columns.pack(self._columns.flatten(unrolls) | {UNROLL_ID: ids})
+    leaves = self._columns.flatten(unrolls) | {UNROLL_ID: ids}
+    self._show(leaves)
+    packed = self._columns.pack(leaves)
     for i in range(count):
       writer = self._writers[self.written % len(self._writers)]
       writer.append({_PACKED: packed[i]})

@@ -10,7 +10,6 @@ Their learners are one JAX job, whose coordinator listens beside the RPC server 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +33,7 @@ def make_program(
   make_agent: Callable[..., Any],
   make_table: Callable[[], Any],
   replay_checkpoint_period: float = 0.0,
+  add_watcher: Callable[[lp.Program, Any], Any] | None = None,
 ) -> lp.Program:
   """Returns the graph.
 
@@ -43,15 +43,20 @@ def make_program(
     make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
     make_table: returns the Reverb tables of one replay server.
     replay_checkpoint_period: see `programs.parts.replay.add_replay`.
+    add_watcher: takes the program and a handle on the monitor, adds a node that sees unrolls go by
+      (see `nodes.watching`), and returns a handle on it.
   """
-  make_environment = functools.partial(environments.make, config.env, options=config.env_options)
+  make_environment = environments.maker(config.env, config.env_options)
   program = lp.Program(name)
   monitor = monitoring.add_monitor(program, config, ASK_AGAIN_SECONDS, config.num_replicas)
   replay = add_replay(
     program, config, make_table, monitor, replay_checkpoint_period, config.num_replicas
   )
+  watchers = [add_watcher(program, monitor)] if add_watcher else []
+  for watcher in watchers:
+    watcher.set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
   inference = add_inference_learners(
-    program, config, make_agent, make_environment, replay, monitor, ASK_AGAIN_SECONDS
+    program, config, make_agent, make_environment, replay, monitor, ASK_AGAIN_SECONDS, watchers
   )
   add_actors(program, config, make_environment, inference, monitor)
   evaluator = Deferred('nodes.evaluator', 'Evaluator')

@@ -59,7 +59,7 @@ def make_agent(config: Config) -> Any:
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  parts = make_agent(config), functools.partial(environments.make, config.env, config.env_options)
+  parts = make_agent(config), environments.maker(config.env, config.env_options)
   program = lp.Program('anakin')
   monitor = monitoring.add_monitor(program, config, ASK_AGAIN_SECONDS)
   anakin = add_compiled_loop(program, config, *parts, monitor, ASK_AGAIN_SECONDS)

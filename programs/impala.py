@@ -8,7 +8,6 @@ everybody   --report-->         monitor
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import launchpad as lp
 
@@ -39,8 +38,7 @@ class Config(ActingConfig, QueueConfig, VTraceConfig):
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  make_environment = functools.partial(environments.make, config.env, options=config.env_options)
-  parts = make_agent(config), make_environment
+  parts = make_agent(config), environments.maker(config.env, config.env_options)
   program = lp.Program('impala')
   monitor = monitoring.add_monitor(program, config, ASK_AGAIN_SECONDS)
   replay = add_replay(program, config, make_queue(config), monitor)

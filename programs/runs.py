@@ -1,18 +1,15 @@
-"""From flags, and the directory of an earlier run, to what is to be launched."""
+"""What is launched, from flags, and what has been, from the directory of a run."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
+from environments import own_file
 from launchers import run_directory
-from nodes import checkpoints
 from programs import registry
 from programs.options import flags
-from programs.options.changes import check_changes
-from programs.options.configs import check, make_config, resolve
-
-_RESUME_STRIDE = 7_368_787
+from programs.options.configs import make_config, resolve
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,8 +17,7 @@ class Run:
   """What is to be launched.
 
   Attributes:
-    program: its name.
-    module: its module.
+    program, module: its name and its module.
     given: the options that the user set.
     config: every option, checked.
   """
@@ -38,6 +34,7 @@ def new_run(program: str) -> Run:
   Raises:
     ValueError: if the flags do not fit together; one sentence.
   """
+  program = own_file.absolute(program)
   module, given = registry.load(program), flags.given()
   return Run(program, module, given, make_config(module, given))
 
@@ -55,42 +52,3 @@ def recorded_run(path: str) -> Run:
   except (ValueError, TypeError) as error:
     raise ValueError(f'{path} is a run of another version of Launchpod: {error}') from error
   return Run(record.program, module, record.given, config)
-
-
-def resumed_run(path: str, program: str) -> Run:
-  """Returns an earlier run, with what the flags change of it.
-
-  Args:
-    path: its directory, which this process takes.
-    program: what the user says that it is; '' if he says nothing.
-
-  Raises:
-    ValueError: if it cannot be resumed, or not so; one sentence.
-  """
-  path, record = run_directory.reopen(path)
-  if program not in ('', record.program):
-    raise ValueError(
-      f'--resume={path} is a run of --program={record.program}; leave --program out.'
-    )
-  module, changes = registry.load(record.program), flags.given()
-  given = record.given | changes
-  config = resolve(module, given)
-  # The record has the seed of the last resumption.
-  began = {'seed': resolve(module, dict(record.given)).seed, 'run_dir': path}
-  if run_directory.absolute(config.run_dir) == path:
-    began['run_dir'] = config.run_dir
-  check_changes(record.config | began, config, changes)
-  check(module, config)
-  checkpoint = checkpoints.newest(checkpoints.directory(path))
-  if checkpoint is None:
-    raise ValueError(
-      f'--resume={path} has no checkpoint yet; start the run anew, in another --run_dir '
-      'or with this one removed.'
-    )
-  if checkpoint.counts['actor_steps'] >= config.num_steps:
-    raise ValueError(
-      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
-    )
-  # The actors are not to play the episodes of the beginning again.
-  seed = config.seed + _RESUME_STRIDE * len(record.commands)
-  return Run(record.program, module, given, dataclasses.replace(config, run_dir=path, seed=seed))

@@ -80,6 +80,22 @@ def test_processes_stay_thin(modules, heavy):
   assert not set(heavy) & set(loaded)
 
 
+def test_the_launcher_imports_nothing_that_a_users_program_only_names():
+  code = """
+import sys
+from programs import check, registry
+program = registry.load('examples/mine.py:make_program')
+config = program.Config(run_dir='x').resolve()
+check.check(program.make_program(config), program.placement(config))
+program.environments.check(config.env)
+print(*sys.modules)
+"""
+  loaded = run_python('-c', code).split()
+  assert any(name.startswith('mine_') for name in loaded)
+  assert not {'jax', 'flax', 'tensorflow', 'reverb'} & set(loaded)
+  assert not any(name.startswith(('tempered_', 'histogram_')) for name in loaded)
+
+
 def test_what_nodes_and_launchers_both_name_they_name_alike():
   assert lifecycle.FINISH == node_entry.FINISH
   assert lifecycle.Hopeless.exit_code == restart.HOPELESS

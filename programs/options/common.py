@@ -14,7 +14,9 @@ C = TypeVar('C', bound='CommonConfig')
 class CommonConfig:
   """Options of every program. One flag each; 0 means 'choose for me' where it says so."""
 
-  env: str = option('catch', 'environment, family or family:task; --list_envs lists them')
+  env: str = option(
+    'catch', 'environment, family or family:task; see --list_envs; or path/to/mine.py:make'
+  )
   env_options: str = option('', "the environment's own options, as key=value,key=value")
   num_steps: int = option(
     300_000, 'actor_steps (agent decisions), of all replicas, after which training ends'

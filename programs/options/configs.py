@@ -7,6 +7,8 @@ from typing import Any
 
 from acme import specs
 
+from environments import own_file
+
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
@@ -29,8 +31,10 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
 def check(module: Any, config: Any) -> None:
   """Raises ValueError, in one sentence, if the options do not fit together or `env` cannot be played."""
   config.validate()
-  if config.continuous_actions:
+  continuous = getattr(config, 'continuous_actions', True)  # Without an agent's options, who knows.
+  if continuous or own_file.is_spec(config.env):
     module.environments.check(config.env, config.env_options)
+  if continuous:
     return
   actions = module.environments.make_spec(config.env, config.env_options).actions
   if not isinstance(actions, specs.DiscreteArray):
@@ -51,6 +55,8 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
         values[name] = tuple(int(v) for v in value)
       except ValueError:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
+  if 'env' in values:
+    values['env'] = own_file.absolute(values['env'])
   env = values.get('env', fields['env'].default)
   family = env.partition(':')[0]
   preset = module.PRESETS.get(family, {}) | module.PRESETS.get(env, {})

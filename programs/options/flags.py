@@ -8,11 +8,22 @@ from typing import Any
 
 from absl import flags
 
+from environments import own_file
 from programs import registry
 
+_own: list[str] = []  # A user's own program, whose options have flags, too.
 
-def define() -> None:
-  """Defines a flag for each field of each program's config."""
+
+def define(own_program: str = '') -> None:
+  """Defines a flag for each field of each program's config.
+
+  Args:
+    own_program: path/to/mine.py:make_program, if the command line says so.
+
+  Raises:
+    ValueError: if it cannot be loaded, or its options clash with other flags; one sentence.
+  """
+  _own[:] = [own_program] if own_program else []
   define: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
@@ -21,12 +32,20 @@ def define() -> None:
     tuple: flags.DEFINE_list,
   }
   fields: dict[str, dict[str, dataclasses.Field]] = {}
-  for program in registry.PROGRAMS:
+  for program in (*registry.PROGRAMS, *_own):
     for field in dataclasses.fields(registry.load(program).Config):
-      fields.setdefault(field.name, {})[program] = field
+      fields.setdefault(field.name, {})[own_file.title(program)] = field
+      first = next(iter(fields[field.name].values()))
+      if field.name in flags.FLAGS or type(field.default) is not type(first.default):
+        raise ValueError(
+          f'--program={program}: the option {field.name} of Config clashes with a flag of that name; '
+          'call it something else.'
+        )
   for name, by_program in fields.items():
     field = next(iter(by_program.values()))
-    define[type(field.default)](name, None, f'{field.metadata["help"]} ({_defaults(by_program)})')
+    define[type(field.default)](
+      name, None, f'{field.metadata.get("help", "")} ({_defaults(by_program)})'
+    )
 
 
 def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
@@ -38,7 +57,8 @@ def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
   if len(set(shown.values())) > 1:
     return 'default: ' + ', '.join(f'{value} for {program}' for program, value in shown.items())
   value = next(iter(shown.values()))
-  only = '' if len(shown) == len(registry.PROGRAMS) else f'; {", ".join(shown)} only'
+  everybody = len(registry.PROGRAMS) + len(_own)
+  only = '' if len(shown) == everybody else f'; {", ".join(shown)} only'
   return f'default: {value}{only}'
 
 
@@ -46,7 +66,7 @@ def given() -> dict[str, Any]:
   """Returns the config flags that the user set."""
   names = {
     field.name
-    for program in registry.PROGRAMS
+    for program in (*registry.PROGRAMS, *_own)
     for field in dataclasses.fields(registry.load(program).Config)
   }
   return {n: flags.FLAGS[n].value for n in names if flags.FLAGS[n].value is not None}

@@ -22,8 +22,9 @@ def add_inference_learners(
   replay: Sequence[AddressHandle],
   monitor: Any,
   ask_again_seconds: float,
+  watchers: Sequence[Any] = (),
 ) -> list[Any]:
-  """Adds the inference-learners.
+  """Adds the inference-learners; returns a handle on each.
 
   Args:
     program: to add them to.
@@ -33,9 +34,7 @@ def add_inference_learners(
     replay: addresses of all servers, those of a replica side by side.
     monitor: a handle on it.
     ask_again_seconds: after which an actor asks again, and gets the same answer; see nodes.rpc.
-
-  Returns:
-    A handle on each.
+    watchers: handles on nodes that see unrolls go by; see nodes.watching.
   """
   replicas, shards = config.num_replicas, config.num_replay_shards
   coordinator = AddressHandle('coordinator') if replicas > 1 else None
@@ -57,6 +56,7 @@ def add_inference_learners(
         streams,
         replay[replica * shards : (replica + 1) * shards],
         monitor,
+        watchers=watchers,
         actor_devices=config.actor_devices,
         inference_batch_size=config.inference_batch_size,
         inference_timeout_ms=config.inference_timeout_ms,

@@ -23,6 +23,7 @@ ENVIRONMENTS = [
   ('dm_control:cartpole/swingup', 'time_limit=0.2', 60),
   ('dm_control:humanoid/stand', 'action_repeat=2,time_limit=0.5', 30),
   ('atari:Pong', 'frame_cap=200', 300),
+  ('examples/corridor.py:make', 'length=4', 60),
 ]
 NUM_ENVS = 3
 

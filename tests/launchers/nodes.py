@@ -185,3 +185,30 @@ def program(*nodes):
     arguments = (echo, path) if needs_echo else (path,)
     graph.add_node(lp.PyClassNode(constructor, *arguments), label=f'node{i}')
   return graph
+
+
+_OWN = """
+import launchpad as lp
+
+class Writer:
+  def __init__(self, path):
+    self._path = path
+  def run(self):
+    with open(self._path, 'w') as f:
+      f.write(Writer.__name__)
+
+def make_program(path):
+  program = lp.Program('mine')
+  program.add_node(lp.PyClassNode(Writer, path), label='writer')
+  return program
+"""
+
+
+def users_own(path, written):
+  """Returns a program of a user's own file, which is gone by then; its node writes its class's name."""
+  from programs import registry  # The nodes of the other tests need not import it.
+
+  path.write_text(_OWN)
+  program = registry.load(f'{path}:make_program').make_program(str(written))
+  path.unlink()
+  return program

@@ -37,12 +37,6 @@ def test_an_unknown_accelerator_is_refused():
     Resources(accelerator='abacus')
 
 
-def test_a_group_without_placement_is_named():
-  program = nodes.program((nodes.Crasher, False, ''))
-  with pytest.raises(ValueError, match=r"group 'node0' .* has no placement"):
-    placement.check(program, {'echo': Resources()})
-
-
 def test_edges_go_from_the_holder_of_a_handle_to_its_server():
   program = nodes.program((nodes.Caller, True, ''), (nodes.Crasher, False, ''))
   with program.group('many'):

@@ -137,6 +137,13 @@ def test_killed_nodes_come_back_and_stop_from_a_node_ends_every_process(cluster,
   assert 'Traceback' not in ''.join(p.read_text() for p in (tmp_path / 'logs').iterdir())
 
 
+def test_a_users_own_file_need_not_be_where_its_nodes_run(cluster, tmp_path):
+  program = nodes.users_own(tmp_path / 'mine.py', tmp_path / 'written')
+  code, output = _launch(cluster, program, tmp_path)
+  assert code == 0, output
+  assert (tmp_path / 'written').read_text() == 'Writer'
+
+
 def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
   variables = [str(tmp_path / f'variables{i}') for i in range(2)]
   program = nodes.program(

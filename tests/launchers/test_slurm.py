@@ -90,6 +90,13 @@ def test_stop_from_a_node_ends_every_process_with_code_0(cluster, tmp_path):
   assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').iterdir())
 
 
+def test_a_users_own_file_need_not_be_where_its_nodes_run(cluster, tmp_path):
+  program = nodes.users_own(tmp_path / 'mine.py', tmp_path / 'written')
+  code, output = _launch(program, tmp_path)
+  assert code == 0, output
+  assert (tmp_path / 'written').read_text() == 'Writer'
+
+
 def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
   pid_file, on_tpu, on_cpu = (tmp_path / name for name in ('pid', 'tpu', 'cpu'))
   program = nodes.program(

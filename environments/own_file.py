@@ -1,0 +1,206 @@
+"""A user's own Python file, which a flag names: --env=path/to/mine.py:make, --program=path/to/mine.py:f.
+
+A file travels as text, and what is made of its classes and functions by value, so that it need not be
+where the nodes run. Modules that it imports are to be importable there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import linecache
+import os
+import re
+import sys
+import threading
+import tokenize
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from environments import errors
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_SPEC = re.compile(r'(?P<path>.+\.py):(?P<name>[^:]*)(:(?P<task>.*))?', re.DOTALL)
+_LOADING = threading.RLock()
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFile:
+  """A file as it was when it was read.
+
+  Attributes:
+    path: absolute.
+    text: its source.
+  """
+
+  path: str
+  text: str
+
+  def load(self) -> ModuleType:
+    """Returns its module, of which there is one in a process; what it raises is the author's."""
+    stem = os.path.splitext(os.path.basename(self.path))[0]
+    name = f'{stem}_{zlib.crc32(f"{self.path}:{self.text}".encode()):08x}'
+    with _LOADING:
+      if name not in sys.modules:
+        self._load(name)
+      return sys.modules[name]
+
+  def _load(self, name: str) -> None:
+    directory = os.path.dirname(self.path)
+    if directory not in sys.path:  # Python does so for a script.
+      sys.path.append(directory)
+    linecache.cache[self.path] = len(self.text), None, self.text.splitlines(True), self.path
+    module = ModuleType(name)
+    module.__file__ = self.path
+    sys.modules[name] = module
+    try:
+      exec(compile(self.text, self.path, 'exec', dont_inherit=True), module.__dict__)
+    except BaseException:
+      del sys.modules[name]
+      raise
+    cloudpickle.register_pickle_by_value(module)
+    for other in list(sys.modules.values()):
+      file = getattr(other, '__file__', None) or ''
+      if os.path.dirname(file) == directory != _ROOT and other.__name__ != '__main__':
+        cloudpickle.register_pickle_by_value(other)
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+  """Calls a class or function of a file with what it is called with, loading the file at that moment.
+
+  Attributes:
+    file: the file.
+    name: of the class or function.
+    task: what a flag says behind the name.
+  """
+
+  file: OwnFile
+  name: str
+  task: str = ''
+
+  def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    """Calls it."""
+    return self.load()(*args, **kwargs)
+
+  def __str__(self) -> str:
+    return f'{self.file.path}:{self.name}' + (f':{self.task}' if self.task else '')
+
+  def load(self) -> Callable[..., Any]:
+    """Returns it.
+
+    Raises:
+      ValueError: one sentence, if the file cannot be imported or has nothing of that name.
+    """
+    with explained(f'{self}: importing it', self.file.path):
+      module = self.file.load()
+    found = getattr(module, self.name, None)
+    if not callable(found):
+      known = [name for name, value in vars(module).items() if callable(value)]
+      near = errors.did_you_mean(self.name, known)
+      raise ValueError(f'{self}: the file defines no function {self.name}{near or "."}')
+    return found
+
+
+def is_spec(text: str) -> bool:
+  """Whether a flag's value names a user's own file."""
+  return text.endswith('.py') or _SPEC.fullmatch(text) is not None
+
+
+def named(spec: str, beside: str = '') -> Named:
+  """Reads a user's file; runs nothing of it.
+
+  Args:
+    spec: path/to/file.py:name, and perhaps :task.
+    beside: a file from whose directory a relative path leads; empty for the working directory.
+
+  Raises:
+    ValueError: one sentence, if the file cannot be read, or no name is given.
+  """
+  found = _SPEC.fullmatch(spec)
+  if found is None or not found['name']:
+    raise ValueError(
+      f'{spec} does not say which function of the file; write path/to/file.py:FUNCTION.'
+    )
+  path = _absolute(found['path'], beside)
+  try:
+    with tokenize.open(path) as f:
+      return Named(OwnFile(path, f.read()), found['name'], found['task'] or '')
+  except OSError as error:
+    raise ValueError(f'{spec}: {path} cannot be read: {error.strerror}.') from error
+  except (SyntaxError, UnicodeDecodeError) as error:
+    raise ValueError(f'{spec}: {path} is no Python file ({error}).') from error
+
+
+def carried(name: str) -> str | Named:
+  """Returns a name that means the same in every process: a user's file goes along with it.
+
+  Args:
+    name: of an environment or program, from a flag.
+
+  Raises:
+    ValueError: as `named` does.
+  """
+  return named(name) if is_spec(name) else name
+
+
+def absolute(name: str) -> str:
+  """Returns the name with the path of a user's file made absolute; other names as they are."""
+  found = _SPEC.fullmatch(name)
+  return _absolute(found['path']) + name[found.end('path') :] if found else name
+
+
+def in_checkout(name: str) -> str:
+  """Returns the name with the path of a user's file as it leads from the directory of launch.py.
+
+  Raises:
+    ValueError: one sentence, if the file is outside of it.
+  """
+  path = absolute(name)
+  if not is_spec(name):
+    return name
+  if not os.path.dirname(path).startswith(_ROOT + os.sep):
+    raise ValueError(
+      f'{name} is not in a directory of {_ROOT}, of which the image is made; put the file into one.'
+    )
+  return path.removeprefix(_ROOT + os.sep)
+
+
+def _absolute(path: str, beside: str = '') -> str:
+  return os.path.abspath(os.path.join(os.path.dirname(beside), os.path.expanduser(path)))
+
+
+def title(name: str) -> str:
+  """Returns a name for people: of a user's file without its directory and function."""
+  found = _SPEC.fullmatch(name)
+  if found is None:
+    return name
+  stem = os.path.splitext(os.path.basename(found['path']))[0]
+  return f'{stem}:{found["task"]}' if found['task'] else stem
+
+
+@contextlib.contextmanager
+def explained(what: str, path: str) -> Iterator[None]:
+  """Turns what a user's code raises into a ValueError of one sentence, which names the line.
+
+  Args:
+    what: was done, the beginning of the sentence.
+    path: of the user's file.
+  """
+  try:
+    yield
+  except SyntaxError as error:
+    text = (error.text or '').strip()
+    raise ValueError(
+      f'{what} failed: {error.msg}, at line {error.lineno} of {error.filename}: {text}'
+    ) from error
+  except (Exception, SystemExit) as error:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    where = f', at line {frames[-1].lineno} of {path}: {frames[-1].line}' if frames else ''
+    said = ' '.join(str(error).split())
+    raise ValueError(f'{what} raised {type(error).__name__}: {said}{where}') from error

@@ -1,0 +1,76 @@
+"""Tries an environment of a user's own file, to find mistakes before a program starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dm_env
+import numpy as np
+from acme import specs
+
+from environments import own_file
+from environments.base import BatchedEnvironment
+
+_NUM_ENVS = 2
+_MAX_STEPS = 200
+
+
+def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
+  """Makes a batch, plays it beyond the end of an episode, if that comes soon, and closes it.
+
+  Args:
+    factory: as those of `environments.registry`.
+    options: its keyword-only arguments.
+
+  Raises:
+    ValueError: one sentence that says what raised, or what it returned and should have.
+  """
+  flag = f'--env={factory}'
+  path = factory.file.path
+  with own_file.explained(f'{flag}: making it', path):
+    environment = factory(factory.task, _NUM_ENVS, 0, **options)
+  if not isinstance(environment, BatchedEnvironment):
+    raise ValueError(
+      f'{flag} returned a {type(environment).__name__}, which is no BatchedEnvironment; '
+      'environments.dm.DmEnvBatch makes one of a list of dm_env environments.'
+    )
+  with own_file.explained(f'{flag}: trying it', path):
+    if environment.num_envs != _NUM_ENVS:
+      raise ValueError(f'num_envs is {environment.num_envs} where {_NUM_ENVS} were asked for')
+    spec = environment.action_spec()
+    rng, shape = np.random.default_rng(0), (_NUM_ENVS, *spec.shape)
+    timestep = environment.reset()
+    _require(environment, timestep, 'reset()')
+    for _ in range(_MAX_STEPS):
+      ended = timestep.last()
+      if isinstance(spec, specs.DiscreteArray):
+        action = rng.integers(spec.num_values, size=shape).astype(np.int32)
+      else:
+        action = rng.uniform(spec.minimum, spec.maximum, shape).astype(np.float32)
+      timestep = environment.step(action)
+      _require(environment, timestep, 'step()')
+      if ended.any():
+        if not (ended == timestep.first()).all():
+          raise ValueError(
+            'step() after the LAST step of an episode must begin the next with FIRST'
+          )
+        break
+    environment.close()
+
+
+def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: str) -> None:
+  """Raises ValueError if a timestep is not as `BatchedEnvironment` says."""
+  spec = environment.observation_spec()
+  expected = {
+    'observation': (spec.shape, spec.dtype),
+    'step_type': ((), np.uint8),
+    'reward': ((), np.float32),
+    'discount': ((), np.float32),
+  }
+  for name, (shape, dtype) in expected.items():
+    value = getattr(timestep, name)
+    wanted = f'{np.dtype(dtype)} {[_NUM_ENVS, *shape]}'
+    found = f'{getattr(value, "dtype", type(value).__name__)} {[*np.shape(value)]}'
+    if found != wanted:
+      raise ValueError(f'{call} returned the {name} as {found}, which must be {wanted}')

@@ -1,0 +1,25 @@
+"""A node: watches unrolls go by and publishes how often each action was taken."""
+
+import numpy as np
+
+from nodes import lifecycle
+from nodes.reporter import Reporter
+
+
+class ActionHistogram:
+  def __init__(self, monitor, num_actions):
+    self._counts = np.zeros(num_actions, np.int64)
+    self._reporter = Reporter(monitor, 'histogram/0', self._measure)
+
+  def watch(self, columns):  # An RPC; nodes/watching.py says what it gets.
+    self._counts += np.bincount(columns['action'].ravel(), minlength=len(self._counts))
+
+  def _measure(self, seconds):
+    shares = self._counts / max(self._counts.sum(), 1)
+    return {f'action_{i}': share for i, share in enumerate(shares)} | {'rows': self._counts.sum()}
+
+  def run(self):
+    stop = lifecycle.stop_event()
+    while not stop.wait(0.2):
+      self._reporter.maybe_report()
+    self._reporter.close()

@@ -1,0 +1,38 @@
+"""A program: Sebulba in the corridor, with the agent and the node beside this file."""
+
+import dataclasses
+import functools
+
+import launchpad as lp
+
+from agents.options import option
+from environments import own_file
+from launchers.placement import Resources
+from programs import actor_learner, sebulba
+from programs.parts.replay import make_queue
+
+NAMES = 'corridor.py:make', 'tempered.py:Tempered', 'histogram.py:ActionHistogram'
+CORRIDOR, TEMPERED, HISTOGRAM = (own_file.named(name, beside=__file__) for name in NAMES)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(sebulba.Config):
+  env: str = option(str(CORRIDOR), 'environment')
+  hottest: float = option(4.0, 'temperature of the environment that explores most')
+
+
+def add_histogram(program, monitor):
+  return program.add_node(lp.CourierNode(HISTOGRAM, monitor, num_actions=2), label='histogram')
+
+
+def make_agent(config):
+  return functools.partial(TEMPERED, config)
+
+
+def make_program(config):
+  parts = make_agent(config), make_queue(config)
+  return actor_learner.make_program('mine', config, *parts, add_watcher=add_histogram)
+
+
+def placement(config):
+  return {**sebulba.placement(config), 'histogram': Resources(cpus=0, restart='on_failure')}

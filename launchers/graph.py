@@ -1,0 +1,66 @@
+"""Who holds a handle on whom in a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import launchpad as lp
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+  """A node of a graph; others are given by their place in the list of all nodes.
+
+  Attributes:
+    label: its group.
+    name: label and index, as in 'actor/3'.
+    node: Launchpad's.
+    holds: the owners of the handles that it was given, once for each handle.
+    calls: those of them that it can call, for an address is no call.
+    strangers: handles it was given whose owners are not in the program.
+  """
+
+  label: str
+  name: str
+  node: lp.PyClassNode
+  holds: tuple[int, ...]
+  calls: tuple[int, ...]
+  strangers: int
+
+
+def nodes(program: lp.Program) -> list[Node]:
+  """Returns the nodes of a program, in the order of its groups."""
+  named = [
+    (label, index, node)
+    for label, group in program.groups.items()
+    for index, node in enumerate(group)
+  ]
+  owners = {
+    id(handle): k for k, (_, _, node) in enumerate(named) for handle in node._created_handles
+  }
+  result = []
+  for label, index, node in named:
+    held = [(owners.get(id(handle)), handle) for handle in node.input_handles]
+    known = [(k, handle) for k, handle in held if k is not None]
+    calls = tuple(k for k, handle in known if isinstance(handle, lp.CourierHandle))
+    holds = tuple(k for k, _ in known)
+    result.append(Node(label, f'{label}/{index}', node, holds, calls, len(held) - len(known)))
+  return result
+
+
+def circles(graph: Sequence[Node]) -> Iterator[list[int]]:
+  """Yields the way around each circle of calls, of two nodes or more, that a search in depth meets."""
+  done: set[int] = set()
+  for start in range(len(graph)):
+    way, ahead = [start], [iter(graph[start].calls)]
+    while way and start not in done:
+      k = next(ahead[-1], None)
+      if k is None:
+        done.add(way.pop())
+        ahead.pop()
+      elif k in way[:-1]:
+        yield way[way.index(k) :]
+      elif k not in done and k not in way:
+        way.append(k)
+        ahead.append(iter(graph[k].calls))

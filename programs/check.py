@@ -1,0 +1,80 @@
+"""What is wrong with a graph, as far as can be known before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import launchpad as lp
+from launchpad.launch import serialization
+
+from launchers import graph, pickling
+from launchers.placement import Resources
+from programs.parts.replay_node import ReplayNode
+
+
+def check(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  cycles: Collection[Collection[str]] = (),
+  pickled: bool = True,
+) -> None:
+  """Checks a graph.
+
+  Args:
+    program: the graph.
+    placement: resources for each group.
+    cycles: sets of groups whose nodes may call each other in a circle.
+    pickled: whether nodes go to processes of their own.
+
+  Raises:
+    ValueError: all that is wrong, a sentence and a line for each.
+  """
+  nodes = graph.nodes(program)
+  problems = [*_unplaced(program, placement), *_handles(nodes), *_circles(nodes, cycles)]
+  if problems := problems + ([*_unpicklable(nodes)] if pickled else []):
+    raise ValueError('\nerror: '.join(problems))
+
+
+def _unplaced(program: lp.Program, placement: Mapping[str, Resources]) -> Iterator[str]:
+  spare = ', '.join(map(repr, sorted(placement.keys() - program.groups.keys())))
+  hint = f'; it places {spare}, which is no group' if spare else ''
+  for label in program.groups:
+    if label not in placement:
+      yield f'group {label!r} has no placement; add it to what placement(config) returns{hint}.'
+
+
+def _handles(nodes: Sequence[graph.Node]) -> Iterator[str]:
+  for k, node in enumerate(nodes):
+    if k in node.calls:
+      yield f'node {node.name} is given a handle on itself; leave it out, and call the method.'
+    if node.strangers:
+      yield f'node {node.name} has a handle on a node that nobody added; call program.add_node.'
+    others = (other for other in nodes if other is not node)
+    if isinstance(node.node, ReplayNode) and not any(k in other.holds for other in others):
+      yield f'nobody writes to {node.name} or reads from it; give its handle to a node, or drop it.'
+
+
+def _circles(nodes: Sequence[graph.Node], allowed: Collection[Collection[str]]) -> Iterator[str]:
+  told = [set(groups) for groups in allowed]
+  for circle in graph.circles(nodes):
+    labels = {nodes[k].label for k in circle}
+    if not any(labels <= groups for groups in told):
+      told.append(labels)
+      way = ' -> '.join(nodes[k].name for k in (*circle, circle[0]))
+      yield (
+        f'nodes call each other in a circle, {way}, and may all wait for ever; take a handle away, '
+        f'or, if no RPC of theirs waits for another, say CYCLES = [{sorted(labels)}] in your file.'
+      )
+
+
+def _unpicklable(nodes: Sequence[graph.Node]) -> Iterator[str]:
+  """Says it of the first such node of each group."""
+  serialization.enable_lru_cache_pickling_once()
+  told: set[str] = set()
+  for node in nodes:
+    if node.label not in told:
+      try:
+        pickling.dumps(node.name, node.node.function)
+      except ValueError as error:
+        told.add(node.label)
+        yield str(error)

@@ -1,0 +1,39 @@
+"""What has to be known of the command line before its flags are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from environments import own_file
+from launchers import run_directory
+
+
+def own_program(argv: Sequence[str]) -> str:
+  """Returns the user's own program that a command line names, or the run that it resumes; else ''.
+
+  Args:
+    argv: the command line.
+
+  Raises:
+    ValueError: if the file of the run's program is gone; one sentence.
+  """
+  name, resumed = _last(argv, 'program'), _last(argv, 'resume')
+  if not name and resumed:
+    name = run_directory.program_of(resumed)
+    try:
+      own_file.carried(name)
+    except ValueError as error:
+      raise ValueError(f'--resume={resumed} needs its program: {error}') from error
+  return name if own_file.is_spec(name) else ''
+
+
+def _last(argv: Sequence[str], flag: str) -> str:
+  """Returns the value that the command line gives a flag last, as --flag=value or --flag value."""
+  value = ''
+  for word, following in zip(argv, [*argv[1:], ''], strict=True):
+    if word == '--':
+      break
+    name, equals, text = word.partition('=')
+    if name in (f'--{flag}', f'-{flag}'):
+      value = text if equals else following
+  return value

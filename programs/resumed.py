@@ -1,0 +1,55 @@
+"""From the directory of an earlier run, and flags, to what is to be launched."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from environments import own_file
+from launchers import run_directory
+from nodes import checkpoints
+from programs import registry
+from programs.options import flags
+from programs.options.changes import check_changes
+from programs.options.configs import check, resolve
+from programs.runs import Run
+
+_RESUME_STRIDE = 7_368_787
+
+
+def resumed_run(path: str, program: str) -> Run:
+  """Returns an earlier run, with what the flags change of it.
+
+  Args:
+    path: its directory, which this process takes.
+    program: what the user says that it is; '' if he says nothing.
+
+  Raises:
+    ValueError: if it cannot be resumed, or not so; one sentence.
+  """
+  path, record = run_directory.reopen(path)
+  if own_file.absolute(program) not in ('', record.program):
+    raise ValueError(
+      f'--resume={path} is a run of --program={record.program}; leave --program out.'
+    )
+  module, changes = registry.load(record.program), flags.given()
+  given = record.given | changes
+  config = resolve(module, given)
+  # The record has the seed of the last resumption.
+  began = {'seed': resolve(module, dict(record.given)).seed, 'run_dir': path}
+  if run_directory.absolute(config.run_dir) == path:
+    began['run_dir'] = config.run_dir
+  check_changes(record.config | began, config, changes)
+  check(module, config)
+  checkpoint = checkpoints.newest(checkpoints.directory(path))
+  if checkpoint is None:
+    raise ValueError(
+      f'--resume={path} has no checkpoint yet; start the run anew, in another --run_dir '
+      'or with this one removed.'
+    )
+  if checkpoint.counts['actor_steps'] >= config.num_steps:
+    raise ValueError(
+      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
+    )
+  # The actors are not to play the episodes of the beginning again.
+  seed = config.seed + _RESUME_STRIDE * len(record.commands)
+  return Run(record.program, module, given, dataclasses.replace(config, run_dir=path, seed=seed))

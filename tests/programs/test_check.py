@@ -1,0 +1,125 @@
+"""What `programs.check` says about a small graph with one mistake."""
+
+import threading
+
+import launchpad as lp
+import pytest
+
+from launchers.placement import Resources
+from programs import anakin, check, r2d2, sebulba
+from programs.parts.deferred import Deferred
+from programs.parts.replay_node import ReplayNode
+
+
+class Server:
+  """Can be given anything."""
+
+  def __init__(self, *clients, lock=None):
+    del clients, lock
+
+
+def _everywhere(program):
+  return {label: Resources() for label in program.groups}
+
+
+def _problems(program, placement=None, **options):
+  where = _everywhere(program) if placement is None else placement
+  with pytest.raises(ValueError) as error:
+    check.check(program, where, **options)
+  return str(error.value).split('\nerror: ')
+
+
+def _circle(*labels):
+  """Returns a program in which each calls the next and the last the first."""
+  program, servers = lp.Program('test'), [lp.CourierNode(Server) for _ in labels]
+  handles = [server.create_handle() for server in servers]
+  for i, (label, server) in enumerate(zip(labels, servers, strict=True)):
+    server.configure(handles[(i + 1) % len(labels)])
+    program.add_node(server, label=label)
+  return program
+
+
+def _replay():
+  return ReplayNode(Deferred('nodes.replay', 'queue_table'), None, 'replay/0', '/nothing', 0.0)
+
+
+@pytest.mark.parametrize(
+  'module, options',
+  [
+    (sebulba, {}),
+    (sebulba, {'num_replicas': 2, 'num_replay_shards': 2, 'eval_envs': 0}),
+    (r2d2, {'num_actors': 3}),
+    (anakin, {}),
+  ],
+)
+def test_our_own_programs_are_right(module, options):
+  config = module.Config(**options).resolve()
+  check.check(module.make_program(config), module.placement(config))
+
+
+def test_a_handle_on_itself_is_named():
+  (problem,) = _problems(_circle('echo'))
+  assert 'node echo/0 is given a handle on itself' in problem
+
+
+def test_a_circle_of_calls_is_named_once_and_can_be_allowed():
+  program = _circle('a', 'b', 'c')
+  (problem,) = _problems(program)
+  assert 'a/0 -> b/0 -> c/0 -> a/0' in problem
+  assert "CYCLES = [['a', 'b', 'c']]" in problem
+  assert _problems(program, cycles=[{'a', 'b'}]) == [problem]
+  check.check(program, _everywhere(program), cycles=[{'a', 'b', 'c', 'd'}])
+
+
+def test_two_ways_to_one_server_are_no_circle():
+  program = lp.Program('test')
+  top = program.add_node(lp.CourierNode(Server), label='top')
+  middle = [program.add_node(lp.CourierNode(Server, top), label=f'm{i}') for i in range(2)]
+  program.add_node(lp.PyClassNode(Server, middle, top), label='bottom')
+  check.check(program, _everywhere(program))
+
+
+def test_what_cannot_be_pickled_is_named_unless_nodes_are_threads():
+  program = lp.Program('test')
+  with program.group('locked'):
+    for _ in range(2):
+      program.add_node(lp.PyClassNode(Server, lock={'its': threading.Lock()}))
+  (problem,) = _problems(program)
+  assert 'node locked/0' in problem and "argument 'lock'['its'], of type lock" in problem
+  check.check(program, _everywhere(program), pickled=False)
+
+
+def test_a_group_without_placement_is_named_and_so_is_a_placement_without_a_group():
+  program = lp.Program('test')
+  program.add_node(lp.CourierNode(Server), label='histogram')
+  (problem,) = _problems(program, {'histogramm': Resources()})
+  assert "group 'histogram' has no placement" in problem
+  assert "'histogramm', which is no group" in problem
+
+
+def test_a_table_that_nobody_writes_or_reads_is_named():
+  program = lp.Program('test')
+  used = program.add_node(_replay(), label='used')
+  program.add_node(_replay(), label='forgotten')
+  program.add_node(lp.PyClassNode(Server, used), label='reader')
+  (problem,) = _problems(program)
+  assert 'nobody writes to forgotten/0 or reads from it' in problem
+
+
+def test_a_handle_on_a_node_that_was_never_added_is_named():
+  program = lp.Program('test')
+  forgotten = lp.CourierNode(Server)
+  program.add_node(lp.PyClassNode(Server, forgotten.create_handle()), label='caller')
+  (problem,) = _problems(program)
+  assert 'node caller/0 has a handle on a node that nobody added' in problem
+
+
+def test_everything_that_is_wrong_is_said_at_once():
+  program = _circle('echo')
+  program.add_node(_replay(), label='replay')
+  problems = _problems(program, {'echo': Resources()})
+  assert [p.split()[:2] for p in problems] == [
+    ['group', "'replay'"],
+    ['node', 'echo/0'],
+    ['nobody', 'writes'],
+  ]

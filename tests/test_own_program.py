@@ -1,0 +1,291 @@
+"""Programs in a user's own file, outside of this repository."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from agents.types import Timestep
+from benchmarks.running import RunningProgram, processes
+from environments import registry as environments
+from launchers import core, run_directory
+from nodes import checkpoints
+from programs import check, registry
+from tests.test_launch import DONE, ROOT, SMALL, launch
+
+EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
+PROGRAM = 'mine.py:make_program'
+
+
+@pytest.fixture
+def mine(tmp_path):
+  """A copy of the examples outside of the repository."""
+  for path in EXAMPLES:
+    shutil.copy(path, tmp_path)
+  return tmp_path
+
+
+def test_the_examples_are_short():
+  assert [path.name for path in EXAMPLES] == [
+    'corridor.py',
+    'histogram.py',
+    'mine.py',
+    'tempered.py',
+  ]
+  for path in EXAMPLES:
+    assert len(path.read_text().splitlines()) < 40, path
+
+
+def test_the_workspace_guide_shows_the_examples_as_they_are():
+  text = (ROOT / 'WORKSPACE.md').read_text()
+  for path in EXAMPLES:
+    code = ''.join(f'    {line}'.rstrip() + '\n' for line in path.read_text().splitlines())
+    assert f'{path.name}`' in text and code in text, path
+
+
+def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
+  program = registry.load(f'{mine}/{PROGRAM}')
+  config = program.Config(hottest=8.0).resolve()
+  spec = environments.make_spec(config.env)
+  agent = program.make_agent(config)(spec.observations, spec.actions)
+  temperatures = agent.exploration(4)
+  np.testing.assert_allclose(temperatures, [1, 2, 4, 8], rtol=1e-6)
+
+  params = agent.init(jax.random.key(0)).params
+  params['params']['head']['logits']['bias'] = np.array([0.0, 3.0], np.float32)
+  ones, observation = np.ones(5, np.float32), np.zeros((5, 8), np.float32)
+  timestep = Timestep(np.zeros(5, np.uint8), 0 * ones, ones, observation)
+  keys = jax.random.split(jax.random.key(1), 5)
+  acted = agent.act(params, {}, timestep, np.append(temperatures, np.float32(0)), keys)
+  logits = acted.extras['behaviour_logits']
+  differences = logits[:, 1] - logits[:, 0]
+  np.testing.assert_allclose(differences[:4], 3 / temperatures, rtol=1e-5)
+  assert differences[4] > 1e5 and acted.action[4] == 1
+
+
+@pytest.mark.parametrize(
+  'launch_type', ['local_mp', 'local_mt', pytest.param('test_mp', marks=pytest.mark.nightly)]
+)
+def test_the_examples_run_to_their_end_from_another_directory(mine, launch_type):
+  run_dir = mine / 'run'
+  process = launch(
+    *SMALL,
+    f'--program={mine}/{PROGRAM}',
+    '--hottest=2',
+    f'--lp_launch_type={launch_type}',
+    f'--run_dir={run_dir}',
+    timeout=200,
+  )
+  assert process.returncode == 0, process.stderr
+  assert DONE.fullmatch(process.stdout.splitlines()[-1])
+  assert processes(str(run_dir)) == []
+  record = json.loads((run_dir / 'config.json').read_text())
+  assert record['program'] == f'{mine}/{PROGRAM}'
+  assert record['config']['env'] == f'{mine}/corridor.py:make'
+  assert record['given']['hottest'] == 2.0
+  with open(run_dir / 'logs' / 'histogram-0.csv') as f:
+    last = list(csv.DictReader(f))[-1]
+  assert float(last['rows']) > 500
+  assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
+  if launch_type == 'local_mp':
+    assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
+
+
+@pytest.mark.nightly
+def test_a_run_of_ones_own_program_is_resumed(mine):
+  run_dir = str(mine / 'run')
+  flags = (*SMALL, f'--program={mine}/{PROGRAM}', '--hottest=2', '--num_steps=1000000000')
+  program = RunningProgram(run_dir, *flags, f'--run_dir={run_dir}')
+  try:
+    program.wait_for_progress()
+    program.launcher.send_signal(signal.SIGINT)
+    assert program.end()[0] == 130
+  finally:
+    program.kill()
+  steps = checkpoints.newest(checkpoints.directory(run_dir)).counts['actor_steps'] + 2000
+  process = launch(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}', timeout=200)
+  assert process.returncode == 0, process.stderr
+  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(2)) >= steps
+
+
+def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
+  run_dir, name = str(mine / 'run'), f'{mine}/{PROGRAM}'
+  config = registry.load(name).Config().resolve()
+  os.mkdir(run_dir)
+  run_directory.write_record(run_dir, name, {}, config)
+  process = launch(f'--resume={run_dir}', '--hottest=3')
+  assert process.returncode == 2 and '--hottest=3.0 cannot change' in process.stderr
+  (mine / 'mine.py').unlink()
+  process = launch(f'--resume={run_dir}')
+  assert process.returncode == 2
+  assert process.stderr.startswith(f'error: --resume={run_dir} needs its program: {name}: ')
+  assert 'No such file' in process.stderr and process.stderr.count('\n') == 1
+
+
+def test_nodes_need_no_file_of_the_user_where_they_run(mine):
+  module = registry.load(f'{mine}/{PROGRAM}')
+  program = module.make_program(module.Config(run_dir=str(mine / 'run')).resolve())
+  payloads = mine / 'nodes'
+  payloads.mkdir()
+  tasks = core.prepare(
+    program, lambda label, i, count: ['localhost:1'] * count, _no_stop, str(payloads)
+  )
+  for path in EXAMPLES:
+    (mine / path.name).unlink()
+  code = """
+import sys, cloudpickle
+for path in sys.argv[1:]:
+  job = cloudpickle.load(open(path, 'rb'))  # As the launcher in a Slurm job, which packs it anew.
+  node = cloudpickle.loads(cloudpickle.dumps(job)).__self__
+  arguments = node._args[:2]
+  if 'histogram' in path:
+    print(node._constructor(None, 2).run)
+  elif 'actor' in path:
+    environment = arguments[0](3, 1)
+    print(environment.reset().observation.shape)
+  elif 'inference_learner' in path:
+    spec = arguments[1](1, 1).spec()
+    print(arguments[0](spec.observations, spec.actions).exploration(2))
+"""
+  command = [sys.executable, '-c', code, *(task.payload for task in tasks)]
+  environment = {**os.environ, 'JAX_PLATFORMS': 'cpu'}
+  done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  for word in ('<bound method ActionHistogram.run', '(3, 8)', '[1. 4.]'):
+    assert word in done.stdout
+
+
+def _no_stop(mark_as_completed=False):
+  del mark_as_completed
+
+
+HEAD = """
+import dataclasses
+import launchpad as lp
+from agents.options import option
+from programs import sebulba
+from programs.options.common import CommonConfig
+"""
+GOOD = (
+  HEAD
+  + """
+class Node:
+  def run(self):
+    print('hello')
+
+@dataclasses.dataclass(frozen=True)
+class Config(CommonConfig):
+  colour: str = option('green', 'of the node')
+
+def make_program(config):
+  program = lp.Program('mine')
+  program.add_node(lp.PyClassNode(Node), label='node')
+  return program
+"""
+)
+
+
+def test_only_the_function_is_needed_and_what_the_file_has_is_used(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(GOOD)
+  name = f'{path}:make_program'
+  process = launch('--program', name, '--dry_run', '--colour=red')
+  assert process.returncode == 0, process.stderr
+  assert '1 x PyClassNode(Node)  on a CPU worker' in process.stdout
+  process = launch(f'--program={name}', '--help')
+  text = ' '.join(process.stdout.split())
+  assert "--colour: of the node (default: 'green'; mine only)" in text
+  assert '--num_actors: actor processes' in text
+  process = launch(f'--program={name}', '--list_envs')
+  assert process.returncode == 0 and 'catch' in process.stdout
+  path.write_text(GOOD.replace('class Config(CommonConfig)', 'class Other(CommonConfig)'))
+  process = launch(f'--program={name}', '--num_actors=1', f'--run_dir={tmp_path / "run"}')
+  assert process.returncode == 0, process.stderr
+  assert 'hello' in (tmp_path / 'run' / 'logs' / 'node-0.log').read_text()
+
+
+@pytest.mark.parametrize(
+  'old, new, words',
+  [
+    ('def make_program', 'def make_programm', ['no function make_program; did you mean']),
+    ('  return program', '  return program)', ['unmatched', 'line 19', 'return program)']),
+    ('  return program', '  return None', ['returned a NoneType, which is no lp.Program']),
+    ("lp.Program('mine')", 'lp.Program()', ['raised TypeError', 'line 17', 'lp.Program()']),
+    ('class Node', 'import nothing_like_it\nclass Node', ['ModuleNotFoundError', 'line 8']),
+    ("str = option('green'", 'dict = option(None', ['the option colour', 'default']),
+    ('Config(CommonConfig)', 'Config', ['CommonConfig']),
+    ('(config)', '()', ['raised TypeError', 'takes 0 positional arguments']),
+    ('(Node)', "(Node, a=__import__('threading').Lock())", ["argument 'a', of type lock"]),
+    ('  return program', '  return program\ndef placement(_):\n  return {}', ['no placement']),
+    (
+      '  return program',
+      '  return program\ndef placement():\n  pass',
+      ['calling placement raised'],
+    ),
+  ],
+)
+def test_a_mistake_is_told_in_one_sentence(tmp_path, old, new, words):
+  assert old in GOOD
+  path = tmp_path / 'mine.py'
+  path.write_text(GOOD.replace(old, new))
+  name = f'{path}:make_program'
+  with pytest.raises(ValueError) as error:
+    module = registry.load(name)
+    config = module.Config()
+    check.check(module.make_program(config), module.placement(config))
+  assert '\n' not in str(error.value)
+  assert str(error.value).startswith((f'--program={name}', 'node ', 'group '))
+  for word in words:
+    assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'old, new', [('colour', 'launcher'), ("colour: str = option('green'", 'seed: bool = option(True')]
+)
+def test_an_option_that_clashes_with_a_flag_is_refused(tmp_path, old, new):
+  assert old in GOOD
+  path = tmp_path / 'mine.py'
+  path.write_text(GOOD.replace(old, new))
+  process = launch(f'--program={path}:make_program', '--dry_run')
+  assert (process.returncode, process.stdout) == (2, '')
+  assert process.stderr.count('\n') == 1
+  assert f'error: --program={path}:make_program: the option {new.split(":")[0]}' in process.stderr
+
+
+def test_what_is_wrong_with_the_graph_is_told_before_anything_is_written(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(GOOD + 'def placement(config):\n  return {}\n')
+  process = launch(f'--program={path}:make_program', f'--run_dir={tmp_path / "run"}')
+  assert process.returncode == 2
+  assert process.stderr.startswith("error: group 'node' has no placement")
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(
+  'name, words',
+  [('/nothing/mine.py:make_program', ['No such file']), ('/nothing/mine.py', ['which function'])],
+)
+def test_a_program_that_is_not_there_is_told(name, words):
+  process = launch(f'--program={name}')
+  assert process.returncode == 2 and process.stderr.count('\n') == 1
+  for word in (f'error: --program={name}', *words):
+    assert word in process.stderr
+
+
+def test_kubernetes_gets_programs_that_are_in_the_image_and_no_others(mine, tmp_path):
+  flags = ['--launcher=k8s', '--image=x', f'--output={tmp_path / "out"}']
+  process = launch(f'--program={mine}/{PROGRAM}', *flags)
+  assert process.returncode == 2 and process.stderr.count('\n') == 1
+  assert f'--program={mine}/{PROGRAM} is not in a directory of {ROOT}' in process.stderr
+  process = launch(f'--program={ROOT}/examples/{PROGRAM}', *flags)
+  assert process.returncode == 0, process.stderr
+  assert 'COPY examples examples' in (tmp_path / 'out' / 'Dockerfile').read_text()
+  manifest = (tmp_path / 'out' / 'jobset.yaml').read_text()
+  assert f'--program=examples/{PROGRAM}' in manifest and str(ROOT) not in manifest
