@@ -1,7 +1,7 @@
 """How fast Anakin is: steps/s against the number of environments, beside the environments alone.
 
 python -m benchmarks.anakin                                two environments, a few minutes
-python -m benchmarks.anakin --env=catch --num_envs=64,256 --seconds=1 --output=DIR
+python -m benchmarks.anakin --env=catch --num_envs=64,256 --seconds=1 --results=DIR
 
 Prints a table; writes anakin.json and anakin.png. A step is one row of one environment: a decision or,
 once in an episode, a reset. Compilation is not counted. "alone" steps the same environments with random

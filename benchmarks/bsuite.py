@@ -31,14 +31,6 @@ from environments.bsuite_record import csv_path
 from launchers import run_directory
 from programs import registry as programs
 
-_PROGRAM = flags.DEFINE_string('program', 'sebulba', 'what to launch: sebulba or r2d2')
-_IDS = flags.DEFINE_list('ids', None, "bsuite ids, or patterns such as 'memory_len/*'; * is all")
-_RESULTS = flags.DEFINE_string('results', None, 'directory of the results', required=True)
-_JOBS = flags.DEFINE_integer('jobs', 1, 'launches at once', lower_bound=1)
-_EPISODES = flags.DEFINE_integer(
-  'episodes', 0, "episodes of each id, for smoke runs; 0: bsuite's number", lower_bound=0
-)
-
 # One environment, whose every step is learned from. It ends the run; no experiment has as many steps.
 # Without checkpoints the death of the learner or of replay ends it too, as nobody learns twice.
 PROTOCOL = {
@@ -254,14 +246,14 @@ def show_scores(results: str) -> None:
 
 def main(argv: list[str]) -> int:
   """Runs the sweep; returns the exit code."""
-  common = Sweep(_PROGRAM.value, argv[1:], _EPISODES.value)
-  results = run_directory.absolute(_RESULTS.value)
+  common = Sweep(flags.FLAGS.program, argv[1:], flags.FLAGS.episodes)
+  results = run_directory.absolute(flags.FLAGS.results)
   try:
-    if not _IDS.value:
+    if not flags.FLAGS.ids:
       raise ValueError(
         "--ids is missing; give ids or patterns, such as --ids='memory_len/*,catch/0'."
       )
-    ids = matching(_IDS.value)
+    ids = matching(flags.FLAGS.ids)
     common.check()
     common.take(results)
   except ValueError as error:
@@ -269,7 +261,7 @@ def main(argv: list[str]) -> int:
     return 2
   signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
   try:
-    failed = run(common, results, ids, _JOBS.value)
+    failed = run(common, results, ids, flags.FLAGS.jobs)
   except KeyboardInterrupt:
     return 130
   show_scores(results)
@@ -285,4 +277,11 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == '__main__':
+  flags.DEFINE_string('program', 'sebulba', 'what to launch: sebulba or r2d2')
+  flags.DEFINE_list('ids', None, "bsuite ids, or patterns such as 'memory_len/*'; * is all")
+  flags.DEFINE_string('results', None, 'directory of the results', required=True)
+  flags.DEFINE_integer('jobs', 1, 'launches at once', lower_bound=1)
+  flags.DEFINE_integer(
+    'episodes', 0, "episodes of each id, for smoke runs; 0: bsuite's number", lower_bound=0
+  )
   app.run(main)

@@ -13,7 +13,6 @@ from programs import registry
 from programs.options import configs
 from programs.options import flags as config_flags
 
-PROGRAM = flags.DEFINE_enum('program', 'sebulba', ['sebulba', 'r2d2'], 'what to measure')
 SECONDS = flags.DEFINE_float('seconds', 20.0, 'that a program is measured for', lower_bound=1.0)
 WARM_UP = flags.DEFINE_float(
   'warm_up', 10.0, 'seconds between the first learner steps and the measurement', lower_bound=0.0
@@ -37,9 +36,15 @@ def run(main: Callable[[list[str]], None]) -> None:
 
   # What it has started is to end with it.
   signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+  flags.DEFINE_enum('program', 'sebulba', ['sebulba', 'r2d2'], 'what to measure')
   config_flags.define()
   flags.adopt_module_key_flags(config_flags)
   app.run(checked)
+
+
+def program() -> str:
+  """Returns the name of the program. (Who imports a benchmark may have a flag of that name.)"""
+  return flags.FLAGS.program
 
 
 def config(
@@ -55,7 +60,7 @@ def config(
     ValueError: if the options do not fit together; one sentence.
   """
   values = {**(defaults or {}), **config_flags.given(), **(changes or {})}
-  return configs.make_config(registry.load(PROGRAM.value), values)
+  return configs.make_config(registry.load(program()), values)
 
 
 def launch_flags(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -65,7 +70,7 @@ def launch_flags(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
     changes: options by name, in place of what the user has set.
   """
   values = {**config_flags.given(), **(changes or {})}
-  return {'program': PROGRAM.value} | {
+  return {'program': program()} | {
     name: ','.join(map(str, v)) if isinstance(v, (list, tuple)) else str(v)
     for name, v in values.items()
   }

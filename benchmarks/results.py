@@ -13,7 +13,7 @@ from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-OUTPUT = flags.DEFINE_string('output', 'runs/benchmarks', 'where the results go')
+RESULTS = flags.DEFINE_string('results', 'runs/benchmarks', 'where the results go')
 
 
 def cores() -> int:
@@ -67,9 +67,9 @@ def file_name(benchmark: str, program: str, config: Any) -> str:
 
 
 def write(name: str, record: dict[str, Any], figure: Figure) -> None:
-  """Writes `name`.json, the record and the machine, and `name`.png to --output, and says so."""
-  os.makedirs(OUTPUT.value, exist_ok=True)
-  with open(os.path.join(OUTPUT.value, f'{name}.json'), 'w') as f:
+  """Writes `name`.json, the record and the machine, and `name`.png to --results, and says so."""
+  os.makedirs(RESULTS.value, exist_ok=True)
+  with open(os.path.join(RESULTS.value, f'{name}.json'), 'w') as f:
     json.dump({**machine(), **record}, f, indent=2)
-  FigureCanvasAgg(figure).print_png(os.path.join(OUTPUT.value, f'{name}.png'))
-  print(f'wrote {name}.json and {name}.png to {OUTPUT.value}')
+  FigureCanvasAgg(figure).print_png(os.path.join(RESULTS.value, f'{name}.png'))
+  print(f'wrote {name}.json and {name}.png to {RESULTS.value}')

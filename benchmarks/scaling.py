@@ -159,7 +159,7 @@ def draw(title: str, sweep: str, rows: list[dict[str, Any]]) -> Figure:
 def main(argv: list[str]) -> None:
   """Measures, prints and writes."""
   del argv
-  config, program = options.config(), options.PROGRAM.value
+  config, program = options.config(), options.program()
   for sweep in _SWEEPS.value:  # All of it is sound before the first is launched.
     for _, changes in points(sweep):
       options.config(changes=changes)

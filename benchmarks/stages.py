@@ -328,7 +328,7 @@ def main(argv: list[str]) -> None:
   del argv
   config = options.config()
   seconds, repeats = options.STAGE_SECONDS.value, options.REPEATS.value
-  print(json.dumps(measure(options.PROGRAM.value, config, seconds, repeats)), flush=True)
+  print(json.dumps(measure(options.program(), config, seconds, repeats)), flush=True)
   os._exit(0)  # Threads of Reverb may still wait for the server.
 
 

@@ -38,7 +38,7 @@ def run(benchmark, directory, name, *flags):
 
   Fails the test, with what it wrote, if it exits non-zero or leaves no picture.
   """
-  process = command(benchmark, *flags, f'--output={directory}')
+  process = command(benchmark, *flags, f'--results={directory}')
   assert process.returncode == 0, process.stdout + process.stderr
   assert (directory / f'{name}.png').read_bytes().startswith(b'\x89PNG')
   return process.stdout.splitlines(), json.loads((directory / f'{name}.json').read_text())

@@ -6,7 +6,7 @@ from tests.agents.subprocesses import run_python
 
 
 def test_it_prints_a_table_and_writes_what_it_measured(tmp_path):
-  flags = ('--env=catch', '--num_envs=8,16', '--seconds=0.1', f'--output={tmp_path}')
+  flags = ('--env=catch', '--num_envs=8,16', '--seconds=0.1', f'--results={tmp_path}')
   lines = run_python('-m', 'benchmarks.anakin', *flags, JAX_PLATFORMS='cpu').splitlines()
   assert [line.split()[:2] for line in lines[2:4]] == [['catch', '8'], ['catch', '16']]
   record = json.loads((tmp_path / 'anakin.json').read_text())
