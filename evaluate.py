@@ -97,6 +97,10 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   from viewing.film import Film
 
   config, environments = run.config, run.module.environments
+  if run.module.make_agent is None:
+    raise ValueError(
+      f'{path}: there is no make_agent(config) in {run.program}; add it to the file.'
+    )
   summary = run_directory.read_summary(path) or {}
   counters = ('actor_steps', 'environment_frames', 'learner_steps')
   at_the_end = {name: summary[name] for name in counters if name in summary}

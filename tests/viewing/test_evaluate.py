@@ -13,7 +13,7 @@ from agents.types import FIRST, LAST, Timestep
 from environments import registry
 from launchers import run_directory
 from nodes import checkpoints, final_params, jax_environments
-from programs import anakin, r2d2, runs
+from programs import anakin, r2d2, runs, sebulba
 from viewing import parameters
 
 
@@ -165,6 +165,13 @@ def test_what_is_no_run_or_has_no_parameters_is_refused(tmp_path, capsys):
   _assert_refused([str(tmp_path)], [str(tmp_path), 'no config.json'], capsys)
   make_run(tmp_path, r2d2, 'r2d2')
   _assert_refused([str(tmp_path)], ['no parameters yet', 'checkpoint'], capsys)
+
+
+def test_a_program_of_ones_own_that_does_not_say_its_agent_is_refused(tmp_path, capsys):
+  file = tmp_path / 'silent.py'
+  file.write_text('from programs.sebulba import Config, make_program\n')
+  make_run(tmp_path, sebulba, f'{file}:make_program')
+  _assert_refused([str(tmp_path)], ['no make_agent(config)', str(file)], capsys)
 
 
 def test_damaged_parameters_and_those_of_another_network_are_refused(
