@@ -21,7 +21,7 @@ import courier
 import numpy as np
 
 from environments import registry as environments
-from nodes import lifecycle
+from nodes import lifecycle, wire
 
 _RECORDED = 32
 
@@ -128,9 +128,8 @@ class Driver:
       now = time.monotonic()
       self._answers.put((now, now - asked, actor, answer.exception()))
 
-    self._client.futures.step(
-      f'actor/{actor}', self._run_id, 0, sequence, *timestep
-    ).add_done_callback(answered)
+    request = wire.pack(f'actor/{actor}', self._run_id, 0, sequence, *timestep)
+    self._client.futures.step(request).add_done_callback(answered)
 
 
 def main(argv: list[str]) -> None:

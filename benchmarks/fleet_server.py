@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import courier
@@ -9,7 +10,7 @@ import jax
 from acme.utils import counting
 
 from environments import registry as environments
-from nodes import lifecycle
+from nodes import lifecycle, wire
 from nodes.inference import InferenceServer
 from nodes.layout import layout
 from programs import registry as programs
@@ -44,7 +45,7 @@ def serve(program: str, config: Any, num_actors: int, batch_size: int, port: int
   inference.compile()
   inference.start()
   server = courier.Server(port=port, thread_pool_size=2 * len(streams) + 4)
-  server.Bind('step', inference.step)
+  server.Bind('step', functools.partial(wire.answer, inference.step))
   server.Bind('measure', inference.measure)
   server.Start()
   lifecycle.stop_event().wait()

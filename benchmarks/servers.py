@@ -15,7 +15,7 @@ import courier
 import numpy as np
 
 from launchers import core, pickling, process
-from nodes import lifecycle
+from nodes import lifecycle, wire
 
 DEADLINE_SECONDS = 120.0
 
@@ -62,12 +62,8 @@ def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
 def serve_actions(action: np.ndarray, num_threads: int, port: int) -> None:
   """Answers every step of every actor with the same actions, until the process ends."""
 
-  def step(*request: Any) -> np.ndarray:
-    del request
-    return action
-
   server = courier.Server(port=port, thread_pool_size=num_threads)
-  server.Bind('step', step)
+  server.Bind('step', functools.partial(wire.answer, lambda *request: action))
   server.Start()
   lifecycle.stop_event().wait()
 

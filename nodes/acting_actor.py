@@ -15,7 +15,7 @@ from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
-from nodes import lifecycle
+from nodes import lifecycle, wire
 from nodes.actor import LIFE_STRIDE, Actor
 from nodes.emitter import Emitter
 from nodes.inference import InferenceServer
@@ -33,9 +33,9 @@ class InProcess:
     self._pool = futures.ThreadPoolExecutor(1, 'step')
     self.futures = self
 
-  def step(self, *request: Any) -> futures.Future:
-    """See `InferenceServer.step`; returns the future of its answer."""
-    return self._pool.submit(self._server.step, *request)
+  def step(self, request: bytes) -> futures.Future:
+    """Returns the future of an answer as `nodes.inference_learner.InferenceLearner.step` gives it."""
+    return self._pool.submit(wire.answer, self._server.step, request)
 
   def close(self) -> None:
     """Closes the server, and lets the thread go."""

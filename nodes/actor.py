@@ -11,7 +11,7 @@ import dm_env
 import numpy as np
 
 from environments.base import BatchedEnvironment, Exhausted
-from nodes import lifecycle, rpc
+from nodes import lifecycle, rpc, wire
 from nodes.reporter import Reporter
 
 LIFE_STRIDE = 1_000_003
@@ -39,14 +39,14 @@ class RemotePolicy:
     self._identity = (actor_id, run_id, group)
     self._should_stop = should_stop
     self._sequence = -1
-    self._request: tuple[Any, ...] = ()
+    self._request = b''
     self._answer: futures.Future | None = None
 
   def send(self, timestep: dm_env.TimeStep) -> None:
     """Asks for actions, without waiting."""
     self._sequence += 1
-    self._request = (*self._identity, self._sequence, *timestep)
-    self._answer = self._inference.futures.step(*self._request)
+    self._request = wire.pack(*self._identity, self._sequence, *timestep)
+    self._answer = self._inference.futures.step(self._request)
 
   def receive(self) -> np.ndarray | None:
     """Waits for the actions `[N, ...]`; None when the server says to stop.
@@ -55,12 +55,14 @@ class RemotePolicy:
       lifecycle.Stopped: when `should_stop` says so.
     """
     assert self._answer is not None
-    return rpc.receive(
+    packed = rpc.receive(
       self._answer,
-      lambda: self._inference.futures.step(*self._request),
+      lambda: self._inference.futures.step(self._request),
       self._should_stop,
       f'step {self._sequence}',
     )
+    (action,) = wire.unpack(packed)
+    return action
 
 
 class Actor:

@@ -127,7 +127,7 @@ class InferenceServer:
     discount: np.ndarray,
     observation: np.ndarray,
   ) -> np.ndarray | None:
-    """Takes one timestep of one stream and returns its actions. An RPC.
+    """Takes one timestep of one stream and returns its actions.
 
     Idempotent: a request that is sent again, with the same `sequence`, gets the same answer and
     changes nothing. Blocks until the server is warm, and while replay takes no more unrolls.

@@ -11,7 +11,7 @@ from acme import specs
 from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment
-from nodes import lifecycle, replicas
+from nodes import lifecycle, replicas, wire
 from nodes.emitter import Emitter
 from nodes.gate import Gate
 from nodes.inference import InferenceServer
@@ -82,13 +82,23 @@ class InferenceLearner:
     self._gate = Gate()
     self._service: _Service | None = None
 
-  def step(self, *request: Any) -> np.ndarray | None:
-    """See `InferenceServer.step`. An RPC."""
+  def step(self, request: bytes) -> bytes:
+    """Answers a request of `nodes.actor.RemotePolicy` as `InferenceServer.step` does. An RPC.
+
+    Args:
+      request: the arguments of `InferenceServer.step`, packed by `nodes.wire`.
+
+    Returns:
+      What it returns, packed.
+    """
     self._gate.wait()
-    actions = self._service.server.step(*request) if self._service is not None else None
-    if actions is None:
+    return wire.answer(self._step, request)
+
+  def _step(self, *request: Any) -> np.ndarray | None:
+    action = self._service.server.step(*request) if self._service is not None else None
+    if action is None:
       self._gate.check()  # None would tell an actor that there is nothing more to do.
-    return actions
+    return action
 
   def run(self) -> None:
     """Trains to the end, then serves evaluators until the program stops."""

@@ -8,6 +8,7 @@ import pytest
 
 from environments.catch import Catch
 from nodes import actor as actor_lib
+from nodes import wire
 from nodes.actor import Actor, RemotePolicy
 from nodes.evaluator import Evaluator
 from nodes.lifecycle import Stopped
@@ -24,7 +25,10 @@ class Inference:
     self.hold = threading.Event()
     self.hold.set()
 
-  def step(self, actor_id, run_id, group, sequence, step_type, reward, discount, observation):
+  def step(self, request):
+    return wire.answer(self._step, request)
+
+  def _step(self, actor_id, run_id, group, sequence, step_type, reward, discount, observation):
     self.requests.append((actor_id, run_id, group, sequence, step_type, reward, observation))
     self.hold.wait(30)
     if self.refuses:

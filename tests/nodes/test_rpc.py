@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodes import lifecycle, rpc
+from nodes import lifecycle, rpc, wire
 from nodes.inference_learner import InferenceLearner
 
 
@@ -60,4 +60,4 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
   with pytest.raises(OSError):
     node.run()
   with pytest.raises(RuntimeError, match='ask again'):
-    node.step('actor/0', 1, 0, 0)
+    node.step(wire.pack('actor/0', 1, 0, 0))
