@@ -66,6 +66,11 @@ class Columns:
       offset = end
     return packed
 
+  def unroll_ids(self, packed: np.ndarray) -> np.ndarray:
+    """Returns the ids, int64 `[N]`, of packed unrolls."""
+    size = self._bytes[UNROLL_ID]  # The last column.
+    return np.ascontiguousarray(packed[:, -size:]).view(np.int64)[:, 0]
+
   def unpack(self, packed: np.ndarray) -> dict[str, np.ndarray]:
     """The inverse of `pack`; the columns are contiguous copies."""
     columns, offset = {}, 0

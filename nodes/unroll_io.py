@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import reverb
 import tensorflow as tf
@@ -20,6 +21,7 @@ from absl import logging
 
 from agents.types import Array, Unroll
 from nodes.columns import UNROLL_ID, Columns
+from nodes.repeats import Repeats
 from nodes.replay import TABLE
 
 LONG_WAIT_SECONDS = 30
@@ -162,7 +164,7 @@ class UnrollReader:
 
   def __iter__(self) -> Iterator[Batch]:
     """Yields batches for ever."""
-    shards = [self._samples(address) for address in self._addresses]
+    shards = [self._once(self._samples(address)) for address in self._addresses]
     while True:
       parts = [next(shard) for shard in shards]
       columns = self._columns.unpack(_joined([part.data[_PACKED] for part in parts]))
@@ -224,6 +226,25 @@ class UnrollReader:
           f'{limiter.min_size_to_sample} it needs; it waits for the actors.'
         )
     return 'replay holds unrolls, but their ratio to samples is reached; it waits for the actors.'
+
+  def _once(self, samples: Iterator[Any]) -> Iterator[Any]:
+    """Passes over what a writer had to send twice, and fills the batches up with what follows."""
+    repeats, held = Repeats(), None
+    for sample in samples:
+      wanted = repeats.wanted(
+        self._columns.unroll_ids(sample.data[_PACKED]), sample.info.times_sampled
+      )
+      if not wanted.all():
+        logging.info('passed over %d unrolls that were learned from already', sum(~wanted))
+        sample = jax.tree.map(lambda x, w=wanted: x[w], sample)
+      if held is not None:
+        sample = jax.tree.map(lambda *parts: np.concatenate(parts), held, sample)
+      if len(sample.info.key) < self._share:
+        held = sample
+        continue
+      yield jax.tree.map(lambda x: x[: self._share], sample)
+      rest = jax.tree.map(lambda x: x[self._share :], sample)
+      held = rest if len(rest.info.key) else None
 
   def _samples(self, address: str) -> Iterator[Any]:
     dataset = reverb.TrajectoryDataset(

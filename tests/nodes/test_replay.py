@@ -16,6 +16,7 @@ import reverb
 from agents.types import Timestep, Unroll
 from launchers import core
 from nodes import lifecycle, replay, unroll_io
+from nodes.repeats import Repeats
 
 L = 3
 
@@ -114,6 +115,33 @@ def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
   assert released == list(range(0, 40, 5))
   writer.check()
   writer.close()
+
+
+def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monkeypatch):
+  """As after the death of a server that had not confirmed what it had given already."""
+  monkeypatch.setattr(unroll_io.secrets, 'randbits', lambda bits: 5)
+  writers = [unroll_io.UnrollWriter([queue_address], COLUMNS) for _ in range(2)]
+  batches = iter(unroll_io.UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
+  seen = []
+  for writer, count in zip(writers, (6, 14), strict=True):  # The same ids from 5 << 32.
+    released = threading.Event()
+    writer.put(_unrolls(0, count), released.set)
+    assert released.wait(30)
+    if not seen:
+      seen += [next(batches) for _ in range(1)]
+  seen += [next(batches) for _ in range(2)]
+  numbers = [n for batch in seen for n in batch.unrolls.environment_id.tolist()]
+  assert numbers == list(range(12))
+  assert [i for batch in seen for i in batch.unroll_ids.tolist()] == [
+    (5 << 32) + n for n in numbers
+  ]
+
+
+def test_what_is_sampled_again_on_purpose_is_no_repeat():
+  repeats = Repeats()
+  assert repeats.wanted(np.array([1, 2]), np.array([1, 1])).all()
+  assert repeats.wanted(np.array([1, 2]), np.array([2, 3])).all()
+  np.testing.assert_array_equal(repeats.wanted(np.array([2, 3]), np.array([1, 1])), [False, True])
 
 
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
