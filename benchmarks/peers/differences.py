@@ -43,7 +43,10 @@ _ATARI = {
   'sebulba': ("ale-py's compiled vector environment; frames are stacked in the network",),
   'impala': ("ale-py's compiled vector environment; frames are stacked in the network",),
   'sample_factory': ("ale-py's emulator behind Gymnasium's wrappers, which stack frames",),
-  'rllib': ("ale-py's emulator behind Gymnasium's wrappers, which stack frames",),
+  'rllib': (
+    "ale-py's emulator behind Gymnasium's wrappers, which stack frames",
+    "rewards are not clipped, which Pong's need not be",
+  ),
 }
 
 

@@ -61,7 +61,8 @@ def follow(run: Run, tree: Tree, plan: Plan, action_repeat: int) -> dict[str, An
     run.check()
     now, before, told = time.monotonic(), len(told), run.reports()
     last_news = now if len(told) > before else last_news
-    assert now < last_news + _SILENCE_SECONDS, f'no report for {_SILENCE_SECONDS:.0f} seconds'
+    silent = now - last_news
+    assert silent < _SILENCE_SECONDS, f'no report for {silent:.0f} seconds:\n{run.last_words()}'
     first = reports.first_steps(told)
     begin = None if first is None else first + plan.warm_up
     window = [] if begin is None else [r for r in told if r.seconds >= begin]

@@ -59,6 +59,9 @@ class Run(Protocol):
   def reports(self) -> list[reports.Report]:
     """Returns what it has reported so far."""
 
+  def last_words(self) -> str:
+    """Returns what it wrote last."""
+
 
 class _OurRun:
   """One of our programs."""
@@ -72,6 +75,10 @@ class _OurRun:
   def check(self) -> None:
     if self._program.launcher.poll() is not None:
       raise AssertionError(f'the program ended: {self._program.end()[2]}')
+
+  def last_words(self) -> str:
+    logs = sorted(pathlib.Path(self._program.run_dir, 'logs').glob('*.log'))
+    return ''.join(line for path in logs for line in _lines(str(path))[-_LAST_LINES:])
 
   def reports(self) -> list[reports.Report]:
     columns = ('seconds', 'actor_steps', 'learner_steps', 'episodes')
@@ -101,16 +108,16 @@ class _PeerRun:
     self._errors = errors
 
   def check(self) -> None:
-    if self._process.poll() is None:
-      return
-    lines = [line for path in (self._output, self._errors) for line in _lines(path)]
-    raise AssertionError(
-      f'the driver ended with exit code {self._process.returncode}:\n'
-      + ''.join(lines[-_LAST_LINES:])
-    )
+    if self._process.poll() is not None:
+      code = self._process.returncode
+      raise AssertionError(f'the driver ended with exit code {code}:\n{self.last_words()}')
 
   def reports(self) -> list[reports.Report]:
     return reports.parse(_lines(self._output))
+
+  def last_words(self) -> str:
+    lines = [line for path in (self._output, self._errors) for line in _lines(path)]
+    return ''.join(lines[-_LAST_LINES:])
 
 
 def _lines(path: str) -> list[str]:
@@ -167,9 +174,8 @@ def _start_peer(
     try:
       yield _PeerRun(process, output, errors)
     finally:
-      process.kill()
-      process.wait()
       tree.kill()  # Before the directory goes.
+      process.wait()
 
 
 def versions(name: str) -> dict[str, str]:

@@ -14,6 +14,9 @@ from benchmarks import costs
 
 _VARIABLE = 'LAUNCHPOD_PEERS_RUN'
 _KILL_SECONDS = 20.0
+# How often none has to be seen, and the pause between.
+_UNSEEN = 3
+_PAUSE_SECONDS = 0.1
 
 
 class Use(NamedTuple):
@@ -63,12 +66,24 @@ class Tree:
       AssertionError: if some are still there after a while.
     """
     deadline = time.monotonic() + _KILL_SECONDS
-    while living := [p for p in self.processes() if p.status() != psutil.STATUS_ZOMBIE]:
+    unseen = 0
+    # A process that is just being started cannot be told yet.
+    while unseen < _UNSEEN:
+      living = [process for process in self.processes() if not _is_zombie(process)]
+      unseen = 0 if living else unseen + 1
       assert time.monotonic() < deadline, f'cannot be killed: {living}'
       for process in living:
         with contextlib.suppress(psutil.Error):
           process.kill()
       psutil.wait_procs(living, timeout=1.0)
+      time.sleep(_PAUSE_SECONDS)
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+  try:
+    return process.status() == psutil.STATUS_ZOMBIE
+  except psutil.NoSuchProcess:
+    return True
 
 
 @contextlib.contextmanager

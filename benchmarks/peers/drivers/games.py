@@ -39,14 +39,16 @@ def make(settings: dict[str, Any]) -> gymnasium.Env:
   """
   if settings['env'] == 'cartpole':
     return gymnasium.make('CartPole-v1')
+  # By its class: the names of games are not known to every version of Gymnasium.
   import ale_py
+  from ale_py.env import AtariEnv
+  from ale_py.roms import get_all_rom_ids
 
-  if hasattr(gymnasium, 'register_envs'):  # Older ones find it by themselves.
-    gymnasium.register_envs(ale_py)
   ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
   game = settings['game']
-  env = gymnasium.make(
-    f'ALE/{settings["env"].partition(":")[2]}-v5',
+  title = settings['env'].partition(':')[2].replace('_', '').lower()
+  env: gymnasium.Env = AtariEnv(
+    next(rom for rom in get_all_rom_ids() if rom.replace('_', '') == title),
     frameskip=1,  # The wrapper repeats actions, and needs the screens between.
     repeat_action_probability=game['sticky_actions'],
     full_action_space=game['full_action_space'],
