@@ -134,10 +134,8 @@ class Stages:
       self._spec,
       batching.bucket_sizes(n, max(n, config.inference_batch_size)),
       config.inference_timeout_ms / 1e3,
-      lambda: self._asking,
       config.seed,
     )
-    self._asking = 1
     # The learner publishes its parameters to what acts, from the beginning.
     self._counter = counting.Counter()
     self._learner = Learner(
@@ -149,7 +147,6 @@ class Stages:
       config.seed,
     )
     self._inference.compile()
-    self._inference.start()
     self._record()
 
   def _record(self) -> None:
@@ -173,13 +170,11 @@ class Stages:
       batching.Request(timestep, i * self._num_envs, wipe=False)
       for i, timestep in enumerate(timesteps)
     ]
-    for request in requests:
-      self._inference.queue.put(request)
-    return [request.wait() for request in requests]
+    self._inference.serve(requests)
+    return [request.result() for request in requests]
 
   def inference(self) -> costs.Cost:
     """Answers batches as large as the program's, one after the other."""
-    self._asking = self._streams
     timesteps = itertools.cycle([timestep for timestep, _ in self._rows])
 
     def work() -> float:
@@ -276,10 +271,6 @@ class Stages:
 
     return self._measure(work, here=LEARNER, others={'replay': pid})
 
-  def close(self) -> None:
-    """Stops to serve."""
-    self._inference.close()
-
   def _make_environment(self) -> Any:
     config = self._config
     return environments.make(config.env, self._num_envs, config.seed, config.env_options)
@@ -307,7 +298,6 @@ def measure(program: str, config: Any, seconds: float, repeats: int) -> dict[str
     measured['assembling'] = stages.assembling()
     serving = compiled.count
     measured.update(stages.replay())
-    stages.close()
   return {
     'stages': {name: cost._asdict() for name, cost in measured.items()},
     'compiled_while_timing': serving,

@@ -1,9 +1,8 @@
-"""Merges the requests of many actors into batches."""
+"""Merges the requests of many actors into batches, which are served by the threads that bring them."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +11,10 @@ from typing import Any
 from agents.types import Timestep
 
 
-@dataclasses.dataclass
+class Closed(Exception):
+  """No more requests are answered."""
+
+
 class Request:
   """One stream's timestep on its way to a device, and then its answer.
 
@@ -20,112 +22,149 @@ class Request:
     timestep: fields are `[N, ...]`.
     first_slot: the stream's environments are slots `first_slot .. first_slot + N` of the device.
     wipe: whether the slots' core state is to be forgotten first.
-    answer: what the device said, once `wait` returns True.
+    rows: environments in the request.
+    deadline: until when it waits for company, on `time.monotonic`.
+    answered: whether there is an answer or an error.
   """
 
-  timestep: Timestep
-  first_slot: int
-  wipe: bool
-  answer: Any = None
-  error: BaseException | None = None
-  _done: threading.Event = dataclasses.field(default_factory=threading.Event)
-
-  @property
-  def rows(self) -> int:
-    """Environments in the request."""
-    return len(self.timestep.step_type)
+  def __init__(self, timestep: Timestep, first_slot: int, wipe: bool):
+    self.timestep = timestep
+    self.first_slot = first_slot
+    self.wipe = wipe
+    self.rows = len(timestep.step_type)
+    self.deadline = 0.0
+    self.answered = False
+    self._answer: Any = None
+    self._error: BaseException | None = None
+    self._batch: list[Request] = []
+    self._news = threading.Lock()  # Free when there is something for the thread that waits.
+    self._news.acquire()
 
   def resolve(self, answer: Any = None, error: BaseException | None = None) -> None:
-    """Sets the answer or the error and wakes the waiting handler."""
-    self.answer, self.error = answer, error
-    self._done.set()
+    """Sets the answer or the error, and wakes the thread that waits for it."""
+    self._answer, self._error, self.answered = answer, error, True
+    self._news.release()
 
-  def wait(self) -> Any:
-    """Blocks until the request is resolved; returns its answer or raises its error."""
-    self._done.wait()
-    if self.error is not None:
-      raise self.error
-    return self.answer
+  def lead(self, batch: list[Request]) -> None:
+    """Wakes the thread that waits for the answer, to serve a batch first."""
+    self._batch = batch
+    self._news.release()
+
+  def wait(self, timeout: float) -> list[Request]:
+    """Waits for the answer or a batch to lead, -1 for ever; returns the batch, [] without one."""
+    if not self._news.acquire(timeout=timeout):
+      return []
+    batch, self._batch = self._batch, []
+    return batch
+
+  def result(self) -> Any:
+    """Returns the answer or raises the error."""
+    if self._error is not None:
+      raise self._error
+    return self._answer
 
 
-class Closed(Exception):
-  """The queue is closed; no more batches will come."""
+class Batcher:
+  """Requests to one device, each in a thread of its own, merged into batches.
 
+  A batch leaves when the next request would not fit, when `timeout` seconds have passed since its first
+  request came, or at once when every live stream is already waiting or being served, because then nobody
+  is left to wait for. The thread whose request completes a batch serves it, so that no other needs to be
+  woken for that.
 
-class RequestQueue:
-  """Requests waiting for one device.
-
-  A batch leaves when the next request would not fit, when `timeout` seconds have passed since its
-  first request came, or at once when every live stream is already waiting or being served, because
-  then nobody is left to wait for.
+  Attributes:
+    live_streams: how many streams could have a request under way.
   """
 
   def __init__(
-    self, max_rows: int, timeout: float, live_streams: Callable[[], int] = lambda: 1 << 30
+    self,
+    serve: Callable[[list[Request]], None],
+    max_rows: int,
+    timeout: float,
+    max_in_flight: int = 2,
   ):
-    """Initialises a queue.
+    """Initialises a batcher.
 
     Args:
+      serve: resolves every request of a batch.
       max_rows: environments in a batch at most; no request may be larger.
       timeout: seconds that a request may wait for company.
-      live_streams: returns how many streams could have a request under way.
+      max_in_flight: batches that are served at once, at most.
     """
+    self._serve = serve
     self._max_rows = max_rows
     self._timeout = timeout
-    self._live_streams = live_streams
-    self._waiting: collections.deque[tuple[float, Request]] = collections.deque()
+    self._max_in_flight = max_in_flight
+    self._waiting: collections.deque[Request] = collections.deque()
     self._being_served = 0
-    self._changed = threading.Condition()
+    self._in_flight = 0
+    self._changed = threading.Condition(threading.Lock())
     self._closed = False
+    self.live_streams = 1 << 30
 
-  def put(self, request: Request) -> None:
-    """Adds a request. After `close` it is resolved with `Closed` at once."""
-    with self._changed:
-      if self._closed:
-        request.resolve(error=Closed())
-        return
-      self._waiting.append((time.monotonic(), request))
-      self._changed.notify()
-
-  def take(self) -> list[Request]:
-    """Blocks until a batch is ready and returns it; pass it to `done` when it is answered.
+  def answer(self, request: Request) -> Any:
+    """Waits for the answer to a request, and serves batches meanwhile.
 
     Raises:
       Closed: after `close`.
+      Exception: what `serve` resolved the request with.
     """
     with self._changed:
-      while not self._closed:
-        if not self._waiting:
-          self._changed.wait()
-          continue
-        count, full = self._fitting()
-        everybody = len(self._waiting) + self._being_served >= self._live_streams()
-        remaining = self._waiting[0][0] + self._timeout - time.monotonic()
-        if full or everybody or remaining <= 0:
-          self._being_served += count
-          return [self._waiting.popleft()[1] for _ in range(count)]
-        self._changed.wait(remaining)
-      raise Closed
-
-  def done(self, batch: list[Request]) -> None:
-    """Notes that a batch has been answered."""
-    with self._changed:
-      self._being_served -= len(batch)
-      self._changed.notify()
+      if self._closed:
+        raise Closed
+      request.deadline = time.monotonic() + self._timeout
+      self._waiting.append(request)
+      batch = self._take()
+    timeout = self._timeout
+    while True:
+      if batch:
+        self._lead(batch)
+      if request.answered:
+        return request.result()
+      batch = request.wait(timeout)
+      if not batch and not request.answered:
+        with self._changed:
+          batch = self._take()
+        timeout = -1  # If it has not left by now, then as many batches are served as may be.
 
   def close(self) -> None:
-    """Ends `take` in every thread and resolves what is waiting with `Closed`."""
+    """Refuses requests from now on, those that wait too, and waits for those being served."""
     with self._changed:
       self._closed = True
-      for _, request in self._waiting:
+      for request in self._waiting:
         request.resolve(error=Closed())
       self._waiting.clear()
-      self._changed.notify_all()
+      self._changed.wait_for(lambda: not self._in_flight)
+
+  def _lead(self, batch: list[Request]) -> None:
+    try:
+      self._serve(batch)
+    finally:
+      with self._changed:
+        self._in_flight -= 1
+        self._being_served -= len(batch)
+        following = self._take()
+        if self._closed:
+          self._changed.notify_all()
+      if following:
+        following[0].lead(following)
+
+  def _take(self) -> list[Request]:
+    """Returns the next batch if it may leave now."""
+    if not self._waiting or self._in_flight == self._max_in_flight:
+      return []
+    count, full = self._fitting()
+    everybody = len(self._waiting) + self._being_served >= self.live_streams
+    if not (full or everybody or self._waiting[0].deadline <= time.monotonic()):
+      return []
+    self._in_flight += 1
+    self._being_served += count
+    return [self._waiting.popleft() for _ in range(count)]
 
   def _fitting(self) -> tuple[int, bool]:
     """How many waiting requests fit in a batch, and whether they leave no room for another."""
     rows = 0
-    for count, (_, request) in enumerate(self._waiting):
+    for count, request in enumerate(self._waiting):
       rows += request.rows
       if rows == self._max_rows:
         return count + 1, True

@@ -23,7 +23,7 @@ from nodes.streams import CoreStateRows
 class DeviceInference:
   """Serves the streams of one actor device.
 
-  `num_threads` batches are in flight at once: while the device works on one, the host assembles and
+  Several batches may be in flight at once: while the device works on one, the host assembles and
   answers others. The answer for an environment depends on that environment alone: its core state and
   its random numbers (drawn from the seed, its slot and how often it has asked) live in its slot.
   """
@@ -36,11 +36,10 @@ class DeviceInference:
     environment_spec: specs.EnvironmentSpec,
     buckets: Sequence[int],
     timeout: float,
-    live_streams: Callable[[], int],
     seed: int,
-    num_threads: int = 2,
+    max_in_flight: int = 2,
   ):
-    """Initialises the slots; `compile` and `start` come before the first request.
+    """Initialises the slots; `compile` comes before the first request.
 
     Args:
       agent: the algorithm.
@@ -49,9 +48,8 @@ class DeviceInference:
       environment_spec: of one environment.
       buckets: batch sizes to compile for, ascending; the last is the largest batch.
       timeout: seconds that a request may wait for a fuller batch.
-      live_streams: returns how many streams of this device are alive.
       seed: of the action sampling.
-      num_threads: batches in flight.
+      max_in_flight: batches in flight, at most.
     """
     self._device = device
     self._spec = environment_spec
@@ -59,7 +57,7 @@ class DeviceInference:
     self._num_slots = len(exploration)
     self._params: tuple[int, Nest] | None = None
     self._dispatch = threading.Lock()
-    self.queue = batching.RequestQueue(self._buckets[-1], timeout, live_streams)
+    self.batcher = batching.Batcher(self.serve, self._buckets[-1], timeout, max_in_flight)
     put = lambda x: jax.device_put(x, device)  # noqa: E731
     self._core_state = put(agent.initial_core_state(self._num_slots))
     self._decisions = put(jnp.zeros(self._num_slots, jnp.uint32))
@@ -67,9 +65,9 @@ class DeviceInference:
     self._exploration = put(jnp.asarray(exploration, jnp.float32))
     self._key = put(jax.random.key(seed))
     self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2))
-    self._threads = [
-      threading.Thread(target=self._serve, name=f'inference-{device.id}-{i}', daemon=True)
-      for i in range(num_threads)
+    self._staging = [
+      {size: _Staging(size, self._spec, self._num_slots) for size in self._buckets}
+      for _ in range(max_in_flight)
     ]
     self.batches = 0
     self.rows = 0
@@ -82,8 +80,7 @@ class DeviceInference:
 
   def compile(self) -> None:
     """Compiles every bucket; `set_params` comes first."""
-    for size in self._buckets:
-      staging = _Staging(size, self._spec, self._num_slots)
+    for staging in self._staging[0].values():
       jax.block_until_ready(self._dispatch_batch(staging, 0))
 
   @property
@@ -91,51 +88,35 @@ class DeviceInference:
     """How many programs have been compiled; constant once warm."""
     return self._jit_answer._cache_size()  # type: ignore[attr-defined]
 
-  def start(self) -> None:
-    """Begins to serve."""
-    for thread in self._threads:
-      thread.start()
-
-  def close(self) -> None:
-    """Stops serving; waiting requests end with `batching.Closed`."""
-    self.queue.close()
-    for thread in self._threads:
-      if thread.ident is not None:
-        thread.join()
-
-  def _serve(self) -> None:
-    staging = {size: _Staging(size, self._spec, self._num_slots) for size in self._buckets}
-    while True:
-      try:
-        requests = self.queue.take()
-      except batching.Closed:
-        return
-      started = time.monotonic()
-      try:
-        rows = sum(r.rows for r in requests)
-        size = next(s for s in self._buckets if s >= rows)
-        staging[size].fill(requests)
-        version, action, extras, core_state = self._dispatch_batch(staging[size], rows)
-        action, extras = jax.device_get((action, extras))
-        start = 0
-        for request in requests:
-          rows_of = slice(start, start + request.rows)
-          request.resolve(
-            (
-              version,
-              action[rows_of],
-              {name: value[rows_of] for name, value in extras.items()},
-              CoreStateRows(core_state, rows_of.start, rows_of.stop),
-            )
-          )
-          start = rows_of.stop
-      except BaseException as error:
-        logging.exception('inference failed')
-        for request in requests:
+  def serve(self, requests: Sequence[batching.Request]) -> None:
+    """Resolves the requests of one batch; called by `batcher`, from one of several threads."""
+    started = time.monotonic()
+    staging = self._staging.pop()
+    try:
+      rows = sum(r.rows for r in requests)
+      size = next(s for s in self._buckets if s >= rows)
+      staging[size].fill(requests)
+      version, action, extras, core_state = self._dispatch_batch(staging[size], rows)
+      action, extras = jax.device_get((action, extras))
+      start = 0
+      for request in requests:
+        stop = start + request.rows
+        answer = (
+          version,
+          action[start:stop],
+          {name: value[start:stop] for name, value in extras.items()},
+          CoreStateRows(core_state, start, stop),
+        )
+        request.resolve(answer)
+        start = stop
+    except BaseException as error:
+      logging.exception('inference failed')
+      for request in requests:
+        if not request.answered:
           request.resolve(error=error)
-      finally:
-        self.queue.done(requests)
-        self.busy_seconds += time.monotonic() - started
+    finally:
+      self._staging.append(staging)
+      self.busy_seconds += time.monotonic() - started
 
   def _dispatch_batch(self, staging: _Staging, rows: int) -> tuple[int, Any, Any, Any]:
     with self._dispatch:

@@ -63,6 +63,7 @@ class InferenceServer:
     self._ready = threading.Event()
     self._finished = threading.Event()
     self._closed = threading.Event()
+    self._connections = threading.Lock()
     self._statistics = threading.Lock()
     self._totals = {'rows_dropped': 0, 'restarts': 0}
     self._measured = (0, 0, 0, 0.0)
@@ -94,7 +95,6 @@ class InferenceServer:
         environment_spec,
         buckets,
         timeout,
-        functools.partial(self._live_streams, i),
         seed,
       )
       for i, device in enumerate(devices)
@@ -112,8 +112,6 @@ class InferenceServer:
 
   def start(self) -> None:
     """Begins to answer."""
-    for device in self._devices:
-      device.start()
     self._ready.set()
 
   def step(
@@ -172,9 +170,8 @@ class InferenceServer:
       if sequence <= stream.sequence:
         return stream.reply
       request = batching.Request(timestep, first_slot, wipe=stream.fresh)
-      self._devices[device_index].queue.put(request)
       try:
-        version, action, extras, core_state = request.wait()
+        version, action, extras, core_state = self._devices[device_index].batcher.answer(request)
       except batching.Closed:
         return None
       self._count(stream, timestep)
@@ -195,13 +192,14 @@ class InferenceServer:
   def finish_training(self) -> None:
     """Tells the actors to stop, each with its next request. Evaluators go on being served."""
     self._finished.set()
+    self._count_live_streams()
 
   def close(self) -> None:
     """Stops serving; every request from now on is answered None."""
     self._closed.set()
     self._ready.set()
     for device in self._devices:
-      device.close()
+      device.batcher.close()
 
   @property
   def actor_steps(self) -> int:
@@ -241,13 +239,14 @@ class InferenceServer:
   def _stopping(self) -> bool:
     return self._closed.is_set() or self._finished.is_set()
 
-  def _live_streams(self, device: int) -> int:
-    """How many streams may be asking a device. An evaluator that pauses is not waited for."""
-    finished = self._finished.is_set()
-    return sum(
-      d == device and stream.connected and stream.spec.training is not finished
-      for stream, d, _ in self._streams.values()
-    )
+  def _count_live_streams(self) -> None:
+    """Tells the devices how many streams may ask. An evaluator that pauses is not waited for."""
+    with self._connections:
+      live = [0] * len(self._devices)
+      for stream, device, _ in self._streams.values():
+        live[device] += stream.connected and stream.spec.training is not self._finished.is_set()
+      for count, device_inference in zip(live, self._devices, strict=True):
+        device_inference.batcher.live_streams = count
 
   def _check(self, spec: StreamSpec, timestep: Timestep) -> None:
     n = spec.num_envs
@@ -276,6 +275,8 @@ class InferenceServer:
     if not stream.admit(run_id):
       return False
     dropped = stream.assembler.wipe() if stream.assembler else 0
+    if not restart:
+      self._count_live_streams()
     with self._statistics:
       self._totals['restarts'] += restart
       self._totals['rows_dropped'] += dropped
