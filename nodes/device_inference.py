@@ -97,7 +97,10 @@ class DeviceInference:
       size = next(s for s in self._buckets if s >= rows)
       staging[size].fill(requests)
       version, action, extras, core_state = self._dispatch_batch(staging[size], rows)
-      action, extras = jax.device_get((action, extras))
+      if self._device.platform != 'cpu':
+        jax.tree.map(lambda x: x.copy_to_host_async(), (action, extras))
+      action = np.asarray(action)
+      extras = {name: np.asarray(value) for name, value in extras.items()}
       start = 0
       for request in requests:
         stop = start + request.rows

@@ -56,7 +56,9 @@ class InferenceServer:
       seed: of the action sampling.
       num_environments: training environments of the whole program; 0: those of `streams`.
     """
-    self._spec = environment_spec
+    observation = environment_spec.observations
+    scalars = [((), np.dtype(t)) for t in (np.uint8, np.float32, np.float32)]
+    self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
     self._emit = emit
     self._progress = Progress(counter, action_repeat)
     self._streams: dict[tuple[str, int], tuple[Stream, int, int]] = {}
@@ -249,22 +251,13 @@ class InferenceServer:
         device_inference.batcher.live_streams = count
 
   def _check(self, spec: StreamSpec, timestep: Timestep) -> None:
-    n = spec.num_envs
-    wanted = {
-      'step_type': ((n,), np.uint8),
-      'reward': ((n,), np.float32),
-      'discount': ((n,), np.float32),
-      'observation': ((n, *self._spec.observations.shape), self._spec.observations.dtype),
-    }
-    for name, value in timestep._asdict().items():
-      shape, dtype = wanted[name]
-      if value.shape != shape or value.dtype != dtype:
+    for name, value, (row, dtype) in zip(Timestep._fields, timestep, self._declared, strict=True):
+      if value.shape != (spec.num_envs, *row) or value.dtype != dtype:
         raise ValueError(
           f'{spec.actor_id} sent {name} as {value.dtype}{list(value.shape)}, but its environment was '
-          f'declared with {np.dtype(dtype)}{list(shape)}.'
+          f'declared with {dtype}{[spec.num_envs, *row]}.'
         )
-    for name, value in timestep._asdict().items():
-      if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
+      if dtype.kind == 'f' and not np.isfinite(value).all():
         raise ValueError(f'an environment of {spec.actor_id} returned a {name} that is not finite.')
 
   def _admit(self, stream: Stream, run_id: int) -> bool:

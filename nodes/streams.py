@@ -207,6 +207,9 @@ def _row_arrays(unroll: Unroll) -> list[np.ndarray]:
   return [*unroll.timestep, unroll.action, *unroll.extras.values(), unroll.policy_version]
 
 
+_NONE = np.zeros(0)
+
+
 class EpisodeStatistics:
   """Follows the raw return and length of each environment of a stream."""
 
@@ -222,11 +225,14 @@ class EpisodeStatistics:
   def observe(self, timestep: Timestep) -> tuple[np.ndarray, np.ndarray]:
     """Takes a timestep `[N]`; returns raw returns and lengths (steps) of episodes that just ended."""
     first = timestep.step_type == FIRST
-    self._return[first] = 0
-    self._length[first] = 0
-    self._return += np.where(first, 0, timestep.reward)
-    self._length += ~first
+    self._return += timestep.reward
+    self._length += 1
+    if first.any():
+      self._return[first] = 0
+      self._length[first] = 0
     last = timestep.step_type == LAST
+    if not last.any():
+      return _NONE, _NONE
     return self._return[last], self._length[last]
 
 
