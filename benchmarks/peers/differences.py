@@ -9,7 +9,7 @@ from benchmarks.peers.settings import Settings
 _EVERYWHERE = {
   'sebulba': (
     'actors that wait for actions from one inference server; unrolls wait in a queue of Reverb',
-    'rows between episodes, resets, are stored and masked in the loss; they are not counted as steps',
+    'resets, rows between episodes, are masked in the loss: counted in `learned`, not in steps',
   ),
   'impala': (
     'as sebulba, but actors act themselves, with parameters that they ask for every --update_period',
@@ -23,7 +23,8 @@ _EVERYWHERE = {
   ),
   'rllib': (
     'another initialisation of the network',
-    'steps are num_env_steps_sampled_lifetime; a report comes once a second at most',
+    'steps are its num_env_steps_sampled_lifetime, `learned` num_env_steps_trained_lifetime',
+    'a report comes once a second at most',
   ),
   'cleanba': (
     'always the deep residual network, so compare it with --torso=impala; another initialisation of it',
