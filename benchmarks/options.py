@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import app, flags
@@ -23,12 +23,22 @@ STAGE_SECONDS = flags.DEFINE_float(
 REPEATS = flags.DEFINE_integer('repeats', 3, 'how often each is measured', lower_bound=1)
 
 
-def run(main: Callable[[list[str]], None]) -> None:
-  """Runs a benchmark with the options of programs as flags; ends with code 2 if they do not fit."""
+def run(
+  main: Callable[[list[str]], None],
+  check: Callable[[], Any] | None = None,
+  programs: Sequence[str] = ('sebulba', 'r2d2'),
+) -> None:
+  """Runs a benchmark with the options of programs as flags; ends with code 2 if they do not fit.
+
+  Args:
+    main: of the benchmark.
+    check: raises ValueError, one sentence, if they do not fit; by default, as `config`.
+    programs: between which --program chooses, the first by default; none: there is no such flag.
+  """
 
   def checked(argv: list[str]) -> None:
     try:
-      config()
+      (check or config)()
     except ValueError as error:
       print(f'error: {error}', file=sys.stderr)
       sys.exit(2)
@@ -36,7 +46,8 @@ def run(main: Callable[[list[str]], None]) -> None:
 
   # What it has started is to end with it.
   signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-  flags.DEFINE_enum('program', 'sebulba', ['sebulba', 'r2d2'], 'what to measure')
+  if programs:
+    flags.DEFINE_enum('program', programs[0], programs, 'what to measure')
   config_flags.define()
   flags.adopt_module_key_flags(config_flags)
   app.run(checked)
@@ -69,8 +80,12 @@ def launch_flags(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
   Args:
     changes: options by name, in place of what the user has set.
   """
-  values = {**config_flags.given(), **(changes or {})}
-  return {'program': program()} | {
+  return as_flags(program(), {**config_flags.given(), **(changes or {})})
+
+
+def as_flags(program: str, values: Mapping[str, Any]) -> dict[str, str]:
+  """Returns the flags for launch.py, by name, that give a program these options."""
+  return {'program': program} | {
     name: ','.join(map(str, v)) if isinstance(v, (list, tuple)) else str(v)
     for name, v in values.items()
   }

@@ -1,0 +1,252 @@
+"""Our programs beside other systems that do the same, on the same machine, run after run in turn.
+
+python -m benchmarks.peers --env=cartpole
+python -m benchmarks.peers --env=cartpole --until_return --seconds=300    seconds to a return of 400
+python -m benchmarks.peers --env=atari:Pong
+python -m benchmarks.peers --env=atari:Pong --torso=impala --cleanba=path/to/cleanba_impala.py
+
+sebulba, impala   ours, by launch.py, without evaluator
+sample_factory    APPO of Sample Factory
+rllib             IMPALA of RLlib, on PyTorch
+cleanba           the IMPALA of Cleanba, whose script the user has; Atari only
+
+Each peer gets a virtual environment of its own when it is first needed, with the versions of a list
+beside this file. All get the same environment, network, unroll length, batch size, number of
+environments, discount, learning rate and costs: those of our program, as its flags say; what remains
+different is printed. Every run has a seed of its own, the same in all systems.
+
+A step is a decision of the agent, as each system counts it itself; `learned` are those that the learner
+has learned from, where a system drops or keeps some. Rates are taken over --seconds,
+from the first report --warm_up after the first steps. Prints a table of the runs and one of their
+medians; writes peers-<env>.json and .png.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+from typing import Any
+
+from absl import flags
+from matplotlib.figure import Figure
+
+from benchmarks import options, results
+from benchmarks.peers import differences, measuring, reports, systems, tree, virtual
+from benchmarks.peers import settings as common
+from programs.options import flags as config_flags
+
+_SYSTEMS = flags.DEFINE_list(
+  'systems', ['sebulba', 'impala', 'sample_factory', 'rllib'], 'what to compare'
+)
+_CLEANBA = flags.DEFINE_string(
+  'cleanba', '', "path of Cleanba's cleanba_impala.py, which is then compared as well; Atari only"
+)
+_WHEELS = flags.DEFINE_string(
+  'wheels',
+  '',
+  'directory with a CPU build of the PyTorch that the lists of requirements name; empty: it is '
+  'downloaded',
+)
+_UNTIL_RETURN = flags.DEFINE_bool(
+  'until_return', False, 'end a run when its return is that of a learned CartPole, 400'
+)
+
+
+def chosen() -> list[str]:
+  """Returns the systems to compare.
+
+  Raises:
+    ValueError: if there is none of that name, or it cannot be; one sentence.
+  """
+  known = [*common.OURS, *(set(systems.PEERS) - {'cleanba'})]
+  for name in _SYSTEMS.value:
+    if name not in known:
+      raise ValueError(
+        f'--systems={name} is none of {", ".join(sorted(known))}; see also --cleanba.'
+      )
+  if len(set(_SYSTEMS.value)) != len(_SYSTEMS.value):
+    raise ValueError(f'--systems={",".join(_SYSTEMS.value)} names one twice; name each once.')
+  if _CLEANBA.value and not os.path.isfile(_CLEANBA.value):
+    raise ValueError(f'--cleanba={_CLEANBA.value} is no file; give the path of cleanba_impala.py.')
+  if _WHEELS.value and not os.path.isdir(_WHEELS.value):
+    raise ValueError(f'--wheels={_WHEELS.value} is no directory.')
+  return [*_SYSTEMS.value, *(['cleanba'] if _CLEANBA.value else [])]
+
+
+def settings() -> common.Settings:
+  """Returns what all systems are given.
+
+  Raises:
+    ValueError: if it cannot be given to all that were chosen; one sentence.
+  """
+  made = common.make(config_flags.given())
+  if _UNTIL_RETURN.value and made.threshold is None:
+    raise ValueError('--until_return is for --env=cartpole; leave it out, Atari takes hours.')
+  if not _CLEANBA.value:
+    return made
+  if made.env == 'cartpole':
+    raise ValueError('--cleanba plays Atari games; leave it out, or use --env=atari:Pong.')
+  if made.num_actors * made.envs_per_actor % made.batch_size:
+    raise ValueError(
+      f'--batch_size={made.batch_size} does not divide the {made.num_actors * made.envs_per_actor} '
+      'environments, of each of which Cleanba learns from one unroll at a time; change it.'
+    )
+  return made
+
+
+def check() -> None:
+  """Raises ValueError, one sentence, if the flags do not fit together."""
+  chosen()
+  settings()
+
+
+def measure(name: str, given: common.Settings) -> dict[str, Any]:
+  """Runs a system once; see `measuring.follow`."""
+  plan = measuring.Plan(
+    options.WARM_UP.value, options.SECONDS.value, given.threshold, _UNTIL_RETURN.value
+  )
+  with (
+    tree.killed_at_the_end() as processes,
+    systems.start(
+      name, given, config_flags.given(), os.path.abspath(_CLEANBA.value), processes
+    ) as run,
+  ):
+    return measuring.follow(run, processes, plan, given.action_repeat)
+
+
+def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+  """Returns the spread of each measurement over the runs of each system."""
+  names = (
+    'steps_per_second',
+    'learned_steps_per_second',
+    'frames_per_second',
+    'seconds_to_first_steps',
+    'seconds_to_return',
+    'peak_memory',
+    'cores_busy',
+  )
+  return {
+    system: {name: reports.spread(measured, name) for name in names}
+    for system, measured in runs.items()
+  }
+
+
+def draw(title: str, runs: dict[str, list[dict[str, Any]]], threshold: float | None) -> Figure:
+  """Draws every run of every system, and the medians."""
+  panels = {'steps/s': ('steps_per_second', 1.0), 'peak memory, MiB': ('peak_memory', 2.0**20)}
+  if threshold is not None:
+    panels[f'seconds to a return of {threshold:.0f}'] = ('seconds_to_return', 1.0)
+  figure = Figure(figsize=(4 * len(panels), 4), layout='constrained')
+  for axes, (label, (name, unit)) in zip(
+    figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+  ):
+    for place, measured in enumerate(runs.values()):
+      spread = reports.spread(measured, name)
+      if spread:
+        axes.bar(place, spread['median'] / unit, color=f'C{place}', alpha=0.5)
+      values = [run[name] / unit for run in measured if run[name] is not None]
+      axes.plot([place] * len(values), values, '.', color='black')
+    axes.set_xticks(range(len(runs)), list(runs), rotation=30)
+    axes.set_ylabel(label)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3, axis='y')
+  figure.suptitle(title, fontsize='medium')
+  return figure
+
+
+def main(argv: list[str]) -> None:
+  """Measures, prints and writes."""
+  del argv
+  names, given = chosen(), settings()
+  try:
+    for name in names:
+      if name in systems.PEERS:
+        virtual.install(name, systems.PEERS[name].python, _WHEELS.value)
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    sys.exit(1)
+
+  print(
+    f'{given.env}, {results.cores()} CPU cores; medians of {options.REPEATS.value} runs, in turn'
+  )
+  shown = {name: systems.versions(name) for name in names}
+  for name, by_package in shown.items():
+    print(f'{name}: ' + ', '.join(f'{package} {v}' for package, v in by_package.items()))
+  if not _CLEANBA.value:
+    print(
+      'cleanba: left out; --cleanba=PATH of its script, with an Atari game, compares it as well'
+    )
+  table = results.Table(
+    run='>3',
+    system='<15',
+    steps_per_s='>11,.0f',
+    learned='>8,.0f',
+    frames_per_s='>12,.0f',
+    first_steps_s='>13.1f',
+    return_s='>8.1f',
+    last_return='>11.1f',
+    peak_MiB='>8,.0f',
+    processes='>9',
+    cores='>5.2f',
+  )
+  runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+  for repeat in range(options.REPEATS.value):
+    for name in names:
+      run = measure(name, dataclasses.replace(given, seed=given.seed + repeat))
+      runs[name].append(run)
+      table.add(
+        repeat + 1,
+        name,
+        run['steps_per_second'],
+        run['learned_steps_per_second'],
+        run['frames_per_second'],
+        run['seconds_to_first_steps'],
+        run['seconds_to_return'],
+        run['episode_return'],
+        run['peak_memory'] / 2**20,
+        run['processes'],
+        run['cores_busy'],
+      )
+
+  print()
+  table = results.Table(
+    median_and_range='<16', steps_per_s='>27', frames_per_s='>27', return_s='>24', peak_MiB='>22'
+  )
+  medians = summary(runs)
+  text = functools.partial(reports.shown, runs=options.REPEATS.value)
+  for name, spreads in medians.items():
+    memory = {k: v if k == 'runs' else v / 2**20 for k, v in spreads['peak_memory'].items()}
+    table.add(
+      name,
+      text(spreads['steps_per_second']),
+      text(spreads['frames_per_second']),
+      text(spreads['seconds_to_return'], digits=1),
+      text(memory),
+    )
+  print(
+    '\nthe same in all: ' + ', '.join(f'{k}={v}' for k, v in vars(given).items() if k != 'game')
+  )
+  if given.game:
+    print('the game: ' + ', '.join(f'{k}={v}' for k, v in given.game.items()))
+  remaining = differences.lines(names, given)
+  print('different:\n' + '\n'.join(f'  {line}' for line in remaining))
+  record = {
+    'settings': dataclasses.asdict(given),
+    'options_given': config_flags.given(),
+    'versions': shown,
+    'warm_up': options.WARM_UP.value,
+    'seconds': options.SECONDS.value,
+    'until_return': _UNTIL_RETURN.value,
+    'differences': remaining,
+    'medians': medians,
+    'runs': runs,
+  }
+  title = f'{given.env}, {results.cores()} CPU cores'
+  results.write(f'peers-{given.env.replace(":", "-")}', record, draw(title, runs, given.threshold))
+
+
+if __name__ == '__main__':
+  flags.FLAGS.set_default('seconds', 60.0)
+  options.run(main, check, programs=())

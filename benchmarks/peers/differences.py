@@ -1,0 +1,59 @@
+"""What is not the same in the systems, as far as we know. Printed with every result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchmarks.peers.settings import Settings
+
+_EVERYWHERE = {
+  'sebulba': (
+    'actors that wait for actions from one inference server; unrolls wait in a queue of Reverb',
+    'resets, rows between episodes, are masked in the loss: counted in `learned`, not in steps',
+  ),
+  'impala': (
+    'as sebulba, but actors act themselves, with parameters that they ask for every --update_period',
+  ),
+  'sample_factory': (
+    "APPO: PPO's clipped objective and values, and normalised generalised advantages (lambda 0.95), "
+    'where the others have V-trace, with which its release fails',
+    'a truncated episode counts as terminated',
+    'another initialisation of the network',
+    'steps are counted as they are trained on (env_steps), as in its own rate',
+  ),
+  'rllib': (
+    'another initialisation of the network',
+    'steps are its num_env_steps_sampled_lifetime, `learned` num_env_steps_trained_lifetime',
+    'a report comes once a second at most',
+  ),
+  'cleanba': (
+    'always the deep residual network, so compare it with --torso=impala; another initialisation of it',
+    'RMSProp and losses that are sums over a batch, where the others have Adam and means',
+    'actors are threads of one process; an update waits for one unroll of every environment',
+    "envpool's emulator: episodes start with one no-op; the step after an episode's end is counted",
+    'returns are means over the last episode of each environment, 0 before the first',
+  ),
+}
+_CARTPOLE = {
+  'sebulba': ("Gymnasium's vectorised CartPole",),
+  'impala': ("Gymnasium's vectorised CartPole",),
+  'sample_factory': ('one Gymnasium environment after the other in a worker',),
+  'rllib': ("Gymnasium's vectorised CartPole",),
+}
+_ATARI = {
+  'sebulba': ("ale-py's compiled vector environment; frames are stacked in the network",),
+  'impala': ("ale-py's compiled vector environment; frames are stacked in the network",),
+  'sample_factory': ("ale-py's emulator behind Gymnasium's wrappers, which stack frames",),
+  'rllib': (
+    "ale-py's emulator behind Gymnasium's wrappers, which stack frames",
+    "rewards are not clipped, which Pong's need not be",
+  ),
+}
+
+
+def lines(systems: Iterable[str], settings: Settings) -> list[str]:
+  """Returns a line for each difference of the systems compared, its system first."""
+  by_env = _CARTPOLE if settings.env == 'cartpole' else _ATARI
+  return [
+    f'{name}: {text}' for name in systems for text in (*_EVERYWHERE[name], *by_env.get(name, ()))
+  ]

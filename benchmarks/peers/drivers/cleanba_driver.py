@@ -1,0 +1,71 @@
+"""Runs Cleanba's IMPALA, the user's copy of its script; prints JSON lines of its progress.
+
+python cleanba_driver.py SETTINGS   JSON: the common settings, `script`, and `started`, in Unix time
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import runpy
+import sys
+from typing import Any
+
+from progress import Progress
+
+_PRINTED = re.compile(r'global_step=(\d+), avg_episodic_return=([-\d.einfa]+)')
+
+
+def parse(line: str) -> tuple[int, float] | None:
+  """Returns the steps and the mean return in a line that the script prints; None in others."""
+  found = _PRINTED.search(line)
+  return (int(found[1]), float(found[2])) if found else None
+
+
+def arguments(settings: dict[str, Any]) -> list[str]:
+  """Returns the settings as flags of the script."""
+  environments = settings['num_actors'] * settings['envs_per_actor']
+  values = {
+    'env-id': f'{settings["env"].partition(":")[2]}-v5',
+    'seed': settings['seed'],
+    'num-actor-threads': settings['num_actors'],
+    'local-num-envs': settings['envs_per_actor'],
+    'num-steps': settings['unroll_length'],
+    'num-minibatches': environments // settings['batch_size'],
+    'gamma': settings['discount'],
+    'learning-rate': settings['learning_rate'],
+    'max-grad-norm': settings['max_gradient_norm'],
+    'ent-coef': settings['entropy_cost'],
+    'vf-coef': settings['baseline_cost'],
+    'total-timesteps': 1 << 30,
+    'log-frequency': 1,
+  }
+  return [*(f'--{name}={value}' for name, value in values.items()), '--no-anneal-lr']
+
+
+class _Listener(io.TextIOBase):
+  """Standard output of the script: what it prints of its progress is told, and the rest dropped."""
+
+  def __init__(self, progress: Progress):
+    self._progress = progress
+
+  def write(self, text: str) -> int:
+    """Takes what is printed; `print` gives a line in one piece."""
+    for line in text.splitlines():
+      if (found := parse(line)) is not None:
+        steps, mean = found
+        self._progress.tell(steps, steps, mean)
+    return len(text)
+
+
+def main() -> None:
+  """Trains."""
+  settings = json.loads(sys.argv[1])
+  sys.argv = [settings['script'], *arguments(settings)]
+  sys.stdout = _Listener(Progress(settings['started']))
+  runpy.run_path(settings['script'], run_name='__main__')
+
+
+if __name__ == '__main__':
+  main()

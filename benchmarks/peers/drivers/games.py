@@ -1,0 +1,65 @@
+"""The environments of peers: ours, as far as Gymnasium's wrappers have them.
+
+Runs in the environment of a peer, with its version of Gymnasium.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+class Stacked(gymnasium.ObservationWrapper):
+  """The last observations, the newest last, zeros before the first of an episode."""
+
+  def __init__(self, env: gymnasium.Env, size: int):
+    super().__init__(env)
+    shape = (size, *env.observation_space.shape)
+    self.observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+    self._frames = np.zeros(shape, np.uint8)
+
+  def reset(self, **arguments: Any) -> tuple[np.ndarray, dict[str, Any]]:
+    """Starts an episode."""
+    self._frames = np.zeros_like(self._frames)
+    return super().reset(**arguments)
+
+  def observation(self, observation: np.ndarray) -> np.ndarray:
+    """Returns uint8 `[size, 84, 84]`, an array of its own."""
+    self._frames = np.concatenate([self._frames[1:], observation[None]])
+    return self._frames
+
+
+def make(settings: dict[str, Any]) -> gymnasium.Env:
+  """Makes one environment.
+
+  Args:
+    settings: the common ones.
+  """
+  if settings['env'] == 'cartpole':
+    return gymnasium.make('CartPole-v1')
+  # By its class: the names of games are not known to every version of Gymnasium.
+  import ale_py
+  from ale_py.env import AtariEnv
+  from ale_py.roms import get_all_rom_ids
+
+  ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+  game = settings['game']
+  title = settings['env'].partition(':')[2].replace('_', '').lower()
+  env: gymnasium.Env = AtariEnv(
+    next(rom for rom in get_all_rom_ids() if rom.replace('_', '') == title),
+    frameskip=1,  # The wrapper repeats actions, and needs the screens between.
+    repeat_action_probability=game['sticky_actions'],
+    full_action_space=game['full_action_space'],
+    max_num_frames_per_episode=game['frame_cap'],
+  )
+  env = gymnasium.wrappers.AtariPreprocessing(
+    env,
+    noop_max=game['noop_max'],
+    frame_skip=game['action_repeat'],
+    screen_size=84,
+    terminal_on_life_loss=game['life_loss_terminates'],
+    grayscale_obs=True,
+  )
+  return Stacked(env, settings['frame_stack'])

@@ -1,0 +1,110 @@
+"""Trains with Sample Factory's APPO; prints JSON lines of its progress until it is killed.
+
+python sample_factory_driver.py SETTINGS   JSON: the common settings, and `started`, in Unix time
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from typing import Any
+
+import games
+from progress import Progress
+from sample_factory.algo.runners.runner import AlgoObserver, Runner
+from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
+from sample_factory.envs.env_utils import register_env
+from sample_factory.train import make_runner
+
+_ENV = 'peers'
+
+
+def arguments(settings: dict[str, Any]) -> dict[str, Any]:
+  """Returns the settings in Sample Factory's words."""
+  torsos = {
+    'mlp': {'encoder_mlp_layers': settings['mlp_sizes']},
+    'nature': {'encoder_conv_architecture': 'convnet_atari'},
+    'impala': {'encoder_conv_architecture': 'resnet_impala'},
+  }
+  image = {'encoder_conv_mlp_layers': [settings['hidden_size']], 'obs_scale': 255.0}
+  return {
+    'algo': 'APPO',
+    'env': _ENV,
+    'experiment': 'run',
+    'train_dir': '.',
+    'device': 'cpu',
+    'seed': settings['seed'],
+    'num_workers': settings['num_actors'],
+    'num_envs_per_worker': settings['envs_per_actor'],
+    'rollout': settings['unroll_length'],
+    'batch_size': settings['batch_size'] * settings['unroll_length'],
+    'num_batches_per_epoch': 1,
+    'num_epochs': 1,
+    'with_vtrace': False,  # The release of this version fails with it, in its summaries.
+    'gamma': settings['discount'],
+    'learning_rate': settings['learning_rate'],
+    'lr_schedule': 'constant',
+    'adam_eps': 1e-8,
+    'max_grad_norm': settings['max_gradient_norm'],
+    'exploration_loss': 'entropy',
+    'exploration_loss_coeff': settings['entropy_cost'],
+    # Ours is half of the squared error.
+    'value_loss_coeff': 0.5 * settings['baseline_cost'],
+    'reward_clip': settings['max_abs_reward'] or 1e9,
+    'normalize_input': False,
+    'normalize_returns': False,
+    'use_rnn': False,
+    'nonlinearity': 'relu',
+    'actor_critic_share_weights': True,
+    'env_frameskip': 1,  # The environment does it: a step is a decision.
+    'stats_avg': 100,
+    **torsos[settings['torso']],
+    **({} if settings['torso'] == 'mlp' else image),
+  }
+
+
+def command_line(values: dict[str, Any]) -> list[str]:
+  """Returns flags for Sample Factory's parser."""
+  flags = []
+  for name, value in values.items():
+    several = value if isinstance(value, (list, tuple)) else [value]
+    flags += [f'--{name}', *map(str, several)] if len(several) > 1 else [f'--{name}={several[0]}']
+  return flags
+
+
+class _Teller(AlgoObserver):
+  """Tells the progress after each training step."""
+
+  def __init__(self, progress: Progress):
+    self._progress = progress
+
+  def on_training_step(self, runner: Runner, training_iteration_since_resume: int) -> None:
+    """Called by Sample Factory."""
+    returns = runner.policy_avg_stats.get('reward', [()])[0]
+    mean = sum(returns) / len(returns) if returns else float('nan')
+    learned = runner.env_steps.get(0, 0)
+    # What is collected is told every three seconds only, and is never ahead by more than two batches.
+    self._progress.tell(learned, learned, mean)
+
+
+def _make_env(
+  settings: dict[str, Any], name: str, cfg: Any = None, config: Any = None, render_mode: Any = None
+) -> Any:
+  return games.make(settings)
+
+
+def main() -> None:
+  """Trains."""
+  settings = json.loads(sys.argv[1])
+  register_env(_ENV, functools.partial(_make_env, settings))
+  flags = command_line(arguments(settings))
+  parser, _ = parse_sf_args(argv=flags)
+  _, runner = make_runner(parse_full_cfg(parser, flags))
+  runner.register_observer(_Teller(Progress(settings['started'])))
+  runner.init()
+  runner.run()
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,97 @@
+"""A run of a system, from its command to the end of its measurement."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from typing import Any
+
+from benchmarks.peers import reports
+from benchmarks.peers.systems import Run
+from benchmarks.peers.tree import Tree
+
+_POLL_SECONDS = 0.25
+# Reading the memory of a process takes the system some milliseconds.
+_MEMORY_SECONDS = 5.0
+# How long a system may take to its first steps, or from one report to the next.
+_SILENCE_SECONDS = 600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """How long a run is followed.
+
+  Attributes:
+    warm_up: seconds after the first steps that are not measured.
+    seconds: that are measured at least: reports end them.
+    threshold: the return whose second is reported; None for none.
+    until_return: whether the run ends there.
+  """
+
+  warm_up: float
+  seconds: float
+  threshold: float | None
+  until_return: bool
+
+
+def follow(run: Run, tree: Tree, plan: Plan, action_repeat: int) -> dict[str, Any]:
+  """Follows a run to the end of its measurement.
+
+  Returns:
+    seconds_to_first_steps: from the command.
+    steps_per_second, learned_steps_per_second, frames_per_second: over the window; None if the run
+      ended before it.
+    seconds_to_return: from the command; None if it has not got there.
+    episode_return: the last that was reported, or None.
+    peak_memory: bytes (PSS) of all its processes together, the greatest of several readings.
+    processes: how many there were then.
+    cores_busy: CPU seconds of all processes for each second of the window; None as the rates.
+    reports: as `reports.Report`, None for NaN.
+
+  Raises:
+    AssertionError: if the run ends by itself, or tells nothing for too long.
+  """
+  peak = tree.use()
+  at_begin: tuple[float, float] | None = None
+  next_reading = last_news = time.monotonic()
+  told: list[reports.Report] = []
+  while True:
+    time.sleep(_POLL_SECONDS)
+    run.check()
+    now, before, told = time.monotonic(), len(told), run.reports()
+    last_news = now if len(told) > before else last_news
+    silent = now - last_news
+    assert silent < _SILENCE_SECONDS, f'no report for {silent:.0f} seconds:\n{run.last_words()}'
+    first = reports.first_steps(told)
+    begin = None if first is None else first + plan.warm_up
+    window = [] if begin is None else [r for r in told if r.seconds >= begin]
+    if window and at_begin is None:
+      at_begin = now, tree.use().cpu
+    if now >= next_reading:
+      peak = max(peak, tree.use())
+      next_reading = now + _MEMORY_SECONDS
+    reached = reports.seconds_to(told, plan.threshold)
+    if plan.until_return and reached is not None:
+      break
+    if window and window[-1].seconds >= window[0].seconds + plan.seconds:
+      break
+  used = tree.use()
+  steps = reports.rate(window, 'steps')
+  busy = None
+  if steps is not None and at_begin is not None:
+    busy = (used.cpu - at_begin[1]) / (time.monotonic() - at_begin[0])
+  peak = max(peak, used)
+  numbers = [[None if math.isnan(number) else number for number in report] for report in told]
+  return {
+    'seconds_to_first_steps': first,
+    'steps_per_second': steps,
+    'learned_steps_per_second': reports.rate(window, 'learned'),
+    'frames_per_second': None if steps is None else steps * action_repeat,
+    'seconds_to_return': reached,
+    'episode_return': numbers[-1][-1],
+    'peak_memory': peak.memory,
+    'processes': peak.processes,
+    'cores_busy': busy,
+    'reports': numbers,
+  }

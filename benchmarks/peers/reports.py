@@ -1,0 +1,117 @@
+"""What a run tells of its progress, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+# Episodes over which a return is a mean, in all systems.
+EPISODES = 100
+
+
+class Report(NamedTuple):
+  """One report.
+
+  Attributes:
+    seconds: since the command was given.
+    steps: agent decisions so far, by the system's own count.
+    learned: those that the learner has learned from.
+    episode_return: mean of the last training episodes; NaN before the first has ended.
+  """
+
+  seconds: float
+  steps: float
+  learned: float
+  episode_return: float
+
+
+def parse(lines: Iterable[str]) -> list[Report]:
+  """Returns the reports among the lines that a driver has printed; other lines are passed over."""
+  found = []
+  for line in lines:
+    if not line.startswith('{'):
+      continue
+    try:
+      record = json.loads(line)
+      value = record['episode_return']
+      value = math.nan if value is None else value
+      found.append(Report(record['seconds'], record['steps'], record['learned'], value))
+    except (ValueError, KeyError, TypeError):
+      continue  # A library's own, or half a line.
+  return found
+
+
+def recent_returns(intervals: Sequence[tuple[float, float]]) -> list[float]:
+  """Returns the mean return of the last episodes after each interval.
+
+  Args:
+    intervals: episodes that have ended in each, and their mean return (NaN if none).
+
+  Returns:
+    After each interval: the mean over as few of the last intervals as hold `EPISODES`, or over all
+    of them; NaN before the first episode has ended.
+  """
+  means = []
+  for end in range(1, len(intervals) + 1):
+    episodes = total = 0.0
+    for count, mean in reversed(intervals[:end]):
+      if episodes >= EPISODES:
+        break
+      if count:
+        episodes, total = episodes + count, total + count * mean
+    means.append(total / episodes if episodes else math.nan)
+  return means
+
+
+def first_steps(reports: Sequence[Report]) -> float | None:
+  """Returns when the first steps were reported; None if none have been."""
+  return next((report.seconds for report in reports if report.steps > 0), None)
+
+
+def rate(window: Sequence[Report], count: str) -> float | None:
+  """Returns how many steps were added in a second.
+
+  Args:
+    window: the reports between the first and the last of which the rate is taken.
+    count: 'steps' or 'learned'.
+
+  Returns:
+    None where there are no two reports.
+  """
+  if len(window) < 2:
+    return None
+  first, last = window[0], window[-1]
+  return (getattr(last, count) - getattr(first, count)) / (last.seconds - first.seconds)
+
+
+def seconds_to(reports: Sequence[Report], threshold: float | None) -> float | None:
+  """Returns when a return was first reported that is at least the threshold; None if none was."""
+  if threshold is None:
+    return None
+  return next((r.seconds for r in reports if r.episode_return >= threshold), None)
+
+
+def spread(runs: Sequence[dict[str, Any]], name: str) -> dict[str, float] | None:
+  """Returns the median, the least and the greatest of a measurement over the runs that have it."""
+  values = [run[name] for run in runs if run[name] is not None]
+  if not values:
+    return None
+  return {
+    'median': statistics.median(values),
+    'least': min(values),
+    'greatest': max(values),
+    'runs': len(values),
+  }
+
+
+def shown(values: dict[str, float] | None, runs: int, digits: int = 0) -> str:
+  """Returns a spread as text: '1,234 (1,200 to 1,300)', and of how many runs if not of all."""
+  if values is None:
+    return '-'
+  text = f'{values["median"]:,.{digits}f}'
+  if values['runs'] > 1:
+    text += f' ({values["least"]:,.{digits}f} to {values["greatest"]:,.{digits}f})'
+  return text if values['runs'] == runs else f'{text}, {values["runs"]} of {runs}'

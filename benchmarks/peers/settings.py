@@ -1,0 +1,131 @@
+"""What all systems are given alike, taken from the options of our own programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from environments import registry as environments
+from programs import registry as programs
+from programs.options import configs
+
+OURS = ('sebulba', 'impala')
+# Options that every system is given, each in its own words.
+COMMON = (
+  'env',
+  'seed',
+  'num_actors',
+  'envs_per_actor',
+  'unroll_length',
+  'batch_size',
+  'discount',
+  'learning_rate',
+  'max_gradient_norm',
+  'entropy_cost',
+  'baseline_cost',
+  'max_abs_reward',
+  'torso',
+  'mlp_sizes',
+  'hidden_size',
+)
+# Options that only our programs have, and that change nothing of the common ones.
+OWN = (
+  'env_groups',
+  'inference_batch_size',
+  'inference_timeout_ms',
+  'num_replay_shards',
+  'queue_size',
+  'update_period',
+)
+# The mean return of the last 100 training episodes at which CartPole counts as learned.
+CARTPOLE_RETURN = 400.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """The common settings, as a driver gets them in JSON.
+
+  Attributes:
+    env: 'cartpole' or 'atari:Pong'.
+    game: the options of our Atari environment that hold for every system, by name; {} on CartPole.
+    torso: 'mlp', 'nature' or 'impala'.
+    frame_stack: observations that the torso sees together.
+    batch_size: unrolls.
+    Others are called as the options of our programs.
+  """
+
+  env: str
+  game: dict[str, Any]
+  seed: int
+  num_actors: int
+  envs_per_actor: int
+  unroll_length: int
+  batch_size: int
+  discount: float
+  learning_rate: float
+  max_gradient_norm: float
+  entropy_cost: float
+  baseline_cost: float
+  max_abs_reward: float
+  torso: str
+  mlp_sizes: tuple[int, ...]
+  hidden_size: int
+  frame_stack: int
+
+  @property
+  def action_repeat(self) -> int:
+    """Environment frames in one agent decision."""
+    return self.game.get('action_repeat', 1)
+
+  @property
+  def threshold(self) -> float | None:
+    """The return that counts as learned; None where no run of a minute gets there."""
+    return CARTPOLE_RETURN if self.env == 'cartpole' else None
+
+
+def options_of(program: str, given: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns those of the given options that one of our programs has."""
+  fields = {field.name for field in dataclasses.fields(programs.load(program).Config)}
+  return {name: value for name, value in given.items() if name in fields}
+
+
+def make(given: Mapping[str, Any]) -> Settings:
+  """Returns the settings behind the options that the user has set.
+
+  Args:
+    given: options of our programs by name, as `programs.options.flags.given` returns them.
+
+  Raises:
+    ValueError: if an option is not passed on to peers, or the options do not fit together; one
+      sentence.
+  """
+  for name in given:
+    if name not in COMMON + OWN:
+      raise ValueError(
+        f'--{name} is not passed on to the peers; leave it out, or compare our programs alone with '
+        'benchmarks.scaling.'
+      )
+  env = given.get('env', 'cartpole')
+  family = env.partition(':')[0]
+  if family not in ('cartpole', 'atari'):
+    raise ValueError(
+      f'--env={env} is not one that peers are set up for: use cartpole or atari:Pong.'
+    )
+  by_program = {
+    name: configs.make_config(programs.load(name), {'env': env, **options_of(name, given)})
+    for name in OURS
+  }
+  config = by_program['sebulba']
+  torso = {'cartpole': 'mlp', 'atari': 'nature'}[family]
+  if config.torso not in ('auto', torso) and (family, config.torso) != ('atari', 'impala'):
+    raise ValueError(
+      f'--torso={config.torso} is not one that peers have for --env={env}; leave it out.'
+    )
+  if config.max_abs_reward == 0.0 and family == 'atari':
+    raise ValueError('--max_abs_reward=0 is not passed on to the peers; leave it out for 1.')
+  fields = {field.name for field in dataclasses.fields(Settings)}
+  values = {name: value for name, value in vars(config).items() if name in fields}
+  values['torso'] = torso if config.torso == 'auto' else config.torso
+  game = environments.all_options(env) if family == 'atari' else {}
+  return Settings(**values, game=game)

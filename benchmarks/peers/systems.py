@@ -1,0 +1,187 @@
+"""Our programs and the peers: how each is started, and how its progress is read."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from benchmarks import end_to_end, options
+from benchmarks.peers import reports, virtual
+from benchmarks.peers.settings import OURS, Settings, options_of
+from benchmarks.peers.tree import Tree
+from benchmarks.running import RunningProgram
+from nodes import curves
+
+_DRIVERS = pathlib.Path(__file__).parent / 'drivers'
+_LAST_LINES = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+  """A peer.
+
+  Attributes:
+    driver: the script that runs it, called with the common settings in JSON.
+    python: the version of Python that its list of requirements is for.
+    packages: of that list, those whose versions are shown.
+  """
+
+  driver: str
+  python: str
+  packages: tuple[str, ...]
+
+
+PEERS = {
+  'sample_factory': Peer(
+    'sample_factory_driver.py', '3.11', ('sample-factory', 'torch', 'gymnasium', 'ale-py')
+  ),
+  'rllib': Peer('rllib_driver.py', '3.11', ('ray', 'torch', 'gymnasium', 'ale-py')),
+  'cleanba': Peer('cleanba_driver.py', '3.10', ('jax', 'flax', 'envpool')),
+}
+
+
+class Run(Protocol):
+  """A run that is under way."""
+
+  def check(self) -> None:
+    """Raises AssertionError, with what it wrote last, if it has ended."""
+
+  def reports(self) -> list[reports.Report]:
+    """Returns what it has reported so far."""
+
+  def last_words(self) -> str:
+    """Returns what it wrote last."""
+
+
+class _OurRun:
+  """One of our programs."""
+
+  def __init__(self, program: RunningProgram, started: float, steps_per_update: int):
+    self._program = program
+    self._started = started
+    self._steps_per_update = steps_per_update
+    self._monitor_started: float | None = None
+
+  def check(self) -> None:
+    if self._program.launcher.poll() is not None:
+      raise AssertionError(f'the program ended: {self._program.end()[2]}')
+
+  def last_words(self) -> str:
+    logs = sorted(pathlib.Path(self._program.run_dir, 'logs').glob('*.log'))
+    return ''.join(line for path in logs for line in _lines(str(path))[-_LAST_LINES:])
+
+  def reports(self) -> list[reports.Report]:
+    columns = ('seconds', 'actor_steps', 'learner_steps', 'episodes')
+    rows: list[tuple[float, ...]] = []
+    means: dict[float, float] = {}
+    for node in curves.LEARNERS:
+      rows += curves.read(self._program.run_dir, node, *columns)
+      # An interval without an episode has no mean, and is not among these.
+      for second, mean in curves.read(self._program.run_dir, node, 'seconds', 'episode_return'):
+        means[second] = mean
+    if rows and self._monitor_started is None:
+      self._monitor_started = time.time() - rows[-1][0]
+    returns = reports.recent_returns([(row[-1], means.get(row[0], math.nan)) for row in rows])
+    offset = (self._monitor_started or 0.0) - self._started
+    return [
+      reports.Report(second + offset, steps, updates * self._steps_per_update, mean)
+      for (second, steps, updates, _), mean in zip(rows, returns, strict=True)
+    ]
+
+
+class _PeerRun:
+  """A driver."""
+
+  def __init__(self, process: subprocess.Popen, output: str, errors: str):
+    self._process = process
+    self._output = output
+    self._errors = errors
+
+  def check(self) -> None:
+    if self._process.poll() is not None:
+      code = self._process.returncode
+      raise AssertionError(f'the driver ended with exit code {code}:\n{self.last_words()}')
+
+  def reports(self) -> list[reports.Report]:
+    return reports.parse(_lines(self._output))
+
+  def last_words(self) -> str:
+    lines = [line for path in (self._output, self._errors) for line in _lines(path)]
+    return ''.join(lines[-_LAST_LINES:])
+
+
+def _lines(path: str) -> list[str]:
+  with open(path, errors='replace') as f:
+    return f.readlines()
+
+
+def start(
+  name: str, settings: Settings, given: Mapping[str, Any], cleanba: str, tree: Tree
+) -> contextlib.AbstractContextManager[Run]:
+  """Starts a system; it ends when the block is left.
+
+  Args:
+    name: of the system.
+    settings: the common ones.
+    given: the options that the user has set, which hold those that only our programs have.
+    cleanba: path of Cleanba's script.
+    tree: that its processes are to be part of.
+  """
+  if name in OURS:
+    return _start_ours(name, settings, given, tree)
+  return _start_peer(PEERS[name], name, settings, cleanba, tree)
+
+
+@contextlib.contextmanager
+def _start_ours(
+  name: str, settings: Settings, given: Mapping[str, Any], tree: Tree
+) -> Iterator[Run]:
+  values = options_of(name, given) | {'env': settings.env, 'seed': settings.seed}
+  started = time.time()
+  with end_to_end.running(options.as_flags(name, values), tree.variables) as program:
+    yield _OurRun(program, started, settings.batch_size * settings.unroll_length)
+
+
+@contextlib.contextmanager
+def _start_peer(
+  peer: Peer, name: str, settings: Settings, cleanba: str, tree: Tree
+) -> Iterator[Run]:
+  given = dataclasses.asdict(settings) | {'started': time.time(), 'script': cleanba}
+  environment = {**os.environ, **tree.variables, 'RAY_USAGE_STATS_ENABLED': '0'}
+  environment.pop('PYTHONPATH', None)  # It is for our versions of packages.
+  with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+    output, errors = (os.path.join(directory, name) for name in ('output.txt', 'errors.txt'))
+    with open(output, 'w') as out, open(errors, 'w') as err:
+      process = subprocess.Popen(
+        [virtual.python(name), str(_DRIVERS / peer.driver), json.dumps(given)],
+        cwd=directory,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+      )
+    try:
+      yield _PeerRun(process, output, errors)
+    finally:
+      tree.kill()  # Before the directory goes.
+      process.wait()
+
+
+def versions(name: str) -> dict[str, str]:
+  """Returns the versions that a system runs with, by package."""
+  if name in OURS:
+    return {'python': sys.version.split()[0]}
+  pinned = virtual.pins(virtual.requirements(name).read_text())
+  peer = PEERS[name]
+  return {'python': peer.python} | {package: pinned[package] for package in peer.packages}
