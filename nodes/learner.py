@@ -99,7 +99,10 @@ class Learner(acme.Learner):
     self._publish = publish
     self._check = check
     self._counter = counter
-    self._state = jax.jit(agent.init, out_shardings=self._replicated)(jax.random.key(seed))
+    # It runs once, so its compilation is what it costs.
+    quick = {'xla_backend_optimization_level': 0} if devices[0].platform == 'cpu' else None
+    init = jax.jit(agent.init, out_shardings=self._replicated, compiler_options=quick)
+    self._state = init(jax.random.key(seed))
     self._update: Callable[..., Any] = jax.jit(
       _with_check(agent.update),
       in_shardings=(self._replicated, self._sharded, self._sharded, self._sharded),
