@@ -5,9 +5,8 @@ python -m benchmarks.fleet --env=catch --fleet=16,64,256,512 --inference_batch_s
 
 A light actor is one stream of --envs_per_actor environments (16): it asks, waits for the actions, waits
 for --delay_ms, as if it stepped its environments, and asks again, always with timesteps that were
-recorded. Many of them share a process, a driver, and its connection. The node is the real inference
-server behind a Courier server, with as many handler threads as a program gives it; unrolls are assembled
-and then thrown away, and nobody learns.
+recorded. Many of them share a process, a driver. The node is the real inference server; unrolls are
+assembled and then thrown away, and nobody learns.
 
 Prints a row for each size of the fleet; writes fleet-<program>-<env>.json and .png. Offered is what the
 fleet would do if answers took no time. Latency is from asking to the answer, as the actor sees it.
@@ -36,6 +35,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import costs, fleet_driver, fleet_server, options, results, servers
 from benchmarks.running import ROOT
+from launchers import core
 
 _FLEET = flags.DEFINE_list(
   'fleet', ['8', '16', '32', '64', '128', '256', '512'], 'how many light actors'
@@ -97,12 +97,18 @@ def measure(
   batch_size = max(num_envs, min(config.inference_batch_size, size * num_envs // 2))
   with contextlib.ExitStack() as stack:
     directory = stack.enter_context(tempfile.TemporaryDirectory())
-    serve = functools.partial(fleet_server.serve, program, config, size, batch_size)
+    (port,) = core.free_ports(1)
+    serve = functools.partial(fleet_server.serve, program, config, size, batch_size, port)
     pid, address = stack.enter_context(servers.running(directory, 'inference', serve))
     node, client = psutil.Process(pid), courier.Client(address)
     tasks = [
       fleet_driver.Task(
-        address, config.env, config.env_options, num_envs, tuple(range(i, size, drivers)), delay
+        f'localhost:{port}',
+        config.env,
+        config.env_options,
+        num_envs,
+        tuple(range(i, size, drivers)),
+        delay,
       )
       for i in range(min(drivers, size))
     ]

@@ -10,18 +10,17 @@ import dataclasses
 import heapq
 import json
 import os
-import queue
+import selectors
 import sys
 import threading
 import time
-from concurrent import futures
 from typing import Any
 
-import courier
 import numpy as np
 
 from environments import registry as environments
 from nodes import lifecycle, wire
+from nodes.conversation import Remote
 
 _RECORDED = 32
 
@@ -59,17 +58,15 @@ def record(task: Task) -> list[Any]:
 
 
 class Driver:
-  """Asks for all its actors from one thread; answers are taken by Courier's threads."""
+  """Asks for all its actors, over a connection each, from one thread."""
 
   def __init__(self, task: Task):
     self._task = task
     self._timesteps = record(task)
-    self._client = courier.Client(task.address)
     self._run_id = lifecycle.new_run_id()
     self._sequences = dict.fromkeys(task.actors, 0)
-    # (when it came, how long it took, whose it is, what went wrong)
-    self._answers: queue.SimpleQueue[tuple[float, float, int, BaseException | None]]
-    self._answers = queue.SimpleQueue()
+    self._asked = dict.fromkeys(task.actors, 0.0)
+    self._connections = {actor: Remote(task.address).connect() for actor in task.actors}
     self._latencies: list[float] | None = None
     self._measuring = threading.Lock()
     self.ready = threading.Event()
@@ -77,6 +74,9 @@ class Driver:
 
   def run(self) -> None:
     """Asks for ever."""
+    selector = selectors.DefaultSelector()
+    for actor, connection in self._connections.items():
+      selector.register(connection, selectors.EVENT_READ, actor)
     try:
       for actor in self._task.actors:
         self._ask(actor)
@@ -84,20 +84,18 @@ class Driver:
       answered: set[int] = set()
       while True:
         timeout = max(waiting[0][0] - time.monotonic(), 0.0) if waiting else None
-        try:
-          came, latency, actor, error = self._answers.get(timeout=timeout)
-          if error is not None:
-            raise error
+        for key, _ in selector.select(timeout):
+          if self._connections[key.data].receive() is None:
+            continue
+          came = time.monotonic()
           with self._measuring:
             if self._latencies is not None:
-              self._latencies.append(latency)
-          heapq.heappush(waiting, (came + self._task.delay, actor))
+              self._latencies.append(came - self._asked[key.data])
+          heapq.heappush(waiting, (came + self._task.delay, key.data))
           if not self.ready.is_set():
-            answered.add(actor)
+            answered.add(key.data)
             if len(answered) == len(self._task.actors):
               self.ready.set()
-        except queue.Empty:
-          pass
         while waiting and waiting[0][0] <= time.monotonic():
           self._ask(heapq.heappop(waiting)[1])
     except BaseException as error:
@@ -122,14 +120,9 @@ class Driver:
     self._sequences[actor] += 1
     # Actors are not in the same place of the recording.
     timestep = self._timesteps[(sequence + actor) % len(self._timesteps)]
-    asked = time.monotonic()
-
-    def answered(answer: futures.Future) -> None:
-      now = time.monotonic()
-      self._answers.put((now, now - asked, actor, answer.exception()))
-
     request = wire.pack(f'actor/{actor}', self._run_id, 0, sequence, *timestep)
-    self._client.futures.step(request).add_done_callback(answered)
+    self._asked[actor] = time.monotonic()
+    self._connections[actor].send(request)
 
 
 def main(argv: list[str]) -> None:

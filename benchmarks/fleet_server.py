@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import courier
@@ -10,13 +9,16 @@ import jax
 from acme.utils import counting
 
 from environments import registry as environments
-from nodes import lifecycle, wire
+from nodes import lifecycle
+from nodes.inbox import Inbox
 from nodes.inference import InferenceServer
 from nodes.layout import layout
 from programs import registry as programs
 
 
-def serve(program: str, config: Any, num_actors: int, batch_size: int, port: int) -> None:
+def serve(
+  program: str, config: Any, num_actors: int, batch_size: int, actors_port: int, port: int
+) -> None:
   """Answers until the process ends, as a program's inference does; throws its unrolls away.
 
   Args:
@@ -24,7 +26,8 @@ def serve(program: str, config: Any, num_actors: int, batch_size: int, port: int
     config: resolved.
     num_actors: each asks for one stream of `envs_per_actor` environments.
     batch_size: environments in an inference batch at most.
-    port: to listen on, once everything is compiled.
+    actors_port: for the actors.
+    port: of a Courier server with a method `measure`, once everything is compiled.
   """
   spec = environments.make_spec(config.env, config.env_options)
   agent = programs.load(program).make_agent(config)(spec.observations, spec.actions)
@@ -40,12 +43,12 @@ def serve(program: str, config: Any, num_actors: int, batch_size: int, port: int
     batch_size,
     config.inference_timeout_ms / 1e3,
     config.seed,
+    inbox=Inbox(actors_port),
   )
   inference.set_params(0, agent.init(jax.random.key(config.seed)).params)
   inference.compile()
   inference.start()
-  server = courier.Server(port=port, thread_pool_size=2 * len(streams) + 4)
-  server.Bind('step', functools.partial(wire.answer, inference.step))
+  server = courier.Server(port=port)
   server.Bind('measure', inference.measure)
   server.Start()
   lifecycle.stop_event().wait()

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-import courier
 import numpy as np
 
 from launchers import core, pickling, process
-from nodes import lifecycle, wire
+from nodes import wire
+from nodes.inbox import Inbox
 
 DEADLINE_SECONDS = 120.0
 
@@ -59,13 +59,14 @@ def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
     time.sleep(0.05)
 
 
-def serve_actions(action: np.ndarray, num_threads: int, port: int) -> None:
-  """Answers every step of every actor with the same actions, until the process ends."""
-
-  server = courier.Server(port=port, thread_pool_size=num_threads)
-  server.Bind('step', functools.partial(wire.answer, lambda *request: action))
-  server.Start()
-  lifecycle.stop_event().wait()
+def serve_actions(action: np.ndarray, port: int) -> None:
+  """Answers every request of every actor with the same actions, until the process ends."""
+  inbox = Inbox(port)
+  inbox.accept_messages_of(1 << 30)
+  while True:
+    for connection, message in inbox.poll(None):
+      wire.unpack(message)
+      connection.send(wire.pack(action))
 
 
 def serve_replay(tables: Callable[[], Any], directory: str, port: int) -> None:

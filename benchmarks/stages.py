@@ -18,7 +18,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import courier
 import jax
 import numpy as np
 from acme import specs
@@ -30,7 +29,8 @@ from environments import registry as environments
 from nodes import batching
 from nodes.actor import RemotePolicy
 from nodes.columns import Columns
-from nodes.device_inference import DeviceInference
+from nodes.conversation import Remote
+from nodes.device_inference import Answer, DeviceInference, Question
 from nodes.learner import DevicePrefetcher, Learner
 from nodes.streams import EpisodeStatistics, UnrollAssembler, unroll_spec
 from programs import registry as programs
@@ -103,10 +103,10 @@ class Stages:
     environment = self._make_environment()
     timestep = environment.reset()
     environment.close()
-    serve = functools.partial(servers.serve_actions, action, 2 * groups + 4)
+    serve = functools.partial(servers.serve_actions, action)
     with servers.running(self._directory, 'inference', serve) as (pid, address):
-      client = courier.Client(address)
-      policies = [RemotePolicy(client, 'actor/0', 1, g, lambda: False) for g in range(groups)]
+      server = Remote(address)
+      policies = [RemotePolicy(server, 'actor/0', 1, g, lambda: False) for g in range(groups)]
       for policy in policies:
         policy.send(timestep)
 
@@ -133,7 +133,6 @@ class Stages:
       self._agent.exploration(slots),
       self._spec,
       batching.bucket_sizes(n, max(n, config.inference_batch_size)),
-      config.inference_timeout_ms / 1e3,
       config.seed,
     )
     # The learner publishes its parameters to what acts, from the beginning.
@@ -165,13 +164,10 @@ class Stages:
       timestep = Timestep(*environment.step(action))
     environment.close()
 
-  def _ask(self, timesteps: list[Timestep]) -> list[Any]:
-    requests = [
-      batching.Request(timestep, i * self._num_envs, wipe=False)
-      for i, timestep in enumerate(timesteps)
-    ]
-    self._inference.serve(requests)
-    return [request.result() for request in requests]
+  def _ask(self, timesteps: list[Timestep]) -> list[Answer]:
+    return self._inference.serve(
+      [Question(timestep, i * self._num_envs, wipe=False) for i, timestep in enumerate(timesteps)]
+    )
 
   def inference(self) -> costs.Cost:
     """Answers batches as large as the program's, one after the other."""

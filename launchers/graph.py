@@ -43,10 +43,14 @@ def nodes(program: lp.Program) -> list[Node]:
   for label, index, node in named:
     held = [(owners.get(id(handle)), handle) for handle in node.input_handles]
     known = [(k, handle) for k, handle in held if k is not None]
-    calls = tuple(k for k, handle in known if isinstance(handle, lp.CourierHandle))
+    calls = tuple(k for k, handle in known if _answers(handle))
     holds = tuple(k for k, _ in known)
     result.append(Node(label, f'{label}/{index}', node, holds, calls, len(held) - len(known)))
   return result
+
+
+def _answers(handle: object) -> bool:
+  return getattr(handle, 'answers', isinstance(handle, lp.CourierHandle))
 
 
 def circles(graph: Sequence[Node]) -> Iterator[list[int]]:

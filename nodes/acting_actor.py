@@ -6,7 +6,6 @@ The one kind of actor that imports JAX, and through Reverb TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent import futures
 from typing import Any
 
 import jax
@@ -15,32 +14,13 @@ from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
-from nodes import lifecycle, wire
+from nodes import lifecycle
 from nodes.actor import LIFE_STRIDE, Actor
 from nodes.emitter import Emitter
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.reporter import Reporter
 from nodes.variable_client import VariableClient
-
-
-class InProcess:
-  """An inference server of this process, as the client that actors and evaluators know."""
-
-  def __init__(self, server: InferenceServer):
-    self._server = server
-    # A thread of its own, so that who waits for an answer still beats while replay is full.
-    self._pool = futures.ThreadPoolExecutor(1, 'step')
-    self.futures = self
-
-  def step(self, request: bytes) -> futures.Future:
-    """Returns the future of an answer as `nodes.inference_learner.InferenceLearner.step` gives it."""
-    return self._pool.submit(wire.answer, self._server.step, request)
-
-  def close(self) -> None:
-    """Closes the server, and lets the thread go."""
-    self._server.close()
-    self._pool.shutdown(wait=False)
 
 
 def make_server(
@@ -139,7 +119,6 @@ class ActingActor:
       self._seed + LIFE_STRIDE * lifecycle.life(),
       emitter.put,
     )
-    client = InProcess(server)
     actor_id = self._stream.actor_id
     variables = VariableClient(
       self._learner,
@@ -155,6 +134,10 @@ class ActingActor:
       reporter.beat()
       return stop.is_set()
 
+    def check() -> None:
+      emitter.check()
+      server.check()
+
     try:
       if not variables.fetch(should_stop):
         return
@@ -162,10 +145,10 @@ class ActingActor:
       emitter.compile()
       emitter.start()
       server.start()
-      variables.start(emitter.check, server.close)
+      variables.start(check, server.close)
       Actor(
         self._make_environment,
-        client,
+        server,
         self._monitor,
         actor_id,
         self._stream.num_envs,
@@ -176,6 +159,6 @@ class ActingActor:
       pass
     finally:
       reporter.close()
-      client.close()
+      server.close()
       emitter.close()
       variables.close()

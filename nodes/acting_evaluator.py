@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from acme import specs
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
 from nodes import lifecycle, rpc
-from nodes.acting_actor import InProcess, make_server
+from nodes.acting_actor import make_server
 from nodes.actor import RemotePolicy, episode_returns
 from nodes.layout import StreamSpec
 from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
@@ -52,7 +53,6 @@ class ActingEvaluator(PeriodicEvaluator):
     agent = self._make_agent(spec.observations, spec.actions)
     stream = StreamSpec('evaluator/0', 0, self._num_envs, 0, training=False)
     server = make_server(agent, stream, spec, repeat, self._num_envs, self._seed)
-    client = InProcess(server)
     started = False
 
     def play(should_stop: Callable[[], bool]) -> Evaluated:
@@ -68,12 +68,13 @@ class ActingEvaluator(PeriodicEvaluator):
         server.compile()
         server.start()
         started = True
-      policy = RemotePolicy(client, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
-      returns = list(episode_returns(environment, policy, self._episodes_each))
+      policy = RemotePolicy(server, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
+      with contextlib.closing(policy):
+        returns = list(episode_returns(environment, policy, self._episodes_each))
       return returns, {'evaluated_frames': float(counts['environment_frames'])}
 
     try:
       self._evaluate_now_and_then(play)
     finally:
-      client.close()
+      server.close()
       environment.close()

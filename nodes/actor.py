@@ -4,65 +4,58 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent import futures
 from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
 
 from environments.base import BatchedEnvironment, Exhausted
-from nodes import lifecycle, rpc, wire
+from nodes import lifecycle, wire
+from nodes.conversation import Conversation, Server
 from nodes.reporter import Reporter
 
 LIFE_STRIDE = 1_000_003
 
 
 class RemotePolicy:
-  """One stream's conversation with the inference server.
-
-  A request whose answer is overdue is sent again under the same number; the server answers it once.
-  """
+  """One stream's conversation with the inference server."""
 
   def __init__(
-    self, inference: Any, actor_id: str, run_id: int, group: int, should_stop: Callable[[], bool]
+    self, inference: Server, actor_id: str, run_id: int, group: int, should_stop: Callable[[], bool]
   ):
     """Initialises a conversation.
 
     Args:
-      inference: Courier client of the inference server.
+      inference: the server, as it can be connected to.
       actor_id: this process, as declared to the server.
       run_id: of this life of the process.
       group: which of its environment groups.
       should_stop: polled while an answer is awaited.
     """
-    self._inference = inference
+    self._conversation = Conversation(inference, should_stop, f'{actor_id}, group {group}')
     self._identity = (actor_id, run_id, group)
-    self._should_stop = should_stop
     self._sequence = -1
-    self._request = b''
-    self._answer: futures.Future | None = None
 
   def send(self, timestep: dm_env.TimeStep) -> None:
     """Asks for actions, without waiting."""
     self._sequence += 1
-    self._request = wire.pack(*self._identity, self._sequence, *timestep)
-    self._answer = self._inference.futures.step(self._request)
+    self._conversation.ask(wire.pack(*self._identity, self._sequence, *timestep))
 
   def receive(self) -> np.ndarray | None:
     """Waits for the actions `[N, ...]`; None when the server says to stop.
 
     Raises:
+      ValueError: if the server refuses the timestep.
       lifecycle.Stopped: when `should_stop` says so.
     """
-    assert self._answer is not None
-    packed = rpc.receive(
-      self._answer,
-      lambda: self._inference.futures.step(self._request),
-      self._should_stop,
-      f'step {self._sequence}',
-    )
-    (action,) = wire.unpack(packed)
+    action, *refusal = wire.unpack(self._conversation.answer())
+    if refusal:
+      raise ValueError(refusal[0])
     return action
+
+  def close(self) -> None:
+    """Ends the conversation."""
+    self._conversation.close()
 
 
 class Actor:
@@ -74,7 +67,7 @@ class Actor:
   def __init__(
     self,
     make_environment: Callable[[int, int], BatchedEnvironment],
-    inference: Any,
+    inference: Server,
     monitor: Any,
     actor_id: str,
     num_envs: int,
@@ -85,7 +78,7 @@ class Actor:
 
     Args:
       make_environment: takes (number of environments, seed).
-      inference: Courier client of the inference server.
+      inference: the inference server, as it can be connected to.
       monitor: Courier client of the monitor.
       actor_id: such as 'actor/3'.
       num_envs: environments of this actor.
@@ -131,8 +124,9 @@ class Actor:
     except Exhausted:
       lifecycle.stop_program()
     finally:
-      for environment, _ in groups:
+      for environment, policy in groups:
         environment.close()
+        policy.close()
       self._reporter.close()
 
   def _step(self, groups: list[tuple[BatchedEnvironment, RemotePolicy]]) -> bool:

@@ -5,25 +5,58 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from absl import logging
 from acme import specs
 
 from agents.agent import Agent
 from agents.networks import core_state as core_states
 from agents.types import Nest, Timestep
-from nodes import batching
 from nodes.streams import CoreStateRows
+
+
+class Question(NamedTuple):
+  """The timestep of one stream of N environments.
+
+  Attributes:
+    timestep: fields are `[N, ...]`.
+    first_slot: the environments are slots `first_slot .. first_slot + N` of the device.
+    wipe: whether the slots' core state is to be forgotten first.
+  """
+
+  timestep: Timestep
+  first_slot: int
+  wipe: bool
+
+  @property
+  def rows(self) -> int:
+    """N."""
+    return len(self.timestep.step_type)
+
+
+class Answer(NamedTuple):
+  """What a stream gets.
+
+  Attributes:
+    policy_version: of the parameters that chose the actions.
+    action: `[N, ...]`.
+    extras: `[N, ...]` each.
+    core_state: the state before the timestep was consumed.
+  """
+
+  policy_version: int
+  action: np.ndarray
+  extras: dict[str, np.ndarray]
+  core_state: CoreStateRows
 
 
 class DeviceInference:
   """Serves the streams of one actor device.
 
-  Several batches may be in flight at once: while the device works on one, the host assembles and
+  Several threads may serve batches at once: while the device works on one, the host assembles and
   answers others. The answer for an environment depends on that environment alone: its core state and
   its random numbers (drawn from the seed, its slot and how often it has asked) live in its slot.
   """
@@ -35,9 +68,7 @@ class DeviceInference:
     exploration: np.ndarray,
     environment_spec: specs.EnvironmentSpec,
     buckets: Sequence[int],
-    timeout: float,
     seed: int,
-    max_in_flight: int = 2,
   ):
     """Initialises the slots; `compile` comes before the first request.
 
@@ -47,9 +78,7 @@ class DeviceInference:
       exploration: float32 `[slots]`, one for each environment served here.
       environment_spec: of one environment.
       buckets: batch sizes to compile for, ascending; the last is the largest batch.
-      timeout: seconds that a request may wait for a fuller batch.
       seed: of the action sampling.
-      max_in_flight: batches in flight, at most.
     """
     self._device = device
     self._spec = environment_spec
@@ -57,7 +86,6 @@ class DeviceInference:
     self._num_slots = len(exploration)
     self._params: tuple[int, Nest] | None = None
     self._dispatch = threading.Lock()
-    self.batcher = batching.Batcher(self.serve, self._buckets[-1], timeout, max_in_flight)
     put = lambda x: jax.device_put(x, device)  # noqa: E731
     self._core_state = put(agent.initial_core_state(self._num_slots))
     self._decisions = put(jnp.zeros(self._num_slots, jnp.uint32))
@@ -65,10 +93,7 @@ class DeviceInference:
     self._exploration = put(jnp.asarray(exploration, jnp.float32))
     self._key = put(jax.random.key(seed))
     self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2))
-    self._staging = [
-      {size: _Staging(size, self._spec, self._num_slots) for size in self._buckets}
-      for _ in range(max_in_flight)
-    ]
+    self._staging: list[dict[int, _Staging]] = []  # One for each batch under way.
     self.batches = 0
     self.rows = 0
     self.capacity = 0
@@ -80,46 +105,45 @@ class DeviceInference:
 
   def compile(self) -> None:
     """Compiles every bucket; `set_params` comes first."""
-    for staging in self._staging[0].values():
-      jax.block_until_ready(self._dispatch_batch(staging, 0))
+    staging = self._new_staging()
+    for arrays in staging.values():
+      jax.block_until_ready(self._dispatch_batch(arrays, 0))
+    self._staging.append(staging)
 
   @property
   def compiled_shapes(self) -> int:
     """How many programs have been compiled; constant once warm."""
     return self._jit_answer._cache_size()  # type: ignore[attr-defined]
 
-  def serve(self, requests: Sequence[batching.Request]) -> None:
-    """Resolves the requests of one batch; called by `batcher`, from one of several threads."""
+  def serve(self, questions: Sequence[Question]) -> list[Answer]:
+    """Returns the answers to one batch, no larger than the largest bucket."""
     started = time.monotonic()
-    staging = self._staging.pop()
     try:
-      rows = sum(r.rows for r in requests)
-      size = next(s for s in self._buckets if s >= rows)
-      staging[size].fill(requests)
-      version, action, extras, core_state = self._dispatch_batch(staging[size], rows)
-      if self._device.platform != 'cpu':
-        jax.tree.map(lambda x: x.copy_to_host_async(), (action, extras))
-      action = np.asarray(action)
-      extras = {name: np.asarray(value) for name, value in extras.items()}
-      start = 0
-      for request in requests:
-        stop = start + request.rows
-        answer = (
-          version,
-          action[start:stop],
-          {name: value[start:stop] for name, value in extras.items()},
-          CoreStateRows(core_state, start, stop),
-        )
-        request.resolve(answer)
-        start = stop
-    except BaseException as error:
-      logging.exception('inference failed')
-      for request in requests:
-        if not request.answered:
-          request.resolve(error=error)
-    finally:
-      self._staging.append(staging)
-      self.busy_seconds += time.monotonic() - started
+      staging = self._staging.pop()
+    except IndexError:
+      staging = self._new_staging()
+    rows = sum(q.rows for q in questions)
+    size = next(s for s in self._buckets if s >= rows)
+    staging[size].fill(questions)
+    version, action, extras, core_state = self._dispatch_batch(staging[size], rows)
+    if self._device.platform != 'cpu':
+      jax.tree.map(lambda x: x.copy_to_host_async(), (action, extras))
+    action = np.asarray(action)
+    extras = {name: np.asarray(value) for name, value in extras.items()}
+    answers = []
+    start = 0
+    for question in questions:
+      stop = start + question.rows
+      rows_of_extras = {name: value[start:stop] for name, value in extras.items()}
+      rows_of_core_state = CoreStateRows(core_state, start, stop)
+      answers.append(Answer(version, action[start:stop], rows_of_extras, rows_of_core_state))
+      start = stop
+    self._staging.append(staging)
+    self.busy_seconds += time.monotonic() - started
+    return answers
+
+  def _new_staging(self) -> dict[int, _Staging]:
+    return {size: _Staging(size, self._spec, self._num_slots) for size in self._buckets}
 
   def _dispatch_batch(self, staging: _Staging, rows: int) -> tuple[int, Any, Any, Any]:
     with self._dispatch:
@@ -189,13 +213,13 @@ class _Staging:
       observation=np.zeros((size, *spec.observations.shape), spec.observations.dtype),
     )
 
-  def fill(self, requests: Sequence[batching.Request]) -> None:
+  def fill(self, questions: Sequence[Question]) -> None:
     start = 0
-    for request in requests:
-      stop = start + request.rows
-      self.slots[start:stop] = np.arange(request.first_slot, request.first_slot + request.rows)
-      self.wipe[start:stop] = request.wipe
-      for stored, value in zip(self.timestep, request.timestep, strict=True):
+    for question in questions:
+      stop = start + question.rows
+      self.slots[start:stop] = np.arange(question.first_slot, question.first_slot + question.rows)
+      self.wipe[start:stop] = question.wipe
+      for stored, value in zip(self.timestep, question.timestep, strict=True):
         stored[start:stop] = value
       start = stop
     self.slots[start:] = self._num_slots

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ class Evaluator(PeriodicEvaluator):
 
     Args:
       make_environment: takes (number of environments, seed).
-      inference: Courier client of the inference server, which expects `num_envs` environments.
+      inference: the inference server, as it can be connected to, which expects `num_envs` environments.
       monitor: Courier client of the monitor.
       **evaluation: see `PeriodicEvaluator`.
     """
@@ -43,8 +44,10 @@ class Evaluator(PeriodicEvaluator):
     environment = self._make_environment(self._num_envs, self._seed)
 
     def play(should_stop: Callable[[], bool]) -> Evaluated:
-      policy = RemotePolicy(self._inference, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
-      return list(episode_returns(environment, policy, self._episodes_each)), {}
+      run_id = lifecycle.new_run_id()
+      policy = RemotePolicy(self._inference, 'evaluator/0', run_id, 0, should_stop)
+      with contextlib.closing(policy):
+        return list(episode_returns(environment, policy, self._episodes_each)), {}
 
     try:
       self._evaluate_now_and_then(play)

@@ -8,22 +8,42 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
+from absl import logging
 from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
 from agents.types import LAST, Nest, Timestep, Unroll
-from nodes import batching, rpc
-from nodes.device_inference import DeviceInference
+from nodes import batching, lifecycle, wire
+from nodes.connection import Connection
+from nodes.device_inference import Answer, DeviceInference, Question
+from nodes.inbox import Inbox
 from nodes.layout import StreamSpec
 from nodes.progress import Progress, Totals
+from nodes.requests import Refused, Request, Requests
 from nodes.streams import Stream, UnrollAssembler
+
+_STOP = wire.pack(None)
 
 
 class InferenceServer:
   """Answers all streams of a program, and turns what they did into unrolls.
 
   Streams are spread over the actor devices in turn and stay there, with their core states.
+
+  A stream sends one request at a time over a connection of its own, packed by `nodes.wire`:
+
+    actor_id, run_id, group, sequence, step_type, reward, discount, observation
+
+  and gets its actions `[N, ...]`; None if the actor is to stop, because training has finished or
+  because another life of the actor has taken its place; or None and a sentence, if the request is bad.
+  `sequence` counts the requests of one life of the actor, whose `run_id` is larger than those of
+  earlier lives. With a new one the stream's slots are wiped: core state, half-built unroll, running
+  returns. Requests are idempotent: one that is sent again gets the same answer and changes nothing,
+  and neither does one of an earlier life. While replay takes no more unrolls, requests wait.
+
+  A few threads take turns: one listens, until a batch is complete, and then lets the next one listen
+  while it serves the batch. With a single thread nobody has to be woken for anything.
   """
 
   def __init__(
@@ -39,6 +59,7 @@ class InferenceServer:
     timeout: float,
     seed: int,
     num_environments: int = 0,
+    inbox: Inbox | None = None,
   ):
     """Initialises a server; `set_params` and `compile` come before `start`.
 
@@ -55,18 +76,17 @@ class InferenceServer:
       timeout: seconds that a request may wait for a fuller batch.
       seed: of the action sampling.
       num_environments: training environments of the whole program; 0: those of `streams`.
+      inbox: where requests come in; None: only from this process, see `connect`.
     """
-    observation = environment_spec.observations
-    scalars = [((), np.dtype(t)) for t in (np.uint8, np.float32, np.float32)]
-    self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
     self._emit = emit
     self._progress = Progress(counter, action_repeat)
-    self._streams: dict[tuple[str, int], tuple[Stream, int, int]] = {}
-    self._ready = threading.Event()
+    self._streams: dict[tuple[str, int], Stream] = {}
+    self._held: list[Stream] = []
+    self._listening = threading.Lock()
+    self._threads: list[threading.Thread] = []
+    self._error: BaseException | None = None
     self._finished = threading.Event()
     self._closed = threading.Event()
-    self._connections = threading.Lock()
-    self._statistics = threading.Lock()
     self._totals = {'rows_dropped': 0, 'restarts': 0}
     self._measured = (0, 0, 0, 0.0)
 
@@ -87,7 +107,10 @@ class InferenceServer:
       else:
         on_device[device].append(np.full(spec.num_envs, agent.evaluation_exploration, np.float32))
         assembler = None
-      self._streams[spec.actor_id, spec.group] = Stream(spec, assembler), device, first_slot
+      self._streams[spec.actor_id, spec.group] = Stream(spec, device, first_slot, assembler)
+    self._requests = Requests(self._streams, environment_spec)
+    self._inbox = inbox or Inbox()
+    self._inbox.accept_messages_of(self._requests.max_bytes)
     buckets = batching.bucket_sizes(min(training_sizes or sizes), max(batch_size, *sizes))
     self._devices = [
       DeviceInference(
@@ -96,11 +119,14 @@ class InferenceServer:
         np.concatenate(on_device[i]) if on_device[i] else np.zeros(1, np.float32),
         environment_spec,
         buckets,
-        timeout,
         seed,
       )
       for i, device in enumerate(devices)
     ]
+    self._batchers = [batching.Batcher[Request](buckets[-1], timeout) for _ in devices]
+    # Beside the one that listens, two threads keep an accelerator busy; on CPUs there is nothing to
+    # be gained by more threads than devices.
+    self._num_threads = len(devices) if devices[0].platform == 'cpu' else 1 + 2 * len(devices)
 
   def set_params(self, version: int, params: Nest) -> None:
     """Makes parameters act on every actor device."""
@@ -114,77 +140,27 @@ class InferenceServer:
 
   def start(self) -> None:
     """Begins to answer."""
-    self._ready.set()
+    for i in range(self._num_threads):
+      thread = threading.Thread(target=self._work, name=f'inference-{i}', daemon=True)
+      thread.start()
+      self._threads.append(thread)
 
-  def step(
-    self,
-    actor_id: str,
-    run_id: int,
-    group: int,
-    sequence: int,
-    step_type: np.ndarray,
-    reward: np.ndarray,
-    discount: np.ndarray,
-    observation: np.ndarray,
-  ) -> np.ndarray | None:
-    """Takes one timestep of one stream and returns its actions.
-
-    Idempotent: a request that is sent again, with the same `sequence`, gets the same answer and
-    changes nothing. Blocks until the server is warm, and while replay takes no more unrolls.
-
-    Args:
-      actor_id: as in the stream's spec.
-      run_id: of this life of the actor process, larger than those of earlier lives. With a new one, the
-        actor's slots are wiped: core state, half-built unroll, running returns. A request of an earlier
-        life, which may have waited in the network or for the server's start, changes nothing.
-      group: of the actor's environment groups.
-      sequence: counts the stream's requests from 0 in this run of the actor.
-      step_type: uint8 `[N]`.
-      reward: float32 `[N]`.
-      discount: float32 `[N]`.
-      observation: `[N, ...]`.
-
-    Returns:
-      `[N, ...]` actions; None when the actor is to stop, because training has finished or because
-      another run of the actor has taken its place.
+  def connect(self) -> Connection:
+    """Returns a connection from this process.
 
     Raises:
-      ValueError: if the stream is unknown, an array has the wrong shape or dtype, or a reward or
-        discount is not finite.
-      RuntimeError: `rpc.away`, if another request has taken the place where this one waited.
+      lifecycle.Stopped: if the server has been closed.
+      Exception: what it has failed with.
     """
-    if (actor_id, group) not in self._streams:
-      raise ValueError(f'no environments were declared for {actor_id!r}, group {group}.')
-    stream, device_index, first_slot = self._streams[actor_id, group]
-    timestep = Timestep(step_type, reward, discount, observation)
-    self._check(stream.spec, timestep)
-    self._ready.wait()
-    with stream.turn(run_id, sequence) as mine:
-      if not mine:
-        # Of copies of a request, the one that the actor still waits for may not be the last to get here.
-        raise rpc.away()
-      if (
-        not self._admit(stream, run_id)
-        or self._closed.is_set()
-        or (stream.spec.training and self._finished.is_set())
-      ):
-        return None
-      if sequence <= stream.sequence:
-        return stream.reply
-      request = batching.Request(timestep, first_slot, wipe=stream.fresh)
-      try:
-        version, action, extras, core_state = self._devices[device_index].batcher.answer(request)
-      except batching.Closed:
-        return None
-      self._count(stream, timestep)
-      if stream.assembler is not None:
-        unroll = stream.assembler.append(
-          timestep, action, extras, version, core_state, self._stopping
-        )
-        if unroll is not None:
-          self._emit(unroll, functools.partial(stream.assembler.release, unroll))
-      stream.sequence, stream.reply, stream.fresh = sequence, action, False
-      return action
+    self.check()
+    if self._closed.is_set():
+      raise lifecycle.Stopped
+    return self._inbox.connect()
+
+  def check(self) -> None:
+    """Raises what serving has failed with, if it has."""
+    if self._error is not None:
+      raise self._error
 
   @property
   def training_finished(self) -> bool:
@@ -195,13 +171,15 @@ class InferenceServer:
     """Tells the actors to stop, each with its next request. Evaluators go on being served."""
     self._finished.set()
     self._count_live_streams()
+    self._inbox.wake()
 
   def close(self) -> None:
-    """Stops serving; every request from now on is answered None."""
+    """Stops serving, and ends every connection; what has been asked is not answered."""
     self._closed.set()
-    self._ready.set()
-    for device in self._devices:
-      device.batcher.close()
+    self._inbox.wake()
+    for thread in self._threads:
+      thread.join(timeout=10.0)
+    self._inbox.close()
 
   @property
   def actor_steps(self) -> int:
@@ -214,8 +192,7 @@ class InferenceServer:
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns totals since the start, and rates and means over the last `seconds`."""
-    with self._statistics:
-      totals = {k: float(v) for k, v in self._totals.items()}
+    totals = {k: float(v) for k, v in self._totals.items()}
     batches = sum(d.batches for d in self._devices)
     rows = sum(d.rows for d in self._devices)
     capacity = sum(d.capacity for d in self._devices)
@@ -238,42 +215,135 @@ class InferenceServer:
       }
     )
 
-  def _stopping(self) -> bool:
-    return self._closed.is_set() or self._finished.is_set()
+  def _work(self) -> None:
+    """Serves batches until the server is closed; the body of each thread."""
+    try:
+      while True:
+        with self._listening:
+          device, batch = self._next_batch()
+        if not batch:
+          return
+        questions = [Question(r.timestep, r.stream.first_slot, r.stream.fresh) for r in batch]
+        for request, answer in zip(batch, self._devices[device].serve(questions), strict=True):
+          self._finish(request, answer)
+        self._batchers[device].served(batch)
+    except BaseException as error:
+      self._error = error
+      self._closed.set()
+      self._inbox.wake()
+
+  def _next_batch(self) -> tuple[int, list[Request]]:
+    """Listens until a batch may leave; returns a device's index and its batch, [] once closed."""
+    while not self._closed.is_set():
+      for device, batcher in enumerate(self._batchers):
+        batch = batcher.take()
+        if batch:
+          return device, batch
+      left = [s for b in self._batchers if (s := b.seconds_left()) is not None]
+      for connection, message in self._inbox.poll(min(left, default=None)):
+        self._take(connection, message)
+      held, self._held = self._held, []
+      for stream in held:
+        request, stream.held = stream.held, None
+        self._consider(request)
+    return 0, []
+
+  def _take(self, connection: Connection, message: bytes) -> None:
+    try:
+      request = self._requests.unpack(message, connection)
+    except Refused as error:
+      _send(connection, wire.pack(None, str(error)))
+    except Exception as error:  # Whoever sent that is no actor.
+      logging.warning('a message that is no request was dropped: %r', error)
+      self._inbox.drop(connection)
+    else:
+      self._consider(request)
+
+  def _consider(self, request: Request) -> None:
+    """Answers a request from what is known, or puts it where it is answered later."""
+    stream = request.stream
+    with stream.lock:
+      replaced = stream.run_id is not None and request.run_id < stream.run_id
+      if replaced or (stream.spec.training and self._finished.is_set()):
+        _send(request.connection, _STOP)
+      elif stream.pending is not None and request.order == stream.pending.order:
+        stream.pending.connection = request.connection
+      elif stream.pending is not None:
+        self._hold(request)
+      else:
+        if request.run_id != stream.run_id:
+          self._admit(stream, request.run_id)
+        if request.sequence <= stream.sequence:
+          _send(request.connection, stream.reply)
+        elif self._has_room(stream):
+          stream.pending = request
+          self._batchers[stream.device].put(request)
+        else:
+          self._hold(request)
+
+  def _hold(self, request: Request) -> None:
+    """Keeps a request until it is considered again; of several of a stream, the newest."""
+    stream = request.stream
+    if stream.held is None:
+      self._held.append(stream)
+    if stream.held is None or request.order >= stream.held.order:
+      stream.held = request
+
+  def _has_room(self, stream: Stream) -> bool:
+    """Whether a row can be added to the stream's unrolls; emits what stands in the way if it may."""
+    if stream.assembler is None or not stream.assembler.full:
+      return True
+    unroll = stream.assembler.take()
+    if unroll is None:
+      return False
+    self._emit(unroll, functools.partial(self._release, stream, unroll))
+    return True
+
+  def _finish(self, request: Request, answer: Answer) -> None:
+    """Counts and keeps what a stream did, and answers it."""
+    stream = request.stream
+    self._count(stream, request.timestep)
+    if stream.assembler is not None:
+      unroll = stream.assembler.append(
+        request.timestep, answer.action, answer.extras, answer.policy_version, answer.core_state
+      )
+      if unroll is not None:
+        self._emit(unroll, functools.partial(self._release, stream, unroll))
+    reply = wire.pack(answer.action)
+    with stream.lock:
+      stream.sequence, stream.reply, stream.fresh = request.sequence, reply, False
+      stream.pending = None
+      connection, held = request.connection, stream.held
+    _send(connection, reply)
+    if held is not None:
+      self._inbox.wake()
+
+  def _release(self, stream: Stream, unroll: Unroll) -> None:
+    """Takes an unroll's arrays back, from any thread."""
+    assert stream.assembler is not None
+    stream.assembler.release(unroll)
+    with stream.lock:
+      held = stream.held
+    if held is not None:
+      self._inbox.wake()
 
   def _count_live_streams(self) -> None:
-    """Tells the devices how many streams may ask. An evaluator that pauses is not waited for."""
-    with self._connections:
-      live = [0] * len(self._devices)
-      for stream, device, _ in self._streams.values():
-        live[device] += stream.connected and stream.spec.training is not self._finished.is_set()
-      for count, device_inference in zip(live, self._devices, strict=True):
-        device_inference.batcher.live_streams = count
+    """Tells the batchers how many streams may ask. An evaluator that pauses is not waited for."""
+    live = [0] * len(self._batchers)
+    for stream in self._streams.values():
+      live[stream.device] += (
+        stream.connected and stream.spec.training is not self._finished.is_set()
+      )
+    for count, batcher in zip(live, self._batchers, strict=True):
+      batcher.live_streams = count
 
-  def _check(self, spec: StreamSpec, timestep: Timestep) -> None:
-    for name, value, (row, dtype) in zip(Timestep._fields, timestep, self._declared, strict=True):
-      if value.shape != (spec.num_envs, *row) or value.dtype != dtype:
-        raise ValueError(
-          f'{spec.actor_id} sent {name} as {value.dtype}{list(value.shape)}, but its environment was '
-          f'declared with {dtype}{[spec.num_envs, *row]}.'
-        )
-      if dtype.kind == 'f' and not np.isfinite(value).all():
-        raise ValueError(f'an environment of {spec.actor_id} returned a {name} that is not finite.')
-
-  def _admit(self, stream: Stream, run_id: int) -> bool:
-    """Notes which life of the actor asks; False if a newer one has replaced it."""
-    if run_id == stream.run_id:
-      return True
+  def _admit(self, stream: Stream, run_id: int) -> None:
+    """Begins to serve another life of an actor."""
     restart = stream.connected
-    if not stream.admit(run_id):
-      return False
-    dropped = stream.assembler.wipe() if stream.assembler else 0
+    self._totals['rows_dropped'] += stream.admit(run_id)
+    self._totals['restarts'] += restart
     if not restart:
       self._count_live_streams()
-    with self._statistics:
-      self._totals['restarts'] += restart
-      self._totals['rows_dropped'] += dropped
-    return True
 
   def _count(self, stream: Stream, timestep: Timestep) -> None:
     if not stream.spec.training:
@@ -281,3 +351,11 @@ class InferenceServer:
     returns, lengths = stream.episodes.observe(timestep)
     steps = int(np.count_nonzero(timestep.step_type != LAST))
     self._progress.add(Totals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
+
+
+def _send(connection: Connection, message: bytes) -> None:
+  """Answers; to who has gone, or takes no answer, nothing can be said."""
+  try:
+    connection.send(message)
+  except OSError:
+    connection.give_up()

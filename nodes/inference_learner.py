@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from acme import specs
 
 from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment
-from nodes import lifecycle, replicas, wire
+from nodes import lifecycle, replicas
 from nodes.emitter import Emitter
-from nodes.gate import Gate
+from nodes.inbox import Inbox
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.training import Training
@@ -22,7 +22,8 @@ from nodes.training import Training
 class InferenceLearner:
   """Serves actors on the actor devices and learns on the learner devices, until `num_steps`.
 
-  The work starts in `run`, so that the RPC server is up, and actors connect, while JAX compiles.
+  It listens from the beginning, so that actors connect while JAX compiles. Who asks gets no answer
+  before there is one, or when the node fails: its next life is to be asked.
   """
 
   def __init__(
@@ -33,6 +34,7 @@ class InferenceLearner:
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
+    port: int,
     watchers: Sequence[Any] = (),
     actor_devices: Sequence[int],
     inference_batch_size: int,
@@ -50,6 +52,7 @@ class InferenceLearner:
       streams: who will ask for actions.
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
+      port: to listen on.
       watchers: clients of nodes that see unrolls go by. See `nodes.watching`.
       actor_devices: indices into `jax.local_devices()`; may overlap with the learner devices.
       inference_batch_size: environments in an inference batch at most.
@@ -58,7 +61,11 @@ class InferenceLearner:
       replica: which of the replicas this is.
       num_replicas: whose learners do every update together.
       **training: further arguments of `nodes.training.Training`.
+
+    Raises:
+      OSError: if the port is in use.
     """
+    self._inbox = Inbox(port)
     self._training = Training(
       f'inference_learner/{replica}',
       make_agent,
@@ -79,38 +86,14 @@ class InferenceLearner:
     self._seed = seed
     self._replica = replica
     self._num_replicas = num_replicas
-    self._gate = Gate()
-    self._service: _Service | None = None
-
-  def step(self, request: bytes) -> bytes:
-    """Answers a request of `nodes.actor.RemotePolicy` as `InferenceServer.step` does. An RPC.
-
-    Args:
-      request: the arguments of `InferenceServer.step`, packed by `nodes.wire`.
-
-    Returns:
-      What it returns, packed.
-    """
-    self._gate.wait()
-    return wire.answer(self._step, request)
-
-  def _step(self, *request: Any) -> np.ndarray | None:
-    action = self._service.server.step(*request) if self._service is not None else None
-    if action is None:
-      self._gate.check()  # None would tell an actor that there is nothing more to do.
-    return action
 
   def run(self) -> None:
     """Trains to the end, then serves evaluators until the program stops."""
     stop = lifecycle.stop_event()
-    with self._gate.open_at_the_end(stop, self._close):
+    with contextlib.closing(self._inbox):
       self._training.prepare()
-      self._service = self._make_service()
-      self._training.run(self._service, stop)
-
-  def _close(self) -> None:
-    if self._service is not None:
-      self._service.close()
+      with contextlib.closing(self._make_service()) as service:
+        self._training.run(service, stop)
 
   def _make_service(self) -> _Service:
     training = self._training
@@ -135,31 +118,33 @@ class InferenceLearner:
       # Actions after a restart are not those before it again, nor those of another replica.
       self._seed + training.first_step + 1_000_003 * self._replica,
       num_environments=self._num_replicas * sum(s.num_envs for s in self._streams if s.training),
+      inbox=self._inbox,
     )
-    return _Service(server, emitter, self._gate)
+    return _Service(server, emitter)
 
 
 class _Service:
   """Actions from the newest parameters, and unrolls of what they led to."""
 
-  def __init__(self, server: InferenceServer, emitter: Emitter, gate: Gate):
-    self.server = server
+  def __init__(self, server: InferenceServer, emitter: Emitter):
+    self._server = server
     self._emitter = emitter
-    self._gate = gate
     self.set_params: Callable[[int, Nest], None] = server.set_params
-    self.check = emitter.check
     self.measure = server.measure
     self.finish_training = server.finish_training
 
   def compile(self) -> None:
-    self.server.compile()
+    self._server.compile()
     self._emitter.compile()
 
   def start(self) -> None:
     self._emitter.start()
-    self.server.start()
-    self._gate.open()
+    self._server.start()
+
+  def check(self) -> None:
+    self._emitter.check()
+    self._server.check()
 
   def close(self) -> None:
     self._emitter.close()
-    self.server.close()
+    self._server.close()

@@ -22,24 +22,13 @@ def away() -> Exception:
 
 
 def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], what: str) -> Any:
-  """Asks and waits for the answer; see `receive`."""
-  return receive(ask(), ask, should_stop, what)
-
-
-def receive(
-  answer: futures.Future,
-  ask_again: Callable[[], futures.Future],
-  should_stop: Callable[[], bool],
-  what: str,
-) -> Any:
-  """Waits for the answer to a call that may be repeated.
+  """Makes a call that may be repeated, and waits for the answer.
 
   The deadline of a call is its client's `call_timeout`. A call that is overdue, or whose server is
   away, is made again, at first at once and then with growing pauses, as long as the program runs.
 
   Args:
-    answer: to the call that has been made.
-    ask_again: makes the call again.
+    ask: makes the call.
     should_stop: polled twice a second.
     what: the call in words, for the log.
 
@@ -47,6 +36,7 @@ def receive(
     lifecycle.Stopped: when `should_stop` says so.
     Exception: what the server raised.
   """
+  answer = ask()
   backoff = 0.1
   while True:
     try:
@@ -62,7 +52,7 @@ def receive(
       logging.warning('asking again, %s: %s', what, error)
       time.sleep(backoff)
       backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
-      answer = ask_again()
+      answer = ask()
 
 
 def _is_transient(error: Exception) -> bool:

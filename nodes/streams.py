@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
-import queue
 import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -96,24 +93,27 @@ class UnrollAssembler:
     self._environment_id = np.arange(
       first_environment_id, first_environment_id + num_envs, dtype=np.int32
     )
-    self._free: queue.SimpleQueue[Unroll | None] = queue.SimpleQueue()
-    for _ in range(num_buffers - 1):
-      self._free.put(None)
+    self._free: list[Unroll | None] = [None] * (num_buffers - 1)  # None is still to be allocated.
     self._buffer: Unroll | None = None
     self._filled = 0
+    self._shared = 0  # Of the filled rows, those that an earlier unroll has too.
     self._row_index = 0
     self._starts: collections.deque[CoreStateRows] = collections.deque()
 
   @property
+  def full(self) -> bool:
+    """Whether there is a finished unroll that `append` had to keep; `take` it before the next row."""
+    return self._filled == self._rows
+
+  @property
   def rows_held(self) -> int:
     """Rows per environment that no finished unroll has taken in yet."""
-    shared = self._rows - self._period if self._row_index >= self._rows else 0
-    return self._filled - shared if self._filled else 0
+    return self._filled - self._shared
 
   def wipe(self) -> int:
     """Drops the half-built unroll. Returns how many rows, over all environments, that loses."""
     lost = self.rows_held * self._num_envs
-    self._filled = 0
+    self._filled = self._shared = 0
     self._row_index = 0
     self._starts.clear()
     return lost
@@ -125,11 +125,8 @@ class UnrollAssembler:
     extras: dict[str, Array],
     policy_version: int,
     core_state: CoreStateRows,
-    should_stop: Callable[[], bool] = lambda: False,
   ) -> Unroll | None:
     """Adds one row for every environment.
-
-    Blocks while all buffers are in use: that is how a full replay queue slows the actors down.
 
     Args:
       timestep: fields are `[N, ...]`.
@@ -137,11 +134,9 @@ class UnrollAssembler:
       extras: `[N, ...]` each.
       policy_version: of the parameters that chose `action`.
       core_state: the state before this row was consumed; kept only where an unroll starts.
-      should_stop: polled while blocked; when true, the row is dropped and None returned.
 
     Returns:
-      The N finished unrolls, fields `[N, L, ...]`, if this row completed them; hand them back with
-      `release` once they are copied.
+      What `take` returns, if this row completed an unroll.
     """
     if self._buffer is None:
       self._buffer = _allocate(self._num_envs, self._rows, timestep, action, extras)
@@ -159,27 +154,27 @@ class UnrollAssembler:
     self._row_index += 1
     if self._filled < self._rows:
       return None
-    return self._finish(should_stop)
+    return self.take()
 
   def release(self, unroll: Unroll) -> None:
     """Gives the arrays of a finished unroll back for reuse. May be called from any thread."""
-    self._free.put(unroll._replace(core_state=()))
+    self._free.append(unroll._replace(core_state=()))
 
-  def _finish(self, should_stop: Callable[[], bool]) -> Unroll | None:
+  def take(self) -> Unroll | None:
+    """Returns the N finished unrolls, fields `[N, L, ...]`; None while all other buffers are in use.
+
+    Hand them back with `release` once they are copied. That there may be none is how a full replay
+    queue slows the actors down.
+    """
     finished = self._buffer
-    assert finished is not None
-    while True:
-      try:
-        free = self._free.get(timeout=0.2)
-        break
-      except queue.Empty:
-        if should_stop():
-          return None
+    if not self._free:
+      return None
+    assert finished is not None and self.full
+    free = self._free.pop()
     self._buffer = free or jax.tree.map(np.empty_like, finished)
-    shared = self._rows - self._period
+    self._filled = self._shared = self._rows - self._period
     for source, target in zip(_row_arrays(finished), _row_arrays(self._buffer), strict=True):
-      target[:, :shared] = source[:, self._period :]
-    self._filled = shared
+      target[:, : self._shared] = source[:, self._period :]
     return finished._replace(
       core_state=self._starts.popleft().fetch(), environment_id=self._environment_id
     )
@@ -237,65 +232,48 @@ class EpisodeStatistics:
 
 
 class Stream:
-  """What the server knows about one stream. Whose `turn` it is may use the rest.
+  """What the server knows about one stream.
 
   Attributes:
+    spec: who it is.
+    device: index of the actor device that serves it.
+    first_slot: its environments are slots `first_slot .. first_slot + num_envs` there.
+    assembler: of its rows; None if they are not kept.
+    episodes: of its environments.
+    lock: for what follows.
     run_id: of the life of the actor that the server serves; None before the first.
     fresh: whether that life has had no answer yet, so that its slots are still to be wiped.
     sequence: the number of the last request that was answered.
-    reply: that answer.
+    reply: that answer, packed.
+    pending: the request that is being answered.
+    held: a request that has to wait until it may be.
   """
 
-  def __init__(self, spec: StreamSpec, assembler: UnrollAssembler | None):
+  def __init__(
+    self, spec: StreamSpec, device: int, first_slot: int, assembler: UnrollAssembler | None
+  ):
     self.spec = spec
+    self.device = device
+    self.first_slot = first_slot
     self.assembler = assembler
     self.episodes = EpisodeStatistics(spec.num_envs)
-    self._changed = threading.Condition()
-    self._busy = False
-    self._waiting: tuple[int, int] | None = None
+    self.lock = threading.RLock()
     self.run_id: int | None = None
     self.fresh = True
     self.sequence = -1
-    self.reply: np.ndarray | None = None
+    self.reply = b''
+    self.pending: Any = None
+    self.held: Any = None
 
   @property
   def connected(self) -> bool:
     """Whether any life of the actor has asked yet."""
     return self.run_id is not None
 
-  @contextlib.contextmanager
-  def turn(self, run_id: int, sequence: int) -> Iterator[bool]:
-    """Waits until no other request of the stream is served; yields whether this one is to be.
-
-    One request is served and one may wait: a request that was sent again waits for the first, and then
-    gets its answer. Who has asked before it and still waits has given up, so it takes that place; a
-    request of an earlier life or step does not.
-    """
-    request = (run_id, sequence)  # Its identity tells it from the same request, sent before.
-    with self._changed:
-      mine = self._waiting is None or request >= self._waiting
-      if mine:
-        self._waiting = request
-        self._changed.notify_all()
-        while self._busy and self._waiting is request:
-          self._changed.wait()
-        mine = self._waiting is request
-        if mine:
-          self._busy, self._waiting = True, None
-    try:
-      yield mine
-    finally:
-      if mine:
-        with self._changed:
-          self._busy = False
-          self._changed.notify_all()
-
-  def admit(self, run_id: int) -> bool:
-    """Begins a new life of the actor; False if it is an older one, whose request has come late."""
-    if self.run_id is not None and run_id < self.run_id:
-      return False
+  def admit(self, run_id: int) -> int:
+    """Begins a new life of the actor. Returns how many rows of the last one that loses."""
     self.run_id = run_id
     self.fresh = True
-    self.sequence, self.reply = -1, None
+    self.sequence, self.reply = -1, b''
     self.episodes.wipe()
-    return True
+    return self.assembler.wipe() if self.assembler else 0

@@ -1,11 +1,11 @@
 """The graph that Sebulba and R2D2 share; they differ in the agent and the replay table.
 
-actor x N   --step-->     inference_learner   --unrolls-->  replay x K
-evaluator   --step-->     inference_learner   <--batches--  replay x K
-everybody   --report-->   monitor
+actor x N   --timesteps-->  inference_learner   --unrolls-->  replay x K
+evaluator   --timesteps-->  inference_learner   <--batches--  replay x K
+everybody   --report-->     monitor
 
 With --num_replicas=R there are R inference-learners, each with its own N actors and K replay servers.
-Their learners are one JAX job, whose coordinator listens beside the RPC server of the first.
+Their learners are one JAX job, whose coordinator listens beside the first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def make_program(
   for watcher in watchers:
     watcher.set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
   inference = add_inference_learners(
-    program, config, make_agent, make_environment, replay, monitor, ASK_AGAIN_SECONDS, watchers
+    program, config, make_agent, make_environment, replay, monitor, watchers
   )
   add_actors(program, config, make_environment, inference, monitor)
   evaluator = Deferred('nodes.evaluator', 'Evaluator')

@@ -1,13 +1,24 @@
-"""A further address of a node, beside that of its RPC server, which other nodes can be given."""
+"""An address of a node that is not that of a Courier server, which other nodes can be given."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import launchpad as lp
 from launchpad.nodes import base
 
+from nodes.conversation import Remote
+from programs.parts.deferred import Deferred
 
-class AddressHandle(base.Handle[str]):
-  """Stands for an address; a node that is given it gets host:port."""
+
+class AddressHandle(base.Handle[Any]):
+  """Stands for an address; a node that is given it gets host:port.
+
+  Attributes:
+    answers: whether who is given it waits for answers from there.
+  """
+
+  answers = False
 
   def __init__(self, name: str):
     """Initialises a handle of an address that is still to be assigned to a node.
@@ -22,6 +33,46 @@ class AddressHandle(base.Handle[str]):
     node.allocate_address(self._address)
     node._track_handle(self)
 
-  def dereference(self) -> str:
+  @property
+  def port(self) -> int:
+    """The address's port, once it is bound."""
+    return lp.get_port_from_address(self._address.resolve())
+
+  def dereference(self) -> Any:
     """Returns host:port."""
     return self._address.resolve()
+
+
+class InferenceHandle(AddressHandle):
+  """Stands for an inference server; a node that is given it gets a `nodes.conversation.Remote`."""
+
+  answers = True
+
+  def dereference(self) -> Any:
+    """Returns what the server is asked by."""
+    return Remote(super().dereference())
+
+
+class ListeningNode(lp.PyClassNode):
+  """A node that listens by itself, on a port that the launcher chooses for it."""
+
+  def __init__(self, handle: AddressHandle, make: Deferred, *args: Any, **kwargs: Any):
+    """Initialises the node.
+
+    Args:
+      handle: on the address, not yet assigned.
+      make: of the node's object; gets `port` beside the other arguments.
+      *args: of it.
+      **kwargs: of it.
+    """
+    super().__init__(make, *args, **kwargs)
+    self._handle = handle
+    handle.assign(self)
+
+  def create_handle(self) -> AddressHandle:
+    """Returns the handle."""
+    return self._handle
+
+  def _construct_instance(self) -> Any:
+    self._kwargs['port'] = self._handle.port
+    return super()._construct_instance()

@@ -9,7 +9,7 @@ import launchpad as lp
 
 from nodes.layout import layout
 from programs.options.inference import InferenceConfig
-from programs.parts.address import AddressHandle
+from programs.parts.address import AddressHandle, InferenceHandle, ListeningNode
 from programs.parts.deferred import Deferred
 from programs.parts.learner import training
 
@@ -21,9 +21,8 @@ def add_inference_learners(
   make_environment: Callable[..., Any],
   replay: Sequence[AddressHandle],
   monitor: Any,
-  ask_again_seconds: float,
   watchers: Sequence[Any] = (),
-) -> list[Any]:
+) -> list[InferenceHandle]:
   """Adds the inference-learners; returns a handle on each.
 
   Args:
@@ -33,7 +32,6 @@ def add_inference_learners(
     make_environment: takes (number of environments, seed).
     replay: addresses of all servers, those of a replica side by side.
     monitor: a handle on it.
-    ask_again_seconds: after which an actor asks again, and gets the same answer; see nodes.rpc.
     watchers: handles on nodes that see unrolls go by; see nodes.watching.
   """
   replicas, shards = config.num_replicas, config.num_replay_shards
@@ -49,7 +47,8 @@ def add_inference_learners(
         replica,
         replicas,
       )
-      node: lp.CourierNode = lp.CourierNode(
+      node = ListeningNode(
+        InferenceHandle('inference'),
         Deferred('nodes.inference_learner', 'InferenceLearner'),
         make_agent,
         make_environment,
@@ -64,11 +63,8 @@ def add_inference_learners(
         replica=replica,
         num_replicas=replicas,
         coordinator=coordinator,
-        # A handler blocks until its actor is answered; a request that is sent again takes a second one.
-        courier_kwargs={'thread_pool_size': 2 * len(streams) + 4},
       )
       if coordinator is not None and replica == 0:
         coordinator.assign(node)
       handles.append(program.add_node(node))
-      handles[-1].set_client_kwargs(call_timeout=ask_again_seconds)
   return handles

@@ -1,9 +1,14 @@
 """Servers that tests of nodes talk to."""
 
+import threading
+
 import courier
 import pytest
 
 from launchers import core
+from nodes import wire
+from nodes.conversation import Remote
+from nodes.inbox import Inbox
 
 
 @pytest.fixture
@@ -23,6 +28,37 @@ def connect():
   yield serve
   for server in servers:
     server.Stop()
+
+
+@pytest.fixture
+def answer():
+  """Answers streams by `handler(*request)`, which returns what is to be packed, () for no answer.
+
+  Returns the server as actors know it.
+  """
+  closed = threading.Event()
+  inboxes = []
+
+  def run(inbox, handler):
+    while not closed.is_set():
+      for connection, message in inbox.poll(None):
+        reply = handler(*wire.unpack(message))
+        if reply:
+          connection.send(wire.pack(*reply))
+    inbox.close()
+
+  def start(handler, port=None):
+    port = port or core.free_ports(1)[0]
+    inbox = Inbox(port)
+    inbox.accept_messages_of(1 << 20)
+    inboxes.append(inbox)
+    threading.Thread(target=run, args=(inbox, handler), daemon=True).start()
+    return Remote(f'localhost:{port}')
+
+  yield start
+  closed.set()
+  for inbox in inboxes:
+    inbox.wake()
 
 
 @pytest.fixture

@@ -1,13 +1,9 @@
-import queue
-import threading
-import time
-
 import numpy as np
 import pytest
 
 from agents.types import Timestep
 from nodes.layout import layout
-from nodes.streams import CoreStateRows, EpisodeStatistics, Stream, UnrollAssembler
+from nodes.streams import CoreStateRows, EpisodeStatistics, UnrollAssembler
 
 
 def _row(t, num_envs=2):
@@ -20,7 +16,7 @@ def _row(t, num_envs=2):
   )
 
 
-def _append(assembler, t, num_envs=2, **kwargs):
+def _append(assembler, t, num_envs=2):
   state = {
     's': np.arange(num_envs + 3) * 1000.0 + t
   }  # As in a batch where other streams come after.
@@ -30,7 +26,6 @@ def _append(assembler, t, num_envs=2, **kwargs):
     {'q': np.full((num_envs, 3), t, np.float32)},
     t // 10,
     CoreStateRows(state, 0, num_envs),
-    **kwargs,
   )
 
 
@@ -73,20 +68,19 @@ def test_wipe_drops_the_half_built_unroll_and_counts_its_rows():
   np.testing.assert_array_equal(finished[4].core_state['s'], [100, 1100])
 
 
-def test_a_stream_waits_while_replay_holds_its_buffers():
+def test_a_finished_unroll_is_kept_while_replay_holds_the_other_buffer():
   assembler = UnrollAssembler(1, rows=2, period=1, num_buffers=2)
   assert _append(assembler, 0, 1) is None
   first = _append(assembler, 1, 1)
-  result = []
-  thread = threading.Thread(target=lambda: result.append(_append(assembler, 2, 1)), daemon=True)
-  thread.start()
-  thread.join(0.3)
-  assert thread.is_alive() and not result
+  assert _append(assembler, 2, 1) is None
+  assert assembler.full and assembler.take() is None
   assembler.release(first)
-  thread.join(30)
-  np.testing.assert_array_equal(result[0].timestep.reward, [[1, 2]])
-  # The second unroll is still out, so the next one can only be given up.
-  assert _append(assembler, 3, 1, should_stop=lambda: True) is None
+  second = assembler.take()
+  np.testing.assert_array_equal(second.timestep.reward, [[1, 2]])
+  assert not assembler.full
+  assert _append(assembler, 3, 1) is None
+  assert assembler.wipe() == 1, 'a finished unroll that is dropped is counted by its own rows'
+  assert not assembler.full
 
 
 def test_layout_numbers_training_environments_first_and_without_gaps():
@@ -108,43 +102,3 @@ def test_episode_returns_start_over_at_first_rows():
     returns, lengths = statistics.observe(row)
     finished += list(zip(returns.tolist(), lengths.tolist(), strict=True))
   assert finished == [(3.0, 2), (5.0, 1)]
-
-
-def test_of_the_requests_that_wait_for_a_stream_only_the_newest_stays():
-  stream = Stream(layout(1, 2, 1)[0], None)
-  outcome = queue.SimpleQueue()
-
-  def ask(name, run_id, sequence):
-    with stream.turn(run_id, sequence) as mine:
-      outcome.put((name, mine))
-
-  def start(*request):
-    thread = threading.Thread(target=ask, args=request, daemon=True)
-    thread.start()
-    return thread
-
-  def wait_for_waiting(request):
-    end = time.monotonic() + 30
-    while stream._waiting != request:
-      assert time.monotonic() < end, f'{request} does not wait: {stream._waiting}'
-      time.sleep(0.001)
-
-  with stream.turn(5, 0) as mine:
-    assert mine
-    again = start('sent again', 5, 0)
-    wait_for_waiting((5, 0))
-    ask('an earlier life', 4, 9)  # Is turned away at once.
-    later = start('and once more', 5, 0)
-    again.join(30)
-    next_life = start('the next life', 6, 0)
-    later.join(30)
-    wait_for_waiting((6, 0))
-  next_life.join(30)
-  with stream.turn(6, 1) as mine:
-    assert mine
-  assert [outcome.get(timeout=30) for _ in range(4)] == [
-    ('an earlier life', False),
-    ('sent again', False),
-    ('and once more', False),
-    ('the next life', True),
-  ]

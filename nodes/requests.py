@@ -1,0 +1,100 @@
+"""What actors and evaluators send to an inference server."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from acme import specs
+
+from agents.types import Timestep
+from nodes import wire
+from nodes.connection import Connection
+from nodes.layout import StreamSpec
+from nodes.streams import Stream
+
+
+class Refused(ValueError):
+  """A request that is no good, with a sentence for who sent it."""
+
+
+@dataclasses.dataclass(eq=False)
+class Request:
+  """A stream's timestep, and whom to answer.
+
+  Attributes:
+    stream: whose it is.
+    run_id: of the life of the actor that asks.
+    sequence: counts the stream's requests in that life.
+    timestep: fields are `[N, ...]`.
+    connection: on which it came, or came again.
+  """
+
+  stream: Stream
+  run_id: int
+  sequence: int
+  timestep: Timestep
+  connection: Connection
+
+  @property
+  def rows(self) -> int:
+    """N."""
+    return self.stream.spec.num_envs
+
+  @property
+  def order(self) -> tuple[int, int]:
+    """Later requests of a stream have larger ones."""
+    return self.run_id, self.sequence
+
+
+class Requests:
+  """Makes requests of messages.
+
+  Attributes:
+    max_bytes: more than that no message has.
+  """
+
+  def __init__(
+    self, streams: Mapping[tuple[str, int], Stream], environment_spec: specs.EnvironmentSpec
+  ):
+    """Initialises it.
+
+    Args:
+      streams: by actor_id and group.
+      environment_spec: of one environment.
+    """
+    observation = environment_spec.observations
+    scalars = [((), np.dtype(t)) for t in (np.uint8, np.float32, np.float32)]
+    self._streams = streams
+    self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
+    row = sum(dtype.itemsize * math.prod(shape) for shape, dtype in self._declared)
+    most = max(stream.spec.num_envs for stream in streams.values())
+    self.max_bytes = most * row + (1 << 16)
+
+  def unpack(self, message: bytes, connection: Connection) -> Request:
+    """Returns the request that a message holds.
+
+    Raises:
+      Refused: if its stream is unknown, an array has the wrong shape or dtype, or a reward or discount
+        is not finite.
+      Exception: if it is no request at all.
+    """
+    actor_id, run_id, group, sequence, *arrays = wire.unpack(message)
+    stream = self._streams.get((actor_id, group))
+    if stream is None:
+      raise Refused(f'no environments were declared for {actor_id!r}, group {group}.')
+    request = Request(stream, int(run_id), int(sequence), Timestep(*arrays), connection)
+    self._check(stream.spec, request.timestep)
+    return request
+
+  def _check(self, spec: StreamSpec, timestep: Timestep) -> None:
+    for name, value, (row, dtype) in zip(Timestep._fields, timestep, self._declared, strict=True):
+      if value.shape != (spec.num_envs, *row) or value.dtype != dtype:
+        raise Refused(
+          f'{spec.actor_id} sent {name} as {value.dtype}{list(value.shape)}, but its environment was '
+          f'declared with {dtype}{[spec.num_envs, *row]}.'
+        )
+      if dtype.kind == 'f' and not np.isfinite(value).all():
+        raise Refused(f'an environment of {spec.actor_id} returned a {name} that is not finite.')
