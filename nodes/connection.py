@@ -25,6 +25,7 @@ class Connection:
     """
     if stream.family in (socket.AF_INET, socket.AF_INET6):
       stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+      stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # A lost host says no goodbye.
     self._socket = stream
     self._max_bytes = max_bytes
     self._buffer = bytearray(_FIRST_BUFFER)

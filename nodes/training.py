@@ -17,7 +17,7 @@ from flax import serialization
 from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment, describe
-from nodes import audit, checkpoints, final_params, lifecycle, replicas
+from nodes import affinity, audit, checkpoints, final_params, lifecycle, replicas
 from nodes.columns import Columns
 from nodes.emitter import begin_import
 from nodes.learner import Learner
@@ -87,6 +87,7 @@ class Training:
     replica: int = 0,
     num_replicas: int = 1,
     coordinator: str | None = None,
+    one_core: bool = False,
   ):
     """Keeps its arguments.
 
@@ -108,6 +109,7 @@ class Training:
       replica: which of the replicas this is; the first writes the parameters.
       num_replicas: whose learners do every update together.
       coordinator: host:port at which they meet, on the machine of the first.
+      one_core: whether what runs Python shares a core, where learner devices are CPUs.
     """
     self._name = name
     self._make_agent = make_agent
@@ -126,6 +128,7 @@ class Training:
     self._replica = replica
     self._num_replicas = num_replicas
     self._coordinator = coordinator
+    self._one_core = one_core
     self._finished = False
 
   @property
@@ -188,6 +191,8 @@ class Training:
     self._reporter = Reporter(self._monitor, self._name, self._measure)
     self._waiting = LongWait(self._explain_wait)
     trained = audit.Audit(self.audit_dir, audit.TRAINED)
+    if self._one_core and self._devices[0].platform == 'cpu':
+      affinity.share_a_core()  # The threads that matter are begun below, XLA's are there already.
     self._learner.learn_from(self._reader, self._reader.update_priorities, trained.record)
     service.start()
     try:

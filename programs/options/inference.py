@@ -25,6 +25,9 @@ class InferenceConfig(ActorsConfig):
     0, 'environments in an inference batch at most; 0: half of all'
   )
   inference_timeout_ms: float = option(2.0, 'how long a request waits for a fuller batch')
+  one_core: bool = option(
+    True, "on CPU devices, keep an inference-learner's Python threads on one core"
+  )
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
 
   def resolve(self: C) -> C:

@@ -60,6 +60,7 @@ def add_inference_learners(
         inference_batch_size=config.inference_batch_size,
         inference_timeout_ms=config.inference_timeout_ms,
         **training(config),
+        one_core=config.one_core,
         replica=replica,
         num_replicas=replicas,
         coordinator=coordinator,
