@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from agents.agent import Agent
 from environments.base import BatchedEnvironment
 from nodes import lifecycle, rpc
 from nodes.acting_actor import make_server
-from nodes.actor import RemotePolicy, episode_returns
+from nodes.evaluator import returns
 from nodes.layout import StreamSpec
 from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
 
@@ -68,10 +67,8 @@ class ActingEvaluator(PeriodicEvaluator):
         server.compile()
         server.start()
         started = True
-      policy = RemotePolicy(server, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
-      with contextlib.closing(policy):
-        returns = list(episode_returns(environment, policy, self._episodes_each))
-      return returns, {'evaluated_frames': float(counts['environment_frames'])}
+      frames = {'evaluated_frames': float(counts['environment_frames'])}
+      return returns(server, environment, self._episodes_each, should_stop), frames
 
     try:
       self._evaluate_now_and_then(play)

@@ -12,7 +12,7 @@ from absl import logging
 
 from nodes import lifecycle
 from nodes.connection import Connection
-from nodes.rpc import MAX_BACKOFF_SECONDS, POLL_SECONDS
+from nodes.rpc import POLL_SECONDS, backoff
 
 
 class Server(Protocol):
@@ -79,7 +79,7 @@ class Conversation:
     Raises:
       lifecycle.Stopped: when `should_stop` says so.
     """
-    pause = 0.1
+    pauses = backoff()
     while True:
       try:
         if self._connection is None:
@@ -90,8 +90,7 @@ class Conversation:
       except OSError as error:
         self._lose(error)
         self._stop_if_told()
-        time.sleep(pause)
-        pause = min(2 * pause, MAX_BACKOFF_SECONDS)
+        time.sleep(next(pauses))
 
   def close(self) -> None:
     """Ends the conversation."""

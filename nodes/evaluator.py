@@ -9,7 +9,24 @@ from typing import Any
 from environments.base import BatchedEnvironment
 from nodes import lifecycle
 from nodes.actor import RemotePolicy, episode_returns
+from nodes.conversation import Server
 from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
+
+
+def returns(
+  inference: Server,
+  environment: BatchedEnvironment,
+  episodes_each: int,
+  should_stop: Callable[[], bool],
+) -> list[float]:
+  """Returns the raw returns of `nodes.actor.episodes`, played in one life of the evaluator's stream.
+
+  Raises:
+    lifecycle.Stopped: when `should_stop` says so.
+  """
+  policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
+  with contextlib.closing(policy):
+    return list(episode_returns(environment, policy, episodes_each))
 
 
 class Evaluator(PeriodicEvaluator):
@@ -44,10 +61,7 @@ class Evaluator(PeriodicEvaluator):
     environment = self._make_environment(self._num_envs, self._seed)
 
     def play(should_stop: Callable[[], bool]) -> Evaluated:
-      run_id = lifecycle.new_run_id()
-      policy = RemotePolicy(self._inference, 'evaluator/0', run_id, 0, should_stop)
-      with contextlib.closing(policy):
-        return list(episode_returns(environment, policy, self._episodes_each)), {}
+      return returns(self._inference, environment, self._episodes_each, should_stop), {}
 
     try:
       self._evaluate_now_and_then(play)

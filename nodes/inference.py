@@ -162,11 +162,6 @@ class InferenceServer:
     if self._error is not None:
       raise self._error
 
-  @property
-  def training_finished(self) -> bool:
-    """Whether `finish_training` has been called."""
-    return self._finished.is_set()
-
   def finish_training(self) -> None:
     """Tells the actors to stop, each with its next request. Evaluators go on being served."""
     self._finished.set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -12,13 +12,21 @@ from absl import logging
 from nodes import lifecycle
 
 POLL_SECONDS = 0.5
-MAX_BACKOFF_SECONDS = 5.0
+_MAX_BACKOFF_SECONDS = 5.0
 _AWAY = 'the server is about to be away; ask again'
 
 
 def away() -> Exception:
   """Returns what a server raises in its handlers when its next life is to answer instead."""
   return RuntimeError(_AWAY)
+
+
+def backoff() -> Iterator[float]:
+  """Yields the seconds to pause before something is tried again, more each time."""
+  pause = 0.1
+  while True:
+    yield pause
+    pause = min(2 * pause, _MAX_BACKOFF_SECONDS)
 
 
 def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], what: str) -> Any:
@@ -36,8 +44,7 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
     lifecycle.Stopped: when `should_stop` says so.
     Exception: what the server raised.
   """
-  answer = ask()
-  backoff = 0.1
+  answer, pauses = ask(), backoff()
   while True:
     try:
       return answer.result(timeout=POLL_SECONDS)
@@ -50,8 +57,7 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
       if not _is_transient(error):
         raise
       logging.warning('asking again, %s: %s', what, error)
-      time.sleep(backoff)
-      backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+      time.sleep(next(pauses))
       answer = ask()
 
 

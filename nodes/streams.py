@@ -105,14 +105,9 @@ class UnrollAssembler:
     """Whether there is a finished unroll that `append` had to keep; `take` it before the next row."""
     return self._filled == self._rows
 
-  @property
-  def rows_held(self) -> int:
-    """Rows per environment that no finished unroll has taken in yet."""
-    return self._filled - self._shared
-
   def wipe(self) -> int:
     """Drops the half-built unroll. Returns how many rows, over all environments, that loses."""
-    lost = self.rows_held * self._num_envs
+    lost = (self._filled - self._shared) * self._num_envs
     self._filled = self._shared = 0
     self._row_index = 0
     self._starts.clear()

@@ -238,13 +238,15 @@ class UnrollReader:
         logging.info('passed over %d unrolls that were learned from already', sum(~wanted))
         sample = jax.tree.map(lambda x, w=wanted: x[w], sample)
       if held is not None:
-        sample = jax.tree.map(lambda *parts: np.concatenate(parts), held, sample)
-      if len(sample.info.key) < self._share:
+        sample, held = jax.tree.map(lambda *parts: np.concatenate(parts), held, sample), None
+      count = len(sample.info.key)
+      if count < self._share:
         held = sample
         continue
-      yield jax.tree.map(lambda x: x[: self._share], sample)
-      rest = jax.tree.map(lambda x: x[self._share :], sample)
-      held = rest if len(rest.info.key) else None
+      if count > self._share:
+        held = jax.tree.map(lambda x: x[self._share :], sample)
+        sample = jax.tree.map(lambda x: x[: self._share], sample)
+      yield sample
 
   def _samples(self, address: str) -> Iterator[Any]:
     dataset = reverb.TrajectoryDataset(

@@ -19,7 +19,7 @@ def connect():
   def serve(instance, **client_kwargs):
     server = courier.Server()
     for name in dir(instance):
-      if not name.startswith('_') and callable(getattr(instance, name)) and name != 'hold':
+      if not name.startswith('_') and callable(getattr(instance, name)):
         server.Bind(name, getattr(instance, name))
     server.Start()
     servers.append(server)

@@ -71,6 +71,16 @@ class Sink:
       self.kept.append(release)
 
 
+def fill_replay(server, sink):
+  """Returns a client whose request waits for replay."""
+  sink.free = False
+  client = Client(server, CounterEnvironment([100, 100]))
+  for _ in range(9):  # Two unrolls: one is with the sink, and the other has nowhere to go.
+    client.step()
+  client.send_step()
+  return client
+
+
 def step_together(clients):
   for client in clients:
     client.send_step()
@@ -261,11 +271,7 @@ def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server)
 
 def test_while_replay_is_full_its_streams_wait_and_evaluators_are_served(make_server):
   server, sink = make_server(layout(1, 2, 1, eval_envs=2))
-  sink.free = False
-  client = Client(server, CounterEnvironment([100, 100]))
-  for _ in range(9):  # Two unrolls: one is with the sink, and the other has nowhere to go.
-    client.step()
-  client.send_step()
+  client = fill_replay(server, sink)
   evaluator = Client(server, CounterEnvironment([3, 5]), 'evaluator/0')
   for _ in range(5):
     evaluator.step()
@@ -281,11 +287,7 @@ def test_while_replay_is_full_its_streams_wait_and_evaluators_are_served(make_se
 
 def test_who_waits_for_replay_is_told_when_training_has_finished(make_server):
   server, sink = make_server(layout(1, 2, 1))
-  sink.free = False
-  client = Client(server, CounterEnvironment([100, 100]))
-  for _ in range(9):
-    client.step()
-  client.send_step()
+  client = fill_replay(server, sink)
   server.finish_training()
   assert client.receive() is None
 
@@ -325,11 +327,7 @@ def test_a_failure_is_raised_where_it_is_looked_for_and_ends_the_service(make_se
 
 def test_who_waits_is_disconnected_when_the_server_is_closed(make_server):
   server, sink = make_server(layout(1, 2, 1))
-  sink.free = False
-  client = Client(server, CounterEnvironment([100, 100]))
-  for _ in range(9):
-    client.step()
-  client.send_step()
+  client = fill_replay(server, sink)
   server.close()
   with pytest.raises(ConnectionError):
     client.receive()
