@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import resource
 import selectors
 import socket
 
 from absl import logging
 
 from nodes.connection import Connection
+
+_OPEN_FILES = 1 << 16
 
 
 class Inbox:
@@ -34,6 +38,7 @@ class Inbox:
     self._selector.register(self._woken, selectors.EVENT_READ)
     self._listener: socket.socket | None = None
     if port is not None:
+      _allow_many_connections()
       self._listener = _listen(port)
       self._selector.register(self._listener, selectors.EVENT_READ)
 
@@ -51,7 +56,11 @@ class Inbox:
     return Connection(near)
 
   def poll(self, timeout: float | None) -> list[tuple[Connection, bytes]]:
-    """Returns the messages that have come, none after `timeout` seconds or a `wake`."""
+    """Returns the messages that have come, none after `timeout` seconds or a `wake`.
+
+    Raises:
+      OSError: if this process may not have as many connections as others have opened.
+    """
     messages = []
     for key, _ in self._selector.select(timeout):
       if key.data is not None:
@@ -84,8 +93,16 @@ class Inbox:
 
   def _accept(self) -> None:
     assert self._listener is not None
-    with contextlib.suppress(OSError):  # It may have gone already.
+    try:
       self._add(self._listener.accept()[0])
+    except OSError as error:  # It may have gone already.
+      if error.errno in (errno.EMFILE, errno.ENFILE):
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise OSError(
+          error.errno,
+          f'another connection cannot be accepted ({error.strerror}; this process may have {allowed}'
+          ' files and connections open): raise the limit (ulimit -n), or use fewer actors.',
+        ) from error
 
   def _add(self, stream: socket.socket) -> None:
     stream.setblocking(False)
@@ -101,6 +118,15 @@ class Inbox:
       logging.debug('a connection ended: %s', error)
       self.drop(connection)
       return None
+
+
+def _allow_many_connections() -> None:
+  """Raises the limit that a shell sets, often 1,024, as far as this process may."""
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  if 0 <= soft < _OPEN_FILES:
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    with contextlib.suppress(ValueError, OSError):
+      resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 def _listen(port: int) -> socket.socket:

@@ -293,7 +293,7 @@ def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_
       '--slurm_cpu_options=--constraint=workers',
       f'--placement={placement}',
       f'--run_dir={run_dir}',
-      '--num_steps=10000',
+      '--num_steps=100000',
       '--num_actors=2',
       '--envs_per_actor=8',
       '--batch_size=4',
@@ -313,9 +313,16 @@ def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_
       assert where[f'{label}/0']['machine'] == host
       assert len(cluster.processes(host, f'{NODE} {run_dir}/nodes/{label}-0.pkl')) == 1
     assert {where[f'actor/{i}']['machine'] for i in range(2)} == {'h2', 'h3'}
+    (learner,) = cluster.processes('h1', f'{NODE} {run_dir}/nodes/inference_learner-0.pkl')
+    os.kill(learner, signal.SIGSTOP)  # Training does not end while the actor is away.
     host = where['actor/0']['machine']
     (actor,) = cluster.processes(host, f'{NODE} {run_dir}/nodes/actor-0.pkl')
     os.kill(actor, signal.SIGKILL)
+    _wait(
+      lambda: set(cluster.processes(host, f'{NODE} {run_dir}/nodes/actor-0.pkl')) - {actor},
+      process,
+    )
+    os.kill(learner, signal.SIGCONT)
     output, _ = process.communicate(timeout=DEADLINE)
   finally:
     process.kill()
@@ -323,5 +330,5 @@ def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_
   assert process.returncode == 0, output
   assert re.search(r'node actor/0 on h[23] was killed by SIGKILL; starting it again', output)
   assert re.fullmatch(r'done: evaluator_return=.* learner_steps=\d+ .*', output.splitlines()[-1])
-  assert json.loads((run_dir / 'summary.json').read_text())['actor_steps'] >= 10000
+  assert json.loads((run_dir / 'summary.json').read_text())['actor_steps'] >= 100000
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000

@@ -1,5 +1,9 @@
 """Questions to a server that is late, slow, lost, or never there."""
 
+import contextlib
+import socket
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -91,6 +95,46 @@ def test_a_port_that_is_in_use_is_refused():
     Inbox(port)
   inbox.close()
   Inbox(port).close()
+
+
+_LIMITED_SERVER = """
+import resource, sys
+port, soft, hard, expected = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+from nodes.inbox import Inbox
+inbox = Inbox(port)
+inbox.accept_messages_of(1)
+print('listening', flush=True)
+got = set()
+while len(got) < expected:
+  got |= {connection.fileno() for connection, _ in inbox.poll(None)}
+print(len(got))
+"""
+
+
+@pytest.mark.parametrize('hard, code', [(256, 0), (64, 1)])
+def test_more_connections_are_taken_than_a_shell_allows_and_too_many_are_an_error(hard, code):
+  (port,) = core.free_ports(1)
+  numbers = [str(n) for n in (port, 48, hard, 100)]
+  server = subprocess.Popen(
+    [sys.executable, '-c', _LIMITED_SERVER, *numbers],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  with contextlib.ExitStack() as clients:
+    clients.callback(server.kill)
+    assert server.stdout.readline() == 'listening\n'
+    with contextlib.suppress(OSError):  # The server may have given up by now.
+      for _ in range(100):
+        stream = clients.enter_context(socket.create_connection(('localhost', port), DEADLINE))
+        stream.sendall(b'\0\0\0\1.')
+    output, errors = server.communicate(timeout=DEADLINE)
+  assert server.returncode == code, errors
+  if code:
+    assert 'may have 64 files and connections open): raise the limit (ulimit -n)' in errors
+  else:
+    assert output == '100\n'
 
 
 def test_a_message_that_comes_in_pieces_is_put_together():
