@@ -14,11 +14,10 @@ from typing import Any
 
 import psutil
 
-from benchmarks import costs
+from benchmarks import costs, roles
 from benchmarks.running import RunningProgram
 from nodes import curves
 
-LEARNER = 'inference_learner'
 _COMPILED = re.compile(r'Finished XLA compilation of (\S+) in ([0-9.e-]+) sec')
 # What has to happen before the measurement, at the latest.
 _DEADLINE_SECONDS = 600.0
@@ -29,7 +28,7 @@ _SHARES = {
   'waiting_share': 'waits for actions',
   'learner_waiting_share': 'learner waits for unrolls',
 }
-# Columns of the inference-learner that a row of results has as they are, means over the window.
+# Columns of nodes that infer that a row of results has as they are, means over the window.
 _REPORTED = ('inference_batch_rows', 'inference_batch_fill', 'inference_latency_ms')
 
 
@@ -55,12 +54,13 @@ def running(flags: Mapping[str, str], environment: Mapping[str, str]) -> Iterato
 
 
 def compilations(run_dir: str) -> list[tuple[str, float]]:
-  """Returns what XLA has compiled in the learner's process, and the seconds that each took.
+  """Returns what XLA has compiled in nodes that infer or learn, and the seconds that each took.
 
   The program is to run with JAX_LOG_COMPILES=1.
   """
-  with open(os.path.join(run_dir, 'logs', f'{LEARNER}-0.log'), errors='replace') as f:
-    return [(name, float(seconds)) for name, seconds in _COMPILED.findall(f.read())]
+  logs = sorted(pathlib.Path(run_dir, 'logs').glob('*.log'))
+  found = [match for log in logs for match in _COMPILED.findall(log.read_text(errors='replace'))]
+  return [(name, float(seconds)) for name, seconds in found]
 
 
 def all_nodes(program: RunningProgram) -> dict[str, psutil.Process]:
@@ -75,10 +75,10 @@ def all_nodes(program: RunningProgram) -> dict[str, psutil.Process]:
 class _Instant:
   """What the nodes of a program have used so far, read when the learner has just reported."""
 
-  def __init__(self, program: RunningProgram, nodes: Mapping[str, psutil.Process]):
-    last = _reported_second(program)
+  def __init__(self, program: RunningProgram, learner: str, nodes: Mapping[str, psutil.Process]):
+    last = _reported_second(program, learner)
     self.second = program.wait_until(
-      lambda: now if (now := _reported_second(program)) > last else 0.0, 'a report'
+      lambda: now if (now := _reported_second(program, learner)) > last else 0.0, 'a report'
     )
     self.clock = time.monotonic()
     machine = psutil.cpu_times()
@@ -87,17 +87,17 @@ class _Instant:
     self.cpu = {name: costs.cpu_seconds(process) for name, process in nodes.items()}
     self.memory = {name: process.memory_full_info().uss for name, process in nodes.items()}
     self.compilations = compilations(program.run_dir)
-    self.counts = _counts(program, self.second)
+    self.counts = _counts(program, learner, self.second)
 
 
-def _reported_second(program: RunningProgram) -> float:
-  rows = curves.read(program.run_dir, f'{LEARNER}/0', 'seconds', 'learner_steps')
+def _reported_second(program: RunningProgram, learner: str) -> float:
+  rows = curves.read(program.run_dir, learner, 'seconds', 'learner_steps')
   return rows[-1][0] if rows else 0.0
 
 
-def _counts(program: RunningProgram, second: float) -> dict[str, float]:
+def _counts(program: RunningProgram, learner: str, second: float) -> dict[str, float]:
   names = ('actor_steps', 'environment_frames', 'learner_steps')
-  rows = curves.read(program.run_dir, f'{LEARNER}/0', 'seconds', *names)
+  rows = curves.read(program.run_dir, learner, 'seconds', *names)
   values = next(row for row in rows if row[0] == second)[1:]
   return dict(zip(names, values, strict=True))
 
@@ -134,11 +134,12 @@ def measure(
     warm = time.monotonic() + warm_up
     program.wait_until(lambda: time.monotonic() >= warm, 'the end of warm-up')
     nodes = all_nodes(program)
-    begin = _Instant(program, nodes)
+    learner = f'{roles.learns(config)}/0'
+    begin = _Instant(program, learner, nodes)
     end_clock = begin.clock + seconds
     program.wait_until(lambda: time.monotonic() >= end_clock, 'the end of the measurement')
-    end = _Instant(program, nodes)
-    later = end.compilations[len(begin.compilations) :]
+    end = _Instant(program, learner, nodes)
+    later = [found for found in end.compilations if found not in begin.compilations]
     assert not later, f'compiled after warm-up: {later}'
     return _summary(program, config, begin, end) | {
       'seconds_to_first_learner_step': first_step,
@@ -163,7 +164,11 @@ def _summary(
     (end.counts[name] - begin.counts[name]) / seconds for name in end.counts
   )
   columns = ('inference_batches_per_second', *_REPORTED, 'actor_steps_per_second')
-  reports = _window(program, f'{LEARNER}/0', begin, end, *columns)
+  reports = [
+    row
+    for i in range(max(config.inference_nodes, 1))
+    for row in _window(program, f'{roles.infers(config)}/{i}', begin, end, *columns)
+  ]
   assert reports, 'nothing was reported within the measurement; measure for longer'
   rows = sum(batches * size for batches, size, *_ in reports)
   # Reports tell the rows of batches as means, and the decisions of the window exactly.

@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 from matplotlib.figure import Figure
 
-from benchmarks import end_to_end, options, results
+from benchmarks import end_to_end, options, results, roles
 
 _SWEEPS = flags.DEFINE_list('sweeps', ['actors', 'envs', 'batch', 'split'], 'what to change')
 _ACTORS = flags.DEFINE_list('actors', ['1', '2', '4', '8', '16'], 'values of --num_actors')
@@ -86,7 +86,7 @@ def run(sweep: str) -> list[dict[str, Any]]:
     updates_per_s='>13,.2f',
     batch_rows='>10.1f',
     fill='>5.0%',
-    learner_cores='>13.2f',
+    inference_cores='>15.2f',
     actor_cores='>11.2f',
     actor_MiB='>9,.1f',
     start_s='>7.1f',
@@ -110,7 +110,7 @@ def run(sweep: str) -> list[dict[str, Any]]:
       row['learner_steps_per_second'],
       row['inference_batch_rows'],
       row['inference_batch_fill'],
-      row['groups'][end_to_end.LEARNER]['busy'],
+      row['groups'][roles.infers(options.config())]['busy'],
       row['groups']['actor']['busy'],
       row['groups']['actor']['memory'] / 2**20,
       row['seconds_to_first_learner_step'],
@@ -142,7 +142,7 @@ def draw(title: str, sweep: str, rows: list[dict[str, Any]]) -> Figure:
   left.plot(places, [row['steps_per_second'] for row in rows], marker='.', label='acted')
   left.plot(places, [row['learned_steps_per_second'] for row in rows], '--', label='learned from')
   left.set_ylabel('steps/s')
-  for group in ('actor', end_to_end.LEARNER, 'replay'):
+  for group in (name for name in rows[0]['groups'] if name not in ('launcher', 'monitor')):
     busy = [row['groups'][group]['busy'] for row in rows]
     right.plot(places, busy, marker='.', label=group)
   right.set_ylabel('cores kept busy')

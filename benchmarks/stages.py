@@ -24,7 +24,7 @@ from acme import specs
 from acme.utils import counting
 
 from agents.types import Timestep, Unroll
-from benchmarks import costs, options, servers
+from benchmarks import costs, options, roles, servers
 from environments import registry as environments
 from nodes import batching
 from nodes.actor import RemotePolicy
@@ -35,7 +35,6 @@ from nodes.learner import DevicePrefetcher, Learner
 from nodes.streams import EpisodeStatistics, UnrollAssembler, unroll_spec
 from programs import registry as programs
 
-LEARNER = 'inference_learner'
 _TABLE_SIZE = 1 << 20
 _MAX_BYTES = 256 << 20
 _COMPILED = '/jax/core/compile/backend_compile_duration'
@@ -77,6 +76,7 @@ class Stages:
     self._spec = environments.make_spec(config.env, config.env_options)
     make_agent = programs.load(program).make_agent(config)
     self._agent = make_agent(self._spec.observations, self._spec.actions)
+    self._infers, self._learns = roles.infers(config), roles.learns(config)
     self._prioritized = hasattr(config, 'samples_per_insert')
     sampled = config.samples_per_insert if self._prioritized else 1.0
     # Unrolls that share rows are counted by the rows that they do not share.
@@ -116,7 +116,7 @@ class Stages:
           policy.send(timestep)
         return groups * self._num_envs
 
-      cost = self._measure(work, here='actor', others={LEARNER: pid})
+      cost = self._measure(work, here='actor', others={self._infers: pid})
       for policy in policies:
         policy.receive()
     return cost
@@ -124,7 +124,7 @@ class Stages:
   def start_inference(self) -> None:
     """Compiles what acts, as for all environments of the program, and records two unrolls."""
     config, n = self._config, self._num_envs
-    num_streams = config.num_actors * config.env_groups
+    num_streams = config.num_actors * config.env_groups // max(config.inference_nodes, 1)
     self._streams = min(num_streams, config.inference_batch_size // n)
     slots = num_streams * n
     self._inference = DeviceInference(
@@ -177,7 +177,7 @@ class Stages:
       self._ask([next(timesteps) for _ in range(self._streams)])
       return self._streams * self._num_envs
 
-    return self._measure(work, here=LEARNER)
+    return self._measure(work, here=self._infers)
 
   def assembling(self) -> costs.Cost:
     """Puts the recorded rows into unrolls, and follows the episodes."""
@@ -192,7 +192,7 @@ class Stages:
           assembler.release(unroll)
       return len(self._rows) * self._num_envs
 
-    return self._measure(work, here=LEARNER)
+    return self._measure(work, here=self._infers)
 
   def replay(self) -> Iterator[tuple[str, costs.Cost]]:
     """Yields, by stage, the costs of inserting, of sampling to the learner devices, of an update.
@@ -238,7 +238,7 @@ class Stages:
       return self._num_envs * self._agent.unroll_period
 
     most = max(least, _MAX_BYTES // (repeats * self._num_envs * item_bytes))
-    return self._measure(work, here=LEARNER, others={'replay': pid}, calls=(least, most))
+    return self._measure(work, here=self._infers, others={'replay': pid}, calls=(least, most))
 
   def _sample(self, reader: Any, batches: int, pid: int) -> costs.Cost:
     """Takes batches to the learner devices; from a queue, as many as it holds."""
@@ -254,7 +254,7 @@ class Stages:
       return self._steps_per_batch
 
     most = sys.maxsize if self._prioritized else (batches - 1) // self._repeats
-    return self._measure(work, here=LEARNER, others={'replay': pid}, calls=(1, most))
+    return self._measure(work, here=self._learns, others={'replay': pid}, calls=(1, most))
 
   def _update(self, reader: Any, pid: int) -> costs.Cost:
     """Learns from one batch that is on the learner devices, and sends the priorities it gives."""
@@ -265,7 +265,7 @@ class Stages:
       self._learner.actor_steps()  # Waits for the end of the update.
       return self._steps_per_batch
 
-    return self._measure(work, here=LEARNER, others={'replay': pid})
+    return self._measure(work, here=self._learns, others={'replay': pid})
 
   def _make_environment(self) -> Any:
     config = self._config

@@ -24,7 +24,7 @@ import psutil
 from absl import flags
 from matplotlib.figure import Figure
 
-from benchmarks import costs, end_to_end, options, results
+from benchmarks import costs, end_to_end, options, results, roles
 from benchmarks.running import ROOT, RunningProgram
 from nodes import audit
 
@@ -41,9 +41,14 @@ _IMPORTS = flags.DEFINE_list('imports', list(IMPORTS), 'processes whose imports 
 _LOGGED = re.compile(r'^[A-Z](\d{4}) (\d\d:\d\d:\d\d\.\d+) .*\n?', re.MULTILINE)
 
 
+def learner() -> str:
+  """Returns the name of the learner's process."""
+  return f'{roles.learns(options.config())}-0'
+
+
 def compile_times(run_dir: str) -> tuple[float, float]:
   """Returns when XLA began to compile in the learner's process and when it had ended, in Unix time."""
-  with open(os.path.join(run_dir, 'logs', f'{end_to_end.LEARNER}-0.log'), errors='replace') as f:
+  with open(os.path.join(run_dir, 'logs', f'{learner()}.log'), errors='replace') as f:
     lines = f.read()
   year = datetime.datetime.now().year
   times = [
@@ -64,7 +69,7 @@ def follow(flags: dict[str, str]) -> dict[str, Any]:
   """
   started = time.time()
   with end_to_end.running({**flags, 'audit': 'true'}, {'JAX_LOG_COMPILES': '1'}) as program:
-    name = f'{end_to_end.LEARNER}-0'
+    name = learner()
     program.wait_until(lambda: name in program.nodes(), 'the learner is started')
     born = program.nodes()[name].create_time()
     produced = _recorded(program, audit.PRODUCED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -91,7 +92,7 @@ class DeviceInference:
     self._decisions = put(jnp.zeros(self._num_slots, jnp.uint32))
     self._initial_row = put(agent.initial_core_state(1))
     self._exploration = put(jnp.asarray(exploration, jnp.float32))
-    self._key = put(jax.random.key(seed))
+    self._keys = put(_keys_of_slots(seed, self._num_slots))
     self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2))
     self._staging: list[dict[int, _Staging]] = []  # One for each batch under way.
     self.batches = 0
@@ -155,7 +156,7 @@ class DeviceInference:
         self._decisions,
         self._initial_row,
         self._exploration,
-        self._key,
+        self._keys,
         staging.slots,
         staging.wipe,
         staging.timestep,
@@ -164,6 +165,12 @@ class DeviceInference:
       self.rows += rows
       self.capacity += len(staging.slots) if rows else 0
     return version, action, extras, before
+
+
+def _keys_of_slots(seed: int, num_slots: int) -> jax.Array:
+  return jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(
+    jnp.arange(num_slots)
+  )
 
 
 def _make_answer(agent: Agent) -> Callable[..., Any]:
@@ -175,7 +182,7 @@ def _make_answer(agent: Agent) -> Callable[..., Any]:
     decisions: jax.Array,
     initial_row: Nest,
     exploration: jax.Array,
-    key: jax.Array,
+    keys: jax.Array,
     slots: jax.Array,
     wipe: jax.Array,
     timestep: Timestep,
@@ -189,10 +196,8 @@ def _make_answer(agent: Agent) -> Callable[..., Any]:
 
     before = core_states.reset(jax.tree.map(gather, core_state), initial_row, wipe)
     asked = gather(decisions)
-    keys = jax.vmap(lambda slot, count: jax.random.fold_in(jax.random.fold_in(key, slot), count))(
-      slots, asked
-    )
-    output = agent.act(params, before, timestep, gather(exploration), keys)
+    drawn = jax.vmap(jax.random.fold_in)(gather(keys), asked)
+    output = agent.act(params, before, timestep, gather(exploration), drawn)
     core_state = jax.tree.map(scatter, core_state, output.core_state)
     return core_state, scatter(decisions, asked + 1), output.action, output.extras, before
 

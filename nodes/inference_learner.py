@@ -9,12 +9,10 @@ from typing import Any
 from acme import specs
 
 from agents.agent import Agent
-from agents.types import Nest
 from environments.base import BatchedEnvironment
 from nodes import lifecycle, replicas
-from nodes.emitter import Emitter
+from nodes.action_service import ActionService
 from nodes.inbox import Inbox
-from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.training import Training
 
@@ -95,56 +93,22 @@ class InferenceLearner:
       with contextlib.closing(self._make_service()) as service:
         self._training.run(service, stop)
 
-  def _make_service(self) -> _Service:
+  def _make_service(self) -> ActionService:
     training = self._training
-    emitter = Emitter(
+    return ActionService(
       training.agent,
       training.environment_spec,
-      self._streams,
-      self._replay_addresses,
-      training.audit_dir,
-      self._watchers,
-    )
-    server = InferenceServer(
-      training.agent,
       self._streams,
       replicas.local_devices(self._actor_devices, '--actor_devices'),
-      training.environment_spec,
-      emitter.put,
+      self._replay_addresses,
       training.counter,
-      training.action_repeat,
-      self._inference_batch_size,
-      self._inference_timeout,
+      action_repeat=training.action_repeat,
+      batch_size=self._inference_batch_size,
+      timeout=self._inference_timeout,
       # Actions after a restart are not those before it again, nor those of another replica.
-      self._seed + training.first_step + 1_000_003 * self._replica,
+      seed=self._seed + training.first_step + 1_000_003 * self._replica,
       num_environments=self._num_replicas * sum(s.num_envs for s in self._streams if s.training),
+      audit_dir=training.audit_dir,
+      watchers=self._watchers,
       inbox=self._inbox,
     )
-    return _Service(server, emitter)
-
-
-class _Service:
-  """Actions from the newest parameters, and unrolls of what they led to."""
-
-  def __init__(self, server: InferenceServer, emitter: Emitter):
-    self._server = server
-    self._emitter = emitter
-    self.set_params: Callable[[int, Nest], None] = server.set_params
-    self.measure = server.measure
-    self.finish_training = server.finish_training
-
-  def compile(self) -> None:
-    self._server.compile()
-    self._emitter.compile()
-
-  def start(self) -> None:
-    self._emitter.start()
-    self._server.start()
-
-  def check(self) -> None:
-    self._emitter.check()
-    self._server.check()
-
-  def close(self) -> None:
-    self._emitter.close()
-    self._server.close()

@@ -14,8 +14,8 @@ from absl import logging
 from acme.utils import loggers
 
 from nodes import curves, lifecycle
+from nodes.progress import COUNTERS
 
-COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
 FINAL_EVALUATION = 'final_evaluation.json'
 
 
@@ -35,7 +35,7 @@ class Monitor:
       run_dir: an existing directory.
       num_steps: actor steps of the whole run, for progress.
       has_evaluator: whether to wait for a final evaluation.
-      num_learners: how many nodes call `training_finished`.
+      num_learners: how many nodes call `training_finished`, those that infer for learners included.
     """
     self._run_dir = run_dir
     self._num_steps = num_steps
@@ -120,7 +120,7 @@ class Monitor:
 
     Args:
       node: such as 'inference_learner/0'.
-      values: by name.
+      values: by name; of a node that does not learn, none.
     """
     with self._lock:
       self._count(node, values)
@@ -195,7 +195,7 @@ class Monitor:
       'evaluator_return': self._evaluation.get('evaluator_return', math.nan),
       **{name: int(count) for name, count in self._counts().items()},
       'seconds': time.time() - self._started,
-      'learners': dict(sorted(self._final.items())),
+      'learners': {node: values for node, values in sorted(self._final.items()) if values},
     } | self._evaluation
     _write_json(os.path.join(self._run_dir, 'summary.json'), summary)
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from acme.utils import counting
 
+COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
+
 
 class Totals(NamedTuple):
   """Sums since a beginning, over training environments."""

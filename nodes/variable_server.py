@@ -76,11 +76,11 @@ class VariableServer:
     self._published = version, dict(self._counter.get_counts()), params
 
   def compile(self) -> None:
-    """There is nothing to compile."""
+    """Begins to answer: who acts can compile while the learner does."""
+    self._gate.open()
 
   def start(self) -> None:
-    """Begins to answer."""
-    self._gate.open()
+    """There is nothing left to start."""
 
   def check(self) -> None:
     """Nothing here fails by itself."""

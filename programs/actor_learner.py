@@ -5,7 +5,10 @@ evaluator   --timesteps-->  inference_learner   <--batches--  replay x K
 everybody   --report-->     monitor
 
 With --num_replicas=R there are R inference-learners, each with its own N actors and K replay servers.
-Their learners are one JAX job, whose coordinator listens beside the first.
+Their learners are one JAX job, whose coordinator listens beside the first. With --inference_nodes=M:
+
+actor x N, evaluator  --timesteps-->  inference x M  --unrolls-->  replay x K  --batches-->  learner
+                                      inference x M  --fetch-->    learner
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from programs.options.inference import InferenceConfig
 from programs.parts import monitoring, places
 from programs.parts.actors import add_actors
 from programs.parts.deferred import Deferred
+from programs.parts.inference import add_inference
 from programs.parts.inference_learner import add_inference_learners
+from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay
 
 ASK_AGAIN_SECONDS = 30
@@ -48,16 +53,20 @@ def make_program(
   """
   make_environment = environments.maker(config.env, config.env_options)
   program = lp.Program(name)
-  monitor = monitoring.add_monitor(program, config, ASK_AGAIN_SECONDS, config.num_replicas)
+  ends = config.num_replicas + config.inference_nodes
+  monitor = monitoring.add_monitor(program, config, ASK_AGAIN_SECONDS, ends)
   replay = add_replay(
     program, config, make_table, monitor, replay_checkpoint_period, config.num_replicas
   )
   watchers = [add_watcher(program, monitor)] if add_watcher else []
   for watcher in watchers:
     watcher.set_client_kwargs(call_timeout=ASK_AGAIN_SECONDS)
-  inference = add_inference_learners(
-    program, config, make_agent, make_environment, replay, monitor, watchers
-  )
+  parts = make_agent, make_environment
+  if config.inference_nodes:
+    learner = add_learner(program, config, *parts, replay, monitor, ASK_AGAIN_SECONDS)
+    inference = add_inference(program, config, *parts, learner, replay, monitor, watchers)
+  else:
+    inference = add_inference_learners(program, config, *parts, replay, monitor, watchers)
   add_actors(program, config, make_environment, inference, monitor)
   evaluator = Deferred('nodes.evaluator', 'Evaluator')
   monitoring.add_evaluator(program, config, evaluator, make_environment, inference[0], monitor)
@@ -65,16 +74,7 @@ def make_program(
 
 
 def placement(config: InferenceConfig) -> dict[str, Resources]:
-  """Returns where each group runs: the inference-learner on the accelerator, the rest on CPUs."""
-  restart = places.restart_of_learner(config)
-  alone = config.num_replicas == 1
-  return places.placement(
-    replay=Resources(restart=restart),
-    inference_learner=places.on_accelerator(
-      config,
-      1 + max(config.actor_devices + config.learner_devices),
-      restart=restart if alone else 'never',
-      one_job=not alone,
-    ),
-    actor=Resources(restart='on_failure'),
-  )
+  """Returns where each group runs: what infers or learns on accelerators, the rest on CPUs."""
+  replay = Resources(restart=places.restart_of_learner(config))
+  actor = Resources(restart='on_failure')
+  return places.placement(replay=replay, **places.of_inference(config), actor=actor)

@@ -15,7 +15,6 @@ from agents.vtrace.config import VTraceConfig
 from launchers.placement import Resources
 from programs import sebulba
 from programs.actor_learner import ASK_AGAIN_SECONDS, environments
-from programs.options.acting import ActingConfig
 from programs.options.queue import QueueConfig
 from programs.parts import monitoring, places
 from programs.parts.acting_actors import EVALUATOR, add_acting_actors
@@ -27,7 +26,7 @@ make_agent = sebulba.make_agent
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(ActingConfig, QueueConfig, VTraceConfig):
+class Config(QueueConfig, VTraceConfig):
   """Everything an IMPALA run can be told."""
 
   def validate(self) -> None:
@@ -52,5 +51,5 @@ def placement(config: Config) -> dict[str, Resources]:
   """Returns where each group runs: the learner on the accelerator, the rest on CPUs."""
   restart = places.restart_of_learner(config)
   learner = places.on_accelerator(config, 1 + max(config.learner_devices), restart=restart)
-  replay, actor = Resources(restart=restart), Resources(restart='on_failure')
-  return places.placement(replay=replay, learner=learner, actor=actor)
+  actor = Resources(restart='on_failure', env=places.ONE_THREAD)
+  return places.placement(replay=Resources(restart=restart), learner=learner, actor=actor)

@@ -50,6 +50,7 @@ def launch(*flags, timeout=150):
   [
     ('sebulba', (), 'inference_learner-0'),
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'), 'inference_learner-0'),
+    ('sebulba', ('--num_actors=2', '--inference_nodes=2'), 'learner-0'),
     ('impala', (), 'learner-0'),
   ],
 )
@@ -89,8 +90,9 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
   assert config['versions']['jax'] == '0.6.2'
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == int(learner_steps)
   assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
-  assert f'actor -->|1| {learner[:-2]}' in (run_dir / 'graph.md').read_text()
-  assert re.search('1 x (Acting)?Actor', (run_dir / 'graph.svg').read_text())
+  graph = (run_dir / 'graph.md').read_text()
+  assert f'|1| {learner[:-2]}' in graph or f'|2| {learner[:-2]}' in graph
+  assert re.search('[12] x (Acting)?Actor', (run_dir / 'graph.svg').read_text())
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
   assert list((run_dir / 'tensorboard').iterdir())
   with open(run_dir / 'logs' / 'evaluator-0.csv') as f:
@@ -98,7 +100,8 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
   assert float(last['evaluator_return']) == pytest.approx(float(evaluator_return), abs=1e-3)
   if launch_type == 'local_mp':
     logs = {p.stem for p in (run_dir / 'logs').glob('*.log')}
-    assert logs - {'replay-1'} == {'actor-0', 'evaluator-0', learner, 'monitor-0', 'replay-0'}
+    several = {'actor-1', 'replay-1', 'inference-0', 'inference-1'}
+    assert logs - several == {'actor-0', 'evaluator-0', learner, 'monitor-0', 'replay-0'}
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
 
@@ -274,6 +277,13 @@ def test_help_names_every_option_with_its_default():
     (['--program=anakin', '--env_options=speed=3'], ['--env_options', 'speed']),
     (['--program=anakin', '--num_actors=2'], ['--num_actors', 'no option']),
     (['--program=impala', '--inference_batch_size=32'], ['--inference_batch_size', 'no option']),
+    (['--inference_nodes=-1'], ['--inference_nodes=-1', 'negative']),
+    (['--inference_nodes=3', '--num_actors=4'], ['--num_actors=4', '--inference_nodes=3']),
+    (['--inference_nodes=2', '--num_replicas=2'], ['--inference_nodes=2', '--num_replicas=2']),
+    (
+      ['--inference_nodes=2', '--env_groups=1', '--actor_devices=0,1'],
+      ['--actor_devices', '1 groups'],
+    ),
     (['--program=impala', '--num_replicas=2'], ['--num_replicas', 'no option']),
     (['--program=impala', '--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
     (['--program=impala', '--update_period=0'], ['--update_period=0', 'above 0']),

@@ -55,6 +55,7 @@ def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, r
   'run, flags, words',
   [
     ({}, ['--batch_size=32'], ['--batch_size=32', 'was 16']),
+    ({}, ['--inference_nodes=1'], ['--inference_nodes=1', 'was 0']),
     ({}, ['--mlp_sizes=7,8'], ['--mlp_sizes=7,8 ', 'was [']),
     ({'resumed': 1}, ['--seed=2'], ['--seed=2', 'was 1;']),
     ({'resumed': 1}, [f'--seed={1 + _STRIDE}'], ['was 1;']),

@@ -44,15 +44,16 @@ def start(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'kind, learner',
+  'flag, learners',
   [
-    ('sebulba', 'inference_learner-0'),
-    pytest.param('impala', 'learner-0', marks=pytest.mark.nightly),
+    ('--program=sebulba', ['inference_learner-0']),
+    pytest.param('--inference_nodes=1', ['learner-0', 'inference-0'], marks=pytest.mark.nightly),
+    pytest.param('--program=impala', ['learner-0'], marks=pytest.mark.nightly),
   ],
 )
-def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, kind, learner):
-  program = start(f'--program={kind}', *QUEUE, FOR_EVER)
-  nodes = [learner, *NODES]
+def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, flag, learners):
+  program = start(flag, *QUEUE, FOR_EVER)
+  nodes = [*learners, *NODES]
   program.wait_for_progress()
   program.wait_until(program.checkpoint_counts, 'a checkpoint')
   for name in nodes:

@@ -9,7 +9,7 @@ from typing import Any
 
 from launchers import run_directory
 from nodes import curves
-from nodes.monitor import COUNTERS
+from nodes.progress import COUNTERS
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
 # A run that nobody here holds and that has written nothing for so long is not going on.

@@ -21,6 +21,11 @@ class ActorsConfig(CommonConfig):
   envs_per_actor: int = option(32, 'environments in each actor process')
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
   batch_size: int = option(16, BATCH_SIZE_HELP)
+  update_period: float = option(
+    0.05,
+    'seconds from an answer of the learner until who acts in another process asks it again for '
+    'parameters',
+  )
   num_replay_shards: int = option(
     1, 'replay servers of each replica, filled in turn and sampled evenly'
   )
@@ -35,6 +40,8 @@ class ActorsConfig(CommonConfig):
     super().validate()
     self._require_at_least_one('num_actors', 'envs_per_actor', 'batch_size', 'num_replay_shards')
     self._require_devices('learner_devices')
+    if self.update_period <= 0:
+      raise ValueError(f'--update_period={self.update_period} must be above 0.')
     if self.batch_size % len(self.learner_devices):
       raise ValueError(
         f'--batch_size={self.batch_size} does not divide over the {len(self.learner_devices)} '

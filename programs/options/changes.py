@@ -14,12 +14,13 @@ _FIXED = {
   'env_options',
   'run_dir',
   'num_replicas',
+  'inference_nodes',  # What learns has another name with it, and the logs of it.
   'num_replay_shards',
   'batch_size',
   'seed',
 }
 # Options of a single program that can.
-_FREE = {'num_devices', 'replay_checkpoint_period', 'update_period'}
+_FREE = {'num_devices', 'replay_checkpoint_period'}
 
 
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:

@@ -20,19 +20,24 @@ class InferenceConfig(ActorsConfig):
     'host units: an inference-learner, its replay and its actors, on a host of its own; the learners '
     'average their gradients, and the numbers of actors and sizes of replay are for each replica',
   )
+  inference_nodes: int = option(
+    0,
+    'nodes that infer, in processes of their own, each for an equal share of the actors; 0: the '
+    'learner infers',
+  )
   env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
   inference_batch_size: int = option(
-    0, 'environments in an inference batch at most; 0: half of all'
+    0, 'environments in an inference batch at most; 0: half of those of a node'
   )
   inference_timeout_ms: float = option(2.0, 'how long a request waits for a fuller batch')
   one_core: bool = option(
-    True, "on CPU devices, keep an inference-learner's Python threads on one core"
+    True, 'on CPU devices, keep the Python threads of a node that infers on one core'
   )
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
 
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
-    half = self.num_actors * self.envs_per_actor // 2
+    half = self.num_actors * self.envs_per_actor // max(self.inference_nodes, 1) // 2
     group = self.envs_per_actor // max(self.env_groups, 1)
     size = self.inference_batch_size or max(half, group)
     return dataclasses.replace(super().resolve(), inference_batch_size=size)
@@ -45,7 +50,7 @@ class InferenceConfig(ActorsConfig):
     """
     super().validate()
     self._require_at_least_one('num_replicas', 'env_groups')
-    self._require_not_negative('inference_timeout_ms')
+    self._require_not_negative('inference_timeout_ms', 'inference_nodes')
     self._require_devices('actor_devices')
     if self.envs_per_actor % self.env_groups:
       raise ValueError(
@@ -58,9 +63,24 @@ class InferenceConfig(ActorsConfig):
         f'--inference_batch_size={self.inference_batch_size} is smaller than one request of an '
         f'actor, {group} environments; make it at least that.'
       )
-    num_streams = self.num_actors * self.env_groups
+    if self.inference_nodes:
+      self._validate_inference_nodes()
+    num_streams = self.num_actors * self.env_groups // max(self.inference_nodes, 1)
     if len(self.actor_devices) > num_streams:
       raise ValueError(
         f'--actor_devices lists {len(self.actor_devices)} devices, but only {num_streams} groups of '
-        'environments ask for actions (--num_actors times --env_groups); use fewer devices.'
+        'environments ask for actions there (--num_actors times --env_groups, over --inference_nodes); '
+        'use fewer devices.'
+      )
+
+  def _validate_inference_nodes(self) -> None:
+    if self.num_replicas > 1:
+      raise ValueError(
+        f'--inference_nodes={self.inference_nodes} is for a single learner; leave it or '
+        f'--num_replicas={self.num_replicas} out.'
+      )
+    if self.num_actors % self.inference_nodes:
+      raise ValueError(
+        f'--num_actors={self.num_actors} does not divide over --inference_nodes='
+        f'{self.inference_nodes}; make it a multiple.'
       )

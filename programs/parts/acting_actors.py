@@ -8,7 +8,7 @@ from typing import Any
 import launchpad as lp
 
 from nodes.layout import layout
-from programs.options.acting import ActingConfig
+from programs.options.actors import ActorsConfig
 from programs.parts.address import AddressHandle
 from programs.parts.deferred import Deferred
 
@@ -17,7 +17,7 @@ EVALUATOR = Deferred('nodes.acting_evaluator', 'ActingEvaluator')
 
 def add_acting_actors(
   program: lp.Program,
-  config: ActingConfig,
+  config: ActorsConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
   learner: Any,

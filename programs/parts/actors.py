@@ -24,7 +24,7 @@ def add_actors(
     program: to add them to.
     config: of the program.
     make_environment: takes (number of environments, seed).
-    inference: a handle on the server of each replica.
+    inference: a handle on each server.
     monitor: a handle on it.
   """
   with program.group('actor'):
@@ -33,7 +33,7 @@ def add_actors(
         lp.PyClassNode(
           Deferred('nodes.actor', 'Actor'),
           make_environment,
-          inference[i % config.num_replicas],
+          inference[i % len(inference)],
           monitor,
           f'actor/{i}',
           config.envs_per_actor,

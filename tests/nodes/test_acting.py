@@ -1,6 +1,7 @@
-"""The actor and the evaluator that act themselves, against a real queue and a real variable server."""
+"""Who acts with parameters that it fetches, against a real queue and a real variable server."""
 
 import functools
+import queue
 import threading
 import time
 import types
@@ -16,11 +17,15 @@ from agents.types import FIRST, LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
-from nodes import replay, unroll_io
+from launchers import core
+from nodes import lifecycle, replay, unroll_io
 from nodes.acting_actor import ActingActor
 from nodes.acting_evaluator import ActingEvaluator
+from nodes.actor import Actor, RemotePolicy
 from nodes.columns import Columns
+from nodes.conversation import Remote
 from nodes.gate import Gate
+from nodes.inference_node import InferenceNode
 from nodes.layout import layout
 from nodes.learner import DevicePrefetcher
 from nodes.progress import Progress
@@ -30,14 +35,20 @@ from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.test_actor import Monitor
 
 DEADLINE = 120
+EVAL_ENVS = 2
+OPTIONS = {'num_environments': 4, 'update_period': 0.01, 'audit_dir': '', 'seed': 3}
 SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', lstm_size=8, frame_stack=3)
 
 
 class Agent(CounterAgent):
-  """Its parameter is a number, which it records."""
+  """Its parameter is a number, which it records and whose whole part is its action."""
 
   def init(self, key):
     return types.SimpleNamespace(params=jnp.float32(0))
+
+  def act(self, params, core_state, timestep, exploration, keys):
+    output = super().act(params, core_state, timestep, exploration, keys)
+    return output._replace(action=jnp.full_like(output.action, params))
 
 
 def make_catch(num_envs, seed):
@@ -59,9 +70,10 @@ class Learner(VariableServer):
 
 
 class Acting:
-  """An actor in a thread, with its learner's side of things."""
+  """The second of two actors, which acts itself, in a thread; and its learner's side of things."""
 
   def __init__(self, connect, serve, make_agent, make_environment, queue_size=8):
+    self.make_environment = make_environment
     self.counter = Counter()
     self.counter.increment(actor_steps=0)
     self.learner = Learner(Progress(self.counter, 1), self.counter, Gate())
@@ -71,28 +83,29 @@ class Acting:
     columns = Columns(unroll_spec(agent, spec))
     self._reader = unroll_io.UnrollReader([self._address], columns, 2, max_in_flight=1)
     self._unrolls = None
-    # The second of two actors.
-    stream = layout(2, 2, 1)[1]
-    self._actor = ActingActor(
+    self.error = None
+    self._actor = self._make_actor(connect, make_agent, layout(2, 2, 1)[1])
+    self._thread = self._thread_of(self._actor)
+
+  def _make_actor(self, connect, make_agent, stream):
+    return ActingActor(
       make_agent,
-      make_environment,
+      self.make_environment,
       stream,
       connect(self.learner),
       [self._address],
       None,
-      num_environments=4,
-      update_period=0.01,
-      audit_dir='',
-      seed=3,
+      **OPTIONS,
     )
-    self._thread = threading.Thread(target=self._run, daemon=True)
-    self.error = None
 
-  def _run(self):
-    try:
-      self._actor.run()
-    except BaseException as error:
-      self.error = error
+  def _thread_of(self, node):
+    def run():
+      try:
+        node.run()
+      except BaseException as error:
+        self.error = error
+
+    return threading.Thread(target=run, daemon=True)
 
   def start(self, version, params):
     self.learner.set_params(version, params)
@@ -127,19 +140,80 @@ class Acting:
     self._thread.join(DEADLINE)
     assert not self._thread.is_alive() and self.error is None
 
+  def stop(self):
+    pass
+
+
+class Asking(Acting):
+  """The second of two actors, which asks an inference node, in threads."""
+
+  def _make_actor(self, connect, make_agent, stream):
+    (port,) = core.free_ports(1)
+    self.inference, self.ends = Remote(f'localhost:{port}'), queue.SimpleQueue()
+    self._node = InferenceNode(
+      make_agent,
+      self.make_environment,
+      [stream, layout(2, 2, 1, EVAL_ENVS)[-1]],
+      connect(self.learner),
+      [self._address],
+      connect(self),
+      port=port,
+      name='inference/0',
+      watchers=[],
+      actor_devices=[0],
+      inference_batch_size=2,
+      inference_timeout_ms=1.0,
+      one_core=False,
+      **OPTIONS,
+    )
+    self._serving = self._thread_of(self._node)
+    return Actor(self.make_environment, self.inference, None, stream.actor_id, 2, 1, seed=5)
+
+  # What the monitor is told.
+  def alive(self, node):
+    return False
+
+  def report(self, node, values):
+    assert node == 'inference/0' and not {'actor_steps', 'learner_steps'} & values.keys()
+
+  def training_finished(self, node, values):
+    assert (node, values) == ('inference/0', {})
+    self.ends.put(node)
+
+  def start(self, version, params):
+    super().start(version, params)
+    self._serving.start()
+
+  def finish(self):
+    super().finish()
+    self.ends.get(timeout=DEADLINE)
+
+  def stop(self):
+    self._serving.join(DEADLINE)
+    assert not self._serving.is_alive() and self.error is None
+
 
 @pytest.fixture
-def acting(connect, serve):
-  """Starts actors, which are sent home at the end of the test whatever came of it."""
-  actors = []
+def start_acting(connect, serve, monkeypatch):
+  """Starts actors of a class, which are sent home at the end of the test whatever came of it."""
+  actors, stop = [], threading.Event()
+  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
 
-  def start(*args):
-    actors.append(Acting(connect, serve, *args))
+  def start(kind, *args):
+    actors.append(kind(connect, serve, *args))
     return actors[-1]
 
   yield start
   for actor in actors:
     actor.learner.finish_training()
+  stop.set()
+  for actor in actors:
+    actor.stop()
+
+
+@pytest.fixture(params=[Acting, Asking])
+def acting(start_acting, request):
+  return functools.partial(start_acting, request.param)
 
 
 def test_rows_carry_the_state_before_them_and_the_version_that_acted_in_them(acting):
@@ -209,6 +283,18 @@ def test_an_actor_that_begins_after_the_end_leaves(acting):
   actor.learner.finish_training()
   actor.start(0, np.float32(0))
   actor.finish()
+
+
+def test_who_evaluates_after_the_end_is_answered_with_the_final_parameters(start_acting):
+  asking = start_acting(Asking, lambda *specs: Agent(), lambda n, seed: CounterEnvironment([3] * n))
+  asking.start(0, np.float32(0))
+  asking.read()
+  asking.learner.set_params(1, np.float32(2))
+  asking.finish()
+  policy = RemotePolicy(asking.inference, 'evaluator/0', 1, 0, lambda: False)
+  policy.send(asking.make_environment(EVAL_ENVS, 0).reset())
+  np.testing.assert_array_equal(policy.receive(), [2, 2])
+  policy.close()
 
 
 def test_the_evaluator_plays_with_one_version_and_says_which(connect):

@@ -1,0 +1,70 @@
+"""Nodes that infer, with the learner or apart from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import launchpad as lp
+
+from nodes.layout import layout
+from programs.options.inference import InferenceConfig
+from programs.parts.address import AddressHandle, InferenceHandle, ListeningNode
+from programs.parts.deferred import Deferred
+
+
+def add_inference(
+  program: lp.Program,
+  config: InferenceConfig,
+  make_agent: Callable[..., Any],
+  make_environment: Callable[..., Any],
+  learner: Any,
+  replay: Sequence[AddressHandle],
+  monitor: Any,
+  watchers: Sequence[Any] = (),
+) -> list[InferenceHandle]:
+  """Adds inference nodes, each for an equal share of the actors; returns a handle on each.
+
+  Args:
+    program: to add them to.
+    config: of the program.
+    make_agent: takes the specs of observations and actions.
+    make_environment: takes (number of environments, seed).
+    learner: a handle on it.
+    replay: addresses of the replay servers, to which each node writes.
+    monitor: a handle on it.
+    watchers: handles on nodes that see unrolls go by; see nodes.watching.
+  """
+  handles = []
+  with program.group('inference'):
+    for i in range(config.inference_nodes):
+      streams = layout(
+        config.num_actors // config.inference_nodes,
+        config.envs_per_actor,
+        config.env_groups,
+        config.eval_envs,
+        i,
+        config.inference_nodes,
+      )
+      node = ListeningNode(
+        InferenceHandle('inference'),
+        Deferred('nodes.inference_node', 'InferenceNode'),
+        make_agent,
+        make_environment,
+        streams,
+        learner,
+        replay,
+        monitor,
+        name=f'inference/{i}',
+        watchers=watchers,
+        actor_devices=config.actor_devices,
+        inference_batch_size=config.inference_batch_size,
+        inference_timeout_ms=config.inference_timeout_ms,
+        one_core=config.one_core,
+        num_environments=config.num_actors * config.envs_per_actor,
+        update_period=config.update_period,
+        audit_dir=config.run_dir if config.audit else '',
+        seed=config.seed + 1_000_003 * i,
+      )
+      handles.append(program.add_node(node))
+  return handles
