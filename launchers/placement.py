@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import re
@@ -164,6 +165,13 @@ def check_one_machine(placement: Mapping[str, Resources], one_process: bool) -> 
       raise ValueError(
         f'each node of group {label!r}, one for each of --num_replicas, needs a '
         f'{resources.accelerator.upper()} host of its own; use a --launcher for several machines.'
+      )
+  tpus = [(k, set(r.devices)) for k, r in placement.items() if r.accelerator_kind == 'tpu']
+  for (one, chips), (other, others) in itertools.combinations(tpus, 2):
+    if not chips or not others or chips & others:
+      raise ValueError(
+        f'groups {one!r} and {other!r} would open the same TPU chips, which only one process can; list '
+        'devices of its own for each in --placement, or use a --launcher for several machines.'
       )
 
 

@@ -22,7 +22,7 @@ class ActorsConfig(CommonConfig):
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
   batch_size: int = option(16, BATCH_SIZE_HELP)
   update_period: float = option(
-    0.05,
+    0.01,
     'seconds from an answer of the learner until who acts in another process asks it again for '
     'parameters',
   )

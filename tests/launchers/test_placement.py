@@ -47,6 +47,18 @@ def test_edges_go_from_the_holder_of_a_handle_to_its_server():
   assert '3 x PyClassNode(Crasher)' in text
 
 
+@pytest.mark.parametrize('chips', [((), ()), ((0, 1), ()), ((0, 1), (1, 2))])
+def test_two_groups_do_not_get_the_same_tpu_chips_on_one_machine(chips):
+  def where(accelerator, chips):
+    one, other = (Resources(accelerator=accelerator, devices=devices) for devices in chips)
+    return {'learner': one, 'actor': Resources(), 'inference': other}
+
+  with pytest.raises(ValueError, match=r"groups 'learner' and 'inference' .* the same TPU chips"):
+    placement.check_one_machine(where('tpu', chips), one_process=False)
+  placement.check_one_machine(where('gpu', chips), one_process=False)
+  placement.check_one_machine(where('tpu', ((0, 1), (2,))), one_process=False)
+
+
 def _override(tmp_path, text):
   path = tmp_path / 'placement.yaml'
   path.write_text(text)
