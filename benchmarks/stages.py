@@ -124,7 +124,7 @@ class Stages:
   def start_inference(self) -> None:
     """Compiles what acts, as for all environments of the program, and records two unrolls."""
     config, n = self._config, self._num_envs
-    num_streams = config.num_actors * config.env_groups // max(config.inference_nodes, 1)
+    num_streams = config.actors_per_server * config.env_groups
     self._streams = min(num_streams, config.inference_batch_size // n)
     slots = num_streams * n
     self._inference = DeviceInference(

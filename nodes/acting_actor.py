@@ -15,47 +15,11 @@ from acme.utils import counting
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
 from nodes import lifecycle
+from nodes.action_service import ActionService
 from nodes.actor import LIFE_STRIDE, Actor
-from nodes.emitter import Emitter
-from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.reporter import Reporter
 from nodes.variable_client import VariableClient
-
-
-def make_server(
-  agent: Agent,
-  stream: StreamSpec,
-  environment_spec: specs.EnvironmentSpec,
-  action_repeat: int,
-  num_environments: int,
-  seed: int,
-  emit: Callable[..., None] = lambda unrolls, release: None,
-) -> InferenceServer:
-  """Returns an inference server for one stream, on the CPU.
-
-  Args:
-    agent: the algorithm.
-    stream: the environments that it acts in.
-    environment_spec: of one of them.
-    action_repeat: environment frames behind one actor step.
-    num_environments: training environments of the whole program.
-    seed: of the action sampling.
-    emit: takes finished unrolls. See `InferenceServer`.
-  """
-  return InferenceServer(
-    agent,
-    [stream],
-    jax.local_devices(backend='cpu')[:1],
-    environment_spec,
-    emit,
-    counting.Counter(),
-    action_repeat,
-    batch_size=stream.num_envs,
-    timeout=0.0,
-    seed=seed,
-    num_environments=num_environments,
-  )
 
 
 class ActingActor:
@@ -109,16 +73,21 @@ class ActingActor:
     stop = lifecycle.stop_event()
     spec, action_repeat = describe(self._make_environment, self._seed)
     agent = self._make_agent(spec.observations, spec.actions)
-    emitter = Emitter(agent, spec, [self._stream], self._replay_addresses, self._audit_dir)
-    server = make_server(
+    service = ActionService(
       agent,
-      self._stream,
       spec,
-      action_repeat,
-      self._num_environments,
-      self._seed + LIFE_STRIDE * lifecycle.life(),
-      emitter.put,
+      [self._stream],
+      jax.local_devices(backend='cpu')[:1],
+      self._replay_addresses,
+      counting.Counter(),
+      action_repeat=action_repeat,
+      batch_size=self._stream.num_envs,
+      timeout=0.0,
+      seed=self._seed + LIFE_STRIDE * lifecycle.life(),
+      num_environments=self._num_environments,
+      audit_dir=self._audit_dir,
     )
+    server = service.server
     actor_id = self._stream.actor_id
     variables = VariableClient(
       self._learner,
@@ -134,18 +103,12 @@ class ActingActor:
       reporter.beat()
       return stop.is_set()
 
-    def check() -> None:
-      emitter.check()
-      server.check()
-
     try:
       if not variables.fetch(should_stop):
         return
-      server.compile()
-      emitter.compile()
-      emitter.start()
-      server.start()
-      variables.start(check, server.close)
+      service.compile()
+      service.start()
+      variables.start(service.check, server.close)
       Actor(
         self._make_environment,
         server,
@@ -159,6 +122,5 @@ class ActingActor:
       pass
     finally:
       reporter.close()
-      server.close()
-      emitter.close()
+      service.close()
       variables.close()

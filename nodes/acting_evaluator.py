@@ -6,13 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from acme import specs
+from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
 from nodes import lifecycle, rpc
-from nodes.acting_actor import make_server
 from nodes.evaluator import returns
+from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
 from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
 
@@ -51,7 +53,19 @@ class ActingEvaluator(PeriodicEvaluator):
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)
     stream = StreamSpec('evaluator/0', 0, self._num_envs, 0, training=False)
-    server = make_server(agent, stream, spec, repeat, self._num_envs, self._seed)
+    server = InferenceServer(
+      agent,
+      [stream],
+      jax.local_devices(backend='cpu')[:1],
+      spec,
+      lambda unrolls, release: None,  # An evaluator's rows are not kept.
+      counting.Counter(),
+      repeat,
+      batch_size=self._num_envs,
+      timeout=0.0,
+      seed=self._seed,
+      num_environments=self._num_envs,
+    )
     started = False
 
     def play(should_stop: Callable[[], bool]) -> Evaluated:

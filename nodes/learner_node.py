@@ -1,4 +1,4 @@
-"""IMPALA's learner: a node that learns, and hands out parameters to actors that act themselves."""
+"""A learner without inference: a node that learns, and hands out parameters to who acts elsewhere."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ SMALL = (
   '--batch_size=4',
   '--eval_episodes=10',
 )
+APART = ('--num_actors=2', '--inference_nodes=2')
 SMALL_REPLAY = ('--burn_in=4', '--unroll_length=10', '--min_replay_size=16', '--replay_size=64')
 
 
@@ -50,7 +51,7 @@ def launch(*flags, timeout=150):
   [
     ('sebulba', (), 'inference_learner-0'),
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'), 'inference_learner-0'),
-    ('sebulba', ('--num_actors=2', '--inference_nodes=2'), 'learner-0'),
+    ('sebulba', APART, 'learner-0'),
     ('impala', (), 'learner-0'),
   ],
 )
@@ -67,7 +68,7 @@ def launch(*flags, timeout=150):
 def test_a_program_runs_to_its_end_under_every_launch_type(
   tmp_path, program, options, learner, launch_type
 ):
-  run_dir = tmp_path / 'run'
+  run_dir, apart = tmp_path / 'run', options == APART
   process = launch(
     *SMALL,
     *options,
@@ -90,9 +91,9 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
   assert config['versions']['jax'] == '0.6.2'
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == int(learner_steps)
   assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
-  graph = (run_dir / 'graph.md').read_text()
-  assert f'|1| {learner[:-2]}' in graph or f'|2| {learner[:-2]}' in graph
-  assert re.search('[12] x (Acting)?Actor', (run_dir / 'graph.svg').read_text())
+  asker, number = ('inference', 2) if apart else ('actor', 1)
+  assert f'{asker} -->|{number}| {learner[:-2]}' in (run_dir / 'graph.md').read_text()
+  assert re.search(f'{number} x (Acting)?Actor', (run_dir / 'graph.svg').read_text())
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
   assert list((run_dir / 'tensorboard').iterdir())
   with open(run_dir / 'logs' / 'evaluator-0.csv') as f:
@@ -100,8 +101,10 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
   assert float(last['evaluator_return']) == pytest.approx(float(evaluator_return), abs=1e-3)
   if launch_type == 'local_mp':
     logs = {p.stem for p in (run_dir / 'logs').glob('*.log')}
-    several = {'actor-1', 'replay-1', 'inference-0', 'inference-1'}
-    assert logs - several == {'actor-0', 'evaluator-0', learner, 'monitor-0', 'replay-0'}
+    expected = {'actor-0', 'evaluator-0', learner, 'monitor-0', 'replay-0'}
+    if apart:
+      expected |= {'actor-1', 'inference-0', 'inference-1'}
+    assert logs - {'replay-1'} == expected
     assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
 

@@ -35,9 +35,19 @@ class InferenceConfig(ActorsConfig):
   )
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
 
+  @property
+  def num_servers(self) -> int:
+    """Nodes that answer actors: the replicas, or the inference nodes of a single learner."""
+    return self.num_replicas * max(self.inference_nodes, 1)
+
+  @property
+  def actors_per_server(self) -> int:
+    """Actors that each of them answers."""
+    return self.num_actors // max(self.inference_nodes, 1)
+
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
-    half = self.num_actors * self.envs_per_actor // max(self.inference_nodes, 1) // 2
+    half = self.actors_per_server * self.envs_per_actor // 2
     group = self.envs_per_actor // max(self.env_groups, 1)
     size = self.inference_batch_size or max(half, group)
     return dataclasses.replace(super().resolve(), inference_batch_size=size)
@@ -65,7 +75,7 @@ class InferenceConfig(ActorsConfig):
       )
     if self.inference_nodes:
       self._validate_inference_nodes()
-    num_streams = self.num_actors * self.env_groups // max(self.inference_nodes, 1)
+    num_streams = self.actors_per_server * self.env_groups
     if len(self.actor_devices) > num_streams:
       raise ValueError(
         f'--actor_devices lists {len(self.actor_devices)} devices, but only {num_streams} groups of '

@@ -1,4 +1,4 @@
-"""Nodes that infer, with the learner or apart from it."""
+"""What nodes that infer have in common, with the learner or apart from it; and those apart."""
 
 from __future__ import annotations
 
@@ -7,10 +7,32 @@ from typing import Any
 
 import launchpad as lp
 
-from nodes.layout import layout
+from nodes.layout import StreamSpec, layout
 from programs.options.inference import InferenceConfig
 from programs.parts.address import AddressHandle, InferenceHandle, ListeningNode
 from programs.parts.deferred import Deferred
+
+
+def streams(config: InferenceConfig, server: int) -> list[StreamSpec]:
+  """Returns the streams that ask one of the nodes that infer."""
+  return layout(
+    config.actors_per_server,
+    config.envs_per_actor,
+    config.env_groups,
+    config.eval_envs,
+    server,
+    config.num_servers,
+  )
+
+
+def serving(config: InferenceConfig) -> dict[str, Any]:
+  """Returns the options that all of them have."""
+  return {
+    'actor_devices': config.actor_devices,
+    'inference_batch_size': config.inference_batch_size,
+    'inference_timeout_ms': config.inference_timeout_ms,
+    'one_core': config.one_core,
+  }
 
 
 def add_inference(
@@ -38,29 +60,18 @@ def add_inference(
   handles = []
   with program.group('inference'):
     for i in range(config.inference_nodes):
-      streams = layout(
-        config.num_actors // config.inference_nodes,
-        config.envs_per_actor,
-        config.env_groups,
-        config.eval_envs,
-        i,
-        config.inference_nodes,
-      )
       node = ListeningNode(
         InferenceHandle('inference'),
         Deferred('nodes.inference_node', 'InferenceNode'),
         make_agent,
         make_environment,
-        streams,
+        streams(config, i),
         learner,
         replay,
         monitor,
         name=f'inference/{i}',
         watchers=watchers,
-        actor_devices=config.actor_devices,
-        inference_batch_size=config.inference_batch_size,
-        inference_timeout_ms=config.inference_timeout_ms,
-        one_core=config.one_core,
+        **serving(config),
         num_environments=config.num_actors * config.envs_per_actor,
         update_period=config.update_period,
         audit_dir=config.run_dir if config.audit else '',

@@ -7,10 +7,10 @@ from typing import Any
 
 import launchpad as lp
 
-from nodes.layout import layout
 from programs.options.inference import InferenceConfig
 from programs.parts.address import AddressHandle, InferenceHandle, ListeningNode
 from programs.parts.deferred import Deferred
+from programs.parts.inference import serving, streams
 from programs.parts.learner import training
 
 
@@ -39,28 +39,17 @@ def add_inference_learners(
   handles = []
   with program.group('inference_learner'):
     for replica in range(replicas):
-      streams = layout(
-        config.num_actors,
-        config.envs_per_actor,
-        config.env_groups,
-        config.eval_envs,
-        replica,
-        replicas,
-      )
       node = ListeningNode(
         InferenceHandle('inference'),
         Deferred('nodes.inference_learner', 'InferenceLearner'),
         make_agent,
         make_environment,
-        streams,
+        streams(config, replica),
         replay[replica * shards : (replica + 1) * shards],
         monitor,
         watchers=watchers,
-        actor_devices=config.actor_devices,
-        inference_batch_size=config.inference_batch_size,
-        inference_timeout_ms=config.inference_timeout_ms,
+        **serving(config),
         **training(config),
-        one_core=config.one_core,
         replica=replica,
         num_replicas=replicas,
         coordinator=coordinator,
