@@ -29,7 +29,7 @@ SMALL = (
   '--batch_size=4',
   '--eval_episodes=10',
 )
-APART = ('--num_actors=2', '--inference_nodes=2')
+APART = ('--num_actors=2', '--envs_per_actor=4', '--inference_nodes=2')
 SMALL_REPLAY = ('--burn_in=4', '--unroll_length=10', '--min_replay_size=16', '--replay_size=64')
 
 
