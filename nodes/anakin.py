@@ -136,6 +136,8 @@ class Anakin:
       if not trained:
         checkpointer.write_now()
       logging.info('stopped: %s', self._counts)
+    finally:
+      reporter.close()
 
   def _train(self, loop: AnakinLoop) -> None:
     """Does one call of the loop and counts what happened in it.

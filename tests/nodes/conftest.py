@@ -10,20 +10,26 @@ from nodes import wire
 from nodes.conversation import Remote
 from nodes.inbox import Inbox
 
+DEADLINE = 60
+
 
 @pytest.fixture
 def connect():
-  """Serves an object; returns a client of it."""
+  """Serves an object; returns a client of it.
+
+  Its calls have a deadline, as those of a program's clients do: a client that is freed while one is
+  under way waits for its end, which never comes once the server has stopped.
+  """
   servers = []
 
-  def serve(instance, **client_kwargs):
+  def serve(instance):
     server = courier.Server()
     for name in dir(instance):
       if not name.startswith('_') and callable(getattr(instance, name)):
         server.Bind(name, getattr(instance, name))
     server.Start()
     servers.append(server)
-    return courier.Client(server.address, **client_kwargs)
+    return courier.Client(server.address, call_timeout=DEADLINE)
 
   yield serve
   for server in servers:

@@ -146,9 +146,11 @@ def test_a_client_that_cannot_go_on_says_so(connect):
 
 
 def test_a_waiting_client_can_be_closed(connect):
+  closed = threading.Event()
+
   class Silent:
     def fetch(self, *args):
-      threading.Event().wait(DEADLINE)
+      assert closed.wait(DEADLINE)
 
   client = make_client(connect(Silent()), [])
   client.start(lambda: None, lambda: None)
@@ -156,6 +158,7 @@ def test_a_waiting_client_can_be_closed(connect):
   client.close()
   assert time.monotonic() - started < DEADLINE / 2
   assert not client._thread.is_alive()
+  closed.set()
 
 
 def test_a_learner_that_fails_sends_no_actor_home(tmp_path):

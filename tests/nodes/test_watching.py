@@ -3,7 +3,6 @@
 import threading
 import time
 
-import courier
 import numpy as np
 import pytest
 
@@ -26,14 +25,10 @@ class Looker:
 
 
 @pytest.fixture
-def looker():
+def looker(connect):
   node = Looker()
-  server = courier.Server()
-  server.Bind('watch', node.watch)
-  server.Start()
-  yield node, courier.Client(server.address)
+  yield node, connect(node)
   node.may_answer.set()
-  server.Stop()
 
 
 def test_a_watcher_is_shown_copies_and_passed_over_until_it_has_answered(looker):
