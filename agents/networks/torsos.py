@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import dm_env.specs
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.networks.config import NetworkConfig
+from agents.networks.convolution import unstrided
 from agents.types import Array
 
 # The smallest image that leaves a pixel after the three unpadded convolutions of `Nature`.
@@ -54,10 +56,11 @@ class Nature(nn.Module):
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least NATURE_MIN_PIXELS."""
     x = to_image(observation)
+    conv = functools.partial(
+      nn.Conv, padding='VALID', kernel_init=RELU_INIT, conv_general_dilated=unstrided
+    )
     for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-      window, strides = (kernel, kernel), (stride, stride)
-      x = nn.Conv(channels, window, strides, padding='VALID', kernel_init=RELU_INIT)(x)
-      x = nn.relu(x)
+      x = nn.relu(conv(channels, (kernel, kernel), (stride, stride))(x))
     return nn.relu(nn.Dense(self.hidden_size, kernel_init=RELU_INIT)(x.reshape(x.shape[0], -1)))
 
 

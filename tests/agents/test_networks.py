@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.networks import convolution, torsos
 from agents.networks import core_state as core_states
-from agents.networks import torsos
 from agents.networks.config import NetworkConfig
 from agents.networks.frame_stack import stack_frames
 from agents.networks.recurrent import RecurrentNetwork
@@ -60,6 +60,30 @@ def test_torsos_have_the_published_shapes(module, shape, features, size):
   assert number_of_params(module, observation) == size
   output, _ = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), observation))
   assert output.shape == (2, features) and output.dtype == jnp.float32
+
+
+@pytest.mark.parametrize(('kernel', 'stride'), [(8, 4), (4, 2), (3, 1)])
+def test_a_convolution_without_strides_is_the_one_with_them(kernel, stride):
+  options = {'padding': 'VALID', 'use_bias': False}
+  strided = nn.Conv(5, (kernel, kernel), (stride, stride), **options)
+  unstrided = strided.clone(conv_general_dilated=convolution.unstrided)
+  x_key, weight_key, key = jax.random.split(jax.random.key(0), 3)
+  x = jax.random.normal(x_key, (2, 21, 18, 3))  # Pixels are left over on either side.
+  params = strided.init(key, x)
+  weights = jax.random.normal(weight_key, strided.apply(params, x).shape)
+
+  def loss(params, x, module):
+    return jnp.sum(weights * module.apply(params, x))
+
+  np.testing.assert_allclose(unstrided.apply(params, x), strided.apply(params, x), atol=1e-5)
+  expected, gradients = (jax.grad(loss, (0, 1))(params, x, m) for m in (strided, unstrided))
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradients, expected)
+
+
+def test_a_convolution_without_strides_is_for_images_without_padding():
+  module = nn.Conv(5, (4, 4), (2, 2), conv_general_dilated=convolution.unstrided)
+  with pytest.raises(ValueError, match='VALID'):
+    module.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
 
 
 def test_pixels_are_scaled_and_other_observations_are_cast():
