@@ -84,3 +84,34 @@ def serve(tmp_path):
   yield start
   for server in servers:
     server.close()
+
+
+@pytest.fixture
+def make_server():
+  """Starts inference servers; returns one and what takes its unrolls."""
+  import jax  # Seconds, which most tests do not need to wait.
+  import numpy as np
+  from acme.utils.counting import Counter
+
+  from nodes.inference import InferenceServer
+  from tests.nodes.counter import CounterAgent, CounterEnvironment
+  from tests.nodes.inference_clients import Sink
+
+  servers = []
+
+  def make(streams, agent=None, batch_size=8, timeout=0.002, seed=0, sink=None):
+    sink = sink or Sink()
+    spec = CounterEnvironment([1]).spec()
+    agent = agent or CounterAgent()
+    server = InferenceServer(
+      agent, streams, jax.local_devices()[:1], spec, sink, Counter(), 1, batch_size, timeout, seed
+    )
+    server.set_params(0, np.float32(0))
+    server.compile()
+    server.start()
+    servers.append(server)
+    return server, sink
+
+  yield make
+  for server in servers:
+    server.close()

@@ -12,7 +12,7 @@ from environments.catch import Catch
 from nodes.inference import InferenceServer
 from nodes.layout import layout
 from nodes.learner import Learner
-from tests.nodes.test_inference import Client, Sink
+from tests.nodes.inference_clients import Client, Sink
 
 BATCH, UPDATES = 84, 3
 SPEC = Catch(1, 0).spec()

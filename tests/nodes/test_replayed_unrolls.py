@@ -14,7 +14,7 @@ from environments import registry
 from environments.catch import Catch
 from nodes.inference import InferenceServer
 from nodes.layout import layout
-from tests.nodes.test_inference import Client, Sink
+from tests.nodes.inference_clients import Client, Sink
 
 
 def make_catch(num_envs, seed):
