@@ -35,10 +35,9 @@ from launchers import (
   slurm,
   stock,
   supervise,
+  terminal,
 )
-from launchers.follow import Follower
 from launchers.placement import Resources
-from launchers.view import View
 from nodes import checkpoints
 from programs import check, resumed, runs
 from programs import registry as programs
@@ -74,7 +73,10 @@ _RESUME = flags.DEFINE_string(
   'resume', '', 'directory of a run to go on with, from its newest checkpoint'
 )
 _NODE_TIMEOUT = flags.DEFINE_float(
-  'node_timeout', 300.0, 'seconds without a word after which a node is killed', lower_bound=1.0
+  'node_timeout',
+  300.0,
+  'seconds without a heartbeat, or without progress, after which a node is killed',
+  lower_bound=1.0,
 )
 _ISOLATE = flags.DEFINE_enum(
   'isolate',
@@ -220,7 +222,7 @@ def main(argv: list[str]) -> int:
       graph_picture.write(_GRAPH.value, program, where)
     crowded = placement.crowding(program, where) if _LAUNCHER.value == 'local' else ''
     if crowded:
-      print(f'warning: {crowded}', file=sys.stderr)
+      terminal.say(f'warning: {crowded}', sys.stderr)
     if _DRY_RUN.value:
       print(describe.describe(program, where))
       print(f'\npicture: {_GRAPH.value or "with --graph=graph.svg, or .md for Mermaid"}')
@@ -234,37 +236,24 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  follower = Follower(program)
-  view = View(follower, _title(run, config))
-
-  def started() -> None:
-    follower.start()
-    view.start()
-
-  def restarted(node: str) -> None:
-    view.restarted(node)
-    run_directory.note_restart(config.run_dir, node)
-
-  watch = supervise.Watch(started, restarted, follower.silent, _NODE_TIMEOUT.value)
   try:
-    code = _launch(program, where, config.run_dir, watch, owns_run_dir)
+    with terminal.shown(program, _title(run, config), config.run_dir, _NODE_TIMEOUT.value) as watch:
+      code = _launch(program, where, config.run_dir, watch, owns_run_dir)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  finally:
-    view.close()
-    follower.close()
   done = run_directory.result(config.run_dir)
   if code == 0 and done and _LAUNCHER.value != 'slurm':  # The job has said it.
-    print(done)
+    terminal.say(done)
   elif code and _resumable(config.run_dir):
     elsewhere = _LAUNCHER.value in ('ray', 'slurm')
     launcher = f' --launcher={_LAUNCHER.value}' if elsewhere else ''
-    print(f'to go on: python launch.py --resume={config.run_dir}{launcher}', file=sys.stderr)
+    terminal.say(f'to go on: python launch.py --resume={config.run_dir}{launcher}', sys.stderr)
   return code
 
 
 if __name__ == '__main__':
+  terminal.ensure_streams()
   try:
     config_flags.define(early.own_program(sys.argv))
   except ValueError as error:
@@ -275,8 +264,7 @@ if __name__ == '__main__':
 
   def _run(argv: list[str]) -> None:
     code = main(argv)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    terminal.flush()
     # Under the multi-threaded launch types, node threads may still be inside calls that never return.
     os._exit(code)
 

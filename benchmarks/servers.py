@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import signal
 import socket
 import sys
 import time
@@ -38,12 +39,13 @@ def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterat
     f.write(pickling.dumps(name, functools.partial(function, port)))
   environment = {**os.environ, 'PYTHONPATH': core.python_path()}
   with open(os.path.join(directory, f'{name}.log'), 'w+b') as log:
-    server = process.start(sys.executable, payload, environment, log)
+    mark = f'{os.urandom(8).hex()};'
+    server = process.NodeProcess(sys.executable, payload, environment, log, mark)
     try:
-      _wait(port, server.poll, log)
+      _wait(port, server.exit_code, log)
       yield server.pid, f'localhost:{port}'
     finally:
-      server.kill()
+      server.send(signal.SIGKILL)
       server.wait()
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import sys
 from collections.abc import Callable
 
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import pickling, process
+from launchers import pickling, process, requests
 
 
 class StaticAddress(lp.AbstractAddressBuilder):
@@ -38,7 +37,7 @@ class SignalStopper:
 
   def __call__(self, mark_as_completed: bool = False) -> None:
     """Signals the launcher."""
-    os.kill(self.launcher_pid, signal.SIGUSR1)
+    os.kill(self.launcher_pid, requests.DONE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +58,11 @@ class NodeTask:
   def name(self) -> str:
     """Label and index, as in 'actor/3'."""
     return f'{self.label}/{self.index}'
+
+
+def run_token() -> dict[str, str]:
+  """Returns a variable for every node of one launch, by which a server knows its own actors."""
+  return {'LAUNCHPOD_RUN': os.urandom(16).hex()}
 
 
 def free_ports(count: int) -> list[int]:

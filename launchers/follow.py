@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import launchpad as lp
 
-MONITOR = 'monitor'
-PERIOD_SECONDS = 0.5
+_MONITOR = 'monitor'
+_PERIOD_SECONDS = 0.5
 
 
 class Follower:
@@ -20,11 +19,12 @@ class Follower:
 
   def __init__(self, program: lp.Program):
     """Initialises a follower; call `start` once the program's addresses are bound."""
-    self._handle = program.groups[MONITOR][0].create_handle() if MONITOR in program.groups else None
+    self._handle = (
+      program.groups[_MONITOR][0].create_handle() if _MONITOR in program.groups else None
+    )
     self._client: Any = None
     self._closed = threading.Event()
     self._thread = threading.Thread(target=self._follow, name='follower', daemon=True)
-    self._heard = 0.0
     self.status: dict[str, Any] | None = None
 
   def start(self) -> None:
@@ -39,19 +39,12 @@ class Follower:
     if self._thread.ident is not None:
       self._thread.join(timeout=5)
 
-  def silent(self) -> dict[str, float]:
-    """Returns how many seconds ago each node was last heard of; those never heard of are left out."""
-    if self.status is None:
-      return {}
-    return self.status['silent_for'] | {f'{MONITOR}/0': time.monotonic() - self._heard}
-
   def _follow(self) -> None:
     assert self._handle is not None
     # Kept for good: Courier aborts when an answer under way holds the last reference to its client.
     self._client = self._handle.dereference()
-    while not self._closed.wait(PERIOD_SECONDS):
+    while not self._closed.wait(_PERIOD_SECONDS):
       try:
         self.status = self._client.futures.status().result(timeout=2)
-        self._heard = time.monotonic()
       except Exception:
         continue  # It is not there yet, or away for a while.

@@ -64,10 +64,12 @@ def enter(mode: str, placement: Mapping[str, Resources]) -> None:
       f'--isolate=require cannot be had: {obstacle}; allow it, or close the ports 1024-65535 of this '
       'machine with a firewall and say --isolate=no.'
     )
-  print(
+  from launchers import terminal  # Not where this is a script.
+
+  terminal.say(
     f'warning: the nodes are not isolated, because {obstacle}: whoever can reach the ports 1024-65535 '
     'of this machine can run code in them; close the ports with a firewall (--isolate=no: no warning).',
-    file=sys.stderr,
+    sys.stderr,
   )
 
 

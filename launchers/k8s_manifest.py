@@ -8,8 +8,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from launchers import pod, restart
+from launchers import pod
 from launchers.placement import CHIPS_PER_HOST, Resources, environment_variables
+from nodes.lifecycle import Hopeless
 
 GKE_TPUS = {
   'tpu-v4': 'tpu-v4-podslice',
@@ -228,7 +229,7 @@ def _restarts(resources: Resources) -> dict[str, Any]:
   """Returns how often a Job replaces a pod that has failed; when it may not, the Job fails."""
   if resources.restart == 'never':
     return {'backoffLimit': 0}
-  hopeless = {'operator': 'In', 'values': [restart.HOPELESS]}
+  hopeless = {'operator': 'In', 'values': [Hopeless.exit_code]}
   evicted = {'type': 'DisruptionTarget', 'status': 'True'}
   return {
     'backoffLimitPerIndex': resources.max_restarts,

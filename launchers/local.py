@@ -10,19 +10,33 @@ from typing import IO
 
 import launchpad as lp
 
-from launchers import core, process, supervise
+from launchers import core, memory, requests, supervise
+from launchers.guard import Guard
+from launchers.heartbeat import Beat
 from launchers.placement import Resources, environment_variables
+from launchers.process import NodeProcess
+from launchers.watched import describe_exit
 
 
 class _LocalNode:
-  """A node that runs in a child process; a `supervise.Node`."""
+  """A node that runs in a child process; a `watched.Node`."""
 
-  def __init__(self, task: core.NodeTask, resources: Resources, log_path: str):
+  def __init__(
+    self,
+    task: core.NodeTask,
+    resources: Resources,
+    log_path: str,
+    guard: Guard,
+    token: Mapping[str, str],
+  ):
     self.name = task.name
     self.log_path = log_path
     self.resources = resources
     self._payload = task.payload
+    self._guard = guard
+    self._token = token
     self._life = 0
+    self._kills = memory.Kills()
     self.restart()
 
   def can_restart(self) -> bool:
@@ -32,49 +46,56 @@ class _LocalNode:
     environment = {
       **os.environ,
       **environment_variables(self.resources),
+      **self._token,
       'PYTHONPATH': core.python_path(),
       'LAUNCHPOD_LIFE': str(self._life),
     }
-    self._life += 1
+    self._kills = memory.Kills()
     with open(self.log_path, 'ab') as log:
-      self._popen = process.start(sys.executable, self._payload, environment, log)
+      mark = f'{self._guard.mark}-{self.name}-{self._life};'
+      self._process = NodeProcess(sys.executable, self._payload, environment, log, mark)
+    self._life += 1
 
   def exit_code(self) -> int | None:
-    return self._popen.poll()
+    return self._process.exit_code()
 
   def ending(self) -> str:
-    code = self._popen.poll()
+    code = self._process.exit_code()
     assert code is not None
-    return supervise.describe_exit(code)
+    beat, _ = self._process.beat()
+    return describe_exit(code) + (self._kills.explain(beat) if code == -signal.SIGKILL else '')
+
+  def beat(self) -> tuple[Beat | None, float]:
+    return self._process.beat()
 
   def send(self, number: int) -> None:
-    process.send(self._popen, number)
+    self._process.send(number)
 
 
 def launch(
   program: lp.Program,
   placement: Mapping[str, Resources],
   run_dir: str,
-  out: IO[str] = sys.stderr,
+  out: IO[str] | None = None,
   watch: supervise.Watch = supervise.NOBODY,
 ) -> int:
   """Runs a program to its end.
 
   The program ends when every node has returned, when a node calls `lp.stop()`, when a node fails whose
-  group allows no further restart, or on SIGINT and SIGTERM. Then every process gets SIGTERM, and
-  SIGKILL 30 seconds later; a second Ctrl-C kills at once. Each node's output is in
+  group allows no further restart, or on a signal in `requests.EXIT_CODES`. Then every process gets
+  SIGTERM, and SIGKILL 30 seconds later; a second Ctrl-C kills at once. Each node's output is in
   `run_dir/logs/<label>-<index>.log`.
 
   Args:
     program: the graph.
     placement: resources for each group.
     run_dir: an existing directory.
-    out: where to report a failure.
-    watch: is told what happens, and asked who is silent.
+    out: where to report a failure; None for stderr.
+    watch: see `supervise.Watch`.
 
   Returns:
     The exit code: 0; 1 if a node failed, after its log's end, traceback last, went to `out`; 130
-    after Ctrl-C; 143 after SIGTERM.
+    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
   """
   payloads = os.path.join(run_dir, 'nodes')
   os.makedirs(payloads, exist_ok=True)
@@ -88,10 +109,15 @@ def launch(
     payloads,
   )
   watch.started()
-  with supervise.stop_requests() as requests:
-    nodes = [_LocalNode(t, placement[t.label], core.log_path(run_dir, t)) for t in tasks]
+  with requests.collected() as asked:
+    guard, token = Guard(sys.executable, core.python_path()), core.run_token()
+    nodes: list[_LocalNode] = []
     try:
-      return supervise.supervise(nodes, requests, out, watch)
+      for task in tasks:
+        log_path = core.log_path(run_dir, task)
+        nodes.append(_LocalNode(task, placement[task.label], log_path, guard, token))
+      return supervise.supervise(nodes, asked, out, watch)
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
+      guard.close()

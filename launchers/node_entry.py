@@ -4,12 +4,14 @@ Launchpad's own entry ignores SIGTERM while the main thread is inside a Courier 
 after a clean stop, and opens a debugger on a crash. This one exits 0 after a requested stop, at the
 latest `GRACE_SECONDS` after SIGTERM whatever the main thread is doing (a checkpoint that is being
 written is finished first), exits 1 after an exception with the traceback last, and does not outlive
-its launcher.
+its launcher. It sends a heartbeat from its first second on, and writes the stacks of all threads to
+its log on `STACKS`, even where no Python can run.
 """
 
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import signal
 import socket
@@ -18,10 +20,13 @@ import threading
 import traceback
 from collections.abc import Callable
 
+from launchers import heartbeat
+from nodes import activity
+
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
-# Threads of this name are let finish, unless the launcher kills the process. See nodes.lifecycle.
-FINISH = 'finish-before-leaving'
+# A process that does not know it ignores it, so what a node has started is not harmed.
+STACKS = signal.SIGURG
 
 
 def _die_with_parent(parent: int) -> None:
@@ -32,8 +37,10 @@ def _die_with_parent(parent: int) -> None:
 
 def _leave(code: int) -> None:
   """Ends the process, waiting for few of its threads: others may be in calls that never return."""
+  from nodes import lifecycle  # Imports Launchpad.
+
   for thread in threading.enumerate():
-    if thread.name == FINISH:
+    if thread.name == lifecycle.FINISH:
       thread.join()
   sys.stdout.flush()
   sys.stderr.flush()
@@ -64,6 +71,7 @@ def run(
   load: Callable[[], Callable[[], object]],
   grace: float = DEFAULT_GRACE,
   stopped: Callable[[], int] = lambda: 0,
+  returned: Callable[[], None] = lambda: None,
 ) -> int:
   """Runs a node in the main thread of this process.
 
@@ -71,6 +79,7 @@ def run(
     load: returns the node's function.
     grace: seconds after SIGTERM at which the process ends, whatever the node is doing.
     stopped: returns the exit code of a node that SIGTERM has stopped.
+    returned: called when the node's function has returned, and nothing had asked it to stop.
 
   Returns:
     The exit code. The process is to be left by `os._exit`: threads may never return.
@@ -85,18 +94,28 @@ def run(
   stop = manager.stop_event()
   _watch_for_sigterm(stop, grace, stopped)
   try:
-    load()()
-  except BaseException as error:
-    if not stop.is_set() and not (isinstance(error, SystemExit) and not error.code):
+    function = load()
+    activity.mark(activity.RUNNING)  # A class that promises more marks more.
+    function()
+  except BaseException as error:  # SystemExit, too: a library that exits has not done the work.
+    if not stop.is_set():
       traceback.print_exc()
       return getattr(error, 'exit_code', 1)
-  return stopped() if stop.is_set() else 0
+  if stop.is_set():
+    return stopped()
+  returned()
+  return 0
 
 
 def main(argv: list[str]) -> None:
   """Runs the node whose function is in the file `argv[1]`. Does not return."""
   parent = int(os.environ.get('LAUNCHPOD_LAUNCHER_PID', os.getppid()))
   _die_with_parent(parent)
+  activity.mark(activity.STARTING)
+  heart = heartbeat.Heart()
+  heart.start()
+  faulthandler.enable()
+  faulthandler.register(STACKS, all_threads=True)
   from absl import flags
 
   flags.FLAGS(argv[:1])
@@ -107,7 +126,8 @@ def main(argv: list[str]) -> None:
     with open(argv[1], 'rb') as f:
       return cloudpickle.load(f)
 
-  _leave(run(load, float(argv[2]) if len(argv) > 2 else DEFAULT_GRACE))
+  grace = float(argv[2]) if len(argv) > 2 else DEFAULT_GRACE
+  _leave(run(load, grace, returned=heart.returned))
 
 
 if __name__ == '__main__':

@@ -10,8 +10,14 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Mapping
 from typing import IO
+
+from launchers import guard, heartbeat
+
+# What `NodeProcess.exit_code` makes of code 0 where the node's work had not returned.
+LEFT = 250
 
 
 def bind_ports(count: int) -> list[socket.socket]:
@@ -25,31 +31,98 @@ def bind_ports(count: int) -> list[socket.socket]:
   return sockets
 
 
-def start(
-  python: str, payload: str, environment: Mapping[str, str], log: IO[bytes], cwd: str | None = None
-) -> subprocess.Popen:
-  """Starts the process of a node, which dies with the thread that calls this.
+class NodeProcess:
+  """One life of a node. Dies with the thread that starts it.
 
-  Args:
-    python: the interpreter.
-    payload: the file that holds the node's function.
-    environment: all of its variables; PYTHONPATH must lead to `launchers`.
-    log: a file that gets its output.
-    cwd: its working directory; None for that of the caller.
+  What the node has started ends with it: the rest of its process group, and whatever has inherited its
+  environment variables.
+
+  Attributes:
+    pid: of the process, which leads its process group.
   """
-  return subprocess.Popen(
-    [python, '-m', 'launchers.node_entry', payload],
-    env={**environment, 'PYTHONUNBUFFERED': '1', 'LAUNCHPOD_LAUNCHER_PID': str(os.getpid())},
-    stdin=subprocess.DEVNULL,
-    stdout=log,
-    stderr=subprocess.STDOUT,
-    cwd=cwd,
-    start_new_session=True,  # Ctrl-C in the terminal reaches the launcher only.
-  )
 
+  def __init__(
+    self,
+    python: str,
+    payload: str,
+    environment: Mapping[str, str],
+    log: IO[bytes],
+    mark: str,
+    cwd: str | None = None,
+  ):
+    """Starts the process.
 
-def send(process: subprocess.Popen, number: int | signal.Signals) -> None:
-  """Signals a process of `start`, if it still runs, and whatever it has started."""
-  if process.poll() is None:
-    with contextlib.suppress(ProcessLookupError):
-      os.killpg(process.pid, number)
+    Args:
+      python: the interpreter.
+      payload: the file that holds the node's function.
+      environment: all of its variables; PYTHONPATH must lead to `launchers`.
+      log: a file that gets its output.
+      mark: begins with that of a `guard.Guard`; no other process's mark begins with it.
+      cwd: its working directory; None for that of the caller.
+    """
+    self._mark = mark
+    self._ended = False
+    self._ending = threading.Lock()
+    beats, beat_here = os.pipe()
+    try:
+      self._popen = subprocess.Popen(
+        [python, '-m', 'launchers.node_entry', payload],
+        env={
+          **environment,
+          'PYTHONUNBUFFERED': '1',
+          'LAUNCHPOD_LAUNCHER_PID': str(os.getpid()),
+          guard.VARIABLE: mark,
+          heartbeat.VARIABLE: str(beat_here),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        pass_fds=[beat_here],
+        start_new_session=True,  # Ctrl-C in the terminal reaches the launcher only.
+      )
+    except BaseException:
+      os.close(beats)
+      raise
+    finally:
+      os.close(beat_here)
+    self._beats = beats
+    self.pid = self._popen.pid
+    self._listener = heartbeat.Listener(heartbeat.pipe_reader(beats))
+
+  def exit_code(self) -> int | None:
+    """Returns None while it runs; LEFT if it has left with code 0 before its work returned."""
+    code = self._popen.poll()
+    if code is None:
+      return None
+    with self._ending:
+      if not self._ended:
+        self._end()
+    beat = self._listener.beat
+    return LEFT if code == 0 and not (beat and beat.returned) else code
+
+  def _end(self) -> None:
+    """Ends what the node has left behind."""
+    with contextlib.suppress(OSError):  # The group lasts as long as a process is in it.
+      os.killpg(self.pid, signal.SIGKILL)
+    guard.sweep(self._mark)
+    self._listener.poll()
+    os.close(self._beats)
+    self._ended = True
+
+  def beat(self) -> tuple[heartbeat.Beat | None, float]:
+    """Returns the latest heartbeat, None before the first, and how many seconds ago it came."""
+    with self._ending:
+      if not self._ended:
+        self._listener.poll()
+    return self._listener.beat, self._listener.age()
+
+  def wait(self) -> None:
+    """Waits for its end."""
+    self._popen.wait()
+
+  def send(self, number: int | signal.Signals) -> None:
+    """Signals the process, if it still runs, and its group."""
+    if self._popen.poll() is None:
+      with contextlib.suppress(ProcessLookupError):
+        os.killpg(self.pid, number)

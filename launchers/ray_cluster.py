@@ -22,7 +22,7 @@ from typing import IO, Any
 import launchpad as lp
 import ray
 
-from launchers import core, ray_options, ray_places, ray_supervisor, supervise
+from launchers import core, ray_options, ray_places, ray_supervisor, requests, supervise, terminal
 from launchers.placement import Resources, environment_variables
 from launchers.ray_node import RayNode, first_line
 
@@ -71,7 +71,7 @@ def launch(
   run_dir: str,
   address: str = 'auto',
   timeout: float = 60.0,
-  out: IO[str] = sys.stderr,
+  out: IO[str] | None = None,
   watch: supervise.Watch = supervise.NOBODY,
 ) -> int:
   """Runs a program to its end, as `launchers.local.launch` does, on a Ray cluster.
@@ -86,8 +86,8 @@ def launch(
     run_dir: an existing directory.
     address: of the cluster; this machine must be part of it.
     timeout: seconds that Ray has to place every node.
-    out: where to report a failure.
-    watch: is told what happens, and asked who is silent.
+    out: where to report a failure; None for stderr.
+    watch: see `supervise.Watch`.
 
   Returns:
     The exit code, as that of the local launcher.
@@ -97,13 +97,13 @@ def launch(
       lacks the code. Nothing runs then.
   """
   ray_options.check(placement)
-  with connection(address), supervise.stop_requests() as requests:
+  with connection(address), requests.collected() as asked:
     nodes: list[RayNode] = []
     try:
-      if not ray_places.find(program, placement, run_dir, timeout, nodes, requests):
-        return supervise.EXIT_CODES[requests[0]]
+      if not ray_places.find(program, placement, run_dir, timeout, nodes, asked):
+        return requests.EXIT_CODES[asked[0]]
       _start(program, placement, run_dir, nodes, out, watch.started)
-      return supervise.supervise(nodes, requests, out, watch)
+      return supervise.supervise(nodes, asked, out, watch)
     finally:
       _release(nodes)
 
@@ -113,7 +113,7 @@ def _start(
   placement: Mapping[str, Resources],
   run_dir: str,
   nodes: Sequence[RayNode],
-  out: IO[str],
+  out: IO[str] | None,
   started: Callable[[], None],
 ) -> None:
   """Binds the addresses, starts every node and writes down where."""
@@ -126,6 +126,7 @@ def _start(
     place = groups[label][index]
     return [f'{place.ip}:{port}' for port in place.ports]
 
+  token = core.run_token()
   with tempfile.TemporaryDirectory(prefix='launchpod-') as directory:
     tasks = core.prepare(program, addresses, ray_supervisor.FileStopper(), directory)
     started()
@@ -136,15 +137,15 @@ def _start(
     for task, node in zip(tasks, nodes, strict=True):
       # Ray has chosen the devices and set the variables that show them.
       variables = environment_variables(dataclasses.replace(placement[task.label], devices=()))
-      variables |= {n: os.environ[n] for n in _FORWARDED if n in os.environ}
+      variables |= token | {n: os.environ[n] for n in _FORWARDED if n in os.environ}
       node.start(task, core.log_path(run_dir, task), variables, write_down)
   write_down()
   elsewhere = {p.machine for places in groups.values() for p in places if not p.shares_run_dir}
   if elsewhere:
-    print(
+    terminal.say(
       f'warning: {run_dir} is not shared with {", ".join(sorted(elsewhere))}; what nodes write to it '
       'there stays there.',
-      file=out,
+      out or sys.stderr,
     )
 
 

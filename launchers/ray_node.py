@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -9,8 +10,11 @@ from typing import Any
 
 import ray
 
-from launchers import core, ray_supervisor, supervise
+from launchers import core, ray_supervisor
+from launchers.heartbeat import Beat
 from launchers.placement import Resources
+from launchers.requests import DONE
+from launchers.watched import describe_exit
 
 # Counts as a kill, not as an exception of the node's own.
 LOST = -signal.SIGKILL
@@ -18,7 +22,7 @@ _POLL_SECONDS = 2.0
 
 
 class RayNode:
-  """A node and the supervisor actor beside it; a `supervise.Node`.
+  """A node and the supervisor actor beside it; a `watched.Node`.
 
   Attributes:
     label: its group.
@@ -48,7 +52,7 @@ class RayNode:
       code: what its machine must have.
       create: creates a supervisor actor, wherever Ray finds room for the node.
       timeout: seconds that Ray has to find room when the node must move.
-      requests: gets SIGUSR1 when the node calls `lp.stop()`.
+      requests: gets `requests.DONE` when the node calls `lp.stop()`.
     """
     self.label = label
     self.num_ports = num_ports
@@ -65,6 +69,8 @@ class RayNode:
     self._life = 0
     self._exit_code: int | None = None
     self._lost = ''
+    self._beat: Beat | None = None
+    self._beat_at = time.monotonic()
     self._reserve()
 
   def start(
@@ -106,7 +112,11 @@ class RayNode:
   def ending(self) -> str:
     """Says how it ended."""
     assert self._exit_code is not None
-    return self._lost or supervise.describe_exit(self._exit_code)
+    return self._lost or describe_exit(self._exit_code)
+
+  def beat(self) -> tuple[Beat | None, float]:
+    """Returns its latest heartbeat and how long ago that came; before the first, since the start."""
+    return self._beat, time.monotonic() - self._beat_at
 
   def can_restart(self) -> bool:
     """Whether `restart` can bring it back: a server must stay where its peers look for it."""
@@ -115,6 +125,7 @@ class RayNode:
   def restart(self) -> None:
     """Starts it again: where it was, or on another machine if it was lost with its own."""
     self._exit_code, self._sent = None, None
+    self._beat, self._beat_at = None, time.monotonic()
     self._life += 1
     if self._lost:
       ray.kill(self.supervisor)
@@ -146,6 +157,7 @@ class RayNode:
     assert self.place is not None
     self.name = f'{self._title} on {self.place.ip}'
     self._written = 0
+    self._beat_at = time.monotonic()
     variables = {**self._variables, **self._life_variable()}
     self._polled = self.supervisor.start.remote(self._file, self._payload, variables)
 
@@ -173,13 +185,18 @@ class RayNode:
       self._moved()
       return
     if news is not None:
-      output, stop_requested, self._exit_code = news
-      if output:
-        with open(self.log_path, 'ab') as log:
-          log.write(output)
-        self._written += len(output)
-      if stop_requested:
-        self._requests.append(signal.SIGUSR1)
+      self._exit_code = news.exit_code
+      if news.beat is not None:
+        self._beat, self._beat_at = news.beat, time.monotonic() - news.age
+      if news.output:
+        with (
+          contextlib.suppress(OSError),
+          open(self.log_path, 'ab') as log,
+        ):  # Its disk may be full.
+          log.write(news.output)
+        self._written += len(news.output)
+      if news.stop_requested:
+        self._requests.append(int(DONE))
     if self._exit_code is None:
       self._poll()
 

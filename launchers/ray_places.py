@@ -13,7 +13,7 @@ import ray
 from ray import cloudpickle
 from ray.util import placement_group
 
-from launchers import core, process, ray_options, ray_supervisor
+from launchers import core, guard, heartbeat, process, ray_options, ray_supervisor
 from launchers.placement import Resources
 from launchers.ray_node import RayNode, first_line
 
@@ -80,7 +80,7 @@ def find(
 
 
 def _code(run_dir: str) -> ray_supervisor.Code:
-  for module in (process, ray_supervisor):
+  for module in (guard, heartbeat, process, ray_supervisor):
     cloudpickle.register_pickle_by_value(module)
   return ray_supervisor.Code(
     python=sys.executable,

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from launchers import process
+from launchers import guard, heartbeat, process
 
 STOP_FILE_VARIABLE = 'LAUNCHPOD_STOP_FILE'
 _MAX_OUTPUT = 1 << 20
@@ -73,6 +73,25 @@ class Place:
   shares_run_dir: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class News:
+  """What has become of a node.
+
+  Attributes:
+    output: further output.
+    stop_requested: whether it has called `lp.stop()`.
+    exit_code: None while it runs or has more output; see `process.NodeProcess.exit_code`.
+    beat: its latest heartbeat.
+    age: how many seconds ago that came.
+  """
+
+  output: bytes
+  stop_requested: bool
+  exit_code: int | None
+  beat: heartbeat.Beat | None
+  age: float
+
+
 class Supervisor:
   """Looks after one node. Its methods are called at the same time, from threads of the actor."""
 
@@ -117,6 +136,8 @@ class Supervisor:
     }
     for s in self._sockets:
       s.close()
+    self._guard = guard.Guard(self._code.python, self._code.python_path, self._code.root)
+    self._life = 0
     self._run()
 
   def restart(self, variables: Mapping[str, str]) -> None:
@@ -131,9 +152,15 @@ class Supervisor:
     def run() -> None:
       # A process dies with the thread that started it, so this one stays as long as the process.
       try:
-        self._process = process.start(
-          self._code.python, self._path, self._environment, self._output, self._code.root
+        self._process = process.NodeProcess(
+          self._code.python,
+          self._path,
+          self._environment,
+          self._output,
+          f'{self._guard.mark}-{self._life};',
+          self._code.root,
         )
+        self._life += 1
         with contextlib.suppress(PermissionError):
           os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have 15.
         self._running.set()
@@ -148,16 +175,12 @@ class Supervisor:
       raise RuntimeError(f'{self._code.python} could not be started')
     self._exited = exited
 
-  def poll(self, offset: int, seconds: float) -> tuple[bytes, bool, int | None]:
+  def poll(self, offset: int, seconds: float) -> News:
     """Waits for news of the node.
 
     Args:
       offset: how many bytes of the output the caller has.
       seconds: after which an answer without news is given.
-
-    Returns:
-      Further output; whether the node has called `lp.stop()`; its exit code: None while it runs or
-      has more output, -N if signal N killed it.
     """
     end = time.monotonic() + seconds
     while True:
@@ -165,19 +188,21 @@ class Supervisor:
       output = os.pread(self._output.fileno(), _MAX_OUTPUT, offset)
       stop = os.path.exists(self._stop_file)
       if output or stop or exited or time.monotonic() > end:
-        return output, stop, self._process.poll() if exited and not output else None
+        code = self._process.exit_code() if exited and not output else None
+        return News(output, stop, code, *self._process.beat())
       self._exited.wait(0.1)
 
   def send(self, number: int) -> None:
     """Signals the node, once it has been started."""
     self._running.wait(10)
-    process.send(self._process, number)
+    self._process.send(number)
 
   def close(self) -> None:
     """Kills the node if it still runs and removes its files."""
     if hasattr(self, '_process'):
-      process.send(self._process, signal.SIGKILL)
+      self._process.send(signal.SIGKILL)
       self._exited.wait(2)
+      self._guard.close()
       with contextlib.suppress(OSError):
         shutil.rmtree(self._directory)
 

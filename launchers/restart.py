@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from launchers.placement import Resources
+from nodes.lifecycle import Hopeless
 
 # A node that has run for this long begins with a clean record.
 STEADY_SECONDS = 60.0
 # A node that raises this often in a row has a defect that no restart mends.
 MAX_EXCEPTIONS = 3
 MAX_BACKOFF_SECONDS = 8.0
-# The exit code of a node that knows that a restart would not help.
-HOPELESS = 2
 
 
 class Record:
@@ -36,7 +35,7 @@ class Record:
     self.failures += 1
     self._exceptions += code > 0
     limit = self._resources.max_restarts if self._resources.restart == 'on_failure' else 0
-    if code == HOPELESS or self.failures > limit or self._exceptions >= MAX_EXCEPTIONS:
+    if code == Hopeless.exit_code or self.failures > limit or self._exceptions >= MAX_EXCEPTIONS:
       return None
     doublings = min(self.failures - 1, 16)
     return min(self._resources.restart_backoff * 2**doublings, MAX_BACKOFF_SECONDS)

@@ -5,6 +5,7 @@ The job needs nothing of this process: `launchers.slurm_allocation` is its launc
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -21,7 +22,7 @@ import launchpad as lp
 from absl import flags
 from launchpad.launch import serialization
 
-from launchers import core, slurm_script, supervise
+from launchers import core, requests, slurm_script, supervise, terminal
 from launchers.placement import Resources
 from launchers.slurm_job import JOB_FILE, REFUSED, Job
 
@@ -40,7 +41,7 @@ WAIT = flags.DEFINE_bool('slurm_wait', True, 'follow the job and return its exit
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
 # With which the launcher in the job ends, having said why.
-_LAUNCHER_CODES = {supervise.FAILED, REFUSED, *supervise.EXIT_CODES.values()}
+_LAUNCHER_CODES = {supervise.FAILED, REFUSED, *requests.EXIT_CODES.values()}
 _POLL_SECONDS = 3.0
 
 
@@ -92,7 +93,7 @@ def launch(
     program: the graph.
     placement: resources for each group.
     run_dir: an existing directory, which the hosts of the job share.
-    node_timeout: seconds of silence after which a node is killed.
+    node_timeout: see `supervise.Watch`.
     out: gets the job's output.
 
   Returns:
@@ -122,8 +123,8 @@ def launch(
     said = ' '.join(submitted.stderr.replace('sbatch: error: ', '').split())
     raise ValueError(f'sbatch refused the job that {path} asks for: {said}')
   job_id = submitted.stdout.strip().partition(';')[0]
-  print(f'job {job_id}; its output is in {log}', file=out)
-  print(f'to stop it: scancel --batch --signal=TERM {job_id}', file=out, flush=True)
+  terminal.say(f'job {job_id}; its output is in {log}', out)
+  terminal.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)
   return _follow(job_id, log, earlier, out) if WAIT.value else 0
 
 
@@ -131,30 +132,30 @@ def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
   """Copies the job's output, from an offset on, until the job has ended; returns its exit code."""
   written, forwarded, shown = 0, 0, ''
   pause = threading.Event()
-  with supervise.stop_requests() as requests:
+  with requests.collected() as asked:
     while True:
       state, reason, code = _state(job_id)
       written += _copy(log, earlier + written, out)
       if state in _FINAL:
         break
       if state == 'PENDING' and reason not in ('None', shown):
-        print(f'job {job_id} is pending ({reason})', file=out, flush=True)
+        terminal.say(f'job {job_id} is pending ({reason})', out)
         shown = reason
       for _ in range(int(_POLL_SECONDS / 0.1)):
-        if len(requests) > forwarded:
-          if len(requests) > 2:
-            return supervise.EXIT_CODES[requests[0]]
-          _cancel(job_id, requests[-1], first=not forwarded)
-          forwarded = len(requests)
+        if len(asked) > forwarded:
+          if len(asked) > 2:
+            return requests.EXIT_CODES[asked[0]]
+          _cancel(job_id, asked[-1], first=not forwarded)
+          forwarded = len(asked)
           break
         pause.wait(0.1)
   if state == 'CANCELLED':
-    return supervise.EXIT_CODES[requests[0] if requests else signal.SIGTERM]
+    return requests.EXIT_CODES[asked[0] if asked else signal.SIGTERM]
   if written and state == ('FAILED' if code else 'COMPLETED') and code in _LAUNCHER_CODES:
     return code
   # Nobody in the job could say why.
   why = '' if written else f' and wrote nothing to {log}; does its first host share that directory?'
-  print(f'error: job {job_id} ended as {state}{why or "."}', file=out)
+  terminal.say(f'error: job {job_id} ended as {state}{why or "."}', out)
   return supervise.FAILED
 
 
@@ -180,8 +181,9 @@ def _copy(log: str, offset: int, out: IO[str]) -> int:
       new = f.read()
   except FileNotFoundError:
     return 0
-  out.write(new.decode(errors='replace'))
-  out.flush()
+  with contextlib.suppress(OSError, ValueError):  # A terminal that has gone misses it.
+    out.write(new.decode(errors='replace'))
+    out.flush()
   return len(new)
 
 

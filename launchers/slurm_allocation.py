@@ -17,13 +17,11 @@ import sys
 from collections.abc import Sequence
 from typing import IO, Any
 
-from launchers import core, run_directory, slurm_probe, supervise
-from launchers.follow import Follower
+from launchers import core, requests, run_directory, slurm_probe, supervise, terminal
 from launchers.placement import Resources, environment_variables
 from launchers.slurm_job import JOB_FILE, REFUSED, Job, JobStopper
 from launchers.slurm_node import STEP, SlurmNode
 from launchers.slurm_script import Plan
-from launchers.view import View
 
 # Run by sh on every host: $1 is the interpreter, $2 the job file; the rest is for the probe.
 _PROBE = """
@@ -121,12 +119,12 @@ def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, l
   return {report['host']: report['ports'] for report in reports}
 
 
-def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
+def run(run_dir: str, out: IO[str] | None = None) -> int:
   """Runs the program of a job to its end, as `launchers.local.launch` does.
 
   Args:
     run_dir: the run directory, which holds the job file.
-    out: where to report a failure.
+    out: where to report a failure; None for stderr.
 
   Returns:
     The exit code, as that of the local launcher.
@@ -137,15 +135,17 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
   job_file = os.path.join(run_dir, JOB_FILE)
   with open(job_file, 'rb') as f:
     job: Job = pickle.load(f)
-  follower = Follower(job.program)
-  view = View(follower, job.program.name)
-  with supervise.stop_requests() as requests:
+  title = job.program.name
+  with (
+    requests.collected() as asked,
+    terminal.shown(job.program, title, run_dir, job.node_timeout) as watch,
+  ):
     hosts = _allocated(job.plan)
     print('hosts:', *(name for component in hosts for name in component.names), flush=True)
     num_ports = sum(len(n.addresses) for group in job.program.groups.values() for n in group)
     free = _probe(hosts, job_file, num_ports)
-    if requests:
-      return supervise.EXIT_CODES[requests[0]]
+    if asked:
+      return requests.EXIT_CODES[asked[0]]
     record: dict[str, dict[str, Any]] = {}
 
     def addresses(label: str, index: int, count: int) -> list[str]:
@@ -155,21 +155,13 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
       record[f'{label}/{index}'] = {'machine': host, 'ports': ports}
       return [f'{host}:{port}' for port in ports]
 
+    os.environ.update(core.run_token())  # Steps inherit it.
     stopper = JobStopper(hosts[0].job_id)
     tasks = core.prepare(job.program, addresses, stopper, os.path.dirname(job_file))
     record['launcher'] = {'machine': hosts[0].names[0]}
     with open(os.path.join(run_dir, 'nodes.json'), 'w') as table:
       json.dump(record, table, indent=2)
-    follower.start()
-    view.start()
-
-    def restarted(node: str) -> None:
-      view.restarted(node)
-      run_directory.note_restart(run_dir, node)
-
-    watch = supervise.Watch(
-      restarted=restarted, silent=follower.silent, node_timeout=job.node_timeout
-    )
+    watch.started()
     nodes: list[SlurmNode] = []
     try:
       for task in tasks:
@@ -185,12 +177,10 @@ def run(run_dir: str, out: IO[str] = sys.stderr) -> int:
             component.job_id,
           )
         )
-      return supervise.supervise(nodes, requests, out, watch)
+      return supervise.supervise(nodes, asked, out, watch)
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
-      view.close()
-      follower.close()
 
 
 def _command(
@@ -219,12 +209,11 @@ def main(argv: list[str]) -> int:
     print(f'error: {error}', file=sys.stderr)
     return REFUSED
   if code == 0 and (done := run_directory.result(argv[1])):
-    print(done)
+    terminal.say(done)
   return code
 
 
 if __name__ == '__main__':
   code = main(sys.argv)
-  sys.stdout.flush()
-  sys.stderr.flush()
+  terminal.flush()
   os._exit(code)

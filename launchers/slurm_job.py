@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import launchpad as lp
 
+from launchers import requests
 from launchers.placement import Resources
 from launchers.slurm_script import Plan
 
@@ -24,7 +25,7 @@ class Job:
     program: the graph.
     placement: resources for each group.
     plan: the hosts that were asked for, and the slots of the nodes.
-    node_timeout: seconds of silence after which a node is killed.
+    node_timeout: see `supervise.Watch`.
   """
 
   program: lp.Program
@@ -41,4 +42,6 @@ class JobStopper:
 
   def __call__(self, mark_as_completed: bool = False) -> None:
     """Sends the signal."""
-    subprocess.run(['scancel', '--batch', '--signal=USR1', self.job_id], check=True)
+    subprocess.run(
+      ['scancel', '--batch', f'--signal={int(requests.DONE)}', self.job_id], check=True
+    )

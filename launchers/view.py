@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -13,9 +15,14 @@ from rich.live import Live
 from rich.table import Table
 
 from launchers.follow import Follower
+from launchers.heartbeat import Beat
 
 # What several inference-learners have more of together; of the rest, the last one is shown.
 _ADDED = {'actor_steps_per_second', 'environment_frames_per_second', 'replay_size'}
+
+# What a node does for longer than this is shown, unless nothing else is to be expected of it.
+_LONG_SECONDS = 60.0
+_UNREMARKABLE = {'idle', 'running', 'serving', 'playing', 'updating'}
 
 
 class View:
@@ -34,6 +41,7 @@ class View:
     self._log_period = log_period
     self._restarts = 0
     self._problem = ''
+    self._waiting: dict[str, str] = {}
     self._closed = threading.Event()
     self._thread = threading.Thread(target=self._show, name='view', daemon=True)
 
@@ -51,7 +59,20 @@ class View:
     """Counts that a node is started again."""
     self._restarts += 1
 
+  def beats(self, beats: Mapping[str, Beat]) -> None:
+    """Takes the latest heartbeat of each node; those long at one thing are shown."""
+    self._waiting = {
+      node: f'{beat.doing} ({_clock(beat.seconds)})'
+      for node, beat in sorted(beats.items())
+      if beat.seconds > _LONG_SECONDS and beat.doing not in _UNREMARKABLE
+    }
+
   def _show(self) -> None:
+    # A terminal that has gone ends the view, not the program.
+    with contextlib.suppress(OSError, ValueError):
+      self._show_until_closed()
+
+  def _show_until_closed(self) -> None:
     if sys.stdout.isatty():
       with Live(console=Console(), refresh_per_second=4) as live:
         while not self._closed.wait(0.5):
@@ -73,7 +94,7 @@ class View:
     if status['problem'] and status['problem'] != self._problem:
       print(f'warning: {status["problem"]}', file=sys.stderr, flush=True)
     self._problem = status['problem']
-    return status | {'restarts': self._restarts}
+    return status | {'restarts': self._restarts, 'waiting': self._waiting}
 
 
 def remaining(status: dict[str, Any]) -> float:
@@ -147,7 +168,6 @@ def as_table(title: str, status: dict[str, Any]) -> Table:
   for i in range(half):
     right = shown[half + i] if half + i < len(shown) else ('', '')
     table.add_row(*shown[i], *right)
-  silent = [f'{n} ({s:.0f} s)' for n, s in status['silent_for'].items() if s > 60]
-  if silent:
-    table.caption = 'silent: ' + ', '.join(silent)
+  if status['waiting']:
+    table.caption = ', '.join(f'{node} {doing}' for node, doing in status['waiting'].items())
   return table

@@ -14,7 +14,7 @@ from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
-from nodes import lifecycle
+from nodes import activity, lifecycle
 from nodes.action_service import ActionService
 from nodes.actor import LIFE_STRIDE, Actor
 from nodes.layout import StreamSpec
@@ -104,8 +104,10 @@ class ActingActor:
       return stop.is_set()
 
     try:
+      activity.mark(activity.WAITING_FOR_PARAMETERS)
       if not variables.fetch(should_stop):
         return
+      activity.mark(activity.COMPILING)
       service.compile()
       service.start()
       variables.start(service.check, server.close)

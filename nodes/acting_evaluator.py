@@ -12,7 +12,7 @@ from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
-from nodes import lifecycle, rpc
+from nodes import activity, lifecycle, rpc
 from nodes.evaluator import returns
 from nodes.inference import InferenceServer
 from nodes.layout import StreamSpec
@@ -78,6 +78,7 @@ class ActingEvaluator(PeriodicEvaluator):
       version, params, counts = fetched
       server.set_params(version, params)
       if not started:
+        activity.mark(activity.COMPILING)
         server.compile()
         server.start()
         started = True

@@ -10,7 +10,7 @@ import dm_env
 import numpy as np
 
 from environments.base import BatchedEnvironment, Exhausted
-from nodes import lifecycle, wire
+from nodes import activity, lifecycle, wire
 from nodes.conversation import Conversation, Server
 from nodes.reporter import Reporter
 
@@ -132,11 +132,13 @@ class Actor:
   def _step(self, groups: list[tuple[BatchedEnvironment, RemotePolicy]]) -> bool:
     for environment, policy in groups:
       started = time.monotonic()
+      activity.mark(activity.WAITING_FOR_ACTIONS)
       action = policy.receive()
       received = time.monotonic()
       self._waiting += received - started
       if action is None:
         return False
+      activity.mark(activity.PLAYING)
       policy.send(environment.step(action))
       self._stepping += time.monotonic() - received
     return True
@@ -179,10 +181,12 @@ def episodes(
   lengths = np.zeros(environment.num_envs, int)
   finished = np.zeros(environment.num_envs, int)
   while (finished < episodes_each).any():
+    activity.mark(activity.WAITING_FOR_ACTIONS)
     policy.send(timestep)
     action = policy.receive()
     if action is None:
       raise lifecycle.Stopped
+    activity.mark(activity.PLAYING)
     timestep = environment.step(action)
     first = timestep.step_type == dm_env.StepType.FIRST
     returns = np.where(first, 0.0, returns + timestep.reward)

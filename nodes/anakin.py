@@ -16,7 +16,7 @@ from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.types import Nest
-from nodes import checkpoints, final_params, finite, lifecycle
+from nodes import activity, checkpoints, final_params, finite, lifecycle
 from nodes.gate import Gate
 from nodes.reporter import Reporter
 
@@ -110,7 +110,8 @@ class Anakin:
       state = loop.put(checkpoints.restore(checkpoint, jax.device_get(state)))
       self._counts = dict(checkpoint.counts)
       logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
-    loop.compile(state)
+    with activity.doing(activity.COMPILING):
+      loop.compile(state)
     self._state = state
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
@@ -130,6 +131,7 @@ class Anakin:
       trained = True
       checkpointer.write_now()
       final_params.save(self._run_dir, jax.device_get(self._state.learner.params))
+      activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.announce_finish(self._counts, stop)
     except lifecycle.Stopped:
@@ -146,6 +148,7 @@ class Anakin:
       lifecycle.Hopeless: if a metric of an update is not finite; the state of before is used up then.
     """
     assert self._state is not None
+    activity.mark(activity.COMPILED_LOOP)
     state, on_device = loop.train(self._state)
     report: Report = jax.device_get(on_device)
     if not report.finite:

@@ -11,7 +11,7 @@ import jax
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.evaluation import Evaluation
-from nodes import lifecycle, rpc
+from nodes import activity, lifecycle, rpc
 from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
 
 
@@ -59,6 +59,7 @@ class AnakinEvaluator(PeriodicEvaluator):
       while not evaluation.done(state):
         if should_stop():
           raise lifecycle.Stopped
+        activity.mark(activity.COMPILED_LOOP)
         state = evaluation.play(params, state)
       frames = float(counts['environment_frames'])
       return jax.device_get(state.returns).ravel().tolist(), {'evaluated_frames': frames}

@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import logging
 
-from nodes import lifecycle
+from nodes import activity, lifecycle
 
 FORMAT = 1
 _SUFFIX = '.checkpoint'
@@ -216,10 +216,11 @@ class Checkpointer:
 
   def write_now(self) -> None:
     """Writes a checkpoint, unless they are switched off, and waits for it."""
-    if self._thread is not None:
-      self._thread.join()
-    if self._period:
-      self._begin().join()
+    with activity.doing(activity.WRITING_CHECKPOINT):
+      if self._thread is not None:
+        self._thread.join()
+      if self._period:
+        self._begin().join()
 
   def _begin(self) -> threading.Thread:
     counts, state = self._save()

@@ -12,7 +12,7 @@ from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
-from nodes import affinity, lifecycle, replicas
+from nodes import activity, affinity, lifecycle, replicas
 from nodes.action_service import ActionService
 from nodes.actor import LIFE_STRIDE
 from nodes.inbox import Inbox
@@ -145,8 +145,10 @@ class InferenceNode:
 
     finished = threading.Event()
     try:
+      activity.mark(activity.WAITING_FOR_PARAMETERS)
       if not variables.fetch(should_stop):
         finished.set()
+      activity.mark(activity.COMPILING)
       service.compile()
       if self._one_core and self._devices[0].platform == 'cpu':
         affinity.share_a_core()  # The threads that matter are begun below.
@@ -154,9 +156,11 @@ class InferenceNode:
       if not finished.is_set():
         variables.start(service.check, finished.set)
       while not finished.wait(_CHECK_SECONDS):
+        activity.mark(activity.SERVING)
         reporter.maybe_report()
         if self._stop.is_set():
           return
+      activity.mark(activity.IDLE)
       variables.close()
       service.finish_training()
       # Who evaluates is answered with the final parameters from now on.

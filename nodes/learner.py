@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from agents.agent import Agent, UpdateOutput
 from agents.metrics import all_finite
 from agents.types import Nest, Unroll
-from nodes import finite
+from nodes import activity, finite
 
 
 class DevicePrefetcher:
@@ -182,8 +182,10 @@ class Learner(acme.Learner):
     """
     assert self._prefetcher is not None, 'learn_from comes first'
     started = time.monotonic()
+    activity.mark(activity.WAITING_FOR_REPLAY)
     (unrolls, probabilities), keys, unroll_ids = self._prefetcher.next(self._check)
     self._waited += time.monotonic() - started
+    activity.mark(activity.UPDATING)
     # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
     self._actor_steps = self.actor_steps()
     self._check_finite()
@@ -199,6 +201,7 @@ class Learner(acme.Learner):
     self._publish_params()
     # Last, since a stop may end it here: state and counters agree by now.
     while priorities is not None and not self._update_priorities(keys, priorities):
+      activity.mark(activity.WAITING_FOR_REPLAY)
       self._check()
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
@@ -246,8 +249,10 @@ class Learner(acme.Learner):
       ended = self._waiting.submit(jax.block_until_ready, self._finite)
       while not futures.wait([ended], timeout=0.2).done:
         self.waits_for_replicas = True
+        activity.mark(activity.WAITING_FOR_REPLICAS)
         self._check()
       self.waits_for_replicas = False
+      activity.mark(activity.UPDATING)
       ended.result()
 
   def _global(self, rows: Nest) -> Nest:

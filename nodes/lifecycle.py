@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import launchpad as lp
 
-# The same name is in launchers.node_entry.
+# Threads of this name are let finish, unless the launcher kills the process.
 FINISH = 'finish-before-leaving'
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from absl import logging
 from acme.utils import loggers
 
-from nodes import curves, lifecycle
+from nodes import activity, curves, lifecycle
 from nodes.progress import COUNTERS
 
 FINAL_EVALUATION = 'final_evaluation.json'
@@ -149,7 +149,8 @@ class Monitor:
     """Waits for the end of training, writes summary and picture, and stops the program."""
     stop = lifecycle.stop_event()
     while not stop.wait(0.1) and not self._finished.is_set():
-      pass
+      activity.mark(activity.SERVING)
+    activity.mark(activity.WRITING_CHECKPOINT)
     with self._lock:
       for logger in self._loggers.values():
         logger.close()

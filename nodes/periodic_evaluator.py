@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nodes import lifecycle, rpc
+from nodes import activity, lifecycle, rpc
 from nodes.reporter import Reporter
 
 # Raw returns of episodes, and what else to report.
@@ -55,6 +55,7 @@ class PeriodicEvaluator:
 
     def evaluate() -> dict[str, float]:
       returns, further = play(should_stop)
+      activity.mark(activity.IDLE)
       return {
         **further,
         'evaluator_return': float(np.mean(returns)),
@@ -63,6 +64,7 @@ class PeriodicEvaluator:
       }
 
     due = 0
+    activity.mark(activity.IDLE)
     try:
       while not stop.is_set():
         progress = tell('progress')
@@ -72,6 +74,7 @@ class PeriodicEvaluator:
         if progress['actor_steps'] >= due and progress['actor_steps'] > 0:
           due = progress['actor_steps'] + self._period
           tell('report', 'evaluator/0', evaluate())
+        activity.mark(activity.IDLE)
         stop.wait(0.2)
     except lifecycle.Stopped:
       pass

@@ -11,7 +11,7 @@ from typing import Any
 import reverb
 from absl import logging
 
-from nodes import lifecycle
+from nodes import activity, lifecycle
 from nodes.reporter import Reporter
 
 TABLE = 'unrolls'
@@ -95,6 +95,7 @@ class ReplayServer:
     stop = lifecycle.stop_event()
     last, saving = time.monotonic(), None
     while not stop.wait(0.2):
+      activity.mark(activity.SERVING)
       self._reporter.beat()
       due = self._period and time.monotonic() - last >= self._period
       if due and (saving is None or not saving.is_alive()):

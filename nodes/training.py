@@ -17,7 +17,7 @@ from flax import serialization
 from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment, describe
-from nodes import affinity, audit, checkpoints, final_params, lifecycle, replicas
+from nodes import activity, affinity, audit, checkpoints, final_params, lifecycle, replicas
 from nodes.columns import Columns
 from nodes.emitter import begin_import
 from nodes.learner import Learner
@@ -139,11 +139,14 @@ class Training:
   def prepare(self) -> None:
     """Joins the other replicas, and finds out what the run has done already."""
     self._importing = begin_import()
+    activity.mark(activity.STARTING)
     if self._coordinator is not None:
-      replicas.join(self._coordinator, self._replica, self._num_replicas)
+      with activity.doing(activity.WAITING_FOR_REPLICAS):
+        replicas.join(self._coordinator, self._replica, self._num_replicas)
     self._devices = replicas.devices_of_all(self._learner_devices, '--learner_devices')
     if self._num_replicas > 1:
-      replicas.meet(self._devices)
+      with activity.doing(activity.WAITING_FOR_REPLICAS):
+        replicas.meet(self._devices)
     self.environment_spec, self.action_repeat = describe(self._make_environment, self._seed)
     self.agent = self._make_agent(self.environment_spec.observations, self.environment_spec.actions)
     self.counter = counting.Counter()
@@ -173,6 +176,7 @@ class Training:
       stop: set when the program stops.
     """
     self._service, self._stop = service, stop
+    activity.mark(activity.COMPILING)
     self._learner = self._make_learner()
     service.compile()
     unroll = unroll_spec(self.agent, self.environment_spec)
@@ -226,11 +230,13 @@ class Training:
     self._checkpointer.write_now()
     params = self._learner.get_variables(['params'])[0]
     if self._replica == 0:
-      final_params.save(self._run_dir, params)
+      with activity.doing(activity.WRITING_CHECKPOINT):
+        final_params.save(self._run_dir, params)
     self._finished = True
     self._service.finish_training()
     crc = zlib.crc32(serialization.to_bytes(params))
     counts = self.counter.get_counts() | {'params_crc32': crc}
+    activity.mark(activity.IDLE)  # What serves has threads of its own.
     self._reporter.announce_finish(counts, self._stop)
 
   def _check(self) -> None:

@@ -5,8 +5,6 @@ import pathlib
 
 import pytest
 
-from launchers import node_entry, restart
-from nodes import lifecycle
 from tests.agents.subprocesses import run_python
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -24,7 +22,7 @@ FORBIDDEN = {
     'agents',
   },
   'nodes': {'programs', 'launchers', 'rlax', 'distrax'},
-  'launchers': {'nodes', 'jax', 'reverb', 'tensorflow', 'agents', 'programs'},
+  'launchers': {'jax', 'reverb', 'tensorflow', 'agents', 'programs'},
   'programs': {'jax', 'reverb', 'tensorflow', 'flax', 'optax'},
   'viewing': {'launchpad', 'reverb', 'tensorflow', 'programs'},
 }
@@ -45,6 +43,15 @@ def test_imports_point_one_way(folder):
   for path in files:
     assert not FORBIDDEN[folder] & set(_imports(path)), path
     assert folder == 'viewing' or 'viewing' not in _imports(path), path
+
+
+def test_launchers_know_of_nodes_only_how_a_process_lives():
+  for path in (ROOT / 'launchers').rglob('*.py'):
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.ImportFrom) and node.module.split('.')[0] == 'nodes':
+        module = node.module.partition('.')[2]
+        names = {module} if module else {alias.name for alias in node.names}
+        assert names <= {'activity', 'lifecycle'}, path
 
 
 def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launchpad():
@@ -94,8 +101,3 @@ print(*sys.modules)
   assert any(name.startswith('mine_') for name in loaded)
   assert not {'jax', 'flax', 'tensorflow', 'reverb'} & set(loaded)
   assert not any(name.startswith(('tempered_', 'histogram_')) for name in loaded)
-
-
-def test_what_nodes_and_launchers_both_name_they_name_alike():
-  assert lifecycle.FINISH == node_entry.FINISH
-  assert lifecycle.Hopeless.exit_code == restart.HOPELESS

@@ -6,6 +6,8 @@ import dataclasses
 import importlib
 from typing import Any
 
+from nodes import activity
+
 
 @dataclasses.dataclass(frozen=True)
 class Deferred:
@@ -23,5 +25,6 @@ class Deferred:
   name: str
 
   def __call__(self, *args: Any, **kwargs: Any) -> Any:
-    """Imports and calls."""
-    return getattr(importlib.import_module(self.module), self.name)(*args, **kwargs)
+    """Imports and calls; a call that hangs is one of a node that starts."""
+    with activity.doing(activity.STARTING):
+      return getattr(importlib.import_module(self.module), self.name)(*args, **kwargs)

@@ -1,15 +1,18 @@
 """Nodes for the launchers' tests: real servers and clients that start in a second."""
 
+import ctypes
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import launchpad as lp
 
 from launchers import node_entry
-from nodes import lifecycle
+from nodes import activity, lifecycle
 
 
 class Echo:
@@ -126,17 +129,76 @@ class Mortal:
 
 
 class Hanger:
-  """Says that it lives and then hangs; hangs in its second life at once; writes a file in the third."""
+  """Hangs in its first lives, each time in another way, and writes a file in the next."""
 
-  def __init__(self, monitor, path):
-    self._monitor, self._path = monitor, path
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    hangs = [self._stop, self._hold_the_interpreter_lock, self._make_no_progress]
+    if lifecycle.life() < len(hangs):
+      hangs[lifecycle.life()]()
+    _write(self._path, f'life {lifecycle.life()}')
+
+  def _stop(self):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+  def _hold_the_interpreter_lock(self):
+    libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+    for _ in range(2):  # The second never returns, whatever signals come.
+      libc.pthread_mutex_lock(mutex)
+
+  def _make_no_progress(self):
+    activity.mark(activity.PLAYING)
+    time.sleep(1000)
+
+
+class Patient:
+  """Waits for long, and then writes a file."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    activity.mark(activity.WAITING_FOR_REPLAY)
+    time.sleep(4)
+    _write(self._path, 'done')
+
+
+class Leaver:
+  """Leaves in its first life before its work is done; writes a file in the second."""
+
+  def __init__(self, path, way):
+    self._path, self._way = path, way
 
   def run(self):
     if lifecycle.life() == 0:
-      self._monitor.alive('hanger/0')
-    if lifecycle.life() < 2:
-      os.kill(os.getpid(), signal.SIGSTOP)
-    _write(self._path, f'life {lifecycle.life()}')
+      getattr(self, self._way)()
+    else:
+      _write(self._path, f'life {lifecycle.life()}')
+
+  def system_exit(self):
+    sys.exit(0)
+
+  def exit_of_a_library(self):
+    os._exit(0)
+
+  def sigterm_of_a_stranger(self):
+    os.kill(os.getpid(), signal.SIGTERM)
+    lifecycle.stop_event().wait()
+
+
+class Parent:
+  """Starts a process with a session of its own, as simulators do, and one in its group."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    children = [subprocess.Popen(['sleep', '1000'], start_new_session=new) for new in (True, False)]
+    pids = ' '.join(str(child.pid) for child in children)
+    _write(f'{self._path}-{lifecycle.life()}', f'{os.getpid()} {pids}')
+    lifecycle.stop_event().wait()
 
 
 class Hopeless:

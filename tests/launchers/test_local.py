@@ -2,6 +2,7 @@
 
 import functools
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -13,9 +14,7 @@ import psutil
 import pytest
 
 from launchers import core, local, supervise
-from launchers.follow import Follower
 from launchers.placement import Resources
-from nodes.monitor import Monitor
 from tests.launchers import nodes
 
 DEADLINE = 60
@@ -123,20 +122,75 @@ def test_a_node_that_only_raises_ends_the_program_in_the_end(tmp_path):
   assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
 
 
-def test_a_node_that_hangs_is_named_killed_and_started_again(tmp_path):
+def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged_and_started_again(tmp_path):
   answer = tmp_path / 'answer'
   program = lp.Program('test')
-  monitor = program.add_node(lp.CourierNode(Monitor, str(tmp_path), 1, False), label='monitor')
-  program.add_node(lp.PyClassNode(nodes.Hanger, monitor, str(answer)), label='hanger')
+  program.add_node(lp.PyClassNode(nodes.Hanger, str(answer)), label='hanger')
   program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
-  follower = Follower(program)
   restarted = []
-  watch = supervise.Watch(follower.start, restarted.append, follower.silent, node_timeout=1.5)
+  watch = supervise.Watch(restarted=restarted.append, node_timeout=3)
   code, output = _launch(program, tmp_path, RESTARTED, watch)
-  follower.close()
-  assert (code, answer.read_text(), restarted) == (0, 'life 2', 2 * ['hanger/0'])
-  assert 'node hanger/0 has said nothing for' in output.splitlines()[0]
-  assert '--node_timeout=1.5; killing it' in output.splitlines()[0]
+  assert (code, answer.read_text(), restarted) == (0, 'life 3', 3 * ['hanger/0'])
+  log_path = tmp_path / 'logs' / 'hanger-0.log'
+  hangs = output.splitlines()[::2]
+  for hang, how in zip(hangs, 2 * ['sent no heartbeat'] + ['made no progress'], strict=True):
+    assert f'node hanger/0 has {how} for' in hang
+    assert '--node_timeout=3 allows; killing it' in hang and str(log_path) in hang
+  log = log_path.read_text()
+  assert '_hold_the_interpreter_lock' in log and '_make_no_progress' in log
+
+
+def test_a_node_that_waits_for_longer_than_the_timeout_is_left_alone(tmp_path):
+  done = tmp_path / 'done'
+  program = lp.Program('test')
+  program.add_node(lp.PyClassNode(nodes.Patient, str(done)), label='patient')
+  code, output = _launch(program, tmp_path, watch=supervise.Watch(node_timeout=3))
+  assert (code, output, done.read_text()) == (0, '', 'done')
+
+
+@pytest.mark.parametrize('way', ['system_exit', 'exit_of_a_library', 'sigterm_of_a_stranger'])
+def test_a_node_that_leaves_before_its_work_is_done_is_started_again(tmp_path, way):
+  answer = tmp_path / 'answer'
+  program = lp.Program('test')
+  program.add_node(lp.PyClassNode(nodes.Leaver, str(answer), way), label='leaver')
+  code, output = _launch(program, tmp_path, RESTARTED)
+  assert (code, answer.read_text()) == (0, 'life 1')
+  assert output.count('starting it again') == 1
+  left = 'node leaver/0 left with exit code 0 before its work was done'
+  assert (left in output) is (way != 'system_exit')
+
+
+def _runs(pid):
+  """Whether a process runs. One that has ended may be a zombie for as long as its parent likes."""
+  try:
+    return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+  except psutil.NoSuchProcess:
+    return False
+
+
+def _wait_for_pids(path):
+  end = time.monotonic() + DEADLINE
+  while not path.exists():
+    assert time.monotonic() < end
+    time.sleep(0.01)
+  return [int(pid) for pid in path.read_text().split()]
+
+
+def test_what_a_node_has_started_ends_with_it(tmp_path):
+  first, second = tmp_path / 'pids-0', tmp_path / 'pids-1'
+  program = lp.Program('test')
+  program.add_node(lp.PyClassNode(nodes.Parent, str(tmp_path / 'pids')), label='parent')
+  program.add_node(lp.PyClassNode(nodes.Stopper, str(second)), label='stopper')
+
+  def kill():
+    os.kill(_wait_for_pids(first)[0], signal.SIGKILL)
+
+  killer = threading.Thread(target=kill)
+  killer.start()
+  code, _ = _launch(program, tmp_path, RESTARTED)
+  killer.join()
+  assert code == 0
+  assert not list(filter(_runs, _wait_for_pids(first) + _wait_for_pids(second)))
 
 
 def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):
@@ -160,7 +214,8 @@ import threading
 from launchers import local
 from launchers.placement import Resources
 from tests.launchers import nodes
-program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
+path = sys.argv[1]
+program = nodes.program((nodes.Blocked, True, path + '/pid'), (nodes.Parent, False, path + '/pids'))
 code = local.launch(program, {l: Resources() for l in program.groups}, sys.argv[1])
 sys.exit(code)
 """
@@ -172,7 +227,7 @@ def _driver(tmp_path):
     [sys.executable, '-c', _DRIVER, str(tmp_path)], stderr=subprocess.PIPE, text=True
   )
   end = time.monotonic() + DEADLINE
-  while not (tmp_path / 'pid').exists():
+  while not ((tmp_path / 'pid').exists() and (tmp_path / 'pids-0').exists()):
     assert launcher.poll() is None and time.monotonic() < end
     time.sleep(0.01)
   return launcher, psutil.Process(launcher.pid).children(recursive=True)
@@ -180,24 +235,33 @@ def _driver(tmp_path):
 
 @pytest.mark.parametrize(
   'number, presses, code',
-  [(signal.SIGINT, 1, 130), (signal.SIGINT, 2, 130), (signal.SIGTERM, 1, 143)],
+  [
+    (signal.SIGINT, 1, 130),
+    (signal.SIGINT, 2, 130),
+    (signal.SIGTERM, 1, 143),
+    (signal.SIGHUP, 1, 129),
+    (signal.SIGUSR1, 1, 138),
+  ],
 )
 def test_signals_to_the_launcher_end_every_process(tmp_path, number, presses, code):
   launcher, children = _driver(tmp_path)
-  assert len(children) == 2
+  assert len(children) == 6  # Three nodes, what one has started, and the guard.
   for _ in range(presses):
     launcher.send_signal(number)
   _, errors = launcher.communicate(timeout=DEADLINE)
   assert launcher.returncode == code
   assert 'Traceback' not in errors
-  assert psutil.wait_procs(children, timeout=0)[1] == []
+  assert not [child for child in children if _runs(child.pid)]
 
 
 def test_no_node_outlives_a_killed_launcher(tmp_path):
   launcher, children = _driver(tmp_path)
   launcher.kill()
   launcher.communicate()
-  assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
+  end = time.monotonic() + DEADLINE
+  while any(_runs(child.pid) for child in children):
+    assert time.monotonic() < end
+    time.sleep(0.05)
 
 
 class _Holder:

@@ -1,0 +1,90 @@
+"""Ends what nodes have started, once their launcher is gone: `python -m launchers.guard MARK`.
+
+A node dies with its launcher, but what the node has started does not: the simulator of an environment,
+the workers of a vectorised one. Every process inherits its node's environment variables, so they are
+found by one of them, whatever session or parent they have. Needs nothing but the standard library:
+`launchers.ray_cluster` sends it to machines by value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+VARIABLE = 'LAUNCHPOD_PROCESS'
+_SWEEPS = 20
+
+
+def marked(mark: str) -> Iterator[int]:
+  """Yields the ids of processes whose variable begins with `mark`; zombies have none."""
+  wanted = f'{VARIABLE}={mark}'.encode()
+  for name in os.listdir('/proc'):
+    if name.isdecimal() and int(name) != os.getpid():
+      with contextlib.suppress(OSError), open(f'/proc/{name}/environ', 'rb') as f:
+        if any(variable.startswith(wanted) for variable in f.read().split(b'\0')):
+          yield int(name)
+
+
+def sweep(mark: str) -> None:
+  """Kills every process whose variable begins with `mark`, and what they start meanwhile."""
+  for _ in range(_SWEEPS):
+    found = list(marked(mark))
+    for pid in found:
+      with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+    if not found:
+      return
+    time.sleep(0.01)
+
+
+class Guard:
+  """A process that sweeps once this one has ended, however it did.
+
+  Attributes:
+    mark: what the variable of the nodes' processes begins with.
+  """
+
+  def __init__(self, python: str, python_path: str, cwd: str | None = None):
+    """Starts the process.
+
+    Args:
+      python: the interpreter.
+      python_path: a PYTHONPATH that leads to `launchers`.
+      cwd: its working directory; None for that of this process.
+    """
+    self.mark = os.urandom(8).hex()
+    inherited = {k: v for k, v in os.environ.items() if k != VARIABLE}
+    self._process = subprocess.Popen(
+      [python, '-S', '-m', 'launchers.guard', self.mark],
+      env={**inherited, 'PYTHONPATH': python_path},
+      stdin=subprocess.PIPE,  # Which ends with this process.
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.DEVNULL,
+      cwd=cwd,
+      start_new_session=True,
+    )
+
+  def close(self) -> None:
+    """Sweeps now, and ends the process."""
+    sweep(self.mark)
+    assert self._process.stdin is not None
+    self._process.stdin.close()
+    self._process.wait()
+
+
+def main(mark: str) -> None:
+  """Waits for the end of stdin, and sweeps."""
+  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+  while os.read(0, 1):
+    pass
+  sweep(mark)
+
+
+if __name__ == '__main__':
+  main(sys.argv[1])

@@ -1,0 +1,42 @@
+"""Whether the kernel has killed processes for want of memory."""
+
+from __future__ import annotations
+
+import contextlib
+
+from launchers.heartbeat import Beat
+
+_MACHINE = '/proc/vmstat'
+_CGROUP = '/sys/fs/cgroup/memory.events'
+
+
+class Kills:
+  """Counts the kernel's out-of-memory kills from now on, of this machine and of this control group."""
+
+  def __init__(self) -> None:
+    self._before = _count()
+
+  def explain(self, beat: Beat | None) -> str:
+    """Returns how memory may have ended a node that was killed, for the end of a sentence.
+
+    Args:
+      beat: the last of the node.
+    """
+    if _count() <= self._before:
+      return ''
+    held = f' when it held {beat.memory_mib:,.0f} MiB' if beat is not None else ''
+    return (
+      f'{held}, and the kernel has killed a process for want of memory meanwhile: use fewer or smaller '
+      'environments, batches or replay, or more memory'
+    )
+
+
+def _count() -> int:
+  total = 0
+  for path in (_MACHINE, _CGROUP):
+    with contextlib.suppress(OSError), open(path) as f:
+      for line in f:
+        name, _, value = line.partition(' ')
+        if name == 'oom_kill':
+          total += int(value)
+  return total

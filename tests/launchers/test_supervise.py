@@ -1,0 +1,203 @@
+"""The supervision, over nodes that do what each test says."""
+
+import dataclasses
+import io
+import signal
+import types
+
+import pytest
+
+from launchers import supervise, watched
+from launchers.heartbeat import Beat
+from launchers.placement import Resources
+from launchers.process import LEFT
+from launchers.requests import STACKS, Requests
+
+BEAT = Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
+RESTARTED = Resources(restart='on_failure', restart_backoff=0.0)
+
+
+class Node:
+  """Ends as `ends` says, one entry a life, None for not at all; obeys what it is sent."""
+
+  def __init__(self, log_path, *ends, beats=((BEAT, 0.0),), resources=RESTARTED, name='node/0'):
+    self.name, self.log_path, self.resources = name, str(log_path), resources
+    self._ends, self._beats = list(ends), beats
+    self._life = 0
+    self._code = self._ends[0]
+    self.sent = []
+    self.refuses_to_start = []
+
+  def exit_code(self):
+    return self._code
+
+  def ending(self):
+    return watched.describe_exit(self._code)
+
+  def beat(self):
+    return self._beats[min(self._life, len(self._beats) - 1)]
+
+  def send(self, number):
+    if self._code is None:
+      self.sent.append(number)
+      if number in (signal.SIGTERM, signal.SIGKILL):
+        self._code = -number
+
+  def can_restart(self):
+    return True
+
+  def restart(self):
+    if self.refuses_to_start:
+      raise self.refuses_to_start.pop()
+    self._life += 1
+    self._code = self._ends[self._life]
+
+
+@pytest.fixture
+def log(tmp_path):
+  path = tmp_path / 'node.log'
+  path.write_text('')
+  return path
+
+
+def _supervise(*nodes, out=None, requests=(), **watch):
+  out = out or io.StringIO()
+  code = supervise.supervise(nodes, Requests(requests), out, supervise.Watch(**watch))
+  return code, out.getvalue() if not out.closed else ''
+
+
+@pytest.mark.parametrize(
+  'beat, age, why',
+  [
+    (BEAT, 31.0, 'has sent no heartbeat for 31 s'),
+    (None, 121.0, 'has sent no heartbeat for 121 s'),
+    (dataclasses.replace(BEAT, unmarked=31.0), 0.0, 'has made no progress for 31 s (playing)'),
+  ],
+)
+def test_a_node_that_hangs_writes_its_stacks_and_is_killed(log, monkeypatch, beat, age, why):
+  monkeypatch.setattr(watched, 'STACKS_SECONDS', 0.0)
+  monkeypatch.setattr(supervise, '_SUSPENDED_SECONDS', 1e9)
+  node = Node(log, None, 0, beats=((beat, age), (BEAT, 0.0)))
+  _attentive_for(monkeypatch, 1000.0)
+  code, output = _supervise(node, node_timeout=30.0)
+  assert code == 0 and node.sent == [STACKS, signal.SIGKILL]
+  assert f'node node/0 {why}, longer than --node_timeout=30 allows; killing it' in output
+  assert str(log) in output
+
+
+@pytest.mark.parametrize(
+  'beat, age',
+  [
+    (BEAT, 29.0),
+    (None, 119.0),
+    (dataclasses.replace(BEAT, unmarked=1000.0, patience=1e9), 0.0),
+  ],
+)
+def test_a_node_that_waits_or_starts_is_left_alone(log, monkeypatch, beat, age):
+  node = Node(log, None, beats=((beat, age),))
+  _attentive_for(monkeypatch, 1000.0)
+  looks = []
+
+  def look(beats):
+    looks.append(beats)
+    node._code = 0
+
+  assert _supervise(node, node_timeout=30.0, beats=look) == (0, '')
+  assert looks and node.sent == []
+
+
+def test_a_launcher_that_was_suspended_blames_no_node(log, monkeypatch):
+  node = Node(log, None, beats=((BEAT, 500.0),))
+
+  def look(beats):
+    node._code = 0
+
+  _attentive_for(monkeypatch, 20.0)  # It has watched for less than the timeout since it went on.
+  assert _supervise(node, node_timeout=30.0, beats=look) == (0, '')
+
+
+def _attentive_for(monkeypatch, seconds):
+  init = supervise._Supervision.__init__
+
+  def earlier(self, *args):
+    init(self, *args)
+    self._attentive_since -= seconds
+
+  monkeypatch.setattr(supervise._Supervision, '__init__', earlier)
+
+
+def test_a_node_that_left_unasked_is_started_again(log):
+  code, output = _supervise(Node(log, LEFT, 0))
+  assert code == 0
+  assert 'node node/0 left with exit code 0 before its work was done; starting it again' in output
+
+
+def test_a_start_that_fails_is_tried_again(log):
+  node = Node(log, -9, 0)
+  node.refuses_to_start = [OSError(11, 'Resource temporarily unavailable')] * 5
+  code, output = _supervise(node)
+  assert code == 0
+  assert output.count('cannot be started again ([Errno 11] Resource temporarily unavailable)') == 5
+
+
+def test_a_node_that_can_never_be_started_again_ends_the_program_in_order(log):
+  other = Node(log, None, name='other/0')
+  node = Node(log, -9, resources=dataclasses.replace(RESTARTED, max_restarts=2))
+  node.refuses_to_start = [OSError(12, 'Cannot allocate memory')] * 9
+  code, output = _supervise(node, other)
+  assert code == supervise.FAILED and other.sent == [signal.SIGTERM]
+  assert 'error: node node/0 cannot be started again ([Errno 12] Cannot allocate memory)' in output
+
+
+def test_a_terminal_that_has_gone_ends_nothing(log):
+  out = io.StringIO()
+  out.close()
+  node = Node(log, -9, 0)
+  assert _supervise(node, out=out)[0] == 0
+  assert node._life == 1
+
+
+def test_what_looks_on_may_fail(log):
+  def fail(*args):
+    raise RuntimeError('no terminal')
+
+  code, output = _supervise(Node(log, -9, 0), beats=fail, restarted=fail)
+  assert code == 0 and "RuntimeError('no terminal')" in output
+
+
+def test_an_exception_of_the_supervision_stops_every_node_in_order(log):
+  other = Node(log, None, name='other/0')
+  broken = Node(log, -9, name='broken/0')
+  broken.can_restart = types.MethodType(lambda self: 1 / 0, broken)
+  with pytest.raises(ZeroDivisionError):
+    _supervise(broken, other)
+  assert other.sent == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize(
+  'number, code',
+  [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGUSR1, 138), (signal.SIGTERM, 143)],
+)
+def test_every_request_to_stop_is_heeded_in_order(log, number, code):
+  node = Node(log, None)
+  assert _supervise(node, requests=[number])[0] == code
+  assert node.sent == [signal.SIGTERM]
+
+
+def test_a_node_that_sigkill_does_not_end_is_named_and_left(log, monkeypatch):
+  monkeypatch.setattr(supervise, 'STOP_SECONDS', 0.0)
+  node = Node(log, None)
+  node.send = lambda number: node.sent.append(number)
+  code, output = _supervise(node, requests=[signal.SIGTERM])
+  assert code == 143 and 'SIGKILL has not ended node/0' in output
+
+
+def test_every_node_writes_its_stacks_when_asked(log):
+  node, requests = Node(log, None), Requests()
+  requests.stacks = True
+
+  def look(beats):
+    node._code = 0
+
+  assert supervise.supervise([node], requests, io.StringIO(), supervise.Watch(beats=look)) == 0
+  assert node.sent == [STACKS]
