@@ -3,6 +3,8 @@
 python watch.py RUN_DIR                     figures and curve, until the run ends (or Ctrl-C)
 python watch.py RUN_DIR RUN_DIR ...         side by side, with the options in which they differ
 python watch.py RUN_DIR ... --png=out.png   writes their curves into one picture, and ends
+python watch.py RUN_DIR --stacks            prints the stacks of every node, and ends; the run goes on
+python watch.py RUN_DIR --stacks=actor/3    those of one node
 
 A run may be on another machine, if this one sees its directory.
 """
@@ -19,7 +21,7 @@ from rich.live import Live
 
 from launchers import run_directory
 from nodes import curves
-from viewing import progress, screen
+from viewing import progress, screen, stacks
 from viewing.progress import Progress
 
 _LINE_SECONDS = 5.0
@@ -66,6 +68,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   )
   parser.add_argument('run_dir', nargs='+', help='directory of a run')
   parser.add_argument('--png', default='', help='write the curves into this PNG file, and end')
+  parser.add_argument(
+    '--stacks', nargs='?', const='', metavar='NODE', help='print the stacks of the nodes, and end'
+  )
   parser.add_argument('--period', type=float, default=2.0, help='seconds between two looks (2)')
   args = parser.parse_args(argv)
   if args.png and not args.png.endswith('.png'):
@@ -82,10 +87,19 @@ def _draw(runs: list[Progress], path: str) -> None:
     raise ValueError(f'--png={path} cannot be written: {error.strerror}.') from error
 
 
+def _print_stacks(run_dirs: Sequence[str], node: str) -> None:
+  for run_dir in run_dirs:
+    for name, text in stacks.collect(run_dir, node):
+      print(f'--- {name}\n{text or "(no answer: the process is stopped, or has ended)"}')
+
+
 def main(argv: Sequence[str]) -> int:
   """Does what the command line says; returns the exit code."""
   try:
     args = _parse(argv)
+    if args.stacks is not None:
+      _print_stacks(args.run_dir, args.stacks)
+      return 0
     runs = [Progress(run_dir) for run_dir in args.run_dir]
     if args.png:
       _draw(runs, args.png)

@@ -29,6 +29,7 @@ _RECORD = 'config.json'
 _SUMMARY = 'summary.json'
 _LOCK = '.lock'
 _RESTARTS = 'restarts.csv'
+_LAUNCHER = 'launcher.json'
 _CHECKPOINTS = 'checkpoints'  # See nodes.checkpoints.
 
 
@@ -173,6 +174,34 @@ def note_restart(path: str, node: str) -> None:
   """Adds a line to `restarts.csv`: the time, as `time.time()` says it, and the node."""
   with contextlib.suppress(OSError), open(os.path.join(path, _RESTARTS), 'a') as f:
     f.write(f'{time.time():.1f},{node}\n')
+
+
+def note_launcher(path: str) -> None:
+  """Writes `launcher.json`: which process supervises the run, and where."""
+  me = {
+    'pid': os.getpid(),
+    'host': os.uname().nodename,
+    'slurm_job': os.environ.get('SLURM_JOB_ID', ''),
+  }
+  with contextlib.suppress(OSError), open(os.path.join(path, _LAUNCHER), 'w') as f:
+    json.dump(me, f)
+
+
+def launcher_of(path: str) -> dict[str, Any] | None:
+  """Returns what `note_launcher` has written; None if no process supervises the run."""
+  try:
+    with open(os.path.join(path, _LAUNCHER)) as f:
+      return json.load(f)
+  except (OSError, ValueError):
+    return None
+
+
+def forget_launcher(path: str) -> None:
+  """Removes `launcher.json`, if it names this process: a Slurm job has a launcher of its own."""
+  launcher = launcher_of(path)
+  if launcher is not None and launcher['pid'] == os.getpid():
+    with contextlib.suppress(OSError):
+      os.remove(os.path.join(path, _LAUNCHER))
 
 
 def restarts(path: str) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import IO
 
 import launchpad as lp
 
@@ -19,8 +18,7 @@ from launchers.heartbeat import Beat
 from launchers.supervise import Watch
 from launchers.view import View
 
-_LAUNCHER = 'launcher.json'
-_PROCESSES = os.path.join('logs', 'processes.csv')
+_PROCESSES = 'processes.csv'
 _PERIOD_SECONDS = 30.0
 _COLUMNS = (
   'time',
@@ -54,20 +52,11 @@ def flush() -> None:
       stream.flush()
 
 
-def launcher_of(run_dir: str) -> dict[str, Any] | None:
-  """Returns `pid`, `host` and `slurm_job` of the process that supervises a run; None without one."""
-  try:
-    with open(os.path.join(run_dir, _LAUNCHER)) as f:
-      return json.load(f)
-  except (OSError, ValueError):
-    return None
-
-
 @contextlib.contextmanager
 def shown(program: lp.Program, title: str, run_dir: str, node_timeout: float) -> Iterator[Watch]:
   """Shows a program in the terminal while it is supervised, and keeps what it says in its directory.
 
-  `launcher.json` says which process supervises it; `logs/processes.csv` gets what each node does, and
+  `launcher.json` says which process supervises it; `processes.csv` gets what each node does, and
   its memory, every 30 seconds; `restarts.csv` gets each restart.
 
   Args:
@@ -83,16 +72,8 @@ def shown(program: lp.Program, title: str, run_dir: str, node_timeout: float) ->
   view = View(follower, title)
   processes = _Processes(os.path.join(run_dir, _PROCESSES))
 
-  path = os.path.join(run_dir, _LAUNCHER)
-
   def started() -> None:
-    me = {
-      'pid': os.getpid(),
-      'host': os.uname().nodename,
-      'slurm_job': os.environ.get('SLURM_JOB_ID', ''),
-    }
-    with contextlib.suppress(OSError), open(path, 'w') as f:
-      json.dump(me, f)
+    run_directory.note_launcher(run_dir)
     follower.start()
     view.start()
 
@@ -109,14 +90,11 @@ def shown(program: lp.Program, title: str, run_dir: str, node_timeout: float) ->
   finally:
     view.close()
     follower.close()
-    record = launcher_of(run_dir)  # A Slurm job's is not that of the process that has submitted it.
-    if record is not None and record['pid'] == os.getpid():
-      with contextlib.suppress(OSError):
-        os.remove(path)
+    run_directory.forget_launcher(run_dir)
 
 
 class _Processes:
-  """Adds rows to `logs/processes.csv`."""
+  """Adds rows to `processes.csv`."""
 
   def __init__(self, path: str):
     self._path = path
@@ -127,12 +105,10 @@ class _Processes:
     if time.monotonic() < self._due:
       return
     self._due = time.monotonic() + _PERIOD_SECONDS
-    with contextlib.suppress(OSError):
-      os.makedirs(os.path.dirname(self._path), exist_ok=True)
-      with open(self._path, 'a', newline='') as f:
-        writer = csv.writer(f)
-        if not f.tell():
-          writer.writerow(_COLUMNS)
-        for node, beat in sorted(beats.items()):
-          figures = (getattr(beat, name) for name in _COLUMNS[2:])
-          writer.writerow([f'{time.time():.1f}', node, *figures])
+    with contextlib.suppress(OSError), open(self._path, 'a', newline='') as f:
+      writer = csv.writer(f)
+      if not f.tell():
+        writer.writerow(_COLUMNS)
+      for node, beat in sorted(beats.items()):
+        figures = (getattr(beat, name) for name in _COLUMNS[2:])
+        writer.writerow([f'{time.time():.1f}', node, *figures])

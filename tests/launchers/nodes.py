@@ -144,13 +144,28 @@ class Hanger:
     os.kill(os.getpid(), signal.SIGSTOP)
 
   def _hold_the_interpreter_lock(self):
-    libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
-    for _ in range(2):  # The second never returns, whatever signals come.
-      libc.pthread_mutex_lock(mutex)
+    _hold_the_interpreter_lock()
 
   def _make_no_progress(self):
     activity.mark(activity.PLAYING)
     time.sleep(1000)
+
+
+def _hold_the_interpreter_lock():
+  libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+  for _ in range(2):  # The second never returns, whatever signals come.
+    libc.pthread_mutex_lock(mutex)
+
+
+class Locked:
+  """Writes a file, and then runs no Python any more."""
+
+  def __init__(self, echo, path):
+    self._path = path
+
+  def run(self):
+    _write(self._path, 'yes')
+    _hold_the_interpreter_lock()
 
 
 class Patient:

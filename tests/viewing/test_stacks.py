@@ -1,0 +1,60 @@
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import watch
+from launchers import run_directory
+
+DEADLINE = 60
+
+_DRIVER = """
+import math, sys
+from launchers import local, terminal
+from launchers.placement import Resources
+from tests.launchers import nodes
+run_dir = sys.argv[1]
+program = nodes.program((nodes.Blocked, True, run_dir + '/pid'), (nodes.Locked, True, run_dir + '/pid2'))
+with terminal.shown(program, 'test', run_dir, math.inf) as watch:
+  local.launch(program, {l: Resources() for l in program.groups}, run_dir, watch=watch)
+"""
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+  launcher = subprocess.Popen(
+    [sys.executable, '-c', _DRIVER, str(tmp_path)], stdout=subprocess.DEVNULL
+  )
+  end = time.monotonic() + DEADLINE
+  while not ((tmp_path / 'pid').exists() and (tmp_path / 'pid2').exists()):
+    assert launcher.poll() is None and time.monotonic() < end
+    time.sleep(0.01)
+  yield tmp_path
+  for _ in range(2):  # The second ends at once what runs no Python.
+    launcher.send_signal(signal.SIGINT)
+  launcher.wait(DEADLINE)
+  assert run_directory.launcher_of(str(tmp_path)) is None
+
+
+def test_every_node_shows_its_stacks_and_runs_on(run_dir, capsys):
+  """One node waits in a Courier call, the other holds the interpreter lock."""
+  for _ in range(2):
+    assert watch.main([str(run_dir), '--stacks']) == 0
+    _, echo, blocked, locked = capsys.readouterr().out.split('--- ')
+    assert echo.startswith('echo/0\n') and 'Current thread' in echo
+    assert blocked.startswith('node0/0\n') and 'nodes.py' in blocked
+    assert locked.startswith('node1/0\n') and '_hold_the_interpreter_lock' in locked
+
+
+def test_one_node_may_be_named(run_dir, capsys):
+  assert watch.main([str(run_dir), '--stacks=node0/0']) == 0
+  assert capsys.readouterr().out.count('--- ') == 1
+  assert watch.main([str(run_dir), '--stacks=node7/0']) == 2
+  assert "has no node 'node7/0'; it has echo/0, node0/0, node1/0." in capsys.readouterr().err
+
+
+def test_a_run_that_has_ended_has_no_stacks(tmp_path, capsys):
+  assert watch.main([str(tmp_path), '--stacks']) == 2
+  assert 'no launcher supervises this run now' in capsys.readouterr().err

@@ -1,0 +1,80 @@
+"""The stacks of every thread of every node of a running program."""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+
+from launchers import run_directory
+from launchers.requests import STACKS
+
+_DEADLINE_SECONDS = 10.0
+_SETTLED_SECONDS = 1.0
+
+
+def collect(run_dir: str, node: str = '') -> Iterator[tuple[str, str]]:
+  """Has the nodes of a run write their stacks to their logs, and yields what they have written.
+
+  It works where a node runs no Python. The run goes on.
+
+  Args:
+    run_dir: of a run that is going on. Its launcher must be on this machine, or a Slurm job.
+    node: one node only, such as 'actor/3'; '' for all.
+
+  Yields:
+    The name of each node and its stacks; '' where it wrote none within 10 seconds.
+
+  Raises:
+    ValueError: if no launcher can be asked, or there is no such node; one sentence.
+  """
+  logs = {_name(path): path for path in sorted(glob.glob(os.path.join(run_dir, 'logs', '*.log')))}
+  if node and node not in logs:
+    raise ValueError(f'{run_dir} has no node {node!r}; it has {", ".join(logs)}.')
+  wanted = {name: path for name, path in logs.items() if node in ('', name)}
+  before = {name: os.path.getsize(path) for name, path in wanted.items()}
+  _ask(run_dir)
+  _wait_until_settled(wanted, before)
+  for name, path in wanted.items():
+    with open(path, errors='replace') as f:
+      f.seek(before[name] if os.path.getsize(path) >= before[name] else 0)
+      yield name, f.read()
+
+
+def _name(path: str) -> str:
+  label, _, index = os.path.basename(path).removesuffix('.log').rpartition('-')
+  return f'{label}/{index}'
+
+
+def _ask(run_dir: str) -> None:
+  launcher = run_directory.launcher_of(run_dir)
+  if launcher is None:
+    raise ValueError(f'{run_dir}: no launcher supervises this run now; its logs say how it ended.')
+  if launcher['slurm_job']:
+    job = launcher['slurm_job']
+    subprocess.run(['scancel', '--batch', '--signal=URG', job], check=True)
+    return
+  if launcher['host'] != os.uname().nodename:
+    raise ValueError(f'{run_dir}: its launcher runs on {launcher["host"]}; run this command there.')
+  try:
+    os.kill(launcher['pid'], STACKS)
+  except ProcessLookupError:
+    raise ValueError(
+      f'{run_dir}: its launcher, process {launcher["pid"]}, has been killed.'
+    ) from None
+
+
+def _wait_until_settled(logs: dict[str, str], before: dict[str, int]) -> None:
+  """Waits until every log has grown, and none grows any more, or the deadline."""
+  end = time.monotonic() + _DEADLINE_SECONDS
+  sizes, since = dict(before), time.monotonic()
+  while time.monotonic() < end:
+    now = {name: os.path.getsize(path) for name, path in logs.items()}
+    if now != sizes:
+      sizes, since = now, time.monotonic()
+    grown = all(now[name] != before[name] for name in logs)
+    if grown and time.monotonic() - since > _SETTLED_SECONDS:
+      return
+    time.sleep(0.1)
