@@ -26,7 +26,11 @@ _UNREMARKABLE = {'idle', 'running', 'serving', 'playing', 'updating'}
 
 
 class View:
-  """Shows what a follower knows, from a thread, until closed."""
+  """Shows what a follower knows, from a thread, until closed.
+
+  Attributes:
+    thread: ends with the view, or with its terminal.
+  """
 
   def __init__(self, follower: Follower, title: str, log_period: float = 5.0):
     """Initialises a view.
@@ -43,17 +47,17 @@ class View:
     self._problem = ''
     self._waiting: dict[str, str] = {}
     self._closed = threading.Event()
-    self._thread = threading.Thread(target=self._show, name='view', daemon=True)
+    self.thread = threading.Thread(target=self._show, name='view', daemon=True)
 
   def start(self) -> None:
     """Begins to show."""
-    self._thread.start()
+    self.thread.start()
 
   def close(self) -> None:
     """Stops and leaves the terminal as it was, the last state on it."""
     self._closed.set()
-    if self._thread.ident is not None:
-      self._thread.join(timeout=5)
+    if self.thread.ident is not None:
+      self.thread.join(timeout=5)
 
   def restarted(self, name: str) -> None:
     """Counts that a node is started again."""

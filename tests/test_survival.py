@@ -112,8 +112,9 @@ def test_a_resumed_r2d2_has_its_replay(start):
   trained = len(_unrolls(program, audit.TRAINED))
   resumed = start(f'--resume={program.run_dir}')
   resumed.wait_until(lambda: resumed.learner_steps() > saved, 'the resumed run learns')
-  resumed.launcher.terminate()
-  assert _end(resumed)[0] == 143
+  resumed.launcher.send_signal(signal.SIGHUP)  # As a lost ssh connection does.
+  assert _end(resumed)[0] == 129
+  assert resumed.checkpoint_counts()['learner_steps'] > saved
   assert before & set(_unrolls(program, audit.TRAINED)[trained:])
 
 

@@ -1,0 +1,53 @@
+"""Terminals that go, or were never there."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+
+import launchpad as lp
+import pytest
+
+from launchers import terminal, view
+from launchers.follow import Follower
+from tests.launchers.test_view import STATUS
+
+
+DEADLINE = 60
+
+
+@pytest.fixture
+def gone():
+  """A file whose reader has gone."""
+  reader, writer = os.pipe()
+  os.close(reader)
+  file = open(writer, 'w')  # noqa: SIM115  fails to close what it could not write
+  yield file
+  with contextlib.suppress(BrokenPipeError):
+    file.close()
+
+
+def test_a_sentence_to_a_terminal_that_has_gone_is_lost(gone):
+  terminal.say('done', gone)
+
+
+def test_the_view_ends_with_its_terminal(gone, monkeypatch):
+  follower = Follower(lp.Program('test'))
+  follower.status = STATUS
+  failures = []
+  monkeypatch.setattr(threading, 'excepthook', failures.append)
+  monkeypatch.setattr(sys, 'stdout', gone)
+  shown = view.View(follower, 'title', log_period=0.0)
+  shown.start()
+  shown.thread.join(DEADLINE)
+  assert not shown.thread.is_alive() and not failures
+
+
+@pytest.mark.parametrize('closed', ['>&-', '2>&-', '>&- 2>&-'])
+def test_a_launch_without_streams_does_its_work(closed):
+  done = subprocess.run(
+    f'{sys.executable} launch.py --dry_run {closed}', shell=True, capture_output=True, text=True
+  )
+  assert done.returncode == 0, done.stderr
+  assert 'Traceback' not in done.stderr
