@@ -202,6 +202,9 @@ def main(argv: list[str]) -> int:
     check.check(
       run.module.make_program(config), where, getattr(run.module, 'CYCLES', ()), pickled=pickled
     )
+    if _LAUNCHER.value == 'slurm':  # What it cannot be asked for is refused before all else.
+      path = run_directory.absolute(config.run_dir or '.')
+      slurm.script(run.module.make_program(config), where, path)
     if _LAUNCHER.value == 'k8s':
       _write_manifests(run, where)
       return 0
