@@ -90,8 +90,8 @@ class Resources:
           f'env {name!r}: {value!r} is no environment variable; a name has letters, digits, _, . and '
           '-, the first is a letter or _, and a value has no NUL.'
         )
-    for name, value in [*self.labels.items(), *self.resources.items()]:
-      one_line.check('labels and resources: ', f'{name}={value}')
+    for text in (*self.labels, *self.labels.values(), *self.resources):
+      one_line.check('labels and resources: ', text)
     if self.topology and self.accelerator not in CHIPS_PER_HOST:
       raise ValueError(f'a topology needs an accelerator among {", ".join(CHIPS_PER_HOST)}.')
     if self.topology and not re.fullmatch(r'[1-9]\d*(x[1-9]\d*){1,2}', self.topology):

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 # Below the range from which systems give ports to outgoing connections, so that a node which comes
 # back finds its port free.
@@ -62,7 +63,7 @@ def ports(lines: Iterable[str], python: str, job_file: str) -> dict[str, list[in
   """
   found: dict[str, list[int]] = {}
   for line in lines:
-    words, report = line.split(), {}
+    words, report = line.split(), dict[str, Any]()
     if words[:1] == ['launchpod-host-lacks'] and len(words) == 3 and words[1] in _LACKS:
       problem = _LACKS[words[1]].format(job_file=job_file, python=python)
       report = {'host': words[2], 'problem': problem}

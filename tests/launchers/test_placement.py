@@ -107,7 +107,7 @@ def test_a_file_may_be_json_and_take_an_accelerator_away(tmp_path):
     ('actor: {env: {A: [1]}}', ['env must be a mapping from names to texts']),
     ('actor: {env: {-u: A}}', ["env '-u'", 'no environment variable']),
     ('actor: {env: {A: "a\\0"}}', ["env 'A'", 'NUL']),
-    ('actor: {labels: {pool: "a\\nb"}}', ["'pool=a\\nb'", 'cannot be part of a line']),
+    ('actor: {labels: {pool: "a\\nb"}}', ["'a\\nb'", 'cannot be part of a line']),
     ('actor: 3', ["group 'actor' must map fields to values"]),
     ('- actor', ['must map groups to fields']),
     ('{', ['neither YAML nor JSON']),
