@@ -17,7 +17,7 @@ from tests.launchers import confined, nodes
 from tests.test_launch import SMALL
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-DEADLINE = 120
+DEADLINE = 200
 
 
 def _first_free_port(count):
