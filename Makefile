@@ -18,7 +18,7 @@ help:
 	@echo 'make nightly the tests that take minutes, or a quiet machine, and what make newest does'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make check   ruff and mypy only'
-	@echo 'make lock    resolve requirements.in into requirements.txt'
+	@echo 'make lock    resolve requirements.in into requirements.txt, for containers requirements-*.txt, too'
 	@echo 'make slurm   as root on Debian: install Slurm, for the test that starts a cluster'
 	@echo 'make clean   remove the virtual environments'
 
@@ -44,8 +44,9 @@ check: $(INSTALLED)
 $(INSTALLED): requirements.txt find_python.sh
 	@./find_python.sh > /dev/null
 	test -x $(BIN)/python || "$$(./find_python.sh)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^uv==' requirements.txt)"
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.txt
+	sed -n '/^uv==/,/^ *#/p' requirements.txt | $(BIN)/python -m pip install --quiet \
+	  --disable-pip-version-check --no-deps --require-hashes --requirement /dev/stdin
+	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.txt
 	touch $@
 
 $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
@@ -54,9 +55,15 @@ $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
 	  --override requirements-newest.in --requirement requirements-newest.in
 	touch $@
 
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --python $(BIN)/python --custom-compile-command 'make lock'
+# What images for TPUs and GPUs have beside requirements.txt.
+EXTRAS := tpu cuda12
 lock: $(INSTALLED)
-	$(BIN)/uv pip compile --quiet --python $(BIN)/python --custom-compile-command 'make lock' \
-	  requirements.in --output-file requirements.txt
+	$(LOCK) requirements.in --output-file requirements.txt
+	for extra in $(EXTRAS); do \
+	  echo "jax[$$extra]" | $(LOCK) - --constraint requirements.txt --python-platform x86_64-manylinux_2_31 \
+	    --output-file requirements-$$extra.txt || exit; \
+	done
 
 # Who is not root, or not on Debian, tests without a Slurm cluster.
 SLURM := slurm-wlm slurm-wlm-basic-plugins munge iproute2 util-linux

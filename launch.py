@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import sys
 from typing import Any
 
@@ -204,6 +205,9 @@ def main(argv: list[str]) -> int:
     check.check(
       run.module.make_program(config), where, getattr(run.module, 'CYCLES', ()), pickled=pickled
     )
+    if _LAUNCHER.value == 'slurm':  # What it cannot be asked for is refused before all else.
+      path = run_directory.absolute(config.run_dir or '.')
+      slurm.script(run.module.make_program(config), where, path)
     if _LAUNCHER.value == 'k8s':
       _write_manifests(run, where)
       return 0
@@ -248,7 +252,8 @@ def main(argv: list[str]) -> int:
   elif code and _resumable(config.run_dir):
     elsewhere = _LAUNCHER.value in ('ray', 'slurm')
     launcher = f' --launcher={_LAUNCHER.value}' if elsewhere else ''
-    terminal.say(f'to go on: python launch.py --resume={config.run_dir}{launcher}', sys.stderr)
+    resume = shlex.quote(f'--resume={config.run_dir}')
+    terminal.say(f'to go on: python launch.py {resume}{launcher}', sys.stderr)
   return code
 
 

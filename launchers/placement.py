@@ -11,9 +11,13 @@ from collections.abc import Mapping
 
 import launchpad as lp
 
+from launchers import one_line
+
 # For each type of TPU: how many chips one machine with it may have.
 CHIPS_PER_HOST = {'tpu-v4': (4,), 'tpu-v5e': (1, 4, 8), 'tpu-v5p': (4,), 'tpu-v6e': (1, 4, 8)}
 ACCELERATORS = (None, 'gpu', 'tpu', *CHIPS_PER_HOST)
+# Of an environment variable; `env` takes what begins with a hyphen for an option.
+_VARIABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 RESTARTS = ('never', 'on_failure')
 # A node seldom keeps a core busy; so many times what there is is too much all the same.
 CROWDED = 8
@@ -80,6 +84,14 @@ class Resources:
       raise ValueError('devices need an accelerator; name it, gpu or tpu, or ask for no devices.')
     if self.num_devices and self.devices and self.num_devices != len(self.devices):
       raise ValueError(f'num_devices {self.num_devices} is not the number of devices listed.')
+    for name, value in self.env.items():
+      if not _VARIABLE.fullmatch(name) or '\0' in value:
+        raise ValueError(
+          f'env {name!r}: {value!r} is no environment variable; a name has letters, digits, _, . and '
+          '-, the first is a letter or _, and a value has no NUL.'
+        )
+    for text in (*self.labels, *self.labels.values(), *self.resources):
+      one_line.check('labels and resources: ', text)
     if self.topology and self.accelerator not in CHIPS_PER_HOST:
       raise ValueError(f'a topology needs an accelerator among {", ".join(CHIPS_PER_HOST)}.')
     if self.topology and not re.fullmatch(r'[1-9]\d*(x[1-9]\d*){1,2}', self.topology):

@@ -13,6 +13,8 @@ import sys
 import time
 from typing import Any
 
+from launchers import one_line
+
 _RECORDED = (
   'dm-launchpad',
   'dm-reverb',
@@ -52,9 +54,11 @@ def create(path: str, shared: bool = False) -> str:
     shared: whether other nodes of the run may have written to it already.
 
   Raises:
-    ValueError: if it exists and is not empty, or is taken, or cannot be written.
+    ValueError: if it exists and is not empty, or is taken, or cannot be written, or its path is no
+      line of text.
   """
   path = absolute(path)
+  one_line.check('--run_dir=', path)
   try:
     os.makedirs(path, exist_ok=True)
     if not shared and set(os.listdir(path)) - {_LOCK}:
@@ -87,9 +91,11 @@ def reopen(path: str) -> tuple[str, Record]:
   """Takes the directory of an earlier run for this process; returns its absolute path and record.
 
   Raises:
-    ValueError: if there is no run, or it is still going on, or cannot be written to.
+    ValueError: if there is no run, or it is still going on, or cannot be written to, or its path is
+      no line of text.
   """
   path = absolute(path)
+  one_line.check('--resume=', path)
   if _is_run(path):
     try:
       take(path)

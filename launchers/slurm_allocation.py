@@ -23,16 +23,6 @@ from launchers.slurm_job import JOB_FILE, REFUSED, Job, JobStopper
 from launchers.slurm_node import STEP, SlurmNode
 from launchers.slurm_script import Plan
 
-# Run by sh on every host: $1 is the interpreter, $2 the job file; the rest is for the probe.
-_PROBE = """
-python=$1 file=$2; shift 2
-say() { printf '{"host": "%s", "problem": "%s"}\\n' "$SLURMD_NODENAME" "$1"; }
-if ! [ -r "$file" ]; then say "does not have the file $file"
-elif ! [ -x "$python" ]; then say "has no interpreter $python"
-elif ! "$python" -m launchers.slurm_probe "$@"; then say "cannot run the code with $python"
-fi
-"""
-
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
@@ -95,28 +85,23 @@ def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, l
   """
   names = [name for component in hosts for name in component.names]
   first = slurm_probe.first_port(int(hosts[0].job_id))
-  arguments = [sys.executable, job_file, str(first), str(num_ports), *names]
+  command = slurm_probe.command(sys.executable, job_file, first, num_ports, names)
   steps = [
     subprocess.Popen(
-      [*c.srun(c.names, '--job-name=probe'), 'sh', '-c', _PROBE, 'sh', *arguments],
+      [*c.srun(c.names, '--job-name=probe'), *command],
       stdin=subprocess.DEVNULL,
       stdout=subprocess.PIPE,
       text=True,
+      errors='replace',
     )
     for c in hosts
   ]
   lines = [line for step in steps for line in step.communicate()[0].splitlines()]
-  reports = [json.loads(line) for line in lines if line.startswith('{')]  # A site may print, too.
-  for report in reports:
-    if report['problem']:
-      raise ValueError(
-        f'host {report["host"]} {report["problem"]}; every host needs the run directory, the code '
-        'and its environment at the same path, and the names of the others.'
-      )
-  silent = set(names) - {report['host'] for report in reports}
+  ports = slurm_probe.ports(lines, sys.executable, job_file)
+  silent = set(names) - ports.keys()
   if silent:
     raise ValueError(f'no step could be run on {", ".join(sorted(silent))}.')
-  return {report['host']: report['ports'] for report in reports}
+  return ports
 
 
 def run(run_dir: str, out: IO[str] | None = None) -> int:

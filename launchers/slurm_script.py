@@ -12,6 +12,7 @@ import math
 import shlex
 from collections.abc import Mapping
 
+from launchers import one_line
 from launchers.placement import Resources
 
 
@@ -142,8 +143,15 @@ def script(
     python_path: PYTHONPATH, with which it finds `launchers`.
 
   Raises:
-    ValueError: if an option is none.
+    ValueError: if an option is none, or the name or the directory would leave the comment that it is
+      part of; one sentence.
   """
+  one_line.check('--run_dir=', run_dir)
+  if '\\' in run_dir:
+    raise ValueError(
+      f'--run_dir={run_dir} has a backslash, which Slurm leaves out of file names; choose another.'
+    )
+  one_line.check('the name of the program, ', name)
   log = f'{run_dir}/slurm.log'.replace('%', '%%')
   lines = ['#!/bin/sh', _line(f'--job-name={name}', f'--output={log}', '--open-mode=append')]
   for number, component in enumerate(job.components):
@@ -173,10 +181,11 @@ def _line(*words: str) -> str:
 
 def _user_line(flag: str, text: str) -> list[str]:
   """Returns the line for options that the user gave under a flag, if any."""
+  one_line.check(f'{flag}=', text)
   try:
     words = shlex.split(text)
   except ValueError as error:
     raise ValueError(f'{flag}={text!r} cannot be read: {error}.') from None
-  if words and (not words[0].startswith('-') or '\n' in text):
+  if words and not words[0].startswith('-'):
     raise ValueError(f'{flag}={text!r} must be options of sbatch, as in "--time=60 --account=me".')
   return [_line(*words)] if words else []

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import graph, pickling
+from launchers import graph, one_line, pickling
 from launchers.placement import Resources
 from programs.parts.replay_node import ReplayNode
 
@@ -30,9 +30,21 @@ def check(
     ValueError: all that is wrong, a sentence and a line for each.
   """
   nodes = graph.nodes(program)
-  problems = [*_unplaced(program, placement), *_handles(nodes), *_circles(nodes, cycles)]
+  problems = [*_misnamed(program), *_unplaced(program, placement)]
+  problems += [*_handles(nodes), *_circles(nodes, cycles)]
   if problems := problems + ([*_unpicklable(nodes)] if pickled else []):
     raise ValueError('\nerror: '.join(problems))
+
+
+def _misnamed(program: lp.Program) -> Iterator[str]:
+  """Says which names cannot be parts of file names, lines of logs and job scripts."""
+  for what, name in (('program', program.name), *(('group', label) for label in program.groups)):
+    try:
+      one_line.check(f'the name of the {what}, ', name)
+    except ValueError as error:
+      yield str(error)
+    if what == 'group' and '/' in name:
+      yield f'the name of the group, {name!r}, has a slash, but files are named after it; rename it.'
 
 
 def _unplaced(program: lp.Program, placement: Mapping[str, Resources]) -> Iterator[str]:

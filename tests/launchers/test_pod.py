@@ -11,12 +11,13 @@ import sys
 import pytest
 import yaml
 
-from launchers import core, pod
-from tests.launchers import nodes
+from launchers import core, k8s_pod, pod
+from launchers.placement import Resources
+from tests.launchers import confined, nodes
 from tests.test_launch import SMALL
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-DEADLINE = 120
+DEADLINE = 200
 
 
 def _first_free_port(count):
@@ -57,7 +58,9 @@ def start():
 
 
 def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, start):
-  output, run_dir = tmp_path / 'manifests', tmp_path / 'run'
+  output, runs = tmp_path / 'manifests', tmp_path / 'runs'
+  runs.mkdir()
+  run_dir, seen = runs / 'run', confined.RUNS if not confined.missing() else str(runs)
   written = subprocess.run(
     [sys.executable, 'launch.py', *SMALL, '--num_actors=2', '--launcher=k8s', '--image=x']
     + [f'--output={output}'],
@@ -67,15 +70,16 @@ def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, start):
   )
   assert written.returncode == 0, written.stderr
   jobset = yaml.safe_load((output / 'jobset.yaml').read_text())
-  here = ['--pod_hosts=localhost', f'--k8s_port={_first_free_port(3)}', f'--run_dir={run_dir}']
+  here = ['--pod_hosts=localhost', f'--k8s_port={_first_free_port(3)}', f'--run_dir={seen}/run']
   pods, logs = {}, {}
   for job in jobset['spec']['replicatedJobs']:
     spec = job['template']['spec']
     (container,) = spec['template']['spec']['containers']
+    confinement = [] if confined.missing() else confined.command(spec['template']['spec'], runs)
     variables = {variable['name']: variable['value'] for variable in container['env']}
     for index in range(spec['completions']):
       name = f'{job["name"]}/{index}'
-      command = [sys.executable, *container['command'][1:], *here]
+      command = [*confinement, sys.executable, *container['command'][1:], *here]
       logs[name] = tmp_path / f'{job["name"]}-{index}.log'
       with open(logs[name], 'w') as log:
         pods[name] = start(command, variables, index, log)
@@ -100,6 +104,36 @@ def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, start):
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] > 0
   assert json.loads((run_dir / 'config.json').read_text())['config']['num_steps'] == 2000
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+
+
+_LOOK = """
+import json, os, tempfile
+def writable(directory):
+  try:
+    tempfile.TemporaryFile(dir=directory).close()
+  except OSError:
+    return False
+  return True
+status = dict(line.strip('\\n').split(':\\t', 1) for line in open('/proc/self/status') if ':\\t' in line)
+paths = ['/tmp', '/mnt/runs', '/', '/usr', '/var/tmp', os.getcwd(), os.path.expanduser('~')]
+print(json.dumps([os.getuid(), status, {path: writable(path) for path in paths}]))
+"""
+
+
+@pytest.mark.skipif(bool(confined.missing()), reason=f'it needs {confined.missing()}')
+def test_a_pod_here_is_confined_as_its_manifest_says(tmp_path):
+  group = k8s_pod.Group('monitor', 1, Resources(with_launcher=True))
+  spec = k8s_pod.spec(k8s_pod.Run('x', 'x', []), group, user=4711)
+  look = subprocess.run(
+    [*confined.command(spec, tmp_path), sys.executable, '-c', _LOOK],
+    capture_output=True,
+    text=True,
+    env={**os.environ, 'HOME': '/tmp'},
+  )
+  user, status, writable = json.loads(look.stdout)
+  assert user == 4711 and status['NoNewPrivs'] == '1'
+  assert {int(status[f'Cap{which}'], 16) for which in ('Inh', 'Prm', 'Eff', 'Bnd', 'Amb')} == {0}
+  assert {path for path, is_writable in writable.items() if is_writable} == {'/tmp', '/mnt/runs'}
 
 
 _DRIVER = """

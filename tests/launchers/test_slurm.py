@@ -27,6 +27,9 @@ NODE = f'{sys.executable} -m launchers.node_entry'
 TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
 WORKER = Resources(labels={'pool': 'workers'})
 
+# Of a directory: what sh, sbatch and JSON read as their own.
+ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
+
 flags.FLAGS.mark_as_parsed()
 pytestmark = pytest.mark.skipif(
   bool(slurm_cluster.missing()), reason=f'a Slurm cluster needs {slurm_cluster.missing()}'
@@ -72,7 +75,7 @@ def _wait(condition, process=None):
 
 
 def test_stop_from_a_node_ends_every_process_with_code_0(cluster, tmp_path):
-  run_dir, answer, pid_file = tmp_path / 'a run', tmp_path / 'answer', tmp_path / 'pid'
+  run_dir, answer, pid_file = tmp_path / ODD, tmp_path / 'answer', tmp_path / 'pid'
   run_dir.mkdir()
   program = nodes.program(
     (nodes.Caller, True, str(answer)),
@@ -245,7 +248,7 @@ def test_what_slurm_refuses_is_passed_on(cluster, tmp_path):
 
 
 def test_a_host_that_does_not_share_the_run_directory_is_named(cluster):
-  run_dir = cluster.unshared / 'run'
+  run_dir = cluster.unshared / ODD
   run_dir.mkdir()
   program = nodes.program((nodes.Caller, True, ''), (nodes.Caller, True, ''))
   code, output = _launch(program, run_dir, cpu_nodes=3)

@@ -1,16 +1,20 @@
 """What the Slurm launcher asks Slurm for, as text and arithmetic."""
 
 import json
+import os
 import pathlib
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 
-from launchers import slurm, slurm_node, slurm_probe, slurm_script
+from launchers import run_directory, slurm, slurm_node, slurm_probe, slurm_script
 from launchers.placement import Resources
 from launchers.slurm_script import Component, Options, Slot
 from tests.agents.subprocesses import run_python
+from tests.test_launch import launch
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -109,7 +113,53 @@ def test_what_a_job_cannot_have_is_refused(changed, message):
     slurm_script.check(_placement(**changed))
 
 
-@pytest.mark.parametrize('text', ['partition=cpu', '--comment="open', '--time=60\n--nodes=7'])
+@pytest.mark.parametrize(
+  'run_dir, name, labels, words',
+  [
+    ('/runs/a\ntouch /tmp/x\n', 'sebulba', {}, '--run_dir='),
+    ('/runs/a', 'sebulba\ntouch /tmp/x', {}, 'the name of the program'),
+    ('/runs/a', 'sebulba', {'cpu': 'zen4\ntouch /tmp/x'}, 'labels'),
+  ],
+)
+def test_what_would_leave_a_comment_of_the_script_is_refused(run_dir, name, labels, words):
+  with pytest.raises(ValueError) as error:
+    plan = slurm_script.plan({'actor': 1}, {'actor': Resources(labels=labels)}, Options())
+    slurm_script.script(plan, Options(), name, run_dir, 'python', '')
+  assert words in str(error.value) and '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'run_dir, options, words',
+  [
+    ('a\nb', '', 'error: --run_dir='),
+    ('a\\b', '', 'has a backslash'),
+    ('a', 'time=60', 'error: --slurm_options='),
+  ],
+)
+def test_what_no_job_can_have_is_refused_before_anything_is_written(
+  tmp_path, monkeypatch, run_dir, options, words
+):
+  sbatch = tmp_path / 'bin' / 'sbatch'
+  sbatch.parent.mkdir()
+  sbatch.touch(0o755)
+  monkeypatch.setenv('PATH', str(sbatch.parent))
+  path = tmp_path / run_dir
+  process = launch('--launcher=slurm', f'--run_dir={path}', f'--slurm_options={options}')
+  assert process.returncode == 2 and words in process.stderr, process.stderr
+  assert process.stderr.count('\n') == 1 and not path.exists()
+
+
+def test_a_run_directory_that_is_no_line_is_refused_by_every_launcher(tmp_path):
+  with pytest.raises(ValueError, match='--run_dir='):
+    run_directory.create(f'{tmp_path}/a\nb')
+  assert not list(tmp_path.iterdir())
+  with pytest.raises(ValueError, match='--resume='):
+    run_directory.reopen(f'{tmp_path}/a\nb')
+
+
+@pytest.mark.parametrize(
+  'text', ['partition=cpu', '--comment="open', '--time=60\n--nodes=7', '--time=60\0']
+)
 def test_what_is_no_option_of_sbatch_is_refused(text):
   options = Options(cpu=text)
   plan = slurm_script.plan({'actor': 1}, {'actor': Resources()}, options)
@@ -166,6 +216,33 @@ def test_a_host_says_which_names_it_does_not_know():
   report = json.loads(run_python(*arguments, SLURMD_NODENAME='h1'))
   assert report['host'] == 'h1' and len(report['ports']) == 2
   assert report['problem'].startswith('does not know the name nobody.invalid (')
+
+
+@pytest.mark.parametrize('missing', ['job file', 'interpreter', 'code', ''])
+def test_what_a_host_lacks_is_said_whatever_characters_its_path_has(tmp_path, missing):
+  directory = tmp_path / 'a "run" \\ of \'mine\' with 50%'
+  directory.mkdir()
+  file, python = directory / 'job.pkl', directory / 'python'
+  if missing != 'job file':
+    file.touch()
+  if missing != 'interpreter':
+    # The interpreter is to find the code.
+    code = '' if missing == 'code' else f'export PYTHONPATH={ROOT}; exec {sys.executable} "$@"'
+    python.write_text(f'#!/bin/sh\n{code or "exit 1"}\n')
+    python.chmod(0o755)
+  command = slurm_probe.command(str(python), str(file), 10000, 2, ['localhost'])
+  said = subprocess.run(
+    command, capture_output=True, text=True, env={**os.environ, 'SLURMD_NODENAME': 'h7'}
+  ).stdout
+  lines = ['Welcome to the {cluster}', '{"a": 1}', '{', *said.splitlines()]
+  if missing:
+    path = {'job file': f'have the file {file}', 'interpreter': f'no interpreter {python}'}
+    words = path.get(missing, f'cannot run the code with {python}')
+    with pytest.raises(ValueError) as error:
+      slurm_probe.ports(lines, str(python), str(file))
+    assert 'host h7 ' in str(error.value) and words in str(error.value)
+  else:
+    assert len(slurm_probe.ports(lines, str(python), str(file))['h7']) == 2
 
 
 def test_jobs_look_for_ports_in_range():

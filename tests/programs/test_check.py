@@ -114,6 +114,14 @@ def test_a_handle_on_a_node_that_was_never_added_is_named():
   assert 'node caller/0 has a handle on a node that nobody added' in problem
 
 
+def test_names_that_are_no_line_or_no_file_name_are_refused():
+  program = lp.Program('two\nlines')
+  for label in ('a\tb', 'a/b', 'a b'):
+    program.add_node(lp.CourierNode(Server), label=label)
+  problems = _problems(program)
+  assert [repr(name) in p for name, p in zip(('two\nlines', 'a\tb', 'a/b'), problems, strict=True)]
+
+
 def test_everything_that_is_wrong_is_said_at_once():
   program = _circle('echo')
   program.add_node(_replay(), label='replay')
