@@ -13,7 +13,6 @@ from launchers import terminal, view
 from launchers.follow import Follower
 from tests.launchers.test_view import STATUS
 
-
 DEADLINE = 60
 
 
