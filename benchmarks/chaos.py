@@ -3,9 +3,13 @@
 python -m benchmarks.chaos                        Sebulba and R2D2 on Catch, 50 kills each
 python -m benchmarks.chaos --programs=sebulba --kills=10
 
-Each program runs twice with the same options: undisturbed to its end, and disturbed: every node is
-killed once by SIGKILL, when the one before has recovered, then nodes chosen at random, whether or not
-the ones before have recovered. The launcher gets SIGTERM, and the run is resumed and goes on to its end.
+python -m benchmarks.chaos --hours=2              a run of two hours, with kills all along
+python -m benchmarks.chaos --hours=2 -- --inference_nodes=1     with further flags for launch.py
+
+Without --hours, each program runs twice with the same options: undisturbed to its end, and disturbed:
+every node is killed once by SIGKILL, when the one before has recovered, then nodes chosen at random,
+whether or not the ones before have recovered. The launcher gets SIGTERM, and the run is resumed and
+goes on to its end.
 """
 
 from __future__ import annotations
@@ -23,20 +27,29 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.drills import night as night_run
+from benchmarks.drills import unrolls
 from benchmarks.running import RunningProgram, processes
 from nodes import audit, curves
 
 _PROGRAMS = flags.DEFINE_list('programs', ['sebulba', 'r2d2'], 'what to disturb')
 _KILLS = flags.DEFINE_integer('kills', 50, 'nodes to kill in each run')
-_PAUSE = flags.DEFINE_float('pause', 4.0, 'seconds between kills on average')
+_PAUSE = flags.DEFINE_float(
+  'pause', None, 'seconds between kills on average; 4 by default, 300 with --hours', lower_bound=0.1
+)
 _SEED = flags.DEFINE_integer('seed', 1, 'of the choice of nodes and pauses')
 _DEADLINE = flags.DEFINE_float('deadline', 180.0, 'seconds that a recovery may take')
 _JSON = flags.DEFINE_string('json', '', 'file for the figures; empty: none')
+_HOURS = flags.DEFINE_float(
+  'hours', 0.0, 'that a run takes which is disturbed all along; 0: no such run', lower_bound=0.0
+)
+_DIRECTORY = flags.DEFINE_string(
+  'directory', '', 'for what the run of --hours leaves; empty: runs/benchmarks/night-<time>'
+)
 
 NUM_STEPS = {'sebulba': 300_000, 'r2d2': 100_000}
 OPTIONS = {
@@ -152,59 +165,6 @@ def run(program: str, run_dir: str, *more: str) -> tuple[float, int]:
   return float(done[1]), int(done[3])
 
 
-def account(run_dir: str, replay_kills: int) -> dict[str, Any]:
-  """Follows every unroll of a queue by its id; see `benchmarks/README.md` for the terms.
-
-  Args:
-    run_dir: of the run, which has ended.
-    replay_kills: how often replay was killed.
-  """
-  produced = audit.read(run_dir, audit.PRODUCED)[:, 0]
-  records = audit.read(run_dir, audit.TRAINED)
-  trained = records[:, 0]
-  known = set(trained.tolist())
-  config = config_of(run_dir)
-  bound, batch_size = on_their_way(config), config['batch_size']
-  tails, gaps = [], []
-  for life in dict.fromkeys((produced >> 32).tolist()):
-    ids = produced[produced >> 32 == life]
-    lost = np.array([i not in known for i in ids.tolist()])
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], lost.astype(int), [0]))))
-    for start, stop in edges.reshape(-1, 2).tolist():
-      if stop == len(ids):
-        tails.append(stop - start)
-      else:
-        gaps.append(stop - start)
-  # Of each learner step, only the last time that it was learned counts.
-  undone = len(records) - batch_size * len(np.unique(records[:, 1]))
-  return {
-    'produced': len(produced),
-    'trained': len(known & set(produced.tolist())),
-    'trained_twice': len(trained) - len(known),
-    'foreign': len(known - set(produced.tolist())),
-    'lost_with_the_learner': sum(tails),
-    'lost_with_replay': sum(gaps),
-    'unaccounted': sum(max(0, t - bound) for t in tails) + max(0, sum(gaps) - replay_kills * bound),
-    'undone_by_going_back': undone,
-  }
-
-
-def config_of(run_dir: str) -> dict[str, Any]:
-  """Returns the options of a run, as resolved."""
-  with open(os.path.join(run_dir, 'config.json')) as f:
-    return json.load(f)['config']
-
-
-def on_their_way(config: dict[str, Any]) -> int:
-  """Returns how many unrolls can be on their way from actors to the learner, at most.
-
-  The queue, the reader's and the prefetcher's batches, the one being learned from, and two buffers for
-  every environment.
-  """
-  environments = config['num_actors'] * config['envs_per_actor']
-  return config.get('queue_size', 0) + 5 * config['batch_size'] + 2 * environments
-
-
 def drill(program: str, directory: str) -> dict[str, Any]:
   """Does both runs of one program; returns the figures."""
   flags_of = [*OPTIONS[program], *COMMON]
@@ -225,7 +185,7 @@ def drill(program: str, directory: str) -> dict[str, Any]:
     wild.wait_until(wild.checkpoint_counts, 'a checkpoint')
     began = time.monotonic()
     alone = one_by_one(wild)
-    kills = at_random(wild, _KILLS.value, _PAUSE.value, random.Random(_SEED.value))
+    kills = at_random(wild, _KILLS.value, _PAUSE.value or 4.0, random.Random(_SEED.value))
     seconds = time.monotonic() - began
     wild.launcher.send_signal(signal.SIGTERM)
     code, _, errors = wild.end()
@@ -245,7 +205,7 @@ def drill(program: str, directory: str) -> dict[str, Any]:
       for group in groups
     },
     'seconds_of_killing': seconds,
-    'unrolls': account(wild_dir, replay_kills) if program == 'sebulba' else {},
+    'unrolls': unrolls.account(wild_dir, replay_kills) if program == 'sebulba' else {},
     'orphans': len(processes(directory)),
     'evaluator_return': {'undisturbed': calm, 'disturbed': after},
     'learner_steps': {'undisturbed': calm_steps, 'disturbed': after_steps},
@@ -277,8 +237,25 @@ def show(result: dict[str, Any], console: Console) -> None:
   console.print(rest)
 
 
+def night(launch_flags: list[str]) -> bool:
+  """Does the run of --hours; returns whether it was as it should be."""
+  directory = _DIRECTORY.value or time.strftime('runs/benchmarks/night-%Y%m%d-%H%M%S')
+  return night_run.run(directory, _HOURS.value, _PAUSE.value or 300.0, _SEED.value, launch_flags)
+
+
 def main(argv: list[str]) -> None:
   """Runs the drill on each program."""
+  for number in (signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) is not signal.SIG_IGN:  # As under nohup.
+      signal.signal(number, lambda number, frame: sys.exit(128 + number))
+  try:
+    if _HOURS.value:
+      sys.exit(0 if night(argv[1:]) else 1)
+    if argv[1:]:
+      raise ValueError(f'{argv[1]!r} is no flag; flags for launch.py are for --hours.')
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    sys.exit(2)
   console = Console(file=sys.stdout, width=100)
   with tempfile.TemporaryDirectory(prefix='launchpod-chaos-') as directory:
     results = []
