@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import psutil
 
+from benchmarks import own
 from nodes import checkpoints, curves
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -70,15 +71,10 @@ class RunningProgram:
 
   def nodes(self) -> dict[str, psutil.Process]:
     """Returns the processes of the nodes, by names such as 'actor-0'."""
-    found = {}
-    for process in processes(self.run_dir):
-      try:
-        payload = process.cmdline()[-1]
-      except (psutil.Error, IndexError):
-        continue
-      if payload.endswith('.pkl'):
-        found[pathlib.Path(payload).stem] = process
-    return found
+    try:
+      return own.nodes(psutil.Process(self.launcher.pid), self.run_dir)
+    except psutil.NoSuchProcess:
+      return {}
 
   def wait_until(self, condition: Callable[[], T], what: str) -> T:
     """Waits until a function returns something true, which is returned.

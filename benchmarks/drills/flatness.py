@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.drills import own, sampler
+from benchmarks import own
+from benchmarks.drills import sampler
 from benchmarks.drills.sampler import Sample
 
 # A process grows while it starts: it imports, compiles and fills its buffers.

@@ -12,12 +12,12 @@ from typing import IO, Any
 
 import psutil
 
-from benchmarks.drills import night_report, own, sampler, schedule
+from benchmarks.drills import night_report, sampler, schedule
 from benchmarks.drills.lives import Life, Lives, Seen
-from benchmarks.running import ROOT, RunningProgram
+from benchmarks.drills.subject import SLOW_CATCH
+from benchmarks.running import RunningProgram
 from nodes import audit, checkpoints
 
-ENVIRONMENT = os.path.join(ROOT, 'benchmarks', 'drills', 'slow_catch.py:make')
 STEP_SECONDS = 0.1
 ACTORS, ENVIRONMENTS = 2, 32
 # An actor steps its two groups in turn.
@@ -33,7 +33,7 @@ LAUNCHER = 'launcher'
 def options(hours: float) -> list[str]:
   """Returns the flags for launch.py of a run that takes about so many hours, undisturbed."""
   return [
-    f'--env={ENVIRONMENT}',
+    f'--env={SLOW_CATCH}',
     f'--env_options=step_seconds={STEP_SECONDS:g}',
     f'--num_actors={ACTORS}',
     f'--envs_per_actor={ENVIRONMENTS}',
@@ -115,7 +115,7 @@ def _follow(
   try:
     while program.launcher.poll() is None:
       now = time.monotonic() - began
-      nodes = own.nodes(launcher, program.run_dir)
+      nodes = program.nodes()
       for life in seen.lives.see({name: p.pid for name, p in nodes.items()}, now):
         seen.surprises.append(f'{life.node}, its life {life.number}, before {now:.0f} s')
       if not os.path.exists(final):

@@ -11,7 +11,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.drills import flatness, own, sampler, unrolls
+from benchmarks import own
+from benchmarks.drills import flatness, sampler, unrolls
+from benchmarks.drills.checks import Check
 from benchmarks.drills.lives import Seen
 from benchmarks.running import processes
 from nodes import curves
@@ -19,17 +21,6 @@ from nodes import curves
 # What launch.py's --node_timeout is by default.
 NODE_TIMEOUT_SECONDS = 300
 DONE = re.compile(r'done: .*evaluator_return=(\S+) actor_steps=(\d+)')
-
-
-class Check:
-  """A sentence that has to hold."""
-
-  def __init__(self, holds: bool, sentence: str):
-    self.holds = holds
-    self.sentence = sentence
-
-  def __str__(self) -> str:
-    return f'- {"holds" if self.holds else "FAILS"}: {self.sentence}'
 
 
 def write(directory: str, seen: Seen, code: int, output: str, errors: str, hours: float) -> bool:

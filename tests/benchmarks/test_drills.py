@@ -11,7 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks.drills import flatness, own, sampler, schedule, slow_catch, unrolls
+from benchmarks import own
+from benchmarks.drills import flatness, sampler, schedule, slow_catch, unrolls
 from benchmarks.drills.lives import Life, Lives
 from environments import own_file
 from nodes import audit
@@ -20,8 +21,9 @@ WAITS = 'import sys; print(flush=True); sys.stdin.read()'
 # A "launcher" that starts what its argument names, says their ids, and waits.
 STARTS = (
   'import subprocess, sys\n'
-  f'c = [subprocess.Popen([sys.executable, "-c", {WAITS!r}, a], stdin=0) for a in sys.argv[1].split(",")]\n'
-  'print(*(p.pid for p in c), flush=True); sys.stdin.read()'
+  f'waits = [sys.executable, "-c", {WAITS!r}]\n'
+  'started = [subprocess.Popen([*waits, name], stdin=0) for name in sys.argv[1].split(",")]\n'
+  'print(*(p.pid for p in started), flush=True); sys.stdin.read()'
 )
 
 

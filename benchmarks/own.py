@@ -33,9 +33,11 @@ def nodes(launcher: psutil.Process, run_dir: str) -> dict[str, psutil.Process]:
 
 def node_name(command: Sequence[str], run_dir: str) -> str:
   """Returns the node that a command is the process of, such as 'actor-0'; '' if it is of none."""
-  payloads = os.path.join(run_dir, 'nodes')
-  paths = [part for part in command if os.path.dirname(part) == payloads and part.endswith('.pkl')]
-  return pathlib.Path(paths[0]).stem if paths else ''
+  payloads = os.path.realpath(os.path.join(run_dir, 'nodes'))
+  for part in command:
+    if part.endswith('.pkl') and os.path.realpath(os.path.dirname(part)) == payloads:
+      return pathlib.Path(part).stem
+  return ''
 
 
 def group(node: str) -> str:
