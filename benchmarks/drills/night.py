@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import glob
 import os
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
@@ -80,7 +81,12 @@ def run(directory: str, hours: float, pause: float, seed: int, more: Sequence[st
       _follow(program, seen, recorder, kills, _Plan(hours, pause, seed))
     if seen.interrupted:
       program.launcher.terminate()
-    code, output, errors = program.end()
+    try:
+      code, output, errors = program.end()
+    except subprocess.TimeoutExpired:
+      seen.interrupted += ', and the program did not stop'
+      program.launcher.kill()
+      code, output, errors = program.end()
   finally:
     recorder.close()
     program.kill()

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -12,10 +13,22 @@ import psutil
 import pytest
 
 from benchmarks import own
-from benchmarks.drills import flatness, sampler, schedule, slow_catch, unrolls
+from benchmarks.drills import (
+  children,
+  clock,
+  family,
+  flatness,
+  network,
+  sampler,
+  schedule,
+  slow_catch,
+  unrolls,
+)
+from benchmarks.drills.checks import Refused
 from benchmarks.drills.lives import Life, Lives
 from environments import own_file
 from nodes import audit
+from tests.benchmarks import smoke
 
 WAITS = 'import sys; print(flush=True); sys.stdin.read()'
 # A "launcher" that starts what its argument names, says their ids, and waits.
@@ -209,3 +222,114 @@ def test_a_slow_environment_is_catch():
   with pytest.raises(ValueError, match='step_seconds'):
     slow_catch.make('', 3, 0, step_seconds=-1.0)
   assert own_file.is_spec('benchmarks/drills/slow_catch.py:make')
+
+
+def test_the_shim_sets_the_clock_of_a_running_process(tmp_path):
+  path = str(tmp_path / 'clock')
+  code = (
+    'import sys, time\n'
+    'for _ in range(2):\n'
+    '  print(time.time(), time.time_ns(), time.monotonic_ns(), flush=True); sys.stdin.readline()\n'
+    '  end = time.monotonic() + 0.11\n'
+    '  while time.monotonic() < end: pass'
+  )
+  environment = {**os.environ, **clock.environment(path)}
+  with subprocess.Popen(
+    [sys.executable, '-c', code],
+    env=environment,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+  ) as process:
+    before = [float(n) for n in process.stdout.readline().split()]
+    clock.set_clock(path, -3600)
+    after = [float(n) for n in process.communicate('\n')[0].split()]
+  passed = (after[2] - before[2]) / 1e9
+  assert after[0] - before[0] == pytest.approx(passed - 3600, abs=1)
+  assert (after[1] - before[1]) / 1e9 == pytest.approx(passed - 3600, abs=1)
+
+
+def test_the_children_of_an_environment_are_known_by_their_mark(tmp_path):
+  marks = [str(tmp_path / name) for name in ('mine', 'other')]
+  for mark in marks:
+    open(mark, 'w').close()
+  child, other = (subprocess.Popen(family.child_command(mark)) for mark in marks)
+  try:
+    assert children.of_mark(marks[0]) == {child.pid: os.getpid()}
+    child.kill()
+    assert children.left_of(marks[0], {child.pid}) == set()
+    assert children.of_mark(marks[1]) == {other.pid: os.getpid()}
+  finally:
+    for process in (child, other):
+      process.kill()
+      process.wait()
+
+
+def test_a_family_leaves_its_child_alone(tmp_path):
+  mark = tmp_path / 'mark'
+  mark.touch()
+  environment = family.make('', 2, 0, step_seconds=0.0, mark=str(mark))
+  environment.close()
+  (pid,) = children.of_mark(str(mark))
+  psutil.Process(pid).kill()
+  environment._child.wait()
+  family.make('', 2, 0).close()  # As launch.py tries it.
+
+
+# Sends 1000 packets to itself; prints how many came.
+PACKETS = (
+  'import socket\n'
+  'a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))\n'
+  'a.bind(("127.0.0.1", 0)); a.setblocking(False); came = 0\n'
+  'for _ in range(1000):\n'
+  '  b.sendto(b"x", a.getsockname())\n'
+  '  try: came += len(a.recv(1))\n'
+  '  except BlockingIOError: pass\n'
+  'print(came)'
+)
+
+
+def test_packets_are_lost_without_netem():
+  try:
+    network.has_netem()
+  except Refused as reason:
+    pytest.skip(str(reason))
+  setup = [['ip', 'link', 'set', 'lo', 'up'], *network.commands(0.2, netem=False)]
+  script = ' && '.join(shlex.join(c) for c in [*setup, [sys.executable, '-c', PACKETS]])
+  came = subprocess.run(['unshare', '--net', 'sh', '-c', script], capture_output=True, text=True)
+  # What is not lost may still be on its way; of what there is, a fifth is lost.
+  assert came.returncode == 0 and 0 < int(came.stdout) < 850, came.stderr
+
+
+@pytest.mark.parametrize(
+  'flags, sentence',
+  [
+    (['--drill=nap'], '--drill=nap: there is no such drill; they are kill, pause, '),
+    (['--hours=-1'], 'hours'),
+    (['further'], "'further' is no flag; flags for launch.py are for --hours."),
+    (['--hours=1', '--directory=/'], '--directory=/ exists already; name another.'),
+  ],
+)
+def test_what_makes_no_sense_is_refused(flags, sentence):
+  refused = smoke.command('chaos', *flags)
+  assert refused.returncode and sentence in refused.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_a_short_night(tmp_path):
+  flags = ('--hours=0.03', '--pause=30', f'--directory={tmp_path}/night')
+  night = smoke.command('chaos', *flags, deadline=840)
+  assert night.returncode == 0, night.stdout + night.stderr
+  assert (tmp_path / 'night' / 'report.md').read_text() in night.stdout
+  samples = sampler.read(str(tmp_path / 'night' / 'processes.csv'))
+  assert {'launcher', 'actor-0', 'replay-0', 'monitor-0'} <= {s.node for s in samples}
+  assert len((tmp_path / 'night' / 'kills.csv').read_text().splitlines()) > 1
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize('drill', ['suspend', 'children'])
+def test_a_short_drill(drill):
+  done = smoke.command('chaos', f'--drill={drill}', deadline=840)
+  assert done.returncode == 0, done.stdout + done.stderr
