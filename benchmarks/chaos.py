@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -96,15 +97,19 @@ def run(name: str) -> int:
   """Does one drill in a directory of its own; returns PASSED, FAILED or REFUSED."""
   checks = Checks()
   print(f'{name}:', flush=True)
-  with tempfile.TemporaryDirectory(prefix='launchpod-chaos-') as directory:
-    try:
-      {KILL: kill, **DRILLS}[name](os.path.realpath(directory), checks)
-    except AssertionError as error:  # Something was waited for in vain.
-      checks.add(False, str(error))
-    except Refused as error:
-      print(f'error: --drill={name}: {error}', file=sys.stderr)
-      return REFUSED
-  return PASSED if checks.hold() else FAILED
+  directory = os.path.realpath(tempfile.mkdtemp(prefix='launchpod-chaos-'))
+  try:
+    {KILL: kill, **DRILLS}[name](directory, checks)
+  except AssertionError as error:  # Something was waited for in vain.
+    checks.add(False, str(error))
+  except Refused as error:
+    print(f'error: --drill={name}: {error}', file=sys.stderr)
+    return REFUSED
+  if not checks.hold():
+    print(f'what it left is in {directory}')
+    return FAILED
+  shutil.rmtree(directory)
+  return PASSED
 
 
 def main(argv: list[str]) -> None:
