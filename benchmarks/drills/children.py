@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Set
 
 import psutil
 
@@ -25,7 +26,7 @@ def of_mark(mark: str) -> dict[int, int]:
   return found
 
 
-def left_of(mark: str, pids: set[int]) -> set[int]:
+def left_of(mark: str, pids: Set[int]) -> set[int]:
   """Returns which of some children are still there when they have had time to leave."""
   end = time.monotonic() + LEAVE_SECONDS
   while (left := pids & of_mark(mark).keys()) and time.monotonic() < end:
@@ -52,13 +53,22 @@ def end_with_their_node(directory: str, checks: Checks) -> None:
       with Subject(inside, checks, f'--env={env}', f'--env_options=mark={mark}') as subject:
         subject.begin()
         _kill_actor(subject, mark)
-        children = set(of_mark(mark))
+        children = of_mark(mark)
+        nodes = set(subject.pids().values())
         if ending.startswith('SIGTERM'):
           subject.stop()
         else:
           subject.program.launcher.kill()
-        left = left_of(mark, children)
-        checks.add(not left, f'{ending}: of {len(children)} children none is left (left: {left})')
+        of_nodes = {child for child, parent in children.items() if parent in nodes}
+        for whose, those in (
+          ('of nodes', of_nodes),
+          # It has tried the environment before it started a node.
+          ('of the launcher', children.keys() - of_nodes),
+        ):
+          left = left_of(mark, those)
+          checks.add(
+            not left, f'{ending}: of {len(those)} children {whose} none is left (left: {left})'
+          )
       _end(mark)
   finally:
     _end(mark)

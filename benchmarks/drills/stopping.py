@@ -43,13 +43,13 @@ def pause(directory: str, checks: Checks) -> None:
   with Subject(directory, checks, f'--node_timeout={NODE_TIMEOUT_SECONDS:g}') as subject:
     pids = subject.begin()
     for node in sorted(pids):
-      with stopped([subject.program.nodes()[node]]):
+      with stopped([subject.process(node)]):
         time.sleep(SHORT_SECONDS)
       subject.works(node)
       subject.unharmed(pids, f'{node}, stopped for {SHORT_SECONDS:g} s')
     for node in sorted(pids):
       pids = subject.pids()
-      with stopped([subject.program.nodes()[node]]):
+      with stopped([subject.process(node)]):
         subject.wait(
           functools.partial(subject.replaced, node, pids[node]), f'{node} is started again'
         )

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
+import psutil
+
 from benchmarks.drills.checks import Checks
 from benchmarks.running import ROOT, RunningProgram
 from nodes import audit, curves
@@ -100,13 +102,17 @@ class Subject:
     before = evidence(self.run_dir, node)
     self.wait(lambda: evidence(self.run_dir, node) > before, f'{node} works')
 
+  def process(self, node: str) -> psutil.Process:
+    """Returns the process of a node, for which it waits while there is none."""
+    return self.program.wait_until(lambda: self.program.nodes().get(node), f'{node} has a process')
+
   def replaced(self, node: str, pid: int) -> bool:
     """Returns whether a node has another process than it had."""
     return self.pids().get(node, pid) != pid
 
   def kill(self, node: str) -> None:
     """Kills a node and waits until its next life works."""
-    victim = self.program.nodes()[node]
+    victim = self.process(node)
     victim.kill()
     self.wait(lambda: self.replaced(node, victim.pid), f'{node} is started again')
     self.works(node)
