@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import psutil
 
+from benchmarks import own
 from nodes import checkpoints, curves
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -37,6 +38,8 @@ class RunningProgram:
     *flags: str,
     deadline: float = 150.0,
     environment: Mapping[str, str] | None = None,
+    output: str = '',
+    own_session: bool = False,
   ):
     """Starts it.
 
@@ -45,11 +48,16 @@ class RunningProgram:
       *flags: for launch.py.
       deadline: seconds that `wait_until` waits at most.
       environment: variables to set for it.
+      output: an existing directory that gets and keeps its `stdout.txt` and `stderr.txt`; '' for none.
+      own_session: whether it is out of the reach of this terminal, of Ctrl-C and of its end.
     """
     self.run_dir = run_dir
     self._deadline = deadline
     # Files, since nobody reads a pipe while a long run writes.
-    self._output, self._errors = (tempfile.TemporaryFile('w+') for _ in range(2))  # noqa: SIM115
+    self._output, self._errors = (
+      open(os.path.join(output, name), 'w+') if output else tempfile.TemporaryFile('w+')  # noqa: SIM115
+      for name in ('stdout.txt', 'stderr.txt')
+    )
     self.launcher = subprocess.Popen(
       [sys.executable, 'launch.py', *flags],
       cwd=ROOT,
@@ -58,19 +66,15 @@ class RunningProgram:
       stderr=self._errors,
       text=True,
       stdin=subprocess.DEVNULL,
+      start_new_session=own_session,
     )
 
   def nodes(self) -> dict[str, psutil.Process]:
     """Returns the processes of the nodes, by names such as 'actor-0'."""
-    found = {}
-    for process in processes(self.run_dir):
-      try:
-        payload = process.cmdline()[-1]
-      except (psutil.Error, IndexError):
-        continue
-      if payload.endswith('.pkl'):
-        found[pathlib.Path(payload).stem] = process
-    return found
+    try:
+      return own.nodes(psutil.Process(self.launcher.pid), self.run_dir)
+    except psutil.NoSuchProcess:
+      return {}
 
   def wait_until(self, condition: Callable[[], T], what: str) -> T:
     """Waits until a function returns something true, which is returned.

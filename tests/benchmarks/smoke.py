@@ -11,7 +11,7 @@ DEADLINE_SECONDS = 270.0
 SMALL = ('--env=catch', '--envs_per_actor=8', '--batch_size=4')
 
 
-def command(benchmark, *flags):
+def command(benchmark, *flags, deadline=DEADLINE_SECONDS):
   """Runs `python -m benchmarks.BENCHMARK FLAGS`; returns the finished process."""
   process = subprocess.Popen(
     [sys.executable, '-m', f'benchmarks.{benchmark}', *flags],
@@ -25,7 +25,7 @@ def command(benchmark, *flags):
     text=True,
   )
   try:
-    output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+    output, errors = process.communicate(timeout=deadline)
   except BaseException:
     process.terminate()  # It ends the program that it has launched.
     process.communicate()

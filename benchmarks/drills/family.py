@@ -1,0 +1,40 @@
+"""A slow Catch whose batches have a child process each, as simulators have; `close` leaves it alone.
+
+--env=benchmarks/drills/family.py:make --env_options=mark=FILE
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+from benchmarks.drills.slow_catch import SlowCatch
+
+
+def child_command(mark: str) -> list[str]:
+  """Returns the command of the children, which do nothing.
+
+  Args:
+    mark: a file, by which they are known.
+  """
+  return ['tail', '-f', mark]
+
+
+class Family(SlowCatch):
+  """A batch of games and a child process."""
+
+  def __init__(self, num_envs: int, seed: int, step_seconds: float, mark: str):
+    super().__init__(num_envs, seed, step_seconds)
+    if mark:
+      self._child = subprocess.Popen(
+        child_command(mark),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+      )
+
+
+def make(
+  task: str, num_envs: int, seed: int, *, step_seconds: float = 0.05, mark: str = ''
+) -> Family:
+  """Makes N games of Catch; see `slow_catch.make`, and `child_command` for the mark; '' for no child."""
+  return Family(num_envs, seed, step_seconds, mark)

@@ -1,0 +1,195 @@
+"""Whether memory and descriptors of a run's processes grow.
+
+python -m benchmarks.drills.flatness DIR/processes.csv       the table again, also while the run goes on
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks import own
+from benchmarks.drills import sampler
+from benchmarks.drills.sampler import Sample
+
+# A process grows while it starts: it imports, compiles and fills its buffers.
+START_SECONDS = 600.0
+# The age at which a node's lives are compared with each other.
+YOUNG_SECONDS = (120.0, 240.0)
+# Below this much time that samples of one life span, all together, a slope says nothing.
+ENOUGH_HOURS = 0.25
+ENOUGH_LIVES = 3
+
+MEMORY_LIMIT = 12.0  # MiB an hour.
+DESCRIPTOR_LIMIT = 2.0  # An hour.
+
+FLAT, GROWS, TOO_SHORT = 'flat', 'GROWS', 'too short'
+# Series of (hours, values), one for each life or node: the level of each is its own.
+Series = Sequence[tuple[Sequence[float], Sequence[float]]]
+
+
+class Slope(NamedTuple):
+  """A growth.
+
+  Attributes:
+    per_hour: of the values.
+    error: its standard error.
+    hours: that the series span, all together.
+  """
+
+  per_hour: float
+  error: float
+  hours: float
+
+  def verdict(self, limit: float, enough: bool) -> str:
+    """Returns GROWS if it is above a limit by more than chance, else FLAT; or TOO_SHORT."""
+    if not enough or math.isnan(self.per_hour):
+      return TOO_SHORT
+    return GROWS if self.per_hour - 2 * self.error > limit else FLAT
+
+  def __str__(self) -> str:
+    return '-' if math.isnan(self.per_hour) else f'{self.per_hour:+.2f} ± {self.error:.2f}'
+
+
+def pooled(series: Series) -> Slope:
+  """Returns the slope that several series have in common, by least squares.
+
+  Args:
+    series: each has a level of its own.
+  """
+  series = [(x, y) for x, y in series if len(x) > 1]
+  x = np.concatenate([np.zeros(0), *(np.subtract(x, np.mean(x)) for x, _ in series)])
+  y = np.concatenate([np.zeros(0), *(np.subtract(y, np.mean(y)) for _, y in series)])
+  spread, free = float(np.sum(x**2)), len(x) - len(series) - 1
+  if spread == 0 or free < 1:
+    return Slope(math.nan, math.nan, 0.0)
+  slope = float(np.sum(x * y)) / spread
+  error = math.sqrt(float(np.sum((y - slope * x) ** 2)) / free / spread)
+  return Slope(slope, error, sum(max(x) - min(x) for x, _ in series))
+
+
+class Growth(NamedTuple):
+  """What a group of nodes used over a run.
+
+  Attributes:
+    group: such as 'actor'.
+    lives: processes that were sampled.
+    longest_hours: the longest of them.
+    level: median of own memory in MiB, after the start.
+    peak: greatest own memory in MiB.
+    within: growth of own memory within a life, in MiB an hour, the start left out.
+    between: growth of own memory from life to life at the same age, in MiB an hour of the run.
+    descriptors: fewest and most, after the start.
+    descriptors_within: their growth within a life, an hour.
+    cores: mean CPU time a second.
+    verdict: FLAT, TOO_SHORT, or what GROWS.
+  """
+
+  group: str
+  lives: int
+  longest_hours: float
+  level: float
+  peak: float
+  within: Slope
+  between: Slope
+  descriptors: tuple[int, int]
+  descriptors_within: Slope
+  cores: float
+  verdict: str
+
+
+def growths(samples: Iterable[Sample]) -> list[Growth]:
+  """Returns one row for each group."""
+  groups: dict[str, dict[tuple[str, int], list[Sample]]] = {}
+  for sample in samples:
+    lives = groups.setdefault(own.group(sample.node), {})
+    lives.setdefault((sample.node, sample.pid), []).append(sample)
+  return [_growth(name, groups[name]) for name in sorted(groups)]
+
+
+def _growth(group: str, lives: dict[tuple[str, int], list[Sample]]) -> Growth:
+  old = [[s for s in life if s.age > START_SECONDS] for life in lives.values()]
+  every = [s for life in lives.values() for s in life]
+  settled = [s for life in old for s in life] or every
+  within = pooled([([s.age / 3600 for s in life], [s.own_mib for s in life]) for life in old])
+  descriptors = pooled(
+    [([s.age / 3600 for s in life], [float(s.descriptors) for s in life]) for life in old]
+  )
+  young = _young(lives)
+  between = pooled(young)
+  verdicts = {
+    'memory within a life': within.verdict(MEMORY_LIMIT, within.hours >= ENOUGH_HOURS),
+    'memory from life to life': between.verdict(
+      MEMORY_LIMIT, any(len(x) >= ENOUGH_LIVES for x, _ in young)
+    ),
+    'descriptors': descriptors.verdict(DESCRIPTOR_LIMIT, descriptors.hours >= ENOUGH_HOURS),
+  }
+  growing = [what for what, verdict in verdicts.items() if verdict == GROWS]
+  counts = [s.descriptors for s in settled]
+  spans = [life[-1].seconds - life[0].seconds for life in lives.values()]
+  used = sum(life[-1].cpu_seconds for life in lives.values())
+  run_seconds = max(s.seconds for s in every) - min(s.seconds - s.age for s in every)
+  return Growth(
+    group=group,
+    lives=len(lives),
+    longest_hours=max(spans) / 3600,
+    level=float(np.median([s.own_mib for s in settled])),
+    peak=max(s.own_mib for s in every),
+    within=within,
+    between=between,
+    descriptors=(min(counts), max(counts)),
+    descriptors_within=descriptors,
+    cores=used / max(run_seconds, 1.0),
+    verdict=f'{", ".join(growing)} {GROWS}'
+    if growing
+    else FLAT
+    if FLAT in verdicts.values()
+    else TOO_SHORT,
+  )
+
+
+def _young(lives: dict[tuple[str, int], list[Sample]]) -> Series:
+  """Returns, for each node, when its lives began and what they had at the same age."""
+  nodes: dict[str, tuple[list[float], list[float]]] = {}
+  least, most = YOUNG_SECONDS
+  for (node, _), life in lives.items():
+    level = [s.own_mib for s in life if least <= s.age <= most]
+    if level:
+      hours, levels = nodes.setdefault(node, ([], []))
+      hours.append((life[0].seconds - life[0].age) / 3600)
+      levels.append(float(np.median(level)))
+  return list(nodes.values())
+
+
+def grows(rows: Iterable[Growth]) -> list[str]:
+  """Returns the groups of which anything grows."""
+  return [row.group for row in rows if GROWS in row.verdict]
+
+
+def table(rows: Iterable[Growth]) -> str:
+  """Returns the rows as a table in Markdown."""
+  lines = [
+    '| group | lives | longest, h | own memory, MiB | peak | MiB/h within a life '
+    '| MiB/h from life to life | descriptors | descriptors/h | cores | verdict |',
+    '|---|---|---|---|---|---|---|---|---|---|---|',
+  ]
+  for r in rows:
+    lines.append(
+      f'| {r.group} | {r.lives} | {r.longest_hours:.2f} | {r.level:.1f} | {r.peak:.1f} '
+      f'| {r.within} | {r.between} | {r.descriptors[0]} to {r.descriptors[1]} '
+      f'| {r.descriptors_within} | {r.cores:.3f} | {r.verdict} |'
+    )
+  return '\n'.join(lines)
+
+
+def main(argv: list[str]) -> None:
+  """Prints the table of a file of samples."""
+  print(table(growths(sampler.read(argv[1]))))
+
+
+if __name__ == '__main__':
+  main(sys.argv)

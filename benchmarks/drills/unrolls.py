@@ -1,0 +1,69 @@
+"""What became of every unroll of a run with `--audit`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+
+from nodes import audit
+
+
+def account(run_dir: str, kills: int) -> dict[str, Any]:
+  """Follows every unroll of a queue by its id; see `benchmarks/README.md` for the terms.
+
+  Args:
+    run_dir: of the run, which has ended.
+    kills: of those between who produces unrolls and who learns from them: of replay, and of learners
+      that do not infer.
+  """
+  produced = audit.read(run_dir, audit.PRODUCED)[:, 0]
+  records = audit.read(run_dir, audit.TRAINED)
+  trained = records[:, 0]
+  known = set(trained.tolist())
+  config = config_of(run_dir)
+  bound, batch_size = on_their_way(config), config['batch_size']
+  tails, heads, gaps = [], [], []  # One tail and one head for each life.
+  for number, life in enumerate(dict.fromkeys((produced >> 32).tolist())):
+    ids = produced[produced >> 32 == life]
+    lost = np.array([i not in known for i in ids.tolist()])
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], lost.astype(int), [0]))))
+    heads.append(0)
+    for start, stop in edges.reshape(-1, 2).tolist():
+      if stop == len(ids):
+        tails.append(stop - start)
+      elif start < bound and number > 0:  # Replay sends its next ones to a learner that is dead.
+        heads[-1] += stop - start
+      else:
+        gaps.append(stop - start)
+  # Of each learner step, only the last time that it was learned counts.
+  undone = len(records) - batch_size * len(np.unique(records[:, 1]))
+  return {
+    'produced': len(produced),
+    'trained': len(known & set(produced.tolist())),
+    'trained_twice': len(trained) - len(known),
+    'foreign': len(known - set(produced.tolist())),
+    'lost_with_the_learner': sum(tails + heads),
+    'lost_with_replay': sum(gaps),
+    'unaccounted': sum(max(0, n - bound) for n in tails + heads)
+    + max(0, sum(gaps) - kills * bound),
+    'undone_by_going_back': undone,
+  }
+
+
+def config_of(run_dir: str) -> dict[str, Any]:
+  """Returns the options of a run, as resolved."""
+  with open(os.path.join(run_dir, 'config.json')) as f:
+    return json.load(f)['config']
+
+
+def on_their_way(config: dict[str, Any]) -> int:
+  """Returns how many unrolls can be on their way from actors to the learner, at most.
+
+  The queue, the reader's and the prefetcher's batches, the one being learned from, and two buffers for
+  every environment.
+  """
+  environments = config['num_actors'] * config['envs_per_actor']
+  return config.get('queue_size', 0) + 5 * config['batch_size'] + 2 * environments

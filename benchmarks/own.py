@@ -1,0 +1,54 @@
+"""The processes of one run, and of no other: those that its launcher has started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Sequence
+
+import psutil
+
+
+def nodes(launcher: psutil.Process, run_dir: str) -> dict[str, psutil.Process]:
+  """Returns the processes of the nodes, by names such as 'actor-0'.
+
+  A node is a descendant of the launcher whose command names a payload of the run. What a node has
+  forked has the same command, and is left out.
+
+  Args:
+    launcher: of the run.
+    run_dir: of the run, as its flag named it.
+  """
+  found: dict[str, psutil.Process] = {}
+  with contextlib.suppress(psutil.NoSuchProcess):
+    for process in launcher.children(recursive=True):
+      with contextlib.suppress(psutil.NoSuchProcess):
+        name = node_name(process.cmdline(), run_dir)
+        parent = process.parent()
+        if name and not (parent and node_name(parent.cmdline(), run_dir)):
+          found[name] = process
+  return found
+
+
+def node_name(command: Sequence[str], run_dir: str) -> str:
+  """Returns the node that a command is the process of, such as 'actor-0'; '' if it is of none."""
+  payloads = os.path.realpath(os.path.join(run_dir, 'nodes'))
+  for part in command:
+    if part.endswith('.pkl') and os.path.realpath(os.path.dirname(part)) == payloads:
+      return pathlib.Path(part).stem
+  return ''
+
+
+def group(node: str) -> str:
+  """Returns the group of a node: 'actor' for 'actor-0', 'launcher' for 'launcher'."""
+  return node.rpartition('-')[0] or node
+
+
+def is_of(process: psutil.Process, run_dir: str) -> bool:
+  """Returns whether a process is the launcher or a node of a run, and not, say, a reader of its log."""
+  try:
+    command = process.cmdline()
+  except psutil.Error:
+    return False
+  return bool(node_name(command, run_dir)) or 'launch.py' in command
