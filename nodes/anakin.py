@@ -114,11 +114,21 @@ class Anakin:
     self._state = state
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
-    reporter = Reporter(self._monitor, 'anakin/0', self._measure, period=0.25)
     checkpointer = checkpoints.Checkpointer(
       directory, self._checkpoint_period, self._checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
+    with Reporter(self._monitor, 'anakin/0', self._measure, period=0.25) as reporter:
+      self._train_to_the_end(loop, reporter, checkpointer, stop)
+
+  def _train_to_the_end(
+    self,
+    loop: AnakinLoop,
+    reporter: Reporter,
+    checkpointer: checkpoints.Checkpointer,
+    stop: threading.Event,
+  ) -> None:
+    assert self._state is not None
     trained = False
     try:
       while self._counts['actor_steps'] < self._num_steps:
@@ -136,8 +146,6 @@ class Anakin:
       if not trained:
         checkpointer.write_now()
       logging.info('stopped: %s', self._counts)
-    finally:
-      reporter.close()
 
   def _train(self, loop: AnakinLoop) -> None:
     """Does one call of the loop and counts what happened in it.

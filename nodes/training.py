@@ -195,20 +195,19 @@ class Training:
       affinity.share_a_core()  # The threads that matter are begun below, XLA's are there already.
     self._learner.learn_from(self._reader, self._reader.update_priorities, trained.record)
     service.start()
-    try:
-      while not self._trained_already and self._learner.actor_steps() < self._num_steps:
-        self._learner.step()
-        self._check()
-        self._checkpointer.maybe_write()
-      self._finish()
-    except lifecycle.Stopped:
-      if not self._finished:
-        # Of an update that another replica will not join any more, nothing can be kept.
-        with contextlib.suppress(lifecycle.Stopped):
-          self._checkpointer.write_now()
-      logging.info('stopped: %s', self.counter.get_counts())
-    finally:
-      self._reporter.close()
+    with self._reporter:
+      try:
+        while not self._trained_already and self._learner.actor_steps() < self._num_steps:
+          self._learner.step()
+          self._check()
+          self._checkpointer.maybe_write()
+        self._finish()
+      except lifecycle.Stopped:
+        if not self._finished:
+          # Of an update that another replica will not join any more, nothing can be kept.
+          with contextlib.suppress(lifecycle.Stopped):
+            self._checkpointer.write_now()
+        logging.info('stopped: %s', self.counter.get_counts())
 
   def _make_learner(self) -> Learner:
     learner = Learner(
@@ -231,7 +230,7 @@ class Training:
     self._service.finish_training()
     crc = zlib.crc32(serialization.to_bytes(params))
     counts = self.counter.get_counts() | {'params_crc32': crc}
-    self._reporter.announce_finish(counts, self._stop)
+    self._reporter.announce_finish(counts, self._stop, self._service.check)
 
   def _check(self) -> None:
     self._service.check()
