@@ -128,6 +128,10 @@ class Anakin:
     checkpointer: checkpoints.Checkpointer,
     stop: threading.Event,
   ) -> None:
+    def should_stop() -> bool:
+      reporter.beat()
+      return stop.is_set()
+
     assert self._state is not None
     trained = False
     try:
@@ -138,13 +142,14 @@ class Anakin:
         if stop.is_set():
           raise lifecycle.Stopped
       trained = True
-      checkpointer.write_now()
-      final_params.save(self._run_dir, jax.device_get(self._state.learner.params))
+      checkpointer.write_now(reporter.beat)
+      params = jax.device_get(self._state.learner.params)
+      final_params.save_when_there_is_room(self._run_dir, params, should_stop)
       reporter.report_now(stop.is_set)
       reporter.announce_finish(self._counts, stop)
     except lifecycle.Stopped:
       if not trained:
-        checkpointer.write_now()
+        checkpointer.write_now(reporter.beat)
       logging.info('stopped: %s', self._counts)
 
   def _train(self, loop: AnakinLoop) -> None:

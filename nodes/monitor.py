@@ -15,6 +15,7 @@ from acme.utils import loggers
 
 from nodes import curves, lifecycle
 from nodes.progress import COUNTERS
+from rundir import files
 
 FINAL_EVALUATION = 'final_evaluation.json'
 
@@ -140,7 +141,7 @@ class Monitor:
     if not self._finished.is_set():
       self.report('evaluator/0', values)
       record = {'num_steps': self._num_steps, 'values': dict(values)}
-      _write_json(os.path.join(self._run_dir, FINAL_EVALUATION), record)
+      files.write_json(os.path.join(self._run_dir, FINAL_EVALUATION), record)
     with self._lock:
       self._evaluation = dict(values)
     self._finished.set()
@@ -197,11 +198,4 @@ class Monitor:
       'seconds': time.time() - self._started,
       'learners': {node: values for node, values in sorted(self._final.items()) if values},
     } | self._evaluation
-    _write_json(os.path.join(self._run_dir, 'summary.json'), summary)
-
-
-def _write_json(path: str, values: Mapping[str, Any]) -> None:
-  """Writes a file that is there whole or not at all."""
-  with open(path + '.tmp', 'w') as f:
-    json.dump(values, f, indent=2)
-  os.replace(path + '.tmp', path)
+    files.write_json(os.path.join(self._run_dir, 'summary.json'), summary)

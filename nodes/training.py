@@ -206,7 +206,7 @@ class Training:
         if not self._finished:
           # Of an update that another replica will not join any more, nothing can be kept.
           with contextlib.suppress(lifecycle.Stopped):
-            self._checkpointer.write_now()
+            self._checkpointer.write_now(self._reporter.beat)
         logging.info('stopped: %s', self.counter.get_counts())
 
   def _make_learner(self) -> Learner:
@@ -222,10 +222,10 @@ class Training:
 
   def _finish(self) -> None:
     # On disk before the actors are told: a life that goes on from here is not to need them again.
-    self._checkpointer.write_now()
+    self._checkpointer.write_now(self._reporter.beat)
     params = self._learner.get_variables(['params'])[0]
     if self._replica == 0:
-      final_params.save(self._run_dir, params)
+      final_params.save_when_there_is_room(self._run_dir, params, self._should_stop)
     self._finished = True
     self._service.finish_training()
     crc = zlib.crc32(serialization.to_bytes(params))
@@ -241,6 +241,11 @@ class Training:
     else:
       self._reporter.beat()
     self._waiting.check(self._learner.learner_steps)
+
+  def _should_stop(self) -> bool:
+    self._service.check()
+    self._reporter.beat()
+    return self._stop.is_set()
 
   def _save(self) -> tuple[dict[str, int], Any]:
     counts = self.counter.get_counts()
