@@ -12,7 +12,7 @@ from absl import logging
 from nodes import lifecycle
 
 _PAUSE_SECONDS = 1.0
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_when_there_is_room(
@@ -34,7 +34,7 @@ def write_when_there_is_room(
     try:
       return write()
     except OSError as error:
-      if error.errno not in _FULL:
+      if error.errno not in FULL:
         raise
       if not said:
         logging.error('%s cannot be written, and waits for room on the disk: %s', what, error)

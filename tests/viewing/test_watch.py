@@ -7,6 +7,7 @@ import watch
 from launchers import run_directory
 from nodes import curves
 from programs import sebulba
+from rundir.csv_file import CsvWriter
 from viewing import progress
 
 
@@ -15,9 +16,9 @@ def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
   config = sebulba.Config(num_steps=1000, run_dir=str(path), **options).resolve()
   run_directory.create(str(path))
   run_directory.write_record(str(path), 'sebulba', options, config)
-  logger = curves.csv_logger(str(path), 'inference_learner/0')
+  table = CsvWriter(curves.csv_path(str(path), 'inference_learner/0'))
   for seconds, steps, value in rows:
-    logger.write(
+    table.write(
       {
         'seconds': seconds,
         'actor_steps': steps,
