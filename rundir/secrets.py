@@ -26,6 +26,11 @@ def masked_command(command: list[str]) -> list[str]:
   return words
 
 
+def masked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns options by name, without the values of secrets."""
+  return {name: MASK if _is_secret(name) else value for name, value in options.items()}
+
+
 def holds_any(values: Mapping[str, Any]) -> bool:
   """Whether a secret is among options, or in the text of one, such as `env_options`."""
   return any(

@@ -11,6 +11,7 @@ from typing import Any
 from launchers import run_directory
 from nodes import curves
 from nodes.progress import COUNTERS
+from rundir import secrets
 from viewing.node_log import NodeLog
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
@@ -121,5 +122,5 @@ def differences(runs: list[Progress]) -> dict[str, list[str]]:
   """
   rows = {'program': [run.program for run in runs]}
   for name in sorted(set.intersection(*(set(run.config) for run in runs))):
-    rows[name] = [str(run.config[name]) for run in runs]
+    rows[name] = [secrets.masked(str(run.config[name])) for run in runs]
   return {name: row for name, row in rows.items() if len(set(row)) > 1 and name != 'run_dir'}

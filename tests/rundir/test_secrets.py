@@ -29,6 +29,7 @@ def test_the_next_word_may_be_the_value():
 
 
 def test_an_option_may_hold_one():
+  assert secrets.masked_options({'rows': 5, 'api_key': 'abc'}) == {'rows': 5, 'api_key': '***'}
   assert secrets.holds_any({'env_options': 'rows=1,token=abc'})
   assert secrets.holds_any({'hub_token': 'abc'})
   assert not secrets.holds_any({'hub_token': '', 'env_options': 'rows=1', 'num_steps': 3})
