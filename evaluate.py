@@ -13,6 +13,7 @@ It runs on the CPU, beside a run that has the accelerator, unless JAX_PLATFORMS 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import math
@@ -114,14 +115,12 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   options = config.env_options if args.env_options is None else args.env_options
   environment = evaluation.make_environment(environments, config.env, options, num_envs, args.seed)
   film = Film(environment, args.video_episodes, args.video_frames)
-  try:
+  with contextlib.closing(environment):
     make_agent = run.module.make_agent(config)
     agent = make_agent(environment.observation_spec(), environment.action_spec())
     params = parameters.fit(kept, agent)
     watched = film if args.video else environment
     played = evaluation.play(agent, params, watched, episodes_each, args.seed)
-  finally:
-    environment.close()
   protocol = {
     'program': run.program,
     'env': config.env,

@@ -131,7 +131,7 @@ def program_of(path: str) -> str:
   try:
     with open(os.path.join(absolute(path), _RECORD)) as f:
       return str(json.load(f)['program'])
-  except (OSError, ValueError, LookupError):
+  except (OSError, ValueError, LookupError, TypeError):
     return ''
 
 

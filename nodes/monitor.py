@@ -181,12 +181,15 @@ class Monitor:
 
   def _earlier_evaluation(self) -> dict[str, float]:
     """Returns the final evaluation that an earlier life took; {} if it took none of a run this long."""
-    path = os.path.join(self._run_dir, FINAL_EVALUATION)
-    if not os.path.exists(path):
+    try:
+      with open(os.path.join(self._run_dir, FINAL_EVALUATION)) as f:
+        record = json.load(f)
+      return dict(record['values']) if record['num_steps'] == self._num_steps else {}
+    except FileNotFoundError:
       return {}
-    with open(path) as f:
-      record = json.load(f)
-    return record['values'] if record['num_steps'] == self._num_steps else {}
+    except (ValueError, LookupError, TypeError) as error:  # It is played again.
+      logging.warning('%s is damaged, and not used: %s', FINAL_EVALUATION, error)
+      return {}
 
   def _write_summary(self) -> None:
     with self._lock:

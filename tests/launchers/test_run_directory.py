@@ -28,6 +28,13 @@ def _record(path):
   return json.loads((path / 'config.json').read_text())
 
 
+def test_a_record_that_is_no_record_is_refused_in_one_sentence(tmp_path):
+  (tmp_path / 'config.json').write_text('[1]')
+  with pytest.raises(ValueError, match=r'config.json cannot be read: .*\.$'):
+    run_directory.read_record(str(tmp_path))
+  assert run_directory.program_of(str(tmp_path)) == ''
+
+
 @pytest.mark.parametrize('content', ['', '\0' * 900, '\n'])
 def test_a_record_that_a_power_failure_emptied_is_refused_in_one_sentence(tmp_path, content):
   (tmp_path / 'config.json').write_text(content)

@@ -137,6 +137,14 @@ def test_a_repeated_final_evaluation_changes_nothing(tmp_path):
   assert len(read(monitor, tmp_path, 'evaluator/0', 'evaluator_return')) == 1
 
 
+@pytest.mark.parametrize('content', ['', '[]', '{"num_steps": 9}', '{"values": 3, "num_steps": 9}'])
+def test_a_final_evaluation_that_is_damaged_is_played_again(tmp_path, content):
+  (tmp_path / 'final_evaluation.json').write_text(content)
+  monitor = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
+  monitor.training_finished('anakin/0', {})
+  assert not monitor._finished.is_set()
+
+
 def test_a_node_that_only_says_that_it_lives_is_not_silent(monitor):
   assert monitor.alive('replay/0') is False
   assert monitor.status()['silent_for']['replay/0'] < 60
