@@ -1,10 +1,11 @@
-"""Writes measurements from a thread of its own, and never has who measures wait for a disk."""
+"""Writes measurements from a thread of its own, so that no report waits for a disk."""
 
 from __future__ import annotations
 
 import os
 import queue
 import threading
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from nodes.event_file import EventFile
 from rundir.csv_file import CsvWriter
 
 _CAPACITY = 2000  # Rows that may wait: some minutes of a large program's.
+# On a full disk some rows fit and others do not: that is one problem, not many.
+_CALM_SECONDS = 10.0
 
 
 class _Row(NamedTuple):
@@ -44,6 +47,7 @@ class Recorder:
     self._thread: threading.Thread | None = None
     self.problem = ''
     self.lost = 0
+    self._lost_last = 0.0
 
   def __enter__(self) -> Recorder:
     return self
@@ -109,11 +113,12 @@ class Recorder:
 
   def _lose(self, why: str) -> None:
     self.lost += 1
+    self._lost_last = time.monotonic()
     if not self.problem:
       logging.error('measurements are lost: %s', why)
       self.problem = f'measurements are lost, {self._run_dir} cannot be written: {why}'
 
   def _recover(self) -> None:
-    if self.problem:
+    if self.problem and time.monotonic() - self._lost_last >= _CALM_SECONDS:
       logging.warning('measurements are written again; %d rows were lost so far', self.lost)
       self.problem = ''

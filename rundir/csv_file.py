@@ -111,7 +111,7 @@ class CsvReader:
   Attributes:
     columns: the names in its header; [] before there is one.
     offset: bytes that have been read, or passed over.
-    restarts: how often it has begun again; whoever adds up rows forgets them when it grows.
+    restarts: how often it has begun again; sums of earlier rows are void when it grows.
   """
 
   def __init__(self, path: str):

@@ -66,7 +66,7 @@ def test_the_table_shows_the_same_and_names_silent_nodes():
 
 
 @pytest.mark.parametrize('num_steps', [10**12, 10**18, 2**63 - 1, 10**30, 10**400])
-def test_a_number_of_steps_that_means_for_ever_is_shown(num_steps):
+def test_a_number_of_steps_that_no_run_reaches_is_shown(num_steps):
   line = view.as_line(STATUS | {'num_steps': num_steps})
   assert 'progress=0%' in line
   assert ('remaining=over 100 years' in line) == (num_steps < 10**400)

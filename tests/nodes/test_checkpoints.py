@@ -188,7 +188,7 @@ def test_a_stop_while_the_state_is_copied_is_no_failed_checkpoint(tmp_path):
   assert checkpointer.failures == 0
 
 
-def test_who_waits_for_a_checkpoint_is_called_until_it_is_written(tmp_path, monkeypatch):
+def test_a_wait_for_a_checkpoint_calls_back_until_it_is_written(tmp_path, monkeypatch):
   """As where gigabytes go to a disk that is stalled: the node lives, and says so."""
   monkeypatch.setattr(checkpoints, '_POLL_SECONDS', 0.001)
   monkeypatch.setattr(checkpoints, '_PATIENCE_SECONDS', 0.0)

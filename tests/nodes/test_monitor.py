@@ -102,7 +102,8 @@ def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch
   assert (summary['actor_steps'], summary['environment_frames']) == (1000, 4000)
 
 
-def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_path):
+def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_path, monkeypatch):
+  monkeypatch.setattr('nodes.recorder._CALM_SECONDS', 0.0)
   (tmp_path / 'logs').write_text('in the way')
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   monitor.report('actor/0', {'steps': 1.0})

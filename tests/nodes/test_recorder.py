@@ -48,6 +48,11 @@ def small_disk(tmp_path):
   subprocess.run(['umount', '-l', str(path)], check=True)
 
 
+@pytest.fixture(autouse=True)
+def recovers_at_once(monkeypatch):
+  monkeypatch.setattr(recorder, '_CALM_SECONDS', 0.0)
+
+
 def fill(disk):
   with open(disk / 'ballast', 'wb', buffering=0) as f, pytest.raises(OSError, match='No space'):
     while True:
@@ -114,6 +119,25 @@ def test_a_disk_that_does_not_answer_holds_up_no_report(tmp_path, monkeypatch):
   subject._recorder.flush()
   assert subject.status()['problem'] == '' and subject._recorder.lost == 7
   assert curves.read(str(tmp_path), 'actor/0', 'share') == [(0.0,), (1.0,), (2.0,)]
+
+
+def test_rows_of_which_some_fit_are_one_problem(tmp_path, monkeypatch, caplog):
+  monkeypatch.setattr(recorder, '_CALM_SECONDS', 1e9)
+  write = recorder.CsvWriter.write
+
+  def sometimes(table, row):
+    if row['share']:
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    write(table, row)
+
+  monkeypatch.setattr(recorder.CsvWriter, 'write', sometimes)
+  subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  for i in range(10):
+    subject.report('actor/0', {'share': float(i % 2)})
+  subject._recorder.flush()
+  assert 'No space left' in subject.status()['problem'] and subject._recorder.lost == 5
+  assert len([r for r in caplog.records if 'measurements are' in r.getMessage()]) == 1
+  assert curves.read(str(tmp_path), 'actor/0', 'share') == [(0.0,)] * 5
 
 
 def test_no_shared_memory_is_needed(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ class Monitor:
 
 
 @pytest.mark.parametrize('answers', [True, False])
-def test_who_waits_for_the_end_of_the_program_notices_that_its_service_has_failed(connect, answers):
+def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(connect, answers):
   monitor = Monitor()
   block = threading.Event()
   if not answers:
