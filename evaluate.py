@@ -5,12 +5,15 @@ python evaluate.py RUN_DIR --checkpoint=newest --episodes=20
 python evaluate.py RUN_DIR --video=policy.gif                and records what the policy does
 python evaluate.py RUN_DIR --json=score.json
 
+A run whose program or environment is somebody's own Python file runs that file: of a run that is not
+yours, read config.json first.
 It runs on the CPU, beside a run that has the accelerator, unless JAX_PLATFORMS says otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import math
@@ -22,6 +25,8 @@ from typing import Any
 
 from launchers import run_directory
 from programs import runs
+from rundir import secrets
+from viewing import output
 
 _DEFAULT_NUM_ENVS = 10
 
@@ -110,18 +115,16 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   options = config.env_options if args.env_options is None else args.env_options
   environment = evaluation.make_environment(environments, config.env, options, num_envs, args.seed)
   film = Film(environment, args.video_episodes, args.video_frames)
-  try:
+  with contextlib.closing(environment):
     make_agent = run.module.make_agent(config)
     agent = make_agent(environment.observation_spec(), environment.action_spec())
     params = parameters.fit(kept, agent)
     watched = film if args.video else environment
     played = evaluation.play(agent, params, watched, episodes_each, args.seed)
-  finally:
-    environment.close()
   protocol = {
     'program': run.program,
     'env': config.env,
-    'env_options': environments.all_options(config.env, options),
+    'env_options': secrets.masked_options(environments.all_options(config.env, options)),
     'action_repeat': environment.action_repeat,
     'reward': 'raw',
     'exploration': float(agent.evaluation_exploration),
@@ -168,10 +171,12 @@ def main(argv: Sequence[str]) -> int:
   try:
     args = _parse(argv)
     result = _evaluate(args)
-    print(_text(result))
     if args.json:
       with open(args.json, 'w') as f:
         json.dump(result, f, indent=2)
+    print(_text(result), flush=True)
+  except BrokenPipeError:
+    raise
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
@@ -180,4 +185,4 @@ def main(argv: Sequence[str]) -> int:
 
 if __name__ == '__main__':
   os.environ.setdefault('JAX_PLATFORMS', 'cpu')
-  sys.exit(main(sys.argv[1:]))
+  sys.exit(output.run(lambda: main(sys.argv[1:])))

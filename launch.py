@@ -234,7 +234,9 @@ def main(argv: list[str]) -> int:
         print('\n' + slurm.script(program, where, config.run_dir or 'RUN_DIR'), end='')
       return 0
     if owns_run_dir:
-      run_directory.write_record(config.run_dir, run.program, run.given, config)
+      news = run_directory.write_record(config.run_dir, run.program, run.given, config)
+      if news:
+        print(f'warning: {news}', file=sys.stderr)
       for name in ('graph.md', 'graph.svg'):
         graph_picture.write(os.path.join(config.run_dir, name), program, where)
   except ValueError as error:

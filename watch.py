@@ -16,12 +16,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.live import Live
 
 from launchers import run_directory
 from nodes import curves
-from viewing import progress, screen, stacks
+from viewing import output, progress, screen, stacks
 from viewing.progress import Progress
 
 _LINE_SECONDS = 5.0
@@ -35,7 +34,7 @@ def _going_on(runs: list[Progress]) -> bool:
 
 def _follow(runs: list[Progress], period: float) -> None:
   """Shows runs until none is going on: live on a terminal, by lines elsewhere."""
-  console = Console()
+  console = output.Pipe()
   if sys.stdout.isatty():
     with Live(console=console, refresh_per_second=4) as live:
       while True:
@@ -114,4 +113,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv[1:]))
+  sys.exit(output.run(lambda: main(sys.argv[1:])))

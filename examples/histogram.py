@@ -20,6 +20,6 @@ class ActionHistogram:
 
   def run(self):
     stop = lifecycle.stop_event()
-    while not stop.wait(0.2):
-      self._reporter.maybe_report()
-    self._reporter.close()
+    with self._reporter:
+      while not stop.wait(0.2):
+        self._reporter.maybe_report()

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from launchers import one_line
+from rundir import files, secrets
 
 _RECORDED = (
   'dm-launchpad',
@@ -121,7 +122,10 @@ def read_record(path: str) -> Record:
     raise ValueError(f'{path} is not the directory of a run: it has no {_RECORD}.')
   try:
     with open(os.path.join(path, _RECORD)) as f:
-      return Record(**json.load(f))
+      text = f.read()
+    if not text.strip('\0\n '):
+      raise ValueError('it is empty; put a copy of it back, or start a new run')
+    return Record(**json.loads(text))
   except OSError as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be read: {error.strerror}.') from error
   except (ValueError, TypeError) as error:
@@ -133,7 +137,7 @@ def program_of(path: str) -> str:
   try:
     with open(os.path.join(absolute(path), _RECORD)) as f:
       return str(json.load(f)['program'])
-  except (OSError, ValueError, LookupError):
+  except (OSError, ValueError, LookupError, TypeError):
     return ''
 
 
@@ -146,7 +150,8 @@ class Record:
     given: the options that the user set, by name.
     config: every option, as resolved.
     commands: the command that began the run, and those that resumed it.
-    versions: of what the run is made of.
+    versions: of what the run is made of, by name.
+    earlier_versions: of what it was made of before, oldest first; the same ones not twice in a row.
   """
 
   program: str
@@ -154,26 +159,49 @@ class Record:
   config: dict[str, Any]
   commands: list[list[str]]
   versions: dict[str, str]
+  earlier_versions: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
 
-def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> None:
+def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> str:
   """Writes `config.json` anew, this command added to those that it lists.
 
   What an earlier life of the run wrote at its end is removed: call it once nothing is left to refuse.
+  Commands are kept without the values of options that look like secrets; the options themselves
+  have them, for `--resume`, in a file that only its owner may read.
+
+  Returns:
+    What has another version than before, in one sentence; '' if nothing has.
+
+  Raises:
+    ValueError: as `read_record` does, of an earlier life; or it cannot be written.
   """
   versions = {'python': sys.version.split()[0]}
   versions |= {name: importlib.metadata.version(name) for name in _RECORDED}
   commands: list[list[str]] = []
+  earlier: list[dict[str, str]] = []
+  news = ''
   if _is_run(path):
-    with open(os.path.join(path, _RECORD)) as f:
-      commands = json.load(f)['commands']
-  record = Record(program, given, dataclasses.asdict(config), [*commands, sys.argv], versions)
-  file = os.path.join(path, _RECORD)
-  with open(file + '.tmp', 'w') as f:
-    json.dump(dataclasses.asdict(record), f, indent=2)
-  os.replace(file + '.tmp', file)
+    before = read_record(path)
+    commands, earlier = before.commands, before.earlier_versions
+    if before.versions != versions:
+      earlier = [*earlier, before.versions]
+      news = f'{path} goes on with other versions: {_differences(before.versions, versions)}.'
+  options = dataclasses.asdict(config)
+  commands = [*commands, secrets.masked_command(sys.argv)]
+  record = Record(program, given, options, commands, versions, earlier)
+  mode = 0o600 if secrets.holds_any(options | given) else 0o666
+  try:
+    files.write_json(os.path.join(path, _RECORD), dataclasses.asdict(record), mode)
+  except OSError as error:
+    raise ValueError(f'{path}: its {_RECORD} cannot be written: {error.strerror}.') from error
   with contextlib.suppress(FileNotFoundError):
     os.remove(os.path.join(path, _SUMMARY))
+  return news
+
+
+def _differences(before: dict[str, str], now: dict[str, str]) -> str:
+  names = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+  return ', '.join(f'{n} {now.get(n, "none")} (was {before.get(n, "none")})' for n in names)
 
 
 def note_restart(path: str, node: str) -> None:
@@ -246,7 +274,7 @@ def read_summary(path: str) -> dict[str, Any] | None:
   try:
     with open(os.path.join(path, _SUMMARY)) as f:
       return json.load(f)
-  except FileNotFoundError:
+  except (FileNotFoundError, ValueError):  # Empty, after a power failure.
     return None
 
 

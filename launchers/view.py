@@ -17,8 +17,14 @@ from rich.table import Table
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
 
+_CENTURY = 100 * 365.25 * 86400  # Seconds.
 # What several inference-learners have more of together; of the rest, the last one is shown.
-_ADDED = {'actor_steps_per_second', 'environment_frames_per_second', 'replay_size'}
+_ADDED = {
+  'actor_steps_per_second',
+  'environment_frames_per_second',
+  'replay_size',
+  'checkpoint_failures',
+}
 
 # What a node does for longer than this is shown, unless nothing else is to be expected of it.
 _LONG_SECONDS = 60.0
@@ -107,7 +113,14 @@ def remaining(status: dict[str, Any]) -> float:
     return 0.0
   steps, since = status['counts']['actor_steps'], status['since_first_step']
   done = steps - status['first_actor_steps']
-  return max(status['num_steps'] - steps, 0) * since / done if done > 0 and since else math.nan
+  return max(_num_steps(status) - steps, 0) * since / done if done > 0 and since else math.nan
+
+
+def _num_steps(status: dict[str, Any]) -> float:
+  try:
+    return float(status['num_steps'])
+  except OverflowError:
+    return math.inf
 
 
 def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
@@ -122,7 +135,7 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
     value = latest.get(name, math.nan)
     return format(value, form) if math.isfinite(value) else '-'
 
-  share = counts['actor_steps'] / status['num_steps']
+  share = counts['actor_steps'] / _num_steps(status)
   return [
     ('elapsed', _clock(status['elapsed'])),
     ('remaining', _clock(remaining(status))),
@@ -153,6 +166,8 @@ def _range(low: str, high: str) -> str:
 def _clock(seconds: float) -> str:
   if not math.isfinite(seconds):
     return '-'
+  if seconds >= _CENTURY:
+    return 'over 100 years'
   return str(datetime.timedelta(seconds=int(seconds)))
 
 

@@ -5,6 +5,7 @@ The one kind of actor that imports JAX, and through Reverb TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -103,7 +104,13 @@ class ActingActor:
       reporter.beat()
       return stop.is_set()
 
-    try:
+    # From below: the reporter is closed first, the client last, which raises what it failed with.
+    with (
+      contextlib.suppress(lifecycle.Stopped),
+      contextlib.closing(variables),
+      contextlib.closing(service),
+      reporter,
+    ):
       activity.mark(activity.WAITING_FOR_PARAMETERS)
       if not variables.fetch(should_stop):
         return
@@ -120,9 +127,3 @@ class ActingActor:
         1,
         self._seed,
       ).run()
-    except lifecycle.Stopped:
-      pass
-    finally:
-      reporter.close()
-      service.close()
-      variables.close()

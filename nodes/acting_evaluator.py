@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -85,8 +86,5 @@ class ActingEvaluator(PeriodicEvaluator):
       frames = {'evaluated_frames': float(counts['environment_frames'])}
       return returns(server, environment, self._episodes_each, should_stop), frames
 
-    try:
+    with contextlib.closing(environment), contextlib.closing(server):
       self._evaluate_now_and_then(play)
-    finally:
-      server.close()
-      environment.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
@@ -109,25 +110,23 @@ class Actor:
 
     run_id = lifecycle.new_run_id()
     size = self._num_envs // self._env_groups
-    groups = []
     seed = self._seed + LIFE_STRIDE * lifecycle.life()  # No life plays another's episodes again.
-    for group in range(self._env_groups):
-      environment = self._make_environment(size, seed + group)
-      policy = RemotePolicy(self._inference, self._actor_id, run_id, group, should_stop)
-      policy.send(environment.reset())
-      groups.append((environment, policy))
-    try:
-      while self._step(groups):
-        self._reporter.maybe_report()
-    except lifecycle.Stopped:
-      pass
-    except Exhausted:
-      lifecycle.stop_program()
-    finally:
-      for environment, policy in groups:
-        environment.close()
-        policy.close()
-      self._reporter.close()
+    with self._reporter, contextlib.ExitStack() as opened:
+      groups = []
+      for group in range(self._env_groups):
+        environment = self._make_environment(size, seed + group)
+        opened.callback(environment.close)
+        policy = RemotePolicy(self._inference, self._actor_id, run_id, group, should_stop)
+        opened.callback(policy.close)
+        policy.send(environment.reset())
+        groups.append((environment, policy))
+      try:
+        while self._step(groups):
+          self._reporter.maybe_report()
+      except lifecycle.Stopped:
+        pass
+      except Exhausted:
+        lifecycle.stop_program()
 
   def _step(self, groups: list[tuple[BatchedEnvironment, RemotePolicy]]) -> bool:
     for environment, policy in groups:

@@ -115,11 +115,25 @@ class Anakin:
     self._state = state
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
-    reporter = Reporter(self._monitor, 'anakin/0', self._measure, period=0.25)
     checkpointer = checkpoints.Checkpointer(
       directory, self._checkpoint_period, self._checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
+    with Reporter(self._monitor, 'anakin/0', self._measure, period=0.25) as reporter:
+      self._train_to_the_end(loop, reporter, checkpointer, stop)
+
+  def _train_to_the_end(
+    self,
+    loop: AnakinLoop,
+    reporter: Reporter,
+    checkpointer: checkpoints.Checkpointer,
+    stop: threading.Event,
+  ) -> None:
+    def should_stop() -> bool:
+      reporter.beat()
+      return stop.is_set()
+
+    assert self._state is not None
     trained = False
     try:
       while self._counts['actor_steps'] < self._num_steps:
@@ -130,7 +144,8 @@ class Anakin:
           raise lifecycle.Stopped
       trained = True
       checkpointer.write_now()
-      final_params.save(self._run_dir, jax.device_get(self._state.learner.params))
+      params = jax.device_get(self._state.learner.params)
+      final_params.save_when_there_is_room(self._run_dir, params, should_stop)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.announce_finish(self._counts, stop)
@@ -138,8 +153,6 @@ class Anakin:
       if not trained:
         checkpointer.write_now()
       logging.info('stopped: %s', self._counts)
-    finally:
-      reporter.close()
 
   def _train(self, loop: AnakinLoop) -> None:
     """Does one call of the loop and counts what happened in it.

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +19,14 @@ from typing import Any
 from absl import logging
 
 from nodes import activity, lifecycle
+from rundir import files
 
 FORMAT = 1
 _SUFFIX = '.checkpoint'
+_NAME = re.compile(r'[0-9]+\.checkpoint')
+# Between two words about a checkpoint that is waited for, in seconds.
+_POLL_SECONDS = 0.5
+_PATIENCE_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +68,10 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
     'sha256': hashlib.sha256(state).hexdigest(),
   }
   file = os.path.join(path, f'{int(counts["learner_steps"]):012d}{_SUFFIX}')
-  partial = os.path.join(path, 'next.tmp')  # One name, lest those of killed processes pile up.
-  with open(partial, 'wb') as f:
+  # One partial name, so that those of killed processes do not pile up.
+  with files.replacing(file, partial=os.path.join(path, 'next.tmp')) as f:
     f.write(json.dumps(header).encode() + b'\n')
     f.write(state)
-    f.flush()
-    os.fsync(f.fileno())
-  os.replace(partial, file)
-  _sync(path)
   others = [other for other in _files(path) if other != file]
   for old in others[: max(0, len(others) + 1 - keep)]:
     os.remove(old)
@@ -77,8 +79,11 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
 
 
 def steps(path: str) -> dict[int, str]:
-  """Returns the checkpoints of a directory by their learner_steps, oldest first; whole or not."""
-  return {int(os.path.basename(file)[: -len(_SUFFIX)]): file for file in _files(path)}
+  """Returns the checkpoints of a directory by their learner_steps, oldest first; whole or not.
+
+  Files that are called otherwise are passed over.
+  """
+  return {_steps_of(file): file for file in _files(path)}
 
 
 def newest(path: str) -> Checkpoint | None:
@@ -110,8 +115,11 @@ def read(file: str) -> Checkpoint:
   Raises:
     lifecycle.Hopeless: if it is not one, or not whole; one sentence that names the file.
   """
-  with open(file, 'rb') as f:
-    line, state = f.readline(), f.read()
+  try:
+    with open(file, 'rb') as f:
+      line, state = f.readline(), f.read()
+  except OSError as error:
+    raise lifecycle.Hopeless(f'{file} cannot be read: {error.strerror}.') from error
   try:
     header = json.loads(line)
     version, digest = header['launchpod_checkpoint'], header['sha256']
@@ -217,37 +225,54 @@ class Checkpointer:
   def write_now(self) -> None:
     """Writes a checkpoint, unless they are switched off, and waits for it."""
     with activity.doing(activity.WRITING_CHECKPOINT):
-      if self._thread is not None:
-        self._thread.join()
+      self._wait()
       if self._period:
-        self._begin().join()
+        logging.info('writing the last checkpoint into %s', self._path)
+        self._begin()
+        self._wait()
 
-  def _begin(self) -> threading.Thread:
-    counts, state = self._save()
+  def _wait(self) -> None:
+    """Waits for the checkpoint under way, and says so in the log now and then."""
+    if self._thread is None:
+      return
+    began = said = time.monotonic()
+    while self._thread.is_alive():
+      self._thread.join(_POLL_SECONDS)
+      now = time.monotonic()
+      if now - said >= _PATIENCE_SECONDS:
+        said = now
+        logging.info('still writing a checkpoint into %s, for %.0f s', self._path, now - began)
+
+  def _begin(self) -> None:
     self._last = time.monotonic()
-    self._thread = lifecycle.finish(lambda: self._write(counts, state))
-    return self._thread
+    try:
+      counts, state = self._save()
+    except (lifecycle.Stopped, lifecycle.Hopeless):
+      raise
+    except Exception as error:
+      self._failed(error)
+    else:
+      self._thread = lifecycle.finish(lambda: self._write(counts, state))
 
   def _write(self, counts: Mapping[str, float], state: Any) -> None:
     try:
       file = write(self._path, counts, serialise(state), self._keep)
       logging.info('wrote %s', file)
-    except OSError as error:
-      self.failures += 1
-      logging.error('no checkpoint could be written, the earlier ones stay: %s', error)
+    except Exception as error:  # MemoryError is one.
+      self._failed(error)
+
+  def _failed(self, error: Exception) -> None:
+    self.failures += 1
+    logging.exception('no checkpoint could be written, the earlier ones stay: %r', error)
 
 
 def _files(path: str) -> list[str]:
   """The checkpoints of a directory, oldest first."""
   if not os.path.isdir(path):
     return []
-  return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(_SUFFIX)]
+  named = filter(_NAME.fullmatch, os.listdir(path))
+  return sorted((os.path.join(path, name) for name in named), key=_steps_of)
 
 
-def _sync(path: str) -> None:
-  """Makes a rename in a directory last."""
-  handle = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(handle)
-  finally:
-    os.close(handle)
+def _steps_of(file: str) -> int:
+  return int(os.path.basename(file).partition('.')[0])

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import glob
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
 
-from acme.utils import loggers
+from rundir import csv_file
 
 # The nodes that report what training measures; a program has one kind of them.
 LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0')
-
-
-def csv_logger(run_dir: str, node: str) -> loggers.Logger:
-  """Returns acme's CSV logger for `run_dir/logs/<node>.csv`; the first write names the columns."""
-  path = csv_path(run_dir, node)
-  os.makedirs(os.path.dirname(path), exist_ok=True)
-  file = open(path, 'a+')  # noqa: SIM115  open as long as the monitor
-  file.seek(0)
-  if file.read()[-1:] not in ('', '\n'):  # A monitor was killed within a row.
-    file.write('\n')
-  return loggers.CSVLogger(file, flush_every=1)
+# The columns of the curves. The first pair of the evaluator's is of one that knows whose parameters it
+# evaluated, and not only when it had done so.
+TRAINING = ('environment_frames', 'episode_return')
+_RETURNS = ('evaluator_return', 'evaluator_return_stderr')
+EVALUATION = (('evaluated_frames', *_RETURNS), ('environment_frames', *_RETURNS))
+_TAIL_BYTES = 1 << 16
 
 
 def csv_path(run_dir: str, node: str) -> str:
@@ -33,10 +26,13 @@ def csv_path(run_dir: str, node: str) -> str:
 
 def last_second(run_dir: str) -> float:
   """Returns how far into the run, in seconds, its logs reach; 0 if there are none."""
-  return max(
-    (seconds for node in nodes(run_dir) for (seconds,) in read(run_dir, node, 'seconds')),
-    default=0.0,
-  )
+  seconds = [0.0]
+  for node in nodes(run_dir):
+    reader = csv_file.CsvReader(csv_path(run_dir, node))
+    reader.skip_to_tail(_TAIL_BYTES)
+    rows = reader.read()
+    seconds += (value for (value,) in csv_file.finite(rows, reader.columns, ['seconds']))
+  return max(seconds)
 
 
 def nodes(run_dir: str) -> list[str]:
@@ -45,53 +41,21 @@ def nodes(run_dir: str) -> list[str]:
   return sorted('/'.join(os.path.basename(file)[:-4].rsplit('-', 1)) for file in files)
 
 
-def scalar_writer(directory: str) -> Any:
-  """Returns a TensorBoard writer with `add_scalar(name, value, step)`, without TensorFlow."""
-  import tensorboardX
-
-  return tensorboardX.SummaryWriter(directory)
-
-
 def read(run_dir: str, node: str, *columns: str) -> list[tuple[float, ...]]:
   """Returns the rows of a node's CSV in which all the columns have finite values; [] if none."""
-  path = csv_path(run_dir, node)
-  if not os.path.exists(path):
-    return []
-  with open(path) as f:
-    rows = [tuple(_number(row.get(c)) for c in columns) for row in csv.DictReader(f)]
-  return [row for row in rows if all(map(math.isfinite, row))]
-
-
-def latest(run_dir: str, node: str) -> dict[str, float]:
-  """Returns the last finite value in each column of a node's CSV that has one."""
-  values: dict[str, float] = {}
-  with open(csv_path(run_dir, node)) as f:
-    for row in csv.DictReader(f):
-      numbers = {name: _number(text) for name, text in row.items() if name}
-      values |= {name: number for name, number in numbers.items() if math.isfinite(number)}
-  return values
+  return list(csv_file.numbers(csv_path(run_dir, node), columns))
 
 
 def training_returns(run_dir: str) -> list[tuple[float, ...]]:
   """Returns (environment frames, mean return) of the training episodes, as they were reported."""
-  rows = (read(run_dir, n, 'environment_frames', 'episode_return') for n in nodes(run_dir))
+  rows = (read(run_dir, node, *TRAINING) for node in nodes(run_dir))
   return next(filter(None, rows), [])  # Of several learners, those of the first.
 
 
 def evaluator_returns(run_dir: str) -> list[tuple[float, ...]]:
   """Returns (environment frames, mean return, its standard error) of the evaluations."""
-  values = ('evaluator_return', 'evaluator_return_stderr')
-  # Where an evaluator knows whose parameters it evaluated, and not only when it had done so.
-  return read(run_dir, 'evaluator/0', 'evaluated_frames', *values) or read(
-    run_dir, 'evaluator/0', 'environment_frames', *values
-  )
-
-
-def _number(text: str | None) -> float:
-  try:
-    return float(text or 'nan')
-  except ValueError:
-    return math.nan  # A row that was cut off.
+  rows = (read(run_dir, 'evaluator/0', *columns) for columns in EVALUATION)
+  return next(filter(None, rows), [])
 
 
 def draw(run_dir: str) -> None:

@@ -58,12 +58,9 @@ class Evaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    environment = self._make_environment(self._num_envs, self._seed)
+    with contextlib.closing(self._make_environment(self._num_envs, self._seed)) as environment:
 
-    def play(should_stop: Callable[[], bool]) -> Evaluated:
-      return returns(self._inference, environment, self._episodes_each, should_stop), {}
+      def play(should_stop: Callable[[], bool]) -> Evaluated:
+        return returns(self._inference, environment, self._episodes_each, should_stop), {}
 
-    try:
       self._evaluate_now_and_then(play)
-    finally:
-      environment.close()

@@ -144,7 +144,7 @@ class InferenceNode:
       return self._stop.is_set()
 
     finished = threading.Event()
-    try:
+    with contextlib.closing(variables), reporter:
       activity.mark(activity.WAITING_FOR_PARAMETERS)
       if not variables.fetch(should_stop):
         finished.set()
@@ -164,7 +164,4 @@ class InferenceNode:
       variables.close()
       service.finish_training()
       # Who evaluates is answered with the final parameters from now on.
-      reporter.announce_finish({}, self._stop)
-    finally:
-      reporter.close()
-      variables.close()
+      reporter.announce_finish({}, self._stop, service.check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -11,12 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
-from acme.utils import loggers
 
-from nodes import activity, curves, lifecycle
+from nodes import activity, curves, lifecycle, room, rpc
 from nodes.progress import COUNTERS
+from nodes.recorder import Recorder
+from rundir import files
 
 FINAL_EVALUATION = 'final_evaluation.json'
+_LARGEST = 2**63 - 1  # Integer that a call can answer with.
 
 
 class Monitor:
@@ -41,8 +44,8 @@ class Monitor:
     self._num_steps = num_steps
     self._has_evaluator = has_evaluator
     self._num_learners = num_learners
-    # A monitor that is started again goes on where its logs end.
-    self._started = time.time() - curves.last_second(run_dir)
+    # A monitor that is started again goes on where its logs end; what a wall clock says may go back.
+    self._started = time.monotonic() - curves.last_second(run_dir)
     self._first_step = 0.0
     self._first_count = 0.0
     self._lock = threading.Lock()
@@ -50,15 +53,14 @@ class Monitor:
     self._seen: dict[str, float] = {}
     self._counts_of: dict[str, dict[str, float]] = {}
     self._final: dict[str, dict[str, float]] = {}
-    self._loggers: dict[str, loggers.Logger] = {}
-    self._tensorboard = curves.scalar_writer(os.path.join(run_dir, 'tensorboard'))
+    self._recorder = Recorder(run_dir)
     self._evaluation = self._earlier_evaluation()
     self._problem = ''
     self._training_finished = threading.Event()
     self._finished = threading.Event()
 
   def report(self, node: str, values: Mapping[str, float]) -> None:
-    """Logs a node's measurements.
+    """Takes a node's measurements, to be logged; waits for no disk.
 
     Args:
       node: such as 'actor/3'.
@@ -67,22 +69,15 @@ class Monitor:
     with self._lock:
       self._seen[node] = time.monotonic()
       if 'actor_steps' in values and node not in self._counts_of:
-        self._first_step = self._first_step or time.time()
+        self._first_step = self._first_step or time.monotonic()
         self._first_count += values['actor_steps']
       finite = {name: value for name, value in values.items() if math.isfinite(value)}
       self._latest.setdefault(node, {}).update(finite)
       counts = self._count(node, values)
-      try:
-        self._log(
-          node, {**values, **counts}, finite | {n: counts[n] for n in COUNTERS if n in finite}
-        )
-        self._problem = ''
-      except OSError as error:
-        if not self._problem:
-          logging.error('measurements are lost: %s', error)
-        self._problem = (
-          f'measurements are lost, {self._run_dir} cannot be written: {error.strerror}'
-        )
+      row = {'seconds': time.monotonic() - self._started, **values, **counts}
+      scalars = finite | {n: counts[n] for n in COUNTERS if n in finite}
+      tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
+      self._recorder.put(node, row, int(counts['environment_frames']), tagged)
 
   def alive(self, node: str) -> bool:
     """Notes that a node lives; returns whether training has finished."""
@@ -102,15 +97,15 @@ class Monitor:
     """Returns what the live view shows: counters, times, each node's last value of everything."""
     with self._lock:
       return {
-        'elapsed': time.time() - self._started,
-        'since_first_step': time.time() - self._first_step if self._first_step else 0.0,
+        'elapsed': time.monotonic() - self._started,
+        'since_first_step': time.monotonic() - self._first_step if self._first_step else 0.0,
         'first_actor_steps': self._first_count,
-        'num_steps': self._num_steps,
+        'num_steps': min(self._num_steps, _LARGEST),
         'counts': self._counts(),
         'latest': {node: dict(values) for node, values in self._latest.items()},
         'silent_for': {node: time.monotonic() - seen for node, seen in self._seen.items()},
         'finished': self._training_finished.is_set(),
-        'problem': self._problem,
+        'problem': self._recorder.problem or self._problem,
       }
 
   def training_finished(self, node: str, values: Mapping[str, float]) -> None:
@@ -136,11 +131,21 @@ class Monitor:
 
     It is on disk before this returns: the evaluator does not say it again to a monitor that is started
     anew.
+
+    Raises:
+      RuntimeError: `rpc.away()`, while the disk is full: the evaluator is to say it again.
     """
     if not self._finished.is_set():
-      self.report('evaluator/0', values)
       record = {'num_steps': self._num_steps, 'values': dict(values)}
-      _write_json(os.path.join(self._run_dir, FINAL_EVALUATION), record)
+      try:
+        files.write_json(os.path.join(self._run_dir, FINAL_EVALUATION), record)
+      except OSError as error:
+        if error.errno not in room.FULL:
+          raise
+        self._problem = f'{self._run_dir} cannot take the final evaluation: {error.strerror}'
+        raise rpc.away() from error
+      self._problem = ''
+      self.report('evaluator/0', values)
     with self._lock:
       self._evaluation = dict(values)
     self._finished.set()
@@ -148,26 +153,19 @@ class Monitor:
   def run(self) -> None:
     """Waits for the end of training, writes summary and picture, and stops the program."""
     stop = lifecycle.stop_event()
-    while not stop.wait(0.1) and not self._finished.is_set():
-      activity.mark(activity.SERVING)
-    activity.mark(activity.WRITING_CHECKPOINT)
-    with self._lock:
-      for logger in self._loggers.values():
-        logger.close()
-      self._tensorboard.close()
-      if self._finished.is_set():
-        self._write_summary()
-    curves.draw(self._run_dir)
+    with self._recorder:
+      while not stop.wait(0.1) and not self._finished.is_set():
+        activity.mark(activity.SERVING)
+      activity.mark(activity.WRITING_CHECKPOINT)
+    if self._finished.is_set():
+      with contextlib.suppress(lifecycle.Stopped):
+        room.write_when_there_is_room(self._write_summary, stop.is_set, 'summary.json')
+    try:
+      curves.draw(self._run_dir)
+    except OSError as error:
+      logging.error('there is no picture of the curves: %s', error)
     if self._finished.is_set():
       lifecycle.stop_program()
-
-  def _log(self, node: str, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
-    if node not in self._loggers:
-      self._loggers[node] = curves.csv_logger(self._run_dir, node)
-    self._loggers[node].write({'seconds': time.time() - self._started, **row})
-    for name, value in scalars.items():
-      step = int(row['environment_frames'])
-      self._tensorboard.add_scalar(f'{node.split("/")[0]}/{name}', value, step)
 
   def _count(self, node: str, values: Mapping[str, float]) -> dict[str, float]:
     """Takes the counters among a node's values, which never fall; returns those of the program."""
@@ -184,25 +182,22 @@ class Monitor:
 
   def _earlier_evaluation(self) -> dict[str, float]:
     """Returns the final evaluation that an earlier life took; {} if it took none of a run this long."""
-    path = os.path.join(self._run_dir, FINAL_EVALUATION)
-    if not os.path.exists(path):
+    try:
+      with open(os.path.join(self._run_dir, FINAL_EVALUATION)) as f:
+        record = json.load(f)
+      return dict(record['values']) if record['num_steps'] == self._num_steps else {}
+    except FileNotFoundError:
       return {}
-    with open(path) as f:
-      record = json.load(f)
-    return record['values'] if record['num_steps'] == self._num_steps else {}
+    except (ValueError, LookupError, TypeError) as error:  # It is played again.
+      logging.warning('%s is damaged, and not used: %s', FINAL_EVALUATION, error)
+      return {}
 
   def _write_summary(self) -> None:
-    summary = {
-      'evaluator_return': self._evaluation.get('evaluator_return', math.nan),
-      **{name: int(count) for name, count in self._counts().items()},
-      'seconds': time.time() - self._started,
-      'learners': {node: values for node, values in sorted(self._final.items()) if values},
-    } | self._evaluation
-    _write_json(os.path.join(self._run_dir, 'summary.json'), summary)
-
-
-def _write_json(path: str, values: Mapping[str, Any]) -> None:
-  """Writes a file that is there whole or not at all."""
-  with open(path + '.tmp', 'w') as f:
-    json.dump(values, f, indent=2)
-  os.replace(path + '.tmp', path)
+    with self._lock:
+      summary = {
+        'evaluator_return': self._evaluation.get('evaluator_return', math.nan),
+        **{name: int(count) for name, count in self._counts().items()},
+        'seconds': time.monotonic() - self._started,
+        'learners': {node: values for node, values in sorted(self._final.items()) if values},
+      } | self._evaluation
+    files.write_json(os.path.join(self._run_dir, 'summary.json'), summary)

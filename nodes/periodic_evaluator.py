@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,8 +44,15 @@ class PeriodicEvaluator:
         when the function that it is given, and often calls, says so.
     """
     stop = lifecycle.stop_event()
-    reporter = Reporter(self._monitor, 'evaluator/0')
+    with Reporter(self._monitor, 'evaluator/0') as reporter:
+      self._evaluate_until_stopped(play, stop, reporter)
 
+  def _evaluate_until_stopped(
+    self,
+    play: Callable[[Callable[[], bool]], Evaluated],
+    stop: threading.Event,
+    reporter: Reporter,
+  ) -> None:
     def should_stop() -> bool:
       reporter.beat()
       return stop.is_set()
@@ -78,5 +86,3 @@ class PeriodicEvaluator:
         stop.wait(0.2)
     except lifecycle.Stopped:
       pass
-    finally:
-      reporter.close()

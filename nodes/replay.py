@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import reverb
 from absl import logging
 
 from nodes import activity, lifecycle
+from nodes.replay_checkpoints import Damaged, ReplayCheckpoints
 from nodes.reporter import Reporter
 
 TABLE = 'unrolls'
@@ -67,7 +69,7 @@ class ReplayServer:
     checkpoint_period: float,
     port: int,
   ):
-    """Restores the newest checkpoint, if there is one, and starts to listen.
+    """Restores the newest whole checkpoint, if there is one, and starts to listen.
 
     Args:
       tables: builds the tables, in this process.
@@ -79,23 +81,30 @@ class ReplayServer:
 
     Raises:
       OSError: if the port is in use. Reverb alone would share it in silence.
+      lifecycle.Hopeless: if there are checkpoints, but none is usable; one sentence.
     """
     with socket.socket(socket.AF_INET6) as probe:
       # Connections of an earlier life may still be closing; another server would still be noticed.
       probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
       probe.bind(('', port))
     self._period = checkpoint_period
-    os.makedirs(checkpoint_dir, exist_ok=True)
-    checkpointer = reverb.checkpointers.DefaultCheckpointer(checkpoint_dir)
-    self._server = reverb.Server(tables(), port, checkpointer)
-    self._reporter = Reporter(monitor, name)
+    self._checkpoints = ReplayCheckpoints(checkpoint_dir)
+    self._checkpoint_failures = 0
+    self._server = self._restore(tables, port)
+    self._reporter = Reporter(monitor, name, self._measure)
 
   def run(self) -> None:
     """Serves until the program stops."""
     stop = lifecycle.stop_event()
+    with contextlib.closing(self), self._reporter:
+      self._serve(stop)
+
+  def _serve(self, stop: threading.Event) -> None:
     last, saving = time.monotonic(), None
     while not stop.wait(0.2):
       activity.mark(activity.SERVING)
+      if self._checkpoint_failures:
+        self._reporter.maybe_report()
       self._reporter.beat()
       due = self._period and time.monotonic() - last >= self._period
       if due and (saving is None or not saving.is_alive()):
@@ -104,15 +113,51 @@ class ReplayServer:
       if saving is not None:
         saving.join()
       lifecycle.finish(self._checkpoint).join()
-    self._reporter.close()
-    self.close()
+
+  def _restore(self, tables: Callable[[], Sequence[reverb.Table]], port: int) -> reverb.Server:
+    """Returns a server with what is in the newest checkpoint that is whole."""
+    problems = []
+    for checkpoint in self._checkpoints.kept():
+      try:
+        self._checkpoints.check(checkpoint)
+        server = self._make_server(tables, port, checkpoint)
+        logging.info('going on from %s', checkpoint)
+        return server
+      except Damaged as error:
+        problem = error
+      except Exception as error:  # Of Reverb, which leaves neither tables nor a port behind.
+        problem = self._checkpoints.damaged(checkpoint, f'Reverb cannot read it ({error})')
+      logging.warning('%s', problem)
+      problems.append(str(problem))
+    if problems:
+      raise lifecycle.Hopeless(
+        f'none of the {len(problems)} replay checkpoints is usable: {problems[0]}; remove them to go '
+        'on with an empty replay.'
+      )
+    return self._make_server(tables, port, None)
+
+  def _make_server(
+    self, tables: Callable[[], Sequence[reverb.Table]], port: int, checkpoint: str | None
+  ) -> reverb.Server:
+    # Reverb deletes whatever is beside a checkpoint that it writes, and falls back on nothing but a
+    # checkpoint where there is none in that directory: hence one that is empty.
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(
+      self._checkpoints.scratch, fallback_checkpoint_path=checkpoint
+    )
+    return reverb.Server(tables(), port, checkpointer)
 
   def _checkpoint(self) -> None:
-    """Writes all items and the rate limiter's counts. Inserting and sampling wait meanwhile."""
+    """Writes all items and the rate limiter's counts. Inserting and sampling wait while Reverb does."""
     try:
-      logging.info('wrote %s', self._server.localhost_client().checkpoint())
+      written = self._server.localhost_client().checkpoint()
+      logging.info('wrote %s', self._checkpoints.keep(written))
     except Exception as error:
-      logging.error('no checkpoint could be written, the earlier one stays: %s', error)
+      self._checkpoint_failures += 1
+      self._checkpoints.empty_scratch()
+      logging.error('no checkpoint could be written, the earlier ones stay: %s', error)
+
+  def _measure(self, seconds: float) -> dict[str, float]:
+    return {'checkpoint_failures': float(self._checkpoint_failures)}
 
   def close(self) -> None:
     """Stops to listen."""

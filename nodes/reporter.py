@@ -18,6 +18,9 @@ class Reporter:
   A report that the monitor has not taken yet holds back the next one, so a slow or absent monitor
   costs a node nothing. Every value is absolute (a count since the start, a rate over the last
   period), so a lost or repeated report does no harm.
+
+  A context manager, which closes it: Courier aborts a process in which an answer comes while the
+  interpreter is being taken down.
   """
 
   def __init__(
@@ -67,15 +70,23 @@ class Reporter:
     values = self._values()
     rpc.call(lambda: self._monitor.futures.report(self._node, values), should_stop, 'report')
 
-  def close(self, timeout: float = 0.5) -> None:
-    """Waits for the answer under way; call it before a node returns.
+  def __enter__(self) -> Reporter:
+    return self
 
-    Courier aborts the process if an answer comes while the interpreter is being taken down.
-    """
+  def __exit__(self, *raised: object) -> None:
+    self.close()
+
+  def close(self, timeout: float = 0.5) -> None:
+    """Waits for the answer under way, `timeout` seconds at most."""
     if self._pending is not None:
       futures.wait([self._pending], timeout)
 
-  def announce_finish(self, values: Mapping[str, float], stop: threading.Event) -> None:
+  def announce_finish(
+    self,
+    values: Mapping[str, float],
+    stop: threading.Event,
+    check: Callable[[], None] = lambda: None,
+  ) -> None:
     """Tells the monitor that training has finished, until the program stops.
 
     Again and again: a monitor that is started anew has to be told anew.
@@ -83,13 +94,21 @@ class Reporter:
     Args:
       values: the final counters, and whatever else the summary is to say about the node.
       stop: set when the program stops.
+      check: raises what the node has failed with meanwhile, if it has; called often.
 
     Raises:
       lifecycle.Stopped: when it does so within a call.
+      Exception: what `check` raises.
     """
-    while not stop.is_set():
+
+    def should_stop() -> bool:
+      if not stop.is_set():
+        check()
+      return stop.is_set()
+
+    while not should_stop():
       tell = functools.partial(self._monitor.futures.training_finished, self._node, values)
-      rpc.call(tell, stop.is_set, 'training_finished')
+      rpc.call(tell, should_stop, 'training_finished')
       stop.wait(1.0)
       self.beat()
 

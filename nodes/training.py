@@ -199,20 +199,19 @@ class Training:
       affinity.share_a_core()  # The threads that matter are begun below, XLA's are there already.
     self._learner.learn_from(self._reader, self._reader.update_priorities, trained.record)
     service.start()
-    try:
-      while not self._trained_already and self._learner.actor_steps() < self._num_steps:
-        self._learner.step()
-        self._check()
-        self._checkpointer.maybe_write()
-      self._finish()
-    except lifecycle.Stopped:
-      if not self._finished:
-        # Of an update that another replica will not join any more, nothing can be kept.
-        with contextlib.suppress(lifecycle.Stopped):
-          self._checkpointer.write_now()
-      logging.info('stopped: %s', self.counter.get_counts())
-    finally:
-      self._reporter.close()
+    with self._reporter:
+      try:
+        while not self._trained_already and self._learner.actor_steps() < self._num_steps:
+          self._learner.step()
+          self._check()
+          self._checkpointer.maybe_write()
+        self._finish()
+      except lifecycle.Stopped:
+        if not self._finished:
+          # Of an update that another replica will not join any more, nothing can be kept.
+          with contextlib.suppress(lifecycle.Stopped):
+            self._checkpointer.write_now()
+        logging.info('stopped: %s', self.counter.get_counts())
 
   def _make_learner(self) -> Learner:
     learner = Learner(
@@ -231,13 +230,13 @@ class Training:
     params = self._learner.get_variables(['params'])[0]
     if self._replica == 0:
       with activity.doing(activity.WRITING_CHECKPOINT):
-        final_params.save(self._run_dir, params)
+        final_params.save_when_there_is_room(self._run_dir, params, self._should_stop)
     self._finished = True
     self._service.finish_training()
     crc = zlib.crc32(serialization.to_bytes(params))
     counts = self.counter.get_counts() | {'params_crc32': crc}
     activity.mark(activity.IDLE)  # What serves has threads of its own.
-    self._reporter.announce_finish(counts, self._stop)
+    self._reporter.announce_finish(counts, self._stop, self._service.check)
 
   def _check(self) -> None:
     self._service.check()
@@ -248,6 +247,11 @@ class Training:
     else:
       self._reporter.beat()
     self._waiting.check(self._learner.learner_steps)
+
+  def _should_stop(self) -> bool:
+    self._service.check()
+    self._reporter.beat()
+    return self._stop.is_set()
 
   def _save(self) -> tuple[dict[str, int], Any]:
     counts = self.counter.get_counts()

@@ -46,7 +46,9 @@ def resumed_run(path: str, program: str) -> Run:
       f'--resume={path} has no checkpoint yet; start the run anew, in another --run_dir '
       'or with this one removed.'
     )
-  if checkpoint.counts['actor_steps'] >= config.num_steps:
+  # Without a summary, the final evaluation is still to be done.
+  evaluated = run_directory.read_summary(path) is not None
+  if checkpoint.counts['actor_steps'] >= config.num_steps and evaluated:
     raise ValueError(
       f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
     )

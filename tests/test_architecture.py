@@ -24,6 +24,8 @@ FORBIDDEN = {
   'nodes': {'programs', 'launchers', 'rlax', 'distrax'},
   'launchers': {'jax', 'reverb', 'tensorflow', 'agents', 'programs'},
   'programs': {'jax', 'reverb', 'tensorflow', 'flax', 'optax'},
+  'rundir': {'launchpad', 'jax', 'flax', 'reverb', 'tensorflow', 'acme', 'courier'}
+  | {'agents', 'environments', 'launchers', 'nodes', 'programs'},
   'viewing': {'launchpad', 'reverb', 'tensorflow', 'programs'},
 }
 

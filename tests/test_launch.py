@@ -159,6 +159,12 @@ def test_anakin_runs_to_its_end_and_on(tmp_path, launch_type):
   assert logs == {'anakin-0', 'evaluator-0', 'monitor-0'}
   assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
 
+  for name in ('summary.json', 'final_evaluation.json'):  # As if it had been stopped before them.
+    (run_dir / name).unlink()
+  process = launch(f'--resume={run_dir}')
+  assert process.returncode == 0, process.stderr
+  assert DONE.fullmatch(process.stdout.splitlines()[-1]).groups()[1:] == done.groups()[1:]
+
   process = launch(f'--resume={run_dir}', '--num_steps=2500')
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 18
@@ -331,6 +337,8 @@ def _earlier_run(path, learner_steps=5, actor_steps=100):
 
   config = sebulba.Config(num_steps=2000).resolve()
   run_directory.write_record(str(path), 'sebulba', {'num_steps': 2000}, config)
+  if actor_steps >= 2000:
+    (path / 'summary.json').write_text('{}')
   if learner_steps:
     counts = {'learner_steps': learner_steps, 'actor_steps': actor_steps}
     checkpoints.write(checkpoints.directory(str(path)), counts, b'state', keep=1)

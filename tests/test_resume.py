@@ -71,6 +71,19 @@ def test_what_a_run_learns_from_may_not_change(tmp_path, run, flags, words, caps
     assert word in error
 
 
+@pytest.mark.parametrize('program', ['sebulba', 'r2d2', 'impala', 'anakin'])
+def test_a_run_that_has_trained_gets_its_final_evaluation_once(tmp_path, program, capsys):
+  for name in ('trained', 'evaluated', 'longer'):  # This process keeps the locks that it takes.
+    (tmp_path / name).mkdir()
+    _stopped_run(tmp_path / name, program, num_steps=100)
+    if name != 'trained':
+      (tmp_path / name / 'summary.json').write_text('{}')
+  assert _resume(tmp_path / 'trained') == 0, capsys.readouterr().err
+  assert _resume(tmp_path / 'evaluated') == 2
+  assert 'has done its 100 actor_steps; raise --num_steps' in capsys.readouterr().err
+  assert _resume(tmp_path / 'longer', '--num_steps=200') == 0
+
+
 def test_what_may_change_still_has_to_fit(tmp_path, capsys):
   _stopped_run(tmp_path)
   assert _resume(tmp_path, '--num_actors=0') == 2

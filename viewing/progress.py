@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from launchers import run_directory
 from nodes import curves
 from nodes.progress import COUNTERS
+from rundir import secrets
+from viewing.node_log import NodeLog
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
 # A run that nobody here holds and that has written nothing for so long is not going on.
@@ -35,6 +38,10 @@ class Progress:
     self.state = GOING_ON
     self.status: dict[str, Any] | None = None
     self._seen: tuple[Any, ...] = ()
+    self._logs: dict[str, NodeLog] = {}
+    self._first: dict[str, tuple[float, ...]] = {}
+    self._written = 0.0
+    self._changed = 0.0  # By the monotonic clock.
     self.update()
 
   def update(self) -> None:
@@ -49,9 +56,14 @@ class Progress:
     record = run_directory.read_record(self.run_dir)
     self.program, self.config = record.program, record.config
     written = self._last_written()
+    if written != self._written:
+      # How long ago is asked once: a time in the future says nothing but that it was written.
+      age = 0.0 if self._written else max(time.time() - written, 0.0)
+      self._written, self._changed = written, time.monotonic() - age
+    silent = time.monotonic() - self._changed
     if run_directory.read_summary(self.run_dir) is not None:
       self.state = ENDED
-    elif time.time() - written < SILENT_SECONDS or run_directory.is_taken(self.run_dir):
+    elif silent < SILENT_SECONDS or run_directory.is_taken(self.run_dir):
       self.state = GOING_ON
     else:
       self.state = STOPPED
@@ -61,16 +73,22 @@ class Progress:
     self._seen = seen
 
   def _read(self) -> None:
-    latest = {node: curves.latest(self.run_dir, node) for node in curves.nodes(self.run_dir)}
-    latest = {node: values for node, values in latest.items() if 'seconds' in values}
-    if not latest:
+    for node in curves.nodes(self.run_dir):
+      if node not in self._logs:
+        series = curves.EVALUATION if node == 'evaluator/0' else [curves.TRAINING]
+        self._logs[node] = NodeLog(curves.csv_path(self.run_dir, node), series)
+      self._logs[node].update()
+    logs = {node: log for node, log in self._logs.items() if 'seconds' in log.latest}
+    if not logs:
       return
+    latest = {node: log.latest for node, log in logs.items()}
     newest = max(latest.values(), key=lambda values: values['seconds'])
     learner = next((n for n, v in latest.items() if 'actor_steps_per_second' in v), '')
-    began = curves.read(self.run_dir, learner, 'seconds', 'actor_steps')
-    first_second, first_steps = began[0] if began else (newest['seconds'], 0.0)
-    self.training = curves.training_returns(self.run_dir)
-    self.evaluation = curves.evaluator_returns(self.run_dir)
+    if learner and learner not in self._first:
+      self._first[learner] = logs[learner].first('seconds', 'actor_steps') or ()
+    first_second, first_steps = self._first.get(learner) or (newest['seconds'], 0.0)
+    self.training = self._curve([curves.TRAINING])
+    self.evaluation = self._curve(curves.EVALUATION)
     self.status = {
       'elapsed': newest['seconds'],
       'since_first_step': newest['seconds'] - first_second,
@@ -83,6 +101,12 @@ class Progress:
       'problem': '',
       'restarts': run_directory.restarts(self.run_dir),
     }
+
+  def _curve(self, series: Sequence[tuple[str, ...]]) -> list[tuple[float, ...]]:
+    """Returns the rows of the first node that has any of the first of these."""
+    logs = [self._logs[node] for node in sorted(self._logs)]
+    rows = (log.series.get(columns, []) for columns in series for log in logs)
+    return next(filter(None, rows), [])
 
   def _last_written(self) -> float:
     """Returns when anything was written: not by this machine's clock, where another one runs it."""
@@ -98,5 +122,5 @@ def differences(runs: list[Progress]) -> dict[str, list[str]]:
   """
   rows = {'program': [run.program for run in runs]}
   for name in sorted(set.intersection(*(set(run.config) for run in runs))):
-    rows[name] = [str(run.config[name]) for run in runs]
+    rows[name] = [secrets.masked(str(run.config[name])) for run in runs]
   return {name: row for name, row in rows.items() if len(set(row)) > 1 and name != 'run_dir'}

@@ -1,5 +1,6 @@
 import math
 
+import pytest
 from rich.console import Console
 
 from launchers import view
@@ -69,6 +70,19 @@ def test_the_table_shows_the_same_and_names_nodes_long_at_one_thing():
     'learner/0 compiling (0:01:40)',
   ):
     assert word in text
+
+
+@pytest.mark.parametrize('num_steps', [10**12, 10**18, 2**63 - 1, 10**30, 10**400])
+def test_a_number_of_steps_that_no_run_reaches_is_shown(num_steps):
+  line = view.as_line(STATUS | {'num_steps': num_steps})
+  assert 'progress=0%' in line
+  assert ('remaining=over 100 years' in line) == (num_steps < 10**400)
+
+
+def test_a_time_that_is_no_time_is_shown():
+  for elapsed, text in ((-5.0, '-1 day, 23:59:55'), (math.inf, ''), (1e300, 'over 100 years')):
+    line = view.as_line(STATUS | {'elapsed': elapsed})
+    assert line.startswith(f'elapsed={text}' if text else 'remaining')
 
 
 def test_nothing_is_remaining_once_training_has_finished_and_nothing_is_known_before_it_began():

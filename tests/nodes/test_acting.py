@@ -25,6 +25,7 @@ from nodes.actor import Actor, RemotePolicy
 from nodes.columns import Columns
 from nodes.conversation import Remote
 from nodes.gate import Gate
+from nodes.inference import InferenceServer
 from nodes.inference_node import InferenceNode
 from nodes.layout import layout
 from nodes.learner import DevicePrefetcher
@@ -311,3 +312,17 @@ def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   for values in monitor.evaluations + monitor.final:
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
     assert -1 <= values['evaluator_return'] <= 1
+
+
+def test_a_server_that_fails_after_the_end_of_training_is_noticed(start_acting, monkeypatch):
+  asking = start_acting(Asking, lambda *specs: Agent(), lambda n, seed: CounterEnvironment([3] * n))
+  asking.start(0, np.float32(0))
+  asking.finish()
+
+  def check(server):
+    raise OSError('too many open files')
+
+  monkeypatch.setattr(InferenceServer, 'check', check)
+  asking._serving.join(DEADLINE)
+  assert isinstance(asking.error, OSError) and not asking._serving.is_alive()
+  asking.error = None

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -140,3 +141,71 @@ def test_checkpoints_are_written_when_due_and_not_at_all_when_switched_off(tmp_p
     checkpointer = checkpoints.Checkpointer(str(tmp_path / str(period)), period, 2, save)
     checkpointer.maybe_write()
     assert len(saved) == 2
+
+
+def test_files_that_are_called_otherwise_are_passed_over(tmp_path):
+  for name in ('foo.checkpoint', '-3.checkpoint', '7.checkpoint.bak'):
+    (tmp_path / name).write_bytes(b'no checkpoint of ours')
+  for step in (1, 2):
+    _write(tmp_path, step, keep=1)
+  assert list(checkpoints.steps(str(tmp_path))) == [2]
+  assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 2
+  assert (tmp_path / 'foo.checkpoint').exists()
+
+
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(tmp_path):
+  _write(tmp_path, 1)
+  (tmp_path / '000000000002.checkpoint').mkdir()
+  assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 1
+
+
+def _no_memory(*args):
+  raise MemoryError('cannot allocate')
+
+
+@pytest.mark.parametrize('where', ['save', 'serialise'])
+def test_a_checkpoint_that_fails_for_any_reason_is_counted_and_the_earlier_ones_stay(
+  tmp_path, monkeypatch, where
+):
+  checkpointer = checkpoints.Checkpointer(str(tmp_path), 1.0, 1, lambda: (COUNTS, {'w': 1}))
+  checkpointer.write_now()
+  if where == 'save':
+    checkpointer._save = _no_memory
+  else:
+    monkeypatch.setattr(checkpoints, 'serialise', _no_memory)
+  checkpointer.write_now()
+  assert checkpointer.failures == 1
+  assert checkpoints.newest(str(tmp_path)).counts == COUNTS
+
+
+def test_a_stop_while_the_state_is_copied_is_no_failed_checkpoint(tmp_path):
+  def save():
+    raise lifecycle.Stopped
+
+  checkpointer = checkpoints.Checkpointer(str(tmp_path), 1.0, 1, save)
+  with pytest.raises(lifecycle.Stopped):
+    checkpointer.write_now()
+  assert checkpointer.failures == 0
+
+
+def test_a_wait_for_a_checkpoint_calls_back_until_it_is_written(tmp_path, monkeypatch):
+  """As where gigabytes go to a disk that is stalled: the node lives, and says so."""
+  monkeypatch.setattr(checkpoints, '_POLL_SECONDS', 0.001)
+  monkeypatch.setattr(checkpoints, '_PATIENCE_SECONDS', 0.0)
+  disk, calls = threading.Event(), []
+  replace = os.replace
+
+  def stalled(*args):
+    assert disk.wait(60)
+    replace(*args)
+
+  monkeypatch.setattr(os, 'replace', stalled)
+
+  def while_waiting():
+    calls.append(True)
+    if len(calls) == 3:
+      disk.set()
+
+  checkpointer = checkpoints.Checkpointer(str(tmp_path), 1.0, 1, lambda: (COUNTS, {'w': 1}))
+  checkpointer.write_now(while_waiting)
+  assert len(calls) >= 3 and checkpoints.newest(str(tmp_path)).counts == COUNTS

@@ -10,6 +10,12 @@ from nodes.monitor import Monitor
 FINAL = {'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9}
 
 
+def read(monitor, tmp_path, *columns):
+  """Returns what `curves.read` does, once what was reported has been written."""
+  monitor._recorder.flush()
+  return curves.read(str(tmp_path), *columns)
+
+
 @pytest.fixture
 def monitor(tmp_path):
   return Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
@@ -40,10 +46,11 @@ def test_progress_tells_evaluators_when_training_has_finished(monitor):
 def test_csv_has_counters_beside_every_report(monitor, tmp_path):
   monitor.report('inference_learner/0', {'environment_frames': 160.0, 'episode_return': 1.5})
   monitor.report('evaluator/0', {'evaluator_return': 2.5, 'evaluator_return_stderr': 0.1})
+  monitor._recorder.flush()
   with open(curves.csv_path(str(tmp_path), 'evaluator/0')) as f:
     [row] = csv.DictReader(f)
   assert float(row['environment_frames']) == 160 and float(row['evaluator_return']) == 2.5
-  assert curves.read(str(tmp_path), 'inference_learner/0', 'episode_return') == [(1.5,)]
+  assert read(monitor, tmp_path, 'inference_learner/0', 'episode_return') == [(1.5,)]
   curves.draw(str(tmp_path))
   assert (tmp_path / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
 
@@ -59,7 +66,7 @@ def test_actor_steps_of_replicas_are_added_up_and_learner_steps_are_not(monitor,
       monitor.report(f'inference_learner/{replica}', report | {'episode_return': 1.0})
   total = {'actor_steps': 90, 'environment_frames': 360, 'learner_steps': 4}
   assert monitor.status()['counts'] == total
-  [_, last] = curves.read(str(tmp_path), 'inference_learner/0', *total)
+  [_, last] = read(monitor, tmp_path, 'inference_learner/0', *total)
   assert last == tuple(total.values())
 
 
@@ -95,26 +102,30 @@ def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch
   assert (summary['actor_steps'], summary['environment_frames']) == (1000, 4000)
 
 
-def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_path):
+def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_path, monkeypatch):
+  monkeypatch.setattr('nodes.recorder._CALM_SECONDS', 0.0)
   (tmp_path / 'logs').write_text('in the way')
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   monitor.report('actor/0', {'steps': 1.0})
+  monitor._recorder.flush()
   assert 'cannot be written' in monitor.status()['problem']
   (tmp_path / 'logs').unlink()
   monitor.report('actor/0', {'steps': 2.0})
+  monitor._recorder.flush()
   assert monitor.status()['problem'] == ''
-  assert curves.read(str(tmp_path), 'actor/0', 'steps') == [(2.0,)]
+  assert read(monitor, tmp_path, 'actor/0', 'steps') == [(2.0,)]
 
 
 def test_a_monitor_that_is_started_again_goes_on_in_the_same_logs(tmp_path):
   for steps in (10.0, 30.0):
     monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
     monitor.report('inference_learner/0', {'actor_steps': steps})
+    monitor._recorder.flush()
   with open(tmp_path / 'logs' / 'inference_learner-0.csv', 'a') as f:
     f.write('40.0,1')  # Killed within a row.
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   monitor.report('inference_learner/0', {'actor_steps': 50.0})
-  rows = curves.read(str(tmp_path), 'inference_learner/0', 'actor_steps', 'seconds')
+  rows = read(monitor, tmp_path, 'inference_learner/0', 'actor_steps', 'seconds')
   assert [steps for steps, _ in rows] == [10, 30, 50]
   seconds = [s for _, s in rows]
   assert seconds == sorted(seconds)
@@ -124,7 +135,15 @@ def test_a_repeated_final_evaluation_changes_nothing(tmp_path):
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   for _ in range(2):
     monitor.final_evaluation({'evaluator_return': 1.0})
-  assert len(curves.read(str(tmp_path), 'evaluator/0', 'evaluator_return')) == 1
+  assert len(read(monitor, tmp_path, 'evaluator/0', 'evaluator_return')) == 1
+
+
+@pytest.mark.parametrize('content', ['', '[]', '{"num_steps": 9}', '{"values": 3, "num_steps": 9}'])
+def test_a_final_evaluation_that_is_damaged_is_played_again(tmp_path, content):
+  (tmp_path / 'final_evaluation.json').write_text(content)
+  monitor = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
+  monitor.training_finished('anakin/0', {})
+  assert not monitor._finished.is_set()
 
 
 def test_a_node_that_only_says_that_it_lives_is_not_silent(monitor):

@@ -236,11 +236,13 @@ def test_the_ratio_of_samples_to_inserts_is_held(serve):
   writer.close()
 
 
-def test_a_checkpoint_brings_items_and_priorities_back(serve):
-  address = serve(_prioritized(), 'kept')
-  writer = _write([address], 6, np.arange(1.0, 7.0))
-  assert 'kept' in reverb.Client(address).checkpoint()
+def test_a_checkpoint_brings_items_and_priorities_back(serve, tmp_path):
+  port = core.free_ports(1)[0]
+  server = replay.ReplayServer(_prioritized(), None, 'replay/0', str(tmp_path / 'kept'), 0.0, port)
+  writer = _write([f'localhost:{port}'], 6, np.arange(1.0, 7.0))
+  server._checkpoint()
   writer.close()
+  server.close()
   restored = serve(_prioritized(), 'kept')
   reader = unroll_io.UnrollReader([restored], COLUMNS, batch_size=50, max_in_flight=1)
   assert reader.measure()['replay_size'] == 6

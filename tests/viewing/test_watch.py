@@ -1,12 +1,17 @@
 import json
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
 import watch
 from launchers import run_directory
 from nodes import curves
+from nodes.progress import COUNTERS
 from programs import sebulba
+from rundir.csv_file import CsvWriter
 from viewing import progress
 
 
@@ -15,9 +20,9 @@ def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
   config = sebulba.Config(num_steps=1000, run_dir=str(path), **options).resolve()
   run_directory.create(str(path))
   run_directory.write_record(str(path), 'sebulba', options, config)
-  logger = curves.csv_logger(str(path), 'inference_learner/0')
+  table = CsvWriter(curves.csv_path(str(path), 'inference_learner/0'))
   for seconds, steps, value in rows:
-    logger.write(
+    table.write(
       {
         'seconds': seconds,
         'actor_steps': steps,
@@ -120,3 +125,62 @@ def test_what_cannot_be_watched_is_refused_in_one_sentence(tmp_path, capsys, fla
   assert captured.err.startswith('error: ') and captured.err.count('\n') == 1
   for word in words:
     assert word in captured.err
+
+
+@pytest.mark.parametrize('ahead', [3600.0, 1e9])
+def test_a_time_in_the_future_is_not_waited_for(tmp_path, capsys, monkeypatch, ahead):
+  """As after a clock was set back, or of a file server whose clock is ahead."""
+  monkeypatch.setattr(progress, 'SILENT_SECONDS', 0.05)
+  run_dir = make_run(tmp_path / 'run')
+  os.remove(run_dir / '.lock')
+  for file in (run_dir / 'config.json', *(run_dir / 'logs').iterdir()):
+    os.utime(file, (time.time() + ahead,) * 2)
+  assert progress.Progress(str(run_dir)).state == progress.GOING_ON  # It may have been this moment.
+  assert 'stopped before its end' in show(capsys, run_dir, '--period=0.01')
+
+
+def test_a_look_reads_only_what_is_new(tmp_path):
+  run_dir = make_run(tmp_path / 'run')
+  run = progress.Progress(str(run_dir))
+  assert run.training == [(100, -0.5), (300, 0.5)]
+  path = run_dir / 'logs' / 'inference_learner-0.csv'
+  path.write_bytes(path.read_bytes().replace(b'-0.5', b'-9.9'))
+  table = CsvWriter(str(path))
+  table.write({'seconds': 5.0, 'environment_frames': 500.0, 'episode_return': 1.5})
+  run.update()
+  assert run.training == [(100, -0.5), (300, 0.5), (500, 1.5)]
+  assert run.status['elapsed'] == 5.0 and run.status['first_actor_steps'] == 100
+  assert run.status['latest']['inference_learner/0']['policy_lag_mean'] == 1.5
+
+
+def test_no_file_that_a_run_names_is_run(tmp_path):
+  run_dir, marker = make_run(tmp_path / 'run'), tmp_path / 'marker'
+  own = tmp_path / 'own.py'
+  own.write_text(f'open({str(marker)!r}, "w").close()\ndef make(*args): pass\n')
+  record = json.loads((run_dir / 'config.json').read_text())
+  record['program'] = record['config']['env'] = f'{own}:make'
+  (run_dir / 'config.json').write_text(json.dumps(record))
+  assert progress.Progress(str(run_dir)).program == f'{own}:make'
+  assert not marker.exists()
+
+
+@pytest.mark.parametrize('closed', ['the reader has gone', 'there is no stdout'])
+def test_a_command_without_a_reader_ends_without_a_traceback(tmp_path, closed):
+  run_dir = make_run(tmp_path / 'run')
+  os.remove(run_dir / '.lock')
+  (run_dir / 'summary.json').write_text(
+    json.dumps(dict.fromkeys(('evaluator_return', *COUNTERS), 1000))
+  )
+  read, write = os.pipe()
+  os.close(read)
+  gone = closed == 'the reader has gone'
+  process = subprocess.run(
+    ['sh', '-c', f'exec "$@" {"" if gone else ">&-"}', '-', sys.executable, 'watch.py', run_dir],
+    cwd=os.path.dirname(watch.__file__),
+    stdout=write,
+    stderr=subprocess.PIPE,
+    text=True,
+    timeout=120,
+  )
+  os.close(write)
+  assert process.stderr == '' and process.returncode == (141 if gone else 0)

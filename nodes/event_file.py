@@ -1,0 +1,58 @@
+"""TensorBoard's event files, without TensorFlow and without the threads of other writers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping
+
+from tensorboardX.proto import event_pb2, summary_pb2
+from tensorboardX.record_writer import masked_crc32c
+
+from rundir.appending import AppendedFile
+
+
+class EventFile:
+  """A new event file of a directory. An event is in it whole or not at all."""
+
+  def __init__(self, directory: str):
+    """Begins the file, and makes the directory.
+
+    Raises:
+      OSError: if it cannot be written.
+    """
+    os.makedirs(directory, exist_ok=True)
+    name = f'events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}'
+    self._file = AppendedFile(os.path.join(directory, name))
+    try:
+      if not self._file.size:
+        self._append(event_pb2.Event(wall_time=time.time(), file_version='brain.Event:2'))
+    except OSError:
+      self._file.close()
+      raise
+
+  def write(self, step: int, values: Mapping[str, float]) -> None:
+    """Adds scalars of one moment.
+
+    Args:
+      step: their place on the time axis.
+      values: by tag.
+
+    Raises:
+      OSError: if there is no room.
+    """
+    value = summary_pb2.Summary.Value
+    summary = summary_pb2.Summary(value=[value(tag=t, simple_value=v) for t, v in values.items()])
+    self._append(event_pb2.Event(wall_time=time.time(), step=step, summary=summary))
+
+  def close(self) -> None:
+    """Closes the file."""
+    self._file.close()
+
+  def _append(self, event: event_pb2.Event) -> None:
+    content = event.SerializeToString()
+    length = struct.pack('<Q', len(content))
+    checks = (struct.pack('<I', masked_crc32c(part)) for part in (length, content))
+    self._file.append(length + next(checks) + content + next(checks))

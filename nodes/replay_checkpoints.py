@@ -1,0 +1,136 @@
+"""Replay checkpoints on disk: the last two are kept, and a damaged one is found before Reverb reads it.
+
+Each is a directory, named by a counter, with the files that Reverb wrote and a digest of each. A
+clock that is set back changes nothing. Directories that are named by a time are of earlier versions,
+without digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+
+from rundir import files
+
+_KEPT = 2
+_NUMBER = re.compile('[0-9]{12}')
+_TIME = re.compile('[0-9]{4}-[0-9]{2}-[0-9]{2}T.*')
+_DONE = 'DONE'  # Reverb writes it last.
+_DIGESTS = 'digests.json'
+_SCRATCH = 'next'
+_BLOCK = 1 << 20
+
+
+class Damaged(Exception):
+  """One sentence that names a checkpoint and what is wrong with it."""
+
+
+class ReplayCheckpoints:
+  """The checkpoints of one replay server.
+
+  Attributes:
+    scratch: directory into which Reverb is to write; it is emptied at the beginning.
+  """
+
+  def __init__(self, path: str):
+    """Makes the directory `path`, in which they are, if it is not there."""
+    self._path = path
+    self._damaged: set[str] = set()
+    self.scratch = os.path.join(path, _SCRATCH)
+    os.makedirs(path, exist_ok=True)
+    self.empty_scratch()
+
+  def empty_scratch(self) -> None:
+    """Removes what was not completed."""
+    shutil.rmtree(self.scratch, ignore_errors=True)
+    os.makedirs(self.scratch, exist_ok=True)
+
+  def kept(self) -> list[str]:
+    """Returns the checkpoints, newest first; whole or not."""
+    names = os.listdir(self._path)
+    ordered = sorted(filter(_TIME.fullmatch, names)) + sorted(filter(_NUMBER.fullmatch, names))
+    return [os.path.join(self._path, name) for name in reversed(ordered)]
+
+  def check(self, checkpoint: str) -> None:
+    """Compares a checkpoint with what was written, as far as that is known.
+
+    Raises:
+      Damaged: if it is another; it does not count as kept from now on.
+    """
+    try:
+      wrong = _difference(checkpoint)
+    except (OSError, ValueError) as error:
+      wrong = f'it cannot be read ({error})'
+    if wrong:
+      raise self.damaged(checkpoint, wrong)
+
+  def damaged(self, checkpoint: str, why: str) -> Damaged:
+    """Notes that a checkpoint cannot be used; returns the exception that says so."""
+    self._damaged.add(checkpoint)
+    return Damaged(f'{checkpoint} is damaged: {why}')
+
+  def keep(self, written: str) -> str:
+    """Gives a checkpoint in `scratch` its number, and removes all but the last two.
+
+    Args:
+      written: its directory, complete.
+
+    Returns:
+      Its directory from now on, which is on disk.
+
+    Raises:
+      OSError: if it cannot be; the earlier ones stay.
+    """
+    names = os.listdir(written)
+    digests = {name: _digest(os.path.join(written, name)) for name in names}
+    for name in names:
+      files.sync(os.path.join(written, name))
+    files.write_json(os.path.join(written, _DIGESTS), digests)  # Syncs the directory, too.
+    numbers = [int(os.path.basename(c)) for c in self.kept() if _is_numbered(c)]
+    checkpoint = os.path.join(self._path, f'{max(numbers, default=0) + 1:012d}')
+    os.rename(written, checkpoint)
+    files.sync_directory(self._path)
+    self._remove_old()
+    return checkpoint
+
+  def _remove_old(self) -> None:
+    whole = [c for c in self.kept() if c not in self._damaged]
+    for checkpoint in set(self.kept()) - set(whole[:_KEPT]):
+      # Under its name it is whole until it is gone.
+      dying = os.path.join(self.scratch, os.path.basename(checkpoint))
+      os.rename(checkpoint, dying)
+      shutil.rmtree(dying, ignore_errors=True)
+
+
+def _difference(checkpoint: str) -> str:
+  """Returns in words how a checkpoint differs from what was written; '' if it does not."""
+  names = set(os.listdir(checkpoint))
+  if _DONE not in names:
+    return 'it was not completed'
+  if not _is_numbered(checkpoint):
+    return ''
+  if _DIGESTS not in names:
+    return f'it has no {_DIGESTS}'
+  with open(os.path.join(checkpoint, _DIGESTS)) as f:
+    digests = json.load(f)
+  for name, digest in digests.items():
+    if name not in names:
+      return f'{name} is missing'
+    if _digest(os.path.join(checkpoint, name)) != digest:
+      return f'{name} is not what was written'
+  return ''
+
+
+def _is_numbered(checkpoint: str) -> bool:
+  return _NUMBER.fullmatch(os.path.basename(checkpoint)) is not None
+
+
+def _digest(path: str) -> str:
+  digest = hashlib.sha256()
+  with open(path, 'rb') as f:
+    while block := f.read(_BLOCK):
+      digest.update(block)
+  return digest.hexdigest()

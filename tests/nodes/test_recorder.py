@@ -1,0 +1,216 @@
+"""Measurements on disks that are full, slow, or not there."""
+
+import _multiprocessing
+import errno
+import math
+import os
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+from tensorboardX.proto import event_pb2
+from tensorboardX.record_writer import masked_crc32c
+
+from nodes import curves, monitor, recorder, room
+from nodes.monitor import Monitor
+from rundir import files
+
+
+def events(run_dir):
+  """Returns the scalars in a run's event files as (tag, step, value); every record is to be whole."""
+  found = []
+  directory = os.path.join(run_dir, 'tensorboard')
+  for name in sorted(os.listdir(directory)):
+    with open(os.path.join(directory, name), 'rb') as f:
+      content = f.read()
+    while content:
+      (length,) = struct.unpack('<Q', content[:8])
+      record, check = content[12 : 12 + length], content[12 + length : 16 + length]
+      assert struct.unpack('<I', content[8:12])[0] == masked_crc32c(content[:8])
+      assert struct.unpack('<I', check)[0] == masked_crc32c(record)
+      event = event_pb2.Event.FromString(record)
+      found += [(v.tag, event.step, v.simple_value) for v in event.summary.value]
+      content = content[16 + length :]
+  return found
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+  """A directory with room for a megabyte, in a file system of its own."""
+  path = tmp_path / 'disk'
+  path.mkdir()
+  mount = ['mount', '-t', 'tmpfs', '-o', 'size=1m', 'none', str(path)]
+  if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+    pytest.skip('only root, where the system lets it mount, can have a disk that is full.')
+  yield path
+  subprocess.run(['umount', '-l', str(path)], check=True)
+
+
+@pytest.fixture(autouse=True)
+def recovers_at_once(monkeypatch):
+  monkeypatch.setattr(recorder, '_CALM_SECONDS', 0.0)
+
+
+def fill(disk):
+  with open(disk / 'ballast', 'wb', buffering=0) as f, pytest.raises(OSError, match='No space'):
+    while True:
+      f.write(bytes(1 << 16))
+
+
+def test_a_full_disk_costs_measurements_and_nothing_else(small_disk):
+  run_dir = str(small_disk)
+  subject = Monitor(run_dir, num_steps=1000, has_evaluator=True)
+
+  def report(first, count):
+    for step in range(first, first + count):
+      counts = {'actor_steps': float(step), 'environment_frames': float(step)}
+      subject.report('inference_learner/0', counts | {'loss': 0.5})
+    subject._recorder.flush()
+
+  report(1, 1)
+  fill(small_disk)
+  report(2, 500)
+  assert subject.status()['problem'].startswith(f'measurements are lost, {run_dir} cannot be')
+  assert subject.status()['counts']['actor_steps'] == 501  # The view goes on.
+  lost = subject._recorder.lost
+  assert 0 < lost <= 500
+  (small_disk / 'ballast').unlink()
+  report(502, 2)
+  assert subject.status()['problem'] == '' and subject._recorder.lost == lost
+  rows = curves.read(run_dir, 'inference_learner/0', 'actor_steps', 'environment_frames', 'loss')
+  assert rows[0][0] == 1 and [row[0] for row in rows[-2:]] == [502, 503]
+  assert all(row == (row[0], row[0], 0.5) for row in rows)
+  steps = [step for tag, step, value in events(run_dir) if tag == 'inference_learner/loss']
+  assert steps[0] == 1 and steps[-2:] == [502, 503]
+
+
+def test_a_disk_that_was_full_from_the_beginning_takes_measurements_once_it_has_room(small_disk):
+  fill(small_disk)
+  subject = Monitor(str(small_disk), num_steps=1000, has_evaluator=True)
+  subject.report('actor/0', {'share': 1.0})
+  subject._recorder.flush()
+  assert 'No space left' in subject.status()['problem']
+  (small_disk / 'ballast').unlink()
+  subject.report('actor/0', {'share': 2.0})
+  subject._recorder.flush()
+  assert curves.read(str(small_disk), 'actor/0', 'share') == [(2.0,)]
+  assert events(str(small_disk))[0] == ('actor/share', 0, 2.0)
+
+
+def test_a_disk_that_does_not_answer_holds_up_no_report(tmp_path, monkeypatch):
+  monkeypatch.setattr(recorder, '_CAPACITY', 2)
+  subject, answers = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True), threading.Event()
+  write, writing = recorder.CsvWriter.write, threading.Event()
+
+  def stalled(table, row):
+    writing.set()
+    assert answers.wait(60)
+    write(table, row)
+
+  monkeypatch.setattr(recorder.CsvWriter, 'write', stalled)
+  subject.report('actor/0', {'share': 0.0})
+  assert writing.wait(60)
+  for i in range(1, 10):
+    subject.report('actor/0', {'share': float(i)})
+  assert 'the disk does not answer' in subject.status()['problem']
+  answers.set()
+  subject._recorder.flush()
+  assert subject.status()['problem'] == '' and subject._recorder.lost == 7
+  assert curves.read(str(tmp_path), 'actor/0', 'share') == [(0.0,), (1.0,), (2.0,)]
+
+
+def test_rows_of_which_some_fit_are_one_problem(tmp_path, monkeypatch, caplog):
+  monkeypatch.setattr(recorder, '_CALM_SECONDS', 1e9)
+  write = recorder.CsvWriter.write
+
+  def sometimes(table, row):
+    if row['share']:
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    write(table, row)
+
+  monkeypatch.setattr(recorder.CsvWriter, 'write', sometimes)
+  subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  for i in range(10):
+    subject.report('actor/0', {'share': float(i % 2)})
+  subject._recorder.flush()
+  assert 'No space left' in subject.status()['problem'] and subject._recorder.lost == 5
+  assert len([r for r in caplog.records if 'measurements are' in r.getMessage()]) == 1
+  assert curves.read(str(tmp_path), 'actor/0', 'share') == [(0.0,)] * 5
+
+
+def test_no_shared_memory_is_needed(tmp_path, monkeypatch):
+  def refuse(*args):
+    raise OSError(errno.ENOENT, 'No such file or directory')
+
+  monkeypatch.setattr(_multiprocessing, 'SemLock', refuse)  # As without /dev/shm.
+  subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  subject.report('actor/0', {'share': 1.0, 'not_measured': math.nan})
+  subject._recorder.flush()
+  assert subject.status()['problem'] == ''
+  assert [tag for tag, _, _ in events(str(tmp_path))] == ['actor/share']
+
+
+def test_a_wall_clock_that_is_set_back_is_in_no_measurement(tmp_path, monkeypatch):
+  subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
+  now = time.time
+  for shift in (0.0, -3600.0):
+    monkeypatch.setattr(time, 'time', lambda s=shift: now() + s)
+    subject.report('inference_learner/0', {'actor_steps': 1.0})
+  subject._recorder.flush()
+  assert subject.status()['elapsed'] >= 0 and subject.status()['since_first_step'] >= 0
+  seconds = [s for (s,) in curves.read(str(tmp_path), 'inference_learner/0', 'seconds')]
+  assert len(seconds) == 2 and seconds == sorted(seconds) and seconds[0] >= 0
+
+
+def test_a_report_with_other_names_is_under_a_header_of_its_own_names(tmp_path):
+  for values in ({'episode_return': 1.0, 'loss': 2.0}, {'a_new_one': 3.0, 'episode_return': 4.0}):
+    subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)  # Another life.
+    subject.report('inference_learner/0', values)
+    subject._recorder.flush()
+  for name, values in (('episode_return', [1, 4]), ('loss', [2]), ('a_new_one', [3])):
+    assert [v for (v,) in curves.read(str(tmp_path), 'inference_learner/0', name)] == values
+
+
+def test_the_final_evaluation_is_asked_for_again_while_there_is_no_room(tmp_path, monkeypatch):
+  subject = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
+  write = files.write_json
+
+  def full(*args):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(files, 'write_json', full)
+  with pytest.raises(RuntimeError, match='ask again'):
+    subject.final_evaluation({'evaluator_return': 1.0})
+  assert 'cannot take the final evaluation' in subject.status()['problem']
+  monkeypatch.setattr(files, 'write_json', write)
+  subject.final_evaluation({'evaluator_return': 1.0})
+  subject._recorder.flush()
+  assert subject.status()['problem'] == ''
+  assert curves.read(str(tmp_path), 'evaluator/0', 'evaluator_return') == [(1.0,)]
+
+
+def test_the_summary_waits_for_room(tmp_path, monkeypatch):
+  stopped, write = [], files.write_json
+  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: stopped.append(True))
+  monkeypatch.setattr(room, '_PAUSE_SECONDS', 0.0)
+  monkeypatch.setattr(curves, 'draw', lambda run_dir: (_ for _ in ()).throw(OSError('no room')))
+  full = [True, True, True]
+
+  def sometimes(path, values):
+    if path.endswith('summary.json') and full:
+      full.pop()
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    write(path, values)
+
+  monkeypatch.setattr(files, 'write_json', sometimes)
+  subject = Monitor(str(tmp_path), num_steps=9, has_evaluator=False)
+  subject.training_finished('anakin/0', {'actor_steps': 9})
+  subject.run()
+  assert stopped and not full and (tmp_path / 'summary.json').exists()
+
+
+def test_a_number_of_steps_that_no_call_can_answer_with_is_shown_as_the_largest(tmp_path, connect):
+  client = connect(Monitor(str(tmp_path), num_steps=10**30, has_evaluator=True))
+  assert client.status()['num_steps'] == monitor._LARGEST

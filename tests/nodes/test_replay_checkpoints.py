@@ -1,0 +1,200 @@
+"""Replay checkpoints, with real Reverb servers: the last two kept, a damaged one passed over."""
+
+import errno
+import functools
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+import reverb
+
+from launchers import core
+from nodes import lifecycle, replay
+from rundir import files
+
+TABLES = functools.partial(
+  replay.prioritized_table,
+  max_size=1000,
+  min_size=1,
+  samples_per_insert=1e6,
+  error_buffer=1e9,
+  priority_exponent=0.9,
+)
+
+
+@pytest.fixture
+def start(tmp_path):
+  """Starts a replay server in `tmp_path / 'replay'`; the one before has ended."""
+  servers, port = [], core.free_ports(1)[0]
+
+  def start(count=0, checkpoint=True):
+    """Inserts `count` items, and writes a checkpoint of all that there is then."""
+    stop()
+    server = replay.ReplayServer(TABLES, None, 'replay/0', str(tmp_path / 'replay'), 0.0, port)
+    servers.append(server)
+    client = reverb.Client(f'localhost:{port}')
+    for i in range(count):
+      client.insert([np.full(1000, i, np.float32)], {replay.TABLE: 1.0})
+    if count and checkpoint:
+      server._checkpoint()
+    return server
+
+  def stop():
+    while servers:
+      servers.pop().close()
+
+  yield start
+  stop()
+
+
+def size(server):
+  return server._server.localhost_client().server_info()[replay.TABLE].current_size
+
+
+def names(tmp_path):
+  return sorted(os.listdir(tmp_path / 'replay'))
+
+
+def test_the_last_two_are_kept_and_the_newest_is_loaded_whatever_the_clock_says(start, tmp_path):
+  server = start(1)
+  server._checkpoint()
+  assert names(tmp_path) == ['000000000001', '000000000002', 'next']
+  future = tmp_path / 'replay' / '000000000002'
+  os.utime(future, (1e10, 1e10))
+  assert size(start(2)) == 3
+  assert names(tmp_path) == ['000000000002', '000000000003', 'next']
+  server = start()
+  assert size(server) == 3 and os.listdir(tmp_path / 'replay' / 'next') == []
+
+
+def truncate(directory):
+  path = directory / 'chunks.tfrecord'
+  os.truncate(path, path.stat().st_size // 2)
+
+
+def flip(directory):
+  content = bytearray((directory / 'chunks.tfrecord').read_bytes())
+  content[-50] ^= 1
+  (directory / 'chunks.tfrecord').write_bytes(content)
+
+
+def empty(directory):
+  (directory / 'items.tfrecord').write_bytes(b'')
+
+
+def lose(directory):
+  (directory / 'tables.tfrecord').unlink()
+
+
+def interrupt(directory):
+  (directory / 'DONE').unlink()
+
+
+def forget(directory):
+  (directory / 'digests.json').unlink()
+
+
+def garble(directory):
+  (directory / 'digests.json').write_text('{')
+
+
+@pytest.mark.parametrize('damage', [truncate, flip, empty, lose, interrupt, forget, garble])
+def test_a_damaged_one_is_passed_over_for_the_one_before(start, tmp_path, caplog, damage):
+  start(2)._checkpoint()
+  server = start(3)
+  assert names(tmp_path) == ['000000000002', '000000000003', 'next']
+  server.close()
+  damage(tmp_path / 'replay' / '000000000003')
+  server = start()
+  assert size(server) == 2
+  (warning,) = [r.getMessage() for r in caplog.records if r.levelname == 'WARNING']
+  assert f'{tmp_path}/replay/000000000003 is damaged: ' in warning
+  server._checkpoint()  # The damaged one does not count among the last two.
+  assert names(tmp_path) == ['000000000002', '000000000004', 'next']
+
+
+def test_where_none_is_usable_one_sentence_says_so_and_nothing_is_left_behind(start, tmp_path):
+  start(2)
+  server = start(1)
+  server.close()
+  for directory in ('000000000001', '000000000002'):
+    truncate(tmp_path / 'replay' / directory)
+  with pytest.raises(lifecycle.Hopeless) as raised:
+    start()
+  assert re.fullmatch(
+    r'none of the 2 replay checkpoints is usable: .*/replay/000000000002 is damaged: chunks.tfrecord '
+    r'is not what was written; remove them to go on with an empty replay\.',
+    str(raised.value),
+  )
+  for directory in ('000000000001', '000000000002'):
+    shutil.rmtree(tmp_path / 'replay' / directory)
+  assert size(start()) == 0  # At the same port.
+
+
+def _as_reverb_wrote_it(tmp_path, number, time):
+  """Makes a checkpoint one of an earlier version of Launchpod."""
+  old = tmp_path / 'replay' / time
+  os.rename(tmp_path / 'replay' / number, old)
+  (old / 'digests.json').unlink()
+  return old
+
+
+def test_a_checkpoint_of_an_earlier_version_is_loaded_and_leaves_in_its_turn(start, tmp_path):
+  start(4).close()
+  time = '2026-11-22T07:46:16.28964926+00:00'
+  old = _as_reverb_wrote_it(tmp_path, '000000000001', time)
+  server = start()
+  assert size(server) == 4
+  server._checkpoint()
+  assert names(tmp_path) == ['000000000001', time, 'next']
+  server._checkpoint()
+  assert names(tmp_path) == ['000000000001', '000000000002', 'next'] and not old.exists()
+
+
+def test_what_only_reverb_can_find_in_an_older_one_is_passed_over_too(start, tmp_path, caplog):
+  start(2)
+  start(1).close()
+  _as_reverb_wrote_it(tmp_path, '000000000001', '2026-11-22T07:00:00.1+00:00')
+  newer = _as_reverb_wrote_it(tmp_path, '000000000002', '2026-11-22T08:00:00.1+00:00')
+  truncate(newer)
+  server = start()
+  assert size(server) == 2
+  assert f'{newer} is damaged: Reverb cannot read it' in caplog.text
+
+
+def test_one_that_fails_is_counted_and_leaves_the_earlier_ones(start, tmp_path, monkeypatch):
+  server = start(1)
+  sync = files.sync
+
+  def full(path):
+    raise OSError(errno.ENOSPC, 'No space left on device', path)
+
+  monkeypatch.setattr(files, 'sync', full)
+  server._checkpoint()
+  assert server._measure(1.0) == {'checkpoint_failures': 1.0}
+  assert names(tmp_path) == ['000000000001', 'next']
+  assert os.listdir(tmp_path / 'replay' / 'next') == []
+  monkeypatch.setattr(files, 'sync', sync)
+  server._checkpoint()
+  assert names(tmp_path) == ['000000000001', '000000000002', 'next']
+
+
+def test_all_files_are_on_disk_before_a_checkpoint_has_its_name(start, tmp_path, monkeypatch):
+  server = start(1, checkpoint=False)
+  synced, fsync, rename = [], os.fsync, os.rename
+
+  def record_sync(handle):
+    synced.append(os.path.basename(os.readlink(f'/proc/self/fd/{handle}')))
+    fsync(handle)
+
+  def record_rename(source, target):
+    expected = {'tables.tfrecord', 'items.tfrecord', 'chunks.tfrecord', 'DONE', 'digests.json.tmp'}
+    assert expected | {os.path.basename(source)} == set(synced)
+    rename(source, target)
+
+  monkeypatch.setattr(os, 'fsync', record_sync)
+  monkeypatch.setattr(os, 'rename', record_rename)
+  server._checkpoint()
+  assert synced[-1] == 'replay' and names(tmp_path) == ['000000000001', 'next']
