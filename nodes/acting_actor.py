@@ -19,7 +19,6 @@ from nodes import activity, lifecycle
 from nodes.action_service import ActionService
 from nodes.actor import LIFE_STRIDE, Actor
 from nodes.layout import StreamSpec
-from nodes.reporter import Reporter
 from nodes.variable_client import VariableClient
 
 
@@ -98,21 +97,14 @@ class ActingActor:
       server.totals,
       server.set_params,
     )
-    reporter = Reporter(self._monitor, actor_id)
-
-    def should_stop() -> bool:
-      reporter.beat()
-      return stop.is_set()
-
-    # From below: the reporter is closed first, the client last, which raises what it failed with.
+    # From below: the client is closed last, which raises what it failed with.
     with (
       contextlib.suppress(lifecycle.Stopped),
       contextlib.closing(variables),
       contextlib.closing(service),
-      reporter,
     ):
       activity.mark(activity.WAITING_FOR_PARAMETERS)
-      if not variables.fetch(should_stop):
+      if not variables.fetch(stop.is_set):
         return
       activity.mark(activity.COMPILING)
       service.compile()

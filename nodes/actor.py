@@ -102,12 +102,7 @@ class Actor:
 
     An environment that has nothing more to play stops the program.
     """
-    stop = lifecycle.stop_event()
-
-    def should_stop() -> bool:
-      self._reporter.beat()
-      return stop.is_set()
-
+    should_stop = lifecycle.stop_event().is_set
     run_id = lifecycle.new_run_id()
     size = self._num_envs // self._env_groups
     seed = self._seed + LIFE_STRIDE * lifecycle.life()  # No life plays another's episodes again.

@@ -129,10 +129,6 @@ class Anakin:
     checkpointer: checkpoints.Checkpointer,
     stop: threading.Event,
   ) -> None:
-    def should_stop() -> bool:
-      reporter.beat()
-      return stop.is_set()
-
     assert self._state is not None
     trained = False
     try:
@@ -145,7 +141,7 @@ class Anakin:
       trained = True
       checkpointer.write_now()
       params = jax.device_get(self._state.learner.params)
-      final_params.save_when_there_is_room(self._run_dir, params, should_stop)
+      final_params.save_when_there_is_room(self._run_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.announce_finish(self._counts, stop)

@@ -137,16 +137,11 @@ class InferenceNode:
       # The learner counts, for all nodes that infer and all their lives.
       return {k: v for k, v in service.measure(seconds).items() if k not in COUNTERS}
 
-    reporter = Reporter(self._monitor, self._name, measure)
-
-    def should_stop() -> bool:
-      reporter.beat()
-      return self._stop.is_set()
-
     finished = threading.Event()
+    reporter = Reporter(self._monitor, self._name, measure)
     with contextlib.closing(variables), reporter:
       activity.mark(activity.WAITING_FOR_PARAMETERS)
-      if not variables.fetch(should_stop):
+      if not variables.fetch(self._stop.is_set):
         finished.set()
       activity.mark(activity.COMPILING)
       service.compile()

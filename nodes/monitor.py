@@ -50,7 +50,6 @@ class Monitor:
     self._first_count = 0.0
     self._lock = threading.Lock()
     self._latest: dict[str, dict[str, float]] = {}
-    self._seen: dict[str, float] = {}
     self._counts_of: dict[str, dict[str, float]] = {}
     self._final: dict[str, dict[str, float]] = {}
     self._recorder = Recorder(run_dir)
@@ -67,7 +66,6 @@ class Monitor:
       values: by name; those called like a counter update that counter.
     """
     with self._lock:
-      self._seen[node] = time.monotonic()
       if 'actor_steps' in values and node not in self._counts_of:
         self._first_step = self._first_step or time.monotonic()
         self._first_count += values['actor_steps']
@@ -79,10 +77,8 @@ class Monitor:
       tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
       self._recorder.put(node, row, int(counts['environment_frames']), tagged)
 
-  def alive(self, node: str) -> bool:
-    """Notes that a node lives; returns whether training has finished."""
-    with self._lock:
-      self._seen[node] = time.monotonic()
+  def finished(self) -> bool:
+    """Returns whether training has finished."""
     return self._training_finished.is_set()
 
   def progress(self) -> dict[str, Any]:
@@ -103,7 +99,6 @@ class Monitor:
         'num_steps': min(self._num_steps, _LARGEST),
         'counts': self._counts(),
         'latest': {node: dict(values) for node, values in self._latest.items()},
-        'silent_for': {node: time.monotonic() - seen for node, seen in self._seen.items()},
         'finished': self._training_finished.is_set(),
         'problem': self._recorder.problem or self._problem,
       }

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nodes import activity, lifecycle, rpc
-from nodes.reporter import Reporter
 
 # Raw returns of episodes, and what else to report.
 Evaluated = tuple[Sequence[float], Mapping[str, float]]
@@ -44,25 +42,13 @@ class PeriodicEvaluator:
         when the function that it is given, and often calls, says so.
     """
     stop = lifecycle.stop_event()
-    with Reporter(self._monitor, 'evaluator/0') as reporter:
-      self._evaluate_until_stopped(play, stop, reporter)
-
-  def _evaluate_until_stopped(
-    self,
-    play: Callable[[Callable[[], bool]], Evaluated],
-    stop: threading.Event,
-    reporter: Reporter,
-  ) -> None:
-    def should_stop() -> bool:
-      reporter.beat()
-      return stop.is_set()
 
     def tell(method: str, *args: Any) -> Any:
       ask = functools.partial(getattr(self._monitor.futures, method), *args)
-      return rpc.call(ask, should_stop, method)
+      return rpc.call(ask, stop.is_set, method)
 
     def evaluate() -> dict[str, float]:
-      returns, further = play(should_stop)
+      returns, further = play(stop.is_set)
       activity.mark(activity.IDLE)
       return {
         **further,

@@ -105,7 +105,7 @@ class ReplayServer:
       activity.mark(activity.SERVING)
       if self._checkpoint_failures:
         self._reporter.maybe_report()
-      self._reporter.beat()
+      self._reporter.ask_for_finish()
       due = self._period and time.monotonic() - last >= self._period
       if due and (saving is None or not saving.is_alive()):
         last, saving = time.monotonic(), lifecycle.finish(self._checkpoint)

@@ -1,4 +1,4 @@
-"""Tells the monitor that a node lives, and what it measures, without ever waiting for an answer."""
+"""Reports to the monitor what a node measures, without ever waiting for an answer."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ class Reporter:
   A report that the monitor has not taken yet holds back the next one, so a slow or absent monitor
   costs a node nothing. Every value is absolute (a count since the start, a rate over the last
   period), so a lost or repeated report does no harm.
+
+  Attributes:
+    training_finished: whether the monitor has answered so to `ask_for_finish`.
 
   A context manager, which closes it: Courier aborts a process in which an answer comes while the
   interpreter is being taken down.
@@ -52,14 +55,10 @@ class Reporter:
       values = self._values()
       self._send(lambda: self._monitor.futures.report(self._node, values))
 
-  def beat(self) -> None:
-    """Says that the node lives, if nothing has been sent for a period.
-
-    For a node that measures nothing, or has to wait before it can. The monitor's answer, once it is
-    there, says whether training has finished.
-    """
+  def ask_for_finish(self) -> None:
+    """Asks whether training has finished, at most once in a period; see `training_finished`."""
     if self._due(time.monotonic() - self._last):
-      self._send(lambda: self._monitor.futures.alive(self._node))
+      self._send(self._monitor.futures.finished)
 
   def report_now(self, should_stop: Callable[[], bool]) -> None:
     """Sends a report, due or not, and waits until it has been taken.
@@ -110,7 +109,6 @@ class Reporter:
       tell = functools.partial(self._monitor.futures.training_finished, self._node, values)
       rpc.call(tell, should_stop, 'training_finished')
       stop.wait(1.0)
-      self.beat()
 
   def _values(self) -> dict[str, float]:
     now = time.monotonic()

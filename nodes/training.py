@@ -244,13 +244,10 @@ class Training:
       raise lifecycle.Stopped
     if self._learner.learner_steps > self.first_step + 1:  # The first report names the columns.
       self._reporter.maybe_report()
-    else:
-      self._reporter.beat()
     self._waiting.check(self._learner.learner_steps)
 
   def _should_stop(self) -> bool:
     self._service.check()
-    self._reporter.beat()
     return self._stop.is_set()
 
   def _save(self) -> tuple[dict[str, int], Any]:

@@ -96,7 +96,7 @@ class Progress:
       'num_steps': self.config['num_steps'],
       'counts': {name: newest.get(name, 0.0) for name in COUNTERS},
       'latest': latest,
-      'silent_for': {},
+      'waiting': {},
       'finished': self.state == ENDED,
       'problem': '',
       'restarts': run_directory.restarts(self.run_dir),

@@ -54,14 +54,14 @@ def test_what_fails_because_the_program_stops_is_no_failure(connect):
 def test_leaving_the_context_waits_for_the_answer_under_way(connect):
   monitor, asked, answer = Monitor(), threading.Event(), threading.Event()
 
-  def alive(node):
+  def finished():
     asked.set()
     answer.wait(60)
     return True
 
-  monitor.alive = alive
+  monitor.finished = finished
   with Reporter(connect(monitor), 'actor/0', period=0.0) as reporter:
-    reporter.beat()
+    reporter.ask_for_finish()
     assert asked.wait(60)
     answer.set()
   assert reporter._pending.done()
