@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from launchers import core, pickling, process
+from launchers import core, pickling, placement, process
 from nodes import wire
 from nodes.inbox import Inbox
 
@@ -36,12 +36,13 @@ def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterat
   payload = os.path.join(directory, f'{name}.pkl')
   with open(payload, 'wb') as f:
     f.write(pickling.dumps(name, functools.partial(function, port)))
+  os.environ.update(placement.NO_PROXY)
   environment = {**os.environ, 'PYTHONPATH': core.python_path()}
   with open(os.path.join(directory, f'{name}.log'), 'w+b') as log:
     server = process.start(sys.executable, payload, environment, log)
     try:
       _wait(port, server.poll, log)
-      yield server.pid, f'localhost:{port}'
+      yield server.pid, f'127.0.0.1:{port}'
     finally:
       server.kill()
       server.wait()
@@ -51,7 +52,7 @@ def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
   """Waits until something listens on a port."""
   end = time.monotonic() + DEADLINE_SECONDS
   while True:
-    with contextlib.suppress(OSError), socket.create_connection(('localhost', port), 1.0):
+    with contextlib.suppress(OSError), socket.create_connection(('127.0.0.1', port), 1.0):
       return
     if ended() is not None or time.monotonic() > end:
       log.seek(0)

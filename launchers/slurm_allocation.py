@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from launchers import core, run_directory, slurm_probe, supervise
 from launchers.follow import Follower
-from launchers.placement import Resources, environment_variables
+from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm_job import JOB_FILE, REFUSED, Job, JobStopper
 from launchers.slurm_node import STEP, SlurmNode
 from launchers.slurm_script import Plan
@@ -213,6 +213,7 @@ def _command(
 
 def main(argv: list[str]) -> int:
   """Runs the job of the run directory `argv[1]`; returns the exit code."""
+  os.environ.update(NO_PROXY)
   try:
     code = run(argv[1])
   except ValueError as error:

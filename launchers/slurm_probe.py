@@ -11,6 +11,8 @@ import os
 import socket
 import sys
 
+from launchers import process
+
 # Below the range from which systems give ports to outgoing connections, so that a node which comes
 # back finds its port free.
 _LOWEST, _HIGHEST = 10_000, 32_000
@@ -32,7 +34,7 @@ def free_ports(first: int, count: int) -> list[int]:
     if len(ports) == count:
       return ports
     port = _LOWEST + (first - _LOWEST + offset) % (_HIGHEST - _LOWEST)
-    with socket.socket(socket.AF_INET6) as s, contextlib.suppress(OSError):
+    with process.unbound_socket() as s, contextlib.suppress(OSError):
       s.bind(('', port))
       ports.append(port)
   raise OSError(f'fewer than {count} ports are free')

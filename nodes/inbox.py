@@ -10,6 +10,7 @@ import socket
 
 from absl import logging
 
+from nodes import listening
 from nodes.connection import Connection
 
 _OPEN_FILES = 1 << 16
@@ -39,7 +40,7 @@ class Inbox:
     self._listener: socket.socket | None = None
     if port is not None:
       _allow_many_connections()
-      self._listener = _listen(port)
+      self._listener = listening.listen(port)
       self._selector.register(self._listener, selectors.EVENT_READ)
 
   def accept_messages_of(self, max_bytes: int) -> None:
@@ -127,15 +128,3 @@ def _allow_many_connections() -> None:
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     with contextlib.suppress(ValueError, OSError):
       resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-
-
-def _listen(port: int) -> socket.socket:
-  """Returns a socket that listens for IPv6 and IPv4, or IPv4 where there is no IPv6."""
-  both = socket.has_dualstack_ipv6()
-  family = socket.AF_INET6 if both else socket.AF_INET
-  try:
-    listener = socket.create_server(('', port), family=family, backlog=1024, dualstack_ipv6=both)
-  except OSError as error:
-    raise OSError(f'port {port} cannot be listened on: {error}.') from error
-  listener.setblocking(False)
-  return listener

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import reverb
 from absl import logging
 
-from nodes import lifecycle
+from nodes import lifecycle, listening
 from nodes.reporter import Reporter
 
 TABLE = 'unrolls'
@@ -80,14 +79,12 @@ class ReplayServer:
     Raises:
       OSError: if the port is in use. Reverb alone would share it in silence.
     """
-    with socket.socket(socket.AF_INET6) as probe:
-      # Connections of an earlier life may still be closing; another server would still be noticed.
-      probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-      probe.bind(('', port))
+    listening.check_free(port)
     self._period = checkpoint_period
     os.makedirs(checkpoint_dir, exist_ok=True)
     checkpointer = reverb.checkpointers.DefaultCheckpointer(checkpoint_dir)
     self._server = reverb.Server(tables(), port, checkpointer)
+    self._address = f'127.0.0.1:{port}'
     self._reporter = Reporter(monitor, name)
 
   def run(self) -> None:
@@ -109,7 +106,7 @@ class ReplayServer:
   def _checkpoint(self) -> None:
     """Writes all items and the rate limiter's counts. Inserting and sampling wait meanwhile."""
     try:
-      logging.info('wrote %s', self._server.localhost_client().checkpoint())
+      logging.info('wrote %s', reverb.Client(self._address).checkpoint())
     except Exception as error:
       logging.error('no checkpoint could be written, the earlier one stays: %s', error)
 
