@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import re
+import string
 from collections.abc import Mapping
 
 import launchpad as lp
@@ -18,8 +19,9 @@ RESTARTS = ('never', 'on_failure')
 # A node seldom keeps a core busy; so many times what there is is too much all the same.
 CROWDED = 8
 # For the processes of a run, the launcher's too: gRPC would have a proxy lead to every server, even
-# one on the same machine. What downloads something still uses the proxy.
-NO_PROXY = {'grpc_proxy': ''}
+# one on the same machine. What downloads something still uses the proxy. The list is of suffixes of
+# host names, so it holds every last character; of an empty grpc_proxy, gRPC complains in each log.
+NO_PROXY = {'no_grpc_proxy': ','.join(string.ascii_lowercase + string.digits + ':.')}
 
 
 @dataclasses.dataclass(frozen=True)

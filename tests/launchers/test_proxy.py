@@ -6,6 +6,8 @@ from tests.agents.subprocesses import run_python
 
 _CALLS = """
 import os
+import sys
+
 import courier
 import reverb
 from launchers import core
@@ -18,7 +20,8 @@ for host in ('127.0.0.1', 'localhost'):
 (port,) = core.free_ports(1)
 tables = reverb.Server([reverb.Table.queue('unrolls', 4)], port)
 assert list(reverb.Client(f'127.0.0.1:{port}').server_info(timeout=10)) == ['unrolls']
-print('answered', flush=True)
+print('answered')
+sys.stdout.flush()
 os._exit(0)
 """
 
