@@ -67,7 +67,7 @@ def serve_actions(action: np.ndarray, port: int) -> None:
   while True:
     for connection, message in inbox.poll(None):
       wire.unpack(message)
-      connection.send(wire.pack(action))
+      inbox.send(connection, wire.pack(action))
 
 
 def serve_replay(tables: Callable[[], Any], directory: str, port: int) -> None:
