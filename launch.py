@@ -181,6 +181,7 @@ def _resumable(run_dir: str) -> bool:
 
 def main(argv: list[str]) -> int:
   """Does what the flags say; returns the exit code."""
+  os.environ.update(placement.NO_PROXY)
   try:
     if _LIST_ENVS.value:
       for family, text in programs.load(_PROGRAM.value).environments.families().items():

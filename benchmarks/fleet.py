@@ -103,7 +103,7 @@ def measure(
     node, client = psutil.Process(pid), courier.Client(address)
     tasks = [
       fleet_driver.Task(
-        f'localhost:{port}',
+        f'127.0.0.1:{port}',
         config.env,
         config.env_options,
         num_envs,

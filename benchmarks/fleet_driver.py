@@ -63,7 +63,8 @@ class Driver:
   def __init__(self, task: Task):
     self._task = task
     self._timesteps = record(task)
-    self._run_id = lifecycle.new_run_id()
+    self._run = lifecycle.run_token()
+    self._incarnation = lifecycle.new_incarnation()
     self._sequences = dict.fromkeys(task.actors, 0)
     self._asked = dict.fromkeys(task.actors, 0.0)
     self._connections = {actor: Remote(task.address).connect() for actor in task.actors}
@@ -120,7 +121,7 @@ class Driver:
     self._sequences[actor] += 1
     # Actors are not in the same place of the recording.
     timestep = self._timesteps[(sequence + actor) % len(self._timesteps)]
-    request = wire.pack(f'actor/{actor}', self._run_id, 0, sequence, *timestep)
+    request = wire.pack(self._run, f'actor/{actor}', self._incarnation, 0, sequence, *timestep)
     self._asked[actor] = time.monotonic()
     self._connections[actor].send(request)
 

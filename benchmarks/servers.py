@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from launchers import core, pickling, process
+from launchers import core, pickling, placement, process
 from nodes import wire
 from nodes.inbox import Inbox
 
@@ -37,13 +37,14 @@ def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterat
   payload = os.path.join(directory, f'{name}.pkl')
   with open(payload, 'wb') as f:
     f.write(pickling.dumps(name, functools.partial(function, port)))
+  os.environ.update(placement.NO_PROXY)
   environment = {**os.environ, 'PYTHONPATH': core.python_path()}
   with open(os.path.join(directory, f'{name}.log'), 'w+b') as log:
     mark = f'{os.urandom(8).hex()};'
     server = process.NodeProcess(sys.executable, payload, environment, log, mark)
     try:
       _wait(port, server.exit_code, log)
-      yield server.pid, f'localhost:{port}'
+      yield server.pid, f'127.0.0.1:{port}'
     finally:
       server.send(signal.SIGKILL)
       server.wait()
@@ -53,7 +54,7 @@ def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
   """Waits until something listens on a port."""
   end = time.monotonic() + DEADLINE_SECONDS
   while True:
-    with contextlib.suppress(OSError), socket.create_connection(('localhost', port), 1.0):
+    with contextlib.suppress(OSError), socket.create_connection(('127.0.0.1', port), 1.0):
       return
     if ended() is not None or time.monotonic() > end:
       log.seek(0)
@@ -68,7 +69,7 @@ def serve_actions(action: np.ndarray, port: int) -> None:
   while True:
     for connection, message in inbox.poll(None):
       wire.unpack(message)
-      connection.send(wire.pack(action))
+      inbox.send(connection, wire.pack(action))
 
 
 def serve_replay(tables: Callable[[], Any], directory: str, port: int) -> None:

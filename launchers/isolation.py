@@ -102,16 +102,17 @@ def _start_loopback() -> None:
 
 
 def _be_found_by_name() -> None:
-  """Calls the machine localhost, in here, if its name leads to no address that is in here.
+  """Calls the machine 127.0.0.1, in here, if its name leads to no address that is in here.
 
-  The collectives of JAX on CPUs listen at the address that the name leads to.
+  The collectives of JAX on CPUs listen at the address that the name leads to. No file has to know
+  this name.
   """
   try:
     with socket.socket() as s:
       s.bind((socket.gethostname(), 0))
   except OSError:
     _unshare(_CLONE_NEWUTS)
-    socket.sethostname('localhost')
+    socket.sethostname('127.0.0.1')
 
 
 def _enter_namespace() -> None:

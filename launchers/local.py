@@ -104,7 +104,7 @@ def launch(
   ports = iter(core.free_ports(count))
   tasks = core.prepare(
     program,
-    lambda label, index, count: [f'localhost:{next(ports)}' for _ in range(count)],
+    lambda label, index, count: [f'127.0.0.1:{next(ports)}' for _ in range(count)],
     core.SignalStopper(os.getpid()),
     payloads,
   )

@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import re
+import string
 from collections.abc import Mapping
 
 import launchpad as lp
@@ -21,6 +22,10 @@ _VARIABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 RESTARTS = ('never', 'on_failure')
 # A node seldom keeps a core busy; so many times what there is is too much all the same.
 CROWDED = 8
+# For the processes of a run, the launcher's too: gRPC would have a proxy lead to every server, even
+# one on the same machine. What downloads something still uses the proxy. The list is of suffixes of
+# host names, so it holds every last character; of an empty grpc_proxy, gRPC complains in each log.
+NO_PROXY = {'no_grpc_proxy': ','.join(string.ascii_lowercase + string.digits + ':.')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,10 +143,11 @@ def environment_variables(resources: Resources) -> dict[str, str]:
 
   A process on a CPU worker sees no accelerator at all. One with an accelerator sees the devices it
   was given and does not allocate their memory ahead. A variable that the user's shell has set to
-  tune XLA is kept and added to.
+  tune XLA is kept and added to. The nodes reach each other without a proxy.
   """
   visible = ','.join(map(str, resources.devices))
   variables = {'TF_CPP_MIN_LOG_LEVEL': '3', 'GLOG_minloglevel': '2', 'GRPC_VERBOSITY': 'ERROR'}
+  variables |= NO_PROXY
   if resources.accelerator is None:
     variables |= {'JAX_PLATFORMS': 'cpu', 'CUDA_VISIBLE_DEVICES': '', 'TPU_VISIBLE_CHIPS': ''}
   elif resources.accelerator == 'gpu':

@@ -25,10 +25,23 @@ def bind_ports(count: int) -> list[socket.socket]:
 
   They do not listen. A node can have the port once its socket is closed.
   """
-  sockets = [socket.socket(socket.AF_INET6) for _ in range(count)]
+  sockets = [unbound_socket() for _ in range(count)]
   for s in sockets:
     s.bind(('', 0))
   return sockets
+
+
+def unbound_socket() -> socket.socket:
+  """Returns a TCP socket that a port of IPv6 and IPv4 can be bound to, or of IPv4 alone.
+
+  A kernel without IPv6 makes the latter.
+  """
+  # The same is in nodes.listening, which launchers do not import.
+  if not socket.has_dualstack_ipv6():
+    return socket.socket(socket.AF_INET)
+  both = socket.socket(socket.AF_INET6)
+  both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+  return both
 
 
 class NodeProcess:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from launchers import core, requests, run_directory, slurm_probe, supervise, terminal
-from launchers.placement import Resources, environment_variables
+from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm_job import JOB_FILE, REFUSED, Job, JobStopper
 from launchers.slurm_node import STEP, SlurmNode
 from launchers.slurm_script import Plan
@@ -188,6 +188,7 @@ def _command(
 
 def main(argv: list[str]) -> int:
   """Runs the job of the run directory `argv[1]`; returns the exit code."""
+  os.environ.update(NO_PROXY)
   try:
     code = run(argv[1])
   except ValueError as error:

@@ -92,7 +92,7 @@ class ActingActor:
     variables = VariableClient(
       self._learner,
       actor_id,
-      lifecycle.new_run_id(),
+      lifecycle.new_incarnation(),
       self._update_period,
       server.totals,
       server.set_params,

@@ -22,19 +22,24 @@ class RemotePolicy:
   """One stream's conversation with the inference server."""
 
   def __init__(
-    self, inference: Server, actor_id: str, run_id: int, group: int, should_stop: Callable[[], bool]
+    self,
+    inference: Server,
+    actor_id: str,
+    incarnation: int,
+    group: int,
+    should_stop: Callable[[], bool],
   ):
     """Initialises a conversation.
 
     Args:
       inference: the server, as it can be connected to.
       actor_id: this process, as declared to the server.
-      run_id: of this life of the process.
+      incarnation: the identity of this life of the process.
       group: which of its environment groups.
       should_stop: polled while an answer is awaited.
     """
     self._conversation = Conversation(inference, should_stop, f'{actor_id}, group {group}')
-    self._identity = (actor_id, run_id, group)
+    self._identity = (lifecycle.run_token(), actor_id, incarnation, group)
     self._sequence = -1
 
   def send(self, timestep: dm_env.TimeStep) -> None:
@@ -43,10 +48,10 @@ class RemotePolicy:
     self._conversation.ask(wire.pack(*self._identity, self._sequence, *timestep))
 
   def receive(self) -> np.ndarray | None:
-    """Waits for the actions `[N, ...]`; None when the server says to stop.
+    """Waits for the actions `[N, ...]`; None when the server says that training has finished.
 
     Raises:
-      ValueError: if the server refuses the timestep.
+      ValueError: if the server refuses the timestep, or serves another life of the actor instead.
       lifecycle.Stopped: when `should_stop` says so.
     """
     action, *refusal = wire.unpack(self._conversation.answer())
@@ -101,9 +106,12 @@ class Actor:
     """Acts until the server says that training has finished, or the program stops.
 
     An environment that has nothing more to play stops the program.
+
+    Raises:
+      ValueError: if the server refuses a timestep, or serves another life of this actor instead.
     """
     should_stop = lifecycle.stop_event().is_set
-    run_id = lifecycle.new_run_id()
+    incarnation = lifecycle.new_incarnation()
     size = self._num_envs // self._env_groups
     seed = self._seed + LIFE_STRIDE * lifecycle.life()  # No life plays another's episodes again.
     with self._reporter, contextlib.ExitStack() as opened:
@@ -111,7 +119,7 @@ class Actor:
       for group in range(self._env_groups):
         environment = self._make_environment(size, seed + group)
         opened.callback(environment.close)
-        policy = RemotePolicy(self._inference, self._actor_id, run_id, group, should_stop)
+        policy = RemotePolicy(self._inference, self._actor_id, incarnation, group, should_stop)
         opened.callback(policy.close)
         policy.send(environment.reset())
         groups.append((environment, policy))

@@ -24,7 +24,7 @@ def returns(
   Raises:
     lifecycle.Stopped: when `should_stop` says so.
   """
-  policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_run_id(), 0, should_stop)
+  policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
     return list(episode_returns(environment, policy, episodes_each))
 

@@ -23,7 +23,7 @@ from nodes.progress import Progress, Totals
 from nodes.requests import Refused, Request, Requests
 from nodes.streams import Stream, UnrollAssembler
 
-_STOP = wire.pack(None)
+_FINISHED = wire.pack(None)
 
 
 class InferenceServer:
@@ -33,14 +33,16 @@ class InferenceServer:
 
   A stream sends one request at a time over a connection of its own, packed by `nodes.wire`:
 
-    actor_id, run_id, group, sequence, step_type, reward, discount, observation
+    run, actor_id, incarnation, group, sequence, step_type, reward, discount, observation
 
-  and gets its actions `[N, ...]`; None if the actor is to stop, because training has finished or
-  because another life of the actor has taken its place; or None and a sentence, if the request is bad.
-  `sequence` counts the requests of one life of the actor, whose `run_id` is larger than those of
-  earlier lives. With a new one the stream's slots are wiped: core state, half-built unroll, running
-  returns. Requests are idempotent: one that is sent again gets the same answer and changes nothing,
-  and neither does one of an earlier life. While replay takes no more unrolls, requests wait.
+  and gets its actions `[N, ...]`; None if training has finished; or None and a sentence, if the request
+  is bad, or another life of the actor has taken its place. A request with another `run` than the
+  server's (`lifecycle.run_token`) is dropped with its connection. `sequence` counts the requests of one
+  life of the actor, which `incarnation` identifies. A life that the server has not met takes the place
+  of the one it serves, unless it has gone already: the stream's slots are wiped, which are core state,
+  half-built unroll and running returns. Requests are idempotent: one that is sent again gets the same
+  answer and changes nothing, and neither does one of a life that was replaced. While replay takes no
+  more unrolls, requests wait.
 
   A few threads take turns: one listens, until a batch is complete, and then lets the next one listen
   while it serves the batch. With a single thread nobody has to be woken for anything.
@@ -111,6 +113,7 @@ class InferenceServer:
     self._requests = Requests(self._streams, environment_spec)
     self._inbox = inbox or Inbox()
     self._inbox.accept_messages_of(self._requests.max_bytes)
+    self._inbox.check_room(len(self._streams))
     buckets = batching.bucket_sizes(min(training_sizes or sizes), max(batch_size, *sizes))
     self._devices = [
       DeviceInference(
@@ -247,7 +250,7 @@ class InferenceServer:
     try:
       request = self._requests.unpack(message, connection)
     except Refused as error:
-      _send(connection, wire.pack(None, str(error)))
+      self._inbox.send(connection, wire.pack(None, str(error)))
     except Exception as error:  # Whoever sent that is no actor.
       logging.warning('a message that is no request was dropped: %r', error)
       self._inbox.drop(connection)
@@ -258,18 +261,23 @@ class InferenceServer:
     """Answers a request from what is known, or puts it where it is answered later."""
     stream = request.stream
     with stream.lock:
-      replaced = stream.run_id is not None and request.run_id < stream.run_id
-      if replaced or (stream.spec.training and self._finished.is_set()):
-        _send(request.connection, _STOP)
-      elif stream.pending is not None and request.order == stream.pending.order:
+      served = request.incarnation == stream.incarnation
+      if stream.spec.training and self._finished.is_set():
+        self._inbox.send(request.connection, _FINISHED)
+      elif not served and request.incarnation in stream.retired:
+        self._inbox.send(request.connection, _replaced(stream))
+      elif not served and request.connection.closed_by_peer():
+        # A life that died while its request waited to be read; the next one may have been met.
+        logging.info('a request of %s, which has gone, was dropped', stream.spec.actor_id)
+      elif stream.pending is not None and request.key == stream.pending.key:
         stream.pending.connection = request.connection
       elif stream.pending is not None:
         self._hold(request)
       else:
-        if request.run_id != stream.run_id:
-          self._admit(stream, request.run_id)
+        if not served:
+          self._admit(stream, request.incarnation)
         if request.sequence <= stream.sequence:
-          _send(request.connection, stream.reply)
+          self._inbox.send(request.connection, stream.reply)
         elif self._has_room(stream):
           stream.pending = request
           self._batchers[stream.device].put(request)
@@ -278,11 +286,15 @@ class InferenceServer:
 
   def _hold(self, request: Request) -> None:
     """Keeps a request until it is considered again; of several of a stream, the newest."""
-    stream = request.stream
-    if stream.held is None:
+    stream, held = request.stream, request.stream.held
+    if held is None:
       self._held.append(stream)
-    if stream.held is None or request.order >= stream.held.order:
-      stream.held = request
+    elif held.incarnation != request.incarnation:
+      stream.retired.append(held.incarnation)
+      self._inbox.send(held.connection, _replaced(stream))
+    elif held.sequence > request.sequence:
+      return
+    stream.held = request
 
   def _has_room(self, stream: Stream) -> bool:
     """Whether a row can be added to the stream's unrolls; emits what stands in the way if it may."""
@@ -309,7 +321,7 @@ class InferenceServer:
       stream.sequence, stream.reply, stream.fresh = request.sequence, reply, False
       stream.pending = None
       connection, held = request.connection, stream.held
-    _send(connection, reply)
+    self._inbox.send(connection, reply)
     if held is not None:
       self._inbox.wake()
 
@@ -332,10 +344,10 @@ class InferenceServer:
     for count, batcher in zip(live, self._batchers, strict=True):
       batcher.live_streams = count
 
-  def _admit(self, stream: Stream, run_id: int) -> None:
+  def _admit(self, stream: Stream, incarnation: int) -> None:
     """Begins to serve another life of an actor."""
     restart = stream.connected
-    self._totals['rows_dropped'] += stream.admit(run_id)
+    self._totals['rows_dropped'] += stream.admit(incarnation)
     self._totals['restarts'] += restart
     if not restart:
       self._count_live_streams()
@@ -348,9 +360,7 @@ class InferenceServer:
     self._progress.add(Totals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
 
 
-def _send(connection: Connection, message: bytes) -> None:
-  """Answers; to who has gone, or takes no answer, nothing can be said."""
-  try:
-    connection.send(message)
-  except OSError:
-    connection.give_up()
+def _replaced(stream: Stream) -> bytes:
+  """Returns the answer to a life of an actor that is not served any more."""
+  name = stream.spec.actor_id
+  return wire.pack(None, f'another process acts as {name} now, so this one is to leave.')

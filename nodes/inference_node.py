@@ -127,7 +127,7 @@ class InferenceNode:
     variables = VariableClient(
       self._learner,
       self._name,
-      lifecycle.new_run_id(),
+      lifecycle.new_incarnation(),
       self._update_period,
       service.server.totals,
       service.set_params,

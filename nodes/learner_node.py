@@ -58,7 +58,7 @@ class LearnerNode(acme.VariableSource):
     return server.get_variables(names) if server else None
 
   def fetch(
-    self, held: Held | None, actor_id: str, run_id: int, totals: Sequence[float]
+    self, held: Held | None, run: str, actor_id: str, incarnation: int, totals: Sequence[float]
   ) -> tuple[bool, Held | None, Nest | None]:
     """Takes what an actor has done, and returns the newest parameters if it has others. An RPC.
 
@@ -67,16 +67,20 @@ class LearnerNode(acme.VariableSource):
 
     Args:
       held: what the answer called the parameters that the actor has; None if it has none.
+      run: the token of the actor's run.
       actor_id: such as 'actor/3'.
-      run_id: of this life of the actor process, larger than those of earlier lives.
+      incarnation: the identity of this life of the actor process.
       totals: `nodes.progress.Totals` since the beginning of that life.
 
     Returns:
       Whether training has finished, so that the actor is to stop; the name of the newest parameters,
       (life of the learner, policy_version); and these as NumPy arrays, None if the actor has them.
+
+    Raises:
+      RuntimeError: `rpc.away()`, if the actor is of another run, whose learner is to be asked.
     """
     server = self._ready()
-    return server.fetch(held, actor_id, run_id, totals) if server else (True, None, None)
+    return server.fetch(held, run, actor_id, incarnation, totals) if server else (True, None, None)
 
   def run(self) -> None:
     """Trains to the end, then answers until the program stops."""

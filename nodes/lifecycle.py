@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
-import time
 from collections.abc import Callable
 
 import launchpad as lp
@@ -28,9 +28,14 @@ def life() -> int:
   return int(os.environ.get('LAUNCHPOD_LIFE', '0'))
 
 
-def new_run_id() -> int:
-  """Returns an id for what begins now, above those of what has begun before."""
-  return time.time_ns()
+def new_incarnation() -> int:
+  """Returns a random number, the identity of what begins now: a life of a node, or an evaluation."""
+  return secrets.randbits(62)
+
+
+def run_token() -> str:
+  """Returns what only the processes of this run know; '' outside a launched program."""
+  return os.environ.get('LAUNCHPOD_RUN', '')
 
 
 def stop_event() -> threading.Event:

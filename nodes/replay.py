@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import reverb
 from absl import logging
 
-from nodes import activity, lifecycle
+from nodes import activity, lifecycle, listening
 from nodes.replay_checkpoints import Damaged, ReplayCheckpoints
 from nodes.reporter import Reporter
 
@@ -83,14 +82,12 @@ class ReplayServer:
       OSError: if the port is in use. Reverb alone would share it in silence.
       lifecycle.Hopeless: if there are checkpoints, but none is usable; one sentence.
     """
-    with socket.socket(socket.AF_INET6) as probe:
-      # Connections of an earlier life may still be closing; another server would still be noticed.
-      probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-      probe.bind(('', port))
+    listening.check_free(port)
     self._period = checkpoint_period
     self._checkpoints = ReplayCheckpoints(checkpoint_dir)
     self._checkpoint_failures = 0
     self._server = self._restore(tables, port)
+    self._address = f'127.0.0.1:{port}'
     self._reporter = Reporter(monitor, name, self._measure)
 
   def run(self) -> None:
@@ -149,7 +146,7 @@ class ReplayServer:
   def _checkpoint(self) -> None:
     """Writes all items and the rate limiter's counts. Inserting and sampling wait while Reverb does."""
     try:
-      written = self._server.localhost_client().checkpoint()
+      written = reverb.Client(self._address).checkpoint()
       logging.info('wrote %s', self._checkpoints.keep(written))
     except Exception as error:
       self._checkpoint_failures += 1

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 import numpy as np
 from acme import specs
 
-from agents.types import Timestep
-from nodes import wire
+from agents.types import FIRST, LAST, MID, Timestep
+from nodes import lifecycle, wire
 from nodes.connection import Connection
 from nodes.layout import StreamSpec
 from nodes.streams import Stream
+
+_STEP_TYPES = bytes([FIRST, MID, LAST])
+_ONE = np.float32(1).tobytes()
 
 
 class Refused(ValueError):
@@ -26,14 +29,14 @@ class Request:
 
   Attributes:
     stream: whose it is.
-    run_id: of the life of the actor that asks.
-    sequence: counts the stream's requests in that life.
+    incarnation: the identity of the life of the actor that asks.
+    sequence: counts the stream's requests in that life, from 0.
     timestep: fields are `[N, ...]`.
     connection: on which it came, or came again.
   """
 
   stream: Stream
-  run_id: int
+  incarnation: int
   sequence: int
   timestep: Timestep
   connection: Connection
@@ -44,9 +47,9 @@ class Request:
     return self.stream.spec.num_envs
 
   @property
-  def order(self) -> tuple[int, int]:
-    """Later requests of a stream have larger ones."""
-    return self.run_id, self.sequence
+  def key(self) -> tuple[int, int]:
+    """What one that was sent again has, too."""
+    return self.incarnation, self.sequence
 
 
 class Requests:
@@ -67,6 +70,7 @@ class Requests:
     """
     observation = environment_spec.observations
     scalars = [((), np.dtype(t)) for t in (np.uint8, np.float32, np.float32)]
+    self._run = lifecycle.run_token()
     self._streams = streams
     self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
     row = sum(dtype.itemsize * math.prod(shape) for shape, dtype in self._declared)
@@ -77,15 +81,19 @@ class Requests:
     """Returns the request that a message holds.
 
     Raises:
-      Refused: if its stream is unknown, an array has the wrong shape or dtype, or a reward or discount
-        is not finite.
-      Exception: if it is no request at all.
+      Refused: if its stream is unknown, an array has the wrong shape or dtype, or a value that no
+        environment may return.
+      Exception: if it is no request at all, or one of another run.
     """
-    actor_id, run_id, group, sequence, *arrays = wire.unpack(message)
+    run, actor_id, incarnation, group, sequence, *arrays = wire.unpack(message)
+    if run != self._run:
+      raise ValueError('it comes from another run, or from no run at all')
     stream = self._streams.get((actor_id, group))
     if stream is None:
       raise Refused(f'no environments were declared for {actor_id!r}, group {group}.')
-    request = Request(stream, int(run_id), int(sequence), Timestep(*arrays), connection)
+    request = Request(stream, int(incarnation), int(sequence), Timestep(*arrays), connection)
+    if request.sequence < 0:
+      raise ValueError('it has no place in its sequence')
     self._check(stream.spec, request.timestep)
     return request
 
@@ -96,5 +104,19 @@ class Requests:
           f'{spec.actor_id} sent {name} as {value.dtype}{list(value.shape)}, but its environment was '
           f'declared with {dtype}{[spec.num_envs, *row]}.'
         )
-      if dtype.kind == 'f' and not np.isfinite(value).all():
-        raise Refused(f'an environment of {spec.actor_id} returned a {name} that is not finite.')
+    wrong = ''
+    if timestep.step_type.tobytes().strip(_STEP_TYPES):
+      wrong = 'step_type that is none of 0, 1 and 2'
+    # Nearly always they are all 1, and comparing bytes costs a tenth of comparing numbers.
+    elif timestep.discount.tobytes() != _ONE * spec.num_envs and not _are_shares(timestep.discount):
+      wrong = 'discount that is not between 0 and 1'
+    elif not np.isfinite(timestep.reward).all():
+      wrong = 'reward that is not finite'
+    elif self._declared[-1][1].kind == 'f' and not np.isfinite(timestep.observation).all():
+      wrong = 'observation that is not finite'
+    if wrong:
+      raise Refused(f'an environment of {spec.actor_id} returned a {wrong}.')
+
+
+def _are_shares(values: np.ndarray) -> bool:
+  return bool(((values >= 0) & (values <= 1)).all())

@@ -198,6 +198,7 @@ def _row_arrays(unroll: Unroll) -> list[np.ndarray]:
 
 
 _NONE = np.zeros(0)
+_RETIRED = 64
 
 
 class EpisodeStatistics:
@@ -236,7 +237,8 @@ class Stream:
     assembler: of its rows; None if they are not kept.
     episodes: of its environments.
     lock: for what follows.
-    run_id: of the life of the actor that the server serves; None before the first.
+    incarnation: identity of the life of the actor that the server serves; None before the first.
+    retired: identities of the lives before it, the latest of them.
     fresh: whether that life has had no answer yet, so that its slots are still to be wiped.
     sequence: the number of the last request that was answered.
     reply: that answer, packed.
@@ -253,7 +255,8 @@ class Stream:
     self.assembler = assembler
     self.episodes = EpisodeStatistics(spec.num_envs)
     self.lock = threading.RLock()
-    self.run_id: int | None = None
+    self.incarnation: int | None = None
+    self.retired: collections.deque[int] = collections.deque(maxlen=_RETIRED)
     self.fresh = True
     self.sequence = -1
     self.reply = b''
@@ -263,11 +266,13 @@ class Stream:
   @property
   def connected(self) -> bool:
     """Whether any life of the actor has asked yet."""
-    return self.run_id is not None
+    return self.incarnation is not None
 
-  def admit(self, run_id: int) -> int:
+  def admit(self, incarnation: int) -> int:
     """Begins a new life of the actor. Returns how many rows of the last one that loses."""
-    self.run_id = run_id
+    if self.incarnation is not None:
+      self.retired.append(self.incarnation)
+    self.incarnation = incarnation
     self.fresh = True
     self.sequence, self.reply = -1, b''
     self.episodes.wipe()

@@ -21,7 +21,7 @@ class VariableClient:
     self,
     learner: Any,
     actor_id: str,
-    run_id: int,
+    incarnation: int,
     period: float,
     totals: Callable[[], Totals],
     set_params: Callable[[int, Nest], None],
@@ -31,13 +31,13 @@ class VariableClient:
     Args:
       learner: Courier client of `nodes.learner_node.LearnerNode`.
       actor_id: of this actor.
-      run_id: of this life of it.
+      incarnation: the identity of this life of it.
       period: seconds from an answer to the next question.
       totals: returns what the actor has done in this life.
       set_params: takes (policy_version, params).
     """
     self._learner = learner
-    self._identity = (actor_id, run_id)
+    self._identity = (lifecycle.run_token(), actor_id, incarnation)
     self._period = period
     self._totals = totals
     self._set_params = set_params

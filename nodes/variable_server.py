@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from absl import logging
 
 from agents.types import Nest
-from nodes import lifecycle
+from nodes import lifecycle, rpc
 from nodes.gate import Gate
 from nodes.progress import Progress, Totals
 
 # Which parameters an actor has: a life of the learner, and the policy version in it. After a restart
 # the learner goes on from an earlier version, so versions alone would not tell them apart.
 Held = tuple[int, int]
+# Of an actor; more of them have words under way at no time.
+_LIVES = 16
 
 
 class VariableServer:
@@ -36,13 +39,13 @@ class VariableServer:
     self._progress = progress
     self._counter = counter
     self._gate = gate
-    self._life = lifecycle.new_run_id()
+    self._life = lifecycle.new_incarnation()
     self._published: tuple[int, dict[str, float], Nest] | None = None
     self._fetched: tuple[int, Nest] | None = None
     self._copying = threading.Lock()
     self._finished = threading.Event()
     self._reporting = threading.Lock()
-    self._reported: dict[str, tuple[int, Totals]] = {}
+    self._reported: dict[str, dict[int, Totals]] = {}
     self._restarts = 0
 
   @property
@@ -61,10 +64,13 @@ class VariableServer:
     return [self._on_host(version, params) if n == 'params' else known[n] for n in names]
 
   def fetch(
-    self, held: Held | None, actor_id: str, run_id: int, totals: Sequence[float]
+    self, held: Held | None, run: str, actor_id: str, incarnation: int, totals: Sequence[float]
   ) -> tuple[bool, Held, Nest | None]:
     """Takes an actor's totals and returns other parameters than it has; see `LearnerNode.fetch`."""
-    self._take(actor_id, run_id, Totals(*totals))
+    if run != lifecycle.run_token():
+      logging.warning('a question of %s of another run was not answered', actor_id)
+      raise rpc.away()
+    self._take(actor_id, incarnation, Totals(*totals))
     assert self._published is not None
     version, _, params = self._published
     newest = self._life, version
@@ -100,18 +106,19 @@ class VariableServer:
         self._fetched = version, jax.device_get(params)
       return self._fetched[1]
 
-  def _take(self, actor_id: str, run_id: int, totals: Totals) -> None:
-    """Counts what is new in an actor's totals, once, however often and late they arrive."""
+  def _take(self, actor_id: str, incarnation: int, totals: Totals) -> None:
+    """Counts what is new in the totals of a life, once, however often and late they arrive."""
     with self._reporting:
-      known = self._reported.get(actor_id)
-      if known is not None and run_id < known[0]:
-        return  # A late word of an earlier life.
-      if known is None or run_id != known[0]:
+      lives = self._reported.setdefault(actor_id, {})
+      known = lives.pop(incarnation, None)
+      if known is None:
         # A life begins with nothing done. One that another life of the learner has known has done
         # what that one counted, or what is undone with it.
-        self._restarts += known is not None
-      elif totals.actor_steps > known[1].actor_steps:
-        self._progress.add(totals.minus(known[1]))
+        self._restarts += bool(lives)
+      elif totals.actor_steps > known.actor_steps:
+        self._progress.add(totals.minus(known))
       else:
-        return
-      self._reported[actor_id] = run_id, totals
+        totals = known
+      lives[incarnation] = totals
+      if len(lives) > _LIVES:
+        del lives[next(iter(lives))]  # The one that has been silent for longest.

@@ -42,7 +42,8 @@ def launch(*flags, timeout=150):
     text=True,
     timeout=timeout,
     stdin=subprocess.DEVNULL,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+    # A proxy that is out of reach is none for the nodes.
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'http_proxy': 'http://127.0.0.1:9'},
   )
 
 

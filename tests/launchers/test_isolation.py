@@ -147,7 +147,7 @@ def test_a_node_that_listens_at_the_name_of_its_machine_can_do_so():
   _skip_unless_possible(LOST)
   command = [*LOST, sys.executable, '-I', isolation.__file__, sys.executable, '-c', _LISTEN]
   process = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
-  assert process.stdout == 'localhost 127.0.0.1\n', process.stderr
+  assert process.stdout == '127.0.0.1 127.0.0.1\n', process.stderr
 
 
 def test_a_tpu_keeps_its_network_unless_isolation_is_required(capsys):

@@ -41,6 +41,8 @@ def test_stop_from_a_node_ends_every_process_with_code_0(tmp_path):
   code, output = _launch(program, tmp_path)
   assert answer.read_text() == 'hello node'
   assert (code, output) == (0, '')
+  (address,) = program.groups['echo'][0].addresses
+  assert address.resolve().startswith('127.0.0.1:'), 'a name that the system may not know'
   assert 'Traceback' not in _log(tmp_path, 'echo-0') + _log(tmp_path, 'node0-0')
 
 

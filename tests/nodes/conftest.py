@@ -50,13 +50,13 @@ def answer():
       for connection, message in inbox.poll(None):
         reply = handler(*wire.unpack(message))
         if reply:
-          connection.send(wire.pack(*reply))
+          inbox.send(connection, wire.pack(*reply))
     inbox.close()
 
   def start(handler, port=None):
     port = port or core.free_ports(1)[0]
     inbox = Inbox(port)
-    inbox.accept_messages_of(1 << 20)
+    inbox.accept_messages_of(1 << 25)
     inboxes.append(inbox)
     threading.Thread(target=run, args=(inbox, handler), daemon=True).start()
     return Remote(f'localhost:{port}')

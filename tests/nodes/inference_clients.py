@@ -12,11 +12,11 @@ DEADLINE = 60
 class Client:
   """Acts for one stream of a server."""
 
-  def __init__(self, server, environment, actor_id='actor/0', run_id=1, group=0):
+  def __init__(self, server, environment, actor_id='actor/0', incarnation=1, group=0):
     self.environment = environment
     self.connection = server.connect()
     self.connection.set_timeout(DEADLINE)
-    self.identity = actor_id, run_id, group
+    self.identity = '', actor_id, incarnation, group
     self.sequence = -1
     self.timestep = None
 

@@ -18,9 +18,17 @@ class Inference:
     self.requests = []
     self.limit = limit
 
-  def __call__(self, actor_id, run_id, group, sequence, step_type, reward, discount, observation):
-    self.requests.append((actor_id, run_id, group, sequence, step_type, reward, observation))
+  def __call__(
+    self, run, actor_id, incarnation, group, sequence, step_type, reward, discount, observation
+  ):
+    assert run == 'this run'
+    self.requests.append((actor_id, incarnation, group, sequence, step_type, reward, observation))
     return [np.ones(len(step_type), np.int32) if len(self.requests) <= self.limit else None]
+
+
+@pytest.fixture(autouse=True)
+def _run_token(monkeypatch):
+  monkeypatch.setenv('LAUNCHPOD_RUN', 'this run')
 
 
 class Monitor:
@@ -44,7 +52,7 @@ def _make(lengths):
   return lambda num_envs, seed: CounterEnvironment(lengths[:num_envs])
 
 
-def test_an_actor_sends_every_timestep_of_every_group_in_order_under_one_run_id(answer):
+def test_an_actor_sends_every_timestep_of_every_group_in_order_in_one_incarnation(answer):
   inference = Inference(limit=40)
   client = answer(inference)
   actor = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=4, env_groups=2, seed=0)
@@ -60,7 +68,7 @@ def test_an_actor_sends_every_timestep_of_every_group_in_order_under_one_run_id(
   again = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=2, env_groups=1, seed=0)
   inference.limit += 10
   again.run()
-  assert len({r[1] for r in inference.requests}) == 2, 'a new life has a new run_id'
+  assert len({r[1] for r in inference.requests}) == 2, 'a new life has an incarnation of its own'
 
 
 def test_a_refusal_is_raised_and_not_sent_again(answer):
@@ -75,6 +83,17 @@ def test_a_refusal_is_raised_and_not_sent_again(answer):
   with pytest.raises(ValueError, match='not this one'):
     policy.receive()
   assert len(asked) == 1
+
+
+def test_an_actor_that_was_replaced_fails_and_one_that_is_done_returns(answer):
+  replies = iter([(np.ones(2, np.int32),), (None, 'another process acts as actor/0 now.')])
+  actor = Actor(
+    _make([3, 5]), answer(lambda *request: next(replies)), None, 'actor/0', 2, 1, seed=0
+  )
+  with pytest.raises(ValueError, match='another process acts as actor/0'):
+    actor.run()
+  replies = iter([(np.ones(2, np.int32),), (None,)])
+  actor.run()
 
 
 def test_episode_returns_takes_as_many_episodes_from_each_environment(answer):

@@ -11,14 +11,14 @@ from tests.nodes.inference_clients import DEADLINE, Client, Sink, fill_replay, s
 
 def test_a_restarted_actor_resets_its_own_slots_only(make_server):
   server, sink = make_server(layout(2, 2, 1))
-  old = Client(server, CounterEnvironment([100, 100]), 'actor/0', run_id=1)
-  other = Client(server, CounterEnvironment([100, 100]), 'actor/1', run_id=9)
+  old = Client(server, CounterEnvironment([100, 100]), 'actor/0', incarnation=5)
+  other = Client(server, CounterEnvironment([100, 100]), 'actor/1', incarnation=9)
   for _ in range(7):
     old.step()
     other.step()
   # The new life begins in the middle of an episode, as after a lost connection: nothing but the new
-  # run_id tells the server to forget.
-  new = Client(server, CounterEnvironment([100, 100]), 'actor/0', run_id=2)
+  # incarnation tells the server to forget.
+  new = Client(server, CounterEnvironment([100, 100]), 'actor/0', incarnation=2)
   new.environment.reset()
   for _ in range(3):
     new.timestep = new.environment.step(None)
@@ -38,23 +38,74 @@ def test_a_restarted_actor_resets_its_own_slots_only(make_server):
   measured = server.measure(1.0)
   assert measured['restarts'] == 1
   assert measured['rows_dropped'] == 2 * 2
-  assert old.ask(7, old.environment.step(None)) is None, 'a replaced life was served'
+  for _ in range(2):
+    with pytest.raises(ValueError, match='another process acts as actor/0 now'):
+      old.ask(7, old.environment.step(None))
+  assert new.step() is not None
+  server.finish_training()
+  assert old.ask(7, old.environment.step(None)) is None, 'it may leave like any other'
 
 
 def test_a_late_request_of_an_earlier_life_or_step_changes_nothing(make_server):
   server, sink = make_server(layout(1, 2, 1))
-  client = Client(server, CounterEnvironment([100, 100]), run_id=5)
-  # The server has never seen this life: it asked the server's own predecessor.
-  dead = Client(server, CounterEnvironment([3, 3]), run_id=4)
+  client = Client(server, CounterEnvironment([100, 100]), incarnation=5)
   for _ in range(6):
     first = client.timestep
     client.step()
-    assert dead.step() is None
+    # The server has never seen this life, which asked the server's own predecessor, and died.
+    dead = Client(server, CounterEnvironment([3, 3]), incarnation=4)
+    request = wire.pack(*dead.identity, 0, *dead.environment.reset())
+    server._take(_Closed(), request)
     if first is not None:
       client.ask(client.sequence - 1, first)
   assert server.measure(1.0)['restarts'] == 0
   np.testing.assert_array_equal(sink.unrolls[0].extras['count'][0], [0, 1, 2, 3, 4])
   assert server.actor_steps == 12
+
+
+class _Closed:
+  """The server's end of a connection that the other side has closed."""
+
+  def closed_by_peer(self):
+    return True
+
+
+def test_of_two_lives_that_wait_the_later_one_is_served(make_server):
+  server, _ = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
+  first, other, second, third = (
+    Client(server, CounterEnvironment([100, 100]), f'actor/{i}', incarnation=n)
+    for i, n in ((0, 7), (1, 1), (0, 3), (0, 5))
+  )
+  first.step()
+  step_together([other, first])
+  for client in (
+    first,
+    second,
+    third,
+  ):  # The first is served with the other, which does not ask yet.
+    client.send_step()
+    while client is second and not server._held:
+      pass
+  with pytest.raises(ValueError, match='another process acts'):
+    second.receive()
+  other.step()
+  first.receive()
+  other.send_step()
+  assert third.receive() is not None and other.receive() is not None
+  with pytest.raises(ValueError, match='another process acts'):
+    first.ask(9, first.timestep)
+
+
+def test_requests_of_another_run_are_disconnected(make_server):
+  server, _ = make_server(layout(1, 2, 1))
+  client = Client(server, CounterEnvironment([100, 100]))
+  client.step()
+  stranger = Client(server, CounterEnvironment([100, 100]), incarnation=2)
+  stranger.identity = 'another run', *stranger.identity[1:]
+  with pytest.raises(ConnectionError):
+    stranger.step()
+  assert client.step() is not None
+  assert server.measure(1.0)['restarts'] == 0
 
 
 def test_the_answer_goes_where_the_request_came_last(make_server):
@@ -77,12 +128,12 @@ def test_the_answer_goes_where_the_request_came_last(make_server):
 
 def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server):
   server, sink = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
-  old = Client(server, CounterEnvironment([100, 100]), run_id=1)
+  old = Client(server, CounterEnvironment([100, 100]), incarnation=1)
   other = Client(server, CounterEnvironment([100, 100]), 'actor/1')
   old.step()
   step_together([other, old])
   old.send_step()
-  new = Client(server, CounterEnvironment([100, 100]), run_id=2)
+  new = Client(server, CounterEnvironment([100, 100]), incarnation=2)
   new.send_step()
   while not server._held:
     assert not sink.unrolls
@@ -186,7 +237,17 @@ def test_bad_requests_are_refused_in_one_sentence(make_server):
     client.ask(0, good._replace(observation=np.zeros((2, 3), np.float32)))
   with pytest.raises(ValueError, match='reward that is not finite'):
     client.ask(0, good._replace(reward=np.array([0, np.nan], np.float32)))
-  assert client.ask(0, good) is not None
+  for name, value in (
+    ('step_type', 3),
+    ('discount', 1.5),
+    ('discount', -0.1),
+    ('discount', np.nan),
+  ):
+    values = np.array([1, value], getattr(good, name).dtype)
+    with pytest.raises(ValueError, match=f'returned a {name} that is'):
+      client.ask(0, good._replace(**{name: values}))
+  shares = good._replace(discount=np.array([0.97, -0.0], np.float32))
+  assert client.ask(0, shares) is not None
 
 
 def test_actors_are_told_to_stop_when_training_has_finished_and_evaluators_are_served(make_server):

@@ -73,8 +73,8 @@ def test_what_actors_did_is_counted_once(connect):
   server = make_server(counter)
   publish(server, 0, 0)
 
-  def tell(actor, run_id, steps, episodes=0, returns=0.0):
-    server.fetch(None, actor, run_id, Totals(steps, episodes, returns, 10 * episodes))
+  def tell(actor, incarnation, steps, episodes=0, returns=0.0):
+    server.fetch(None, '', actor, incarnation, Totals(steps, episodes, returns, 10 * episodes))
     return counter.get_counts()['actor_steps'] - 1000
 
   assert tell('actor/0', 10, 0) == 0
@@ -85,14 +85,35 @@ def test_what_actors_did_is_counted_once(connect):
   assert tell('actor/1', 11, 500, 9, 9.0) == 30
   assert tell('actor/1', 11, 510, 10, 12.0) == 40
   assert server.measure(1.0)['restarts'] == 0
-  assert tell('actor/0', 20, 0) == 40
-  assert tell('actor/0', 20, 5) == 45
-  assert tell('actor/0', 10, 90) == 45, 'a word of an earlier life'
-  assert tell('actor/0', 20, 6) == 46
-  assert counter.get_counts()['environment_frames'] == 4000 + 4 * 46
+  # Another life, whose number says nothing about its age.
+  assert tell('actor/0', 3, 0) == 40
+  assert tell('actor/0', 3, 5) == 45
+  assert tell('actor/0', 10, 31) == 46, 'the last word of the life before comes late'
+  assert tell('actor/0', 10, 31) == 46
+  assert tell('actor/0', 3, 6) == 47
+  assert counter.get_counts()['environment_frames'] == 4000 + 4 * 47
   measured = server.measure(2.0)
-  assert (measured['restarts'], measured['actor_steps']) == (1, 1046)
-  assert measured['actor_steps_per_second'] == 6 / 2
+  assert (measured['restarts'], measured['actor_steps']) == (1, 1047)
+  assert measured['actor_steps_per_second'] == 7 / 2
+
+
+def test_lives_that_are_long_over_are_forgotten():
+  server = make_server()
+  publish(server, 0, 0)
+  for incarnation in range(100):
+    server.fetch(None, '', 'actor/0', incarnation, Totals())
+    server.fetch(None, '', 'actor/0', incarnation, Totals(1))
+  assert server.measure(1.0)['actor_steps'] == 100
+  assert list(server._reported['actor/0']) == list(range(84, 100))
+
+
+def test_an_actor_of_another_run_asks_again_and_counts_nothing():
+  server = make_server()
+  publish(server, 0, 0)
+  server.fetch(None, '', 'actor/0', 1, Totals())
+  with pytest.raises(RuntimeError, match='ask again'):
+    server.fetch(None, 'another run', 'actor/0', 1, Totals(50))
+  assert server.measure(1.0)['actor_steps'] == 0
 
 
 def test_rates_and_means_are_of_the_time_since_the_last_measurement():
@@ -117,7 +138,7 @@ class Away:
   def __init__(self):
     self.asked = 0
 
-  def fetch(self, held, actor_id, run_id, totals):
+  def fetch(self, held, run, actor_id, incarnation, totals):
     self.asked += 1
     if self.asked in (2, 3):
       raise rpc.away()
@@ -182,7 +203,7 @@ def test_a_learner_that_fails_sends_no_actor_home(tmp_path):
   with pytest.raises(OSError):
     node.run()
   for ask in (
-    lambda: node.fetch(None, 'actor/0', 1, Totals()),
+    lambda: node.fetch(None, '', 'actor/0', 1, Totals()),
     lambda: node.get_variables(['params']),
   ):
     with pytest.raises(RuntimeError, match='ask again'):

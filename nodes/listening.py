@@ -1,0 +1,50 @@
+"""A port of this machine, whatever versions of the Internet protocol its kernel has."""
+
+from __future__ import annotations
+
+import socket
+
+_BACKLOG = 1024
+
+
+def check_free(port: int) -> None:
+  """Checks that nothing listens on a port.
+
+  Connections of an earlier life of the process may still be closing.
+
+  Raises:
+    OSError: if something does.
+  """
+  with _unbound_socket() as probe:
+    _bind(probe, port)
+
+
+def listen(port: int) -> socket.socket:
+  """Returns a socket that listens on a port of every interface, for IPv6 and IPv4, or for IPv4 alone.
+
+  Raises:
+    OSError: if the port is in use.
+  """
+  listener = _unbound_socket()
+  try:
+    _bind(listener, port)
+    listener.listen(_BACKLOG)
+  except OSError as error:
+    listener.close()
+    raise OSError(f'port {port} cannot be listened on: {error}.') from error
+  listener.setblocking(False)
+  return listener
+
+
+def _unbound_socket() -> socket.socket:
+  # The same is in launchers.process, which is sent to machines by value.
+  if not socket.has_dualstack_ipv6():
+    return socket.socket(socket.AF_INET)
+  both = socket.socket(socket.AF_INET6)
+  both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+  return both
+
+
+def _bind(unbound: socket.socket, port: int) -> None:
+  unbound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+  unbound.bind(('', port))

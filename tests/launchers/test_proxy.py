@@ -1,0 +1,34 @@
+"""Servers of a run, where a proxy is set that nobody answers at."""
+
+from launchers import placement
+from launchers.placement import Resources
+from tests.agents.subprocesses import run_python
+
+_CALLS = """
+import os
+import sys
+
+import courier
+import reverb
+from launchers import core
+
+server = courier.Server()
+server.Bind('hello', lambda: 'hello')
+server.Start()
+for host in ('127.0.0.1', 'localhost'):
+  assert courier.Client(f'{host}:{server.port}', call_timeout=10).hello() == 'hello'
+(port,) = core.free_ports(1)
+tables = reverb.Server([reverb.Table.queue('unrolls', 4)], port)
+assert list(reverb.Client(f'127.0.0.1:{port}').server_info(timeout=10)) == ['unrolls']
+print('answered')
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_calls_do_not_go_through_a_proxy_that_downloads_would_use():
+  variables = placement.environment_variables(Resources())
+  nowhere = 'http://127.0.0.1:9'
+  for name in ('http_proxy', 'https_proxy', 'grpc_proxy'):
+    assert run_python('-c', _CALLS, **{name: nowhere} | variables).startswith('answered')
+  assert not {'http_proxy', 'https_proxy', 'no_proxy'} & variables.keys()
