@@ -35,7 +35,7 @@ class Report(NamedTuple):
   """What happened in one call. Every leaf is a scalar but the metrics, which are `[updates]`."""
 
   metrics: dict[str, Array]  # Of each update, by name.
-  finite: Array  # bool, whether they all are.
+  finite: Array  # bool; see `agents.metrics.all_finite`.
   episodes: Episodes  # Sums over the environments.
 
 
@@ -149,7 +149,7 @@ class AnakinLoop:
       update, (learner, streams, episodes), length=self._updates_per_call
     )
     sums = jax.tree.map(lambda x: jnp.sum(x, dtype=x.dtype), episodes)
-    return learner, streams, Report(metrics, all_finite(metrics), sums)
+    return learner, streams, Report(metrics, all_finite(learner.params, metrics), sums)
 
   def _unroll(
     self, params: Nest, learner_steps: Array, streams: Streams
