@@ -14,9 +14,11 @@ from __future__ import annotations
 import ale_py
 import numpy as np
 from ale_py import roms
+from gymnasium.vector import VectorEnv
 
 from environments import errors, seeding
 from environments.gym import GymnasiumBatch
+from environments.lives import LivesAsEpisodes
 
 _SCREEN = (84, 84)
 
@@ -47,7 +49,8 @@ def make(
     sticky_actions: probability that the emulator repeats the previous action, in each frame.
     full_action_space: all 18 actions, or only those that the game uses.
     noop_max: an episode starts with a random number of no-ops, at most so many; 0 for none.
-    life_loss_terminates: whether losing a life ends the episode.
+    life_loss_terminates: whether losing a life ends the episode; the game goes on, and scores are
+      those of games. See `environments.lives`.
     fire_reset: whether an episode starts with FIRE, in games that wait for it.
     frame_cap: emulator frames after which an episode is truncated.
     action_repeat: emulator frames in one step.
@@ -73,7 +76,7 @@ def make(
   errors.require_option(num_threads >= 1, 'num_threads', num_threads, 'be at least 1')
 
   ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-  vector_env = ale_py.AtariVectorEnv(
+  vector_env: VectorEnv = ale_py.AtariVectorEnv(
     names[_key(task)],
     num_envs,
     num_threads=min(num_threads, num_envs),
@@ -87,10 +90,13 @@ def make(
     frameskip=action_repeat,
     maxpool=maxpool,
     noop_max=noop_max,
-    episodic_life=life_loss_terminates,
     reward_clipping=False,
     use_fire_reset=fire_reset,
   )
+  if life_loss_terminates:
+    names_of_actions = [action.name for action in vector_env.ale.get_action_set()]
+    fires = fire_reset and 'FIRE' in names_of_actions
+    vector_env = LivesAsEpisodes(vector_env, names_of_actions.index('FIRE' if fires else 'NOOP'))
   protocol = (
     f'sticky_actions={sticky_actions} full_action_space={full_action_space} noop_max={noop_max} '
     f'life_loss_terminates={life_loss_terminates} fire_reset={fire_reset} '

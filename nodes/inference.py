@@ -35,6 +35,7 @@ class InferenceServer:
 
     actor_id, run_id, group, sequence, step_type, reward, discount, observation
 
+  and, where an episode is less than a game, the environment's `game_over`;
   and gets its actions `[N, ...]`; None if the actor is to stop, because training has finished or
   because another life of the actor has taken its place; or None and a sentence, if the request is bad.
   `sequence` counts the requests of one life of the actor, whose `run_id` is larger than those of
@@ -297,7 +298,7 @@ class InferenceServer:
   def _finish(self, request: Request, answer: Answer) -> None:
     """Counts and keeps what a stream did, and answers it."""
     stream = request.stream
-    self._count(stream, request.timestep)
+    self._count(request)
     if stream.assembler is not None:
       unroll = stream.assembler.append(
         request.timestep, answer.action, answer.extras, answer.policy_version, answer.core_state
@@ -340,11 +341,12 @@ class InferenceServer:
     if not restart:
       self._count_live_streams()
 
-  def _count(self, stream: Stream, timestep: Timestep) -> None:
+  def _count(self, request: Request) -> None:
+    stream = request.stream
     if not stream.spec.training:
       return
-    returns, lengths = stream.episodes.observe(timestep)
-    steps = int(np.count_nonzero(timestep.step_type != LAST))
+    returns, lengths = stream.episodes.observe(request.timestep, request.game_over)
+    steps = int(np.count_nonzero(request.timestep.step_type != LAST))
     self._progress.add(Totals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
 
 

@@ -10,9 +10,7 @@ from environments.dm import DmEnvBatch
 class Counter(dm_env.Environment):
   """Counts its steps from `start`; an episode is two transitions; what it shows is configurable."""
 
-  def __init__(
-    self, start=0, show=float, action_spec=None, last_discount=0.0, mid_discount=1.0
-  ):
+  def __init__(self, start=0, show=float, action_spec=None, last_discount=0.0, mid_discount=1.0):
     self._start = start
     self._mid_discount = mid_discount
     self._show = show
@@ -120,7 +118,9 @@ def test_a_repeated_action_adds_rewards_up_and_ends_with_the_episode():
   assert counter.actions == [1, 1]
 
 
-@pytest.mark.parametrize('mid, last, expected', [(0.5, 0.5, 0.25), (0.0, 1.0, 0.0), (0.5, 0.0, 0.0)])
+@pytest.mark.parametrize(
+  'mid, last, expected', [(0.5, 0.5, 0.25), (0.0, 1.0, 0.0), (0.5, 0.0, 0.0)]
+)
 def test_a_repeated_action_multiplies_discounts_and_leaves_rewards_as_they_are(mid, last, expected):
   batch = DmEnvBatch([Counter(mid_discount=mid, last_discount=last)], action_repeat=2)
   batch.reset()
