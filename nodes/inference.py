@@ -13,7 +13,7 @@ from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
-from agents.types import LAST, Nest, Timestep, Unroll
+from agents.types import LAST, Nest, Unroll
 from nodes import batching, lifecycle, wire
 from nodes.connection import Connection
 from nodes.device_inference import Answer, DeviceInference, Question
