@@ -14,6 +14,7 @@ python launch.py --launcher=k8s --image=... --output=DIR   writes what runs it o
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import sys
 from typing import Any
@@ -186,6 +187,9 @@ def main(argv: list[str]) -> int:
       return 0
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
+    for flag in (_RAY_TIMEOUT, _NODE_TIMEOUT):
+      if not math.isfinite(flag.value):
+        raise ValueError(f'--{flag.name}={flag.value} must be a finite number.')
     if _GRAPH.value:
       graph_picture.check_path(_GRAPH.value)
     if _RESUME.value and _LAUNCHER.value == 'k8s':

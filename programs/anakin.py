@@ -12,6 +12,7 @@ from typing import Any
 
 import launchpad as lp
 
+from agents.anakin.limits import check_rows
 from agents.options import option
 from agents.vtrace.config import VTraceConfig
 from launchers.placement import Resources
@@ -42,12 +43,7 @@ class Config(CompiledLoopConfig, VTraceConfig):
     """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
     super().validate()
     VTraceConfig.validate(self)
-    rows = self.num_envs * self.unroll_length * self.updates_per_call
-    if rows >= 2**31:
-      raise ValueError(
-        f'--updates_per_call={self.updates_per_call} makes {rows} rows in one call, more than are '
-        'counted; make it smaller.'
-      )
+    check_rows(self.num_envs, self.unroll_length, self.updates_per_call)
 
 
 def make_agent(config: Config) -> Any:
