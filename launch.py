@@ -17,6 +17,7 @@ import dataclasses
 import math
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import launchpad as lp
@@ -41,7 +42,7 @@ from launchers.follow import Follower
 from launchers.placement import Resources
 from launchers.view import View
 from nodes import checkpoints
-from programs import check, resumed, runs
+from programs import arithmetic, check, resumed, runs
 from programs import registry as programs
 from programs.options import early
 from programs.options import flags as config_flags
@@ -167,6 +168,11 @@ def _launch(
   return stock.launch(program, lp.LAUNCH_TYPE.value, where, started=watch.started)
 
 
+def _warn(sentences: Iterable[str]) -> None:
+  for sentence in sentences:
+    print(f'warning: {sentence}', file=sys.stderr)
+
+
 def _title(run: runs.Run, config: Any) -> str:
   """Returns what the live view is called."""
   return f'{own_file.title(run.program)} on {own_file.title(config.env)}  {config.run_dir}'
@@ -208,6 +214,7 @@ def main(argv: list[str]) -> int:
     )
     if _LAUNCHER.value == 'k8s':
       _write_manifests(run, where)
+      _warn(arithmetic.warnings(config))
       return 0
     if _LAUNCHER.value == 'local' and not _DRY_RUN.value:
       isolation.enter(_ISOLATE.value, where)
@@ -222,11 +229,13 @@ def main(argv: list[str]) -> int:
     program = run.module.make_program(config)
     if _GRAPH.value:
       graph_picture.write(_GRAPH.value, program, where)
-    crowded = placement.crowding(program, where) if _LAUNCHER.value == 'local' else ''
-    if crowded:
-      print(f'warning: {crowded}', file=sys.stderr)
+    if _LAUNCHER.value == 'local':
+      _warn(filter(None, [placement.crowding(program, where)]))
+    if _LAUNCHER.value != 'pod':  # The manifests came with them.
+      _warn(arithmetic.warnings(config))
     if _DRY_RUN.value:
       print(describe.describe(program, where))
+      print(f'\nlearning: {arithmetic.describe(config) or "as the program has it"}')
       print(f'\npicture: {_GRAPH.value or "with --graph=graph.svg, or .md for Mermaid"}')
       if _LAUNCHER.value == 'slurm':
         print('\n' + slurm.script(program, where, config.run_dir or 'RUN_DIR'), end='')

@@ -18,6 +18,7 @@ from agents.vtrace.config import VTraceConfig
 from launchers.placement import Resources
 from nodes import jax_environments as environments
 from programs.options.compiled_loop import CompiledLoopConfig
+from programs.options.configs import OTHERS
 from programs.options.presets import PENDULUM
 from programs.parts import monitoring, places
 from programs.parts.compiled_loop import add_compiled_loop
@@ -28,6 +29,7 @@ ASK_AGAIN_SECONDS = 120
 
 # Options that suit a family of environments better than the defaults; flags override them.
 PRESETS = {
+  OTHERS: {'num_steps': 1_500_000},
   'gymnax': {'learning_rate': 1e-3, 'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }

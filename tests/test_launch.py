@@ -250,6 +250,15 @@ def test_help_names_every_option_with_its_default():
       ['--program=r2d2', '--env=dm_control:cheetah/run'],
       ['--env=dm_control:cheetah/run', 'continuous actions', '--program=sebulba'],
     ),
+    (
+      ['--program=r2d2', '--num_steps=20000', '--min_replay_size=5000'],
+      ['--num_steps=20000', '--min_replay_size=5000', 'nothing would be learned'],
+    ),
+    (
+      ['--program=r2d2', '--target_update_period=2500'],
+      ['--target_update_period=2500', 'the target network would stay as it began'],
+    ),
+    (['--num_steps=500'], ['--num_steps=500', '--batch_size=16', 'nothing would be learned']),
     (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'no option']),
     (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
     (['--learning_rate=-1'], ['--learning_rate', '-1']),

@@ -125,7 +125,7 @@ def test_what_does_not_divide_is_refused():
 
 
 def test_more_rows_than_a_call_can_count_are_refused():
-  with pytest.raises(ValueError, match='--updates_per_call=.*--unroll_length=.*--num_envs=8 '):
+  with pytest.raises(ValueError, match=r'--updates_per_call=.*--unroll_length=.*--num_envs=8 '):
     make_loop(2**31 // (NUM_ENVS * CONFIG.unroll_length) + 1)
 
 
