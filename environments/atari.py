@@ -76,7 +76,7 @@ def make(
   errors.require_option(num_threads >= 1, 'num_threads', num_threads, 'be at least 1')
 
   ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-  vector_env: VectorEnv = ale_py.AtariVectorEnv(
+  vector_env = ale_py.AtariVectorEnv(
     names[_key(task)],
     num_envs,
     num_threads=min(num_threads, num_envs),
@@ -93,10 +93,11 @@ def make(
     reward_clipping=False,
     use_fire_reset=fire_reset,
   )
+  games: VectorEnv = vector_env
   if life_loss_terminates:
-    names_of_actions = [action.name for action in vector_env.ale.get_action_set()]
-    fires = fire_reset and 'FIRE' in names_of_actions
-    vector_env = LivesAsEpisodes(vector_env, names_of_actions.index('FIRE' if fires else 'NOOP'))
+    actions = [action.name for action in vector_env.ale.get_action_set()]
+    fires = fire_reset and 'FIRE' in actions
+    games = LivesAsEpisodes(vector_env, actions.index('FIRE' if fires else 'NOOP'))
   protocol = (
     f'sticky_actions={sticky_actions} full_action_space={full_action_space} noop_max={noop_max} '
     f'life_loss_terminates={life_loss_terminates} fire_reset={fire_reset} '
@@ -104,7 +105,7 @@ def make(
     f'maxpool={maxpool} rewards=raw'
   )
   seeds = np.array(seeding.spawn(seed, num_envs))
-  return GymnasiumBatch(vector_env, seeds, action_repeat, protocol, observation_shape=_SCREEN)
+  return GymnasiumBatch(games, seeds, action_repeat, protocol, observation_shape=_SCREEN)
 
 
 def _key(game: str) -> str:

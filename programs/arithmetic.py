@@ -18,6 +18,7 @@ from programs.options.queue import QueueConfig
 FEW_UPDATES = 500
 FEW_COPIES = 10
 LONG_FILLING = 0.5  # Of num_steps.
+_MOST_STEPS = 2**31 - 1  # Of a schedule, which JAX counts in an int32.
 _HARDLY_MOVES = 1e-6  # The mean square of a gradient of means, over parameters, at most.
 
 
@@ -40,10 +41,11 @@ class Expected:
 
 def expected(config: Any) -> Expected | None:
   """Returns what a run with these options does; None for a program that is not made of these parts."""
-  if not hasattr(config, 'unroll_length'):
+  unroll_length = getattr(config, 'unroll_length', 0)
+  if not unroll_length:
     return None
   if isinstance(config, CompiledLoopConfig):
-    batch = config.num_envs * config.unroll_length
+    batch = config.num_envs * unroll_length
     calls = math.ceil(config.num_steps / (batch * config.updates_per_call))
     updates = most = calls * config.updates_per_call
     first = batch
@@ -71,7 +73,8 @@ def with_decay(config: Any) -> Any:
   run = expected(config)
   if run is None:
     return config
-  return dataclasses.replace(config, learning_rate_decay_steps=max(1, run.updates))
+  steps = min(max(1, run.updates), _MOST_STEPS)
+  return dataclasses.replace(config, learning_rate_decay_steps=steps)
 
 
 def describe(config: Any) -> str:

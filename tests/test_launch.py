@@ -208,8 +208,19 @@ def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
   assert re.search(r'actor +7 x PyClassNode\(Actor\) +on a CPU worker', process.stdout)
   assert re.search(r'actor +-> inference_learner +7', process.stdout)
   assert re.search(r'inference_learner +-> replay +1', process.stdout)
+  assert re.search(
+    r'learning: about \d+ updates, from 4,704 of 300,000 actor_steps', process.stdout
+  )
   assert not (tmp_path / 'run').exists()
   assert '7 x Actor' in picture.read_text()
+
+
+def test_what_learns_little_is_warned_about_once(capsys):
+  import launch as launcher
+
+  assert _run_main(launcher, ['--dry_run', '--optimizer=rmsprop', '--num_steps=100000']) == 0
+  warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith('warning')]
+  assert [w.split('=')[0] for w in warnings] == ['warning: --num_steps', 'warning: --optimizer']
 
 
 def test_dry_run_shows_the_placement_as_the_file_changes_it(tmp_path):

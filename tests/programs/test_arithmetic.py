@@ -137,6 +137,8 @@ def test_a_linear_schedule_ends_with_the_run_and_follows_it_when_it_goes_on():
   further = config_of('sebulba', **given | {'num_steps': 400_000})
   resumed = changes.keep(vars(config), further, ['num_steps'])
   assert resumed.learning_rate_decay_steps == 1248
+  without_end = config_of('sebulba', **given | {'num_steps': 1 << 50})
+  assert without_end.learning_rate_decay_steps == 2**31 - 1
   fixed = config_of('sebulba', **given, learning_rate_decay_steps=9)
   assert fixed.learning_rate_decay_steps == 9
   fixed.validate()
