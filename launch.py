@@ -14,9 +14,11 @@ python launch.py --launcher=k8s --image=... --output=DIR   writes what runs it o
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import launchpad as lp
@@ -40,7 +42,7 @@ from launchers import (
 )
 from launchers.placement import Resources
 from nodes import checkpoints
-from programs import check, resumed, runs
+from programs import arithmetic, check, resumed, runs
 from programs import registry as programs
 from programs.options import early
 from programs.options import flags as config_flags
@@ -169,6 +171,11 @@ def _launch(
   return stock.launch(program, lp.LAUNCH_TYPE.value, where, started=watch.started)
 
 
+def _warn(sentences: Iterable[str]) -> None:
+  for sentence in sentences:
+    terminal.say(f'warning: {sentence}', sys.stderr)
+
+
 def _title(run: runs.Run, config: Any) -> str:
   """Returns what the live view is called."""
   return f'{own_file.title(run.program)} on {own_file.title(config.env)}  {config.run_dir}'
@@ -190,6 +197,9 @@ def main(argv: list[str]) -> int:
       return 0
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
+    for flag in (_RAY_TIMEOUT, _NODE_TIMEOUT):
+      if not math.isfinite(flag.value):
+        raise ValueError(f'--{flag.name}={flag.value} must be a finite number.')
     if _GRAPH.value:
       graph_picture.check_path(_GRAPH.value)
     if _RESUME.value and _LAUNCHER.value == 'k8s':
@@ -211,6 +221,7 @@ def main(argv: list[str]) -> int:
       slurm.script(run.module.make_program(config), where, path)
     if _LAUNCHER.value == 'k8s':
       _write_manifests(run, where)
+      _warn(arithmetic.warnings(config))
       return 0
     if _LAUNCHER.value == 'local' and not _DRY_RUN.value:
       isolation.enter(_ISOLATE.value, where)
@@ -225,11 +236,13 @@ def main(argv: list[str]) -> int:
     program = run.module.make_program(config)
     if _GRAPH.value:
       graph_picture.write(_GRAPH.value, program, where)
-    crowded = placement.crowding(program, where) if _LAUNCHER.value == 'local' else ''
-    if crowded:
-      terminal.say(f'warning: {crowded}', sys.stderr)
+    if _LAUNCHER.value == 'local':
+      _warn(filter(None, [placement.crowding(program, where)]))
+    if _LAUNCHER.value != 'pod':  # The manifests came with them.
+      _warn(arithmetic.warnings(config))
     if _DRY_RUN.value:
       print(describe.describe(program, where))
+      print(f'\nlearning: {arithmetic.describe(config) or "as the program has it"}')
       print(f'\npicture: {_GRAPH.value or "with --graph=graph.svg, or .md for Mermaid"}')
       if _LAUNCHER.value == 'slurm':
         print('\n' + slurm.script(program, where, config.run_dir or 'RUN_DIR'), end='')

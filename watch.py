@@ -12,6 +12,7 @@ A run may be on another machine, if this one sees its directory.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -74,8 +75,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   args = parser.parse_args(argv)
   if args.png and not args.png.endswith('.png'):
     raise ValueError(f'--png={args.png} must end in .png.')
-  if args.period <= 0:
-    raise ValueError(f'--period={args.period} must be above 0.')
+  if not 0 < args.period < math.inf:
+    raise ValueError(f'--period={args.period} must be a finite number above 0.')
   return args
 
 

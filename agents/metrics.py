@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
-from agents.types import Array
+from agents.types import Array, Nest
 
 
 def policy_lag(learner_steps: Array, policy_version: Array) -> dict[str, Array]:
@@ -18,7 +19,18 @@ def policy_lag(learner_steps: Array, policy_version: Array) -> dict[str, Array]:
   return {'policy_lag_mean': jnp.mean(lag), 'policy_lag_max': jnp.max(lag)}
 
 
-def all_finite(metrics: dict[str, Array]) -> Array:
-  """Returns whether every value is finite, bool `[]`; `metrics` are those of an update."""
-  values = [jnp.asarray(metric, jnp.float32) for metric in metrics.values()]
-  return jnp.isfinite(jnp.stack(values)).all()
+# Where an update reports these, they decide whether it is any good; every other metric only
+# describes it, and may overflow where what is learned from is clipped and finite.
+DECISIVE = ('loss', 'grad_norm')
+
+
+def all_finite(params: Nest, metrics: dict[str, Array]) -> Array:
+  """Returns whether an update has left something to go on from, bool `[]`.
+
+  Args:
+    params: after it.
+    metrics: of it, or of several with a leading axis; only those of `DECISIVE` are looked at.
+  """
+  decisive = [jnp.asarray(metrics[name]) for name in DECISIVE if name in metrics]
+  leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.inexact)]
+  return jnp.all(jnp.asarray([jnp.isfinite(x).all() for x in decisive + leaves]))

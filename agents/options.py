@@ -1,16 +1,48 @@
-"""Config dataclasses whose fields document themselves."""
+"""Config dataclasses whose fields document themselves, and say what values they can have."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 
-def option(default: Any, help: str) -> Any:
+def option(
+  default: Any, help: str, *, at_least: float | None = None, at_most: float | None = None
+) -> Any:
   """Returns a dataclass field with a default and the help text of the flag that sets it.
 
   Args:
     default: an int, float, bool, str or tuple of ints; its type is the flag's type.
     help: one sentence: what it is, its unit, the paper's value where it differs.
+    at_least: the smallest value that it can have; None for any.
+    at_most: the largest; None for any.
   """
-  return dataclasses.field(default=default, metadata={'help': help})
+  metadata = {'help': help, 'at_least': at_least, 'at_most': at_most}
+  return dataclasses.field(default=default, metadata=metadata)
+
+
+def check_numbers(config: Any) -> None:
+  """Checks every number of a config dataclass by itself.
+
+  A float is finite, unless its default is not, and a number is within the range that its field declares.
+
+  Raises:
+    ValueError: one sentence that names the flag and the fix.
+  """
+  for field in dataclasses.fields(config):
+    value = getattr(config, field.name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+      continue
+    said = f'--{field.name} is {value!r}: set it to'
+    if not math.isfinite(value) and not _is_infinite(field.default):
+      raise ValueError(f'{said} a finite number.')
+    low, high = field.metadata.get('at_least'), field.metadata.get('at_most')
+    if low is not None and not value >= low:
+      raise ValueError(f'{said} {low} or more.')
+    if high is not None and not value <= high:
+      raise ValueError(f'{said} {high} or less.')
+
+
+def _is_infinite(default: Any) -> bool:
+  return isinstance(default, float) and not math.isfinite(default)

@@ -14,9 +14,11 @@ from __future__ import annotations
 import ale_py
 import numpy as np
 from ale_py import roms
+from gymnasium.vector import VectorEnv
 
 from environments import errors, seeding
 from environments.gym import GymnasiumBatch
+from environments.lives import LivesAsEpisodes
 
 _SCREEN = (84, 84)
 
@@ -47,7 +49,8 @@ def make(
     sticky_actions: probability that the emulator repeats the previous action, in each frame.
     full_action_space: all 18 actions, or only those that the game uses.
     noop_max: an episode starts with a random number of no-ops, at most so many; 0 for none.
-    life_loss_terminates: whether losing a life ends the episode.
+    life_loss_terminates: whether losing a life ends the episode; the game goes on, and scores are
+      those of games. See `environments.lives`.
     fire_reset: whether an episode starts with FIRE, in games that wait for it.
     frame_cap: emulator frames after which an episode is truncated.
     action_repeat: emulator frames in one step.
@@ -87,10 +90,14 @@ def make(
     frameskip=action_repeat,
     maxpool=maxpool,
     noop_max=noop_max,
-    episodic_life=life_loss_terminates,
     reward_clipping=False,
     use_fire_reset=fire_reset,
   )
+  games: VectorEnv = vector_env
+  if life_loss_terminates:
+    actions = [action.name for action in vector_env.ale.get_action_set()]
+    fires = fire_reset and 'FIRE' in actions
+    games = LivesAsEpisodes(vector_env, actions.index('FIRE' if fires else 'NOOP'))
   protocol = (
     f'sticky_actions={sticky_actions} full_action_space={full_action_space} noop_max={noop_max} '
     f'life_loss_terminates={life_loss_terminates} fire_reset={fire_reset} '
@@ -98,7 +105,7 @@ def make(
     f'maxpool={maxpool} rewards=raw'
   )
   seeds = np.array(seeding.spawn(seed, num_envs))
-  return GymnasiumBatch(vector_env, seeds, action_repeat, protocol, observation_shape=_SCREEN)
+  return GymnasiumBatch(games, seeds, action_repeat, protocol, observation_shape=_SCREEN)
 
 
 def _key(game: str) -> str:

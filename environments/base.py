@@ -27,11 +27,15 @@ class BatchedEnvironment(abc.ABC):
     num_envs: N.
     action_repeat: frames of the environment behind one step.
     protocol: what a score depends on and its name does not say, in one line.
+    game_over: where an episode is less than a game, which is what scores are of: bool `[N]`, whether a
+      game ended with the latest timestep, its LAST row or, rarely, the step before a FIRST one. None
+      where every episode is a game.
   """
 
   num_envs: int
   action_repeat: int = 1
   protocol: str = ''
+  game_over: np.ndarray | None = None
 
   @abc.abstractmethod
   def reset(self) -> dm_env.TimeStep:

@@ -35,8 +35,10 @@ class DmEnvBatch(BatchedEnvironment):
     Args:
       environments: N of them, each with its own seed.
       protocol: see the base class.
-      action_repeat: steps of an environment in one step of the batch, fewer where its episode ends;
-        their rewards are added up.
+      action_repeat: steps of an environment in one step of the batch, fewer where its episode ends.
+        Their rewards are added up as they are, so that returns stay raw; their discounts are
+        multiplied. The two agree with a return that is discounted within the repeat where an
+        environment's discounts are 1 but for the last.
 
     Raises:
       ValueError: the action spec is none of those above.
@@ -83,13 +85,14 @@ class DmEnvBatch(BatchedEnvironment):
   def _step(self, environment: dm_env.Environment, action: Any) -> dm_env.TimeStep:
     """Steps one environment as often as an action is repeated; a step after LAST is only a reset."""
     timestep = environment.step(action)
-    reward = timestep.reward
+    reward, discount = timestep.reward, timestep.discount
     for _ in range(self.action_repeat - 1):
       if not timestep.mid():
         break
       timestep = environment.step(action)
-      reward += timestep.reward
-    return timestep._replace(reward=reward)
+      reward = reward + timestep.reward
+      discount = discount * timestep.discount
+    return timestep._replace(reward=reward, discount=discount)
 
   def _flatten(self, observation: Any) -> np.ndarray:
     """Returns one environment's observation as the single array of the class's docstring."""

@@ -70,6 +70,7 @@ class GymnasiumBatch(BatchedEnvironment):
   def reset(self) -> dm_env.TimeStep:
     """Starts N episodes; the first call seeds them. See the base class."""
     observation, _ = self._env.reset(seed=self._seed)
+    self.game_over = getattr(self._env, 'game_over', None)
     self._seed = None
     self._ended = np.zeros(self.num_envs, bool)
     return dm_env.TimeStep(
@@ -86,6 +87,7 @@ class GymnasiumBatch(BatchedEnvironment):
     elif self._action_space.start:
       action = action + self._action_space.start
     observation, reward, terminated, truncated, _ = self._env.step(action)
+    self.game_over = getattr(self._env, 'game_over', None)
     first, self._ended = self._ended, terminated | truncated
     step_type = np.where(self._ended, _LAST, _MID)
     step_type[first] = _FIRST

@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -198,14 +199,18 @@ def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, 
       )
     if key in parsed:
       raise ValueError(f'--env_options {key} is given twice: keep one of them')
-    parsed[key] = _convert(key, text, type(defaults[key]))
+    parsed[key] = _convert(key, text, defaults[key])
   return defaults | parsed
 
 
-def _convert(key: str, text: str, kind: type) -> Any:
-  """Returns `text` as a bool, int, float or str."""
+def _convert(key: str, text: str, default: Any) -> Any:
+  """Returns `text` in the type of a default; only where that is not finite need it not be."""
+  kind = type(default)
   try:
-    return _BOOLS[text.lower()] if kind is bool else kind(text)
+    value = _BOOLS[text.lower()] if kind is bool else kind(text)
   except (KeyError, ValueError):
     wanted = {bool: 'true or false', int: 'an integer', float: 'a number'}[kind]
     raise ValueError(f'--env_options {key}={text}: {key} must be {wanted}') from None
+  if kind is float and not math.isfinite(value) and math.isfinite(default):
+    raise ValueError(f'--env_options {key}={text}: {key} must be a finite number')
+  return value

@@ -42,10 +42,11 @@ class RemotePolicy:
     self._identity = (lifecycle.run_token(), actor_id, incarnation, group)
     self._sequence = -1
 
-  def send(self, timestep: dm_env.TimeStep) -> None:
-    """Asks for actions, without waiting."""
+  def send(self, timestep: dm_env.TimeStep, game_over: np.ndarray | None = None) -> None:
+    """Asks for actions, without waiting; `game_over` is the environment's."""
     self._sequence += 1
-    self._conversation.ask(wire.pack(*self._identity, self._sequence, *timestep))
+    games = () if game_over is None else (game_over,)
+    self._conversation.ask(wire.pack(*self._identity, self._sequence, *timestep, *games))
 
   def receive(self) -> np.ndarray | None:
     """Waits for the actions `[N, ...]`; None when the server says that training has finished.
@@ -141,7 +142,7 @@ class Actor:
       if action is None:
         return False
       activity.mark(activity.PLAYING)
-      policy.send(environment.step(action))
+      policy.send(environment.step(action), environment.game_over)
       self._stepping += time.monotonic() - received
     return True
 
@@ -165,7 +166,7 @@ class Policy(Protocol):
 
 
 class Episode(NamedTuple):
-  """An episode that has ended."""
+  """An episode that has ended; a whole game, where an episode is less (see `game_over`)."""
 
   episode_return: float  # Raw.
   length: int  # Steps.
@@ -190,13 +191,15 @@ def episodes(
       raise lifecycle.Stopped
     activity.mark(activity.PLAYING)
     timestep = environment.step(action)
-    first = timestep.step_type == dm_env.StepType.FIRST
-    returns = np.where(first, 0.0, returns + timestep.reward)
-    lengths = np.where(first, 0, lengths + 1)
-    last = timestep.step_type == dm_env.StepType.LAST
-    taken = last & (finished < episodes_each)
+    returns += timestep.reward
+    lengths += timestep.step_type != dm_env.StepType.FIRST
+    over = environment.game_over
+    if over is None:
+      over = timestep.step_type == dm_env.StepType.LAST
+    taken = over & (finished < episodes_each)
     yield from map(Episode, returns[taken].tolist(), lengths[taken].tolist())
-    finished += last
+    finished += over
+    returns[over], lengths[over] = 0.0, 0
 
 
 def episode_returns(

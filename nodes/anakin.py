@@ -15,6 +15,7 @@ from absl import logging
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
+from agents.metrics import DECISIVE
 from agents.types import Nest
 from nodes import activity, checkpoints, final_params, finite, lifecycle
 from nodes.gate import Gate
@@ -154,15 +155,16 @@ class Anakin:
     """Does one call of the loop and counts what happened in it.
 
     Raises:
-      lifecycle.Hopeless: if a metric of an update is not finite; the state of before is used up then.
+      lifecycle.Hopeless: if an update is not finite; the state of before is used up then.
     """
     assert self._state is not None
     activity.mark(activity.COMPILED_LOOP)
     state, on_device = loop.train(self._state)
     report: Report = jax.device_get(on_device)
     if not report.finite:
-      values = np.stack([np.asarray(m, np.float64) for m in report.metrics.values()])
-      first = int(np.argmin(np.isfinite(values).all(axis=0)))
+      decisive = [m for name, m in report.metrics.items() if name in DECISIVE]
+      bad = ~np.isfinite(np.asarray(decisive)).reshape(-1, self._updates_per_call).all(axis=0)
+      first = int(np.argmax(bad)) if bad.any() else self._updates_per_call - 1
       metrics = {name: m[first] for name, m in report.metrics.items()}
       finite.refuse(self._counts['learner_steps'] + first + 1, metrics)
     self._state = state

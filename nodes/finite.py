@@ -12,9 +12,11 @@ from nodes import lifecycle
 
 
 def refuse(learner_step: int, metrics: Mapping[str, Any]) -> None:
-  """Raises lifecycle.Hopeless, one sentence that names the metrics of a step that are not finite."""
+  """Raises lifecycle.Hopeless, one sentence that names what of a step is not finite."""
   bad = {k: float(v) for k, v in jax.device_get(metrics).items() if not np.isfinite(v)}
-  values = ', '.join(f'{name} is {value}' for name, value in bad.items())
+  values = (
+    ', '.join(f'{name} is {value}' for name, value in bad.items()) or 'its parameters are not'
+  )
   raise lifecycle.Hopeless(
     f'learner step {learner_step} is not finite: {values}; the last checkpoint, if any, is of an '
     'earlier step. A smaller learning rate or a clipped gradient may help.'

@@ -13,7 +13,7 @@ from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
-from agents.types import LAST, Nest, Timestep, Unroll
+from agents.types import LAST, Nest, Unroll
 from nodes import batching, lifecycle, wire
 from nodes.connection import Connection
 from nodes.device_inference import Answer, DeviceInference, Question
@@ -35,11 +35,12 @@ class InferenceServer:
 
     run, actor_id, incarnation, group, sequence, step_type, reward, discount, observation
 
-  and gets its actions `[N, ...]`; None if training has finished; or None and a sentence, if the request
-  is bad, or another life of the actor has taken its place. A request with another `run` than the
-  server's (`lifecycle.run_token`) is dropped with its connection. `sequence` counts the requests of one
-  life of the actor, which `incarnation` identifies. A life that the server has not met takes the place
-  of the one it serves, unless it has gone already: the stream's slots are wiped, which are core state,
+  and, where an episode is less than a game, the environment's `game_over`. It gets its actions
+  `[N, ...]`; None if training has finished; or None and a sentence, if the request is bad, or another
+  life of the actor has taken its place. A request with another `run` than the server's
+  (`lifecycle.run_token`) is dropped with its connection. `sequence` counts the requests of one life of
+  the actor, which `incarnation` identifies. A life that the server has not met takes the place of the
+  one it serves, unless it has gone already: the stream's slots are wiped, which are core state,
   half-built unroll and running returns. Requests are idempotent: one that is sent again gets the same
   answer and changes nothing, and neither does one of a life that was replaced. While replay takes no
   more unrolls, requests wait.
@@ -309,7 +310,7 @@ class InferenceServer:
   def _finish(self, request: Request, answer: Answer) -> None:
     """Counts and keeps what a stream did, and answers it."""
     stream = request.stream
-    self._count(stream, request.timestep)
+    self._count(request)
     if stream.assembler is not None:
       unroll = stream.assembler.append(
         request.timestep, answer.action, answer.extras, answer.policy_version, answer.core_state
@@ -352,11 +353,12 @@ class InferenceServer:
     if not restart:
       self._count_live_streams()
 
-  def _count(self, stream: Stream, timestep: Timestep) -> None:
+  def _count(self, request: Request) -> None:
+    stream = request.stream
     if not stream.spec.training:
       return
-    returns, lengths = stream.episodes.observe(timestep)
-    steps = int(np.count_nonzero(timestep.step_type != LAST))
+    returns, lengths = stream.episodes.observe(request.timestep, request.game_over)
+    steps = int(np.count_nonzero(request.timestep.step_type != LAST))
     self._progress.add(Totals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
 
 

@@ -178,7 +178,7 @@ class Learner(acme.Learner):
     """Does one learner step and publishes its parameters.
 
     Raises:
-      lifecycle.Hopeless: if a loss, gradient or other metric of the step before was not finite.
+      lifecycle.Hopeless: if loss, gradient or parameters of the step before were not finite.
     """
     assert self._prefetcher is not None, 'learn_from comes first'
     started = time.monotonic()
@@ -284,12 +284,12 @@ def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[Any,
   """Returns a function that does an update, and then what the learner must know of it.
 
   Its last argument is one more, the new actor steps, int32 `[devices]`. It returns the update's
-  output, whether all its metrics are finite, and the sum of the actor steps.
+  output, whether it is finite (`agents.metrics.all_finite`), and the sum of the actor steps.
   """
 
   def checked(*args: Any) -> tuple[Any, Any, Any]:
     *inputs, actor_steps = args
     output = update(*inputs)
-    return tuple(output), all_finite(output.metrics), jnp.sum(actor_steps)
+    return tuple(output), all_finite(output.state.params, output.metrics), jnp.sum(actor_steps)
 
   return checked

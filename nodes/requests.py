@@ -33,6 +33,7 @@ class Request:
     sequence: counts the stream's requests in that life, from 0.
     timestep: fields are `[N, ...]`.
     connection: on which it came, or came again.
+    game_over: of the environments; see `BatchedEnvironment`.
   """
 
   stream: Stream
@@ -40,6 +41,7 @@ class Request:
   sequence: int
   timestep: Timestep
   connection: Connection
+  game_over: np.ndarray | None = None
 
   @property
   def rows(self) -> int:
@@ -75,7 +77,7 @@ class Requests:
     self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
     row = sum(dtype.itemsize * math.prod(shape) for shape, dtype in self._declared)
     most = max(stream.spec.num_envs for stream in streams.values())
-    self.max_bytes = most * row + (1 << 16)
+    self.max_bytes = most * (row + 1) + (1 << 16)
 
   def unpack(self, message: bytes, connection: Connection) -> Request:
     """Returns the request that a message holds.
@@ -91,11 +93,15 @@ class Requests:
     stream = self._streams.get((actor_id, group))
     if stream is None:
       raise Refused(f'no environments were declared for {actor_id!r}, group {group}.')
-    request = Request(stream, int(incarnation), int(sequence), Timestep(*arrays), connection)
-    if request.sequence < 0:
+    if sequence < 0:
       raise ValueError('it has no place in its sequence')
-    self._check(stream.spec, request.timestep)
-    return request
+    timestep, games = Timestep(*arrays[:4]), arrays[4:]
+    self._check(stream.spec, timestep)
+    if games and (
+      len(games) > 1 or games[0].dtype != bool or games[0].shape != (stream.spec.num_envs,)
+    ):
+      raise Refused(f'{actor_id} did not say for each environment whether a game is over.')
+    return Request(stream, int(incarnation), int(sequence), timestep, connection, *games)
 
   def _check(self, spec: StreamSpec, timestep: Timestep) -> None:
     for name, value, (row, dtype) in zip(Timestep._fields, timestep, self._declared, strict=True):

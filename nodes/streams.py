@@ -202,7 +202,7 @@ _RETIRED = 64
 
 
 class EpisodeStatistics:
-  """Follows the raw return and length of each environment of a stream."""
+  """Follows the raw return and length of each environment of a stream, game by game."""
 
   def __init__(self, num_envs: int):
     self._return = np.zeros(num_envs, np.float64)
@@ -213,18 +213,24 @@ class EpisodeStatistics:
     self._return[:] = 0
     self._length[:] = 0
 
-  def observe(self, timestep: Timestep) -> tuple[np.ndarray, np.ndarray]:
-    """Takes a timestep `[N]`; returns raw returns and lengths (steps) of episodes that just ended."""
-    first = timestep.step_type == FIRST
+  def observe(
+    self, timestep: Timestep, game_over: np.ndarray | None = None
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Takes a timestep `[N]`; returns raw returns and lengths (steps) of what just ended.
+
+    Args:
+      timestep: fields are `[N, ...]`.
+      game_over: bool `[N]`, which games have ended; None: those whose row is LAST.
+    """
     self._return += timestep.reward
-    self._length += 1
-    if first.any():
-      self._return[first] = 0
-      self._length[first] = 0
-    last = timestep.step_type == LAST
-    if not last.any():
+    self._length += timestep.step_type != FIRST
+    over = timestep.step_type == LAST if game_over is None else game_over
+    if not over.any():
       return _NONE, _NONE
-    return self._return[last], self._length[last]
+    ended = self._return[over], self._length[over]
+    self._return[over] = 0
+    self._length[over] = 0
+    return ended
 
 
 class Stream:

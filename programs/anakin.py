@@ -12,11 +12,13 @@ from typing import Any
 
 import launchpad as lp
 
+from agents.anakin.limits import check_rows
 from agents.options import option
 from agents.vtrace.config import VTraceConfig
 from launchers.placement import Resources
 from nodes import jax_environments as environments
 from programs.options.compiled_loop import CompiledLoopConfig
+from programs.options.configs import OTHERS
 from programs.options.presets import PENDULUM
 from programs.parts import monitoring, places
 from programs.parts.compiled_loop import add_compiled_loop
@@ -27,6 +29,7 @@ ASK_AGAIN_SECONDS = 120
 
 # Options that suit a family of environments better than the defaults; flags override them.
 PRESETS = {
+  OTHERS: {'num_steps': 1_500_000},
   'gymnax': {'learning_rate': 1e-3, 'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }
@@ -42,12 +45,7 @@ class Config(CompiledLoopConfig, VTraceConfig):
     """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
     super().validate()
     VTraceConfig.validate(self)
-    rows = self.num_envs * self.unroll_length * self.updates_per_call
-    if rows >= 2**31:
-      raise ValueError(
-        f'--updates_per_call={self.updates_per_call} makes {rows} rows in one call, more than are '
-        'counted; make it smaller.'
-      )
+    check_rows(self.num_envs, self.unroll_length, self.updates_per_call)
 
 
 def make_agent(config: Config) -> Any:

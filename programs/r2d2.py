@@ -12,6 +12,7 @@ from agents.options import option
 from agents.r2d2.config import R2D2Config
 from programs import actor_learner
 from programs.options.actors import BATCH_SIZE_HELP
+from programs.options.configs import OTHERS
 from programs.options.inference import InferenceConfig
 from programs.options.prioritized import PrioritizedConfig
 from programs.parts.deferred import Deferred
@@ -20,8 +21,8 @@ from programs.parts.replay import make_prioritized
 placement = actor_learner.placement
 environments = actor_learner.environments
 
-# Options that suit a family of environments better than the published ones, which are for Atari;
-# flags override them.
+# Options that suit a family of environments better than the published ones, which are for Atari on
+# hundreds of actors; flags override them.
 _SMALL = {
   'lstm_size': 64,
   'head_size': 64,
@@ -37,10 +38,23 @@ _SMALL = {
   'samples_per_insert': 8.0,
 }
 PRESETS = {
-  'atari': {'frame_stack': 4, 'num_steps': 10_000_000},
+  # Acme's R2D2 (Hoffman et al. 2020), for runs a thousand times shorter than the published ones. Each of
+  # its steps is in two unrolls that are sampled once; here it is in one that is sampled twice.
+  'atari': {
+    'frame_stack': 4,
+    'burn_in': 8,
+    'unroll_length': 40,
+    'batch_size': 32,
+    'target_update_period': 1_200,
+    'replay_size': 25_000,
+    'min_replay_size': 2_500,
+    'samples_per_insert': 2.0,
+    'num_steps': 10_000_000,
+  },
   'catch': _SMALL | {'num_steps': 100_000},
   'cartpole': _SMALL,
   'bsuite': _SMALL | {'unroll_length': 40, 'num_steps': 200_000},
+  OTHERS: _SMALL,
 }
 
 

@@ -9,7 +9,7 @@ from launchers import run_directory
 from nodes import checkpoints
 from programs import registry
 from programs.options import flags
-from programs.options.changes import check_changes
+from programs.options.changes import check_changes, keep
 from programs.options.configs import check, resolve
 from programs.runs import Run
 
@@ -33,7 +33,7 @@ def resumed_run(path: str, program: str) -> Run:
     )
   module, changes = registry.load(record.program), flags.given()
   given = record.given | changes
-  config = resolve(module, given)
+  config = keep(record.config, resolve(module, given), changes)
   # The record has the seed of the last resumption.
   began = {'seed': resolve(module, dict(record.given)).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:

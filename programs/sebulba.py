@@ -10,6 +10,7 @@ import launchpad as lp
 
 from agents.vtrace.config import VTraceConfig
 from programs import actor_learner
+from programs.options.configs import OTHERS
 from programs.options.inference import InferenceConfig
 from programs.options.presets import PENDULUM
 from programs.options.queue import QueueConfig
@@ -23,7 +24,9 @@ environments = actor_learner.environments
 PRESETS = {
   # Espeholt et al. 2018, table G.1, but for Adam and losses that are means over transitions.
   'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'batch_size': 32, 'num_steps': 10_000_000},
+  'catch': {'num_steps': 300_000},
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
+  OTHERS: {'num_steps': 1_000_000},
 }
 
 

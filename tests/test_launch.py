@@ -215,8 +215,19 @@ def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path):
   assert re.search(r'actor +7 x PyClassNode\(Actor\) +on a CPU worker', process.stdout)
   assert re.search(r'actor +-> inference_learner +7', process.stdout)
   assert re.search(r'inference_learner +-> replay +1', process.stdout)
+  assert re.search(
+    r'learning: about \d+ updates, from 4,704 of 300,000 actor_steps', process.stdout
+  )
   assert not (tmp_path / 'run').exists()
   assert '7 x Actor' in picture.read_text()
+
+
+def test_what_learns_little_is_warned_about_once(capsys):
+  import launch as launcher
+
+  assert _run_main(launcher, ['--dry_run', '--optimizer=rmsprop', '--num_steps=100000']) == 0
+  warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith('warning')]
+  assert [w.split('=')[0] for w in warnings] == ['warning: --num_steps', 'warning: --optimizer']
 
 
 def test_dry_run_shows_the_placement_as_the_file_changes_it(tmp_path):
@@ -257,6 +268,15 @@ def test_help_names_every_option_with_its_default():
       ['--program=r2d2', '--env=dm_control:cheetah/run'],
       ['--env=dm_control:cheetah/run', 'continuous actions', '--program=sebulba'],
     ),
+    (
+      ['--program=r2d2', '--num_steps=20000', '--min_replay_size=5000'],
+      ['--num_steps=20000', '--min_replay_size=5000', 'nothing would be learned'],
+    ),
+    (
+      ['--program=r2d2', '--target_update_period=2500'],
+      ['--target_update_period=2500', 'the target network would stay as it began'],
+    ),
+    (['--num_steps=500'], ['--num_steps=500', '--batch_size=16', 'nothing would be learned']),
     (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'no option']),
     (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
     (['--learning_rate=-1'], ['--learning_rate', '-1']),
@@ -299,7 +319,16 @@ def test_help_names_every_option_with_its_default():
     (['--program=impala', '--update_period=0'], ['--update_period=0', 'above 0']),
     (['--program=anakin', '--num_envs=9', '--num_devices=2'], ['--num_envs=9', '--num_devices=2']),
     (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call=0', 'at least 1']),
-    (['--program=anakin', '--updates_per_call=9999999'], ['--updates_per_call=9999999', 'smaller']),
+    (
+      ['--program=anakin', '--num_envs=16384', '--updates_per_call=6554'],
+      ['--updates_per_call=6554', '--num_envs=16384', '--unroll_length=20', 'smaller'],
+    ),
+    (['--seed=-1'], ['--seed', '-1', '0 or more']),
+    (['--eval_period=-1'], ['--eval_period', '-1']),
+    (['--inference_timeout_ms=inf'], ['--inference_timeout_ms', 'inf', 'finite']),
+    (['--checkpoint_period=nan'], ['--checkpoint_period', 'nan', 'finite']),
+    (['--entropy_cost=nan'], ['--entropy_cost', 'nan', 'finite']),
+    (['--node_timeout=nan'], ['--node_timeout=nan', 'finite']),
     (['--launcher=pod'], ['--launcher=k8s', 'JOB_COMPLETION_INDEX']),
     (['--dry_run', '--graph=graph.png'], ['--graph=graph.png', '.svg']),
     (['nonsense'], ["'nonsense'"]),

@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
   picture: Image.Image | None  # What the environment draws; None where it draws nothing.
   observation: np.ndarray
-  episode: int  # From 1 on.
+  episode: int  # From 1 on; a game, where an episode is less.
   step: int  # Of the episode; 0 is its FIRST row.
   action: np.ndarray | None  # None in a LAST row.
   reward: float  # That arrived with the observation, raw.
@@ -50,6 +50,8 @@ class Film(BatchedEnvironment):
     self._step = 0
     self._return = 0.0
     self._row: Row | None = None
+    self._over = True
+    self._acts = True
 
   @property
   def cut(self) -> bool:
@@ -63,7 +65,7 @@ class Film(BatchedEnvironment):
   def step(self, action: np.ndarray) -> dm_env.TimeStep:
     """See the base class."""
     if self._row is not None and not self._row.last:
-      self.rows.append(self._row._replace(action=np.array(action[0])))
+      self.rows.append(self._row._replace(action=np.array(action[0]) if self._acts else None))
     self._row = None
     return self._see(self._environment.step(action))
 
@@ -100,11 +102,15 @@ class Film(BatchedEnvironment):
 
   def _see(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
     """Notes the first environment's timestep."""
-    first, last = timestep.step_type[0] == FIRST, timestep.step_type[0] == LAST
+    first, ended = timestep.step_type[0] == FIRST, timestep.step_type[0] == LAST
+    self.game_over = self._environment.game_over
+    over = bool(ended if self.game_over is None else self.game_over[0])
+    begins, last = first and (over or self._over), over and not first
+    self._over, self._acts = over, not ended
     reward = float(timestep.reward[0])
-    self._episode += first
-    self._step = 0 if first else self._step + 1
-    self._return = 0.0 if first else self._return + reward
+    self._episode += begins
+    self._step = 0 if begins else self._step + 1
+    self._return = 0.0 if begins else self._return + reward
     if self._episode <= self._num_episodes and len(self.rows) < self._max_frames:
       observation = timestep.observation[0]
       drawn = None if frames.is_picture(observation) else self._environment.render()

@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
+from agents.anakin.limits import check_rows
 from agents.anakin.streams import Episodes, Streams
 from agents.metrics import all_finite
 from agents.types import Array, Nest, Unroll
@@ -35,7 +36,7 @@ class Report(NamedTuple):
   """What happened in one call. Every leaf is a scalar but the metrics, which are `[updates]`."""
 
   metrics: dict[str, Array]  # Of each update, by name.
-  finite: Array  # bool, whether they all are.
+  finite: Array  # bool; see `agents.metrics.all_finite`.
   episodes: Episodes  # Sums over the environments.
 
 
@@ -68,8 +69,8 @@ class AnakinLoop:
       updates_per_call: learner steps in one call of `train`.
 
     Raises:
-      ValueError: the environments do not divide over the devices, or the agent's unrolls overlap by
-        more than a row.
+      ValueError: the environments do not divide over the devices, the rows of a call are more than
+        its counters hold, or the agent's unrolls overlap by more than a row.
     """
     if num_envs % len(devices):
       raise ValueError(
@@ -77,6 +78,7 @@ class AnakinLoop:
       )
     if agent.unroll_period != agent.unroll_rows - 1:
       raise ValueError('Anakin learns from unrolls that share one row with the next, and no more.')
+    check_rows(num_envs, agent.unroll_period, updates_per_call)
     self.num_envs = num_envs
     self.steps_per_call = updates_per_call * num_envs * agent.unroll_period
     self._agent = agent
@@ -148,8 +150,10 @@ class AnakinLoop:
     (learner, streams, episodes), metrics = jax.lax.scan(
       update, (learner, streams, episodes), length=self._updates_per_call
     )
+    # Lengths are of whole episodes, which may have begun calls ago: their sum fits no int32.
+    episodes = episodes._replace(length_sum=episodes.length_sum.astype(jnp.float32))
     sums = jax.tree.map(lambda x: jnp.sum(x, dtype=x.dtype), episodes)
-    return learner, streams, Report(metrics, all_finite(metrics), sums)
+    return learner, streams, Report(metrics, all_finite(learner.params, metrics), sums)
 
   def _unroll(
     self, params: Nest, learner_steps: Array, streams: Streams

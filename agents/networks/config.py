@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from agents.options import option
+from agents.options import check_numbers, option
 
 TORSOS = ('auto', 'mlp', 'nature', 'impala')
 CORES = ('none', 'lstm')
@@ -41,6 +41,7 @@ class NetworkConfig:
 
   def validate(self) -> None:
     """Raises ValueError, one sentence that names the flag and the fix, if a field is unusable."""
+    check_numbers(self)
     require_choice('torso', self.torso, TORSOS)
     require_choice('core', self.core, CORES)
     require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')

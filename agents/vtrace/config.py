@@ -44,7 +44,9 @@ class VTraceConfig(NetworkConfig):
     'constant', 'constant, or linear: down to 0 after learning_rate_decay_steps.'
   )
   learning_rate_decay_steps: int = option(
-    0, 'Learner steps over which the linear schedule decays; 0 with the constant schedule.'
+    0,
+    'Learner steps over which the linear schedule decays; 0: those of the run, about; 0 with the '
+    'constant schedule.',
   )
   adam_b1: float = option(0.9, "Decay of Adam's mean of gradients.")
   adam_b2: float = option(0.999, "Decay of Adam's mean of squared gradients.")

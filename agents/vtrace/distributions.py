@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.types import Array
+from agents.vtrace import squashed_entropy
 
 MIN_STD = 0.02
-_NODES = 32
 
 
 class Distribution(abc.ABC):
@@ -124,15 +124,8 @@ class SquashedGaussian(Distribution):
     """Returns the entropy of the action in a box [-1, 1] in every dimension.
 
     It is at most A log 2, that of the uniform one; the units of the action would add a constant.
-    There is no closed form of E[log dtanh(u)/du]: it is integrated by Gauss-Hermite quadrature, whose
-    nodes are fixed, so that no random numbers are needed and the gradient is that of the integral.
     """
-    mean, std = _mean_and_std(logits)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-    draws = mean[..., None] + std[..., None] * nodes.astype(np.float32)
-    log_slope = 2.0 * (np.log(2.0) - draws - jax.nn.softplus(-2.0 * draws))
-    squashing = log_slope @ (weights / weights.sum()).astype(np.float32)
-    return jnp.sum(jnp.log(std) + 0.5 * np.log(2 * np.pi * np.e) + squashing, axis=-1)
+    return jnp.sum(squashed_entropy.entropy(*_mean_and_std(logits)), axis=-1)
 
   def action(self, draw: Array) -> Array:
     """Returns float32 within the bounds, which rounding does not exceed either."""

@@ -11,6 +11,9 @@ from agents.vtrace.distributions import Distribution
 from agents.vtrace.head import PolicyValue
 from agents.vtrace.targets import vtrace
 
+# exp overflows where pi/mu is beyond e^88, which the clipped loss does not mind.
+_MAX_RHO_SHOWN = 1e6
+
 
 def vtrace_loss(
   config: VTraceConfig,
@@ -37,7 +40,7 @@ def vtrace_loss(
   Returns:
     The loss, float32 `[]`, and metrics, float32 `[]` each. `policy_loss`, `baseline_loss` and
     `entropy_loss` are reduced as the loss is, before their costs; the others are means over
-    transitions.
+    transitions, `rho` of pi/mu cut at 1e6.
   """
   valid = timestep.step_type[:-1] != LAST
   num_valid = jnp.maximum(jnp.sum(valid, dtype=jnp.float32), 1.0)
@@ -85,7 +88,7 @@ def vtrace_loss(
     'value': mean(values[:-1]),
     'target_value': mean(targets.values),
     'advantage': mean(targets.advantages),
-    'rho': mean(rhos),
+    'rho': mean(jnp.minimum(rhos, _MAX_RHO_SHOWN)),
     'rho_clipped': mean((rhos > config.rho_bar).astype(jnp.float32)),
     'behaviour_kl': mean(-log_rhos),
   }

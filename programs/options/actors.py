@@ -25,6 +25,7 @@ class ActorsConfig(CommonConfig):
     0.01,
     'seconds from an answer of the learner until who acts in another process asks it again for '
     'parameters',
+    at_most=3600.0,
   )
   num_replay_shards: int = option(
     1, 'replay servers of each replica, filled in turn and sampled evenly'

@@ -21,6 +21,27 @@ _FIXED = {
 }
 # Options of a single program that can.
 _FREE = {'num_devices', 'replay_checkpoint_period'}
+# Options that follow num_steps, which can change, unless they were given.
+_FOLLOWING = {'learning_rate_decay_steps'}
+# Options that a resumed run gets from elsewhere.
+_OWN = {'seed', 'run_dir'}
+
+
+def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
+  """Returns the config of a resumed run, with what may not change as it was.
+
+  Presets and defaults may be others in the version that resumes it.
+
+  Args:
+    recorded: as in `check_changes`.
+    config: as the flags and this version have it.
+    names: of the options that were given anew.
+  """
+  fixed = {f.name for f in dataclasses.fields(config)} - _may_change() - _FOLLOWING - _OWN
+  kept = {name: recorded[name] for name in fixed & recorded.keys() - set(names)}
+  return dataclasses.replace(
+    config, **{k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
+  )
 
 
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:
@@ -36,8 +57,7 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
   Raises:
     ValueError: one sentence that names the first flag that may not.
   """
-  may_change = {f.name for f in dataclasses.fields(InferenceConfig)} - _FIXED | _FREE
-  for name in sorted(set(names) - may_change):
+  for name in sorted(set(names) - _may_change()):
     value, before = getattr(config, name), recorded.get(name)
     if value != (tuple(before) if isinstance(before, list) else before):
       text = ','.join(map(str, value)) if isinstance(value, tuple) else value
@@ -45,3 +65,7 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
         f'--{name}={text} cannot change when a run is resumed, where it was {before!r}; '
         'leave it out, or start a new run.'
       )
+
+
+def _may_change() -> set[str]:
+  return {f.name for f in dataclasses.fields(InferenceConfig)} - _FIXED | _FREE

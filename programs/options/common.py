@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeVar
 
-from agents.options import option
+from agents.options import check_numbers, option
 
 C = TypeVar('C', bound='CommonConfig')
 
@@ -21,7 +21,12 @@ class CommonConfig:
   num_steps: int = option(
     300_000, 'actor_steps (agent decisions), of all replicas, after which training ends'
   )
-  seed: int = option(1, 'of parameters, action sampling and environments')
+  seed: int = option(
+    1,
+    'of parameters, action sampling and environments',
+    at_least=0,
+    at_most=2**32 - 1,  # JAX takes no more bits of it.
+  )
   run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
 
   accelerator: str = option('cpu', "what the learner's host has: cpu, gpu or tpu")
@@ -34,7 +39,9 @@ class CommonConfig:
 
   eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
   eval_episodes: int = option(100, 'episodes in one evaluation')
-  eval_period: int = option(0, 'actor_steps between evaluations; 0: a twentieth of num_steps')
+  eval_period: int = option(
+    0, 'actor_steps between evaluations; 0: a twentieth of num_steps', at_least=0
+  )
 
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
@@ -46,6 +53,7 @@ class CommonConfig:
     Raises:
       ValueError: one sentence that names the flag and the fix.
     """
+    check_numbers(self)
     self._require_at_least_one('num_steps', 'checkpoints_kept')
     self._require_not_negative('eval_envs', 'eval_episodes', 'checkpoint_period')
     if self.eval_envs and not self.eval_episodes:

@@ -8,13 +8,17 @@ from typing import Any
 from acme import specs
 
 from environments import own_file
+from programs import arithmetic
+
+# Of a program's presets, the one for families that have none of their own, and for users' files.
+OTHERS = '*'
 
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
 
-  A preset for the environment's family goes below them and above the defaults; one for the very
-  environment goes above that of its family.
+  A preset for the environment's family, or for those without one, goes below them and above the
+  defaults; one for the very environment goes above that of its family.
 
   Args:
     module: the program's.
@@ -29,8 +33,13 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
 
 
 def check(module: Any, config: Any) -> None:
-  """Raises ValueError, in one sentence, if the options do not fit together or `env` cannot be played."""
+  """Checks that the options fit together, that something can be learned, and that `env` can be played.
+
+  Raises:
+    ValueError: if not; one sentence.
+  """
   config.validate()
+  arithmetic.check(config)
   continuous = getattr(config, 'continuous_actions', True)  # Without an agent's options, who knows.
   if continuous or own_file.is_spec(config.env):
     module.environments.check(config.env, config.env_options)
@@ -59,5 +68,6 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
     values['env'] = own_file.absolute(values['env'])
   env = values.get('env', fields['env'].default)
   family = env.partition(':')[0]
-  preset = module.PRESETS.get(family, {}) | module.PRESETS.get(env, {})
-  return module.Config(**{**preset, **values}).resolve()
+  presets = module.PRESETS
+  preset = presets.get(family, presets.get(OTHERS, {})) | presets.get(env, {})
+  return arithmetic.with_decay(module.Config(**{**preset, **values}).resolve())

@@ -29,7 +29,9 @@ class InferenceConfig(ActorsConfig):
   inference_batch_size: int = option(
     0, 'environments in an inference batch at most; 0: half of those of a node'
   )
-  inference_timeout_ms: float = option(2.0, 'how long a request waits for a fuller batch')
+  inference_timeout_ms: float = option(
+    2.0, 'how long a request waits for a fuller batch', at_most=3_600_000.0
+  )
   one_core: bool = option(
     True, 'on CPU devices, keep the Python threads of a node that infers on one core'
   )

@@ -124,6 +124,20 @@ def test_what_does_not_divide_is_refused():
     AnakinLoop(AGENT, CATCH, NUM_ENVS, jax.devices()[:1] * 3)
 
 
+def test_more_rows_than_a_call_can_count_are_refused():
+  with pytest.raises(ValueError, match=r'--updates_per_call=.*--unroll_length=.*--num_envs=8 '):
+    make_loop(2**31 // (NUM_ENVS * CONFIG.unroll_length) + 1)
+
+
+def test_lengths_that_add_up_to_more_than_an_int32_are_counted():
+  loop = make_loop(updates_per_call=2)
+  state = loop.init(1)
+  lengths = jnp.full_like(state.streams.episode_length, 2**30)
+  _, report = loop.train(state._replace(streams=state.streams._replace(episode_length=lengths)))
+  assert report.episodes.episodes >= NUM_ENVS
+  assert float(report.episodes.length_sum) == pytest.approx(NUM_ENVS * 2**30, rel=1e-5)
+
+
 def test_a_metric_that_is_not_finite_is_noticed_in_whichever_update():
   class Broken(VTrace):
     def update(self, state, unrolls, probabilities=None):

@@ -140,6 +140,17 @@ def test_a_batch_of_nothing_but_ends_has_no_loss():
   assert not any(np.any(x) for x in jax.tree.leaves(gradient))
 
 
+def test_a_ratio_beyond_float32_spoils_neither_loss_nor_metrics():
+  """log(pi/mu) is 100 in one row, whose weight is clipped to 1."""
+  output, behaviour, action, timestep = two_episodes()
+  far = behaviour.at[1, 0].set(jnp.asarray([100.0, 0.0]))
+  loss, metrics, gradient = loss_and_gradient(CONFIG, output, far, action, timestep)
+  near = loss_and_gradient(CONFIG, output, behaviour.at[1, 0].set(-1.0), action, timestep)
+  np.testing.assert_allclose(loss, near[0], rtol=1e-6)
+  assert metrics['rho'] > 1e5
+  assert all(np.isfinite(x).all() for x in [*metrics.values(), *jax.tree.leaves(gradient)])
+
+
 def test_rewards_are_clipped_only_when_asked():
   inputs = two_episodes()
   clipped = two_episodes()

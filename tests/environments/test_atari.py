@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from environments import registry
+from nodes.streams import EpisodeStatistics
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -32,14 +33,62 @@ def test_the_end_of_the_game_terminates():
   assert rows[ends[0] + 1].step_type[0] == FIRST
 
 
-def test_losing_a_life_can_terminate():
-  environment = registry.make('atari:Breakout', 1, 0, 'sticky_actions=0,life_loss_terminates=true')
-  environment.reset()
-  rows = [environment.step(np.ones(1, np.int32)) for _ in range(200)]
+def play(options, num_steps, num_envs=1):
+  """Fires all the time; returns the rows, and for each whether a game ended."""
+  environment = registry.make('atari:Breakout', num_envs, 0, f'sticky_actions=0,{options}')
+  rows, over = [environment.reset()], [environment.game_over]
+  for _ in range(num_steps):
+    rows.append(environment.step(np.ones(num_envs, np.int32)))
+    over.append(environment.game_over)
   environment.close()
-  ends = [row for row in rows if row.step_type[0] == LAST]
-  assert len(ends) >= 4
-  assert all(row.discount[0] == 0 for row in ends)
+  return rows, over
+
+
+def test_losing_a_life_ends_an_episode_and_the_game_goes_on():
+  """FIRE alone loses Breakout's five balls within 130 steps."""
+  rows, over = play('life_loss_terminates=true', 130)
+  ends = [t for t, row in enumerate(rows) if row.step_type[0] == LAST]
+  assert len(ends) == 5
+  assert [rows[t].discount[0] for t in ends] == [0] * 5
+  assert [rows[t + 1].step_type[0] for t in ends] == [FIRST] * 5
+  assert [t for t, ended in enumerate(over) if ended[0]] == ends[-1:]
+  # It is one game: without FIRE, which begins a life here only a step late, all is as it was.
+  whole, _ = play('life_loss_terminates=false', ends[0] + 1)
+  np.testing.assert_array_equal(rows[ends[0]].observation, whole[ends[0]].observation)
+  assert not np.array_equal(rows[ends[0] + 1].observation, rows[0].observation)
+  np.testing.assert_array_equal(rows[ends[-1] + 1].observation, rows[0].observation)
+
+
+def test_the_lives_of_a_game_add_up_to_its_score():
+  actions = np.random.default_rng(3).integers(18, size=(700, 4)).astype(np.int32)
+
+  def games(options):
+    environment = registry.make('atari:Breakout', 4, 2, options)
+    statistics, found = EpisodeStatistics(4), []
+    row = environment.reset()
+    total = np.zeros(4)
+    for action in actions:
+      returns, _ = statistics.observe(row, environment.game_over)
+      found += returns.tolist()
+      total += row.reward
+      row = environment.step(action)
+    environment.close()
+    return found, total.sum()
+
+  lives, rewards = games('life_loss_terminates=true')
+  assert len(lives) >= 4 and 0 < sum(lives) <= rewards
+  # Games, and not lives: with five lives there are as many as without the option.
+  assert abs(len(lives) - len(games('')[0])) <= 2
+
+
+def test_a_game_that_is_cut_where_a_life_begins_makes_room_for_the_next():
+  """The first ball is lost with frame 100 of the emulator; frame 104 is where the game is cut."""
+  rows, over = play('life_loss_terminates=true,frame_cap=104', 52)
+  ends = [t for t, row in enumerate(rows) if row.step_type[0] == LAST]
+  assert ends == [25, 51] and not over[25][0] and over[26][0]
+  assert rows[26].step_type[0] == FIRST
+  np.testing.assert_array_equal(rows[26].observation, rows[0].observation)
+  np.testing.assert_array_equal(rows[51].observation, rows[25].observation)
 
 
 def test_rewards_are_raw():

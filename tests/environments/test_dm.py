@@ -10,8 +10,9 @@ from environments.dm import DmEnvBatch
 class Counter(dm_env.Environment):
   """Counts its steps from `start`; an episode is two transitions; what it shows is configurable."""
 
-  def __init__(self, start=0, show=float, action_spec=None, last_discount=0.0):
+  def __init__(self, start=0, show=float, action_spec=None, last_discount=0.0, mid_discount=1.0):
     self._start = start
+    self._mid_discount = mid_discount
     self._show = show
     self._action_spec = action_spec or specs.DiscreteArray(2)
     self._last_discount = last_discount
@@ -29,7 +30,7 @@ class Counter(dm_env.Environment):
     self._count += 1
     observation = self._show(self._count)
     if self._count < self._start + 2:
-      return dm_env.transition(0.5, observation)
+      return dm_env.transition(0.5, observation, self._mid_discount)
     self._count = None
     return dm_env.TimeStep(dm_env.StepType.LAST, 0.25, self._last_discount, observation)
 
@@ -115,6 +116,16 @@ def test_a_repeated_action_adds_rewards_up_and_ends_with_the_episode():
   row = batch.step(np.array([1], np.int32))
   assert (row.step_type[0], row.reward[0], row.observation[0, 0]) == (0, 0, 0)
   assert counter.actions == [1, 1]
+
+
+@pytest.mark.parametrize(
+  'mid, last, expected', [(0.5, 0.5, 0.25), (0.0, 1.0, 0.0), (0.5, 0.0, 0.0)]
+)
+def test_a_repeated_action_multiplies_discounts_and_leaves_rewards_as_they_are(mid, last, expected):
+  batch = DmEnvBatch([Counter(mid_discount=mid, last_discount=last)], action_repeat=2)
+  batch.reset()
+  row = batch.step(np.array([1], np.int32))
+  assert (row.step_type[0], row.reward[0], row.discount[0]) == (2, 0.75, expected)
 
 
 def test_as_many_actions_as_environments():

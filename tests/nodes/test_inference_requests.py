@@ -247,7 +247,24 @@ def test_bad_requests_are_refused_in_one_sentence(make_server):
     with pytest.raises(ValueError, match=f'returned a {name} that is'):
       client.ask(0, good._replace(**{name: values}))
   shares = good._replace(discount=np.array([0.97, -0.0], np.float32))
+  for games in (np.zeros(3, bool), np.zeros(2, np.uint8)):
+    with pytest.raises(ValueError, match='for each environment whether a game is over'):
+      client.ask(0, (*good, games))
   assert client.ask(0, shares) is not None
+
+
+def test_returns_are_of_games_where_the_actor_says_so(make_server):
+  """An episode is 3 steps and pays 1 for each, the second environment's; a game is two of them."""
+  server, _ = make_server(layout(1, 2, 1))
+  environment = CounterEnvironment([3, 3])
+  client = Client(server, environment)
+  row = environment.reset()
+  for t in range(17):  # FIRST rows are those at 0, 4, 8, 12 and 16.
+    assert client.ask(t, (*row, np.full(2, t % 8 == 7))) is not None
+    row = environment.step(np.zeros(2, np.int32))
+  measured = server.measure(1.0)
+  assert (measured['episodes'], measured['episode_return']) == (4, 3.0)
+  assert measured['episode_length'] == 6
 
 
 def test_actors_are_told_to_stop_when_training_has_finished_and_evaluators_are_served(make_server):

@@ -17,6 +17,7 @@ from agents.types import Timestep, Unroll
 from launchers import core
 from nodes import lifecycle, replay, unroll_io
 from nodes.repeats import Repeats
+from programs import arithmetic, r2d2
 
 L = 3
 
@@ -102,6 +103,35 @@ def test_packed_columns_come_back_in_any_order_and_others_are_refused():
   for wrong in (np.zeros((2, L), np.int64), np.zeros((2, L + 1), np.int32)):
     with pytest.raises(ValueError, match='action is int'):
       COLUMNS.pack(columns | {'action': wrong})
+
+
+def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
+  """Of 40 unrolls, with a ratio of 2 that may be off by 7 samples, learning from the 10th on."""
+  config = r2d2.Config(
+    num_actors=1,
+    envs_per_actor=1,
+    burn_in=0,
+    unroll_length=5,
+    num_steps=40 * 5 + 1,
+    batch_size=1,
+    min_replay_size=10,
+    samples_per_insert=2.0,
+    samples_per_insert_error=7.0,
+  ).resolve()
+  address = serve(_prioritized(2.0, 7.0, min_size=10))
+  writer = unroll_io.UnrollWriter([address], COLUMNS)
+  writer.put(_unrolls(0, 40), lambda: None)  # It waits for samples now and then.
+  batches = iter(unroll_io.UnrollReader([address], COLUMNS, 1, max_in_flight=1))
+  run = arithmetic.expected(config)
+  assert run.updates == 2 * (40 - 10)
+  assert run.most_updates == 2 * (40 - 10) + 7
+  for _ in range(run.most_updates):
+    next(batches)
+  one_more = threading.Thread(target=next, args=(batches, None), daemon=True)
+  one_more.start()
+  one_more.join(0.5)
+  assert one_more.is_alive()
+  writer.close()
 
 
 def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):

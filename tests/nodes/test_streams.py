@@ -102,3 +102,16 @@ def test_episode_returns_start_over_at_first_rows():
     returns, lengths = statistics.observe(row)
     finished += list(zip(returns.tolist(), lengths.tolist(), strict=True))
   assert finished == [(3.0, 2), (5.0, 1)]
+
+
+def test_where_an_episode_is_less_than_a_game_the_statistics_are_of_games():
+  statistics = EpisodeStatistics(1)
+  finished = []
+  for step_type, reward, over in [
+    (0, 0, 0), (1, 1, 0), (2, 2, 0), (0, 0, 0), (1, 4, 0), (2, 8, 1), (0, 0, 0), (2, 16, 1),
+    (0, 0, 0), (2, 1, 0), (0, 0, 1), (2, 3, 1),
+  ]:  # fmt: skip
+    row = Timestep(np.array([step_type], np.uint8), np.array([reward], np.float32), None, None)
+    returns, lengths = statistics.observe(row, np.array([over], bool))
+    finished += list(zip(returns.tolist(), lengths.tolist(), strict=True))
+  assert finished == [(15.0, 4), (16.0, 1), (1.0, 1), (3.0, 1)]

@@ -30,6 +30,20 @@ def test_an_environment_that_draws_itself_is_filmed_so(tmp_path):
     assert video.n_frames == 10
 
 
+def test_a_film_of_lives_is_one_of_games():
+  """FIRE alone loses Breakout's five balls within 130 steps."""
+  options = 'sticky_actions=0,life_loss_terminates=true'
+  film = Film(registry.make('atari:Breakout', 1, 0, options), 1, 1000)
+  film.reset()
+  for _ in range(140):
+    film.step(np.ones(1, np.int32))
+  film.close()
+  assert [(row.episode, row.step) for row in film.rows] == [(1, t) for t in range(len(film.rows))]
+  assert [row.last for row in film.rows] == [False] * (len(film.rows) - 1) + [True]
+  assert sum(row.action is None for row in film.rows) == 5
+  assert not film.cut
+
+
 @pytest.mark.parametrize('name', ['gymnasium:Acrobot-v1', 'gymnasium:FrozenLake-v1'])
 def test_gymnasium_draws_without_a_display(name):
   environment = registry.make(name, 2, 0)

@@ -1,0 +1,59 @@
+"""The entropy of tanh(u), u Gaussian, by quadrature that holds for narrow and wide Gaussians."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.types import Array
+
+_NODES = 32
+_WIDE = 1.0  # Standard deviation from which on the second formula is used.
+_REACH = 10.0  # log(1 + exp(-2 |u|)) is below 3e-9 beyond.
+
+
+def entropy(mean: Array, std: Array) -> Array:
+  """Returns the entropy in nats of tanh(u), u ~ N(mean, std^2), elementwise.
+
+  It is that of u, plus E[log dtanh(u)/du], for which there is no closed form. Both quadratures have
+  fixed nodes, so no random numbers are needed and the gradient is that of the integral. Value and
+  gradient are off by less than 1e-5, relatively where they are above 1, for any standard deviation
+  from 0.02 to 100.
+
+  Args:
+    mean: float32 `[...]`.
+    std: float32 `[...]`, above 0.
+  """
+  squashing = jnp.where(std < _WIDE, _narrow(mean, jnp.minimum(std, _WIDE)), _wide(mean, std))
+  return jnp.log(std) + 0.5 * np.log(2 * np.pi * np.e) + squashing
+
+
+def _narrow(mean: Array, std: Array) -> Array:
+  """Returns E[log dtanh(u)/du] by Gauss-Hermite quadrature, which wants it smooth on the scale of u."""
+  nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+  draws = mean[..., None] + std[..., None] * nodes.astype(np.float32)
+  log_slope = 2.0 * (np.log(2.0) - draws - jax.nn.softplus(-2.0 * draws))
+  return log_slope @ (weights / weights.sum()).astype(np.float32)
+
+
+def _wide(mean: Array, std: Array) -> Array:
+  """Returns E[log dtanh(u)/du] where u is at least as wide as the bend of tanh.
+
+  log dtanh(u)/du = 2 log 2 - 2 |u| - 2 log(1 + exp(-2 |u|)). E|u| is that of the folded normal; what
+  is left vanishes beyond the bend, so it is integrated there, against the density of u, by
+  Gauss-Legendre quadrature on each side of 0.
+  """
+  std = jnp.maximum(std, _WIDE)
+  standard = mean / std
+  density = jnp.exp(-0.5 * jnp.square(standard)) * np.sqrt(1 / (2 * np.pi))
+  absolute = 2 * std * density + mean * jax.lax.erf(standard * np.sqrt(0.5))
+  nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+  nodes, weights = 0.5 * _REACH * (1 + nodes), 0.5 * _REACH * weights
+  nodes = np.concatenate([-nodes, nodes])
+  bend = np.tile(weights, 2) * np.log1p(np.exp(-2 * np.abs(nodes)))
+  at_nodes = jnp.exp(
+    -0.5 * jnp.square((nodes.astype(np.float32) - mean[..., None]) / std[..., None])
+  )
+  left = (at_nodes @ bend.astype(np.float32)) / (std * np.sqrt(2 * np.pi))
+  return 2 * np.log(2.0) - 2 * absolute - 2 * left

@@ -1,0 +1,177 @@
+"""What a run's options amount to before it starts: updates, target copies, and when replay is filled.
+
+Rows are taken for actor_steps. Episodes add their LAST rows to them, which are no steps: where these are
+short there are more updates than said here, by a tenth on Catch, at most twice as many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from programs.options.actors import ActorsConfig
+from programs.options.compiled_loop import CompiledLoopConfig
+from programs.options.prioritized import PrioritizedConfig
+from programs.options.queue import QueueConfig
+
+FEW_UPDATES = 500
+FEW_COPIES = 10
+LONG_FILLING = 0.5  # Of num_steps.
+_MOST_STEPS = 2**31 - 1  # Of a schedule, which JAX counts in an int32.
+_HARDLY_MOVES = 1e-6  # The mean square of a gradient of means, over parameters, at most.
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+  """What a run does in its num_steps.
+
+  Attributes:
+    updates: about how many learner steps.
+    most_updates: how many if the learner is as far ahead as replay's ratio lets it be.
+    first_batch: actor_steps until learning can start.
+    copies: how often the target network becomes a copy; None where there is none.
+  """
+
+  updates: int
+  most_updates: int
+  first_batch: int
+  copies: int | None
+
+
+def expected(config: Any) -> Expected | None:
+  """Returns what a run with these options does; None for a program that is not made of these parts."""
+  unroll_length = getattr(config, 'unroll_length', 0)
+  if not unroll_length:
+    return None
+  if isinstance(config, CompiledLoopConfig):
+    batch = config.num_envs * unroll_length
+    calls = math.ceil(config.num_steps / (batch * config.updates_per_call))
+    updates = most = calls * config.updates_per_call
+    first = batch
+  elif isinstance(config, PrioritizedConfig):
+    first = _steps_until(config, config.min_replay_size)
+    # The limiter of each table keeps its samples within the error of
+    # samples_per_insert * (inserts - min_size).
+    samples = config.samples_per_insert * (_unrolls(config) - config.min_replay_size)
+    error = config.samples_per_insert_error * config.num_replay_shards
+    updates = max(0, int(samples / config.batch_size))
+    most = max(0, int((samples + error) / config.batch_size)) if first <= config.num_steps else 0
+  elif isinstance(config, QueueConfig):
+    first = _steps_until(config, config.batch_size)
+    updates = most = _unrolls(config) // config.batch_size
+  else:
+    return None
+  period = getattr(config, 'target_update_period', None)
+  return Expected(updates, most, first, None if period is None else updates // period)
+
+
+def with_decay(config: Any) -> Any:
+  """Returns the config with a linear schedule that ends with the run, where none was given."""
+  if getattr(config, 'learning_rate_schedule', '') != 'linear' or config.learning_rate_decay_steps:
+    return config
+  run = expected(config)
+  if run is None:
+    return config
+  steps = min(max(1, run.updates), _MOST_STEPS)
+  return dataclasses.replace(config, learning_rate_decay_steps=steps)
+
+
+def describe(config: Any) -> str:
+  """Returns a line about what a run does; '' for a program that is not made of these parts."""
+  run = expected(config)
+  if run is None:
+    return ''
+  parts = [f'about {run.updates:,} updates']
+  if run.copies is not None:
+    parts.append(f'{run.copies:,} target copies')
+  parts.append(f'from {run.first_batch:,} of {config.num_steps:,} actor_steps on')
+  return ', '.join(parts)
+
+
+def check(config: Any) -> None:
+  """Checks that something can be learned.
+
+  Raises:
+    ValueError: one sentence that names the flag and the fix, if not one update can be done, or the
+      target network would stay as it began.
+  """
+  run = expected(config)
+  if run is None:
+    return
+  if run.first_batch > config.num_steps and isinstance(config, PrioritizedConfig):
+    raise ValueError(
+      f'--num_steps={config.num_steps} is over before replay holds --min_replay_size='
+      f'{config.min_replay_size} unrolls, after about {run.first_batch} actor_steps, so nothing would '
+      'be learned; raise the one or lower the other.'
+    )
+  if run.first_batch > config.num_steps and isinstance(config, QueueConfig):
+    raise ValueError(
+      f'--num_steps={config.num_steps} is over before there is a batch of --batch_size='
+      f'{config.batch_size} unrolls, after about {run.first_batch} actor_steps, so nothing would be '
+      'learned; raise the one or lower the other.'
+    )
+  if run.copies is not None and run.most_updates < config.target_update_period:
+    raise ValueError(
+      f'--target_update_period={config.target_update_period} is more than the {run.most_updates} '
+      f'updates of --num_steps={config.num_steps}, so the target network would stay as it began; '
+      'lower the one or raise the other.'
+    )
+
+
+def warnings(config: Any) -> list[str]:
+  """Returns what speaks against learning much, a sentence each that names the flag and the fix."""
+  run, found = expected(config), []
+  if run is not None and run.updates < FEW_UPDATES:
+    batch = '--num_envs' if isinstance(config, CompiledLoopConfig) else '--batch_size'
+    found.append(
+      f'--num_steps={config.num_steps} is about {run.updates:,} updates, few to learn from; raise it, '
+      f'or lower {batch}.'
+    )
+  if run is not None and run.copies is not None and run.copies < FEW_COPIES:
+    found.append(
+      f'about {run.updates:,} updates, {run.copies} target copies: lower '
+      f'--target_update_period={config.target_update_period}.'
+    )
+  if isinstance(config, ActorsConfig) and run is not None:
+    share = run.first_batch / config.num_steps
+    if isinstance(config, PrioritizedConfig) and share > LONG_FILLING:
+      found.append(
+        f'replay is filled after about {run.first_batch:,} of --num_steps={config.num_steps}: lower '
+        f'--min_replay_size={config.min_replay_size}.'
+      )
+  if (
+    getattr(config, 'optimizer', '') == 'rmsprop'
+    and config.loss_reduction == 'mean'
+    and config.rmsprop_eps > _HARDLY_MOVES
+  ):
+    found.append(
+      f'--optimizer=rmsprop hardly moves on gradients of means, which are small beside '
+      f'--rmsprop_eps={config.rmsprop_eps}; add --loss_reduction=sum.'
+    )
+  return found
+
+
+def _environments(config: ActorsConfig) -> int:
+  """Returns those that train, of a replica."""
+  return config.num_actors * config.envs_per_actor
+
+
+def _rows(config: Any) -> int:
+  """Returns the rows of an unroll."""
+  return getattr(config, 'burn_in', 0) + config.unroll_length + 1
+
+
+def _unrolls(config: Any) -> int:
+  """Returns how many unrolls a replica's actors finish in the run."""
+  environments = _environments(config)
+  rows = config.num_steps // (environments * getattr(config, 'num_replicas', 1))
+  return environments * max(0, (rows - _rows(config)) // config.unroll_length + 1)
+
+
+def _steps_until(config: Any, unrolls: int) -> int:
+  """Returns the actor_steps, of all replicas, until each has so many unrolls."""
+  environments = _environments(config)
+  each = math.ceil(unrolls / environments)
+  rows = _rows(config) + (each - 1) * config.unroll_length
+  return rows * environments * getattr(config, 'num_replicas', 1)

@@ -1,0 +1,161 @@
+"""What a run's options amount to, and that nobody's defaults amount to nothing."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from agents.types import Timestep
+from nodes.streams import CoreStateRows, UnrollAssembler
+from programs import arithmetic, r2d2, registry, sebulba
+from programs.options import changes, configs
+
+CONTINUOUS = {'dm_control'}  # Families without a task that R2D2 could play.
+FAMILIES = [
+  (program, family)
+  for program in registry.PROGRAMS
+  for family in (*registry.load(program).environments.families(), 'mine.py:make')
+  if program != 'r2d2' or family not in CONTINUOUS
+]
+
+
+def config_of(program, **values):
+  return configs.resolve(registry.load(program), values)
+
+
+@pytest.mark.parametrize('program, family', FAMILIES)
+def test_every_family_can_be_learned_by_every_program_within_its_own_steps(program, family):
+  config = config_of(program, env=family)
+  config.validate()
+  arithmetic.check(config)
+  assert arithmetic.warnings(config) == []
+  run = arithmetic.expected(config)
+  assert run.updates >= 900
+  assert run.first_batch <= 0.2 * config.num_steps
+  assert (run.copies is not None) == (program == 'r2d2')
+  assert run.copies is None or run.copies >= 10
+
+
+@pytest.mark.parametrize('num_steps', [10_000, 10_001, 12_345, 99_999])
+@pytest.mark.parametrize('burn_in, unroll_length', [(0, 20), (8, 20), (40, 7)])
+def test_unrolls_are_as_many_as_rows_are_assembled_into(num_steps, burn_in, unroll_length):
+  config = r2d2.Config(
+    num_actors=1,
+    envs_per_actor=40,
+    num_steps=num_steps,
+    burn_in=burn_in,
+    unroll_length=unroll_length,
+    batch_size=1,
+    min_replay_size=80,
+    samples_per_insert=1.0,
+  ).resolve()
+  assembler = UnrollAssembler(1, burn_in + unroll_length + 1, unroll_length)
+  one = np.zeros(1, np.uint8)
+  timestep, state = Timestep(one, one, one, one), CoreStateRows({}, 0, 1)
+  unrolls, filled = 0, None
+  for row in range(num_steps // 40):
+    done = assembler.append(timestep, one, {}, 0, state)
+    if done is not None:
+      assembler.release(done)
+      unrolls += 40
+      if filled is None and unrolls >= 80:
+        filled = 40 * (row + 1)
+  run = arithmetic.expected(config)
+  assert run.updates == unrolls - 80
+  assert run.first_batch == filled
+
+
+def test_updates_of_a_queue_are_over_the_batches_of_all_replicas():
+  config = config_of('sebulba', num_steps=200_000, num_replicas=2, batch_size=32)
+  unrolls = 64 * ((200_000 // 128 - 21) // 20 + 1)
+  assert arithmetic.expected(config).updates == unrolls // 32
+  assert arithmetic.expected(config).first_batch == 2 * 64 * 21
+
+
+def test_updates_of_anakin_come_in_whole_calls():
+  config = config_of('anakin', num_envs=16, updates_per_call=10, num_steps=10_000)
+  # A call is 16 x 20 x 10 rows.
+  assert arithmetic.expected(config).updates == 40
+
+
+@pytest.mark.parametrize(
+  'program, values, words',
+  [
+    ('r2d2', {'env': 'mine.py:make', 'min_replay_size': 900, 'num_steps': 25_000}, None),
+    (
+      'r2d2',
+      {'env': 'mine.py:make', 'min_replay_size': 1100, 'num_steps': 20_000},
+      ['--num_steps=20000', '--min_replay_size=1100', 'after about 23616 actor_steps'],
+    ),
+    ('r2d2', {'target_update_period': 1300}, ['--target_update_period=1300', '1209']),
+    ('r2d2', {'target_update_period': 1200}, None),
+    ('sebulba', {'num_steps': 1343}, ['--num_steps=1343', '--batch_size=16', '1344']),
+    ('impala', {'num_steps': 1344}, None),
+    ('anakin', {'num_steps': 1}, None),
+  ],
+)
+def test_what_learns_nothing_is_refused_and_nothing_else(program, values, words):
+  config = config_of(program, **values)
+  if words is None:
+    arithmetic.check(config)
+    return
+  with pytest.raises(ValueError) as raised:
+    arithmetic.check(config)
+  for word in words:
+    assert word in str(raised.value)
+
+
+@pytest.mark.parametrize(
+  'program, values, words',
+  [
+    ('sebulba', {'num_steps': 100_000}, ['about 312 updates', '--batch_size']),
+    ('anakin', {'num_steps': 100_000}, ['about 80 updates', '--num_envs']),
+    (
+      'r2d2',
+      {'target_update_period': 1000},
+      ['about 1,207 updates, 1 target copies: lower --target_update_period=1000'],
+    ),
+    ('r2d2', {'min_replay_size': 2_560}, ['about 51,776 of --num_steps=100000', '=2560']),
+    ('sebulba', {'optimizer': 'rmsprop'}, ['--optimizer=rmsprop', '--loss_reduction=sum']),
+  ],
+)
+def test_what_learns_little_is_warned_about(program, values, words):
+  said = arithmetic.warnings(config_of(program, **values))
+  for word in words:
+    assert any(word in sentence for sentence in said), said
+
+
+def test_rmsprop_on_sums_or_with_a_small_epsilon_moves():
+  for option in ({'loss_reduction': 'sum'}, {'rmsprop_eps': 1e-8}):
+    assert arithmetic.warnings(config_of('sebulba', optimizer='rmsprop', **option)) == []
+
+
+def test_a_linear_schedule_ends_with_the_run_and_follows_it_when_it_goes_on():
+  given = {'learning_rate_schedule': 'linear', 'num_steps': 200_000}
+  config = config_of('sebulba', **given)
+  assert config.learning_rate_decay_steps == arithmetic.expected(config).updates == 624
+  further = config_of('sebulba', **given | {'num_steps': 400_000})
+  resumed = changes.keep(vars(config), further, ['num_steps'])
+  assert resumed.learning_rate_decay_steps == 1248
+  without_end = config_of('sebulba', **given | {'num_steps': 1 << 50})
+  assert without_end.learning_rate_decay_steps == 2**31 - 1
+  fixed = config_of('sebulba', **given, learning_rate_decay_steps=9)
+  assert fixed.learning_rate_decay_steps == 9
+  fixed.validate()
+
+
+def test_a_resumed_run_keeps_what_another_version_would_choose_otherwise():
+  config = config_of('r2d2')
+  recorded = vars(config) | {'unroll_length': 80, 'mlp_sizes': [7, 8], 'seed': 5, 'gone': 1}
+  given = dataclasses.replace(config, num_steps=9, num_actors=3, n_step=2)
+  kept = changes.keep(recorded, given, ['n_step'])
+  expected = {'unroll_length': 80, 'mlp_sizes': (7, 8)}
+  assert kept == dataclasses.replace(given, **expected)
+
+
+def test_a_program_of_other_parts_is_left_alone():
+  config = sebulba.InferenceConfig(num_steps=1).resolve()
+  assert arithmetic.expected(config) is None
+  assert arithmetic.describe(config) == '' and arithmetic.warnings(config) == []
+  arithmetic.check(config)
+  assert arithmetic.with_decay(config) is config
