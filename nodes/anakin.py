@@ -15,6 +15,7 @@ from absl import logging
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
+from agents.seeding import Seed
 from agents.types import Nest
 from nodes import checkpoints, final_params, finite, lifecycle
 from nodes.gate import Gate
@@ -41,7 +42,7 @@ class Anakin:
     run_dir: str,
     checkpoint_period: float,
     checkpoints_kept: int,
-    seed: int,
+    seed: Seed,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -103,7 +104,7 @@ class Anakin:
       loop = AnakinLoop(agent, environment, self._num_envs, self._devices(), self._updates_per_call)
     except ValueError as error:
       raise lifecycle.Hopeless(str(error)) from error
-    state = loop.init(self._seed)
+    state = loop.init(self._seed.key())
     directory = checkpoints.directory(self._run_dir)
     checkpoint = checkpoints.newest(directory)
     if checkpoint is not None:

@@ -13,7 +13,7 @@ from programs import registry
 from programs.options import configs
 from tests.test_launch import ROOT, _run_main, launch
 
-_STRIDE = 7_368_787
+_STRIDE = 7_368_787  # By which older versions changed the seed, each time that a run was resumed.
 
 
 def _stopped_run(path, program='sebulba', resumed=0, **given):

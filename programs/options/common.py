@@ -6,6 +6,7 @@ import dataclasses
 from typing import TypeVar
 
 from agents.options import option
+from agents.seeding import Seed
 
 C = TypeVar('C', bound='CommonConfig')
 
@@ -35,6 +36,14 @@ class CommonConfig:
   eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
   eval_episodes: int = option(100, 'episodes in one evaluation')
   eval_period: int = option(0, 'actor_steps between evaluations; 0: a twentieth of num_steps')
+
+  # How often the run has been resumed: no flag, its directory knows.
+  resumes: int = dataclasses.field(default=0, metadata={'flag': False})
+
+  @property
+  def root_seed(self) -> Seed:
+    """What all seeds of a program come from: another one each time that the run is resumed."""
+    return Seed(self.seed).child('resume', self.resumes)
 
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
