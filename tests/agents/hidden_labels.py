@@ -17,7 +17,8 @@ def _labels(key):
   derived = [key, *jax.random.split(key), *jax.random.split(key, 3)]
   derived += [jax.random.fold_in(key, i) for i in range(4)]
   derived += [*jax.random.split(derived[1])]  # As gymnax does within its own steps.
-  return jnp.stack([jax.random.categorical(key, UNIFORM) for key in derived]).astype(jnp.float32)
+  labels = jax.vmap(lambda key: jax.random.categorical(key, UNIFORM))(jnp.stack(derived))
+  return labels.astype(jnp.float32)
 
 
 NUM_LABELS = jax.eval_shape(_labels, jax.eval_shape(lambda: jax.random.key(0))).size

@@ -49,7 +49,7 @@ def test_children_of_children_are_named_by_their_path():
 def test_many_seeds_share_nothing():
   seeds = [Seed(root).child(name, i) for root in range(4) for name in 'ab' for i in range(500)]
   numbers = np.array([seed.number() for seed in seeds])
-  assert len(set(numbers)) == 4000 and 0 <= numbers.min() and numbers.max() < 2**31
+  assert len(set(numbers)) == 4000 and numbers.min() >= 0 and numbers.max() < 2**31
   assert abs(numbers.mean() / 2**31 - 0.5) < 0.03
   assert len({words(seed.key()) for seed in seeds[::10]}) == 400
 
