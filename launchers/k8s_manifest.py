@@ -253,7 +253,8 @@ def _pod(run: Run, group: Group) -> dict[str, Any]:
     'name': 'node',
     'image': run.image,
     'command': command,
-    'env': [{'name': n, 'value': v} for n, v in {'PYTHONUNBUFFERED': '1', **variables}.items()],
+    'env': [{'name': n, 'value': v} for n, v in {'PYTHONUNBUFFERED': '1', **variables}.items()]
+    + pod.life_variables(),
     'resources': _amounts(group),
   }
   spec: dict[str, Any] = {
