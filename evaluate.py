@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from agents.seeding import Seed
 from launchers import run_directory
 from programs import runs
 from rundir import secrets
@@ -113,14 +114,15 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
   episodes_each = math.ceil(args.episodes / num_envs)
   options = config.env_options if args.env_options is None else args.env_options
-  environment = evaluation.make_environment(environments, config.env, options, num_envs, args.seed)
+  seed = Seed(args.seed).child('evaluate')
+  environment = evaluation.make_environment(environments, config.env, options, num_envs, seed)
   film = Film(environment, args.video_episodes, args.video_frames)
   with contextlib.closing(environment):
     make_agent = run.module.make_agent(config)
     agent = make_agent(environment.observation_spec(), environment.action_spec())
     params = parameters.fit(kept, agent)
     watched = film if args.video else environment
-    played = evaluation.play(agent, params, watched, episodes_each, args.seed)
+    played = evaluation.play(agent, params, watched, episodes_each, seed)
   protocol = {
     'program': run.program,
     'env': config.env,

@@ -93,7 +93,7 @@ def time_learning(environment: JaxEnvironment, num_envs: int, seconds: float) ->
   config = VTraceConfig(unroll_length=_UNROLL_LENGTH)
   agent = VTrace(config, environment.observation_spec, environment.action_spec)
   loop = AnakinLoop(agent, environment, num_envs, jax.local_devices(), updates_per_call=5)
-  state, _ = loop.train(loop.init(0))
+  state, _ = loop.train(loop.init(jax.random.key(0)))
   return rows_per_second(lambda s: loop.train(s)[0], state, loop.steps_per_call, seconds)
 
 

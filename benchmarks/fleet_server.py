@@ -8,6 +8,7 @@ import courier
 import jax
 from acme.utils import counting
 
+from agents.seeding import Seed
 from environments import registry as environments
 from nodes import lifecycle
 from nodes.inbox import Inbox
@@ -31,6 +32,7 @@ def serve(
   """
   spec = environments.make_spec(config.env, config.env_options)
   agent = programs.load(program).make_agent(config)(spec.observations, spec.actions)
+  seed = Seed(config.seed)
   streams = layout(num_actors, config.envs_per_actor, 1)
   inference = InferenceServer(
     agent,
@@ -42,10 +44,10 @@ def serve(
     1,
     batch_size,
     config.inference_timeout_ms / 1e3,
-    config.seed,
+    seed,
     inbox=Inbox(actors_port),
   )
-  inference.set_params(0, agent.init(jax.random.key(config.seed)).params)
+  inference.set_params(0, agent.init(seed.child('parameters').key()).params)
   inference.compile()
   inference.start()
   server = courier.Server(port=port)

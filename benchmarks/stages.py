@@ -23,6 +23,7 @@ import numpy as np
 from acme import specs
 from acme.utils import counting
 
+from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from benchmarks import costs, options, roles, servers
 from environments import registry as environments
@@ -131,9 +132,10 @@ class Stages:
       self._agent,
       jax.local_devices()[config.actor_devices[0]],
       self._agent.exploration(slots),
+      np.arange(slots),
       self._spec,
       batching.bucket_sizes(n, max(n, config.inference_batch_size)),
-      config.seed,
+      Seed(config.seed),
     )
     # The learner publishes its parameters to what acts, from the beginning.
     self._counter = counting.Counter()
@@ -143,7 +145,7 @@ class Stages:
       self._inference.set_params,
       lambda: None,
       self._counter,
-      config.seed,
+      Seed(config.seed),
     )
     self._inference.compile()
     self._record()

@@ -81,15 +81,14 @@ class BatchedEnvironment(abc.ABC):
 
 
 def describe(
-  make_environment: Callable[[int, int], BatchedEnvironment], seed: int
+  make_environment: Callable[[int, int], BatchedEnvironment],
 ) -> tuple[specs.EnvironmentSpec, int]:
   """Returns the spec of one environment and its action repeat, from one that is closed again.
 
   Args:
     make_environment: takes (number of environments, seed).
-    seed: for it.
   """
-  environment = make_environment(1, seed)
+  environment = make_environment(1, 0)  # Nothing is played in it.
   try:
     return environment.spec(), environment.action_repeat
   finally:

@@ -152,7 +152,8 @@ def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
     'name': 'node',
     'image': run.image,
     'command': [_literal(word) for word in command],
-    'env': [{'name': name, 'value': _literal(value)} for name, value in variables.items()],
+    'env': [{'name': name, 'value': _literal(value)} for name, value in variables.items()]
+    + pod.life_variables(),
     'resources': _amounts(group),
     'volumeMounts': [{'name': v['name'], 'mountPath': path} for path, v in volumes.items()],
     'securityContext': {

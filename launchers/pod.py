@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import launchpad as lp
 
@@ -20,6 +21,12 @@ INDEX_VARIABLE = 'JOB_COMPLETION_INDEX'
 TERMINATION_SECONDS = 30
 _GRACE = 20.0
 _STOPPED = 128 + signal.SIGTERM
+# What the Job counts of earlier pods in the place of this one: those that count against their restarts,
+# and those that were evicted.
+_EARLIER = {
+  'LAUNCHPOD_FAILURES': 'batch.kubernetes.io/job-index-failure-count',
+  'LAUNCHPOD_EVICTIONS': 'batch.kubernetes.io/job-index-ignored-failure-count',
+}
 
 
 def job_name(label: str) -> str:
@@ -35,6 +42,19 @@ def ports(program: lp.Program, first_port: int) -> dict[tuple[str, int], list[in
       result[label, index] = list(range(port, port + len(node.addresses)))
       port += len(node.addresses)
   return result
+
+
+def life_variables() -> list[dict[str, Any]]:
+  """Returns the variables of a container from which its process knows which life of the node it is."""
+  return [
+    {'name': name, 'valueFrom': {'fieldRef': {'fieldPath': f"metadata.annotations['{key}']"}}}
+    for name, key in _EARLIER.items()
+  ]
+
+
+def life() -> int:
+  """Returns how many pods have been in the place of this one before."""
+  return sum(int(os.environ.get(name) or 0) for name in _EARLIER)  # A Job may leave them out.
 
 
 def node_index() -> int:
@@ -104,6 +124,7 @@ def launch(
     return [f'{host}:{port}' for port in numbers[label, index]]
 
   core.bind(program, addresses, stop_program)
+  os.environ['LAUNCHPOD_LIFE'] = str(life())
   started()
   return node_entry.run(
     lambda: program.groups[label][index].function,

@@ -14,10 +14,11 @@ from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from environments.base import BatchedEnvironment, describe
 from nodes import activity, lifecycle
 from nodes.action_service import ActionService
-from nodes.actor import LIFE_STRIDE, Actor
+from nodes.actor import Actor
 from nodes.layout import StreamSpec
 from nodes.variable_client import VariableClient
 
@@ -41,7 +42,7 @@ class ActingActor:
     num_environments: int,
     update_period: float,
     audit_dir: str,
-    seed: int,
+    seed: Seed,
   ):
     """Initialises an actor; the work starts in `run`.
 
@@ -71,7 +72,7 @@ class ActingActor:
   def run(self) -> None:
     """Acts until the learner says that training has finished, or the program stops."""
     stop = lifecycle.stop_event()
-    spec, action_repeat = describe(self._make_environment, self._seed)
+    spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
     service = ActionService(
       agent,
@@ -83,7 +84,7 @@ class ActingActor:
       action_repeat=action_repeat,
       batch_size=self._stream.num_envs,
       timeout=0.0,
-      seed=self._seed + LIFE_STRIDE * lifecycle.life(),
+      seed=self._seed.child('life', lifecycle.life()),
       num_environments=self._num_environments,
       audit_dir=self._audit_dir,
     )

@@ -32,7 +32,7 @@ class ActingEvaluator(PeriodicEvaluator):
     make_environment: Callable[[int, int], BatchedEnvironment],
     learner: Any,
     monitor: Any,
-    **evaluation: int,
+    **evaluation: Any,
   ):
     """Initialises an evaluator.
 
@@ -50,7 +50,8 @@ class ActingEvaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    environment = self._make_environment(self._num_envs, self._seed)
+    seed = self._seed.child('life', lifecycle.life())
+    environment = self._make_environment(self._num_envs, seed.child('environments').number())
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)
     stream = StreamSpec('evaluator/0', 0, self._num_envs, 0, training=False)
@@ -64,7 +65,7 @@ class ActingEvaluator(PeriodicEvaluator):
       repeat,
       batch_size=self._num_envs,
       timeout=0.0,
-      seed=self._seed,
+      seed=seed,
       num_environments=self._num_envs,
     )
     started = False

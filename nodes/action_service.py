@@ -10,6 +10,7 @@ from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from agents.types import Nest
 from nodes.emitter import Emitter
 from nodes.inbox import Inbox
@@ -36,7 +37,7 @@ class ActionService:
     action_repeat: int,
     batch_size: int,
     timeout: float,
-    seed: int,
+    seed: Seed,
     num_environments: int,
     audit_dir: str,
     watchers: Sequence[Any] = (),

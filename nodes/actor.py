@@ -10,12 +10,11 @@ from typing import Any, NamedTuple, Protocol
 import dm_env
 import numpy as np
 
+from agents.seeding import Seed
 from environments.base import BatchedEnvironment, Exhausted
 from nodes import activity, lifecycle, wire
 from nodes.conversation import Conversation, Server
 from nodes.reporter import Reporter
-
-LIFE_STRIDE = 1_000_003
 
 
 class RemotePolicy:
@@ -79,7 +78,7 @@ class Actor:
     actor_id: str,
     num_envs: int,
     env_groups: int,
-    seed: int,
+    seed: Seed,
   ):
     """Initialises an actor; its environments are made in `run`.
 
@@ -90,7 +89,7 @@ class Actor:
       actor_id: such as 'actor/3'.
       num_envs: environments of this actor.
       env_groups: into how many groups they are split.
-      seed: different for every actor; group g adds g.
+      seed: different for every actor.
     """
     self._make_environment = make_environment
     self._inference = inference
@@ -114,11 +113,12 @@ class Actor:
     should_stop = lifecycle.stop_event().is_set
     incarnation = lifecycle.new_incarnation()
     size = self._num_envs // self._env_groups
-    seed = self._seed + LIFE_STRIDE * lifecycle.life()  # No life plays another's episodes again.
+    # No life plays another's episodes again.
+    seed = self._seed.child('life', lifecycle.life(), 'environments')
     with self._reporter, contextlib.ExitStack() as opened:
       groups = []
       for group in range(self._env_groups):
-        environment = self._make_environment(size, seed + group)
+        environment = self._make_environment(size, seed.child(group).number())
         opened.callback(environment.close)
         policy = RemotePolicy(self._inference, self._actor_id, incarnation, group, should_stop)
         opened.callback(policy.close)

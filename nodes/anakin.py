@@ -16,6 +16,7 @@ from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.metrics import DECISIVE
+from agents.seeding import Seed
 from agents.types import Nest
 from nodes import activity, checkpoints, final_params, finite, lifecycle
 from nodes.gate import Gate
@@ -42,7 +43,7 @@ class Anakin:
     run_dir: str,
     checkpoint_period: float,
     checkpoints_kept: int,
-    seed: int,
+    seed: Seed,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -104,7 +105,7 @@ class Anakin:
       loop = AnakinLoop(agent, environment, self._num_envs, self._devices(), self._updates_per_call)
     except ValueError as error:
       raise lifecycle.Hopeless(str(error)) from error
-    state = loop.init(self._seed)
+    state = loop.init(self._seed.key())
     directory = checkpoints.directory(self._run_dir)
     checkpoint = checkpoints.newest(directory)
     if checkpoint is not None:

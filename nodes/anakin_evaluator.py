@@ -28,7 +28,7 @@ class AnakinEvaluator(PeriodicEvaluator):
     make_environment: Callable[[], JaxEnvironment],
     anakin: Any,
     monitor: Any,
-    **evaluation: int,
+    **evaluation: Any,
   ):
     """Initialises an evaluator.
 
@@ -55,7 +55,7 @@ class AnakinEvaluator(PeriodicEvaluator):
       if fetched is None:
         raise lifecycle.Stopped
       counts, params = fetched
-      state = evaluation.begin(params, self._seed)
+      state = evaluation.begin(params, self._seed.key())
       while not evaluation.done(state):
         if should_stop():
           raise lifecycle.Stopped

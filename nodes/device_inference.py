@@ -15,6 +15,7 @@ from acme import specs
 
 from agents.agent import Agent
 from agents.networks import core_state as core_states
+from agents.seeding import Seed
 from agents.types import Nest, Timestep
 from nodes.streams import CoreStateRows
 
@@ -59,7 +60,7 @@ class DeviceInference:
 
   Several threads may serve batches at once: while the device works on one, the host assembles and
   answers others. The answer for an environment depends on that environment alone: its core state and
-  its random numbers (drawn from the seed, its slot and how often it has asked) live in its slot.
+  its random numbers (drawn from the seed, its id and how often it has asked) live in its slot.
   """
 
   def __init__(
@@ -67,9 +68,10 @@ class DeviceInference:
     agent: Agent,
     device: jax.Device,
     exploration: np.ndarray,
+    environment_ids: np.ndarray,
     environment_spec: specs.EnvironmentSpec,
     buckets: Sequence[int],
-    seed: int,
+    seed: Seed,
   ):
     """Initialises the slots; `compile` comes before the first request.
 
@@ -77,6 +79,7 @@ class DeviceInference:
       agent: the algorithm.
       device: where to run it.
       exploration: float32 `[slots]`, one for each environment served here.
+      environment_ids: int32 `[slots]`; no two environments that share a seed have the same.
       environment_spec: of one environment.
       buckets: batch sizes to compile for, ascending; the last is the largest batch.
       seed: of the action sampling.
@@ -92,7 +95,8 @@ class DeviceInference:
     self._decisions = put(jnp.zeros(self._num_slots, jnp.uint32))
     self._initial_row = put(agent.initial_core_state(1))
     self._exploration = put(jnp.asarray(exploration, jnp.float32))
-    self._keys = put(_keys_of_slots(seed, self._num_slots))
+    fold_in = functools.partial(jax.random.fold_in, seed.child('actions').key())
+    self._keys = put(jax.vmap(fold_in)(jnp.asarray(environment_ids, jnp.int32)))
     self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2))
     self._staging: list[dict[int, _Staging]] = []  # One for each batch under way.
     self.batches = 0
@@ -165,12 +169,6 @@ class DeviceInference:
       self.rows += rows
       self.capacity += len(staging.slots) if rows else 0
     return version, action, extras, before
-
-
-def _keys_of_slots(seed: int, num_slots: int) -> jax.Array:
-  return jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(
-    jnp.arange(num_slots)
-  )
 
 
 def _make_answer(agent: Agent) -> Callable[..., Any]:

@@ -42,7 +42,7 @@ class Evaluator(PeriodicEvaluator):
     make_environment: Callable[[int, int], BatchedEnvironment],
     inference: Any,
     monitor: Any,
-    **evaluation: int,
+    **evaluation: Any,
   ):
     """Initialises an evaluator.
 
@@ -58,7 +58,8 @@ class Evaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    with contextlib.closing(self._make_environment(self._num_envs, self._seed)) as environment:
+    seed = self._seed.child('life', lifecycle.life(), 'environments').number()
+    with contextlib.closing(self._make_environment(self._num_envs, seed)) as environment:
 
       def play(should_stop: Callable[[], bool]) -> Evaluated:
         return returns(self._inference, environment, self._episodes_each, should_stop), {}

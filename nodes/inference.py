@@ -13,6 +13,7 @@ from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from agents.types import LAST, Nest, Unroll
 from nodes import batching, lifecycle, wire
 from nodes.connection import Connection
@@ -60,7 +61,7 @@ class InferenceServer:
     action_repeat: int,
     batch_size: int,
     timeout: float,
-    seed: int,
+    seed: Seed,
     num_environments: int = 0,
     inbox: Inbox | None = None,
   ):
@@ -98,11 +99,13 @@ class InferenceServer:
     exploration = agent.exploration(num_environments or sum(training_sizes))
     self._exploration = float(exploration.min()), float(exploration.max())
     on_device: list[list[np.ndarray]] = [[] for _ in devices]
+    ids_on_device: list[list[np.ndarray]] = [[] for _ in devices]
     for index, spec in enumerate(streams):
       device = index % len(devices)
       first_slot = sum(map(len, on_device[device]))
+      ids = np.arange(spec.first_environment_id, spec.first_environment_id + spec.num_envs)
+      ids_on_device[device].append(ids)
       if spec.training:
-        ids = slice(spec.first_environment_id, spec.first_environment_id + spec.num_envs)
         on_device[device].append(exploration[ids])
         assembler = UnrollAssembler(
           spec.num_envs, agent.unroll_rows, agent.unroll_period, spec.first_environment_id
@@ -121,6 +124,7 @@ class InferenceServer:
         agent,
         device,
         np.concatenate(on_device[i]) if on_device[i] else np.zeros(1, np.float32),
+        np.concatenate(ids_on_device[i]) if on_device[i] else np.zeros(1, np.int32),
         environment_spec,
         buckets,
         seed,

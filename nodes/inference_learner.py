@@ -9,6 +9,7 @@ from typing import Any
 from acme import specs
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from environments.base import BatchedEnvironment
 from nodes import lifecycle, replicas
 from nodes.action_service import ActionService
@@ -37,7 +38,7 @@ class InferenceLearner:
     actor_devices: Sequence[int],
     inference_batch_size: int,
     inference_timeout_ms: float,
-    seed: int,
+    seed: Seed,
     replica: int = 0,
     num_replicas: int = 1,
     **training: Any,
@@ -55,7 +56,7 @@ class InferenceLearner:
       actor_devices: indices into `jax.local_devices()`; may overlap with the learner devices.
       inference_batch_size: environments in an inference batch at most.
       inference_timeout_ms: how long a request may wait for a fuller batch.
-      seed: of parameters and action sampling.
+      seed: of parameters and action sampling; the same in all replicas, whose parameters are one.
       replica: which of the replicas this is.
       num_replicas: whose learners do every update together.
       **training: further arguments of `nodes.training.Training`.
@@ -106,7 +107,7 @@ class InferenceLearner:
       batch_size=self._inference_batch_size,
       timeout=self._inference_timeout,
       # Actions after a restart are not those before it again, nor those of another replica.
-      seed=self._seed + training.first_step + 1_000_003 * self._replica,
+      seed=self._seed.child('replica', self._replica, 'life', lifecycle.life()),
       num_environments=self._num_replicas * sum(s.num_envs for s in self._streams if s.training),
       audit_dir=training.audit_dir,
       watchers=self._watchers,

@@ -11,10 +11,10 @@ from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from environments.base import BatchedEnvironment, describe
 from nodes import activity, affinity, lifecycle, replicas
 from nodes.action_service import ActionService
-from nodes.actor import LIFE_STRIDE
 from nodes.inbox import Inbox
 from nodes.layout import StreamSpec
 from nodes.progress import COUNTERS
@@ -49,7 +49,7 @@ class InferenceNode:
     num_environments: int,
     update_period: float,
     audit_dir: str,
-    seed: int,
+    seed: Seed,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -104,7 +104,7 @@ class InferenceNode:
       self._serve(service)
 
   def _make_service(self) -> ActionService:
-    spec, action_repeat = describe(self._make_environment, self._seed)
+    spec, action_repeat = describe(self._make_environment)
     self._devices = replicas.local_devices(self._actor_devices, '--actor_devices')
     return ActionService(
       self._make_agent(spec.observations, spec.actions),
@@ -116,7 +116,7 @@ class InferenceNode:
       action_repeat=action_repeat,
       batch_size=self._inference_batch_size,
       timeout=self._inference_timeout,
-      seed=self._seed + LIFE_STRIDE * lifecycle.life(),
+      seed=self._seed.child('life', lifecycle.life()),
       num_environments=self._num_environments,
       audit_dir=self._audit_dir,
       watchers=self._watchers,

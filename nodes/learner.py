@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.agent import Agent, UpdateOutput
 from agents.metrics import all_finite
+from agents.seeding import Seed
 from agents.types import Nest, Unroll
 from nodes import activity, finite
 
@@ -81,7 +82,7 @@ class Learner(acme.Learner):
     publish: Callable[[int, Nest], None],
     check: Callable[[], None],
     counter: counting.Counter,
-    seed: int,
+    seed: Seed,
   ):
     """Initialises the learner's state and publishes the first parameters, version 0.
 
@@ -102,7 +103,7 @@ class Learner(acme.Learner):
     # It runs once, so its compilation is what it costs.
     quick = {'xla_backend_optimization_level': 0} if devices[0].platform == 'cpu' else None
     init = jax.jit(agent.init, out_shardings=self._replicated, compiler_options=quick)
-    self._state = init(jax.random.key(seed))
+    self._state = init(seed.child('parameters').key())
     self._update: Callable[..., Any] = jax.jit(
       _with_check(agent.update),
       in_shardings=(self._replicated, self._sharded, self._sharded, self._sharded),

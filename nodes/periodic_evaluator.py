@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.seeding import Seed
 from nodes import activity, lifecycle, rpc
 
 # Raw returns of episodes, and what else to report.
@@ -18,7 +19,7 @@ Evaluated = tuple[Sequence[float], Mapping[str, float]]
 class PeriodicEvaluator:
   """Evaluates every `period` actor steps, and once more with the final parameters."""
 
-  def __init__(self, monitor: Any, *, num_envs: int, episodes: int, period: int, seed: int):
+  def __init__(self, monitor: Any, *, num_envs: int, episodes: int, period: int, seed: Seed):
     """Initialises an evaluator.
 
     Args:
@@ -26,7 +27,7 @@ class PeriodicEvaluator:
       num_envs: environments played at once.
       episodes: in one evaluation, rounded up to a multiple of `num_envs`.
       period: actor steps between evaluations.
-      seed: of the environments.
+      seed: of the environments and, where the evaluator acts itself, its actions.
     """
     self._monitor = monitor
     self._num_envs = num_envs

@@ -15,6 +15,7 @@ from acme.utils import counting
 from flax import serialization
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from agents.types import Nest
 from environments.base import BatchedEnvironment, describe
 from nodes import activity, affinity, audit, checkpoints, final_params, lifecycle, replicas
@@ -83,7 +84,7 @@ class Training:
     checkpoint_period: float,
     checkpoints_kept: int,
     record: bool,
-    seed: int,
+    seed: Seed,
     replica: int = 0,
     num_replicas: int = 1,
     coordinator: str | None = None,
@@ -105,7 +106,7 @@ class Training:
       checkpoint_period: seconds between checkpoints; 0 for none.
       checkpoints_kept: how many of them to keep.
       record: whether to record every unroll. See `nodes.audit`.
-      seed: of parameters and action sampling.
+      seed: of the initial parameters; the same in all replicas.
       replica: which of the replicas this is; the first writes the parameters.
       num_replicas: whose learners do every update together.
       coordinator: host:port at which they meet, on the machine of the first.
@@ -147,7 +148,7 @@ class Training:
     if self._num_replicas > 1:
       with activity.doing(activity.WAITING_FOR_REPLICAS):
         replicas.meet(self._devices)
-    self.environment_spec, self.action_repeat = describe(self._make_environment, self._seed)
+    self.environment_spec, self.action_repeat = describe(self._make_environment)
     self.agent = self._make_agent(self.environment_spec.observations, self.environment_spec.actions)
     self.counter = counting.Counter()
     self.counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)

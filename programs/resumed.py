@@ -13,8 +13,6 @@ from programs.options.changes import check_changes, keep
 from programs.options.configs import check, resolve
 from programs.runs import Run
 
-_RESUME_STRIDE = 7_368_787
-
 
 def resumed_run(path: str, program: str) -> Run:
   """Returns an earlier run, with what the flags change of it.
@@ -34,7 +32,7 @@ def resumed_run(path: str, program: str) -> Run:
   module, changes = registry.load(record.program), flags.given()
   given = record.given | changes
   config = keep(record.config, resolve(module, given), changes)
-  # The record has the seed of the last resumption.
+  # Older records have another seed for each time that the run was resumed.
   began = {'seed': resolve(module, dict(record.given)).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:
     began['run_dir'] = config.run_dir
@@ -53,5 +51,5 @@ def resumed_run(path: str, program: str) -> Run:
       f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
     )
   # The actors are not to play the episodes of the beginning again.
-  seed = config.seed + _RESUME_STRIDE * len(record.commands)
-  return Run(record.program, module, given, dataclasses.replace(config, run_dir=path, seed=seed))
+  config = dataclasses.replace(config, run_dir=path, resumes=len(record.commands))
+  return Run(record.program, module, given, config)

@@ -103,3 +103,22 @@ print(*sys.modules)
   assert any(name.startswith('mine_') for name in loaded)
   assert not {'jax', 'flax', 'tensorflow', 'reverb'} & set(loaded)
   assert not any(name.startswith(('tempered_', 'histogram_')) for name in loaded)
+
+
+def _is_seed(node):
+  name = getattr(node, 'attr', getattr(node, 'id', ''))
+  return name == 'seed' or name.endswith('_seed')
+
+
+@pytest.mark.parametrize('folder', ['agents', 'nodes', 'programs', 'viewing'])
+def test_keys_are_made_in_one_place_and_seeds_by_no_arithmetic(folder):
+  for path in (ROOT / folder).rglob('*.py'):
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.BinOp):
+        assert not _is_seed(node.left) and not _is_seed(node.right), (path, node.lineno)
+      if isinstance(node, ast.Call):
+        constant = any(isinstance(argument, ast.Constant) for argument in node.args)
+        if ast.unparse(node.func) == 'jax.random.key':
+          assert constant, (path, node.lineno)  # Where only its shape matters.
+        elif ast.unparse(node.func) == 'jax.random.fold_in':
+          assert not constant, (path, node.lineno)  # It may be what `split` returns elsewhere.

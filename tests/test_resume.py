@@ -5,15 +5,17 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 
 import launch as launcher
+from agents.seeding import Seed
 from launchers import run_directory
 from nodes import checkpoints
 from programs import registry
 from programs.options import configs
 from tests.test_launch import ROOT, _run_main, launch
 
-_STRIDE = 7_368_787
+_STRIDE = 7_368_787  # By which older versions changed the seed, each time that a run was resumed.
 
 
 def _stopped_run(path, program='sebulba', resumed=0, **given):
@@ -26,9 +28,9 @@ def _stopped_run(path, program='sebulba', resumed=0, **given):
   checkpoints.write(checkpoints.directory(str(path)), counts, b'state', keep=1)
 
 
-def _resume(path, *flags):
+def _resume(path, *arguments):
   """Resumes as far as nothing is started; returns the exit code."""
-  return _run_main(launcher, [f'--resume={path}', '--dry_run', *flags])
+  return _run_main(launcher, [f'--resume={path}', '--dry_run', *arguments])
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,25 @@ def test_a_run_that_has_trained_gets_its_final_evaluation_once(tmp_path, program
   assert _resume(tmp_path / 'evaluated') == 2
   assert 'has done its 100 actor_steps; raise --num_steps' in capsys.readouterr().err
   assert _resume(tmp_path / 'longer', '--num_steps=200') == 0
+
+
+def test_each_time_that_a_run_is_resumed_its_seeds_are_others(tmp_path, monkeypatch):
+  roots, module = [], registry.load('sebulba')
+  make_program = module.make_program
+
+  def make(config):
+    roots.append(config.root_seed)
+    return make_program(config)
+
+  monkeypatch.setattr(module, 'make_program', make)
+  for resumed in range(3):
+    path = tmp_path / str(resumed)
+    path.mkdir()
+    _stopped_run(path, resumed=resumed)
+    assert _resume(path) == 0
+  assert set(roots) == {Seed(1).child('resume', resumes) for resumes in (1, 2, 3)}
+  assert configs.make_config(module, {}).root_seed == Seed(1).child('resume', 0)
+  assert 'resumes' not in flags.FLAGS  # The record knows.
 
 
 def test_what_may_change_still_has_to_fit(tmp_path, capsys):

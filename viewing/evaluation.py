@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from agents.types import Nest
 from environments import registry
 from environments.base import BatchedEnvironment
@@ -33,7 +34,7 @@ class Score:
 
 
 def make_environment(
-  environments: Any, name: str, options: str, num_envs: int, seed: int
+  environments: Any, name: str, options: str, num_envs: int, seed: Seed
 ) -> BatchedEnvironment:
   """Makes a batch of a program's environments, be they written in JAX or not.
 
@@ -49,11 +50,11 @@ def make_environment(
   """
   if environments is jax_environments:
     return JaxBatch(jax_environments.make(name, options), num_envs, seed)
-  return registry.make(name, num_envs, seed, options)
+  return registry.make(name, num_envs, seed.child('environments').number(), options)
 
 
 def play(
-  agent: Agent, params: Nest, environment: BatchedEnvironment, episodes_each: int, seed: int
+  agent: Agent, params: Nest, environment: BatchedEnvironment, episodes_each: int, seed: Seed
 ) -> list[Episode]:
   """Plays whole episodes, as many in each environment; returns them as they ended.
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from agents.anakin.environment import JaxEnvironment, next_row
+from agents.seeding import Seed
 from agents.types import Array, Nest, Timestep
 from environments.base import BatchedEnvironment
 
@@ -15,7 +16,7 @@ from environments.base import BatchedEnvironment
 class JaxBatch(BatchedEnvironment):
   """Steps N of one environment with one compiled call."""
 
-  def __init__(self, environment: JaxEnvironment, num_envs: int, seed: int):
+  def __init__(self, environment: JaxEnvironment, num_envs: int, seed: Seed):
     """Takes one environment.
 
     Args:
@@ -25,7 +26,7 @@ class JaxBatch(BatchedEnvironment):
     """
     self.num_envs = num_envs
     self._environment = environment
-    self._keys = jax.random.split(jax.random.key(seed), num_envs)
+    self._keys = jax.random.split(seed.child('environments').key(), num_envs)
     self._steps = 0
     self._state: Nest = None
     self._step_type: Array = None

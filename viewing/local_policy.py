@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.agent import Agent
+from agents.seeding import Seed
 from agents.types import Array, Nest, Timestep
 
 
 class LocalPolicy:
   """Acts with given parameters and the agent's `evaluation_exploration`; a `nodes.actor.Policy`."""
 
-  def __init__(self, agent: Agent, params: Nest, num_envs: int, seed: int):
+  def __init__(self, agent: Agent, params: Nest, num_envs: int, seed: Seed):
     """Initialises the core states.
 
     Args:
@@ -26,7 +27,7 @@ class LocalPolicy:
     exploration = jnp.full(num_envs, agent.evaluation_exploration, jnp.float32)
     self._params = params
     self._core_state = agent.initial_core_state(num_envs)
-    self._keys = jax.random.split(jax.random.key(seed), num_envs)
+    self._keys = jax.random.split(seed.child('actions').key(), num_envs)
     self._count = 0
     self._action: Array = None
 

@@ -53,9 +53,9 @@ class Evaluation:
     self._begin = jax.jit(self._make_state)
     self._play = jax.jit(self._rows, donate_argnums=1)
 
-  def begin(self, params: Nest, seed: int) -> EvaluationState:
-    """Starts an episode in every environment."""
-    return self._begin(params, jax.random.key(seed))
+  def begin(self, params: Nest, key: Array) -> EvaluationState:
+    """Starts an episode in every environment; `key` is a typed PRNG key."""
+    return self._begin(params, key)
 
   def play(self, params: Nest, state: EvaluationState) -> EvaluationState:
     """Plays on for `rows_per_call` rows; uses `state` up."""

@@ -97,9 +97,9 @@ class AnakinLoop:
       donate_argnums=1,
     )
 
-  def init(self, seed: int) -> AnakinState:
-    """Returns the state at the start of a run."""
-    return AnakinState(*self._init(jax.random.key(seed)))
+  def init(self, key: Array) -> AnakinState:
+    """Returns the state at the start of the run that a typed PRNG key stands for."""
+    return AnakinState(*self._init(key))
 
   def put(self, state: AnakinState) -> AnakinState:
     """Returns a state of NumPy arrays, such as one that was saved, on the devices."""

@@ -67,10 +67,10 @@ def begin(
   """
   num_envs = exploration.shape[0]
   keys = jax.random.split(key, num_envs)
-  keys, now = _split(keys)
-  state, timestep = jax.vmap(lambda key: environment.reset(key))(now)
+  keys, environment_keys, agent_keys = _split(keys)
+  state, timestep = jax.vmap(lambda key: environment.reset(key))(environment_keys)
   before = agent.initial_core_state(num_envs)
-  row, after = _answer(agent, params, policy_version, before, timestep, exploration, now)
+  row, after = _answer(agent, params, policy_version, before, timestep, exploration, agent_keys)
   return Streams(
     environment=_strong(state),
     key=jax.random.key_data(keys),
@@ -88,12 +88,12 @@ def advance(
   agent: Agent, environment: JaxEnvironment, params: Nest, policy_version: Array, streams: Streams
 ) -> Streams:
   """Executes the answers to the latest rows, and answers the next; see `begin`."""
-  keys, now = _split(jax.random.wrap_key_data(streams.key))
+  keys, environment_keys, agent_keys = _split(jax.random.wrap_key_data(streams.key))
   state, timestep = jax.vmap(lambda *args: next_row(environment, *args))(
-    streams.environment, streams.row.timestep.step_type, streams.row.action, now
+    streams.environment, streams.row.timestep.step_type, streams.row.action, environment_keys
   )
   row, after = _answer(
-    agent, params, policy_version, streams.after, timestep, streams.exploration, now
+    agent, params, policy_version, streams.after, timestep, streams.exploration, agent_keys
   )
   first = timestep.step_type == FIRST
   return streams._replace(
@@ -163,16 +163,18 @@ def _answer(
   keys: Array,
 ) -> tuple[Row, Nest]:
   """Returns the complete row and the core state after it."""
-  keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)  # The environment used them as is.
   output = agent.act(params, core_state, timestep, exploration, keys)
   version = jnp.full(exploration.shape, policy_version, jnp.int32)
   return Row(timestep, output.action, output.extras, version), output.core_state
 
 
-def _split(keys: Array) -> tuple[Array, Array]:
-  """Splits each of `[B]` keys in two."""
-  both = jax.vmap(jax.random.split)(keys)
-  return both[:, 0], both[:, 1]
+def _split(keys: Array) -> tuple[Array, Array, Array]:
+  """Splits each of `[B]` keys: for the rows to come, and for environment and agent in the next one.
+
+  `fold_in` with a small number would return what an environment that splits its key has, too.
+  """
+  split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
+  return split[:, 0], split[:, 1], split[:, 2]
 
 
 def _strong(state: Nest) -> Nest:

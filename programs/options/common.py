@@ -6,6 +6,7 @@ import dataclasses
 from typing import TypeVar
 
 from agents.options import check_numbers, option
+from agents.seeding import Seed
 
 C = TypeVar('C', bound='CommonConfig')
 
@@ -42,6 +43,14 @@ class CommonConfig:
   eval_period: int = option(
     0, 'actor_steps between evaluations; 0: a twentieth of num_steps', at_least=0
   )
+
+  # How often the run has been resumed: no flag, its directory knows.
+  resumes: int = dataclasses.field(default=0, metadata={'flag': False})
+
+  @property
+  def root_seed(self) -> Seed:
+    """What all seeds of a program come from: another one each time that the run is resumed."""
+    return Seed(self.seed).child('resume', self.resumes)
 
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from agents.options import option
+from agents.seeding import Seed
 from programs.options.common import CommonConfig
 
 
@@ -22,6 +23,11 @@ class CompiledLoopConfig(CommonConfig):
     8,
     'learner steps in one call of the compiled loop, between which nothing is reported or stopped',
   )
+
+  @property
+  def root_seed(self) -> Seed:
+    """What all seeds come from: a run that is resumed is the run that it would have been."""
+    return Seed(self.seed)
 
   def validate(self) -> None:
     """Checks that the options fit together; raises ValueError, one sentence naming the flag."""

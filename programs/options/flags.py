@@ -15,7 +15,7 @@ _own: list[str] = []  # A user's own program, whose options have flags, too.
 
 
 def define(own_program: str = '') -> None:
-  """Defines a flag for each field of each program's config.
+  """Defines a flag for each option of each program's config.
 
   Args:
     own_program: path/to/mine.py:make_program, if the command line says so.
@@ -33,7 +33,7 @@ def define(own_program: str = '') -> None:
   }
   fields: dict[str, dict[str, dataclasses.Field]] = {}
   for program in (*registry.PROGRAMS, *_own):
-    for field in dataclasses.fields(registry.load(program).Config):
+    for field in _fields(program):
       fields.setdefault(field.name, {})[own_file.title(program)] = field
       first = next(iter(fields[field.name].values()))
       if field.name in flags.FLAGS or type(field.default) is not type(first.default):
@@ -46,6 +46,12 @@ def define(own_program: str = '') -> None:
     define[type(field.default)](
       name, None, f'{field.metadata.get("help", "")} ({_defaults(by_program)})'
     )
+
+
+def _fields(program: str) -> list[dataclasses.Field]:
+  """Returns those fields of a program's config that have a flag."""
+  fields = dataclasses.fields(registry.load(program).Config)
+  return [field for field in fields if field.metadata.get('flag', True)]
 
 
 def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
@@ -64,9 +70,5 @@ def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
 
 def given() -> dict[str, Any]:
   """Returns the config flags that the user set."""
-  names = {
-    field.name
-    for program in (*registry.PROGRAMS, *_own)
-    for field in dataclasses.fields(registry.load(program).Config)
-  }
+  names = {field.name for program in (*registry.PROGRAMS, *_own) for field in _fields(program)}
   return {n: flags.FLAGS[n].value for n in names if flags.FLAGS[n].value is not None}

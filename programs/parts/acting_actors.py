@@ -49,6 +49,6 @@ def add_acting_actors(
           num_environments=config.num_actors * config.envs_per_actor,
           update_period=config.update_period,
           audit_dir=config.run_dir if config.audit else '',
-          seed=config.seed + 1000 * (i + 1),
+          seed=config.root_seed.child('actor', i),
         )
       )

@@ -38,6 +38,6 @@ def add_actors(
           f'actor/{i}',
           config.envs_per_actor,
           config.env_groups,
-          config.seed + 1000 * (i + 1),
+          config.root_seed.child('actor', i),
         )
       )

@@ -45,7 +45,7 @@ def add_compiled_loop(
       run_dir=config.run_dir,
       checkpoint_period=config.checkpoint_period,
       checkpoints_kept=config.checkpoints_kept,
-      seed=config.seed,
+      seed=config.root_seed.child('anakin'),
     ),
     label='anakin',
   )

@@ -22,7 +22,7 @@ def training(config: ActorsConfig) -> dict[str, Any]:
     'checkpoint_period': config.checkpoint_period,
     'checkpoints_kept': config.checkpoints_kept,
     'record': config.audit,
-    'seed': config.seed,
+    'seed': config.root_seed.child('learner'),
   }
 
 

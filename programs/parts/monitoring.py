@@ -57,7 +57,7 @@ def add_evaluator(
         num_envs=config.eval_envs,
         episodes=config.eval_episodes,
         period=config.eval_period,
-        seed=config.seed,
+        seed=config.root_seed.child('evaluator'),
       ),
       label='evaluator',
     )

@@ -22,7 +22,7 @@ def main():
   results = []
   for num_devices in (1, 8):
     loop = AnakinLoop(AGENT, CATCH, NUM_ENVS, jax.devices()[:num_devices], updates_per_call=3)
-    state = loop.init(1)
+    state = loop.init(jax.random.key(1))
     fresh = jax.device_get(state.learner.params)
     text = loop.compile(state)
     state, _ = loop.train(state)

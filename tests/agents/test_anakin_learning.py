@@ -35,7 +35,7 @@ def best_returns(loop, num_steps):
   """Trains with three seeds; returns the best mean return of the episodes that ended in one call."""
   best = []
   for seed in range(3):
-    state, returns = loop.init(seed), []
+    state, returns = loop.init(jax.random.key(seed)), []
     for _ in range(num_steps // loop.steps_per_call):
       state, report = loop.train(state)
       episodes = jax.device_get(report.episodes)

@@ -31,7 +31,7 @@ def make_loop(updates_per_call=1, agent=AGENT):
 
 
 def train(loop, calls, seed=1):
-  state = loop.init(seed)
+  state = loop.init(jax.random.key(seed))
   for _ in range(calls):
     state, report = loop.train(state)
   return jax.device_get((state, report))
@@ -39,7 +39,7 @@ def train(loop, calls, seed=1):
 
 def driven_by_python(num_updates, seed=1):
   """Returns the learner state of a run whose every row and update is a call from Python."""
-  state = jax.device_get(make_loop().init(seed))
+  state = jax.device_get(make_loop().init(jax.random.key(seed)))
   learner, now = state.learner, state.streams
   act, update = jax.jit(AGENT.act), jax.jit(AGENT.update)
   step = jax.jit(jax.vmap(lambda *args: next_row(CATCH, *args)))
@@ -49,9 +49,8 @@ def driven_by_python(num_updates, seed=1):
   for version in range(num_updates):
     rows, first_core_state = [row], before
     for _ in range(CONFIG.unroll_length):
-      keys, use = jnp.stack([jax.random.split(key) for key in keys]).T
+      keys, use, act_keys = jnp.stack([jax.random.split(key, 3) for key in keys]).T
       environment, timestep = step(environment, row.timestep.step_type, row.action, use)
-      act_keys = jnp.stack([jax.random.fold_in(key, 1) for key in use])
       before = core_state
       answer = act(learner.params, core_state, timestep, now.exploration, act_keys)
       core_state = answer.core_state
@@ -79,7 +78,7 @@ def assert_close(actual, expected, atol):
 def test_updates_in_one_call_are_those_that_python_drives():
   state, report = train(make_loop(updates_per_call=5), 1)
   assert state.learner.learner_steps == 5 and report.metrics['loss'].shape == (5,)
-  fresh = jax.device_get(make_loop().init(1)).learner.params
+  fresh = jax.device_get(make_loop().init(jax.random.key(1))).learner.params
   moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), state.learner.params, fresh)
   assert max(jax.tree.leaves(moved)) > 1e-2
   one_by_one, _ = train(make_loop(), 5)
@@ -96,7 +95,7 @@ def test_a_seed_is_a_run_to_the_bit():
 
 def test_nothing_is_transferred_within_a_call_and_the_learner_state_stays_valid():
   loop = make_loop(updates_per_call=2)
-  state = loop.init(1)
+  state = loop.init(jax.random.key(1))
   text = loop.compile(state)
   assert 'callback' not in text and 'infeed' not in text and 'outfeed' not in text
   with jax.transfer_guard('disallow'):
@@ -169,7 +168,7 @@ def test_an_evaluation_takes_as_many_episodes_of_each_environment():
   evaluation = Evaluation(agent, CATCH, num_envs=50, episodes_each=3, rows_per_call=7)
   for chase in (True, False):
     params = {'net': net, 'chase': jnp.asarray(chase)}
-    state, calls = evaluation.begin(params, seed=3), 0
+    state, calls = evaluation.begin(params, jax.random.key(3)), 0
     while not evaluation.done(state):
       state, calls = evaluation.play(params, state), calls + 1
     assert calls == 5  # 3 episodes are 29 rows after the first.
@@ -185,7 +184,9 @@ def test_an_evaluation_is_greedy_and_the_same_each_time():
   agent = VTrace(CONFIG, CATCH.observation_spec, CATCH.action_spec)
   params = agent.init(jax.random.key(0)).params
   evaluation = Evaluation(agent, CATCH, num_envs=4, episodes_each=1, rows_per_call=12)
-  once, again = (evaluation.play(params, evaluation.begin(params, 5)) for _ in range(2))
+  once, again = (
+    evaluation.play(params, evaluation.begin(params, jax.random.key(5))) for _ in range(2)
+  )
   np.testing.assert_array_equal(once.returns, again.returns)
   row = once.streams.row
   np.testing.assert_array_equal(row.action, np.argmax(row.extras['behaviour_logits'], axis=-1))

@@ -11,6 +11,7 @@ from agents.anakin.environments.catch import Catch
 from agents.types import FIRST, LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+from tests.agents.hidden_labels import Guessing, HiddenLabels, most_guessed
 
 CATCH = Catch(rows=5)  # Four steps and a FIRST row: 5 rows an episode, and unrolls of 7.
 AGENT = VTrace(
@@ -78,3 +79,18 @@ def test_episodes_are_counted_with_their_raw_returns():
     # All of Catch's reward comes with the LAST row.
     np.testing.assert_array_equal(episodes.return_sum, (reward * (step_type == LAST)).sum(1))
     np.testing.assert_array_equal(episodes.length_sum, 4 * episodes.episodes)
+
+
+def test_agent_environment_neighbours_and_other_rows_share_no_random_numbers():
+  def play(key):
+    agent, environment = Guessing(), HiddenLabels()
+    now = streams.begin(agent, environment, (), jnp.int32(0), jnp.ones(64), key)
+    return streams.unroll(agent, environment, (), jnp.int32(0), now)[1]
+
+  unrolls = jax.device_get(jax.jit(play)(jax.random.key(1)))
+  actions = unrolls.action
+  guessed = most_guessed(unrolls.timestep.observation, actions)
+  assert abs(guessed - 0.25) < 0.03
+  for distance in (1, 2):
+    assert abs(np.mean(actions == np.roll(actions, distance, axis=0)) - 0.25) < 0.03
+    assert abs(np.mean(actions == np.roll(actions, distance, axis=1)) - 0.25) < 0.03

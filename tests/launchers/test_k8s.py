@@ -67,7 +67,7 @@ def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
     'limits': {'google.com/tpu': '8'},
     'requests': {'google.com/tpu': '8', 'cpu': '8', 'memory': '1536Mi'},
   }
-  variables = {v['name']: v['value'] for v in container['env']}
+  variables = {v['name']: v['value'] for v in container['env'] if 'value' in v}
   assert variables['JAX_PLATFORMS'] == 'tpu,cpu' and 'TPU_VISIBLE_CHIPS' not in variables
   assert learner['volumes'][0]['persistentVolumeClaim'] == {'claimName': 'runs'}
   assert container['volumeMounts'][0]['mountPath'] == '/runs'
@@ -76,6 +76,9 @@ def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
   assert actor['nodeSelector'] == {'pool': 'cpu'}
   assert actor['volumes'] == [{'name': 'scratch', 'emptyDir': {}}]
   assert {'name': 'COLOUR', 'value': 'green'} in actor['containers'][0]['env']
+  failures = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"
+  source = {'fieldRef': {'fieldPath': failures}}
+  assert {'name': 'LAUNCHPOD_FAILURES', 'valueFrom': source} in actor['containers'][0]['env']
   assert actor['containers'][0]['command'] == ['python', 'launch.py', '--pod_group=actor']
   assert _pod(jobs['monitor'])['containers'][0]['command'][-1] == '--pod_ends_program'
   limits = _pod(jobs['scorer'])['containers'][0]['resources']['limits']

@@ -76,7 +76,7 @@ def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, start):
     spec = job['template']['spec']
     (container,) = spec['template']['spec']['containers']
     confinement = [] if confined.missing() else confined.command(spec['template']['spec'], runs)
-    variables = {variable['name']: variable['value'] for variable in container['env']}
+    variables = {v['name']: v['value'] for v in container['env'] if 'value' in v}
     for index in range(spec['completions']):
       name = f'{job["name"]}/{index}'
       command = [*confinement, sys.executable, *container['command'][1:], *here]
@@ -144,7 +144,8 @@ from tests.launchers import nodes
 flags.FLAGS(sys.argv[:1])
 answer, label, port, ends_program = sys.argv[1:]
 program = nodes.program(
-  (nodes.Caller, True, answer), (nodes.Stopper, False, answer), (nodes.Crasher, False, answer)
+  (nodes.Caller, True, answer), (nodes.Stopper, False, answer), (nodes.Crasher, False, answer),
+  (nodes.Environment, False, answer)
 )
 code = pod.launch(program, label, pod.node_index(), 'localhost', int(port), ends_program == 'yes')
 sys.stdout.flush()
@@ -174,6 +175,22 @@ def test_a_pod_says_by_its_exit_code_how_its_node_ended(tmp_path, start):
   assert echo.poll() is None
   echo.send_signal(signal.SIGTERM)
   assert echo.wait(DEADLINE) == 143
+
+
+@pytest.mark.parametrize(
+  'counted, life',
+  [
+    ({}, '0'),
+    ({'LAUNCHPOD_FAILURES': '', 'LAUNCHPOD_EVICTIONS': ''}, '0'),
+    ({'LAUNCHPOD_FAILURES': '2', 'LAUNCHPOD_EVICTIONS': '3'}, '5'),
+  ],
+)
+def test_a_node_knows_which_life_it_is_from_what_its_job_has_counted(
+  tmp_path, start, counted, life
+):
+  arguments = [str(tmp_path / 'environment'), 'node3', str(_first_free_port(1)), 'no']
+  assert start([sys.executable, '-c', _DRIVER, *arguments], counted).wait(DEADLINE) == 0
+  assert json.loads((tmp_path / 'environment').read_text())['LAUNCHPOD_LIFE'] == life
 
 
 def test_every_node_has_a_port_of_its_own_and_the_name_that_jobset_gives_it():

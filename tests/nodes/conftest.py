@@ -93,18 +93,28 @@ def make_server():
   import numpy as np
   from acme.utils.counting import Counter
 
+  from agents.seeding import Seed
   from nodes.inference import InferenceServer
   from tests.nodes.counter import CounterAgent, CounterEnvironment
   from tests.nodes.inference_clients import Sink
 
   servers = []
 
-  def make(streams, agent=None, batch_size=8, timeout=0.002, seed=0, sink=None):
+  def make(streams, agent=None, batch_size=8, timeout=0.002, sink=None, num_devices=1):
     sink = sink or Sink()
     spec = CounterEnvironment([1]).spec()
     agent = agent or CounterAgent()
     server = InferenceServer(
-      agent, streams, jax.local_devices()[:1], spec, sink, Counter(), 1, batch_size, timeout, seed
+      agent,
+      streams,
+      jax.local_devices()[:1],
+      spec,
+      sink,
+      Counter(),
+      1,
+      batch_size,
+      timeout,
+      Seed(0),
     )
     server.set_params(0, np.float32(0))
     server.compile()

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from acme.utils.counting import Counter
 
+from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
@@ -27,7 +28,9 @@ def record(num_actor_devices):
   agent, sink = make_agent(), Sink()
   streams = layout(num_actors=2, envs_per_actor=28, env_groups=2)
   devices = jax.devices()[:num_actor_devices]
-  server = InferenceServer(agent, streams, devices, SPEC, sink, Counter(), 1, 28, 0.01, seed=0)
+  server = InferenceServer(
+    agent, streams, devices, SPEC, sink, Counter(), 1, 28, 0.01, seed=Seed(0)
+  )
   params = agent.init(jax.random.key(1)).params
   server.set_params(0, params)
   server.compile()
@@ -53,7 +56,7 @@ def record(num_actor_devices):
 
 def learn(batches, devices, publish=lambda version, params: None):
   """Does an update on each batch; returns the learner."""
-  learner = Learner(make_agent(), devices, publish, lambda: None, Counter(), seed=1)
+  learner = Learner(make_agent(), devices, publish, lambda: None, Counter(), seed=Seed(1))
   learner.learn_from(batches)
   for _ in batches:
     learner.step()

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from acme.utils.counting import Counter
 
+from agents.seeding import Seed
 from nodes import replicas
 from nodes.learner import Learner
 from tests.agents.sharded_update import AGENTS, make_unrolls
@@ -49,7 +50,7 @@ def learn(name, devices, replica, num_replicas):
     priorities.append(np.asarray(values, np.float64))
     return True
 
-  learner = Learner(agent, devices, publish, lambda: None, counter, seed=1)
+  learner = Learner(agent, devices, publish, lambda: None, counter, seed=Seed(1))
   learner.compile(jax.tree.map(lambda x: x[0], batch.unrolls), len(batch.keys))
   learner.learn_from([batch] * UPDATES, update_priorities)
   losses = []

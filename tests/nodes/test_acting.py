@@ -13,6 +13,7 @@ import pytest
 import reverb
 from acme.utils.counting import Counter
 
+from agents.seeding import Seed
 from agents.types import FIRST, LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
@@ -37,7 +38,7 @@ from tests.nodes.test_actor import Monitor
 
 DEADLINE = 120
 EVAL_ENVS = 2
-OPTIONS = {'num_environments': 4, 'update_period': 0.01, 'audit_dir': '', 'seed': 3}
+OPTIONS = {'num_environments': 4, 'update_period': 0.01, 'audit_dir': '', 'seed': Seed(3)}
 SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', lstm_size=8, frame_stack=3)
 
 
@@ -168,7 +169,7 @@ class Asking(Acting):
       **OPTIONS,
     )
     self._serving = self._thread_of(self._node)
-    return Actor(self.make_environment, self.inference, None, stream.actor_id, 2, 1, seed=5)
+    return Actor(self.make_environment, self.inference, None, stream.actor_id, 2, 1, seed=Seed(5))
 
   # What the monitor is told.
   def alive(self, node):
@@ -306,7 +307,7 @@ def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   params = make_vtrace(spec.observations, spec.actions).init(jax.random.key(0)).params
   learner.set_params(9, params)
   monitor = Monitor()
-  evaluation = {'num_envs': 4, 'episodes': 10, 'period': 1000, 'seed': 3}
+  evaluation = {'num_envs': 4, 'episodes': 10, 'period': 1000, 'seed': Seed(3)}
   ActingEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), **evaluation).run()
   assert len(monitor.evaluations) == len(monitor.final) == 1
   for values in monitor.evaluations + monitor.final:

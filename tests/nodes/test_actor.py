@@ -4,6 +4,7 @@ import dm_env
 import numpy as np
 import pytest
 
+from agents.seeding import Seed
 from environments.catch import Catch
 from nodes import actor as actor_lib
 from nodes.actor import Actor, RemotePolicy
@@ -55,7 +56,7 @@ def _make(lengths):
 def test_an_actor_sends_every_timestep_of_every_group_in_order_in_one_incarnation(answer):
   inference = Inference(limit=40)
   client = answer(inference)
-  actor = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=4, env_groups=2, seed=0)
+  actor = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=4, env_groups=2, seed=Seed(0))
   actor.run()
   assert {r[0] for r in inference.requests} == {'actor/4'}
   assert len({r[1] for r in inference.requests}) == 1
@@ -65,7 +66,7 @@ def test_an_actor_sends_every_timestep_of_every_group_in_order_in_one_incarnatio
     counts = np.stack([r[6][:, 0] for r in mine[:9]])
     np.testing.assert_array_equal(counts[:, 0], [0, 1, 2, 3, 0, 1, 2, 3, 0])
     np.testing.assert_array_equal(counts[:, 1], [0, 1, 2, 3, 4, 5, 0, 1, 2])
-  again = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=2, env_groups=1, seed=0)
+  again = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=2, env_groups=1, seed=Seed(0))
   inference.limit += 10
   again.run()
   assert len({r[1] for r in inference.requests}) == 2, 'a new life has an incarnation of its own'
@@ -113,7 +114,7 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
     num_envs=4,
     episodes=10,
     period=1000,
-    seed=3,
+    seed=Seed(3),
   )
   evaluator.run()
   assert len(monitor.evaluations) == len(monitor.final) == 1

@@ -9,6 +9,7 @@ import pytest
 from flax import serialization
 
 from agents.anakin.environments.catch import Catch
+from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from nodes import checkpoints, lifecycle
@@ -31,7 +32,7 @@ def make_node(run_dir, monitor, make_environment=Catch, **options):
     'num_steps': 500,
     'checkpoint_period': 1e9,
     'checkpoints_kept': 3,
-    'seed': 1,
+    'seed': Seed(1),
   } | options
   return Anakin(make_agent, make_environment, monitor, run_dir=str(run_dir), **options)
 
@@ -86,7 +87,7 @@ def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, 
   thread = start(node)
   client = connect(node)
   AnakinEvaluator(
-    make_agent, Catch, client, connect(monitor), num_envs=5, episodes=12, period=100, seed=1
+    make_agent, Catch, client, connect(monitor), num_envs=5, episodes=12, period=100, seed=Seed(1)
   ).run()
   status = monitor.status()
   assert status['finished'] and status['latest']['evaluator/0']['evaluator_episodes'] == 15
@@ -111,7 +112,7 @@ def test_a_run_that_goes_on_is_the_run_it_would_have_been(tmp_path, connect, sto
   counts = run_to_the_end(straight, connect, stop)
   half = run_to_the_end(halted, connect, stop, num_steps=250)
   assert half['learner_steps'] < counts['learner_steps']
-  assert run_to_the_end(halted, connect, stop, seed=2) == counts
+  assert run_to_the_end(halted, connect, stop, seed=Seed(2)) == counts
   results = [(d / 'params' / 'final.msgpack').read_bytes() for d in (straight, halted)]
   assert results[0] == results[1]
 

@@ -57,6 +57,21 @@ def test_answers_do_not_depend_on_the_company(make_server):
       np.testing.assert_array_equal(values, b.extras[name])
 
 
+def test_random_numbers_do_not_depend_on_the_devices_and_no_two_of_these_share_any(make_server):
+  def noise(num_devices):
+    streams = layout(2, 4, 2, eval_envs=2)
+    server, sink = make_server(streams, num_devices=num_devices)
+    clients = [Client(server, CounterEnvironment([9, 9]), s.actor_id, 1, s.group) for s in streams]
+    for _ in range(5):
+      step_together(clients)
+    unrolls = sorted(sink.unrolls, key=lambda unroll: unroll.environment_id[0])
+    return np.concatenate([unroll.extras['noise'] for unroll in unrolls])
+
+  one, two = noise(1), noise(2)
+  assert one.shape == (8, 5) and len(np.unique(one)) == 40
+  np.testing.assert_array_equal(one, two)
+
+
 def test_two_environments_and_two_moments_get_different_random_numbers(make_server):
   server, sink = make_server(layout(1, 2, 1))
   client = Client(server, CounterEnvironment([3, 5]))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from acme.utils.counting import Counter
 
+from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
@@ -50,7 +51,7 @@ def _learner(batches, published, trained=lambda ids, step: None):
     lambda version, params: published.append(version),
     lambda: None,
     Counter(),
-    seed=len(published),
+    seed=Seed(len(published)),
   )
   learner.learn_from(batches, trained=trained)
   return learner

@@ -7,6 +7,7 @@ from acme.utils.counting import Counter
 
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
+from agents.seeding import Seed
 from agents.types import FIRST, LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
@@ -49,7 +50,16 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name, make_envir
   params = agent.init(jax.random.key(3)).params
   sink = Sink()
   server = InferenceServer(
-    agent, layout(2, 3, 1), jax.local_devices()[:1], spec, sink, Counter(), 1, 6, 0.001, seed=5
+    agent,
+    layout(2, 3, 1),
+    jax.local_devices()[:1],
+    spec,
+    sink,
+    Counter(),
+    1,
+    6,
+    0.001,
+    seed=Seed(5),
   )
   server.set_params(0, params)
   server.compile()
@@ -84,7 +94,16 @@ def test_initial_priorities_come_from_the_recorded_q_values():
   state = agent.init(jax.random.key(3))
   sink = Sink()
   server = InferenceServer(
-    agent, layout(1, 4, 1), jax.local_devices()[:1], SPEC, sink, Counter(), 1, 4, 0.001, seed=5
+    agent,
+    layout(1, 4, 1),
+    jax.local_devices()[:1],
+    SPEC,
+    sink,
+    Counter(),
+    1,
+    4,
+    0.001,
+    seed=Seed(5),
   )
   server.set_params(0, state.params)
   server.compile()

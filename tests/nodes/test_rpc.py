@@ -2,6 +2,7 @@
 
 import pytest
 
+from agents.seeding import Seed
 from launchers import core
 from nodes import lifecycle, rpc, wire
 from nodes.conversation import Remote
@@ -59,7 +60,7 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
     checkpoint_period=0.0,
     checkpoints_kept=1,
     record=False,
-    seed=0,
+    seed=Seed(0),
   )
   connection = Remote(f'localhost:{port}').connect()
   connection.send(wire.pack('actor/0', 1, 0, 0))

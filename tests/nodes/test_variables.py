@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from acme.utils.counting import Counter
 
+from agents.seeding import Seed
 from nodes import rpc
 from nodes.gate import Gate
 from nodes.learner_node import LearnerNode
@@ -198,7 +199,7 @@ def test_a_learner_that_fails_sends_no_actor_home(tmp_path):
     checkpoint_period=0.0,
     checkpoints_kept=1,
     record=False,
-    seed=0,
+    seed=Seed(0),
   )
   with pytest.raises(OSError):
     node.run()

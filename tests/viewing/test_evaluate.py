@@ -9,6 +9,7 @@ from PIL import Image
 
 import evaluate
 from agents.anakin.loop import AnakinLoop
+from agents.seeding import Seed
 from agents.types import FIRST, LAST, Timestep
 from environments import registry
 from launchers import run_directory
@@ -34,7 +35,7 @@ def score(capsys, tmp_path, *flags):
 
 def returns_by_hand(run_dir, num_envs, episodes_each, seed):
   run = runs.recorded_run(str(run_dir))
-  environment = registry.make('catch', num_envs, seed)
+  environment = registry.make('catch', num_envs, seed.number())
   agent = run.module.make_agent(run.config)(
     environment.observation_spec(), environment.action_spec()
   )
@@ -55,7 +56,7 @@ def returns_by_hand(run_dir, num_envs, episodes_each, seed):
 def test_the_score_is_that_of_a_loop_by_hand_and_names_its_protocol(finished_run, tmp_path, capsys):
   flags = (finished_run, '--episodes=24', '--num_envs=8', '--seed=3')
   found = score(capsys, tmp_path, *flags)
-  returns = returns_by_hand(finished_run, 8, 3, seed=3)
+  returns = returns_by_hand(finished_run, 8, 3, Seed(3).child('evaluate', 'environments'))
   assert found['score']['mean'] == pytest.approx(np.mean(returns))
   assert found['score']['standard_error'] == pytest.approx(np.std(returns) / np.sqrt(24))
   assert (found['score']['episodes'], found['score']['mean_length']) == (24, 9)
@@ -134,7 +135,7 @@ def test_anakins_checkpoints_and_its_environments(tmp_path, capsys):
   config = make_run(tmp_path, anakin, 'anakin', **options)
   environment = jax_environments.make(config.env, config.env_options)
   agent = anakin.make_agent(config)(environment.observation_spec, environment.action_spec)
-  state = AnakinLoop(agent, environment, 2, jax.local_devices()[:1], 1).init(1)
+  state = AnakinLoop(agent, environment, 2, jax.local_devices()[:1], 1).init(jax.random.key(1))
   counts = {'actor_steps': 7, 'environment_frames': 7, 'learner_steps': 5}
   content = checkpoints.serialise(jax.device_get(state))
   checkpoints.write(checkpoints.directory(str(tmp_path)), counts, content, keep=1)

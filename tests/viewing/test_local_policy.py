@@ -4,6 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.agent import ActOutput
+from agents.seeding import Seed
+from tests.agents.hidden_labels import Guessing, HiddenLabels, most_guessed
+from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
 
 
@@ -22,7 +25,7 @@ class Counting:
 
 
 def answers(seed, count=3):
-  policy = LocalPolicy(Counting(), 10.0, num_envs=2, seed=seed)
+  policy = LocalPolicy(Counting(), 10.0, num_envs=2, seed=Seed(seed))
   rewards = np.array([1, 2], np.float32)
   timestep = dm_env.TimeStep(
     np.ones(2, np.uint8), rewards, np.ones(2, np.float32), np.zeros((2, 1))
@@ -46,3 +49,16 @@ def test_every_environment_and_step_has_random_numbers_of_its_own_which_the_seed
   assert len(set(drawn.ravel().tolist())) == 6
   assert (answers(seed=0)[:, :, 2] == drawn).all()
   assert (answers(seed=1)[:, :, 2] != drawn).all()
+
+
+def test_nothing_that_an_environment_draws_is_what_the_policy_draws_from_the_same_seed():
+  environment = JaxBatch(HiddenLabels(), 64, Seed(3))
+  policy = LocalPolicy(Guessing(), (), 64, Seed(3))
+  timestep, labels, actions = environment.reset(), [], []
+  for _ in range(50):
+    policy.send(timestep)
+    labels.append(timestep.observation)
+    actions.append(policy.receive())
+    timestep = environment.step(actions[-1])
+  guessed = most_guessed(np.stack(labels, axis=1), np.stack(actions, axis=1))
+  assert abs(guessed - 0.25) < 0.04

@@ -1,0 +1,277 @@
+"""A walk over all that is random in a program: no two consumers draw the same."""
+
+import collections
+import functools
+import types
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from launchpad.nodes import base
+
+from agents.seeding import Seed
+from environments import registry as environments
+from environments import seeding
+from launchers import core, graph
+from nodes import lifecycle
+from nodes.acting_actor import ActingActor
+from nodes.acting_evaluator import ActingEvaluator
+from nodes.actor import Actor
+from nodes.anakin import Anakin
+from nodes.anakin_evaluator import AnakinEvaluator
+from nodes.device_inference import DeviceInference
+from nodes.evaluator import Evaluator
+from nodes.inference_learner import InferenceLearner
+from nodes.inference_node import InferenceNode
+from nodes.learner_node import LearnerNode
+from programs import registry
+from tests.nodes.counter import CounterAgent
+from viewing import evaluation
+from viewing.jax_batch import JaxBatch
+from viewing.local_policy import LocalPolicy
+
+CASES = [
+  ('sebulba', {'num_actors': 3, 'env_groups': 2, 'actor_devices': (0, 1)}),
+  ('sebulba', {'num_replicas': 2, 'env_groups': 2}),
+  ('sebulba', {'num_actors': 4, 'inference_nodes': 2, 'actor_devices': (0, 1)}),
+  ('r2d2', {'num_actors': 2, 'env_groups': 2}),
+  ('r2d2', {'num_actors': 2, 'inference_nodes': 2, 'env_groups': 1}),
+  ('impala', {'num_actors': 3}),
+]
+ENVS = {'envs_per_actor': 4, 'eval_envs': 3}
+
+
+class State(NamedTuple):
+  """What the learner keeps of the agent below."""
+
+  params: Any
+  learner_steps: Any
+
+
+class Agent(CounterAgent):
+  """Has parameters that are random numbers."""
+
+  def init(self, key):
+    return State(jax.random.bits(key, (2,)), jnp.int32(0))
+
+  def initial_priorities(self, unrolls):
+    return jnp.ones(len(unrolls.action))
+
+
+class Silence:
+  """Stands for what is not to be started, or asked."""
+
+  def __init__(self, *args, **kwargs):
+    del args, kwargs
+
+  def __getattr__(self, name):
+    return lambda *args, **kwargs: None
+
+
+class Published(Silence):
+  """A learner's service, which the first parameters are handed to."""
+
+  def __init__(self, draws):
+    self._draws = draws
+
+  def set_params(self, version, params):
+    self._draws['parameters'].append(tuple(np.asarray(params).tolist()))
+    raise lifecycle.Stopped
+
+
+@pytest.fixture
+def draws(monkeypatch, tmp_path):
+  """What has been drawn by the nodes that the test runs, by the kind of it."""
+  found = collections.defaultdict(list)
+
+  class Device(DeviceInference):
+    def __init__(self, *args):
+      super().__init__(*args)
+      found['actions'] += keys(self._keys)
+
+  def make_environment(*args, **kwargs):
+    environment, seed = make(*args, **kwargs), args[2]
+    if seed:  # 0 describes an environment that nothing is played in.
+      found['environments'] += [('batch', seed), *seeding.spawn(seed, args[1])]
+    return environment
+
+  def play(key):
+    found['episodes'] += keys(key[None])
+    raise lifecycle.Stopped
+
+  make = environments.make
+  local_devices = lambda indices, flag, process=None: jax.local_devices()[:1] * len(indices)  # noqa: E731
+  for name, value in {
+    'environments.registry.make': make_environment,
+    'nodes.acting_actor.VariableClient': lambda *args: Always(),
+    'nodes.actor.RemotePolicy': Silence,
+    'nodes.action_service.Emitter': Silence,
+    'nodes.action_service.ActionService.compile': lambda self: None,
+    'nodes.action_service.ActionService.start': lambda self: None,
+    'nodes.anakin.AnakinLoop': lambda *args: Plays(play),
+    'nodes.anakin_evaluator.Evaluation': lambda *args: Plays(play),
+    'nodes.anakin_evaluator.rpc.call': lambda *args: ({}, None),
+    'nodes.inference.DeviceInference': Device,
+    'nodes.periodic_evaluator.PeriodicEvaluator._evaluate_now_and_then': evaluate_once,
+    'nodes.replicas.devices_of_all': lambda indices, flag: jax.local_devices()[:1],
+    'nodes.replicas.local_devices': local_devices,
+    'nodes.replicas.meet': lambda devices: None,
+    'nodes.replicas.share': lambda tree, replica: tree,
+    'nodes.training.begin_import': lambda: None,
+  }.items():
+    monkeypatch.setattr(name, value)
+  return found
+
+
+class Always(Silence):
+  """Has parameters."""
+
+  def fetch(self, should_stop):
+    return True
+
+
+class Plays:
+  """Tells the key that it begins with."""
+
+  def __init__(self, play):
+    self.init = play
+    self.begin = lambda params, key: play(key)
+
+
+def evaluate_once(self, play):
+  if isinstance(self, AnakinEvaluator):
+    self._anakin = types.SimpleNamespace(futures=Silence())
+    play(lambda: True)
+
+
+def keys(batch):
+  return list(map(tuple, np.asarray(jax.random.key_data(batch)).tolist()))
+
+
+def act(node, draws):
+  node.run()
+
+
+def infer(node, draws):
+  node._inbox.close()
+  node._make_service().close()
+
+
+def learn(node, draws):
+  node._training.prepare()
+  node._training._service = Published(draws)
+  with pytest.raises(lifecycle.Stopped):
+    node._training._make_learner()
+
+
+def infer_and_learn(node, draws):
+  learn(node, draws)
+  infer(node, draws)
+
+
+def play_until_stopped(node, draws):
+  with pytest.raises(lifecycle.Stopped):
+    node.run()
+
+
+# What makes a node draw all that it ever draws by a seed.
+HOW = {
+  ActingActor: act,
+  ActingEvaluator: act,
+  Actor: act,
+  Anakin: play_until_stopped,
+  AnakinEvaluator: play_until_stopped,
+  Evaluator: act,
+  InferenceLearner: infer_and_learn,
+  InferenceNode: infer,
+  LearnerNode: learn,
+}
+
+
+def stand_in(value):
+  """Returns what takes the place of an argument of a node: of the agent, and of other nodes."""
+  if isinstance(value, base.Handle):
+    return None
+  if isinstance(value, list | tuple) and any(isinstance(v, base.Handle) for v in value):
+    return []
+  if isinstance(value, functools.partial) and getattr(value.func, 'name', '') in ('VTrace', 'R2D2'):
+    return lambda observations, actions: Agent()
+  return value
+
+
+def run(program, draws):
+  """Runs those nodes of a program that have a seed; returns how many of each class."""
+  classes = {cls.__name__: cls for cls in HOW}
+  counts = collections.Counter()
+  for node in (each.node for each in graph.nodes(program)):
+    args, kwargs = node._args, node._kwargs
+    if any(isinstance(value, Seed) for value in (*args, *kwargs.values())):
+      cls = classes[node._constructor.name]  # One that HOW lacks is to be added there.
+      kwargs = {name: stand_in(value) for name, value in kwargs.items() if name != 'courier_kwargs'}
+      if cls in (InferenceLearner, InferenceNode):
+        kwargs['port'] = core.free_ports(1)[0]
+      HOW[cls](cls(*map(stand_in, args), **kwargs), draws)
+      counts[cls] += 1
+  return counts
+
+
+def make(name, tmp_path, **options):
+  module = registry.load(name)
+  config = module.Config(run_dir=str(tmp_path), **options).resolve()
+  config.validate()
+  return module.make_program(config)
+
+
+def evaluate(draws):
+  """Draws what evaluate.py draws with the seed of the programs."""
+  seed = Seed(1).child('evaluate')
+  evaluation.make_environment(environments, 'catch', '', 3, seed)
+  draws['actions'] += keys(LocalPolicy(Agent(), None, 3, seed)._keys)
+  draws['actions'] += keys(JaxBatch(None, 3, seed)._keys)
+
+
+@pytest.mark.parametrize('name, options', CASES)
+def test_no_two_consumers_share_a_stream_in_any_life_and_after_any_resume(
+  name, options, draws, tmp_path, monkeypatch
+):
+  num_runs = 0
+  for resumes in range(3):
+    program = make(name, tmp_path, resumes=resumes, **ENVS, **options)
+    for life in range(2):
+      monkeypatch.setenv('LAUNCHPOD_LIFE', str(life))
+      counts = run(program, draws)
+      num_runs += 1
+  evaluate(draws)
+  actors = counts[Actor] + counts[ActingActor]
+  groups = options.get('env_groups', 2) if counts[Actor] else 1
+  assert actors == options.get('num_actors', 2) * options.get('num_replicas', 1)
+  assert counts[Evaluator] + counts[ActingEvaluator] == 1
+  assert len(set(draws['environments'])) == len(draws['environments'])
+  # A number for each batch and each of its environments.
+  batches, size = actors * groups + 1, actors * ENVS['envs_per_actor'] + ENVS['eval_envs']
+  assert len(draws['environments']) == num_runs * (batches + size) + 1 + 3
+  assert len(set(draws['actions'])) == len(draws['actions']) == num_runs * size + 3 + 3
+  # The parameters are one for all replicas, and begin the same in every life without a checkpoint.
+  learners = counts[InferenceLearner] + counts[LearnerNode]
+  assert len(draws['parameters']) == num_runs * learners
+  assert len(set(draws['parameters'])) == 3
+  assert not set(draws['parameters']) & set(draws['actions'])
+
+
+def test_a_run_of_anakin_is_the_same_whatever_becomes_of_its_processes(
+  draws, tmp_path, monkeypatch
+):
+  for resumes in range(3):
+    program = make('anakin', tmp_path, resumes=resumes, num_envs=8, eval_envs=3)
+    for life in range(2):
+      monkeypatch.setenv('LAUNCHPOD_LIFE', str(life))
+      assert run(program, draws) == {Anakin: 1, AnakinEvaluator: 1}
+  evaluate(draws)
+  assert len(draws['episodes']) == 12 and len(set(draws['episodes'])) == 2
+  assert not set(draws['episodes']) & set(draws['actions'])
+
+
+def test_every_program_is_walked():
+  assert {name for name, _ in CASES} | {'anakin'} == set(registry.PROGRAMS)
