@@ -18,6 +18,8 @@ import threading
 import traceback
 from collections.abc import Callable
 
+from launchers import allocator
+
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
 # Threads of this name are let finish, unless the launcher kills the process. See nodes.lifecycle.
@@ -75,6 +77,7 @@ def run(
   Returns:
     The exit code. The process is to be left by `os._exit`: threads may never return.
   """
+  allocator.limit_arenas()
   from absl import flags, logging
   from launchpad.launch import worker_manager
 
