@@ -20,7 +20,7 @@ import threading
 import traceback
 from collections.abc import Callable
 
-from launchers import heartbeat
+from launchers import allocator, heartbeat
 from nodes import activity
 
 _PR_SET_PDEATHSIG = 1
@@ -84,6 +84,7 @@ def run(
   Returns:
     The exit code. The process is to be left by `os._exit`: threads may never return.
   """
+  allocator.limit_arenas()
   from absl import flags, logging
   from launchpad.launch import worker_manager
 
