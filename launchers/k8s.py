@@ -48,7 +48,7 @@ POD_GROUP = flags.DEFINE_string('pod_group', '', 'the group of this pod, as a ma
 POD_HOSTS = flags.DEFINE_string('pod_hosts', '', 'host name of a node, with {job} and {index}')
 POD_ENDS_PROGRAM = flags.DEFINE_bool('pod_ends_program', False, "this pod's end is the program's")
 
-_SOURCES = ('agents', 'environments', 'launchers', 'nodes', 'programs')
+_SOURCES = ('agents', 'environments', 'launchers', 'nodes', 'programs', 'rundir')
 _HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
 
 
