@@ -250,17 +250,20 @@ def main(argv: list[str]) -> int:
     if owns_run_dir:
       news = run_directory.write_record(config.run_dir, run.program, run.given, config)
       if news:
-        print(f'warning: {news}', file=sys.stderr)
+        terminal.say(f'warning: {news}', sys.stderr)
       for name in ('graph.md', 'graph.svg'):
         graph_picture.write(os.path.join(config.run_dir, name), program, where)
   except ValueError as error:
-    print(f'error: {error}', file=sys.stderr)
+    terminal.say(f'error: {error}', sys.stderr)
+    return 2
+  except OSError as error:
+    terminal.say(f'error: {error.filename} cannot be written: {error.strerror}.', sys.stderr)
     return 2
   try:
     with terminal.shown(program, _title(run, config), config.run_dir, _NODE_TIMEOUT.value) as watch:
       code = _launch(program, where, config.run_dir, watch, owns_run_dir)
   except ValueError as error:
-    print(f'error: {error}', file=sys.stderr)
+    terminal.say(f'error: {error}', sys.stderr)
     return 2
   done = run_directory.result(config.run_dir)
   if code == 0 and done and _LAUNCHER.value != 'slurm':  # The job has said it.

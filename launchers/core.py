@@ -16,6 +16,7 @@ import launchpad as lp
 from launchpad.launch import serialization
 
 from launchers import pickling, process, requests
+from nodes.lifecycle import RUN_VARIABLE
 
 
 class StaticAddress(lp.AbstractAddressBuilder):
@@ -62,7 +63,7 @@ class NodeTask:
 
 def run_token() -> dict[str, str]:
   """Returns a variable for every node of one launch, by which a server knows its own actors."""
-  return {'LAUNCHPOD_RUN': os.urandom(16).hex()}
+  return {RUN_VARIABLE: os.urandom(16).hex()}
 
 
 def free_ports(count: int) -> list[int]:
@@ -130,7 +131,7 @@ def prepare(
     directory: an existing directory, readable wherever nodes run.
 
   Raises:
-    ValueError: if a node cannot be pickled; names the node.
+    ValueError: if a node cannot be pickled, or its file cannot be written; names the node or the file.
   """
   bind(program, addresses, stopper)
   serialization.enable_lru_cache_pickling_once()
@@ -139,7 +140,10 @@ def prepare(
     for index, node in enumerate(nodes):
       task = NodeTask(label, index, os.path.join(directory, f'{label}-{index}.pkl'))
       payload = pickling.dumps(task.name, node.function)
-      with open(task.payload, 'wb') as f:
-        f.write(payload)
+      try:
+        with open(task.payload, 'wb') as f:
+          f.write(payload)
+      except OSError as error:
+        raise ValueError(f'{task.payload} cannot be written: {error.strerror}.') from error
       tasks.append(task)
   return tasks

@@ -9,6 +9,7 @@ from typing import Any
 
 from launchers import pod
 from launchers.placement import CHIPS_PER_HOST, Resources, environment_variables
+from nodes.lifecycle import RUN_VARIABLE
 
 GKE_TPUS = {
   'tpu-v4': 'tpu-v4-podslice',
@@ -19,7 +20,6 @@ GKE_TPUS = {
 RUNS = '/runs'
 # Of processes that are not root.
 USER = 1000
-RUN_VARIABLE = 'LAUNCHPOD_RUN'
 _SCRATCH = '/tmp'
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import socket
@@ -25,6 +24,7 @@ import ray
 from launchers import core, ray_options, ray_places, ray_supervisor, requests, supervise, terminal
 from launchers.placement import Resources, environment_variables
 from launchers.ray_node import RayNode, first_line
+from rundir import files
 
 # Variables of the launcher that tune XLA; the machines' own variables are kept beside them.
 _FORWARDED = ('XLA_FLAGS', 'LIBTPU_INIT_ARGS')
@@ -160,10 +160,7 @@ def _write_down(run_dir: str, places: Mapping[str, ray_supervisor.Place | None])
     'ip': ray.util.get_node_ip_address(),
     'ray_node_id': ray.get_runtime_context().get_node_id(),
   }
-  path = os.path.join(run_dir, 'nodes.json')
-  with open(f'{path}.new', 'w') as f:
-    json.dump(record, f, indent=2)
-  os.replace(f'{path}.new', path)
+  files.write_json(os.path.join(run_dir, 'nodes.json'), record)
 
 
 def _release(nodes: Sequence[RayNode]) -> None:

@@ -8,7 +8,6 @@ the nodes start. `lp.stop()` and the user reach it by signals to the batch scrip
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pickle
 import signal
@@ -22,6 +21,7 @@ from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm_job import JOB_FILE, REFUSED, Job, JobStopper
 from launchers.slurm_node import STEP, SlurmNode
 from launchers.slurm_script import Plan
+from rundir import files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +144,7 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
     stopper = JobStopper(hosts[0].job_id)
     tasks = core.prepare(job.program, addresses, stopper, os.path.dirname(job_file))
     record['launcher'] = {'machine': hosts[0].names[0]}
-    with open(os.path.join(run_dir, 'nodes.json'), 'w') as table:
-      json.dump(record, table, indent=2)
+    files.write_json(os.path.join(run_dir, 'nodes.json'), record)
     watch.started()
     nodes: list[SlurmNode] = []
     try:

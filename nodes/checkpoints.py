@@ -73,6 +73,8 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
     f.write(json.dumps(header).encode() + b'\n')
     f.write(state)
   others = [other for other in _files(path) if other != file]
+  # Training goes on from the newest whole one, so those of later steps are damaged: they go first.
+  others.sort(key=lambda other: _steps_of(other) < _steps_of(file))
   for old in others[: max(0, len(others) + 1 - keep)]:
     os.remove(old)
   return file

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import launchpad as lp
 
+# Holds a token that every node of a launch has, and no other.
+RUN_VARIABLE = 'LAUNCHPOD_RUN'
 # Threads of this name are let finish, unless the launcher kills the process.
 FINISH = 'finish-before-leaving'
 
@@ -35,7 +37,7 @@ def new_incarnation() -> int:
 
 def run_token() -> str:
   """Returns what only the processes of this run know; '' outside a launched program."""
-  return os.environ.get('LAUNCHPOD_RUN', '')
+  return os.environ.get(RUN_VARIABLE, '')
 
 
 def stop_event() -> threading.Event:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import jax
@@ -13,7 +12,7 @@ import pytest
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
-from nodes import checkpoints, lifecycle
+from nodes import activity, checkpoints, lifecycle
 
 COUNTS = {'actor_steps': 40, 'environment_frames': 160, 'learner_steps': 2}
 SPEC = Catch(1, 0).spec()
@@ -188,24 +187,26 @@ def test_a_stop_while_the_state_is_copied_is_no_failed_checkpoint(tmp_path):
   assert checkpointer.failures == 0
 
 
-def test_a_wait_for_a_checkpoint_calls_back_until_it_is_written(tmp_path, monkeypatch):
-  """As where gigabytes go to a disk that is stalled: the node lives, and says so."""
-  monkeypatch.setattr(checkpoints, '_POLL_SECONDS', 0.001)
-  monkeypatch.setattr(checkpoints, '_PATIENCE_SECONDS', 0.0)
-  disk, calls = threading.Event(), []
-  replace = os.replace
+def test_a_node_that_waits_for_its_checkpoint_says_so(tmp_path, monkeypatch):
+  """As where gigabytes go to a disk that is stalled: that is no hang, however long it takes."""
+  seen, replace = [], os.replace
 
   def stalled(*args):
-    assert disk.wait(60)
+    seen.append(activity.latest().activity)
     replace(*args)
 
   monkeypatch.setattr(os, 'replace', stalled)
+  activity.mark(activity.UPDATING)
+  checkpoints.Checkpointer(str(tmp_path), 1.0, 1, lambda: (COUNTS, {'w': 1})).write_now()
+  assert seen == [activity.WRITING_CHECKPOINT]
+  assert activity.latest().activity == activity.UPDATING
+  assert checkpoints.newest(str(tmp_path)).counts == COUNTS
 
-  def while_waiting():
-    calls.append(True)
-    if len(calls) == 3:
-      disk.set()
 
-  checkpointer = checkpoints.Checkpointer(str(tmp_path), 1.0, 1, lambda: (COUNTS, {'w': 1}))
-  checkpointer.write_now(while_waiting)
-  assert len(calls) >= 3 and checkpoints.newest(str(tmp_path)).counts == COUNTS
+def test_a_damaged_checkpoint_takes_no_place_of_those_that_are_kept(tmp_path):
+  for steps in (1, 2, 3):
+    damaged = _write(tmp_path, steps, keep=3)
+  with open(damaged, 'r+b') as f:
+    f.truncate(10)
+  _write(tmp_path, 2, keep=2)  # Training goes on from the newest whole one, and writes again.
+  assert sorted(checkpoints.steps(str(tmp_path))) == [1, 2]
