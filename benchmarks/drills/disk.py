@@ -67,7 +67,7 @@ def fills_and_empties(directory: str, checks: Checks) -> None:
   disk = os.path.join(directory, 'disk')
   os.mkdir(disk)
   flag = f'--node_timeout={NODE_TIMEOUT_SECONDS}'
-  with small_disk(disk), Subject(disk, checks, flag) as subject:
+  with small_disk(disk), Subject(disk, checks, flag, output=directory) as subject:
     pids = subject.begin()
     filler = os.path.join(disk, 'filler')
     end = time.monotonic() + FULL_SECONDS

@@ -48,6 +48,7 @@ class Subject:
     checks: Checks,
     *flags: str,
     environment: Mapping[str, str] | None = None,
+    output: str = '',
     deadline: float = 180.0,
   ):
     """Starts it.
@@ -57,13 +58,20 @@ class Subject:
       checks: gets what holds.
       *flags: for launch.py, which take precedence.
       environment: variables to set for it.
+      output: an existing directory for what launch.py prints; '' for the same.
       deadline: seconds that are waited for anything.
     """
     self.run_dir = os.path.join(directory, 'run')
     place = () if any(f.startswith('--resume') for f in flags) else (f'--run_dir={self.run_dir}',)
     options = (*place, *OPTIONS, *ENVIRONMENT, FOR_EVER) if place else ()
     self.program = RunningProgram(
-      self.run_dir, *options, *flags, deadline=deadline, environment=environment, own_session=True
+      self.run_dir,
+      *options,
+      *flags,
+      deadline=deadline,
+      environment=environment,
+      output=output or directory,
+      own_session=True,
     )
     self.checks = checks
 
