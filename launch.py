@@ -28,6 +28,7 @@ from environments import own_file
 from launchers import (
   describe,
   graph_picture,
+  guard,
   isolation,
   k8s,
   local,
@@ -206,10 +207,11 @@ def main(argv: list[str]) -> int:
       raise ValueError(
         '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
       )
-    if _RESUME.value:
-      run = resumed.resumed_run(_RESUME.value, _PROGRAM.value if _PROGRAM.present else '')
-    else:
-      run = runs.new_run(_PROGRAM.value)
+    with guard.swept():  # A user's own environment is tried, and may leave processes behind.
+      if _RESUME.value:
+        run = resumed.resumed_run(_RESUME.value, _PROGRAM.value if _PROGRAM.present else '')
+      else:
+        run = runs.new_run(_PROGRAM.value)
     config = run.config
     where = _placement(run.module.placement(config))
     pickled = _LAUNCHER.value != 'local' or lp.LAUNCH_TYPE.value not in ('local_mt', 'test_mt')

@@ -42,6 +42,30 @@ def sweep(mark: str) -> None:
     time.sleep(0.01)
 
 
+@contextlib.contextmanager
+def swept() -> Iterator[None]:
+  """Kills at its end what this process has started meanwhile, and what that has started."""
+  mark = f'{os.urandom(8).hex()};'
+  earlier = _children()
+  os.environ[VARIABLE] = mark
+  try:
+    yield
+  finally:
+    del os.environ[VARIABLE]
+    for pid in _children() - earlier:  # A fork shows the variables that this process began with.
+      with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+    sweep(mark)
+
+
+def _children() -> set[int]:
+  found: set[int] = set()
+  for thread in os.listdir('/proc/self/task'):
+    with contextlib.suppress(OSError), open(f'/proc/self/task/{thread}/children') as f:
+      found |= set(map(int, f.read().split()))
+  return found
+
+
 class Guard:
   """A process that sweeps once this one has ended, however it did.
 

@@ -40,7 +40,8 @@ def collected() -> Iterator[Requests]:
   def ask_for_stacks(number: int, frame: object) -> None:
     requests.stacks = True
 
-  before = {n: signal.signal(n, lambda number, frame: requests.append(number)) for n in EXIT_CODES}
+  heeded = [n for n in EXIT_CODES if signal.getsignal(n) is not signal.SIG_IGN]  # As nohup has it.
+  before = {n: signal.signal(n, lambda number, frame: requests.append(number)) for n in heeded}
   before[STACKS] = signal.signal(STACKS, ask_for_stacks)
   try:
     yield requests

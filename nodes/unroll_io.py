@@ -20,12 +20,15 @@ import tensorflow as tf
 from absl import logging
 
 from agents.types import Array, Unroll
+from nodes import rpc
 from nodes.columns import UNROLL_ID, Columns
 from nodes.repeats import Repeats
 from nodes.replay import TABLE
 
 LONG_WAIT_SECONDS = 30
 _PACKED = 'unroll'
+# What a call raises whose server is away, or dies meanwhile: a deadline, or a status without a class.
+_AWAY = (reverb.ReverbError, RuntimeError)
 
 
 class UnrollWriter:
@@ -203,7 +206,7 @@ class UnrollReader:
     """Returns items held and, since each server's start, samples per insert; nan if one is away."""
     try:
       tables = [client.server_info(timeout=1)[TABLE] for client in self._clients]
-    except reverb.ReverbError:
+    except _AWAY:
       return {'replay_size': float('nan'), 'samples_per_insert': float('nan')}
     inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
     samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
@@ -217,7 +220,7 @@ class UnrollReader:
     for client, address in zip(self._clients, self._addresses, strict=True):
       try:
         table = client.server_info(timeout=1)[TABLE]
-      except reverb.ReverbError:
+      except _AWAY:
         return f'the replay server at {address} does not answer.'
       limiter = table.rate_limiter_info
       if table.current_size < limiter.min_size_to_sample:
@@ -268,9 +271,21 @@ class UnrollReader:
         values = np.asarray(priorities, np.float64).tolist()
         for i, client in enumerate(self._clients):
           part = slice(i * self._share, (i + 1) * self._share)
-          client.mutate_priorities(TABLE, dict(zip(keys[part].tolist(), values[part], strict=True)))
+          _mutate(client, dict(zip(keys[part].tolist(), values[part], strict=True)))
     except BaseException as error:
       self._error = error
+
+
+def _mutate(client: reverb.Client, priorities: dict[int, float]) -> None:
+  """Sets priorities, again after a server that was away comes back."""
+  pauses = rpc.backoff()
+  while True:
+    try:
+      client.mutate_priorities(TABLE, priorities)
+      return
+    except _AWAY as error:
+      logging.warning('priorities could not be set, trying again: %s', error)
+      time.sleep(next(pauses))
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

@@ -130,7 +130,7 @@ def test_more_rows_than_a_call_can_count_are_refused():
 
 def test_lengths_that_add_up_to_more_than_an_int32_are_counted():
   loop = make_loop(updates_per_call=2)
-  state = loop.init(1)
+  state = loop.init(jax.random.key(1))
   lengths = jnp.full_like(state.streams.episode_length, 2**30)
   _, report = loop.train(state._replace(streams=state.streams._replace(episode_length=lengths)))
   assert report.episodes.episodes >= NUM_ENVS

@@ -349,7 +349,7 @@ def test_eight_devices_do_the_update_of_one():
     ({'target_update_period': 0}, r'--target_update_period is 0: set it to at least 1\.'),
     ({'head_size': 0}, r'--head_size is 0: set it to at least 1\.'),
     ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
-    ({'discount': float('nan')}, r'--discount is nan: set it to a number from 0 to 1\.'),
+    ({'discount': float('nan')}, r'--discount is nan: set it to a finite number\.'),
     ({'priority_eta': 1.5}, r'--priority_eta is 1\.5: set it to a number from 0 to 1\.'),
     ({'importance_exponent': -0.1}, r'--importance_exponent is -0\.1: '),
     ({'epsilon_base': 2.0}, r'--epsilon_base is 2\.0: set it to a number from 0 to 1\.'),

@@ -16,6 +16,7 @@ import pytest
 from launchers import core, local, supervise
 from launchers.placement import Resources
 from tests.launchers import nodes
+from tests.launchers.pids import runs
 
 DEADLINE = 60
 
@@ -162,14 +163,6 @@ def test_a_node_that_leaves_before_its_work_is_done_is_started_again(tmp_path, w
   assert (left in output) is (way != 'system_exit')
 
 
-def _runs(pid):
-  """Whether a process runs. One that has ended may be a zombie for as long as its parent likes."""
-  try:
-    return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-  except psutil.NoSuchProcess:
-    return False
-
-
 def _wait_for_pids(path):
   end = time.monotonic() + DEADLINE
   while not path.exists():
@@ -192,7 +185,7 @@ def test_what_a_node_has_started_ends_with_it(tmp_path):
   code, _ = _launch(program, tmp_path, RESTARTED)
   killer.join()
   assert code == 0
-  assert not list(filter(_runs, _wait_for_pids(first) + _wait_for_pids(second)))
+  assert not list(filter(runs, _wait_for_pids(first) + _wait_for_pids(second)))
 
 
 def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):
@@ -216,6 +209,7 @@ import threading
 from launchers import local
 from launchers.placement import Resources
 from tests.launchers import nodes
+from tests.launchers.pids import runs
 path = sys.argv[1]
 program = nodes.program((nodes.Blocked, True, path + '/pid'), (nodes.Parent, False, path + '/pids'))
 code = local.launch(program, {l: Resources() for l in program.groups}, sys.argv[1])
@@ -253,7 +247,7 @@ def test_signals_to_the_launcher_end_every_process(tmp_path, number, presses, co
   _, errors = launcher.communicate(timeout=DEADLINE)
   assert launcher.returncode == code
   assert 'Traceback' not in errors
-  assert not [child for child in children if _runs(child.pid)]
+  assert not [child for child in children if runs(child.pid)]
 
 
 def test_no_node_outlives_a_killed_launcher(tmp_path):
@@ -261,7 +255,7 @@ def test_no_node_outlives_a_killed_launcher(tmp_path):
   launcher.kill()
   launcher.communicate()
   end = time.monotonic() + DEADLINE
-  while any(_runs(child.pid) for child in children):
+  while any(runs(child.pid) for child in children):
     assert time.monotonic() < end
     time.sleep(0.05)
 

@@ -1,8 +1,10 @@
 """Replay, against a real Reverb server."""
 
+import contextlib
 import functools
 import itertools
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -70,6 +72,42 @@ def _write(addresses, count, priorities):
   while sum(c.server_info()[replay.TABLE].current_size for c in clients) < count:
     writer.check()
   return writer
+
+
+@pytest.fixture
+def dying():
+  """The address of a server that dies in the middle of each call, and an event for the first death."""
+  died = threading.Event()
+  with socket.create_server(('127.0.0.1', 0)) as listener:
+
+    def serve():
+      with contextlib.suppress(OSError):  # Closed.
+        while True:
+          connection, _ = listener.accept()
+          with connection:
+            connection.sendall(
+              bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+            )  # HTTP/2 settings, so that it asks.
+            while connection.recv(4096).find(b'/deepmind.reverb') < 0:
+              pass
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+          died.set()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f'127.0.0.1:{listener.getsockname()[1]}', died
+    listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_that_dies_in_the_middle_of_a_call_is_away_and_asked_again(dying):
+  address, died = dying
+  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=1)
+  assert np.isnan(reader.measure()['replay_size'])
+  assert 'does not answer' in reader.explain_wait()
+  died.clear()
+  keys, priorities = np.array([1, 2], np.uint64), np.ones(2)
+  for _ in range(2):
+    assert reader.update_priorities(keys, priorities)
+    assert died.wait(60)
 
 
 def test_columns_name_every_leaf_and_put_them_back():
