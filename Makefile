@@ -10,7 +10,7 @@ export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LI
 export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help train test nightly newest check lock slurm clean
+.PHONY: help train test nightly newest check docs lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
@@ -18,6 +18,7 @@ help:
 	@echo 'make nightly the tests that take minutes, or a quiet machine, and what make newest does'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make check   ruff and mypy only'
+	@echo 'make docs    build the documentation into site/; a dead link or an unlisted page is an error'
 	@echo 'make lock    resolve requirements.in into requirements.txt, for containers requirements-*.txt, too'
 	@echo 'make slurm   as root on Debian: install Slurm, for the test that starts a cluster'
 	@echo 'make clean   remove the virtual environments'
@@ -40,6 +41,10 @@ check: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+docs: $(INSTALLED)
+	$(BIN)/python launch.py --dry_run --graph=docs/graph.svg > /dev/null
+	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
 $(INSTALLED): requirements.txt find_python.sh
 	@./find_python.sh > /dev/null

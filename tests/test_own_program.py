@@ -43,13 +43,6 @@ def test_the_examples_are_short():
     assert len(path.read_text().splitlines()) < 40, path
 
 
-def test_the_workspace_guide_shows_the_examples_as_they_are():
-  text = (ROOT / 'WORKSPACE.md').read_text()
-  for path in EXAMPLES:
-    code = ''.join(f'    {line}'.rstrip() + '\n' for line in path.read_text().splitlines())
-    assert f'{path.name}`' in text and code in text, path
-
-
 def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   program = registry.load(f'{mine}/{PROGRAM}')
   config = program.Config(hottest=8.0).resolve()

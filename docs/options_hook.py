@@ -1,0 +1,108 @@
+"""Lists the options of launch.py and of every program on the page options.md, from their definitions."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import inspect
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PLACE = '<!-- options -->'
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+  """Puts the tables where the page says so; mkdocs calls this for every page."""
+  if page.file.src_uri != 'options.md':
+    return markdown
+  if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)
+  before, after = markdown.split(PLACE)
+  return before + '\n'.join([*_program_options(), *_presets(), *_launch_flags()]) + after
+
+
+def _program_options() -> Iterator[str]:
+  """Yields a table for each class that defines options, with the programs that have it."""
+  from programs import registry
+
+  configs = {name: registry.load(name).Config for name in sorted(registry.PROGRAMS)}
+  owners: dict[type, dict[str, dict[str, dataclasses.Field]]] = {}
+  for program, config in configs.items():
+    for field in dataclasses.fields(config):
+      if field.metadata.get('flag', True):
+        # The class that introduces an option; classes below it may only change its default.
+        owner = [c for c in config.__mro__ if field.name in inspect.get_annotations(c)][-1]
+        owners.setdefault(owner, {}).setdefault(field.name, {})[program] = field
+  order = sorted(owners, key=lambda owner: (-len(_programs(owners[owner])), owner.__name__))
+  for owner in order:
+    programs = _programs(owners[owner])
+    title = owner.__name__.removesuffix('Config') or f'Only {", ".join(programs)}'
+    yield f'\n## {title}\n'
+    summary, _, _ = (inspect.getdoc(owner) or '').partition('\n')
+    yield f'{summary}\n'
+    yield f'Programs: {", ".join(f"`{program}`" for program in programs)}.\n'
+    yield '| option | default | meaning |\n|---|---|---|'
+    for name, fields in owners[owner].items():
+      text = next(iter(fields.values())).metadata.get('help', '')
+      yield f'| `--{name}` | {_default(fields, programs)} | {_cell(text)} |'
+
+
+def _programs(fields: dict[str, dict[str, dataclasses.Field]]) -> list[str]:
+  return sorted({program for by_program in fields.values() for program in by_program})
+
+
+def _default(fields: dict[str, dataclasses.Field], programs: list[str]) -> str:
+  shown = {program: _value(field.default) for program, field in fields.items()}
+  if len(set(shown.values())) == 1 and set(shown) == set(programs):
+    return next(iter(shown.values()))
+  return ', '.join(f'{value} ({program})' for program, value in shown.items())
+
+
+def _value(value: Any) -> str:
+  if isinstance(value, tuple):
+    value = ','.join(map(str, value))
+  return 'none' if value in ('', None, []) else f'`{_cell(str(value))}`'
+
+
+def _presets() -> Iterator[str]:
+  """Yields what each program chooses for a family of environments."""
+  from programs import registry
+
+  yield '\n## Presets\n'
+  yield 'A preset replaces defaults for a family of environments. A flag overrides a preset.'
+  yield '`*` means every other environment.\n'
+  yield '| program | environment | options |\n|---|---|---|'
+  for program in sorted(registry.PROGRAMS):
+    for family, options in registry.load(program).PRESETS.items():
+      flags = ' '.join(f'`--{name}={_plain(value)}`' for name, value in options.items())
+      yield f'| {program} | `{family}` | {flags} |'
+
+
+def _plain(value: Any) -> str:
+  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _launch_flags() -> Iterator[str]:
+  """Yields the flags of launch.py and of the launchers."""
+  from absl import flags
+
+  import launch  # Defines them.
+
+  by_engine: dict[str, list[Any]] = {}
+  for module, defined in flags.FLAGS.flags_by_module_dict().items():
+    folder, _, rest = module.partition('.')
+    if folder in (launch.__name__, 'launchers'):
+      by_engine.setdefault(rest.partition('.')[0], []).extend(defined)
+  for engine in sorted(by_engine):
+    yield f'\n## launch.py{engine and f" with {engine}"}\n'
+    yield '| flag | default | meaning |\n|---|---|---|'
+    for flag in by_engine[engine]:
+      yield f'| `--{flag.name}` | {_value(flag.default)} | {_cell(flag.help)} |'
+
+
+def _cell(text: str) -> str:
+  """Returns a text as one cell of a Markdown table."""
+  return html.escape(' '.join(text.split()), quote=False).replace('|', '\\|')
