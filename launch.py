@@ -25,22 +25,12 @@ import launchpad as lp
 from absl import app, flags
 
 from environments import own_file
-from launchers import (
-  describe,
-  graph_picture,
-  isolation,
-  k8s,
-  local,
-  placement,
-  placement_file,
-  pod,
-  run_directory,
-  slurm,
-  stock,
-  supervise,
-  terminal,
-)
+from launchers import placement, placement_file, run_directory, supervise, terminal
+from launchers.graph import describe, picture
+from launchers.k8s import manifests, pod
+from launchers.local import builtin, isolation, local_mp
 from launchers.placement import Resources
+from launchers.slurm import submit
 from nodes import checkpoints
 from programs import arithmetic, check, resumed, runs
 from programs import registry as programs
@@ -105,11 +95,11 @@ def _placement(default: dict[str, Resources]) -> dict[str, Resources]:
     )
   where = placement_file.override(default, _PLACEMENT.value) if _PLACEMENT.value else default
   if _LAUNCHER.value == 'ray':
-    from launchers import ray_options
+    from launchers.ray import reservation
 
-    ray_options.check(where)
+    reservation.check(where)
   elif _LAUNCHER.value == 'slurm':
-    slurm.check(where, _DRY_RUN.value)
+    submit.check(where, _DRY_RUN.value)
   elif _LAUNCHER.value == 'local':
     placement.check_one_machine(where, lp.LAUNCH_TYPE.value in ('local_mt', 'test_mt'))
   return where
@@ -119,17 +109,17 @@ def _write_manifests(run: runs.Run, where: dict[str, Resources]) -> None:
   """Writes the files that run the program on Kubernetes; raises ValueError if they cannot be."""
   if run.config.run_dir:
     raise ValueError('--run_dir is chosen for --launcher=k8s; leave it out, and see --k8s_volume.')
-  name = k8s.jobset_name(own_file.title(run.program), own_file.title(run.config.env))
-  config = dataclasses.replace(run.config, run_dir=k8s.run_dir(name))
+  name = manifests.jobset_name(own_file.title(run.program), own_file.title(run.config.env))
+  config = dataclasses.replace(run.config, run_dir=manifests.run_dir(name))
   program = run.module.make_program(config)
   if _GRAPH.value:
-    graph_picture.write(_GRAPH.value, program, where)
+    picture.write(_GRAPH.value, program, where)
   arguments = [f'--program={_in_image("program", run.program)}']
   arguments += [flags.FLAGS[n].serialize() for n in sorted(run.given.keys() - {'env'})]
   arguments += [f'--env={_in_image("env", run.given["env"])}'] if 'env' in run.given else []
   used = _in_image('program', run.program), _in_image('env', run.config.env)
   own = sorted({os.path.dirname(n) for n in used if own_file.is_spec(n)})
-  print(k8s.generate(program, where, name, arguments, _DRY_RUN.value, own))
+  print(manifests.generate(program, where, name, arguments, _DRY_RUN.value, own))
 
 
 def _in_image(flag: str, name: str) -> str:
@@ -149,26 +139,26 @@ def _launch(
 ) -> int:
   """Runs the graph to its end by the launcher of the flag; returns the exit code."""
   if _LAUNCHER.value == 'ray':
-    from launchers import ray_cluster
+    from launchers.ray import cluster
 
     address, timeout = _RAY_ADDRESS.value, _RAY_TIMEOUT.value
-    return ray_cluster.launch(program, where, run_dir, address, timeout, watch=watch)
+    return cluster.launch(program, where, run_dir, address, timeout, watch=watch)
   if _LAUNCHER.value == 'slurm':  # The job has a follower and a view of its own.
-    return slurm.launch(program, where, run_dir, _NODE_TIMEOUT.value)
+    return submit.launch(program, where, run_dir, _NODE_TIMEOUT.value)
   if _LAUNCHER.value == 'pod':
     started = watch.started if owns_run_dir else lambda: None
     return pod.launch(
       program,
-      k8s.POD_GROUP.value,
+      manifests.POD_GROUP.value,
       pod.node_index(),
-      k8s.POD_HOSTS.value,
-      k8s.PORT.value,
-      k8s.POD_ENDS_PROGRAM.value,
+      manifests.POD_HOSTS.value,
+      manifests.PORT.value,
+      manifests.POD_ENDS_PROGRAM.value,
       started=started,
     )
   if lp.LAUNCH_TYPE.value == 'local_mp':
-    return local.launch(program, where, run_dir, watch=watch)
-  return stock.launch(program, lp.LAUNCH_TYPE.value, where, started=watch.started)
+    return local_mp.launch(program, where, run_dir, watch=watch)
+  return builtin.launch(program, lp.LAUNCH_TYPE.value, where, started=watch.started)
 
 
 def _warn(sentences: Iterable[str]) -> None:
@@ -201,7 +191,7 @@ def main(argv: list[str]) -> int:
       if not math.isfinite(flag.value):
         raise ValueError(f'--{flag.name}={flag.value} must be a finite number.')
     if _GRAPH.value:
-      graph_picture.check_path(_GRAPH.value)
+      picture.check_path(_GRAPH.value)
     if _RESUME.value and _LAUNCHER.value == 'k8s':
       raise ValueError(
         '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
@@ -218,14 +208,16 @@ def main(argv: list[str]) -> int:
     )
     if _LAUNCHER.value == 'slurm':  # What it cannot be asked for is refused before all else.
       path = run_directory.absolute(config.run_dir or '.')
-      slurm.script(run.module.make_program(config), where, path)
+      submit.script(run.module.make_program(config), where, path)
     if _LAUNCHER.value == 'k8s':
       _write_manifests(run, where)
       _warn(arithmetic.warnings(config))
       return 0
     if _LAUNCHER.value == 'local' and not _DRY_RUN.value:
       isolation.enter(_ISOLATE.value, where)
-    owns_run_dir = not _DRY_RUN.value and (_LAUNCHER.value != 'pod' or k8s.POD_ENDS_PROGRAM.value)
+    owns_run_dir = not _DRY_RUN.value and (
+      _LAUNCHER.value != 'pod' or manifests.POD_ENDS_PROGRAM.value
+    )
     if owns_run_dir and not _RESUME.value:
       path = config.run_dir or run_directory.default_path(
         own_file.title(run.program), own_file.title(config.env)
@@ -235,7 +227,7 @@ def main(argv: list[str]) -> int:
       config = dataclasses.replace(config, run_dir=take(path))
     program = run.module.make_program(config)
     if _GRAPH.value:
-      graph_picture.write(_GRAPH.value, program, where)
+      picture.write(_GRAPH.value, program, where)
     if _LAUNCHER.value == 'local':
       _warn(filter(None, [placement.crowding(program, where)]))
     if _LAUNCHER.value != 'pod':  # The manifests came with them.
@@ -245,14 +237,14 @@ def main(argv: list[str]) -> int:
       print(f'\nlearning: {arithmetic.describe(config) or "as the program has it"}')
       print(f'\npicture: {_GRAPH.value or "with --graph=graph.svg, or .md for Mermaid"}')
       if _LAUNCHER.value == 'slurm':
-        print('\n' + slurm.script(program, where, config.run_dir or 'RUN_DIR'), end='')
+        print('\n' + submit.script(program, where, config.run_dir or 'RUN_DIR'), end='')
       return 0
     if owns_run_dir:
       news = run_directory.write_record(config.run_dir, run.program, run.given, config)
       if news:
         terminal.say(f'warning: {news}', sys.stderr)
       for name in ('graph.md', 'graph.svg'):
-        graph_picture.write(os.path.join(config.run_dir, name), program, where)
+        picture.write(os.path.join(config.run_dir, name), program, where)
   except ValueError as error:
     terminal.say(f'error: {error}', sys.stderr)
     return 2
@@ -283,7 +275,7 @@ if __name__ == '__main__':
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
-  for module in (config_flags, slurm, k8s):  # --help shows them as well.
+  for module in (config_flags, submit, manifests):  # --help shows them as well.
     flags.adopt_module_key_flags(module)
 
   def _run(argv: list[str]) -> None:

@@ -3,7 +3,8 @@ import dataclasses
 import launchpad as lp
 import pytest
 
-from launchers import describe, placement, placement_file
+from launchers import placement, placement_file
+from launchers.graph import describe
 from launchers.placement import Resources
 from programs import sebulba
 from tests.launchers import nodes
