@@ -19,7 +19,6 @@ from typing import IO
 
 import cloudpickle
 import launchpad as lp
-from absl import flags
 from launchpad.launch import serialization
 
 from launchers import binding, requests, supervise, terminal
@@ -27,23 +26,12 @@ from launchers.placement import Resources
 from launchers.slurm import planning
 from launchers.slurm.job import JOB_FILE, REFUSED, Job
 
-CPU_NODES = flags.DEFINE_integer(
-  'slurm_cpu_nodes', 1, 'CPU hosts to spread the nodes without an accelerator over', lower_bound=1
-)
-OPTIONS = flags.DEFINE_string(
-  'slurm_options', '', 'options of sbatch for every host of the job: "--time=60 --account=me"'
-)
-ACCELERATOR_OPTIONS = flags.DEFINE_string(
-  'slurm_accelerator_options', '', 'the same, for accelerator hosts: "--partition=tpu"'
-)
-CPU_OPTIONS = flags.DEFINE_string('slurm_cpu_options', '', 'the same, for CPU hosts')
-WAIT = flags.DEFINE_bool('slurm_wait', True, 'follow the job and return its exit code')
-
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
 # With which the launcher in the job ends, having said why.
 _LAUNCHER_CODES = {supervise.FAILED, REFUSED, *requests.EXIT_CODES.values()}
 _POLL_SECONDS = 3.0
+_DEFAULT = planning.Options()
 
 
 def check(placement: Mapping[str, Resources], dry_run: bool) -> None:
@@ -56,21 +44,23 @@ def check(placement: Mapping[str, Resources], dry_run: bool) -> None:
     )
 
 
-def script(program: lp.Program, placement: Mapping[str, Resources], run_dir: str) -> str:
+def script(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  options: planning.Options,
+) -> str:
   """Returns the batch script of a job; raises ValueError if there can be none."""
-  return _plan(program, placement, run_dir)[1]
+  return _plan(program, placement, run_dir, options)[1]
 
 
 def _plan(
-  program: lp.Program, placement: Mapping[str, Resources], run_dir: str
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  options: planning.Options,
 ) -> tuple[planning.Plan, str]:
-  """Returns what to ask for, as the flags say, and the batch script that asks."""
-  options = planning.Options(
-    cpu_nodes=CPU_NODES.value,
-    common=OPTIONS.value,
-    accelerator=ACCELERATOR_OPTIONS.value,
-    cpu=CPU_OPTIONS.value,
-  )
+  """Returns what to ask for, and the batch script that asks."""
   counts = {label: len(nodes) for label, nodes in program.groups.items()}
   plan = planning.plan(counts, placement, options)
   path = binding.python_path()
@@ -81,10 +71,12 @@ def launch(
   program: lp.Program,
   placement: Mapping[str, Resources],
   run_dir: str,
+  options: planning.Options = _DEFAULT,
+  follow: bool = True,
   node_timeout: float = math.inf,
   out: IO[str] = sys.stdout,
 ) -> int:
-  """Submits a program as the flags say and, unless told otherwise, follows it to its end.
+  """Submits a program and follows the job to its end.
 
   The job's output goes to `run_dir/slurm.log`, each node's to `run_dir/logs/<label>-<index>.log`.
   While it is followed, SIGINT and SIGTERM go on to the job, which ends as it would under the local
@@ -94,6 +86,8 @@ def launch(
     program: the graph.
     placement: resources for each group.
     run_dir: an existing directory, which the hosts of the job share.
+    options: of the job.
+    follow: whether to wait for the end of the job.
     node_timeout: see `supervise.Watch`.
     out: gets the job's output.
 
@@ -103,7 +97,7 @@ def launch(
   Raises:
     ValueError: one sentence, if the job cannot be submitted.
   """
-  plan, text = _plan(program, placement, run_dir)
+  plan, text = _plan(program, placement, run_dir, options)
   os.makedirs(os.path.join(run_dir, os.path.dirname(JOB_FILE)), exist_ok=True)
   serialization.enable_lru_cache_pickling_once()
   try:
@@ -126,7 +120,7 @@ def launch(
   job_id = submitted.stdout.strip().partition(';')[0]
   terminal.say(f'job {job_id}; its output is in {log}', out)
   terminal.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)
-  return _follow(job_id, log, earlier, out) if WAIT.value else 0
+  return _follow(job_id, log, earlier, out) if follow else 0
 
 
 def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:

@@ -14,11 +14,10 @@ import time
 import launchpad as lp
 import psutil
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 from launchers.placement import Resources
 from launchers.slurm import submit
+from launchers.slurm.planning import Options
 from tests.launchers import nodes
 from tests.launchers.slurm import small_cluster
 
@@ -31,7 +30,6 @@ WORKER = Resources(labels={'pool': 'workers'})
 # Of a directory: what sh, sbatch and JSON read as their own.
 ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
 
-flags.FLAGS.mark_as_parsed()
 pytestmark = pytest.mark.skipif(
   bool(small_cluster.missing()), reason=f'a Slurm cluster needs {small_cluster.missing()}'
 )
@@ -59,11 +57,10 @@ def cluster(shared_cluster):
     assert shared_cluster.processes(host, sys.executable) == []
 
 
-def _launch(program, run_dir, placement=None, **options):
+def _launch(program, run_dir, placement=None, follow=True, **options):
   out = io.StringIO()
   where = {label: Resources() for label in program.groups} | (placement or {})
-  with flagsaver.flagsaver(**{f'slurm_{name}': value for name, value in options.items()}):
-    code = submit.launch(program, where, str(run_dir), out=out)
+  code = submit.launch(program, where, str(run_dir), Options(**options), follow, out=out)
   return code, out.getvalue()
 
 
@@ -132,13 +129,11 @@ def test_a_crash_ends_the_program_with_the_traceback_last(cluster, tmp_path):
 
 _DRIVER = """
 import sys
-from absl import flags
 from launchers.slurm import submit
 from launchers.placement import Resources
 from tests.launchers import nodes
 program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
 where = {'echo': Resources(accelerator='tpu'), 'node0': Resources()}
-flags.FLAGS(sys.argv[1:])
 sys.exit(submit.launch(program, where, sys.argv[1]))
 """
 
@@ -206,7 +201,7 @@ def test_a_pending_job_can_be_called_off(cluster, tmp_path):
 
 
 def test_a_job_need_not_be_followed(cluster, tmp_path):
-  code, output = _launch(nodes.program(), tmp_path, wait=False, options='--begin=now+1hour')
+  code, output = _launch(nodes.program(), tmp_path, follow=False, common='--begin=now+1hour')
   assert code == 0
   job_id = re.match(r'job (\d+);', output).group(1)
   assert cluster.run('squeue', '-h', '-o', '%i %T') == f'{job_id} PENDING\n'
@@ -243,7 +238,7 @@ def test_what_slurm_refuses_is_passed_on(cluster, tmp_path):
   with pytest.raises(
     ValueError, match=r'sbatch refused .*: .*invalid partition specified: nowhere'
   ):
-    _launch(program, tmp_path, options='--partition=nowhere')
+    _launch(program, tmp_path, common='--partition=nowhere')
   with pytest.raises(ValueError, match=r'Requested node configuration is not available'):
     _launch(program, tmp_path, {'echo': Resources(accelerator='tpu', num_devices=5)})
 
@@ -261,7 +256,7 @@ def test_a_host_that_does_not_share_the_run_directory_is_named(cluster):
 def test_a_first_host_that_does_not_share_the_run_directory_is_suspected(cluster):
   run_dir = cluster.unshared / 'first'
   run_dir.mkdir()
-  code, output = _launch(nodes.program(), run_dir, options='--nodelist=h3')
+  code, output = _launch(nodes.program(), run_dir, common='--nodelist=h3')
   assert code == 1
   assert re.search(r'ended as FAILED and wrote nothing to .*; does its first host share', output)
 
@@ -277,7 +272,7 @@ def test_a_host_without_the_interpreter_is_named(cluster, tmp_path, monkeypatch)
 
 
 def test_other_hosts_than_the_job_needs_are_refused(cluster, tmp_path):
-  code, output = _launch(nodes.program(), tmp_path, options='--nodes=2')
+  code, output = _launch(nodes.program(), tmp_path, common='--nodes=2')
   assert code == 2
   assert 'error: Slurm gave 2 hosts where the job needs 1; leave --nodes out' in output
 
