@@ -2,6 +2,7 @@
 
 import functools
 import io
+import math
 import os
 import signal
 import subprocess
@@ -16,13 +17,13 @@ import pytest
 from launchers import binding, supervise
 from launchers.local import local_mp
 from launchers.placement import Resources
-from tests.launchers import nodes
+from tests.launchers import contract, nodes
 
 DEADLINE = 60
 
 
 FRAGILE = Resources()
-RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
+RESTARTED = contract.RESTARTED
 
 
 def _launch(program, run_dir, resources=FRAGILE, watch=supervise.NOBODY):
@@ -30,79 +31,6 @@ def _launch(program, run_dir, resources=FRAGILE, watch=supervise.NOBODY):
   placement = dict.fromkeys(program.groups, resources)
   code = local_mp.launch(program, placement, str(run_dir), out=out, watch=watch)
   return code, out.getvalue()
-
-
-def _log(run_dir, name):
-  return (run_dir / 'logs' / f'{name}.log').read_text()
-
-
-def test_stop_from_a_node_ends_every_process_with_code_0(tmp_path):
-  answer = tmp_path / 'answer'
-  program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
-  code, output = _launch(program, tmp_path)
-  assert answer.read_text() == 'hello node'
-  assert (code, output) == (0, '')
-  (address,) = program.groups['echo'][0].addresses
-  assert address.resolve().startswith('127.0.0.1:'), 'a name that the system may not know'
-  assert 'Traceback' not in _log(tmp_path, 'echo-0') + _log(tmp_path, 'node0-0')
-
-
-def test_a_node_blocked_in_a_courier_call_honours_sigterm(tmp_path):
-  pid_file = tmp_path / 'pid'
-  program = nodes.program(
-    (nodes.Blocked, True, str(pid_file)), (nodes.Stopper, False, str(pid_file))
-  )
-  code, output = _launch(program, tmp_path)
-  assert (code, output) == (0, '')
-  assert not psutil.pid_exists(int(pid_file.read_text()))
-
-
-def test_a_crash_ends_the_program_with_the_traceback_last(tmp_path):
-  pid_file = tmp_path / 'pid'
-  program = nodes.program(
-    (nodes.Blocked, True, str(pid_file)), (nodes.Crasher, False, str(pid_file))
-  )
-  code, output = _launch(program, tmp_path)
-  assert code == 1
-  assert 'error: node node1/0 exited with code 1' in output
-  assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
-  assert not psutil.pid_exists(int(pid_file.read_text()))
-
-
-def test_a_killed_node_ends_the_program_and_is_named(tmp_path):
-  pid_file = tmp_path / 'pid'
-  script = (
-    'import os, sys, signal, time\n'
-    f'while not os.path.exists({str(pid_file)!r}) or not open({str(pid_file)!r}).read():\n'
-    '  time.sleep(0.01)\n'
-    f'os.kill(int(open({str(pid_file)!r}).read()), signal.SIGKILL)\n'
-  )
-  killer = subprocess.Popen([sys.executable, '-c', script])
-  code, output = _launch(nodes.program((nodes.Blocked, True, str(pid_file))), tmp_path)
-  killer.wait()
-  assert code == 1
-  assert 'node node0/0 was killed by SIGKILL' in output
-
-
-def test_a_killed_node_comes_back_as_its_policy_says(tmp_path):
-  answer = tmp_path / 'answer'
-  program = nodes.program((nodes.Mortal, True, str(answer)), (nodes.Stopper, False, str(answer)))
-  code, output = _launch(program, tmp_path, RESTARTED)
-  assert (code, answer.read_text()) == (0, 'hello life 3')
-  sentences = output.splitlines()
-  assert len(sentences) == 2
-  assert 'node node0/0 was killed by SIGKILL; starting it again in 0.2 s (2 of 20' in sentences[1]
-
-
-def test_a_server_comes_back_at_its_address(tmp_path):
-  pid_file, answer = tmp_path / 'pid', tmp_path / 'answer'
-  program = lp.Program('test')
-  echo = program.add_node(lp.CourierNode(nodes.EchoWithPid, str(pid_file)), label='echo')
-  program.add_node(lp.PyClassNode(nodes.Killer, echo, str(pid_file), str(answer)), label='killer')
-  program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
-  code, output = _launch(program, tmp_path, RESTARTED)
-  assert (code, answer.read_text()) == (0, 'hello again')
-  assert 'node echo/0 was killed by SIGKILL; starting it again' in output
 
 
 def test_the_node_that_was_killed_is_blamed_and_not_the_one_that_misses_it(tmp_path):
@@ -163,14 +91,6 @@ def test_a_node_that_leaves_before_its_work_is_done_is_started_again(tmp_path, w
   assert (left in output) is (way != 'system_exit')
 
 
-def _runs(pid):
-  """Whether a process runs. One that has ended may be a zombie for as long as its parent likes."""
-  try:
-    return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-  except psutil.NoSuchProcess:
-    return False
-
-
 def _wait_for_pids(path):
   end = time.monotonic() + DEADLINE
   while not path.exists():
@@ -193,7 +113,7 @@ def test_what_a_node_has_started_ends_with_it(tmp_path):
   code, _ = _launch(program, tmp_path, RESTARTED)
   killer.join()
   assert code == 0
-  assert not list(filter(_runs, _wait_for_pids(first) + _wait_for_pids(second)))
+  assert not list(filter(contract.runs, _wait_for_pids(first) + _wait_for_pids(second)))
 
 
 def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):
@@ -209,6 +129,8 @@ def test_work_that_is_to_be_finished_is_finished_before_a_process_leaves(tmp_pat
   program = nodes.program((nodes.Finisher, True, paths), (nodes.Stopper, False, str(begun)))
   code, _ = _launch(program, tmp_path)
   assert (code, done.read_text()) == (0, 'complete')
+  (address,) = program.groups['echo'][0].addresses
+  assert address.resolve().startswith('127.0.0.1:'), 'a name that the system may not know'
 
 
 _DRIVER = """
@@ -224,11 +146,41 @@ sys.exit(code)
 """
 
 
+def _start(run_dir):
+  return subprocess.Popen(
+    [sys.executable, '-c', _DRIVER, str(run_dir)], stderr=subprocess.PIPE, text=True
+  )
+
+
+class _Local(contract.Engine):
+  def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
+    out = io.StringIO()
+    where = dict.fromkeys(program.groups, FRAGILE) | (placement or {})
+    watch = supervise.Watch(node_timeout=node_timeout)
+    code = local_mp.launch(program, where, str(run_dir), out=out, watch=watch)
+    return code, out.getvalue()
+
+  def start(self, run_dir):
+    return _start(run_dir)
+
+  def nodes(self, run_dir):
+    payloads = f'{run_dir}/nodes/'
+    found = psutil.process_iter(['cmdline'])
+    return [p.pid for p in found if any(w.startswith(payloads) for w in p.info['cmdline'] or ())]
+
+
+@pytest.fixture
+def engine():
+  return _Local()
+
+
+class TestContract(contract.Contract):
+  pass
+
+
 def _driver(tmp_path):
   """Starts a launcher in a process of its own; returns it and its nodes once they run."""
-  launcher = subprocess.Popen(
-    [sys.executable, '-c', _DRIVER, str(tmp_path)], stderr=subprocess.PIPE, text=True
-  )
+  launcher = _start(tmp_path)
   end = time.monotonic() + DEADLINE
   while not ((tmp_path / 'pid').exists() and (tmp_path / 'pids-0').exists()):
     assert launcher.poll() is None and time.monotonic() < end
@@ -254,15 +206,15 @@ def test_signals_to_the_launcher_end_every_process(tmp_path, number, presses, co
   _, errors = launcher.communicate(timeout=DEADLINE)
   assert launcher.returncode == code
   assert 'Traceback' not in errors
-  assert not [child for child in children if _runs(child.pid)]
+  assert not [child for child in children if contract.runs(child.pid)]
 
 
-def test_no_node_outlives_a_killed_launcher(tmp_path):
+def test_what_nodes_have_started_does_not_outlive_a_killed_launcher(tmp_path):
   launcher, children = _driver(tmp_path)
   launcher.kill()
   launcher.communicate()
   end = time.monotonic() + DEADLINE
-  while any(_runs(child.pid) for child in children):
+  while any(contract.runs(child.pid) for child in children):
     assert time.monotonic() < end
     time.sleep(0.05)
 
