@@ -35,7 +35,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import costs, fleet_driver, fleet_server, options, results, servers
 from benchmarks.running import ROOT
-from launchers import core
+from launchers import binding
 
 _FLEET = flags.DEFINE_list(
   'fleet', ['8', '16', '32', '64', '128', '256', '512'], 'how many light actors'
@@ -97,7 +97,7 @@ def measure(
   batch_size = max(num_envs, min(config.inference_batch_size, size * num_envs // 2))
   with contextlib.ExitStack() as stack:
     directory = stack.enter_context(tempfile.TemporaryDirectory())
-    (port,) = core.free_ports(1)
+    (port,) = binding.free_ports(1)
     serve = functools.partial(fleet_server.serve, program, config, size, batch_size, port)
     pid, address = stack.enter_context(servers.running(directory, 'inference', serve))
     node, client = psutil.Process(pid), courier.Client(address)

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from launchers import core, pickling, placement, process
+from launchers import binding, pickling, placement, process
 from nodes import wire
 from nodes.inbox import Inbox
 
@@ -33,12 +33,12 @@ def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterat
   Yields:
     The id of the process, and its address once something listens there.
   """
-  port = core.free_ports(1)[0]
+  port = binding.free_ports(1)[0]
   payload = os.path.join(directory, f'{name}.pkl')
   with open(payload, 'wb') as f:
     f.write(pickling.dumps(name, functools.partial(function, port)))
   os.environ.update(placement.NO_PROXY)
-  environment = {**os.environ, 'PYTHONPATH': core.python_path()}
+  environment = {**os.environ, 'PYTHONPATH': binding.python_path()}
   with open(os.path.join(directory, f'{name}.log'), 'w+b') as log:
     mark = f'{os.urandom(8).hex()};'
     server = process.NodeProcess(sys.executable, payload, environment, log, mark)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import os
 import re
 import string
 from collections.abc import Mapping
-
-import launchpad as lp
 
 from launchers import one_line
 
@@ -20,8 +17,6 @@ ACCELERATORS = (None, 'gpu', 'tpu', *CHIPS_PER_HOST)
 # Of an environment variable; `env` takes what begins with a hyphen for an option.
 _VARIABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 RESTARTS = ('never', 'on_failure')
-# A node seldom keeps a core busy; so many times what there is is too much all the same.
-CROWDED = 8
 # For the processes of a run, the launcher's too: gRPC would have a proxy lead to every server, even
 # one on the same machine. What downloads something still uses the proxy. The list is of suffixes of
 # host names, so it holds every last character; of an empty grpc_proxy, gRPC complains in each log.
@@ -161,45 +156,3 @@ def environment_variables(resources: Resources) -> dict[str, str]:
   for name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
     variables[name] = os.environ.get(name, '1')
   return variables | dict(resources.env)
-
-
-def check_one_machine(placement: Mapping[str, Resources], one_process: bool) -> None:
-  """Checks that a program can run on one machine.
-
-  Args:
-    placement: resources for each group.
-    one_process: whether its nodes are threads of one process.
-
-  Raises:
-    ValueError: one sentence naming the group.
-  """
-  for label, resources in placement.items():
-    if resources.one_job and one_process:
-      raise ValueError(
-        f'each node of group {label!r}, one for each of --num_replicas, needs a process of its own; '
-        'use --lp_launch_type=local_mp.'
-      )
-    if resources.one_job and resources.accelerator:
-      raise ValueError(
-        f'each node of group {label!r}, one for each of --num_replicas, needs a '
-        f'{resources.accelerator.upper()} host of its own; use a --launcher for several machines.'
-      )
-  tpus = [(k, set(r.devices)) for k, r in placement.items() if r.accelerator_kind == 'tpu']
-  for (one, chips), (other, others) in itertools.combinations(tpus, 2):
-    if not chips or not others or chips & others:
-      raise ValueError(
-        f'groups {one!r} and {other!r} would open the same TPU chips, which only one process can; list '
-        'devices of its own for each in --placement, or use a --launcher for several machines.'
-      )
-
-
-def crowding(program: lp.Program, placement: Mapping[str, Resources]) -> str:
-  """Returns a sentence if one machine's cores are far too few for the program's processes, or ''."""
-  cores = len(os.sched_getaffinity(0))
-  asked = sum(placement[label].cpus * len(nodes) for label, nodes in program.groups.items())
-  if asked <= CROWDED * cores:
-    return ''
-  return (
-    f'the nodes ask for {asked:g} cores, of which this machine has {cores}; they will be slow to start, '
-    'and perhaps slow: see --num_actors and --envs_per_actor.'
-  )

@@ -63,7 +63,7 @@ def create(path: str, shared: bool = False) -> str:
   try:
     os.makedirs(path, exist_ok=True)
     if not shared and set(os.listdir(path)) - {_LOCK}:
-      goes_on = _is_run(path) and os.path.isdir(os.path.join(path, _CHECKPOINTS))
+      goes_on = _is_run(path) and has_checkpoints(path)
       advice = f'; --resume={path} goes on with that run' if goes_on else ''
       raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
     take(path)
@@ -261,6 +261,11 @@ def is_taken(path: str) -> bool:
 
 def _is_run(path: str) -> bool:
   return os.path.exists(os.path.join(path, _RECORD))
+
+
+def has_checkpoints(path: str) -> bool:
+  """Returns whether a run has written checkpoints."""
+  return os.path.isdir(os.path.join(path, _CHECKPOINTS))
 
 
 def take(path: str) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import graph, one_line, pickling
+from launchers import one_line, pickling
+from launchers.graph import handles
 from launchers.placement import Resources
 from programs.parts.replay_node import ReplayNode
 
@@ -29,7 +30,7 @@ def check(
   Raises:
     ValueError: all that is wrong, a sentence and a line for each.
   """
-  nodes = graph.nodes(program)
+  nodes = handles.nodes(program)
   problems = [*_misnamed(program), *_unplaced(program, placement)]
   problems += [*_handles(nodes), *_circles(nodes, cycles)]
   if problems := problems + ([*_unpicklable(nodes)] if pickled else []):
@@ -55,7 +56,7 @@ def _unplaced(program: lp.Program, placement: Mapping[str, Resources]) -> Iterat
       yield f'group {label!r} has no placement; add it to what placement(config) returns{hint}.'
 
 
-def _handles(nodes: Sequence[graph.Node]) -> Iterator[str]:
+def _handles(nodes: Sequence[handles.Node]) -> Iterator[str]:
   for k, node in enumerate(nodes):
     if k in node.calls:
       yield f'node {node.name} is given a handle on itself; leave it out, and call the method.'
@@ -66,9 +67,9 @@ def _handles(nodes: Sequence[graph.Node]) -> Iterator[str]:
       yield f'nobody writes to {node.name} or reads from it; give its handle to a node, or drop it.'
 
 
-def _circles(nodes: Sequence[graph.Node], allowed: Collection[Collection[str]]) -> Iterator[str]:
+def _circles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]]) -> Iterator[str]:
   told = [set(groups) for groups in allowed]
-  for circle in graph.circles(nodes):
+  for circle in handles.circles(nodes):
     labels = {nodes[k].label for k in circle}
     if not any(labels <= groups for groups in told):
       told.append(labels)
@@ -79,7 +80,7 @@ def _circles(nodes: Sequence[graph.Node], allowed: Collection[Collection[str]]) 
       )
 
 
-def _unpicklable(nodes: Sequence[graph.Node]) -> Iterator[str]:
+def _unpicklable(nodes: Sequence[handles.Node]) -> Iterator[str]:
   """Says it of the first such node of each group."""
   serialization.enable_lru_cache_pickling_once()
   told: set[str] = set()

@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from launchers import core, process, slurm_probe
+from launchers import binding, process
+from launchers.slurm import probe
 from nodes import listening
 from nodes.conversation import Remote
 from nodes.inbox import Inbox
@@ -29,14 +30,14 @@ def test_launchers_find_ports():
   assert len(set(ports)) == 3
   for s in held:
     s.close()
-  first = slurm_probe.first_port(5)
-  found = slurm_probe.free_ports(first, 3)
+  first = probe.first_port(5)
+  found = probe.free_ports(first, 3)
   with listening.listen(found[0]):
-    assert found[0] not in slurm_probe.free_ports(first, 3)
+    assert found[0] not in probe.free_ports(first, 3)
 
 
 def test_servers_listen_and_an_occupied_port_is_refused():
-  (port,) = core.free_ports(1)
+  (port,) = binding.free_ports(1)
   listening.check_free(port)
   inbox = Inbox(port)
   Remote(f'127.0.0.1:{port}').connect().close()

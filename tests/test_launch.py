@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.running import RunningProgram, processes
 from nodes import audit, checkpoints
-from tests.launchers import strangers
+from tests.launchers.local import strangers
 
 ROOT = pathlib.Path(__file__).parent.parent
 DONE = re.compile(

@@ -15,7 +15,7 @@ import pytest
 from agents.types import Timestep
 from benchmarks.running import RunningProgram, processes
 from environments import registry as environments
-from launchers import core, run_directory
+from launchers import binding, run_directory
 from nodes import checkpoints
 from programs import check, registry
 from tests.test_launch import DONE, ROOT, SMALL, launch
@@ -142,7 +142,7 @@ def test_nodes_need_no_file_of_the_user_where_they_run(mine):
   program = module.make_program(module.Config(run_dir=str(mine / 'run')).resolve())
   payloads = mine / 'nodes'
   payloads.mkdir()
-  tasks = core.prepare(
+  tasks = binding.prepare(
     program, lambda label, i, count: ['localhost:1'] * count, _no_stop, str(payloads)
   )
   for path in EXAMPLES:

@@ -157,6 +157,18 @@ def _hold_the_interpreter_lock():
     libc.pthread_mutex_lock(mutex)
 
 
+class HangsOnce:
+  """Runs no Python any more in its first life; writes a file in the next."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    if lifecycle.life() == 0:
+      _hold_the_interpreter_lock()
+    _write(self._path, f'life {lifecycle.life()}')
+
+
 class Locked:
   """Writes a file, and then runs no Python any more."""
 

@@ -4,7 +4,7 @@ import subprocess
 import time
 
 from launchers import guard
-from tests.launchers.pids import runs
+from tests.launchers.contract import runs
 
 DEADLINE = 60
 

@@ -3,7 +3,8 @@ import dataclasses
 import launchpad as lp
 import pytest
 
-from launchers import describe, placement, placement_file
+from launchers import placement, placement_file
+from launchers.graph import describe
 from launchers.placement import Resources
 from programs import sebulba
 from tests.launchers import nodes
@@ -45,18 +46,6 @@ def test_edges_go_from_the_holder_of_a_handle_to_its_server():
   assert describe.edges(program) == {('node0', 'echo'): 1}
   text = describe.describe(program, {label: Resources() for label in program.groups})
   assert '3 x PyClassNode(Crasher)' in text
-
-
-@pytest.mark.parametrize('chips', [((), ()), ((0, 1), ()), ((0, 1), (1, 2))])
-def test_two_groups_do_not_get_the_same_tpu_chips_on_one_machine(chips):
-  def where(accelerator, chips):
-    one, other = (Resources(accelerator=accelerator, devices=devices) for devices in chips)
-    return {'learner': one, 'actor': Resources(), 'inference': other}
-
-  with pytest.raises(ValueError, match=r"groups 'learner' and 'inference' .* the same TPU chips"):
-    placement.check_one_machine(where('tpu', chips), one_process=False)
-  placement.check_one_machine(where('gpu', chips), one_process=False)
-  placement.check_one_machine(where('tpu', ((0, 1), (2,))), one_process=False)
 
 
 def _override(tmp_path, text):
@@ -141,12 +130,3 @@ def test_what_would_forget_everything_is_started_again_only_where_there_are_chec
     where = sebulba.placement(sebulba.Config(checkpoint_period=period).resolve())
     assert {where[g].restart for g in ('inference_learner', 'replay')} == {restart}
     assert {where[g].restart for g in ('actor', 'evaluator', 'monitor')} == {'on_failure'}
-
-
-def test_far_too_few_cores_are_said(monkeypatch):
-  program = nodes.program((nodes.Crasher, False, ''))
-  where = {'echo': Resources(cpus=1.5), 'node0': Resources(cpus=15)}
-  monkeypatch.setattr('os.sched_getaffinity', lambda pid: {0, 1})
-  assert 'ask for 16.5 cores, of which this machine has 2' in placement.crowding(program, where)
-  monkeypatch.setattr('os.sched_getaffinity', lambda pid: {0, 1, 2})
-  assert placement.crowding(program, where) == ''

@@ -10,14 +10,14 @@ import sys
 
 import courier
 import reverb
-from launchers import core
+from launchers import binding
 
 server = courier.Server()
 server.Bind('hello', lambda: 'hello')
 server.Start()
 for host in ('127.0.0.1', 'localhost'):
   assert courier.Client(f'{host}:{server.port}', call_timeout=10).hello() == 'hello'
-(port,) = core.free_ports(1)
+(port,) = binding.free_ports(1)
 tables = reverb.Server([reverb.Table.queue('unrolls', 4)], port)
 assert list(reverb.Client(f'127.0.0.1:{port}').server_info(timeout=10)) == ['unrolls']
 print('answered')

@@ -5,7 +5,7 @@ import threading
 import courier
 import pytest
 
-from launchers import core
+from launchers import binding
 from nodes import wire
 from nodes.conversation import Remote
 from nodes.inbox import Inbox
@@ -54,7 +54,7 @@ def answer():
     inbox.close()
 
   def start(handler, port=None):
-    port = port or core.free_ports(1)[0]
+    port = port or binding.free_ports(1)[0]
     inbox = Inbox(port)
     inbox.accept_messages_of(1 << 25)
     inboxes.append(inbox)
@@ -75,7 +75,7 @@ def serve(tmp_path):
   servers = []
 
   def start(tables, directory='replay'):
-    port = core.free_ports(1)[0]
+    port = binding.free_ports(1)[0]
     servers.append(
       replay.ReplayServer(tables, None, 'replay/0', str(tmp_path / directory), 0.0, port)
     )

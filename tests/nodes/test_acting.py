@@ -18,7 +18,7 @@ from agents.types import FIRST, LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
-from launchers import core
+from launchers import binding
 from nodes import lifecycle, replay, unroll_io
 from nodes.acting_actor import ActingActor
 from nodes.acting_evaluator import ActingEvaluator
@@ -150,7 +150,7 @@ class Asking(Acting):
   """The second of two actors, which asks an inference node, in threads."""
 
   def _make_actor(self, connect, make_agent, stream):
-    (port,) = core.free_ports(1)
+    (port,) = binding.free_ports(1)
     self.inference, self.ends = Remote(f'localhost:{port}'), queue.SimpleQueue()
     self._node = InferenceNode(
       make_agent,

@@ -11,7 +11,7 @@ from concurrent import futures
 import numpy as np
 import pytest
 
-from launchers import core
+from launchers import binding
 from nodes import conversation as conversation_lib
 from nodes import lifecycle, wire
 from nodes.connection import Connection
@@ -77,7 +77,7 @@ def _read_one(inbox):
 
 
 def test_a_question_to_a_busy_server_stays_on_its_connection_and_arrives_whole():
-  (port,) = core.free_ports(1)
+  (port,) = binding.free_ports(1)
   inbox = Inbox(port)  # As that of a server that compiles: it accepts and reads nothing.
   server = _Losing(Remote(f'127.0.0.1:{port}'), 0)
   polls = itertools.count()
@@ -137,7 +137,7 @@ def test_what_takes_long_to_send_is_sent_whole_on_one_connection(answer, monkeyp
 
 
 def test_a_server_that_comes_late_is_found(answer):
-  (port,) = core.free_ports(1)
+  (port,) = binding.free_ports(1)
   conversation = converse(Remote(f'localhost:{port}'))
   conversation.ask(wire.pack(1))
   answer(lambda value: [value + 1], port)
@@ -145,7 +145,7 @@ def test_a_server_that_comes_late_is_found(answer):
 
 
 def test_the_next_life_of_a_server_is_asked_when_the_connection_is_lost():
-  (port,) = core.free_ports(1)
+  (port,) = binding.free_ports(1)
   first = Inbox(port)
   first.accept_messages_of(100)
   conversation = converse(Remote(f'localhost:{port}'))
@@ -173,13 +173,13 @@ def test_the_next_life_of_a_server_is_asked_when_the_connection_is_lost():
 @pytest.mark.parametrize('listens', [True, False])
 def test_who_waits_notices_that_the_program_stops(answer, listens):
   silent = answer(lambda *question: ())
-  server = silent if listens else Remote(f'localhost:{core.free_ports(1)[0]}')
+  server = silent if listens else Remote(f'localhost:{binding.free_ports(1)[0]}')
   with pytest.raises(lifecycle.Stopped):
     ask(converse(server, lambda: True), 1)
 
 
 def test_a_port_that_is_in_use_is_refused():
-  (port,) = core.free_ports(1)
+  (port,) = binding.free_ports(1)
   inbox = Inbox(port)
   with pytest.raises(OSError, match=f'port {port} cannot be listened on'):
     Inbox(port)
@@ -204,7 +204,7 @@ while expected:
 
 @pytest.mark.parametrize('hard', [256, 64])
 def test_more_connections_are_taken_than_a_shell_allows_and_too_many_wait(hard):
-  (port,) = core.free_ports(1)
+  (port,) = binding.free_ports(1)
   numbers = [str(n) for n in (port, 48, hard, 100)]
   server = subprocess.Popen(
     [sys.executable, '-c', _LIMITED_SERVER, *numbers],
@@ -231,7 +231,7 @@ def test_more_connections_are_taken_than_a_shell_allows_and_too_many_wait(hard):
 
 
 def test_a_limit_that_is_sure_to_be_too_low_is_refused():
-  inbox = Inbox(core.free_ports(1)[0])
+  inbox = Inbox(binding.free_ports(1)[0])
   inbox.check_room(1)
   with pytest.raises(lifecycle.Hopeless, match=r'raise the limit \(ulimit -n\), or use fewer'):
     inbox.check_room(1 << 40)
@@ -240,7 +240,7 @@ def test_a_limit_that_is_sure_to_be_too_low_is_refused():
 
 
 def test_who_says_nothing_is_dropped_and_who_has_sent_a_message_may_pause():
-  (port,) = core.free_ports(1)
+  (port,) = binding.free_ports(1)
   inbox = Inbox(port)
   inbox.accept_messages_of(100)
   actor, busy, idle = (Remote(f'127.0.0.1:{port}').connect() for _ in range(3))

@@ -16,7 +16,7 @@ import pytest
 import reverb
 
 from agents.types import Timestep, Unroll
-from launchers import core
+from launchers import binding
 from nodes import lifecycle, replay, unroll_io
 from nodes.repeats import Repeats
 from programs import arithmetic, r2d2
@@ -305,7 +305,7 @@ def test_the_ratio_of_samples_to_inserts_is_held(serve):
 
 
 def test_a_checkpoint_brings_items_and_priorities_back(serve, tmp_path):
-  port = core.free_ports(1)[0]
+  port = binding.free_ports(1)[0]
   server = replay.ReplayServer(_prioritized(), None, 'replay/0', str(tmp_path / 'kept'), 0.0, port)
   writer = _write([f'localhost:{port}'], 6, np.arange(1.0, 7.0))
   server._checkpoint()
@@ -359,7 +359,7 @@ server.run()
 @pytest.fixture
 def serve_in_process(tmp_path):
   """Starts a replay server in a process of its own, at the same address each time."""
-  port = core.free_ports(1)[0]
+  port = binding.free_ports(1)[0]
   servers = []
 
   def start(kind, checkpoint_period):
@@ -436,7 +436,7 @@ def test_a_server_that_is_stopped_before_the_end_writes_a_checkpoint(tmp_path, m
   for finished in (False, True):
     directory = tmp_path / str(finished)
     server = replay.ReplayServer(
-      _prioritized(), None, 'replay/0', str(directory), 1e9, core.free_ports(1)[0]
+      _prioritized(), None, 'replay/0', str(directory), 1e9, binding.free_ports(1)[0]
     )
     server._reporter.training_finished = finished
     server.run()

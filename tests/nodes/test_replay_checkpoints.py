@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import reverb
 
-from launchers import core
+from launchers import binding
 from nodes import lifecycle, replay
 from rundir import files
 
@@ -27,7 +27,7 @@ TABLES = functools.partial(
 @pytest.fixture
 def start(tmp_path):
   """Starts a replay server in `tmp_path / 'replay'`; the one before has ended."""
-  servers, port = [], core.free_ports(1)[0]
+  servers, port = [], binding.free_ports(1)[0]
 
   def start(count=0, checkpoint=True):
     """Inserts `count` items, and writes a checkpoint of all that there is then."""

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from launchers.core import free_ports
+from launchers.binding import free_ports
 from nodes import replicas
 from nodes.layout import layout
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agents.seeding import Seed
-from launchers import core
+from launchers import binding
 from nodes import lifecycle, rpc, wire
 from nodes.conversation import Remote
 from nodes.inference_learner import InferenceLearner
@@ -42,7 +42,7 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
   def broken(num_envs, seed):
     raise OSError('the environment is broken')
 
-  (port,) = core.free_ports(1)
+  (port,) = binding.free_ports(1)
   node = InferenceLearner(
     make_agent=None,
     make_environment=broken,

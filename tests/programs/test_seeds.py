@@ -14,7 +14,8 @@ from launchpad.nodes import base
 from agents.seeding import Seed
 from environments import registry as environments
 from environments import seeding
-from launchers import core, graph
+from launchers import binding
+from launchers.graph import handles
 from nodes import lifecycle
 from nodes.acting_actor import ActingActor
 from nodes.acting_evaluator import ActingEvaluator
@@ -205,13 +206,13 @@ def run(program, draws):
   """Runs those nodes of a program that have a seed; returns how many of each class."""
   classes = {cls.__name__: cls for cls in HOW}
   counts = collections.Counter()
-  for node in (each.node for each in graph.nodes(program)):
+  for node in (each.node for each in handles.nodes(program)):
     args, kwargs = node._args, node._kwargs
     if any(isinstance(value, Seed) for value in (*args, *kwargs.values())):
       cls = classes[node._constructor.name]  # One that HOW lacks is to be added there.
       kwargs = {name: stand_in(value) for name, value in kwargs.items() if name != 'courier_kwargs'}
       if cls in (InferenceLearner, InferenceNode):
-        kwargs['port'] = core.free_ports(1)[0]
+        kwargs['port'] = binding.free_ports(1)[0]
       HOW[cls](cls(*map(stand_in, args), **kwargs), draws)
       counts[cls] += 1
   return counts

@@ -12,13 +12,14 @@ DEADLINE = 60
 
 _DRIVER = """
 import math, sys
-from launchers import local, terminal
+from launchers import terminal
+from launchers.local import local_mp
 from launchers.placement import Resources
 from tests.launchers import nodes
 run_dir = sys.argv[1]
 program = nodes.program((nodes.Blocked, True, run_dir + '/pid'), (nodes.Locked, True, run_dir + '/pid2'))
 with terminal.shown(program, 'test', run_dir, math.inf) as watch:
-  local.launch(program, {l: Resources() for l in program.groups}, run_dir, watch=watch)
+  local_mp.launch(program, {l: Resources() for l in program.groups}, run_dir, watch=watch)
 """
 
 

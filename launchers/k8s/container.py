@@ -1,0 +1,194 @@
+"""A pod of a graph on Kubernetes: its container, what it may do, what it can write to, where it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from launchers.k8s import pod
+from launchers.placement import CHIPS_PER_HOST, Resources, environment_variables
+from nodes.lifecycle import RUN_VARIABLE
+
+GKE_TPUS = {
+  'tpu-v4': 'tpu-v4-podslice',
+  'tpu-v5e': 'tpu-v5-lite-podslice',
+  'tpu-v5p': 'tpu-v5p-slice',
+  'tpu-v6e': 'tpu-v6e-slice',
+}
+RUNS = '/runs'
+# Of processes that are not root.
+USER = 1000
+_SCRATCH = '/tmp'
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """A group of the graph.
+
+  Attributes:
+    label: its name in the graph.
+    size: how many nodes it has.
+    resources: what each of them needs.
+    ports: on which they listen.
+    knows_run_dir: whether they are told the run directory, and so may write to it.
+  """
+
+  label: str
+  size: int
+  resources: Resources
+  ports: Sequence[int] = ()
+  knows_run_dir: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What all pods of a run share.
+
+  Attributes:
+    name: of the JobSet.
+    image: of the container.
+    command: what each pod runs; its group is added to it.
+    volume: name of the PersistentVolumeClaim for run directories; empty for none.
+    token: by which its nodes know each other, in the environment of every pod; hexadecimal.
+    user: number of the user and group that all pods run as, 0 for root; None: `USER`, or root where a
+      group has a TPU, whose device files are root's.
+    egress: where pods may connect to beside each other; see `launchers.k8s.network`.
+  """
+
+  name: str
+  image: str
+  command: Sequence[str]
+  volume: str = ''
+  token: str = ''
+  user: int | None = None
+  egress: Sequence[str] = ()
+
+
+def chips_per_host(group: Group) -> int:
+  """Returns how many chips each node of a TPU group has, which are all of its machine.
+
+  Raises:
+    ValueError: if the topology is not one for that many nodes; one sentence that names the group.
+  """
+  where, resources = f'group {group.label!r}', group.resources
+  if resources.accelerator not in CHIPS_PER_HOST or not resources.topology:
+    raise ValueError(
+      f'{where} needs a TPU, but GKE has to know which: with --placement, set accelerator, one of '
+      f'{", ".join(CHIPS_PER_HOST)}, and topology, as in 2x4.'
+    )
+  sides = [int(side) for side in resources.topology.split('x')]
+  allowed = CHIPS_PER_HOST[resources.accelerator]
+  chips, rest = divmod(math.prod(sides), group.size)
+  wanted = 2 if 1 in allowed else 3
+  if len(sides) != wanted:
+    raise ValueError(
+      f'{where}: a topology of {resources.accelerator} has {wanted} sides, unlike {resources.topology}.'
+    )
+  if rest or chips not in allowed:
+    raise ValueError(
+      f'{where}: topology {resources.topology} has {math.prod(sides)} chips, but {group.size} node(s) '
+      f'with {" or ".join(map(str, allowed))} {resources.accelerator} chips each make up the slice; '
+      'choose another topology.'
+    )
+  if resources.device_count > chips:
+    raise ValueError(
+      f'{where} needs {resources.device_count} devices in each node, but topology '
+      f'{resources.topology} has {chips}; choose a larger one.'
+    )
+  return chips
+
+
+def _literal(text: str) -> str:
+  """Returns what Kubernetes makes into a text: it puts variables in for $(NAME), and $ for $$."""
+  return text.replace('$', '$$')
+
+
+def _pod_security(user: int) -> dict[str, Any]:
+  # All of a run's pods have one user: they write to one run directory.
+  security: dict[str, Any] = {
+    'runAsUser': user,
+    'runAsGroup': user,
+    'seccompProfile': {'type': 'RuntimeDefault'},
+  }
+  if user:
+    # The volume is given to this group when it is mounted.
+    security |= {'runAsNonRoot': True, 'fsGroup': user, 'fsGroupChangePolicy': 'OnRootMismatch'}
+  return security
+
+
+def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
+  """Returns what a pod can write to, {path: volume}."""
+  result: dict[str, dict[str, Any]] = {}
+  if group.knows_run_dir or group.resources.with_launcher:
+    if run.volume:
+      result[RUNS] = {'name': 'runs', 'persistentVolumeClaim': {'claimName': run.volume}}
+    else:
+      result[RUNS] = {'name': 'runs', 'emptyDir': {}}
+  return {**result, _SCRATCH: {'name': 'scratch', 'emptyDir': {}}}
+
+
+def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
+  """Returns what a pod of a group is.
+
+  Args:
+    run: of the pod.
+    group: of the pod.
+    user: number of the user and group that it runs as; 0 for root.
+
+  Raises:
+    ValueError: if its group cannot be placed; one sentence.
+  """
+  resources = group.resources
+  command = [*run.command, f'--pod_group={group.label}']
+  if resources.with_launcher:
+    command.append('--pod_ends_program')
+  # The machine has the devices and no others.
+  variables = environment_variables(dataclasses.replace(resources, devices=()))
+  variables = {'PYTHONUNBUFFERED': '1', 'HOME': _SCRATCH, **variables, RUN_VARIABLE: run.token}
+  volumes = _volumes(run, group)
+  container: dict[str, Any] = {
+    'name': 'node',
+    'image': run.image,
+    'command': [_literal(word) for word in command],
+    'env': [{'name': name, 'value': _literal(value)} for name, value in variables.items()]
+    + pod.life_variables(),
+    'resources': _amounts(group),
+    'volumeMounts': [{'name': v['name'], 'mountPath': path} for path, v in volumes.items()],
+    'securityContext': {
+      'allowPrivilegeEscalation': False,
+      'capabilities': {'drop': ['ALL']},
+      'readOnlyRootFilesystem': True,
+    },
+  }
+  result: dict[str, Any] = {
+    'restartPolicy': 'Never',
+    'terminationGracePeriodSeconds': pod.TERMINATION_SECONDS,
+    'automountServiceAccountToken': False,
+    'enableServiceLinks': False,
+    'securityContext': _pod_security(user),
+  }
+  selector = dict(resources.labels)
+  if resources.accelerator_kind == 'tpu':
+    assert resources.accelerator is not None
+    selector['cloud.google.com/gke-tpu-accelerator'] = GKE_TPUS[resources.accelerator]
+    selector['cloud.google.com/gke-tpu-topology'] = resources.topology
+  if selector:
+    result['nodeSelector'] = selector
+  return {**result, 'containers': [container], 'volumes': list(volumes.values())}
+
+
+def _amounts(group: Group) -> dict[str, Any]:
+  resources = group.resources
+  limits: dict[str, Any] = {name: f'{value:g}' for name, value in resources.resources.items()}
+  if resources.accelerator_kind == 'tpu':
+    limits['google.com/tpu'] = str(chips_per_host(group))
+  elif resources.accelerator_kind == 'gpu':
+    limits['nvidia.com/gpu'] = str(resources.device_count)
+  requests = dict(limits)
+  if resources.cpus:
+    requests['cpu'] = f'{resources.cpus:g}'
+  if resources.memory_gb:
+    requests['memory'] = f'{round(resources.memory_gb * 1024)}Mi'
+  return {name: value for name, value in (('requests', requests), ('limits', limits)) if value}

@@ -1,0 +1,144 @@
+"""A graph as a Kubernetes object: a JobSet of one indexed Job for each group."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from launchers.k8s import container, pod
+from launchers.k8s.container import Group, Run
+from launchers.placement import Resources
+from nodes.lifecycle import Hopeless
+
+JOBSET_LABEL = 'jobset.sigs.k8s.io/jobset-name'
+JOB_LABEL = 'jobset.sigs.k8s.io/replicatedjob-name'
+_LONGEST_NAME = 63
+
+
+def hosts(name: str) -> str:
+  """Returns the host names that the pods of a JobSet have, with {job} and {index} to be filled in."""
+  return f'{name}-{{job}}-0-{{index}}.{name}'
+
+
+def ending_group(groups: Sequence[Group]) -> Group | None:
+  """Returns the group whose end is the program's; None if all groups have to end.
+
+  Raises:
+    ValueError: if more than one node is placed with the launcher.
+  """
+  found = [group for group in groups if group.resources.with_launcher]
+  if sum(group.size for group in found) > 1:
+    raise ValueError(
+      f'{" and ".join(repr(g.label) for g in found)} are placed with_launcher, but on Kubernetes the '
+      'end of one node is the end of the program; leave with_launcher to one node with --placement.'
+    )
+  return found[0] if found else None
+
+
+def check_names(run: Run, groups: Sequence[Group]) -> None:
+  """Checks that Kubernetes takes the names of all pods.
+
+  Raises:
+    ValueError: one sentence that names the flag or the group.
+  """
+  if not re.fullmatch(r'[a-z]([-a-z0-9]*[a-z0-9])?', run.name):
+    raise ValueError(
+      f'--k8s_name={run.name} must be lower-case letters, digits and hyphens, and begin with a letter.'
+    )
+  jobs: dict[str, str] = {}
+  for group in groups:
+    job = pod.job_name(group.label)
+    if not re.fullmatch(r'[a-z0-9]([-a-z0-9]*[a-z0-9])?', job):
+      raise ValueError(f'group {group.label!r} cannot be part of a host name; rename it.')
+    if jobs.setdefault(job, group.label) != group.label:
+      raise ValueError(
+        f'groups {jobs[job]!r} and {group.label!r} are both called {job} in host names.'
+      )
+    longest = (
+      f'{run.name}-{job}-0-{group.size - 1}-12345'  # Kubernetes adds five random characters.
+    )
+    if len(longest) > _LONGEST_NAME:
+      raise ValueError(
+        f'--k8s_name={run.name} makes pod names of {len(longest)} characters for group '
+        f'{group.label!r}, of at most {_LONGEST_NAME}; shorten it by {len(longest) - _LONGEST_NAME}.'
+      )
+
+
+def manifest(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
+  """Returns the JobSet.
+
+  Raises:
+    ValueError: if a group cannot be placed, or a name is none for Kubernetes; one sentence.
+  """
+  check_names(run, groups)
+  ending = ending_group(groups)
+  user = run.user
+  if user is None:
+    user = 0 if any(g.resources.accelerator_kind == 'tpu' for g in groups) else container.USER
+  spec: dict[str, Any] = {
+    'network': {
+      'enableDNSHostnames': True,
+      'subdomain': run.name,
+      'publishNotReadyAddresses': True,
+    },
+    'successPolicy': {'operator': 'All'},
+    # A Job fails once a node has no restart left.
+    'failurePolicy': {'maxRestarts': 0},
+    'replicatedJobs': [_replicated_job(run, group, user) for group in groups],
+  }
+  if ending is not None:
+    spec['successPolicy']['targetReplicatedJobs'] = [pod.job_name(ending.label)]
+  return {
+    'apiVersion': 'jobset.x-k8s.io/v1alpha2',
+    'kind': 'JobSet',
+    'metadata': {'name': run.name},
+    'spec': spec,
+  }
+
+
+def follow_command(run: Run, groups: Sequence[Group]) -> str:
+  """Returns the command that shows the output of the node whose end is the program's."""
+  ending = ending_group(groups)
+  selector = f'{JOBSET_LABEL}={run.name}'
+  if ending is not None:
+    selector += f',{JOB_LABEL}={pod.job_name(ending.label)}'
+  return f'kubectl logs --follow --tail=-1 --selector={selector}'
+
+
+def _replicated_job(run: Run, group: Group, user: int) -> dict[str, Any]:
+  resources = group.resources
+  metadata: dict[str, Any] = {}
+  if resources.topology and group.size > 1:  # All of its pods in one slice.
+    key = 'alpha.jobset.sigs.k8s.io/exclusive-topology'
+    metadata = {'metadata': {'annotations': {key: 'cloud.google.com/gke-nodepool'}}}
+  job = {
+    'completionMode': 'Indexed',
+    'parallelism': group.size,
+    'completions': group.size,
+    **_restarts(resources),
+    'template': {'spec': container.spec(run, group, user)},
+  }
+  return {
+    'name': pod.job_name(group.label),
+    'replicas': 1,
+    'template': {**metadata, 'spec': job},
+  }
+
+
+def _restarts(resources: Resources) -> dict[str, Any]:
+  """Returns how often a Job replaces a pod that has failed; when it may not, the Job fails."""
+  if resources.restart == 'never':
+    return {'backoffLimit': 0}
+  hopeless = {'operator': 'In', 'values': [Hopeless.exit_code]}
+  evicted = {'type': 'DisruptionTarget', 'status': 'True'}
+  return {
+    'backoffLimitPerIndex': resources.max_restarts,
+    'maxFailedIndexes': 0,
+    'podFailurePolicy': {
+      'rules': [
+        {'action': 'FailJob', 'onExitCodes': hopeless},  # No restart mends it.
+        {'action': 'Ignore', 'onPodConditions': [evicted]},
+      ]
+    },
+  }

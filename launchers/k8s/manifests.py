@@ -1,0 +1,185 @@
+"""Writes what runs a graph on Kubernetes: manifests and a Dockerfile. Talks to no cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+
+import launchpad as lp
+import yaml
+from launchpad.launch import serialization
+
+from launchers import pickling
+from launchers.k8s import container, jobset, network, pod
+from launchers.placement import Resources
+
+_SOURCES = ('agents', 'environments', 'launchers', 'nodes', 'programs', 'rundir')
+_HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
+_LOCKS = {'tpu': 'requirements-tpu.txt', 'gpu': 'requirements-cuda12.txt'}
+
+
+def jobset_name(program: str, env: str) -> str:
+  """Returns the name of a run that says what and when."""
+  what = [re.sub(r'[^a-z0-9]+', '-', text.lower()) for text in (program[:12], env[:16])]
+  return f'{"-".join(t.strip("-") for t in what)}-{time.strftime("%m%d%H%M%S")}'
+
+
+def run_dir(name: str) -> str:
+  """Returns a run's directory in its pods."""
+  return f'{container.RUNS}/{name}'
+
+
+def name_of(run_dir: str) -> str:
+  """Returns the name of the run with that directory."""
+  return run_dir.removeprefix(f'{container.RUNS}/')
+
+
+@dataclasses.dataclass(frozen=True)
+class Generated:
+  """What runs a graph on Kubernetes.
+
+  Attributes:
+    run: what all pods share.
+    groups: what the manifests say of each group.
+    manifests: the text of each by its file name.
+    dockerfile: the text of the Dockerfile.
+  """
+
+  run: container.Run
+  groups: Sequence[container.Group]
+  manifests: Mapping[str, str]
+  dockerfile: str
+
+  def write(self, directory: str) -> None:
+    """Writes the files; raises ValueError, one sentence, if they cannot be written."""
+    try:
+      os.makedirs(directory, exist_ok=True)
+      for file, text in {**self.manifests, 'Dockerfile': self.dockerfile}.items():
+        with open(os.path.join(directory, file), 'w') as f:
+          f.write(text)
+    except OSError as error:
+      raise ValueError(f'--output={directory} cannot be written: {error.strerror}.') from error
+
+  def instructions(self, directory: str) -> str:
+    """Returns what to do with the files in a directory."""
+    run, groups = self.run, self.groups
+    if run.volume:
+      writers = ', '.join(g.label for g in groups if g.knows_run_dir)
+      kept = (
+        f'The run directory is {run_dir(run.name)} on the volume {run.volume}, which is mounted in '
+        f'{writers}; unless one machine has them all, it must be ReadWriteMany. Applied again under '
+        'the same name, the run goes on from its newest checkpoint.'
+      )
+    else:
+      kept = (
+        'The run directory is lost with the pods, parameters and curves with it: name a '
+        'PersistentVolumeClaim with --k8s_volume to keep it.'
+      )
+    file = os.path.join(directory, 'Dockerfile')
+    return '\n'.join(
+      [
+        f'Wrote jobset.yaml, networkpolicy.yaml and Dockerfile to {directory}; {_HONESTY}.',
+        kept,
+        'In a cluster with the JobSet controller, once the image is there '
+        f'({shlex.join(["docker", "build", "-f", file, "-t", run.image, "."])}):',
+        f'  kubectl apply -f {shlex.quote(directory)}',
+        f'  {jobset.follow_command(run, groups)}',
+      ]
+    )
+
+
+def generate(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run: container.Run,
+  first_port: int,
+  own: Sequence[str] = (),
+) -> Generated:
+  """Returns the manifests and the Dockerfile.
+
+  Args:
+    program: the graph, made for `run_dir(run.name)`.
+    placement: resources for each group.
+    run: what all pods share; its command builds the same graph.
+    first_port: the ports of all nodes are counted from here.
+    own: directories with the user's own files, as they lead from that of launch.py.
+
+  Raises:
+    ValueError: one sentence, if a flag is wrong or a group cannot be placed.
+  """
+  groups = _groups(program, placement, run, first_port)
+  documents = {
+    'jobset.yaml': [jobset.manifest(run, groups)],
+    'networkpolicy.yaml': network.policies(run, groups),
+  }
+  header = f'# Written by launch.py; {_HONESTY}.\n'
+  manifests = {n: header + yaml.safe_dump_all(m, sort_keys=False) for n, m in documents.items()}
+  return Generated(run, groups, manifests, dockerfile(placement, own))
+
+
+def dockerfile(placement: Mapping[str, Resources], own: Sequence[str] = ()) -> str:
+  """Returns a Dockerfile for the image of every pod, to be built where launch.py is.
+
+  Raises:
+    ValueError: if it cannot name a directory; one sentence.
+  """
+  for directory in own:
+    if not re.fullmatch(r'\w[\w./-]*', directory, re.ASCII):
+      raise ValueError(
+        f'directory {directory!r} of --program or --env cannot be named in a Dockerfile; rename it with '
+        'letters, digits, underscores, points and hyphens.'
+      )
+  kinds = {resources.accelerator_kind for resources in placement.values()}
+  locks = ['requirements.txt', *(lock for kind, lock in _LOCKS.items() if kind in kinds)]
+  lines = [
+    '# Written by launch.py, not built. From the directory of launch.py:',
+    '#   docker build -f THIS_FILE -t IMAGE .',
+    'FROM python:3.10-slim',
+    'WORKDIR /launchpod',
+    f'COPY {" ".join(locks)} ./',
+    *(f'RUN pip install --no-cache-dir --no-deps --require-hashes -r {lock}' for lock in locks),
+    *(f'COPY {source} {source}' for source in (*_SOURCES, *own)),
+    'COPY launch.py .',
+    'RUN chmod -R a+rX .',
+    f'USER {container.USER}:{container.USER}',
+  ]
+  return '\n'.join(lines) + '\n'
+
+
+def _groups(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run: container.Run,
+  first_port: int,
+) -> list[container.Group]:
+  """Returns the groups of the graph; raises ValueError if a node cannot run in another process."""
+  serialization.enable_lru_cache_pickling_once()
+  directory = run_dir(run.name).encode()
+  told = {
+    label
+    for label, nodes in program.groups.items()
+    for index, node in enumerate(nodes)
+    if directory in pickling.dumps(f'{label}/{index}', node.function)
+  }
+  placement = {
+    # Without a volume, a new pod of these would find nothing to resume from.
+    label: dataclasses.replace(resources, restart='never')
+    if label in told and not run.volume
+    else resources
+    for label, resources in placement.items()
+  }
+  ports = pod.ports(program, first_port)
+  return [
+    container.Group(
+      label=label,
+      size=len(nodes),
+      resources=placement[label],
+      ports=[port for index in range(len(nodes)) for port in ports[label, index]],
+      knows_run_dir=label in told,
+    )
+    for label, nodes in program.groups.items()
+  ]

@@ -1,0 +1,56 @@
+"""Whether one machine can hold a program."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+
+import launchpad as lp
+
+from launchers.placement import Resources
+
+# A node seldom keeps a core busy; so many times what there is is too much all the same.
+_CROWDED = 8
+
+
+def check(placement: Mapping[str, Resources], one_process: bool) -> None:
+  """Checks that a program can run on one machine.
+
+  Args:
+    placement: resources for each group.
+    one_process: whether its nodes are threads of one process.
+
+  Raises:
+    ValueError: one sentence naming the group.
+  """
+  for label, resources in placement.items():
+    if resources.one_job and one_process:
+      raise ValueError(
+        f'each node of group {label!r}, one for each of --num_replicas, needs a process of its own; '
+        'use --lp_launch_type=local_mp.'
+      )
+    if resources.one_job and resources.accelerator:
+      raise ValueError(
+        f'each node of group {label!r}, one for each of --num_replicas, needs a '
+        f'{resources.accelerator.upper()} host of its own; use a --launcher for several machines.'
+      )
+  tpus = [(k, set(r.devices)) for k, r in placement.items() if r.accelerator_kind == 'tpu']
+  for (one, chips), (other, others) in itertools.combinations(tpus, 2):
+    if not chips or not others or chips & others:
+      raise ValueError(
+        f'groups {one!r} and {other!r} would open the same TPU chips, which only one process can; list '
+        'devices of its own for each in --placement, or use a --launcher for several machines.'
+      )
+
+
+def crowding(program: lp.Program, placement: Mapping[str, Resources]) -> str:
+  """Returns a sentence if one machine's cores are far too few for the program's processes, or ''."""
+  cores = len(os.sched_getaffinity(0))
+  asked = sum(placement[label].cpus * len(nodes) for label, nodes in program.groups.items())
+  if asked <= _CROWDED * cores:
+    return ''
+  return (
+    f'the nodes ask for {asked:g} cores, of which this machine has {cores}; they will be slow to start, '
+    'and perhaps slow: see --num_actors and --envs_per_actor.'
+  )

@@ -1,0 +1,123 @@
+"""Runs a graph on this machine, one process for each node, and looks after them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import IO
+
+import launchpad as lp
+
+from launchers import binding, memory, requests, supervise
+from launchers.guard import Guard
+from launchers.heartbeat import Beat
+from launchers.placement import Resources, environment_variables
+from launchers.process import NodeProcess
+from launchers.watched import describe_exit
+
+
+class _LocalNode:
+  """A node that runs in a child process; a `watched.Node`."""
+
+  def __init__(
+    self,
+    task: binding.NodeTask,
+    resources: Resources,
+    log_path: str,
+    guard: Guard,
+    token: Mapping[str, str],
+  ):
+    self.name = task.name
+    self.log_path = log_path
+    self.resources = resources
+    self._payload = task.payload
+    self._guard = guard
+    self._token = token
+    self._life = 0
+    self._kills = memory.Kills()
+    self.restart()
+
+  def can_restart(self) -> bool:
+    return True
+
+  def restart(self) -> None:
+    environment = {
+      **os.environ,
+      **environment_variables(self.resources),
+      **self._token,
+      'PYTHONPATH': binding.python_path(),
+      'LAUNCHPOD_LIFE': str(self._life),
+    }
+    self._kills = memory.Kills()
+    with open(self.log_path, 'ab') as log:
+      mark = f'{self._guard.mark}-{self.name}-{self._life};'
+      self._process = NodeProcess(sys.executable, self._payload, environment, log, mark)
+    self._life += 1
+
+  def exit_code(self) -> int | None:
+    return self._process.exit_code()
+
+  def ending(self) -> str:
+    code = self._process.exit_code()
+    assert code is not None
+    beat, _ = self._process.beat()
+    return describe_exit(code) + (self._kills.explain(beat) if code == -signal.SIGKILL else '')
+
+  def beat(self) -> tuple[Beat | None, float]:
+    return self._process.beat()
+
+  def send(self, number: int) -> None:
+    self._process.send(number)
+
+
+def launch(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  out: IO[str] | None = None,
+  watch: supervise.Watch = supervise.NOBODY,
+) -> int:
+  """Runs a program to its end.
+
+  The program ends when every node has returned, when a node calls `lp.stop()`, when a node fails whose
+  group allows no further restart, or on a signal in `requests.EXIT_CODES`. Then every process gets
+  SIGTERM, and SIGKILL 30 seconds later; a second Ctrl-C kills at once. Each node's output is in
+  `run_dir/logs/<label>-<index>.log`.
+
+  Args:
+    program: the graph.
+    placement: resources for each group.
+    run_dir: an existing directory.
+    out: where to report a failure; None for stderr.
+    watch: see `supervise.Watch`.
+
+  Returns:
+    The exit code: 0; 1 if a node failed, after its log's end, traceback last, went to `out`; 130
+    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+  """
+  payloads = os.path.join(run_dir, 'nodes')
+  os.makedirs(payloads, exist_ok=True)
+  count = sum(len(node.addresses) for group in program.groups.values() for node in group)
+  # All at once: one that is not in use yet might be found twice.
+  ports = iter(binding.free_ports(count))
+  tasks = binding.prepare(
+    program,
+    lambda label, index, count: [f'127.0.0.1:{next(ports)}' for _ in range(count)],
+    binding.SignalStopper(os.getpid()),
+    payloads,
+  )
+  watch.started()
+  with requests.collected() as asked:
+    guard, token = Guard(sys.executable, binding.python_path()), binding.run_token()
+    nodes: list[_LocalNode] = []
+    try:
+      for task in tasks:
+        log_path = binding.log_path(run_dir, task)
+        nodes.append(_LocalNode(task, placement[task.label], log_path, guard, token))
+      return supervise.supervise(nodes, asked, out, watch)
+    finally:
+      for node in nodes:
+        node.send(signal.SIGKILL)
+      guard.close()

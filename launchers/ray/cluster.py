@@ -1,0 +1,174 @@
+"""Runs a graph on a Ray cluster, each group on machines that have what it needs.
+
+Ray chooses the machines and carries what the launcher and they have to say to each other; the nodes
+themselves are plain processes that talk Courier and Reverb, as under the local launcher. For each
+node there is one `launchers.ray.supervisor.Supervisor` actor, which holds the node's resources. In
+order: every supervisor is placed and reserves ports; addresses are bound; the nodes start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import launchpad as lp
+import ray
+
+from launchers import binding, requests, supervise, terminal
+from launchers.placement import Resources, environment_variables
+from launchers.ray import machines, reservation, supervisor
+from launchers.ray.node import RayNode, first_line
+from rundir import files
+
+# Variables of the launcher that tune XLA; the machines' own variables are kept beside them.
+_FORWARDED = ('XLA_FLAGS', 'LIBTPU_INIT_ARGS')
+
+
+@contextlib.contextmanager
+def connection(address: str) -> Iterator[None]:
+  """Connects to a running cluster.
+
+  Args:
+    address: host:port of its head, or 'auto' for the one that this machine is part of.
+
+  Raises:
+    ValueError: if there is none, in one sentence.
+  """
+  advice = (
+    'start one with "ray start --head", or join one with "ray start --address=host:port", on this '
+    'machine; see "ray status"'
+  )
+  if '://' in address:
+    raise ValueError(
+      f'--ray_address={address} is a Ray client address, through which nodes cannot reach the '
+      'launcher; run launch.py on a machine of the cluster with --ray_address=auto.'
+    )
+  try:
+    if address != 'auto':  # Ray itself would try for minutes.
+      host, _, port = address.rpartition(':')
+      socket.create_connection((host, int(port)), timeout=5).close()
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+  except (OSError, ValueError, RuntimeError) as error:
+    raise ValueError(
+      f'--ray_address={address}: no Ray cluster of which this machine is part '
+      f'({first_line(error)}); {advice}.'
+    ) from error
+  try:
+    yield
+  finally:
+    ray.shutdown()
+
+
+def launch(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  address: str = 'auto',
+  timeout: float = 60.0,
+  out: IO[str] | None = None,
+  watch: supervise.Watch = supervise.NOBODY,
+) -> int:
+  """Runs a program to its end, as `launchers.local.local_mp.launch` does, on a Ray cluster.
+
+  Each node's output comes to `run_dir/logs/<label>-<index>.log` on this machine, and
+  `run_dir/nodes.json` says where each node and the launcher ran. What nodes write to the run
+  directory themselves stays on their machines unless the machines share its file system.
+
+  Args:
+    program: the graph.
+    placement: resources for each group.
+    run_dir: an existing directory.
+    address: of the cluster; this machine must be part of it.
+    timeout: seconds that Ray has to place every node.
+    out: where to report a failure; None for stderr.
+    watch: see `supervise.Watch`.
+
+  Returns:
+    The exit code, as that of the local launcher.
+
+  Raises:
+    ValueError: one sentence, if there is no cluster, or no room in it for a group, or a machine
+      lacks the code. Nothing runs then.
+  """
+  reservation.check(placement)
+  with connection(address), requests.collected() as asked:
+    nodes: list[RayNode] = []
+    try:
+      if not machines.find(program, placement, run_dir, timeout, nodes, asked):
+        return requests.EXIT_CODES[asked[0]]
+      _start(program, placement, run_dir, nodes, out, watch.started)
+      return supervise.supervise(nodes, asked, out, watch)
+    finally:
+      _release(nodes)
+
+
+def _start(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  nodes: Sequence[RayNode],
+  out: IO[str] | None,
+  started: Callable[[], None],
+) -> None:
+  """Binds the addresses, starts every node and writes down where."""
+  groups: dict[str, list[supervisor.Place]] = {}
+  for node in nodes:
+    assert node.place is not None
+    groups.setdefault(node.label, []).append(node.place)
+
+  def addresses(label: str, index: int, count: int) -> list[str]:
+    place = groups[label][index]
+    return [f'{place.ip}:{port}' for port in place.ports]
+
+  token = binding.run_token()
+  with tempfile.TemporaryDirectory(prefix='launchpod-') as directory:
+    tasks = binding.prepare(program, addresses, supervisor.FileStopper(), directory)
+    started()
+
+    def write_down() -> None:
+      _write_down(run_dir, {t.name: n.place for t, n in zip(tasks, nodes, strict=True)})
+
+    for task, node in zip(tasks, nodes, strict=True):
+      # Ray has chosen the devices and set the variables that show them.
+      variables = environment_variables(dataclasses.replace(placement[task.label], devices=()))
+      variables |= token | {n: os.environ[n] for n in _FORWARDED if n in os.environ}
+      node.start(task, binding.log_path(run_dir, task), variables, write_down)
+  write_down()
+  elsewhere = {p.machine for places in groups.values() for p in places if not p.shares_run_dir}
+  if elsewhere:
+    terminal.say(
+      f'warning: {run_dir} is not shared with {", ".join(sorted(elsewhere))}; what nodes write to it '
+      'there stays there.',
+      out or sys.stderr,
+    )
+
+
+def _write_down(run_dir: str, places: Mapping[str, supervisor.Place | None]) -> None:
+  """Writes `nodes.json`: where each node is, and the launcher."""
+  record: dict[str, dict[str, Any]] = {
+    name: {n: getattr(place, n) for n in ('machine', 'ip', 'ray_node_id', 'ports')}
+    for name, place in places.items()
+  }
+  record['launcher'] = {
+    'machine': os.uname().nodename,
+    'ip': ray.util.get_node_ip_address(),
+    'ray_node_id': ray.get_runtime_context().get_node_id(),
+  }
+  files.write_json(os.path.join(run_dir, 'nodes.json'), record)
+
+
+def _release(nodes: Sequence[RayNode]) -> None:
+  """Kills what still runs and gives the machines back."""
+  with contextlib.suppress(ray.exceptions.RayError):
+    closed = [node.supervisor.close.remote() for node in nodes if node.started]
+    if closed:
+      ray.wait(closed, num_returns=len(closed), timeout=5)
+  for node in nodes:
+    ray.kill(node.supervisor)

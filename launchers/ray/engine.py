@@ -1,0 +1,39 @@
+"""The engine for a Ray cluster that this machine is part of."""
+
+from __future__ import annotations
+
+import math
+
+from absl import flags
+
+from launchers.launcher import Job, Launcher
+from launchers.supervise import Watch
+
+_ADDRESS = flags.DEFINE_string(
+  'ray_address', 'auto', "host:port of the Ray cluster's head; auto: the one of this machine"
+)
+_TIMEOUT = flags.DEFINE_float(
+  'ray_timeout', 60.0, 'seconds that Ray has to find a machine for every node', lower_bound=0.0
+)
+
+
+class Ray(Launcher):
+  """Runs a graph on a Ray cluster. Ray is imported only where it is used."""
+
+  resume_flags = ' --launcher=ray'
+
+  def check(self, job: Job, dry_run: bool) -> None:
+    """Refuses a timeout that is no finite number, and groups that Ray cannot place."""
+    if not math.isfinite(_TIMEOUT.value):
+      raise ValueError(f'--ray_timeout={_TIMEOUT.value} must be a finite number.')
+    from launchers.ray import reservation
+
+    reservation.check(job.placement)
+
+  def launch(self, job: Job, watch: Watch) -> int:
+    """Runs a job on the cluster of the flag."""
+    from launchers.ray import cluster
+
+    return cluster.launch(
+      job.program, job.placement, job.run_dir, _ADDRESS.value, _TIMEOUT.value, watch=watch
+    )

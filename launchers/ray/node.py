@@ -1,0 +1,213 @@
+"""A node on some machine of a Ray cluster, as the launcher sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+
+from launchers import binding
+from launchers.heartbeat import Beat
+from launchers.placement import Resources
+from launchers.ray import supervisor
+from launchers.requests import DONE
+from launchers.watched import describe_exit
+
+# Counts as a kill, not as an exception of the node's own.
+LOST = -signal.SIGKILL
+_POLL_SECONDS = 2.0
+
+
+class RayNode:
+  """A node and the supervisor actor beside it; a `watched.Node`.
+
+  Attributes:
+    label: its group.
+    num_ports: how many it listens on.
+    resources: those of its group.
+    supervisor: the actor.
+    reservation: Ray's promise of its place.
+    place: where it is, once that is known.
+  """
+
+  def __init__(
+    self,
+    label: str,
+    num_ports: int,
+    resources: Resources,
+    code: supervisor.Code,
+    create: Callable[[], Any],
+    timeout: float,
+    requests: list[int],
+  ):
+    """Asks for a place; returns at once.
+
+    Args:
+      label: its group.
+      num_ports: how many it listens on.
+      resources: those of its group.
+      code: what its machine must have.
+      create: creates a supervisor actor, wherever Ray finds room for the node.
+      timeout: seconds that Ray has to find room when the node must move.
+      requests: gets `requests.DONE` when the node calls `lp.stop()`.
+    """
+    self.label = label
+    self.num_ports = num_ports
+    self.resources = resources
+    self.name = label
+    self.log_path = ''
+    self.place: supervisor.Place | None = None
+    self._machine_code = code
+    self._create = create
+    self._timeout = timeout
+    self._requests = requests
+    self._polled: Any = None
+    self._sent: Any = None
+    self._life = 0
+    self._exit_code: int | None = None
+    self._lost = ''
+    self._beat: Beat | None = None
+    self._beat_at = time.monotonic()
+    self._reserve()
+
+  def start(
+    self,
+    task: binding.NodeTask,
+    log_path: str,
+    variables: Mapping[str, str],
+    moved: Callable[[], None],
+  ) -> None:
+    """Starts the node at its place; returns at once.
+
+    Args:
+      task: the node.
+      log_path: a file that gets its output.
+      variables: for its environment.
+      moved: called when it has a new place.
+    """
+    self.log_path, self._variables, self._moved = log_path, variables, moved
+    self._title, self._file = task.name, f'{task.label}-{task.index}'
+    with open(task.payload, 'rb') as f:
+      self._payload = f.read()
+    open(log_path, 'ab').close()  # A resumed run has one.
+    self._begin()
+
+  @property
+  def started(self) -> bool:
+    """Whether it was started at its place."""
+    return self._polled is not None and not self._moving
+
+  def exit_code(self) -> int | None:
+    """Returns None while it runs or looks for a new place."""
+    if self._exit_code is None:
+      if ray.wait([self._polled], timeout=0)[0]:
+        self._listen()
+      elif self._moving and time.monotonic() > self._move_until:
+        self._lose(f'found no place on another machine in {self._timeout:g} s')
+    return self._exit_code
+
+  def ending(self) -> str:
+    """Says how it ended."""
+    assert self._exit_code is not None
+    return self._lost or describe_exit(self._exit_code)
+
+  def beat(self) -> tuple[Beat | None, float]:
+    """Returns its latest heartbeat and how long ago that came; before the first, since the start."""
+    return self._beat, time.monotonic() - self._beat_at
+
+  def can_restart(self) -> bool:
+    """Whether `restart` can bring it back: a server must stay where its peers look for it."""
+    return not (self._lost and self.num_ports)
+
+  def restart(self) -> None:
+    """Starts it again: where it was, or on another machine if it was lost with its own."""
+    self._exit_code, self._sent = None, None
+    self._beat, self._beat_at = None, time.monotonic()
+    self._life += 1
+    if self._lost:
+      ray.kill(self.supervisor)
+      self._lost = ''
+      self._reserve()
+      self._polled = self.reservation
+      self._move_until = time.monotonic() + self._timeout
+    else:
+      self._polled = self.supervisor.restart.remote(self._life_variable())
+
+  def send(self, number: int) -> None:
+    """Signals its process; while there is none, it ends without one."""
+    if self._exit_code is not None:
+      return
+    if self._moving:
+      self._exit_code = 0
+    elif self._sent is None or ray.wait([self._sent], timeout=0)[0]:
+      self._sent = self.supervisor.send.remote(int(number))
+
+  @property
+  def _moving(self) -> bool:
+    return self._polled is self.reservation
+
+  def _reserve(self) -> None:
+    self.supervisor = self._create()
+    self.reservation = self.supervisor.reserve.remote(self.num_ports, self._machine_code)
+
+  def _begin(self) -> None:
+    assert self.place is not None
+    self.name = f'{self._title} on {self.place.ip}'
+    self._written = 0
+    self._beat_at = time.monotonic()
+    variables = {**self._variables, **self._life_variable()}
+    self._polled = self.supervisor.start.remote(self._file, self._payload, variables)
+
+  def _life_variable(self) -> dict[str, str]:
+    return {'LAUNCHPOD_LIFE': str(self._life)}
+
+  def _listen(self) -> None:
+    try:
+      self._hear(ray.get(self._polled))
+    except ray.exceptions.ActorUnavailableError:
+      self._poll()  # Ray takes a while to find out whether a machine is lost.
+    except ray.exceptions.RayTaskError as error:
+      self._lose(f'could not be looked after ({first_line(error.cause)})')
+    except ray.exceptions.RayError as error:
+      peers = '; it cannot move, for its peers know its address' if self.num_ports else ''
+      self._lose(f'was lost with its machine or its Ray worker ({first_line(error)}){peers}')
+
+  def _hear(self, news: Any) -> None:
+    if self._moving:
+      if news.problem:
+        self._lose(f'was to move to machine {news.machine}, which {news.problem}')
+        return
+      self.place = news
+      self._begin()
+      self._moved()
+      return
+    if news is not None:
+      self._exit_code = news.exit_code
+      if news.beat is not None:
+        self._beat, self._beat_at = news.beat, time.monotonic() - news.age
+      if news.output:
+        with (
+          contextlib.suppress(OSError),
+          open(self.log_path, 'ab') as log,
+        ):  # Its disk may be full.
+          log.write(news.output)
+        self._written += len(news.output)
+      if news.stop_requested:
+        self._requests.append(int(DONE))
+    if self._exit_code is None:
+      self._poll()
+
+  def _poll(self) -> None:
+    self._polled = self.supervisor.poll.remote(self._written, _POLL_SECONDS)
+
+  def _lose(self, how: str) -> None:
+    self._exit_code, self._lost = LOST, how
+
+
+def first_line(error: Any) -> str:
+  """Returns the first line of an error's text, or its class if it has none."""
+  return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,227 @@
+"""The Ray actor that looks after one node on the machine that Ray chose for it.
+
+The node is a clean process of its own, with no Ray in it; the actor starts it, passes on its output
+and its end, and signals it. `launchers.ray.cluster` sends this module and `launchers.process` to the
+machines by value, so that it can say what a machine lacks that does not have the code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+
+from launchers import guard, heartbeat, process
+
+STOP_FILE_VARIABLE = 'LAUNCHPOD_STOP_FILE'
+_MAX_OUTPUT = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class FileStopper:
+  """What `lp.stop()` calls in a node: tells its supervisor, through a file that it looks for."""
+
+  def __call__(self, mark_as_completed: bool = False) -> None:
+    """Creates the file."""
+    open(os.environ[STOP_FILE_VARIABLE], 'w').close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+  """What every machine must have at the same place.
+
+  Attributes:
+    python: path of the interpreter.
+    version: its major and minor version, as in '3.10'.
+    root: the directory that holds `launchers`.
+    python_path: PYTHONPATH of the nodes.
+    run_dir: the run directory.
+  """
+
+  python: str
+  version: str
+  root: str
+  python_path: str
+  run_dir: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+  """Where a node will run.
+
+  Attributes:
+    machine: its name.
+    ip: its address, as Ray knows it.
+    ray_node_id: Ray's name for it.
+    ports: free ones, held for the node.
+    problem: what the machine lacks, as the predicate of a sentence; empty if nothing.
+    shares_run_dir: whether the run directory is there, too.
+  """
+
+  machine: str
+  ip: str
+  ray_node_id: str
+  ports: list[int]
+  problem: str
+  shares_run_dir: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class News:
+  """What has become of a node.
+
+  Attributes:
+    output: further output.
+    stop_requested: whether it has called `lp.stop()`.
+    exit_code: None while it runs or has more output; see `process.NodeProcess.exit_code`.
+    beat: its latest heartbeat.
+    age: how many seconds ago that came.
+  """
+
+  output: bytes
+  stop_requested: bool
+  exit_code: int | None
+  beat: heartbeat.Beat | None
+  age: float
+
+
+class Supervisor:
+  """Looks after one node. Its methods are called at the same time, from threads of the actor."""
+
+  def reserve(self, num_ports: int, code: Code) -> Place:
+    """Finds out where this is and what is there, and holds ports."""
+    import ray
+
+    self._code = code
+    self._running = threading.Event()
+    self._sockets = process.bind_ports(num_ports)
+    return Place(
+      machine=os.uname().nodename,
+      ip=ray.util.get_node_ip_address(),
+      ray_node_id=ray.get_runtime_context().get_node_id(),
+      ports=[s.getsockname()[1] for s in self._sockets],
+      problem=self._problem(),
+      shares_run_dir=os.path.isdir(code.run_dir),
+    )
+
+  def start(self, name: str, payload: bytes, variables: Mapping[str, str]) -> None:
+    """Starts the node.
+
+    Its files are in a temporary directory, which stays behind only if this actor is killed.
+
+    Args:
+      name: a file name, by which a process list shows the node.
+      payload: its pickled function.
+      variables: beside those of the machine and those that Ray has set for the actor's devices.
+    """
+    self._directory = tempfile.mkdtemp(prefix='launchpod-')
+    self._path = path = os.path.join(self._directory, f'{name}.pkl')
+    with open(path, 'wb') as f:
+      f.write(payload)
+    self._stop_file = os.path.join(self._directory, 'stop')
+    self._output = tempfile.TemporaryFile()  # noqa: SIM115  has no name, so that nothing is left
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(('RAY_', 'PYTHON'))}
+    self._environment = {
+      **inherited,
+      **variables,
+      'PYTHONPATH': self._code.python_path,
+      STOP_FILE_VARIABLE: self._stop_file,
+    }
+    for s in self._sockets:
+      s.close()
+    self._guard = guard.Guard(self._code.python, self._code.python_path, self._code.root)
+    self._life = 0
+    self._run()
+
+  def restart(self, variables: Mapping[str, str]) -> None:
+    """Starts the node again after it has exited, with further variables; its output goes on."""
+    self._running.clear()
+    self._environment |= variables
+    self._run()
+
+  def _run(self) -> None:
+    ready, exited = threading.Event(), threading.Event()
+
+    def run() -> None:
+      # A process dies with the thread that started it, so this one stays as long as the process.
+      try:
+        self._process = process.NodeProcess(
+          self._code.python,
+          self._path,
+          self._environment,
+          self._output,
+          f'{self._guard.mark}-{self._life};',
+          self._code.root,
+        )
+        self._life += 1
+        with contextlib.suppress(PermissionError):
+          os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have 15.
+        self._running.set()
+      finally:
+        ready.set()
+      self._process.wait()
+      exited.set()
+
+    threading.Thread(target=run, name='node', daemon=True).start()
+    ready.wait()
+    if not self._running.is_set():
+      raise RuntimeError(f'{self._code.python} could not be started')
+    self._exited = exited
+
+  def poll(self, offset: int, seconds: float) -> News:
+    """Waits for news of the node.
+
+    Args:
+      offset: how many bytes of the output the caller has.
+      seconds: after which an answer without news is given.
+    """
+    end = time.monotonic() + seconds
+    while True:
+      exited = self._exited.is_set()
+      output = os.pread(self._output.fileno(), _MAX_OUTPUT, offset)
+      stop = os.path.exists(self._stop_file)
+      if output or stop or exited or time.monotonic() > end:
+        code = self._process.exit_code() if exited and not output else None
+        return News(output, stop, code, *self._process.beat())
+      self._exited.wait(0.1)
+
+  def send(self, number: int) -> None:
+    """Signals the node, once it has been started."""
+    self._running.wait(10)
+    self._process.send(number)
+
+  def close(self) -> None:
+    """Kills the node if it still runs and removes its files."""
+    if hasattr(self, '_process'):
+      self._process.send(signal.SIGKILL)
+      self._exited.wait(2)
+      self._guard.close()
+      with contextlib.suppress(OSError):
+        shutil.rmtree(self._directory)
+
+  def _problem(self) -> str:
+    code = self._code
+    if not os.access(code.python, os.X_OK):
+      return f'has no interpreter {code.python}'
+    if not os.path.exists(os.path.join(code.root, 'launchers', 'node_entry.py')):
+      return f'has no copy of the code in {code.root}'
+    probe = 'import sys, launchers.node_entry; print("%d.%d" % sys.version_info[:2])'
+    environment = {'PYTHONPATH': code.python_path, 'PATH': os.environ.get('PATH', '')}
+    done = subprocess.run(
+      [code.python, '-c', probe], cwd=code.root, env=environment, capture_output=True, text=True
+    )
+    if done.returncode:
+      last = (done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1]
+      return f'cannot import the code in {code.root} with {code.python} ({last})'
+    if done.stdout.strip() != code.version:
+      return (
+        f'has Python {done.stdout.strip()} as {code.python}, where the launcher has {code.version}'
+      )
+    return ''

@@ -1,0 +1,205 @@
+"""The launcher inside a Slurm job: `python -m launchers.slurm.allocation RUN_DIR`.
+
+It runs in place of the batch script, on the job's first host, and starts one job step for each node.
+In order: a step on every host says what the host lacks and which ports are free; addresses are bound;
+the nodes start. `lp.stop()` and the user reach it by signals to the batch script.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import IO, Any
+
+from launchers import binding, requests, run_directory, supervise, terminal
+from launchers.placement import NO_PROXY, Resources, environment_variables
+from launchers.slurm import probe
+from launchers.slurm.job import JOB_FILE, REFUSED, Job, JobStopper
+from launchers.slurm.planning import Plan
+from launchers.slurm.step import STEP, SlurmNode
+from rundir import files
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+  """What Slurm gave for one component.
+
+  Attributes:
+    names: of the hosts.
+    job_id: of the component; its steps are called job_id.number.
+    options: of srun, for a step that may use all that the job has on a host.
+  """
+
+  names: list[str]
+  job_id: str
+  options: list[str]
+
+  def srun(self, hosts: Sequence[str], *further: str) -> list[str]:
+    """Returns the beginning of a command that runs a step with one task on each of some hosts."""
+    return [
+      'srun',
+      *self.options,
+      f'--nodelist={",".join(hosts)}',
+      f'--nodes={len(hosts)}',
+      f'--ntasks={len(hosts)}',
+      *further,
+    ]
+
+
+def _allocated(plan: Plan) -> list[Hosts]:
+  """Returns the hosts of each component.
+
+  Raises:
+    ValueError: if they are not those of the plan.
+  """
+  result = []
+  for k, component in enumerate(plan.components):
+    suffix = f'_HET_GROUP_{k}' if len(plan.components) > 1 else ''
+    options = [f'--het-group={k}'] if suffix else []
+    # Every node may use every core that the job has on its host: a step of fewer cores might be given
+    # the same ones as the next.
+    options += [f'--cpus-per-task={component.cpus}', '--overlap', '--mem=0']
+    options += ['--kill-on-bad-exit=0', '--mpi=none', '--export=ALL', '--quiet']
+    node_list = os.environ[f'SLURM_JOB_NODELIST{suffix}']
+    names = subprocess.run(
+      ['scontrol', 'show', 'hostnames', node_list], check=True, capture_output=True, text=True
+    ).stdout.split()
+    if len(names) != component.hosts:
+      raise ValueError(
+        f'Slurm gave {len(names)} hosts where the job needs {component.hosts}; leave --nodes out of '
+        'the --slurm options.'
+      )
+    result.append(Hosts(names, os.environ[f'SLURM_JOB_ID{suffix}'], options))
+  return result
+
+
+def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, list[int]]:
+  """Returns free ports of every host.
+
+  Raises:
+    ValueError: one sentence, if a host lacks something.
+  """
+  names = [name for component in hosts for name in component.names]
+  first = probe.first_port(int(hosts[0].job_id))
+  command = probe.command(sys.executable, job_file, first, num_ports, names)
+  steps = [
+    subprocess.Popen(
+      [*c.srun(c.names, '--job-name=probe'), *command],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE,
+      text=True,
+      errors='replace',
+    )
+    for c in hosts
+  ]
+  lines = [line for step in steps for line in step.communicate()[0].splitlines()]
+  ports = probe.ports(lines, sys.executable, job_file)
+  silent = set(names) - ports.keys()
+  if silent:
+    raise ValueError(f'no step could be run on {", ".join(sorted(silent))}.')
+  return ports
+
+
+def run(run_dir: str, out: IO[str] | None = None) -> int:
+  """Runs the program of a job to its end, as `launchers.local.local_mp.launch` does.
+
+  Args:
+    run_dir: the run directory, which holds the job file.
+    out: where to report a failure; None for stderr.
+
+  Returns:
+    The exit code, as that of the local launcher.
+
+  Raises:
+    ValueError: one sentence, if the hosts are not what the job needs. No node has been started then.
+  """
+  job_file = os.path.join(run_dir, JOB_FILE)
+  with open(job_file, 'rb') as f:
+    job: Job = pickle.load(f)
+  title = job.program.name
+  with (
+    requests.collected() as asked,
+    terminal.shown(job.program, title, run_dir, job.node_timeout) as watch,
+  ):
+    hosts = _allocated(job.plan)
+    print('hosts:', *(name for component in hosts for name in component.names), flush=True)
+    num_ports = sum(len(n.addresses) for group in job.program.groups.values() for n in group)
+    free = _probe(hosts, job_file, num_ports)
+    if asked:
+      return requests.EXIT_CODES[asked[0]]
+    record: dict[str, dict[str, Any]] = {}
+
+    def addresses(label: str, index: int, count: int) -> list[str]:
+      slot = job.plan.slots[label][index]
+      host = hosts[slot.component].names[slot.host]
+      ports = [free[host].pop(0) for _ in range(count)]
+      record[f'{label}/{index}'] = {'machine': host, 'ports': ports}
+      return [f'{host}:{port}' for port in ports]
+
+    os.environ.update(binding.run_token())  # Steps inherit it.
+    stopper = JobStopper(hosts[0].job_id)
+    tasks = binding.prepare(job.program, addresses, stopper, os.path.dirname(job_file))
+    record['launcher'] = {'machine': hosts[0].names[0]}
+    files.write_json(os.path.join(run_dir, 'nodes.json'), record)
+    watch.started()
+    nodes: list[SlurmNode] = []
+    try:
+      for task in tasks:
+        component = hosts[job.plan.slots[task.label][task.index].component]
+        machine = record[task.name]['machine']
+        resources = job.placement[task.label]
+        nodes.append(
+          SlurmNode(
+            f'{task.name} on {machine}',
+            binding.log_path(run_dir, task),
+            resources,
+            _command(task, resources, component, machine),
+            component.job_id,
+          )
+        )
+      return supervise.supervise(nodes, asked, out, watch)
+    finally:
+      for node in nodes:
+        node.send(signal.SIGKILL)
+
+
+def _command(
+  task: binding.NodeTask, resources: Resources, component: Hosts, machine: str
+) -> list[str]:
+  """Returns the command that runs a node as a job step."""
+  if resources.accelerator_kind == 'gpu':  # Slurm has chosen them and shows them.
+    resources = dataclasses.replace(resources, devices=())
+  variables = environment_variables(resources)
+  variables |= {'PYTHONPATH': binding.python_path(), 'PYTHONUNBUFFERED': '1'}
+  return [
+    *component.srun([machine], f'--job-name={task.label}-{task.index}'),
+    # A step has all that the job has on its host, unless told otherwise.
+    *([] if resources.accelerator else ['--gres=none']),
+    *('sh', '-c', STEP, 'sh'),
+    *(f'{name}={value}' for name, value in variables.items()),
+    *(sys.executable, '-m', 'launchers.node_entry', task.payload),
+  ]
+
+
+def main(argv: list[str]) -> int:
+  """Runs the job of the run directory `argv[1]`; returns the exit code."""
+  os.environ.update(NO_PROXY)
+  try:
+    code = run(argv[1])
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return REFUSED
+  if code == 0 and (done := run_directory.result(argv[1])):
+    terminal.say(done)
+  return code
+
+
+if __name__ == '__main__':
+  code = main(sys.argv)
+  terminal.flush()
+  os._exit(code)

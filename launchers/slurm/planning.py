@@ -1,0 +1,191 @@
+"""What to ask Slurm for, and which of the hosts it gives each node runs on; starts nothing.
+
+A job has one component of hosts for each kind of host that the groups need: those with accelerators,
+where each node has a host to itself, come first; the other nodes share CPU hosts. The launcher runs
+on the first host of the first component, and with it the groups that must be beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Mapping
+
+from launchers import one_line
+from launchers.placement import Resources
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """What the user says about a job.
+
+  Attributes:
+    cpu_nodes: CPU hosts to spread the nodes without an accelerator over.
+    common: options of sbatch for every component, as in '--time=60 --account=me'.
+    accelerator: those for components with accelerators.
+    cpu: those for components without.
+  """
+
+  cpu_nodes: int = 1
+  common: str = ''
+  accelerator: str = ''
+  cpu: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+  """Hosts that are alike.
+
+  Attributes:
+    hosts: how many.
+    cpus: cores on each.
+    memory_mb: on each, in units of 2**20 bytes; 0 for no claim.
+    gres: accelerators on each, as in 'gpu:4'; empty for none.
+    constraint: features that each must have; empty for none.
+  """
+
+  hosts: int
+  cpus: int
+  memory_mb: int
+  gres: str
+  constraint: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+  """A place for a node: a host, by its component and its number among the component's hosts."""
+
+  component: int
+  host: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """The components of a job, and a slot for each node of each group."""
+
+  components: tuple[Component, ...]
+  slots: Mapping[str, list[Slot]]
+
+
+def check(placement: Mapping[str, Resources]) -> None:
+  """Raises a ValueError, one sentence, if a group asks for what a job cannot have."""
+  for label, resources in placement.items():
+    if resources.resources:
+      raise ValueError(
+        f'group {label!r} asks for {", ".join(resources.resources)} among its resources, which this '
+        'launcher cannot pass on; ask sbatch for it with --slurm_cpu_options or '
+        '--slurm_accelerator_options, as in --gres=NAME:COUNT.'
+      )
+    if resources.with_launcher and (resources.accelerator or resources.labels):
+      raise ValueError(
+        f'group {label!r} runs beside the launcher, whose host it cannot choose; take its '
+        'accelerator and labels away, or with_launcher, with --placement.'
+      )
+
+
+def plan(counts: Mapping[str, int], placement: Mapping[str, Resources], options: Options) -> Plan:
+  """Returns the hosts to ask for and where each node goes.
+
+  Args:
+    counts: number of nodes of each group.
+    placement: resources for each group.
+    options: of the job.
+
+  Raises:
+    ValueError: that of `check`.
+  """
+  check(placement)
+  beside = [label for label in counts if placement[label].with_launcher]
+  pools: dict[tuple[str, str], list[str]] = {}
+  for label, count in counts.items():
+    if label not in beside:
+      resources = placement[label]
+      kind = resources.accelerator_kind
+      gres = f'{kind}:{resources.device_count}' if kind else ''
+      pool = pools.setdefault((gres, '&'.join(resources.labels.values())), [])
+      pool += [label] * count
+  components: list[Component] = []
+  slots: dict[str, list[Slot]] = {label: [] for label in counts}
+  for (gres, constraint), pool in sorted((pools or {('', ''): []}).items(), key=_cpu_last):
+    hosts = len(pool) if gres else max(1, min(len(pool), options.cpu_nodes))
+    cpus, memory = [0.0] * hosts, [0.0] * hosts
+    guests = [] if components else [label for label in beside for _ in range(counts[label])]
+    for number, label in enumerate([*guests, *pool], -len(guests)):
+      if number < 0:
+        host = 0
+      else:
+        host = number if gres else cpus.index(min(cpus))
+      slots[label].append(Slot(len(components), host))
+      cpus[host] += placement[label].cpus
+      memory[host] += placement[label].memory_gb
+    cores, megabytes = max(1, math.ceil(max(cpus))), math.ceil(max(memory) * 1024)
+    components.append(Component(hosts, cores, megabytes, gres, constraint))
+  return Plan(tuple(components), slots)
+
+
+def _cpu_last(item: tuple[tuple[str, str], list[str]]) -> bool:
+  (gres, _), _ = item
+  return not gres
+
+
+def script(
+  job: Plan, options: Options, name: str, run_dir: str, python: str, python_path: str
+) -> str:
+  """Returns the batch script.
+
+  Args:
+    job: what to ask for.
+    options: of the job.
+    name: of the job.
+    run_dir: where its output goes and its program lies.
+    python: the interpreter.
+    python_path: PYTHONPATH, with which it finds `launchers`.
+
+  Raises:
+    ValueError: if an option is none, or the name or the directory would leave the comment that it is
+      part of; one sentence.
+  """
+  one_line.check('--run_dir=', run_dir)
+  if '\\' in run_dir:
+    raise ValueError(
+      f'--run_dir={run_dir} has a backslash, which Slurm leaves out of file names; choose another.'
+    )
+  one_line.check('the name of the program, ', name)
+  log = f'{run_dir}/slurm.log'.replace('%', '%%')
+  lines = ['#!/bin/sh', _line(f'--job-name={name}', f'--output={log}', '--open-mode=append')]
+  for number, component in enumerate(job.components):
+    request = [f'--nodes={component.hosts}', '--ntasks-per-node=1']
+    request += [f'--cpus-per-task={component.cpus}', '--no-requeue']
+    if component.memory_mb:
+      request.append(f'--mem={component.memory_mb}M')
+    if component.gres:
+      request.append(f'--gres={component.gres}')
+    if component.constraint:
+      request.append(f'--constraint={component.constraint}')
+    lines += ['#SBATCH hetjob'] if number else []
+    lines += [_line(*request), *_user_line('--slurm_options', options.common)]
+    if component.gres:
+      lines += _user_line('--slurm_accelerator_options', options.accelerator)
+    else:
+      lines += _user_line('--slurm_cpu_options', options.cpu)
+  command = ' '.join(map(shlex.quote, [python, '-m', 'launchers.slurm.allocation', run_dir]))
+  # The launcher replaces the shell, so that it gets the signals to the batch script.
+  lines += ['', f'export PYTHONPATH={shlex.quote(python_path)}', f'exec {command}', '']
+  return '\n'.join(lines)
+
+
+def _line(*words: str) -> str:
+  return f'#SBATCH {" ".join(map(shlex.quote, words))}'
+
+
+def _user_line(flag: str, text: str) -> list[str]:
+  """Returns the line for options that the user gave under a flag, if any."""
+  one_line.check(f'{flag}=', text)
+  try:
+    words = shlex.split(text)
+  except ValueError as error:
+    raise ValueError(f'{flag}={text!r} cannot be read: {error}.') from None
+  if words and not words[0].startswith('-'):
+    raise ValueError(f'{flag}={text!r} must be options of sbatch, as in "--time=60 --account=me".')
+  return [_line(*words)] if words else []

@@ -1,0 +1,127 @@
+"""What a host of a Slurm job says before nodes start there: can it see the others, which ports has it.
+
+`python -m launchers.slurm.probe FIRST_PORT COUNT HOST...` prints one JSON object. Where that cannot be
+run, `command` prints one word of its own for what is missing; `ports` puts both into words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from launchers import process
+
+# Below the range from which systems give ports to outgoing connections, so that a node which comes
+# back finds its port free.
+_LOWEST, _HIGHEST = 10_000, 32_000
+# Run by sh: $1 is the interpreter, $2 the job file; the rest is for this module. It prints words that
+# are its own, and no path: whatever a path is made of, the line stays readable.
+_SCRIPT = """
+python=$1 file=$2; shift 2
+if ! [ -r "$file" ]; then missing=file
+elif ! [ -x "$python" ]; then missing=interpreter
+elif ! "$python" -m launchers.slurm.probe "$@"; then missing=code
+else exit 0
+fi
+echo "launchpod-host-lacks $missing $SLURMD_NODENAME"
+"""
+_LACKS = {
+  'file': 'does not have the file {job_file}',
+  'interpreter': 'has no interpreter {python}',
+  'code': 'cannot run the code with {python}',
+}
+
+
+def command(
+  python: str, job_file: str, first_port: int, num_ports: int, hosts: Iterable[str]
+) -> list[str]:
+  """Returns the command of a host's step: what it prints is for `ports`.
+
+  Args:
+    python: the interpreter of the nodes.
+    job_file: which every host must have.
+    first_port: where to look for ports first.
+    num_ports: how many.
+    hosts: names that the host must know.
+  """
+  return ['sh', '-c', _SCRIPT, 'sh', python, job_file, str(first_port), str(num_ports), *hosts]
+
+
+def ports(lines: Iterable[str], python: str, job_file: str) -> dict[str, list[int]]:
+  """Returns the free ports of the hosts that have said so, by their names.
+
+  Args:
+    lines: what the steps have printed; the site may have printed lines of its own.
+    python: as for `command`.
+    job_file: as for `command`.
+
+  Raises:
+    ValueError: one sentence, if a host lacks something.
+  """
+  found: dict[str, list[int]] = {}
+  for line in lines:
+    words, report = line.split(), dict[str, Any]()
+    if words[:1] == ['launchpod-host-lacks'] and len(words) == 3 and words[1] in _LACKS:
+      problem = _LACKS[words[1]].format(job_file=job_file, python=python)
+      report = {'host': words[2], 'problem': problem}
+    elif line.startswith('{'):
+      with contextlib.suppress(ValueError):
+        report = json.loads(line)
+    if report.get('problem'):
+      raise ValueError(
+        f'host {report["host"]} {report["problem"]}; every host needs the run directory, the code '
+        'and its environment at the same path, and the names of the others.'
+      )
+    if 'ports' in report:
+      found[report['host']] = report['ports']
+  return found
+
+
+def first_port(job_id: int) -> int:
+  """Returns where to look for ports first: jobs that share a host look in different places."""
+  return _LOWEST + job_id * 97 % (_HIGHEST - _LOWEST)
+
+
+def free_ports(first: int, count: int) -> list[int]:
+  """Returns the next ports from `first` on that nothing on this host has.
+
+  Raises:
+    OSError: if there are not that many.
+  """
+  ports: list[int] = []
+  for offset in range(_HIGHEST - _LOWEST):
+    if len(ports) == count:
+      return ports
+    port = _LOWEST + (first - _LOWEST + offset) % (_HIGHEST - _LOWEST)
+    with process.unbound_socket() as s, contextlib.suppress(OSError):
+      s.bind(('', port))
+      ports.append(port)
+  raise OSError(f'fewer than {count} ports are free')
+
+
+def _problem(hosts: list[str]) -> str:
+  for host in hosts:
+    try:
+      socket.getaddrinfo(host, None)
+    except OSError as error:
+      return f'does not know the name {host} ({error.strerror})'
+  return ''
+
+
+def main(argv: list[str]) -> None:
+  """Prints the object: host, ports, problem."""
+  report = {
+    'host': os.environ['SLURMD_NODENAME'],
+    'ports': free_ports(int(argv[1]), int(argv[2])),
+    'problem': _problem(argv[3:]),
+  }
+  print(json.dumps(report))
+
+
+if __name__ == '__main__':
+  main(sys.argv)

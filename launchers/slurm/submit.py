@@ -1,0 +1,193 @@
+"""Runs a graph as a Slurm job: submits it, and follows it from here.
+
+The job needs nothing of this process: `launchers.slurm.allocation` is its launcher.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from typing import IO
+
+import cloudpickle
+import launchpad as lp
+from launchpad.launch import serialization
+
+from launchers import binding, requests, supervise, terminal
+from launchers.placement import Resources
+from launchers.slurm import planning
+from launchers.slurm.job import JOB_FILE, REFUSED, Job
+
+_FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
+_FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
+# With which the launcher in the job ends, having said why.
+_LAUNCHER_CODES = {supervise.FAILED, REFUSED, *requests.EXIT_CODES.values()}
+_POLL_SECONDS = 3.0
+_DEFAULT = planning.Options()
+
+
+def check(placement: Mapping[str, Resources], dry_run: bool) -> None:
+  """Raises a ValueError, one sentence, if these groups cannot run as a job, or nothing can here."""
+  planning.check(placement)
+  if not dry_run and shutil.which('sbatch') is None:
+    raise ValueError(
+      '--launcher=slurm needs sbatch, which is not on the PATH; run launch.py on a login node of the '
+      'cluster.'
+    )
+
+
+def script(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  options: planning.Options,
+) -> str:
+  """Returns the batch script of a job; raises ValueError if there can be none."""
+  return _plan(program, placement, run_dir, options)[1]
+
+
+def _plan(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  options: planning.Options,
+) -> tuple[planning.Plan, str]:
+  """Returns what to ask for, and the batch script that asks."""
+  counts = {label: len(nodes) for label, nodes in program.groups.items()}
+  plan = planning.plan(counts, placement, options)
+  path = binding.python_path()
+  return plan, planning.script(plan, options, program.name, run_dir, sys.executable, path)
+
+
+def launch(
+  program: lp.Program,
+  placement: Mapping[str, Resources],
+  run_dir: str,
+  options: planning.Options = _DEFAULT,
+  follow: bool = True,
+  node_timeout: float = math.inf,
+  out: IO[str] = sys.stdout,
+) -> int:
+  """Submits a program and follows the job to its end.
+
+  The job's output goes to `run_dir/slurm.log`, each node's to `run_dir/logs/<label>-<index>.log`.
+  While it is followed, SIGINT and SIGTERM go on to the job, which ends as it would under the local
+  launcher; the second one cancels it, and with the third it is left to itself.
+
+  Args:
+    program: the graph.
+    placement: resources for each group.
+    run_dir: an existing directory, which the hosts of the job share.
+    options: of the job.
+    follow: whether to wait for the end of the job.
+    node_timeout: see `supervise.Watch`.
+    out: gets the job's output.
+
+  Returns:
+    The exit code of the job, as that of the local launcher; 0 if it is not followed.
+
+  Raises:
+    ValueError: one sentence, if the job cannot be submitted.
+  """
+  plan, text = _plan(program, placement, run_dir, options)
+  os.makedirs(os.path.join(run_dir, os.path.dirname(JOB_FILE)), exist_ok=True)
+  serialization.enable_lru_cache_pickling_once()
+  try:
+    payload = cloudpickle.dumps(Job(program, placement, plan, node_timeout))
+  except Exception as error:
+    raise ValueError(
+      f'program {program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'
+    ) from error
+  with open(os.path.join(run_dir, JOB_FILE), 'wb') as f:
+    f.write(payload)
+  path = os.path.join(run_dir, 'slurm.sh')
+  with open(path, 'w') as f:
+    f.write(text)
+  log = os.path.join(run_dir, 'slurm.log')
+  earlier = os.path.getsize(log) if os.path.exists(log) else 0  # From the run that is resumed.
+  submitted = subprocess.run(['sbatch', '--parsable', path], capture_output=True, text=True)
+  if submitted.returncode:
+    said = ' '.join(submitted.stderr.replace('sbatch: error: ', '').split())
+    raise ValueError(f'sbatch refused the job that {path} asks for: {said}')
+  job_id = submitted.stdout.strip().partition(';')[0]
+  terminal.say(f'job {job_id}; its output is in {log}', out)
+  terminal.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)
+  return _follow(job_id, log, earlier, out) if follow else 0
+
+
+def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
+  """Copies the job's output, from an offset on, until the job has ended; returns its exit code."""
+  written, forwarded, shown = 0, 0, ''
+  pause = threading.Event()
+  with requests.collected() as asked:
+    while True:
+      state, reason, code = _state(job_id)
+      written += _copy(log, earlier + written, out)
+      if state in _FINAL:
+        break
+      if state == 'PENDING' and reason not in ('None', shown):
+        terminal.say(f'job {job_id} is pending ({reason})', out)
+        shown = reason
+      for _ in range(int(_POLL_SECONDS / 0.1)):
+        if len(asked) > forwarded:
+          if len(asked) > 2:
+            return requests.EXIT_CODES[asked[0]]
+          _cancel(job_id, asked[-1], first=not forwarded)
+          forwarded = len(asked)
+          break
+        pause.wait(0.1)
+  if state == 'CANCELLED':
+    return requests.EXIT_CODES[asked[0] if asked else signal.SIGTERM]
+  if written and state == ('FAILED' if code else 'COMPLETED') and code in _LAUNCHER_CODES:
+    return code
+  # Nobody in the job could say why.
+  why = '' if written else f' and wrote nothing to {log}; does its first host share that directory?'
+  terminal.say(f'error: job {job_id} ended as {state}{why or "."}', out)
+  return supervise.FAILED
+
+
+def _state(job_id: str) -> tuple[str, str, int]:
+  """Returns the job's state, the reason for it and its exit code, 128 + N for signal N."""
+  shown = subprocess.run(
+    ['scontrol', '--oneliner', 'show', 'job', job_id], capture_output=True, text=True
+  )
+  first = shown.stdout.partition('\n')[0]
+  found = re.search(r'JobState=(\w+) Reason=(\S+).* ExitCode=(\d+):(\d+)', first)
+  if found is None:
+    # A controller that does not answer may do so later; one that does and knows no such job will not.
+    return 'FAILED' if 'Invalid job id' in shown.stderr else '', '', 0
+  state, reason, code, number = found.groups()
+  return state, reason, int(code) or (128 + int(number) if int(number) else 0)
+
+
+def _copy(log: str, offset: int, out: IO[str]) -> int:
+  """Copies what a file has beyond an offset; returns how many bytes."""
+  try:
+    with open(log, 'rb') as f:
+      f.seek(offset)
+      new = f.read()
+  except FileNotFoundError:
+    return 0
+  with contextlib.suppress(OSError, ValueError):  # A terminal that has gone misses it.
+    out.write(new.decode(errors='replace'))
+    out.flush()
+  return len(new)
+
+
+def _cancel(job_id: str, number: int, first: bool) -> None:
+  """Passes a signal on to the launcher in the job, or cancels a job that has none or had one."""
+  if first:
+    name = signal.Signals(number).name.removeprefix('SIG')
+    commands = [['--state=PENDING'], ['--batch', f'--signal={name}']]
+  else:
+    commands = [[]]
+  for options in commands:  # Each complains if the job is in no state for it.
+    subprocess.run(['scancel', *options, job_id], stderr=subprocess.DEVNULL)

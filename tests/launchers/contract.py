@@ -1,0 +1,205 @@
+"""What every engine does with a program: one suite of scenarios, run by a test class for each engine.
+
+A test module defines a fixture `engine`, which returns an `Engine`, and a class that inherits from
+`Contract`. The class may extend a scenario by what is true of its engine only.
+"""
+
+import abc
+import math
+import os
+import pathlib
+import re
+import signal
+import time
+
+import launchpad as lp
+import psutil
+
+from launchers.placement import Resources
+from tests.launchers import nodes
+
+RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
+# Of a directory: what sh, sbatch and JSON read as their own.
+ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
+KILLED = (
+  r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; starting it again in (\S+ s \(\d+ of \d+)'
+)
+
+
+class Engine(abc.ABC):
+  """How the scenarios use an engine.
+
+  Attributes:
+    deadline: seconds that anything may take.
+  """
+
+  deadline = 100
+
+  @abc.abstractmethod
+  def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
+    """Runs a program in an existing directory; returns the exit code and the launcher's output.
+
+    Groups that `placement` leaves out get `Resources()`.
+    """
+
+  @abc.abstractmethod
+  def start(self, run_dir):
+    """Starts a launcher in a process of its own, with `Echo` and a node that is blocked in a call.
+
+    The blocked node writes its process id to the file `pid` of the directory.
+
+    Returns:
+      A `subprocess.Popen` with its output in `stdout`, or errors in `stderr`.
+    """
+
+  def kill_launcher(self, launcher):
+    """Kills the process that supervises the nodes."""
+    launcher.kill()
+
+  def check_killed(self, code, output):
+    """Checks how a launcher ended by `kill_launcher`."""
+    assert code == -signal.SIGKILL
+
+  @abc.abstractmethod
+  def nodes(self, run_dir):
+    """Returns the process ids of the nodes that run for a launch."""
+
+  def said_nothing(self, output):
+    """Whether the output of a launch holds no more than its engine always says."""
+    return output == ''
+
+  def wait_until(self, condition):
+    """Waits for a condition; returns its value."""
+    end = time.monotonic() + self.deadline
+    while not (value := condition()):
+      assert time.monotonic() < end
+      time.sleep(0.05)
+    return value
+
+
+def runs(pid):
+  """Whether a process runs. One that has ended may be a zombie for as long as its parent likes."""
+  try:
+    return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+  except psutil.NoSuchProcess:
+    return False
+
+
+def logs(run_dir):
+  """Returns all that the nodes have logged."""
+  return ''.join(path.read_text() for path in (run_dir / 'logs').iterdir())
+
+
+class Contract:
+  """The scenarios."""
+
+  def test_stop_from_a_node_ends_every_process_with_code_0(self, engine, tmp_path):
+    run_dir, answer, blocked = tmp_path / ODD, tmp_path / 'answer', tmp_path / 'pid'
+    run_dir.mkdir()
+    program = nodes.program(
+      (nodes.Caller, True, str(answer)),
+      (nodes.Blocked, True, str(blocked)),
+      (nodes.Stopper, False, os.pathsep.join(map(str, (answer, blocked)))),
+    )
+    code, output = engine.launch(program, run_dir)
+    assert code == 0 and engine.said_nothing(output), output
+    assert answer.read_text() == 'hello node'
+    assert not runs(int(blocked.read_text()))
+    assert engine.nodes(run_dir) == []
+    assert 'Traceback' not in logs(run_dir)
+
+  def test_a_crash_ends_the_program_with_the_traceback_last(self, engine, tmp_path):
+    blocked = tmp_path / 'pid'
+    program = nodes.program(
+      (nodes.Blocked, True, str(blocked)), (nodes.Crasher, False, str(blocked))
+    )
+    code, output = engine.launch(program, tmp_path)
+    assert code == 1
+    assert re.search(r'error: node node1/0( on \S+)? exited with code 1; the end of ', output)
+    last = 'RuntimeError: the node broke on purpose'
+    assert output.rstrip().endswith(last)
+    assert (tmp_path / 'logs' / 'node1-0.log').read_text().rstrip().endswith(last)
+    assert not runs(int(blocked.read_text()))
+    assert engine.nodes(tmp_path) == []
+
+  def test_killed_nodes_are_restarted_and_a_server_has_its_address_again(self, engine, tmp_path):
+    pid, again, mortal = (str(tmp_path / name) for name in ('pid', 'again', 'mortal'))
+    program = lp.Program('test')
+    echo = program.add_node(lp.CourierNode(nodes.EchoWithPid, pid), label='echo')
+    program.add_node(lp.PyClassNode(nodes.Killer, echo, pid, again), label='killer')
+    program.add_node(lp.PyClassNode(nodes.Mortal, echo, mortal), label='mortal')
+    stopper = lp.PyClassNode(nodes.Stopper, os.pathsep.join((again, mortal)))
+    program.add_node(stopper, label='stopper')
+    code, output = engine.launch(program, tmp_path, {'echo': RESTARTED, 'mortal': RESTARTED})
+    assert code == 0, output
+    assert pathlib.Path(again).read_text() == 'hello again'
+    assert pathlib.Path(mortal).read_text() == 'hello life 3'
+    restarts = sorted(re.findall(KILLED, output))
+    assert [label for label, _ in restarts] == ['echo', 'mortal', 'mortal']
+    assert restarts[1:] == [('mortal', '0.1 s (1 of 20'), ('mortal', '0.2 s (2 of 20')]
+    assert 'Traceback' not in logs(tmp_path)
+
+  def test_a_killed_node_without_restarts_ends_the_program_and_is_named(self, engine, tmp_path):
+    pid = str(tmp_path / 'pid')
+    program = lp.Program('test')
+    echo = program.add_node(lp.CourierNode(nodes.EchoWithPid, pid), label='echo')
+    program.add_node(lp.PyClassNode(nodes.Killer, echo, pid, str(tmp_path / 'no')), label='killer')
+    code, output = engine.launch(program, tmp_path)
+    assert code == 1
+    assert re.search(r'error: node echo/0( on \S+)? was killed by SIGKILL', output)
+    assert not (tmp_path / 'no').exists()
+    assert engine.nodes(tmp_path) == []
+
+  def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged(self, engine, tmp_path):
+    answer = tmp_path / 'answer'
+    program = lp.Program('test')
+    program.add_node(lp.PyClassNode(nodes.HangsOnce, str(answer)), label='hanger')
+    program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
+    code, output = engine.launch(
+      program, tmp_path, dict.fromkeys(program.groups, RESTARTED), node_timeout=5
+    )
+    assert code == 0 and answer.read_text().startswith('life '), output
+    assert re.search(
+      r'node hanger/0( on \S+)? has sent no heartbeat for .* --node_timeout=5 allows; killing',
+      output,
+    )
+    assert re.search(KILLED, output)
+    assert '_hold_the_interpreter_lock' in (tmp_path / 'logs' / 'hanger-0.log').read_text()
+
+  def test_a_users_own_file_need_not_be_where_its_nodes_run(self, engine, tmp_path):
+    program = nodes.users_own(tmp_path / 'mine.py', tmp_path / 'written')
+    code, output = engine.launch(program, tmp_path)
+    assert code == 0, output
+    assert (tmp_path / 'written').read_text() == 'Writer'
+
+  def _started(self, engine, run_dir):
+    """Returns a launcher in a process of its own whose nodes run."""
+    launcher = engine.start(run_dir)
+    try:
+      engine.wait_until(lambda: (run_dir / 'pid').exists() or launcher.poll() is not None)
+      assert launcher.poll() is None and len(engine.nodes(run_dir)) >= 2
+    except BaseException:
+      launcher.kill()
+      raise
+    return launcher
+
+  def test_ctrl_c_at_the_launcher_ends_every_process(self, engine, tmp_path):
+    launcher = self._started(engine, tmp_path)
+    try:
+      launcher.send_signal(signal.SIGINT)
+      output, errors = launcher.communicate(timeout=engine.deadline)
+    finally:
+      launcher.kill()
+    assert launcher.returncode == 130
+    assert engine.said_nothing((output or '') + (errors or ''))
+    assert engine.nodes(tmp_path) == []
+
+  def test_no_node_outlives_a_killed_launcher(self, engine, tmp_path):
+    launcher = self._started(engine, tmp_path)
+    try:
+      engine.kill_launcher(launcher)
+      output, _ = launcher.communicate(timeout=engine.deadline)
+    finally:
+      launcher.kill()
+    engine.check_killed(launcher.returncode, output)
+    engine.wait_until(lambda: not engine.nodes(tmp_path))

@@ -1,0 +1,26 @@
+import pytest
+
+from launchers.local import capacity
+from launchers.placement import Resources
+from tests.launchers import nodes
+
+
+@pytest.mark.parametrize('chips', [((), ()), ((0, 1), ()), ((0, 1), (1, 2))])
+def test_two_groups_do_not_get_the_same_tpu_chips_on_one_machine(chips):
+  def where(accelerator, chips):
+    one, other = (Resources(accelerator=accelerator, devices=devices) for devices in chips)
+    return {'learner': one, 'actor': Resources(), 'inference': other}
+
+  with pytest.raises(ValueError, match=r"groups 'learner' and 'inference' .* the same TPU chips"):
+    capacity.check(where('tpu', chips), one_process=False)
+  capacity.check(where('gpu', chips), one_process=False)
+  capacity.check(where('tpu', ((0, 1), (2,))), one_process=False)
+
+
+def test_far_too_few_cores_are_said(monkeypatch):
+  program = nodes.program((nodes.Crasher, False, ''))
+  where = {'echo': Resources(cpus=1.5), 'node0': Resources(cpus=15)}
+  monkeypatch.setattr('os.sched_getaffinity', lambda pid: {0, 1})
+  assert 'ask for 16.5 cores, of which this machine has 2' in capacity.crowding(program, where)
+  monkeypatch.setattr('os.sched_getaffinity', lambda pid: {0, 1, 2})
+  assert capacity.crowding(program, where) == ''

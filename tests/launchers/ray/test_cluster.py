@@ -1,0 +1,309 @@
+"""The Ray launcher on a real cluster of several Ray nodes on this machine, with made-up resources."""
+
+import contextlib
+import io
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import launchpad as lp
+import psutil
+import pytest
+from ray._private import ray_constants
+from ray.cluster_utils import Cluster
+
+from launchers.placement import Resources
+from launchers.ray import cluster as ray_cluster
+from launchers.supervise import Watch
+from tests.launchers import contract, nodes
+
+ROOT = pathlib.Path(__file__).parent.parent.parent.parent
+DEADLINE = 100
+LOCAL = {'node_ip_address': '127.0.0.1', 'include_dashboard': False}
+SEAT = {'num_cpus': 0, 'resources': {'seat': 1}}
+
+
+@pytest.fixture(scope='module')
+def cluster():
+  """A head without CPUs, the hosts of a TPU slice, a CPU worker, and a machine that a test loses.
+
+  All but the last share an address, so Ray counts a launcher among any of them; an address of its
+  own keeps launchers off the last, if another starts after it.
+  """
+  environment = pytest.MonkeyPatch()
+  directory = tempfile.mkdtemp(prefix='r-', dir='/tmp')  # A socket's path has 107 bytes at most.
+  environment.setenv('RAY_TMPDIR', directory)
+  environment.setenv('TMPDIR', directory)
+  environment.setenv('RAY_USAGE_STATS_ENABLED', '0')
+  # By this switch, meant for other systems, Ray takes the loopback address for the machine's own.
+  environment.setenv('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
+  environment.setattr(ray_constants, 'ENABLE_RAY_CLUSTER', False)
+  quick = {
+    'prestart_worker_first_driver': False,
+    'enable_worker_prestart': False,
+    'health_check_initial_delay_ms': 1000,
+    'health_check_period_ms': 1000,
+  }
+  slice_host = {'TPU': 4, 'slice-a': 1}
+  cluster = Cluster()
+  try:
+    cluster.add_node(**LOCAL, num_cpus=0, _system_config=quick)
+    cluster.tpus = [
+      cluster.add_node(**LOCAL, num_cpus=1, resources=resources).node_id
+      for resources in ({'TPU-v4-16-head': 1, **slice_host}, slice_host)
+    ]
+    cluster.doomed = cluster.add_node(**LOCAL | {'node_ip_address': '127.0.0.2'}, **SEAT)
+    cluster.cpu = cluster.add_node(
+      **LOCAL, num_cpus=6, resources={'big_disk': 1, 'seat': 1}, labels={'pool': 'workers'}
+    ).node_id
+    cluster.wait_for_nodes()
+    yield cluster
+  finally:
+    cluster.shutdown()
+    shutil.rmtree(directory, ignore_errors=True)
+    environment.undo()
+
+
+def _launch(cluster, program, run_dir, placement=None, timeout=DEADLINE, node_timeout=math.inf):
+  out = io.StringIO()
+  where = {label: Resources() for label in program.groups} | (placement or {})
+  code = ray_cluster.launch(
+    program, where, str(run_dir), cluster.address, timeout, out, Watch(node_timeout=node_timeout)
+  )
+  return code, out.getvalue()
+
+
+def _node_processes(name=''):
+  """Returns the processes of nodes that the cluster of this test runs, or of one node."""
+  found = psutil.Process().children(recursive=True)
+  return [
+    p
+    for p in found
+    if 'launchers.node_entry' in (command := _command(p)) and f'{name}.pkl' in command
+  ]
+
+
+def _command(process):
+  with contextlib.suppress(psutil.Error):
+    return ' '.join(process.cmdline())
+  return ''
+
+
+def _wait_until(condition, going_on=lambda: True):
+  end = time.monotonic() + DEADLINE
+  while not (result := condition()):
+    assert going_on() and time.monotonic() < end
+    time.sleep(0.05)
+  return result
+
+
+def _places(run_dir):
+  return {
+    name: place['ray_node_id']
+    for name, place in json.loads((run_dir / 'nodes.json').read_text()).items()
+  }
+
+
+def test_a_group_has_the_machines_and_variables_that_its_placement_says(cluster, tmp_path):
+  variables = [str(tmp_path / f'variables{i}') for i in range(2)]
+  program = nodes.program(
+    (nodes.Blocked, True, str(tmp_path / 'pid')),
+    (nodes.Stopper, False, os.pathsep.join(variables)),
+  )
+  with program.group('slice'):
+    for path in variables:
+      program.add_node(lp.PyClassNode(nodes.Environment, path))
+  where = {
+    'echo': Resources(cpus=0, with_launcher=True),
+    'node0': Resources(resources={'big_disk': 0.5}, cpus=2),
+    'node1': Resources(labels={'pool': 'workers'}),
+    'slice': Resources(
+      cpus=0,  # Both nodes would fit on one host.
+      accelerator='tpu',
+      num_devices=2,
+      resources={'TPU-v4-16-head': 1, 'slice-a': 0.5},
+      env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'},
+    ),
+  }
+  code, output = _launch(cluster, program, tmp_path, where)
+  assert code == 0, output
+  for path in variables:
+    seen = json.loads(pathlib.Path(path).read_text())
+    assert (seen['JAX_PLATFORMS'], seen['COLOUR'], seen['cwd']) == ('cpu', 'green', str(ROOT))
+    assert re.fullmatch('[0-3],[0-3]', seen['TPU_VISIBLE_CHIPS'])
+    assert not [name for name in seen if name.startswith('RAY_')]
+    assert 'thirdparty_files' not in seen['PYTHONPATH']
+    if os.geteuid() == 0:  # Others cannot undo what Ray does to the niceness of its workers.
+      assert seen['nice'] == os.nice(0)
+  where = _places(tmp_path)
+  assert [where['slice/0'], where['slice/1']] == cluster.tpus
+  assert where['node0/0'] == where['node1/0'] == cluster.cpu
+  assert where['echo/0'] == where['launcher']
+
+
+_DRIVER = """
+import sys
+from launchers.ray import cluster
+from launchers.placement import Resources
+from tests.launchers import nodes
+program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
+where = {'echo': Resources(restart='on_failure'), 'node0': Resources()}
+sys.exit(cluster.launch(program, where, sys.argv[1], sys.argv[2]))
+"""
+
+
+class _Ray(contract.Engine):
+  def __init__(self, cluster):
+    self._cluster = cluster
+
+  def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
+    return _launch(self._cluster, program, run_dir, placement, node_timeout=node_timeout)
+
+  def start(self, run_dir):
+    return subprocess.Popen(
+      [sys.executable, '-c', _DRIVER, str(run_dir), self._cluster.address],
+      stderr=subprocess.PIPE,
+      text=True,
+      cwd=ROOT,
+      start_new_session=True,
+    )
+
+  def nodes(self, run_dir):
+    return [process.pid for process in _node_processes()]
+
+
+@pytest.fixture
+def engine(cluster):
+  return _Ray(cluster)
+
+
+class TestContract(contract.Contract):
+  pass
+
+
+@pytest.fixture
+def driver(engine, tmp_path):
+  """A launcher in a process of its own, and its two nodes, which run."""
+  launcher = engine.start(tmp_path)
+  try:
+    _wait_until((tmp_path / 'pid').exists, lambda: launcher.poll() is None)
+    children = _node_processes()
+    assert len(children) == 2
+    yield launcher, children
+  finally:
+    launcher.kill()
+    launcher.wait()
+
+
+def test_a_server_that_is_lost_ends_the_program_in_one_sentence(driver):
+  launcher, children = driver
+  [server] = _node_processes('echo-0')
+  server.parent().kill()
+  _, errors = launcher.communicate(timeout=DEADLINE)
+  assert launcher.returncode == 1
+  lost = 'error: node echo/0 on 127.0.0.1 was lost with its machine or its Ray worker'
+  assert re.search(rf'{lost} .*; it cannot move, for its peers know its address', errors)
+  # Ray buries the child of a dead supervisor, in its own time.
+  assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
+
+
+@pytest.mark.parametrize(
+  'size, resources, needs',
+  [
+    (1, Resources(accelerator='tpu', num_devices=8), '1 CPU and 8 TPU for each node, .* of 8 TPU'),
+    (3, Resources(cpus=0, accelerator='tpu', num_devices=2), '2 TPU on 3 machines at once'),
+    (1, Resources(cpus=7, with_launcher=True), "7 CPU and the launcher's machine for each node"),
+  ],
+)
+def test_a_group_without_room_is_refused_in_one_sentence(cluster, tmp_path, size, resources, needs):
+  program = nodes.program()
+  with program.group('large'):
+    for _ in range(size):
+      program.add_node(lp.PyClassNode(nodes.Crasher, ''))
+  with pytest.raises(ValueError, match=f"^group 'large' needs {needs}"):
+    _launch(cluster, program, tmp_path, {'large': resources}, timeout=1.5)
+  assert not (tmp_path / 'nodes.json').exists()
+
+
+def test_a_machine_without_the_code_is_named(cluster, tmp_path, monkeypatch):
+  monkeypatch.setattr(sys, 'executable', '/nowhere/python')
+  with pytest.raises(ValueError, match=r'machine .* has no interpreter /nowhere/python'):
+    _launch(cluster, nodes.program(), tmp_path)
+
+
+def test_no_cluster_is_refused_in_one_sentence(tmp_path):
+  program = nodes.program()
+  with pytest.raises(ValueError, match=r'--ray_address=127.0.0.1:1: no Ray cluster .* refused'):
+    ray_cluster.launch(program, {'echo': Resources()}, str(tmp_path), '127.0.0.1:1')
+
+
+_PLACEMENT = """
+# There is no TPU behind the claim, so JAX stays on the CPU.
+inference_learner: {accelerator: tpu, num_devices: 4, env: {JAX_PLATFORMS: cpu}}
+replay: {labels: {pool: workers}}
+evaluator: {labels: {pool: workers}}
+actor: {cpus: 0, resources: {seat: 1}}
+"""
+
+
+@pytest.fixture
+def training(cluster, tmp_path):
+  """Sebulba with an actor on the CPU worker and one on the machine that will be lost."""
+  placement = tmp_path / 'placement.yaml'
+  placement.write_text(_PLACEMENT)
+  command = f"""
+    {sys.executable} launch.py --launcher=ray --ray_address={cluster.address}
+    --placement={placement} --run_dir={tmp_path}/run --num_steps=100000 --num_actors=2
+    --envs_per_actor=8 --batch_size=8 --eval_episodes=10
+  """.split()
+  with open(tmp_path / 'output', 'w') as output:
+    launcher = subprocess.Popen(
+      command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+    )
+  yield launcher
+  launcher.kill()
+  launcher.wait()
+
+
+def test_sebulba_trains_on_though_an_actors_machine_is_lost(cluster, training, tmp_path):
+  run_dir, output = tmp_path / 'run', tmp_path / 'output'
+
+  def running():
+    assert training.poll() is None, output.read_text()
+    return True
+
+  reports = [run_dir / 'logs' / f'actor-{i}.csv' for i in range(2)]
+  _wait_until(lambda: all(r.exists() for r in reports), running)
+  [learner] = _node_processes('inference_learner-0')
+  learner.suspend()  # Training does not end while the actor is away.
+  before, doomed = _places(run_dir), cluster.doomed
+  [moved] = [name for name, machine in before.items() if machine == doomed.node_id]
+  cluster.remove_node(doomed, allow_graceful=False)
+  refuge = cluster.add_node(**LOCAL | {'node_ip_address': '127.0.0.3'}, **SEAT)
+  _wait_until(lambda: _places(run_dir)[moved] == refuge.node_id, running)
+  _wait_until(lambda: _node_processes(moved.replace('/', '-')), running)
+  learner.resume()
+  assert training.wait(timeout=DEADLINE) == 0, output.read_text()
+
+  text = output.read_text()
+  assert re.search(
+    rf'node {moved} on 127.0.0.2 was lost with its machine .*; starting it again', text
+  )
+  assert re.search(r'\ndone: evaluator_return=.* learner_steps=\d+ run_dir=', text)
+  assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] >= 20
+  assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+  where = _places(run_dir)
+  assert where == before | {moved: refuge.node_id}
+  assert moved in ('actor/0', 'actor/1')
+  assert where.pop('inference_learner/0') in cluster.tpus
+  assert where.pop('monitor/0') == where.pop('launcher')
+  del where[moved]
+  assert len(where) == 3 and set(where.values()) == {cluster.cpu}
+  assert _node_processes() == []

@@ -1,0 +1,257 @@
+"""What the Slurm launcher asks Slurm for, as text and arithmetic."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from launchers import run_directory
+from launchers.placement import Resources
+from launchers.slurm import planning, probe, step, submit
+from launchers.slurm.planning import Component, Options, Slot
+from tests.agents.subprocesses import run_python
+from tests.test_launch import launch
+
+ROOT = pathlib.Path(__file__).parent.parent.parent.parent
+
+GROUPS = {'monitor': 1, 'replay': 1, 'learner': 1, 'actor': 3}
+MONITOR = Resources(cpus=0, with_launcher=True)
+LEARNER = Resources(accelerator='tpu', num_devices=4, cpus=8, memory_gb=32)
+
+
+def _placement(**changed):
+  return {label: Resources() for label in GROUPS} | {'monitor': MONITOR} | changed
+
+
+def test_groups_with_an_accelerator_have_hosts_of_their_own_and_the_launcher():
+  plan = planning.plan(GROUPS, _placement(learner=LEARNER), Options(cpu_nodes=2))
+  assert plan.components == (
+    Component(hosts=1, cpus=8, memory_mb=32768, gres='tpu:4', constraint=''),
+    Component(hosts=2, cpus=2, memory_mb=0, gres='', constraint=''),
+  )
+  assert plan.slots == {
+    'monitor': [Slot(0, 0)],
+    'replay': [Slot(1, 0)],
+    'learner': [Slot(0, 0)],
+    'actor': [Slot(1, 1), Slot(1, 0), Slot(1, 1)],
+  }
+
+
+def test_without_accelerators_there_is_one_component():
+  plan = planning.plan(GROUPS, _placement(), Options())
+  assert plan.components == (Component(hosts=1, cpus=5, memory_mb=0, gres='', constraint=''),)
+  assert {slot for slots in plan.slots.values() for slot in slots} == {Slot(0, 0)}
+
+
+def test_each_node_with_an_accelerator_has_a_host():
+  learner = Resources(accelerator='gpu', devices=(0, 1))
+  plan = planning.plan({'learner': 3}, {'learner': learner}, Options())
+  assert plan.components == (Component(hosts=3, cpus=1, memory_mb=0, gres='gpu:2', constraint=''),)
+  assert plan.slots == {'learner': [Slot(0, 0), Slot(0, 1), Slot(0, 2)]}
+
+
+def test_no_more_cpu_hosts_are_asked_for_than_there_are_nodes():
+  plan = planning.plan({'actor': 2}, {'actor': Resources()}, Options(cpu_nodes=9))
+  assert plan.components[0].hosts == 2
+
+
+def test_a_program_of_nodes_beside_the_launcher_has_one_host():
+  plan = planning.plan({'monitor': 2}, {'monitor': MONITOR}, Options())
+  assert plan.components == (Component(hosts=1, cpus=1, memory_mb=0, gres='', constraint=''),)
+  assert plan.slots == {'monitor': [Slot(0, 0)] * 2}
+
+
+def test_groups_with_other_labels_have_a_component_of_their_own():
+  actor = Resources(cpus=1.5, memory_gb=0.5, labels={'cpu': 'zen4', 'net': 'ib'})
+  plan = planning.plan(GROUPS, _placement(actor=actor), Options())
+  assert plan.components == (
+    Component(hosts=1, cpus=2, memory_mb=0, gres='', constraint=''),
+    Component(hosts=1, cpus=5, memory_mb=1536, gres='', constraint='zen4&ib'),
+  )
+
+
+def test_the_batch_script():
+  options = Options(
+    common='--time=60 --comment="two words"', accelerator='--partition=tpu', cpu='--partition=cpu'
+  )
+  actor = Resources(memory_gb=2, labels={'pool': 'workers'})
+  placement = _placement(learner=LEARNER, replay=actor, actor=actor)
+  plan = planning.plan(GROUPS, placement, options)
+  script = planning.script(plan, options, 'sebulba', '/runs/50% of it', '/env/python', '/code')
+  assert script == (
+    '#!/bin/sh\n'
+    "#SBATCH --job-name=sebulba '--output=/runs/50%% of it/slurm.log' --open-mode=append\n"
+    '#SBATCH --nodes=1 --ntasks-per-node=1 --cpus-per-task=8 --no-requeue --mem=32768M '
+    '--gres=tpu:4\n'
+    "#SBATCH --time=60 '--comment=two words'\n"
+    '#SBATCH --partition=tpu\n'
+    '#SBATCH hetjob\n'
+    '#SBATCH --nodes=1 --ntasks-per-node=1 --cpus-per-task=4 --no-requeue --mem=8192M '
+    '--constraint=workers\n'
+    "#SBATCH --time=60 '--comment=two words'\n"
+    '#SBATCH --partition=cpu\n'
+    '\n'
+    'export PYTHONPATH=/code\n'
+    "exec /env/python -m launchers.slurm.allocation '/runs/50% of it'\n"
+  )
+
+
+@pytest.mark.parametrize(
+  'changed, message',
+  [
+    ({'replay': Resources(resources={'disk': 1})}, "'replay' asks for disk among its resources"),
+    ({'monitor': Resources(with_launcher=True, accelerator='gpu')}, "'monitor' runs beside"),
+    ({'monitor': Resources(with_launcher=True, labels={'a': 'b'})}, "'monitor' runs beside"),
+  ],
+)
+def test_what_a_job_cannot_have_is_refused(changed, message):
+  with pytest.raises(ValueError, match=message):
+    planning.check(_placement(**changed))
+
+
+@pytest.mark.parametrize(
+  'run_dir, name, labels, words',
+  [
+    ('/runs/a\ntouch /tmp/x\n', 'sebulba', {}, '--run_dir='),
+    ('/runs/a', 'sebulba\ntouch /tmp/x', {}, 'the name of the program'),
+    ('/runs/a', 'sebulba', {'cpu': 'zen4\ntouch /tmp/x'}, 'labels'),
+  ],
+)
+def test_what_would_leave_a_comment_of_the_script_is_refused(run_dir, name, labels, words):
+  with pytest.raises(ValueError) as error:
+    plan = planning.plan({'actor': 1}, {'actor': Resources(labels=labels)}, Options())
+    planning.script(plan, Options(), name, run_dir, 'python', '')
+  assert words in str(error.value) and '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'run_dir, options, words',
+  [
+    ('a\nb', '', 'error: --run_dir='),
+    ('a\\b', '', 'has a backslash'),
+    ('a', 'time=60', 'error: --slurm_options='),
+  ],
+)
+def test_what_no_job_can_have_is_refused_before_anything_is_written(
+  tmp_path, monkeypatch, run_dir, options, words
+):
+  sbatch = tmp_path / 'bin' / 'sbatch'
+  sbatch.parent.mkdir()
+  sbatch.touch(0o755)
+  monkeypatch.setenv('PATH', str(sbatch.parent))
+  path = tmp_path / run_dir
+  process = launch('--launcher=slurm', f'--run_dir={path}', f'--slurm_options={options}')
+  assert process.returncode == 2 and words in process.stderr, process.stderr
+  assert process.stderr.count('\n') == 1 and not path.exists()
+
+
+def test_a_run_directory_that_is_no_line_is_refused_by_every_launcher(tmp_path):
+  with pytest.raises(ValueError, match='--run_dir='):
+    run_directory.create(f'{tmp_path}/a\nb')
+  assert not list(tmp_path.iterdir())
+  with pytest.raises(ValueError, match='--resume='):
+    run_directory.reopen(f'{tmp_path}/a\nb')
+
+
+@pytest.mark.parametrize(
+  'text', ['partition=cpu', '--comment="open', '--time=60\n--nodes=7', '--time=60\0']
+)
+def test_what_is_no_option_of_sbatch_is_refused(text):
+  options = Options(cpu=text)
+  plan = planning.plan({'actor': 1}, {'actor': Resources()}, options)
+  with pytest.raises(ValueError, match='--slurm_cpu_options='):
+    planning.script(plan, options, 'name', '/run', 'python', '')
+
+
+def test_a_dry_run_prints_the_graph_and_the_script_and_needs_no_slurm(tmp_path):
+  placement = tmp_path / 'placement.yaml'
+  placement.write_text('inference_learner: {accelerator: tpu-v5e, num_devices: 4}')
+  shown = run_python(
+    str(ROOT / 'launch.py'),
+    '--launcher=slurm',
+    '--dry_run',
+    f'--placement={placement}',
+    f'--run_dir={tmp_path}/run',
+    '--num_actors=6',
+    '--slurm_cpu_nodes=2',
+    '--slurm_cpu_options=--partition=cpu',
+    PATH='',
+  )
+  assert 'inference_learner -> replay' in shown
+  script = shown[shown.index('#!/bin/sh') :].splitlines()
+  assert script[2].startswith('#SBATCH --nodes=1 ') and script[2].endswith(' --gres=tpu:4')
+  assert script[3:6] == [
+    '#SBATCH hetjob',
+    '#SBATCH --nodes=2 --ntasks-per-node=1 --cpus-per-task=4 --no-requeue',
+    '#SBATCH --partition=cpu',
+  ]
+  assert not (tmp_path / 'run').exists()
+
+
+def test_what_srun_says_of_a_node_that_never_starts_is_in_its_log(tmp_path):
+  log = tmp_path / 'log'
+  command = ['sh', '-c', 'echo "srun: error: no such host" >&2; exit 1']
+  node = step.SlurmNode('actor/0', str(log), Resources(), command, '7')
+  while node.exit_code() is None:
+    time.sleep(0.01)
+  assert node.ending() == 'exited with code 1'
+  assert log.read_text() == 'srun: error: no such host\n'
+
+
+def test_ports_are_distinct_and_free_and_begin_where_the_job_says():
+  first = probe.first_port(3)
+  ports = probe.free_ports(first, 50)
+  assert len(set(ports)) == 50 and first <= min(ports) and max(ports) < 32000
+  with socket.socket(socket.AF_INET6) as taken:
+    taken.bind(('', ports[0]))
+    assert ports[0] not in probe.free_ports(first, 50)
+
+
+def test_a_host_says_which_names_it_does_not_know():
+  arguments = ('-m', 'launchers.slurm.probe', '10000', '2', 'localhost', 'nobody.invalid')
+  report = json.loads(run_python(*arguments, SLURMD_NODENAME='h1'))
+  assert report['host'] == 'h1' and len(report['ports']) == 2
+  assert report['problem'].startswith('does not know the name nobody.invalid (')
+
+
+@pytest.mark.parametrize('missing', ['job file', 'interpreter', 'code', ''])
+def test_what_a_host_lacks_is_said_whatever_characters_its_path_has(tmp_path, missing):
+  directory = tmp_path / 'a "run" \\ of \'mine\' with 50%'
+  directory.mkdir()
+  file, python = directory / 'job.pkl', directory / 'python'
+  if missing != 'job file':
+    file.touch()
+  if missing != 'interpreter':
+    # The interpreter is to find the code.
+    code = '' if missing == 'code' else f'export PYTHONPATH={ROOT}; exec {sys.executable} "$@"'
+    python.write_text(f'#!/bin/sh\n{code or "exit 1"}\n')
+    python.chmod(0o755)
+  command = probe.command(str(python), str(file), 10000, 2, ['localhost'])
+  said = subprocess.run(
+    command, capture_output=True, text=True, env={**os.environ, 'SLURMD_NODENAME': 'h7'}
+  ).stdout
+  lines = ['Welcome to the {cluster}', '{"a": 1}', '{', *said.splitlines()]
+  if missing:
+    path = {'job file': f'have the file {file}', 'interpreter': f'no interpreter {python}'}
+    words = path.get(missing, f'cannot run the code with {python}')
+    with pytest.raises(ValueError) as error:
+      probe.ports(lines, str(python), str(file))
+    assert 'host h7 ' in str(error.value) and words in str(error.value)
+  else:
+    assert len(probe.ports(lines, str(python), str(file))['h7']) == 2
+
+
+def test_jobs_look_for_ports_in_range():
+  assert all(10000 <= probe.first_port(n) < 32000 for n in range(1, 5000))
+
+
+def test_a_machine_without_slurm_is_told_so(tmp_path, monkeypatch):
+  monkeypatch.setenv('PATH', str(tmp_path))
+  with pytest.raises(ValueError, match='--launcher=slurm needs sbatch, which is not on the PATH'):
+    submit.check({'actor': Resources()}, dry_run=False)
+  submit.check({'actor': Resources()}, dry_run=True)
