@@ -34,18 +34,17 @@ from launchers import (
   placement,
   placement_file,
   pod,
-  run_directory,
   slurm,
   stock,
   supervise,
   terminal,
 )
 from launchers.placement import Resources
-from nodes import checkpoints
 from programs import arithmetic, check, resumed, runs
 from programs import registry as programs
 from programs.options import early
 from programs.options import flags as config_flags
+from rundir import checkpoints, run_directory
 
 _PROGRAM = flags.DEFINE_string(
   'program',

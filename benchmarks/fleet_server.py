@@ -10,10 +10,10 @@ from acme.utils import counting
 
 from agents.seeding import Seed
 from environments import registry as environments
-from nodes import lifecycle
-from nodes.inbox import Inbox
-from nodes.inference import InferenceServer
-from nodes.layout import layout
+from nodes.inference.layout import layout
+from nodes.inference.server import InferenceServer
+from nodes.inference.socket_server import Inbox
+from nodes.runtime import lifecycle
 from programs import registry as programs
 
 

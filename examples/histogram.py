@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from nodes import lifecycle
-from nodes.reporter import Reporter
+from nodes.runtime import lifecycle
+from nodes.runtime.reporter import Reporter
 
 
 class ActionHistogram:
@@ -11,7 +11,7 @@ class ActionHistogram:
     self._counts = np.zeros(num_actions, np.int64)
     self._reporter = Reporter(monitor, 'histogram/0', self._measure)
 
-  def watch(self, columns):  # An RPC; nodes/watching.py says what it gets.
+  def watch(self, columns):  # An RPC; nodes/unrolls/observers.py says what it gets.
     self._counts += np.bincount(columns['action'].ravel(), minlength=len(self._counts))
 
   def _measure(self, seconds):

@@ -15,8 +15,9 @@ import launchpad as lp
 import yaml
 from absl import flags
 
-from launchers import core, describe, k8s_manifest, k8s_network, k8s_pod, one_line, pod
+from launchers import core, describe, k8s_manifest, k8s_network, k8s_pod, pod
 from launchers.placement import Resources
+from rundir import one_line
 
 OUTPUT = flags.DEFINE_string('output', '', 'directory for the files of --launcher=k8s')
 IMAGE = flags.DEFINE_string('image', '', 'container image of the pods of --launcher=k8s')

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import launchpad as lp
 
-from launchers import one_line
+from rundir import one_line
 
 # For each type of TPU: how many chips one machine with it may have.
 CHIPS_PER_HOST = {'tpu-v4': (4,), 'tpu-v5e': (1, 4, 8), 'tpu-v5p': (4,), 'tpu-v6e': (1, 4, 8)}

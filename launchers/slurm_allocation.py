@@ -16,12 +16,12 @@ import sys
 from collections.abc import Sequence
 from typing import IO, Any
 
-from launchers import core, requests, run_directory, slurm_probe, supervise, terminal
+from launchers import core, requests, slurm_probe, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm_job import JOB_FILE, REFUSED, Job, JobStopper
 from launchers.slurm_node import STEP, SlurmNode
 from launchers.slurm_script import Plan
-from rundir import files
+from rundir import files, run_directory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,10 @@ import numpy as np
 
 from agents.seeding import Seed
 from environments.base import BatchedEnvironment, Exhausted
-from nodes import activity, lifecycle, wire
-from nodes.conversation import Conversation, Server
-from nodes.reporter import Reporter
+from nodes.inference import codec
+from nodes.inference.client import Conversation, Server
+from nodes.runtime import activity, lifecycle
+from nodes.runtime.reporter import Reporter
 
 
 class RemotePolicy:
@@ -45,7 +46,7 @@ class RemotePolicy:
     """Asks for actions, without waiting; `game_over` is the environment's."""
     self._sequence += 1
     games = () if game_over is None else (game_over,)
-    self._conversation.ask(wire.pack(*self._identity, self._sequence, *timestep, *games))
+    self._conversation.ask(codec.pack(*self._identity, self._sequence, *timestep, *games))
 
   def receive(self) -> np.ndarray | None:
     """Waits for the actions `[N, ...]`; None when the server says that training has finished.
@@ -54,7 +55,7 @@ class RemotePolicy:
       ValueError: if the server refuses the timestep, or serves another life of the actor instead.
       lifecycle.Stopped: when `should_stop` says so.
     """
-    action, *refusal = wire.unpack(self._conversation.answer())
+    action, *refusal = codec.unpack(self._conversation.answer())
     if refusal:
       raise ValueError(refusal[0])
     return action

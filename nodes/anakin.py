@@ -18,9 +18,12 @@ from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.metrics import DECISIVE
 from agents.seeding import Seed
 from agents.types import Nest
-from nodes import activity, checkpoints, final_params, finite, lifecycle
-from nodes.gate import Gate
-from nodes.reporter import Reporter
+from nodes.learning import finite, serialisation
+from nodes.learning.checkpointer import Checkpointer, save_final_params
+from nodes.runtime import activity, lifecycle
+from nodes.runtime.gate import Gate
+from nodes.runtime.reporter import Reporter
+from rundir import checkpoints
 
 
 class Anakin:
@@ -104,12 +107,12 @@ class Anakin:
     try:
       loop = AnakinLoop(agent, environment, self._num_envs, self._devices(), self._updates_per_call)
     except ValueError as error:
-      raise lifecycle.Hopeless(str(error)) from error
+      raise lifecycle.NonRetryableError(str(error)) from error
     state = loop.init(self._seed.key())
     directory = checkpoints.directory(self._run_dir)
     checkpoint = checkpoints.newest(directory)
     if checkpoint is not None:
-      state = loop.put(checkpoints.restore(checkpoint, jax.device_get(state)))
+      state = loop.put(serialisation.restore(checkpoint, jax.device_get(state)))
       self._counts = dict(checkpoint.counts)
       logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
     with activity.doing(activity.COMPILING):
@@ -117,7 +120,7 @@ class Anakin:
     self._state = state
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
-    checkpointer = checkpoints.Checkpointer(
+    checkpointer = Checkpointer(
       directory, self._checkpoint_period, self._checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
@@ -128,7 +131,7 @@ class Anakin:
     self,
     loop: AnakinLoop,
     reporter: Reporter,
-    checkpointer: checkpoints.Checkpointer,
+    checkpointer: Checkpointer,
     stop: threading.Event,
   ) -> None:
     assert self._state is not None
@@ -143,7 +146,7 @@ class Anakin:
       trained = True
       checkpointer.write_now()
       params = jax.device_get(self._state.learner.params)
-      final_params.save_when_there_is_room(self._run_dir, params, stop.is_set)
+      save_final_params(self._run_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.announce_finish(self._counts, stop)
@@ -156,7 +159,7 @@ class Anakin:
     """Does one call of the loop and counts what happened in it.
 
     Raises:
-      lifecycle.Hopeless: if an update is not finite; the state of before is used up then.
+      lifecycle.NonRetryableError: if an update is not finite; the state of before is used up then.
     """
     assert self._state is not None
     activity.mark(activity.COMPILED_LOOP)
@@ -205,7 +208,7 @@ class Anakin:
   def _devices(self) -> list[jax.Device]:
     local = jax.local_devices()
     if self._num_devices > len(local):
-      raise lifecycle.Hopeless(
+      raise lifecycle.NonRetryableError(
         f'--num_devices={self._num_devices}, but this process sees {len(local)} device(s).'
       )
     return local[: self._num_devices or None]

@@ -11,8 +11,8 @@ import jax
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.evaluation import Evaluation
-from nodes import activity, lifecycle, rpc
-from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
+from nodes.runtime import activity, lifecycle, rpc
+from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
 
 
 class AnakinEvaluator(PeriodicEvaluator):

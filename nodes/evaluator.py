@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from environments.base import BatchedEnvironment
-from nodes import lifecycle
 from nodes.actor import RemotePolicy, episode_returns
-from nodes.conversation import Server
-from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
+from nodes.inference.client import Server
+from nodes.runtime import lifecycle
+from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
 
 
 def returns(

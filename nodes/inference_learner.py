@@ -11,11 +11,12 @@ from acme import specs
 from agents.agent import Agent
 from agents.seeding import Seed
 from environments.base import BatchedEnvironment
-from nodes import lifecycle, replicas
-from nodes.action_service import ActionService
-from nodes.inbox import Inbox
-from nodes.layout import StreamSpec
-from nodes.training import Training
+from nodes.inference.action_service import ActionService
+from nodes.inference.layout import StreamSpec
+from nodes.inference.socket_server import Inbox
+from nodes.learning import replicas
+from nodes.learning.loop import Training
+from nodes.runtime import lifecycle
 
 
 class InferenceLearner:
@@ -52,14 +53,14 @@ class InferenceLearner:
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
       port: to listen on.
-      watchers: clients of nodes that see unrolls go by. See `nodes.watching`.
+      watchers: clients of nodes that see unrolls go by. See `nodes.unrolls.observers`.
       actor_devices: indices into `jax.local_devices()`; may overlap with the learner devices.
       inference_batch_size: environments in an inference batch at most.
       inference_timeout_ms: how long a request may wait for a fuller batch.
       seed: of parameters and action sampling; the same in all replicas, whose parameters are one.
       replica: which of the replicas this is.
       num_replicas: whose learners do every update together.
-      **training: further arguments of `nodes.training.Training`.
+      **training: further arguments of `nodes.learning.loop.Training`.
 
     Raises:
       OSError: if the port is in use.

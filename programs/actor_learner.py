@@ -49,7 +49,7 @@ def make_program(
     make_table: returns the Reverb tables of one replay server.
     replay_checkpoint_period: see `programs.parts.replay.add_replay`.
     add_watcher: takes the program and a handle on the monitor, adds a node that sees unrolls go by
-      (see `nodes.watching`), and returns a handle on it.
+      (see `nodes.unrolls.observers`), and returns a handle on it.
   """
   make_environment = environments.maker(config.env, config.env_options)
   program = lp.Program(name)

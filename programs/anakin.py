@@ -15,8 +15,8 @@ import launchpad as lp
 from agents.anakin.limits import check_rows
 from agents.options import option
 from agents.vtrace.config import VTraceConfig
+from environments import jax_registry as environments
 from launchers.placement import Resources
-from nodes import jax_environments as environments
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.options.configs import OTHERS
 from programs.options.presets import PENDULUM
@@ -24,7 +24,7 @@ from programs.parts import monitoring, places
 from programs.parts.compiled_loop import add_compiled_loop
 from programs.parts.deferred import Deferred
 
-# An evaluator asks again after this long; see nodes.rpc.
+# An evaluator asks again after this long; see nodes.runtime.rpc.
 ASK_AGAIN_SECONDS = 120
 
 # Options that suit a family of environments better than the defaults; flags override them.

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import graph, one_line, pickling
+from launchers import graph, pickling
 from launchers.placement import Resources
 from programs.parts.replay_node import ReplayNode
+from rundir import one_line
 
 
 def check(

@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from launchers import core, process, slurm_probe
-from nodes import listening
-from nodes.conversation import Remote
-from nodes.inbox import Inbox
+from nodes.inference.client import Remote
+from nodes.inference.socket_server import Inbox
+from nodes.runtime import listening
 
 
 class _Socket(socket.socket):

@@ -7,12 +7,12 @@ from typing import Any
 
 import launchpad as lp
 
-from nodes.layout import layout
+from nodes.inference.layout import layout
 from programs.options.actors import ActorsConfig
 from programs.parts.address import AddressHandle
 from programs.parts.deferred import Deferred
 
-EVALUATOR = Deferred('nodes.acting_evaluator', 'ActingEvaluator')
+EVALUATOR = Deferred('nodes.impala_evaluator', 'ActingEvaluator')
 
 
 def add_acting_actors(
@@ -39,7 +39,7 @@ def add_acting_actors(
     for i, stream in enumerate(layout(config.num_actors, config.envs_per_actor, env_groups=1)):
       program.add_node(
         lp.PyClassNode(
-          Deferred('nodes.acting_actor', 'ActingActor'),
+          Deferred('nodes.impala_actor', 'ActingActor'),
           make_agent,
           make_environment,
           stream,

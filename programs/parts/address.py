@@ -7,7 +7,7 @@ from typing import Any
 import launchpad as lp
 from launchpad.nodes import base
 
-from nodes.conversation import Remote
+from nodes.inference.client import Remote
 from programs.parts.deferred import Deferred
 
 
@@ -44,7 +44,7 @@ class AddressHandle(base.Handle[Any]):
 
 
 class InferenceHandle(AddressHandle):
-  """Stands for an inference server; a node that is given it gets a `nodes.conversation.Remote`."""
+  """Stands for an inference server; a node that is given it gets a `nodes.inference.client.Remote`."""
 
   answers = True
 

@@ -27,7 +27,7 @@ def add_compiled_loop(
     make_agent: takes the specs of observations and actions.
     make_environment: makes one environment in JAX.
     monitor: a handle on it.
-    ask_again_seconds: after which an evaluator asks again; see nodes.rpc.
+    ask_again_seconds: after which an evaluator asks again; see nodes.runtime.rpc.
 
   Returns:
     A handle on it.

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 from typing import Any
 
-from nodes import activity
+from nodes.runtime import activity
 
 
 @dataclasses.dataclass(frozen=True)

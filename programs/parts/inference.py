@@ -7,7 +7,7 @@ from typing import Any
 
 import launchpad as lp
 
-from nodes.layout import StreamSpec, layout
+from nodes.inference.layout import StreamSpec, layout
 from programs.options.inference import InferenceConfig
 from programs.parts.address import AddressHandle, InferenceHandle, ListeningNode
 from programs.parts.deferred import Deferred
@@ -55,14 +55,14 @@ def add_inference(
     learner: a handle on it.
     replay: addresses of the replay servers, to which each node writes.
     monitor: a handle on it.
-    watchers: handles on nodes that see unrolls go by; see nodes.watching.
+    watchers: handles on nodes that see unrolls go by; see nodes.unrolls.observers.
   """
   handles = []
   with program.group('inference'):
     for i in range(config.inference_nodes):
       node = ListeningNode(
         InferenceHandle('inference'),
-        Deferred('nodes.inference_node', 'InferenceNode'),
+        Deferred('nodes.inference_worker', 'InferenceNode'),
         make_agent,
         make_environment,
         streams(config, i),

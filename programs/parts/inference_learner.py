@@ -32,7 +32,7 @@ def add_inference_learners(
     make_environment: takes (number of environments, seed).
     replay: addresses of all servers, those of a replica side by side.
     monitor: a handle on it.
-    watchers: handles on nodes that see unrolls go by; see nodes.watching.
+    watchers: handles on nodes that see unrolls go by; see nodes.unrolls.observers.
   """
   replicas, shards = config.num_replicas, config.num_replay_shards
   coordinator = AddressHandle('coordinator') if replicas > 1 else None

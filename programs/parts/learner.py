@@ -13,7 +13,7 @@ from programs.parts.deferred import Deferred
 
 
 def training(config: ActorsConfig) -> dict[str, Any]:
-  """Returns the options of `nodes.training.Training`, which every learner has."""
+  """Returns the options of `nodes.learning.loop.Training`, which every learner has."""
   return {
     'learner_devices': config.learner_devices,
     'batch_size': config.batch_size,
@@ -44,14 +44,14 @@ def add_learner(
     make_environment: takes (number of environments, seed).
     replay: addresses of the replay servers.
     monitor: a handle on it.
-    ask_again_seconds: after which who has no answer asks again; see nodes.rpc.
+    ask_again_seconds: after which who has no answer asks again; see nodes.runtime.rpc.
 
   Returns:
     A handle on it.
   """
   learner = program.add_node(
     lp.CourierNode(
-      Deferred('nodes.learner_node', 'LearnerNode'),
+      Deferred('nodes.learner', 'LearnerNode'),
       make_agent,
       make_environment,
       replay,

@@ -18,7 +18,7 @@ def add_monitor(
   Args:
     program: to add it to.
     config: of the program.
-    ask_again_seconds: after which a call of it that was not answered is made again; see nodes.rpc.
+    ask_again_seconds: the deadline of a call, after which it is repeated; see nodes.runtime.rpc.
     num_learners: that announce their end.
 
   Returns:

@@ -57,14 +57,14 @@ def add_replay(
 def make_queue(config: QueueConfig) -> Callable[[], Any]:
   """Returns what makes the table of one server of a program whose replay is a queue."""
   return functools.partial(
-    Deferred('nodes.replay', 'queue_table'), config.queue_size // config.num_replay_shards
+    Deferred('nodes.unrolls.tables', 'queue_table'), config.queue_size // config.num_replay_shards
   )
 
 
 def make_prioritized(config: PrioritizedConfig) -> Callable[[], Any]:
   """Returns what makes the table of one server of a program whose replay is prioritized."""
   return functools.partial(
-    Deferred('nodes.replay', 'prioritized_table'),
+    Deferred('nodes.unrolls.tables', 'prioritized_table'),
     max_size=config.replay_size // config.num_replay_shards,
     min_size=config.min_replay_size // config.num_replay_shards,
     samples_per_insert=config.samples_per_insert,

@@ -12,7 +12,7 @@ import time
 import launchpad as lp
 
 from launchers import node_entry
-from nodes import activity, lifecycle
+from nodes.runtime import activity, lifecycle
 
 
 class Echo:
@@ -223,7 +223,7 @@ class Hopeless:
     self._message = message
 
   def run(self):
-    raise lifecycle.Hopeless(self._message)
+    raise lifecycle.NonRetryableError(self._message)
 
 
 class Finisher:

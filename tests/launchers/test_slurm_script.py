@@ -10,9 +10,10 @@ import time
 
 import pytest
 
-from launchers import run_directory, slurm, slurm_node, slurm_probe, slurm_script
+from launchers import slurm, slurm_node, slurm_probe, slurm_script
 from launchers.placement import Resources
 from launchers.slurm_script import Component, Options, Slot
+from rundir import run_directory
 from tests.agents.subprocesses import run_python
 from tests.test_launch import launch
 

@@ -6,9 +6,9 @@ import courier
 import pytest
 
 from launchers import core
-from nodes import wire
-from nodes.conversation import Remote
-from nodes.inbox import Inbox
+from nodes.inference import codec
+from nodes.inference.client import Remote
+from nodes.inference.socket_server import Inbox
 
 DEADLINE = 60
 
@@ -48,9 +48,9 @@ def answer():
   def run(inbox, handler):
     while not closed.is_set():
       for connection, message in inbox.poll(None):
-        reply = handler(*wire.unpack(message))
+        reply = handler(*codec.unpack(message))
         if reply:
-          inbox.send(connection, wire.pack(*reply))
+          inbox.send(connection, codec.pack(*reply))
     inbox.close()
 
   def start(handler, port=None):
@@ -94,7 +94,7 @@ def make_server():
   from acme.utils.counting import Counter
 
   from agents.seeding import Seed
-  from nodes.inference import InferenceServer
+  from nodes.inference.server import InferenceServer
   from tests.nodes.counter import CounterAgent, CounterEnvironment
   from tests.nodes.inference_clients import Sink
 

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from nodes import wire
+from nodes.inference import codec
 from tests.nodes.counter import CounterEnvironment
 
 DEADLINE = 60
@@ -39,12 +39,12 @@ class Client:
     return self.receive()
 
   def send(self, sequence, timestep):
-    self.connection.send(wire.pack(*self.identity, sequence, *timestep))
+    self.connection.send(codec.pack(*self.identity, sequence, *timestep))
 
   def receive(self):
     while (answer := self.connection.receive()) is None:
       pass
-    action, *refusal = wire.unpack(answer)
+    action, *refusal = codec.unpack(answer)
     if refusal:
       raise ValueError(refusal[0])
     return action

@@ -14,8 +14,8 @@ import numpy as np
 from acme.utils.counting import Counter
 
 from agents.seeding import Seed
-from nodes import replicas
-from nodes.learner import Learner
+from nodes.learning import replicas
+from nodes.learning.update import Learner
 from tests.agents.sharded_update import AGENTS, make_unrolls
 
 UPDATES = 3

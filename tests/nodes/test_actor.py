@@ -89,7 +89,7 @@ def test_a_refusal_is_raised_and_not_sent_again(answer):
 def test_an_actor_that_was_replaced_fails_and_one_that_is_done_returns(answer):
   replies = iter([(np.ones(2, np.int32),), (None, 'another process acts as actor/0 now.')])
   actor = Actor(
-    _make([3, 5]), answer(lambda *request: next(replies)), None, 'actor/0', 2, 1, seed=0
+    _make([3, 5]), answer(lambda *request: next(replies)), None, 'actor/0', 2, 1, seed=Seed(0)
   )
   with pytest.raises(ValueError, match='another process acts as actor/0'):
     actor.run()

@@ -12,10 +12,11 @@ from agents.anakin.environments.catch import Catch
 from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
-from nodes import checkpoints, lifecycle
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
 from nodes.monitor import Monitor
+from nodes.runtime import lifecycle
+from rundir import checkpoints
 
 DEADLINE = 120
 
@@ -41,7 +42,7 @@ def make_node(run_dir, monitor, make_environment=Catch, **options):
 def stop(monkeypatch):
   """The event that nodes take for the program's stop."""
   event = threading.Event()
-  monkeypatch.setattr('nodes.lifecycle.stop_event', lambda: event)
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: event)
   yield event
   event.set()
 
@@ -147,7 +148,7 @@ class NotANumber(Catch):
 def test_what_cannot_go_on_is_said_in_one_sentence(tmp_path, connect, stop, options, words):
   monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=False)
   node = make_node(tmp_path, connect(monitor), **options)
-  with pytest.raises(lifecycle.Hopeless, match=words):
+  with pytest.raises(lifecycle.NonRetryableError, match=words):
     node.run()
 
 
@@ -155,5 +156,5 @@ def test_a_checkpoint_of_other_environments_is_refused(tmp_path, connect, stop):
   run_to_the_end(tmp_path, connect, stop)
   stop.clear()
   node = make_node(tmp_path, connect(Monitor(str(tmp_path), 500, False)), num_envs=16)
-  with pytest.raises(lifecycle.Hopeless, match='made by another config'):
+  with pytest.raises(lifecycle.NonRetryableError, match='made by another config'):
     node.run()

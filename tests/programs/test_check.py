@@ -40,7 +40,9 @@ def _circle(*labels):
 
 
 def _replay():
-  return ReplayNode(Deferred('nodes.replay', 'queue_table'), None, 'replay/0', '/nothing', 0.0)
+  return ReplayNode(
+    Deferred('nodes.unrolls.tables', 'queue_table'), None, 'replay/0', '/nothing', 0.0
+  )
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,17 @@ from agents.seeding import Seed
 from environments import registry as environments
 from environments import seeding
 from launchers import core, graph
-from nodes import lifecycle
-from nodes.acting_actor import ActingActor
-from nodes.acting_evaluator import ActingEvaluator
 from nodes.actor import Actor
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
-from nodes.device_inference import DeviceInference
 from nodes.evaluator import Evaluator
+from nodes.impala_actor import ActingActor
+from nodes.impala_evaluator import ActingEvaluator
+from nodes.inference.device import DeviceInference
 from nodes.inference_learner import InferenceLearner
-from nodes.inference_node import InferenceNode
-from nodes.learner_node import LearnerNode
+from nodes.inference_worker import InferenceNode
+from nodes.learner import LearnerNode
+from nodes.runtime import lifecycle
 from programs import registry
 from tests.nodes.counter import CounterAgent
 from viewing import evaluation
@@ -105,21 +105,21 @@ def draws(monkeypatch, tmp_path):
   local_devices = lambda indices, flag, process=None: jax.local_devices()[:1] * len(indices)  # noqa: E731
   for name, value in {
     'environments.registry.make': make_environment,
-    'nodes.acting_actor.VariableClient': lambda *args: Always(),
+    'nodes.impala_actor.VariableClient': lambda *args: Always(),
     'nodes.actor.RemotePolicy': Silence,
-    'nodes.action_service.Emitter': Silence,
-    'nodes.action_service.ActionService.compile': lambda self: None,
-    'nodes.action_service.ActionService.start': lambda self: None,
+    'nodes.inference.action_service.Emitter': Silence,
+    'nodes.inference.action_service.ActionService.compile': lambda self: None,
+    'nodes.inference.action_service.ActionService.start': lambda self: None,
     'nodes.anakin.AnakinLoop': lambda *args: Plays(play),
     'nodes.anakin_evaluator.Evaluation': lambda *args: Plays(play),
     'nodes.anakin_evaluator.rpc.call': lambda *args: ({}, None),
-    'nodes.inference.DeviceInference': Device,
-    'nodes.periodic_evaluator.PeriodicEvaluator._evaluate_now_and_then': evaluate_once,
-    'nodes.replicas.devices_of_all': lambda indices, flag: jax.local_devices()[:1],
-    'nodes.replicas.local_devices': local_devices,
-    'nodes.replicas.meet': lambda devices: None,
-    'nodes.replicas.share': lambda tree, replica: tree,
-    'nodes.training.begin_import': lambda: None,
+    'nodes.inference.server.DeviceInference': Device,
+    'nodes.runtime.periodic_evaluator.PeriodicEvaluator._evaluate_now_and_then': evaluate_once,
+    'nodes.learning.replicas.devices_of_all': lambda indices, flag: jax.local_devices()[:1],
+    'nodes.learning.replicas.local_devices': local_devices,
+    'nodes.learning.replicas.meet': lambda devices: None,
+    'nodes.learning.replicas.share': lambda tree, replica: tree,
+    'nodes.learning.loop.begin_import': lambda: None,
   }.items():
     monkeypatch.setattr(name, value)
   return found
