@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -30,7 +30,7 @@ from environments import registry as environments
 from nodes.actor import RemotePolicy
 from nodes.inference import batching
 from nodes.inference.client import Remote
-from nodes.inference.device import Answer, DeviceInference, Question
+from nodes.inference.device import DeviceInference, InferenceOutput
 from nodes.inference.env_groups import EpisodeStatistics
 from nodes.learning.update import DevicePrefetcher, Learner
 from nodes.unrolls.assembler import UnrollAssembler, unroll_spec
@@ -40,6 +40,15 @@ from programs import registry as programs
 _TABLE_SIZE = 1 << 20
 _MAX_BYTES = 256 << 20
 _COMPILED = '/jax/core/compile/backend_compile_duration'
+
+
+class _Input(NamedTuple):
+  """An `InferenceInput`."""
+
+  timestep: Timestep
+  rows: int
+  first_slot: int
+  needs_reset: bool = False
 
 
 class Compilations:
@@ -167,9 +176,9 @@ class Stages:
       timestep = Timestep(*environment.step(action))
     environment.close()
 
-  def _ask(self, timesteps: list[Timestep]) -> list[Answer]:
+  def _ask(self, timesteps: list[Timestep]) -> list[InferenceOutput]:
     return self._inference.serve(
-      [Question(timestep, i * self._num_envs, wipe=False) for i, timestep in enumerate(timesteps)]
+      [_Input(timestep, self._num_envs, i * self._num_envs) for i, timestep in enumerate(timesteps)]
     )
 
   def inference(self) -> costs.Cost:
@@ -220,6 +229,7 @@ class Stages:
     with servers.running(self._directory, 'replay', serve) as (pid, address):
       priorities = jax.jit(self._agent.initial_priorities)
       writer = UnrollWriter([address], columns, priorities)
+      writer.start()
       yield 'insert', self._insert(writer, columns.item_bytes, pid)
       reader = UnrollReader([address], columns, config.batch_size, max_in_flight=config.batch_size)
       yield 'sample', self._sample(reader, writer.written // config.batch_size, pid)

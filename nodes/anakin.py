@@ -16,10 +16,10 @@ from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.metrics import DECISIVE
-from agents.seeding import Seed
 from agents.types import Nest
 from nodes.learning import finite, serialisation
 from nodes.learning.checkpointer import Checkpointer, save_final_params
+from nodes.learning.options import CompiledLoopOptions
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.gate import Gate
 from nodes.runtime.reporter import Reporter
@@ -38,15 +38,7 @@ class Anakin:
     make_agent: Callable[[dm_env.specs.Array, dm_env.specs.Array], Agent],
     make_environment: Callable[[], JaxEnvironment],
     monitor: Any,
-    *,
-    num_envs: int,
-    num_devices: int,
-    updates_per_call: int,
-    num_steps: int,
-    run_dir: str,
-    checkpoint_period: float,
-    checkpoints_kept: int,
-    seed: Seed,
+    options: CompiledLoopOptions,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -54,26 +46,11 @@ class Anakin:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: builds one environment.
       monitor: client of the monitor.
-      num_envs: environments, over all devices.
-      num_devices: how many of the local devices to use; 0 for all.
-      updates_per_call: learner steps in one call of the loop.
-      num_steps: actor_steps after which training ends, at the end of a call.
-      run_dir: where checkpoints and the final parameters go. If there is a checkpoint, the work goes
-        on from the newest.
-      checkpoint_period: seconds between checkpoints; 0 for none.
-      checkpoints_kept: how many of them to keep.
-      seed: of everything random.
+      options: of the loop.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._num_envs = num_envs
-    self._num_devices = num_devices
-    self._updates_per_call = updates_per_call
-    self._num_steps = num_steps
-    self._run_dir = run_dir
-    self._checkpoint_period = checkpoint_period
-    self._checkpoints_kept = checkpoints_kept
-    self._seed = seed
+    self._options = options
     self._counts = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
     self._monitor = monitor
     self._state: AnakinState | None = None
@@ -105,11 +82,13 @@ class Anakin:
     environment = self._make_environment()
     agent = self._make_agent(environment.observation_spec, environment.action_spec)
     try:
-      loop = AnakinLoop(agent, environment, self._num_envs, self._devices(), self._updates_per_call)
+      loop = AnakinLoop(
+        agent, environment, self._options.num_envs, self._devices(), self._options.updates_per_call
+      )
     except ValueError as error:
       raise lifecycle.NonRetryableError(str(error)) from error
-    state = loop.init(self._seed.key())
-    directory = checkpoints.directory(self._run_dir)
+    state = loop.init(self._options.seed.key())
+    directory = checkpoints.directory(self._options.run_dir)
     checkpoint = checkpoints.newest(directory)
     if checkpoint is not None:
       state = loop.put(serialisation.restore(checkpoint, jax.device_get(state)))
@@ -121,7 +100,7 @@ class Anakin:
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
     checkpointer = Checkpointer(
-      directory, self._checkpoint_period, self._checkpoints_kept, self._save
+      directory, self._options.checkpoint_period, self._options.checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
     with Reporter(self._monitor, 'anakin/0', self._measure, period=0.25) as reporter:
@@ -137,7 +116,7 @@ class Anakin:
     assert self._state is not None
     trained = False
     try:
-      while self._counts['actor_steps'] < self._num_steps:
+      while self._counts['actor_steps'] < self._options.num_steps:
         self._train(loop)
         reporter.maybe_report()
         checkpointer.maybe_write()
@@ -146,7 +125,7 @@ class Anakin:
       trained = True
       checkpointer.write_now()
       params = jax.device_get(self._state.learner.params)
-      save_final_params(self._run_dir, params, stop.is_set)
+      save_final_params(self._options.run_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.announce_finish(self._counts, stop)
@@ -167,15 +146,17 @@ class Anakin:
     report: Report = jax.device_get(on_device)
     if not report.finite:
       decisive = [m for name, m in report.metrics.items() if name in DECISIVE]
-      bad = ~np.isfinite(np.asarray(decisive)).reshape(-1, self._updates_per_call).all(axis=0)
-      first = int(np.argmax(bad)) if bad.any() else self._updates_per_call - 1
+      bad = ~np.isfinite(np.asarray(decisive)).reshape(-1, self._options.updates_per_call).all(
+        axis=0
+      )
+      first = int(np.argmax(bad)) if bad.any() else self._options.updates_per_call - 1
       metrics = {name: m[first] for name, m in report.metrics.items()}
       finite.refuse(self._counts['learner_steps'] + first + 1, metrics)
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counts['actor_steps'] += steps
     self._counts['environment_frames'] += steps  # No environment in JAX repeats actions.
-    self._counts['learner_steps'] += self._updates_per_call
+    self._counts['learner_steps'] += self._options.updates_per_call
     self._published = dict(self._counts), state.learner.params
     self._metrics = {name: float(m[-1]) for name, m in report.metrics.items()}
     self._ended += [
@@ -207,8 +188,8 @@ class Anakin:
 
   def _devices(self) -> list[jax.Device]:
     local = jax.local_devices()
-    if self._num_devices > len(local):
+    if self._options.num_devices > len(local):
       raise lifecycle.NonRetryableError(
-        f'--num_devices={self._num_devices}, but this process sees {len(local)} device(s).'
+        f'--num_devices={self._options.num_devices}, but this process sees {len(local)} device(s).'
       )
-    return local[: self._num_devices or None]
+    return local[: self._options.num_devices or None]

@@ -10,7 +10,7 @@ from environments.base import BatchedEnvironment
 from nodes.actor import RemotePolicy, episode_returns
 from nodes.inference.client import Server
 from nodes.runtime import lifecycle
-from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
+from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
 
 def returns(
@@ -42,7 +42,7 @@ class Evaluator(PeriodicEvaluator):
     make_environment: Callable[[int, int], BatchedEnvironment],
     inference: Any,
     monitor: Any,
-    **evaluation: Any,
+    options: EvaluationOptions,
   ):
     """Initialises an evaluator.
 
@@ -50,9 +50,9 @@ class Evaluator(PeriodicEvaluator):
       make_environment: takes (number of environments, seed).
       inference: the inference server, as it can be connected to, which expects `num_envs` environments.
       monitor: Courier client of the monitor.
-      **evaluation: see `PeriodicEvaluator`.
+      options: of evaluation.
     """
-    super().__init__(monitor, **evaluation)
+    super().__init__(monitor, options)
     self._make_environment = make_environment
     self._inference = inference
 

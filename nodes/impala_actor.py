@@ -14,16 +14,17 @@ from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
-from agents.seeding import Seed
 from environments.base import BatchedEnvironment, describe
 from nodes.actor import Actor
-from nodes.inference.action_service import ActionService
 from nodes.inference.layout import StreamSpec
+from nodes.inference.options import ServingOptions
+from nodes.inference.server import InferenceServer
 from nodes.learning.parameter_client import VariableClient
 from nodes.runtime import activity, lifecycle
+from nodes.unrolls import writer
 
 
-class ActingActor:
+class ImpalaActor:
   """Steps a batch of environments with actions of its own.
 
   What acts and what assembles unrolls is an `InferenceServer` with a single stream, in this process;
@@ -39,10 +40,8 @@ class ActingActor:
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
-    num_environments: int,
+    serving: ServingOptions,
     update_period: float,
-    audit_dir: str,
-    seed: Seed,
   ):
     """Initialises an actor; the work starts in `run`.
 
@@ -53,10 +52,8 @@ class ActingActor:
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
-      num_environments: training environments of the whole program.
-      update_period: seconds between questions for newer parameters.
-      audit_dir: where every unroll is recorded; '' for nowhere. See `rundir.audit`.
-      seed: different for every actor.
+      serving: options of inference, of which it needs no devices: it acts on the first CPU device.
+      update_period: seconds between two parameter fetches.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
@@ -64,31 +61,28 @@ class ActingActor:
     self._learner = learner
     self._replay_addresses = replay_addresses
     self._monitor = monitor
-    self._num_environments = num_environments
+    self._serving = serving
     self._update_period = update_period
-    self._audit_dir = audit_dir
-    self._seed = seed
 
   def run(self) -> None:
     """Acts until the learner says that training has finished, or the program stops."""
     stop = lifecycle.stop_event()
     spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
-    service = ActionService(
+    serving = self._serving
+    server = InferenceServer(
       agent,
-      spec,
       [self._stream],
       jax.local_devices(backend='cpu')[:1],
-      self._replay_addresses,
+      spec,
+      writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir),
       counting.Counter(),
-      action_repeat=action_repeat,
-      batch_size=self._stream.num_envs,
-      timeout=0.0,
-      seed=self._seed.child('life', lifecycle.life()),
-      num_environments=self._num_environments,
-      audit_dir=self._audit_dir,
+      action_repeat,
+      serving.batch_size,
+      serving.timeout_ms / 1e3,
+      serving.seed.child('life', lifecycle.life()),
+      serving.num_environments,
     )
-    server = service.server
     actor_id = self._stream.actor_id
     variables = VariableClient(
       self._learner,
@@ -102,15 +96,15 @@ class ActingActor:
     with (
       contextlib.suppress(lifecycle.Stopped),
       contextlib.closing(variables),
-      contextlib.closing(service),
+      contextlib.closing(server),
     ):
       activity.mark(activity.WAITING_FOR_PARAMETERS)
       if not variables.fetch(stop.is_set):
         return
       activity.mark(activity.COMPILING)
-      service.compile()
-      service.start()
-      variables.start(service.check, server.close)
+      server.compile()
+      server.start()
+      variables.start(server.check, server.close)
       Actor(
         self._make_environment,
         server,
@@ -118,5 +112,5 @@ class ActingActor:
         actor_id,
         self._stream.num_envs,
         1,
-        self._seed,
+        serving.seed,
       ).run()

@@ -17,10 +17,10 @@ from nodes.evaluator import returns
 from nodes.inference.layout import StreamSpec
 from nodes.inference.server import InferenceServer
 from nodes.runtime import activity, lifecycle, rpc
-from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
+from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
 
-class ActingEvaluator(PeriodicEvaluator):
+class ImpalaEvaluator(PeriodicEvaluator):
   """Evaluates every `period` actor steps, and once more with the final parameters.
 
   One evaluation has parameters of one version.
@@ -32,7 +32,7 @@ class ActingEvaluator(PeriodicEvaluator):
     make_environment: Callable[[int, int], BatchedEnvironment],
     learner: Any,
     monitor: Any,
-    **evaluation: Any,
+    options: EvaluationOptions,
   ):
     """Initialises an evaluator.
 
@@ -41,9 +41,9 @@ class ActingEvaluator(PeriodicEvaluator):
       make_environment: takes (number of environments, seed).
       learner: Courier client of `nodes.learner.LearnerNode`.
       monitor: Courier client of the monitor.
-      **evaluation: see `PeriodicEvaluator`.
+      options: of evaluation.
     """
-    super().__init__(monitor, **evaluation)
+    super().__init__(monitor, options)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._learner = learner
@@ -60,7 +60,7 @@ class ActingEvaluator(PeriodicEvaluator):
       [stream],
       jax.local_devices(backend='cpu')[:1],
       spec,
-      lambda unrolls, release: None,  # An evaluator's rows are not kept.
+      None,  # The rows of an evaluator are not kept.
       counting.Counter(),
       repeat,
       batch_size=self._num_envs,

@@ -11,21 +11,22 @@ from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
-from agents.seeding import Seed
 from environments.base import BatchedEnvironment, describe
-from nodes.inference.action_service import ActionService
 from nodes.inference.layout import StreamSpec
+from nodes.inference.options import ServingOptions
+from nodes.inference.server import InferenceServer
 from nodes.inference.socket_server import Inbox
 from nodes.learning import replicas
 from nodes.learning.parameter_client import VariableClient
 from nodes.runtime import activity, affinity, lifecycle
 from nodes.runtime.counters import COUNTERS
 from nodes.runtime.reporter import Reporter
+from nodes.unrolls import writer
 
 _CHECK_SECONDS = 0.1
 
 
-class InferenceNode:
+class InferenceWorker:
   """Serves its actors until training has finished, and evaluators until the program stops.
 
   It listens from the beginning, so that actors connect while JAX compiles.
@@ -42,15 +43,9 @@ class InferenceNode:
     *,
     port: int,
     name: str,
-    watchers: Sequence[Any],
-    actor_devices: Sequence[int],
-    inference_batch_size: int,
-    inference_timeout_ms: float,
-    one_core: bool,
-    num_environments: int,
+    serving: ServingOptions,
     update_period: float,
-    audit_dir: str,
-    seed: Seed,
+    observers: Sequence[Any] = (),
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -63,15 +58,9 @@ class InferenceNode:
       monitor: Courier client of the monitor.
       port: to listen on.
       name: of the node, such as 'inference/0'.
-      watchers: clients of nodes that see unrolls go by. See `nodes.unrolls.observers`.
-      actor_devices: indices into `jax.local_devices()`.
-      inference_batch_size: environments in an inference batch at most.
-      inference_timeout_ms: how long a request may wait for a fuller batch.
-      one_core: whether what runs Python shares a core, where actor devices are CPUs.
-      num_environments: training environments of the whole program.
-      update_period: seconds between questions for newer parameters.
-      audit_dir: where every unroll is recorded; '' for nowhere. See `rundir.audit`.
-      seed: of action sampling, different for every node.
+      serving: options of inference; every node has another seed.
+      update_period: seconds between two parameter fetches.
+      observers: clients of nodes that see the unrolls. See `nodes.unrolls.observers`.
 
     Raises:
       OSError: if the port is in use.
@@ -84,59 +73,53 @@ class InferenceNode:
     self._replay_addresses = replay_addresses
     self._monitor = monitor
     self._name = name
-    self._watchers = watchers
-    self._actor_devices = actor_devices
-    self._inference_batch_size = inference_batch_size
-    self._inference_timeout = inference_timeout_ms / 1e3
-    self._one_core = one_core
-    self._num_environments = num_environments
+    self._serving = serving
     self._update_period = update_period
-    self._audit_dir = audit_dir
-    self._seed = seed
+    self._observers = observers
 
   def run(self) -> None:
     """Serves until the program stops."""
     self._stop = lifecycle.stop_event()
     with (
       contextlib.closing(self._inbox),
-      contextlib.closing(self._make_service()) as service,
+      contextlib.closing(self._make_server()) as server,
       contextlib.suppress(lifecycle.Stopped),
     ):
-      self._serve(service)
+      self._serve(server)
 
-  def _make_service(self) -> ActionService:
+  def _make_server(self) -> InferenceServer:
+    serving = self._serving
     spec, action_repeat = describe(self._make_environment)
-    self._devices = replicas.local_devices(self._actor_devices, '--actor_devices')
-    return ActionService(
-      self._make_agent(spec.observations, spec.actions),
-      spec,
+    agent = self._make_agent(spec.observations, spec.actions)
+    self._devices = replicas.local_devices(serving.devices, '--actor_devices')
+    return InferenceServer(
+      agent,
       self._streams,
       self._devices,
-      self._replay_addresses,
+      spec,
+      writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir, self._observers),
       counting.Counter(),
-      action_repeat=action_repeat,
-      batch_size=self._inference_batch_size,
-      timeout=self._inference_timeout,
-      seed=self._seed.child('life', lifecycle.life()),
-      num_environments=self._num_environments,
-      audit_dir=self._audit_dir,
-      watchers=self._watchers,
-      inbox=self._inbox,
+      action_repeat,
+      serving.batch_size,
+      serving.timeout_ms / 1e3,
+      serving.seed.child('life', lifecycle.life()),
+      serving.num_environments,
+      self._inbox,
     )
 
-  def _serve(self, service: ActionService) -> None:
+  def _serve(self, server: InferenceServer) -> None:
     variables = VariableClient(
       self._learner,
       self._name,
       lifecycle.new_incarnation(),
       self._update_period,
-      service.server.totals,
-      service.set_params,
+      server.totals,
+      server.set_params,
     )
 
     def measure(seconds: float) -> dict[str, float]:
       # The learner counts, for all nodes that infer and all their lives.
-      return {k: v for k, v in service.measure(seconds).items() if k not in COUNTERS}
+      return {k: v for k, v in server.measure(seconds).items() if k not in COUNTERS}
 
     finished = threading.Event()
     reporter = Reporter(self._monitor, self._name, measure)
@@ -145,12 +128,12 @@ class InferenceNode:
       if not variables.fetch(self._stop.is_set):
         finished.set()
       activity.mark(activity.COMPILING)
-      service.compile()
-      if self._one_core and self._devices[0].platform == 'cpu':
+      server.compile()
+      if self._serving.one_core and self._devices[0].platform == 'cpu':
         affinity.share_a_core()  # The threads that matter are begun below.
-      service.start()
+      server.start()
       if not finished.is_set():
-        variables.start(service.check, finished.set)
+        variables.start(server.check, finished.set)
       while not finished.wait(_CHECK_SECONDS):
         activity.mark(activity.SERVING)
         reporter.maybe_report()
@@ -158,6 +141,6 @@ class InferenceNode:
           return
       activity.mark(activity.IDLE)
       variables.close()
-      service.finish_training()
+      server.finish_training()
       # Who evaluates is answered with the final parameters from now on.
-      reporter.announce_finish({}, self._stop, service.check)
+      reporter.announce_finish({}, self._stop, server.check)

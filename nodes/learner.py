@@ -11,7 +11,8 @@ from acme import specs
 from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment
-from nodes.learning.loop import Training
+from nodes.learning import loop
+from nodes.learning.options import TrainingOptions
 from nodes.learning.parameter_server import Held, VariableServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import Progress
@@ -27,7 +28,7 @@ class LearnerNode(acme.VariableSource):
     make_environment: Callable[[int, int], BatchedEnvironment],
     replay_addresses: Sequence[str],
     monitor: Any,
-    **training: Any,
+    training: TrainingOptions,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -36,11 +37,13 @@ class LearnerNode(acme.VariableSource):
       make_environment: takes (number of environments, seed); used for its specs only.
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
-      **training: further arguments of `nodes.learning.loop.Training`.
+      training: options of learning.
     """
-    self._training = Training(
-      'learner/0', make_agent, make_environment, replay_addresses, monitor, **training
-    )
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._replay_addresses = replay_addresses
+    self._monitor = monitor
+    self._training = training
     self._gate = Gate()
     self._server: VariableServer | None = None
 
@@ -86,12 +89,11 @@ class LearnerNode(acme.VariableSource):
     """Trains to the end, then answers until the program stops."""
     stop = lifecycle.stop_event()
     with self._gate.open_at_the_end(stop):
-      self._training.prepare()
-      counter = self._training.counter
-      progress = Progress(counter, self._training.action_repeat)
-      server = VariableServer(progress, counter, self._gate)
-      self._server = server
-      self._training.run(server, stop)
+      training = self._training
+      prepared = loop.prepare(self._make_agent, self._make_environment, training)
+      progress = Progress(prepared.counter, prepared.action_repeat)
+      self._server = VariableServer(progress, prepared.counter, self._gate)
+      loop.train(prepared, training, self._server, self._replay_addresses, self._monitor, stop)
 
   def _ready(self) -> VariableServer | None:
     """Waits for the gate; returns the server, None if the program stops before it has parameters."""

@@ -9,7 +9,7 @@ from launchpad.launch import serialization
 
 from launchers import graph, pickling
 from launchers.placement import Resources
-from programs.parts.replay_node import ReplayNode
+from programs.parts.launchpad_nodes import ReplayNode
 from rundir import one_line
 
 

@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,27 +20,28 @@ from agents.types import Nest, Timestep
 from nodes.unrolls.assembler import CoreStateRows
 
 
-class Question(NamedTuple):
-  """The timestep of one stream of N environments.
+class InferenceInput(Protocol):
+  """The timestep of one group of N environments; a `nodes.inference.requests.Request` is one."""
 
-  Attributes:
-    timestep: fields are `[N, ...]`.
-    first_slot: the environments are slots `first_slot .. first_slot + N` of the device.
-    wipe: whether the slots' core state is to be forgotten first.
-  """
-
-  timestep: Timestep
-  first_slot: int
-  wipe: bool
+  @property
+  def timestep(self) -> Timestep:
+    """Fields are `[N, ...]`."""
 
   @property
   def rows(self) -> int:
     """N."""
-    return len(self.timestep.step_type)
+
+  @property
+  def first_slot(self) -> int:
+    """The environments are slots `first_slot .. first_slot + N` of the device."""
+
+  @property
+  def needs_reset(self) -> bool:
+    """Whether the slots' core states are reset first."""
 
 
-class Answer(NamedTuple):
-  """What a stream gets.
+class InferenceOutput(NamedTuple):
+  """What a group of environments gets.
 
   Attributes:
     policy_version: of the parameters that chose the actions.
@@ -120,16 +121,16 @@ class DeviceInference:
     """How many programs have been compiled; constant once warm."""
     return self._jit_answer._cache_size()  # type: ignore[attr-defined]
 
-  def serve(self, questions: Sequence[Question]) -> list[Answer]:
+  def serve(self, inputs: Sequence[InferenceInput]) -> list[InferenceOutput]:
     """Returns the answers to one batch, no larger than the largest bucket."""
     started = time.monotonic()
     try:
       staging = self._staging.pop()
     except IndexError:
       staging = self._new_staging()
-    rows = sum(q.rows for q in questions)
+    rows = sum(i.rows for i in inputs)
     size = next(s for s in self._buckets if s >= rows)
-    staging[size].fill(questions)
+    staging[size].fill(inputs)
     version, action, extras, core_state = self._dispatch_batch(staging[size], rows)
     if self._device.platform != 'cpu':
       jax.tree.map(lambda x: x.copy_to_host_async(), (action, extras))
@@ -137,11 +138,13 @@ class DeviceInference:
     extras = {name: np.asarray(value) for name, value in extras.items()}
     answers = []
     start = 0
-    for question in questions:
-      stop = start + question.rows
+    for each in inputs:
+      stop = start + each.rows
       rows_of_extras = {name: value[start:stop] for name, value in extras.items()}
       rows_of_core_state = CoreStateRows(core_state, start, stop)
-      answers.append(Answer(version, action[start:stop], rows_of_extras, rows_of_core_state))
+      answers.append(
+        InferenceOutput(version, action[start:stop], rows_of_extras, rows_of_core_state)
+      )
       start = stop
     self._staging.append(staging)
     self.busy_seconds += time.monotonic() - started
@@ -216,13 +219,13 @@ class _Staging:
       observation=np.zeros((size, *spec.observations.shape), spec.observations.dtype),
     )
 
-  def fill(self, questions: Sequence[Question]) -> None:
+  def fill(self, inputs: Sequence[InferenceInput]) -> None:
     start = 0
-    for question in questions:
-      stop = start + question.rows
-      self.slots[start:stop] = np.arange(question.first_slot, question.first_slot + question.rows)
-      self.wipe[start:stop] = question.wipe
-      for stored, value in zip(self.timestep, question.timestep, strict=True):
+    for each in inputs:
+      stop = start + each.rows
+      self.slots[start:stop] = np.arange(each.first_slot, each.first_slot + each.rows)
+      self.wipe[start:stop] = each.needs_reset
+      for stored, value in zip(self.timestep, each.timestep, strict=True):
         stored[start:stop] = value
       start = stop
     self.slots[start:] = self._num_slots

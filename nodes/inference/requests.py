@@ -50,6 +50,16 @@ class Request:
     return self.stream.spec.num_envs
 
   @property
+  def first_slot(self) -> int:
+    """Of its environments on the actor device."""
+    return self.stream.first_slot
+
+  @property
+  def needs_reset(self) -> bool:
+    """Whether this is the first of its actor's incarnation, which begins with initial core states."""
+    return self.stream.fresh
+
+  @property
   def key(self) -> tuple[int, int]:
     """What one that was sent again has, too."""
     return self.incarnation, self.sequence

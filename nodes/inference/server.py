@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from agents.agent import Agent
 from agents.seeding import Seed
 from agents.types import LAST, Nest, Unroll
 from nodes.inference import batching, codec
-from nodes.inference.device import Answer, DeviceInference, Question
+from nodes.inference.device import DeviceInference, InferenceOutput
 from nodes.inference.env_groups import Stream
 from nodes.inference.layout import StreamSpec
 from nodes.inference.message_socket import Connection
@@ -27,6 +28,25 @@ from nodes.runtime.counters import Progress, Totals
 from nodes.unrolls.assembler import UnrollAssembler
 
 _FINISHED = codec.pack(None)
+
+
+class Writer(Protocol):
+  """Takes finished unrolls: a `nodes.unrolls.writer.UnrollWriter`."""
+
+  def compile(self, sizes: Iterable[int]) -> None:
+    """Gets ready for groups of so many environments."""
+
+  def start(self) -> None:
+    """Begins to write."""
+
+  def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
+    """Queues unrolls `[N, L, ...]`; `release` is called once they are copied. Must not block."""
+
+  def check(self) -> None:
+    """Raises what writing has failed with, if it has."""
+
+  def close(self) -> None:
+    """Stops writing."""
 
 
 class InferenceServer:
@@ -58,7 +78,7 @@ class InferenceServer:
     streams: Sequence[StreamSpec],
     devices: Sequence[jax.Device],
     environment_spec: specs.EnvironmentSpec,
-    emit: Callable[[Unroll, Callable[[], None]], None],
+    writer: Writer | None,
     counter: counting.Counter,
     action_repeat: int,
     batch_size: int,
@@ -74,8 +94,7 @@ class InferenceServer:
       streams: who will ask.
       devices: the actor devices.
       environment_spec: of one environment.
-      emit: takes finished unrolls, fields `[N, L, ...]`, and a function to call once they are
-        copied; must not block.
+      writer: of finished unrolls, which the server starts and closes; None: no stream is trained on.
       counter: gets `actor_steps` and `environment_frames`.
       action_repeat: environment frames behind one actor step.
       batch_size: environments in an inference batch at most.
@@ -84,7 +103,7 @@ class InferenceServer:
       num_environments: training environments of the whole program; 0: those of `streams`.
       inbox: where requests come in; None: only from this process, see `connect`.
     """
-    self._emit = emit
+    self._writer = writer
     self._progress = Progress(counter, action_repeat)
     self._streams: dict[tuple[str, int], Stream] = {}
     self._held: list[Stream] = []
@@ -147,9 +166,14 @@ class InferenceServer:
     """Compiles for every actor device and batch size, so that nothing is compiled while serving."""
     for device in self._devices:
       device.compile()
+    if self._writer is not None:
+      streams = (stream.spec for stream in self._streams.values())
+      self._writer.compile({spec.num_envs for spec in streams if spec.training})
 
   def start(self) -> None:
-    """Begins to answer."""
+    """Begins to write and to answer."""
+    if self._writer is not None:
+      self._writer.start()
     for i in range(self._num_threads):
       thread = threading.Thread(target=self._work, name=f'inference-{i}', daemon=True)
       thread.start()
@@ -168,7 +192,9 @@ class InferenceServer:
     return self._inbox.connect()
 
   def check(self) -> None:
-    """Raises what serving has failed with, if it has."""
+    """Raises what writing or serving has failed with, if it has."""
+    if self._writer is not None:
+      self._writer.check()
     if self._error is not None:
       raise self._error
 
@@ -179,7 +205,12 @@ class InferenceServer:
     self._inbox.wake()
 
   def close(self) -> None:
-    """Stops serving, and ends every connection; what has been asked is not answered."""
+    """Stops writing and serving, and ends every connection.
+
+    Unrolls that replay has not taken are dropped, and requests are not answered.
+    """
+    if self._writer is not None:
+      self._writer.close()
     self._closed.set()
     self._inbox.wake()
     for thread in self._threads:
@@ -228,8 +259,7 @@ class InferenceServer:
           device, batch = self._next_batch()
         if not batch:
           return
-        questions = [Question(r.timestep, r.stream.first_slot, r.stream.fresh) for r in batch]
-        for request, answer in zip(batch, self._devices[device].serve(questions), strict=True):
+        for request, answer in zip(batch, self._devices[device].serve(batch), strict=True):
           self._finish(request, answer)
         self._batchers[device].served(batch)
     except BaseException as error:
@@ -310,10 +340,10 @@ class InferenceServer:
     unroll = stream.assembler.take()
     if unroll is None:
       return False
-    self._emit(unroll, functools.partial(self._release, stream, unroll))
+    self._write(unroll, stream)
     return True
 
-  def _finish(self, request: Request, answer: Answer) -> None:
+  def _finish(self, request: Request, answer: InferenceOutput) -> None:
     """Counts and keeps what a stream did, and answers it."""
     stream = request.stream
     self._count(request)
@@ -322,7 +352,7 @@ class InferenceServer:
         request.timestep, answer.action, answer.extras, answer.policy_version, answer.core_state
       )
       if unroll is not None:
-        self._emit(unroll, functools.partial(self._release, stream, unroll))
+        self._write(unroll, stream)
     reply = codec.pack(answer.action)
     with stream.lock:
       stream.sequence, stream.reply, stream.fresh = request.sequence, reply, False
@@ -331,6 +361,10 @@ class InferenceServer:
     self._inbox.send(connection, reply)
     if held is not None:
       self._inbox.wake()
+
+  def _write(self, unroll: Unroll, stream: Stream) -> None:
+    assert self._writer is not None
+    self._writer.put(unroll, functools.partial(self._release, stream, unroll))
 
   def _release(self, stream: Stream, unroll: Unroll) -> None:
     """Takes an unroll's arrays back, from any thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,24 +17,38 @@ from nodes.runtime import activity, lifecycle, rpc
 Evaluated = tuple[Sequence[float], Mapping[str, float]]
 
 
+@dataclasses.dataclass(frozen=True)
+class EvaluationOptions:
+  """Options of an evaluator.
+
+  Attributes:
+    num_envs: environments played at once.
+    episodes: in one evaluation, rounded up to a multiple of `num_envs`.
+    period: actor steps between evaluations.
+    seed: of the environments and, where the evaluator infers, of its actions.
+  """
+
+  num_envs: int
+  episodes: int
+  period: int
+  seed: Seed
+
+
 class PeriodicEvaluator:
   """Evaluates every `period` actor steps, and once more with the final parameters."""
 
-  def __init__(self, monitor: Any, *, num_envs: int, episodes: int, period: int, seed: Seed):
+  def __init__(self, monitor: Any, options: EvaluationOptions):
     """Initialises an evaluator.
 
     Args:
       monitor: Courier client of the monitor.
-      num_envs: environments played at once.
-      episodes: in one evaluation, rounded up to a multiple of `num_envs`.
-      period: actor steps between evaluations.
-      seed: of the environments and, where the evaluator acts itself, its actions.
+      options: of evaluation.
     """
     self._monitor = monitor
-    self._num_envs = num_envs
-    self._episodes_each = math.ceil(episodes / num_envs)
-    self._period = period
-    self._seed = seed
+    self._num_envs = options.num_envs
+    self._episodes_each = math.ceil(options.episodes / options.num_envs)
+    self._period = options.period
+    self._seed = options.seed
 
   def _evaluate_now_and_then(self, play: Callable[[Callable[[], bool]], Evaluated]) -> None:
     """Evaluates until the final evaluation is done or the program stops.

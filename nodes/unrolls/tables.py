@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import reverb
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+  import reverb
 
 TABLE = 'unrolls'
 
@@ -13,6 +16,8 @@ def queue_table(max_size: int) -> list[reverb.Table]:
   Args:
     max_size: unrolls that may wait.
   """
+  import reverb  # Only in the process of the table: writers need no more than its name before.
+
   return [reverb.Table.queue(TABLE, max_size)]
 
 
@@ -32,6 +37,8 @@ def prioritized_table(
     error_buffer: samples by which the ratio may be ahead or behind before one side is blocked.
     priority_exponent: P(i) is proportional to priority(i) to this power. The table applies it.
   """
+  import reverb
+
   return [
     reverb.Table(
       TABLE,

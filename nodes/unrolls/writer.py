@@ -6,21 +6,62 @@ One unroll is one Reverb item with one step, whose one column is the unroll as b
 
 from __future__ import annotations
 
+import importlib
 import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+import jax
 import numpy as np
-import reverb
 from absl import logging
+from acme import specs
 
+from agents.agent import Agent
 from agents.types import Array, Unroll
+from nodes.unrolls.assembler import unroll_spec
+from nodes.unrolls.observers import Watchers
 from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
 from nodes.unrolls.tables import TABLE
+from rundir import audit
 
 LONG_WAIT_SECONDS = 30
+
+
+def begin_import() -> None:
+  """Begins to import Reverb, and TensorFlow with it, in a thread.
+
+  It takes about as long as all compilation. A later import waits for the thread.
+  """
+  threading.Thread(target=importlib.import_module, args=('reverb',), name='import-reverb').start()
+
+
+def make_writer(
+  agent: Agent,
+  environment_spec: specs.EnvironmentSpec,
+  replay_addresses: Sequence[str],
+  audit_dir: str,
+  observers: Sequence[Any] = (),
+) -> UnrollWriter:
+  """Returns a writer of an agent's unrolls, with the priorities that the agent gives them.
+
+  Args:
+    agent: the algorithm.
+    environment_spec: of one environment.
+    replay_addresses: host:port of each Reverb server.
+    audit_dir: where every unroll is recorded; '' for nowhere. See `rundir.audit`.
+    observers: clients of nodes that see the unrolls. See `nodes.unrolls.observers`.
+  """
+  begin_import()
+  return UnrollWriter(
+    replay_addresses,
+    Columns(unroll_spec(agent, environment_spec)),
+    jax.jit(agent.initial_priorities),
+    audit.Audit(audit_dir, audit.PRODUCED).record,
+    Watchers(observers),
+  )
 
 
 class UnrollWriter:
@@ -36,30 +77,41 @@ class UnrollWriter:
     columns: Columns,
     priorities: Callable[[Unroll], Array | None] = lambda unrolls: None,
     produced: Callable[[np.ndarray], None] = lambda unroll_ids: None,
-    show: Callable[[dict[str, Array]], None] = lambda columns: None,
+    observers: Watchers | None = None,
   ):
-    """Starts the thread.
+    """Initialises a writer; `start` starts its thread.
 
     Args:
       addresses: host:port of each server.
       columns: what an item holds.
       priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None where they do not matter.
       produced: takes the ids of unrolls, int64 `[N]`, before replay gets them.
-      show: takes the columns of unrolls, `[N, L, ...]`, before replay gets them; to be copied.
+      observers: see the columns of unrolls, `[N, L, ...]`, before replay gets them.
     """
     self._columns = columns
     self._produced = produced
-    self._show = show
+    self._observers = observers or Watchers([])
     self._first_id = secrets.randbits(31) << 32  # No two lives of a writer give the same ids.
     self._priorities = priorities
-    self._writers = [
-      reverb.Client(address).trajectory_writer(num_keep_alive_refs=1) for address in addresses
-    ]
+    self._addresses = addresses
+    self._writers: list[Any] = []
     self._waiting: queue.SimpleQueue[tuple[Unroll, Callable[[], None]] | None] = queue.SimpleQueue()
     self._thread = threading.Thread(target=self._run, name='unroll-writer', daemon=True)
     self._stopping = threading.Event()
     self._error: BaseException | None = None
     self.written = 0
+
+  def compile(self, sizes: Iterable[int]) -> None:
+    """Compiles the priorities for groups of so many environments."""
+    for size in sizes:
+      zeros = {
+        name: np.zeros((size, *shape), dtype)
+        for name, (shape, dtype) in self._columns.stored.items()
+      }
+      self._priorities(self._columns.unflatten(zeros))
+
+  def start(self) -> None:
+    """Begins to write, once Reverb has been imported."""
     self._thread.start()
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
@@ -75,9 +127,16 @@ class UnrollWriter:
     """Stops writing; what replay has not taken is given up."""
     self._stopping.set()
     self._waiting.put(None)
+    self._observers.close()
 
   def _run(self) -> None:
     try:
+      import reverb
+
+      self._writers = [
+        reverb.Client(address).trajectory_writer(num_keep_alive_refs=1)
+        for address in self._addresses
+      ]
       while (item := self._waiting.get()) is not None and not self._stopping.is_set():
         unrolls, release = item
         self._append(unrolls)
@@ -95,7 +154,7 @@ class UnrollWriter:
     ids = self._first_id + self.written + np.arange(count)
     self._produced(ids)
     leaves = self._columns.flatten(unrolls) | {UNROLL_ID: ids}
-    self._show(leaves)
+    self._observers.show(leaves)
     packed = self._columns.pack(leaves)
     for i in range(count):
       writer = self._writers[self.written % len(self._writers)]
@@ -103,8 +162,10 @@ class UnrollWriter:
       writer.create_item(TABLE, float(weights[i]), {PACKED: writer.history[PACKED][-1]})
       self.written += 1
 
-  def _flush(self, writer: reverb.TrajectoryWriter) -> None:
+  def _flush(self, writer: Any) -> None:
     """Waits until replay has taken the items, which for a full table may be long."""
+    import reverb
+
     started, warned = time.monotonic(), False
     while not self._stopping.is_set():
       try:

@@ -32,6 +32,11 @@ class ActorsConfig(CommonConfig):
   )
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
 
+  @property
+  def audit_dir(self) -> str:
+    """Where every unroll is recorded; '' for nowhere."""
+    return self.run_dir if self.audit else ''
+
   def validate(self) -> None:
     """Checks that the options fit together; call it after `resolve`.
 

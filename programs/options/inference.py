@@ -47,6 +47,11 @@ class InferenceConfig(ActorsConfig):
     """Actors that each of them answers."""
     return self.num_actors // max(self.inference_nodes, 1)
 
+  @property
+  def num_environments(self) -> int:
+    """Training environments of the whole program."""
+    return self.num_replicas * self.num_actors * self.envs_per_actor
+
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
     half = self.actors_per_server * self.envs_per_actor // 2

@@ -12,9 +12,7 @@ import launchpad as lp
 from programs.options.actors import ActorsConfig
 from programs.options.prioritized import PrioritizedConfig
 from programs.options.queue import QueueConfig
-from programs.parts.address import AddressHandle
-from programs.parts.deferred import Deferred
-from programs.parts.replay_node import ReplayNode
+from programs.parts.launchpad_nodes import AddressHandle, Deferred, ReplayNode
 
 
 def add_replay(

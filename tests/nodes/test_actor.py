@@ -9,6 +9,7 @@ from environments.catch import Catch
 from nodes import actor as actor_lib
 from nodes.actor import Actor, RemotePolicy
 from nodes.evaluator import Evaluator
+from nodes.runtime.periodic_evaluator import EvaluationOptions
 from tests.nodes.counter import CounterEnvironment
 
 
@@ -111,10 +112,7 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
     lambda n, seed: Catch(n, seed),
     answer(inference),
     connect(monitor),
-    num_envs=4,
-    episodes=10,
-    period=1000,
-    seed=Seed(3),
+    EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3)),
   )
   evaluator.run()
   assert len(monitor.evaluations) == len(monitor.final) == 1

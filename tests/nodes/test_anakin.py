@@ -14,8 +14,10 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
+from nodes.learning.options import CompiledLoopOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
+from nodes.runtime.periodic_evaluator import EvaluationOptions
 from rundir import checkpoints
 
 DEADLINE = 120
@@ -35,7 +37,8 @@ def make_node(run_dir, monitor, make_environment=Catch, **options):
     'checkpoints_kept': 3,
     'seed': Seed(1),
   } | options
-  return Anakin(make_agent, make_environment, monitor, run_dir=str(run_dir), **options)
+  options = CompiledLoopOptions(run_dir=str(run_dir), **options)
+  return Anakin(make_agent, make_environment, monitor, options)
 
 
 @pytest.fixture
@@ -88,7 +91,7 @@ def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, 
   thread = start(node)
   client = connect(node)
   AnakinEvaluator(
-    make_agent, Catch, client, connect(monitor), num_envs=5, episodes=12, period=100, seed=Seed(1)
+    make_agent, Catch, client, connect(monitor), EvaluationOptions(5, 12, 100, Seed(1))
   ).run()
   status = monitor.status()
   assert status['finished'] and status['latest']['evaluator/0']['evaluator_episodes'] == 15

@@ -1,5 +1,6 @@
 """Who acts with parameters that it fetches, against a real queue and a real variable server."""
 
+import dataclasses
 import functools
 import queue
 import threading
@@ -20,17 +21,19 @@ from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
 from launchers import core
 from nodes.actor import Actor, RemotePolicy
-from nodes.impala_actor import ActingActor
-from nodes.impala_evaluator import ActingEvaluator
+from nodes.impala_actor import ImpalaActor
+from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.client import Remote
 from nodes.inference.layout import layout
+from nodes.inference.options import ServingOptions
 from nodes.inference.server import InferenceServer
-from nodes.inference_worker import InferenceNode
+from nodes.inference_worker import InferenceWorker
 from nodes.learning.parameter_server import VariableServer
 from nodes.learning.update import DevicePrefetcher
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import Progress
 from nodes.runtime.gate import Gate
+from nodes.runtime.periodic_evaluator import EvaluationOptions
 from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
@@ -40,7 +43,15 @@ from tests.nodes.test_actor import Monitor
 
 DEADLINE = 120
 EVAL_ENVS = 2
-OPTIONS = {'num_environments': 4, 'update_period': 0.01, 'audit_dir': '', 'seed': Seed(3)}
+SERVING = ServingOptions(
+  devices=(0,),
+  batch_size=2,
+  timeout_ms=0.0,
+  one_core=False,
+  num_environments=4,
+  audit_dir='',
+  seed=Seed(3),
+)
 SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', lstm_size=8, frame_stack=3)
 
 
@@ -92,14 +103,15 @@ class Acting:
     self._thread = self._thread_of(self._actor)
 
   def _make_actor(self, connect, make_agent, stream):
-    return ActingActor(
+    return ImpalaActor(
       make_agent,
       self.make_environment,
       stream,
       connect(self.learner),
       [self._address],
       None,
-      **OPTIONS,
+      serving=SERVING,
+      update_period=0.01,
     )
 
   def _thread_of(self, node):
@@ -154,7 +166,7 @@ class Asking(Acting):
   def _make_actor(self, connect, make_agent, stream):
     (port,) = core.free_ports(1)
     self.inference, self.ends = Remote(f'localhost:{port}'), queue.SimpleQueue()
-    self._node = InferenceNode(
+    self._node = InferenceWorker(
       make_agent,
       self.make_environment,
       [stream, layout(2, 2, 1, EVAL_ENVS)[-1]],
@@ -163,12 +175,8 @@ class Asking(Acting):
       connect(self),
       port=port,
       name='inference/0',
-      watchers=[],
-      actor_devices=[0],
-      inference_batch_size=2,
-      inference_timeout_ms=1.0,
-      one_core=False,
-      **OPTIONS,
+      serving=dataclasses.replace(SERVING, timeout_ms=1.0),
+      update_period=0.01,
     )
     self._serving = self._thread_of(self._node)
     return Actor(self.make_environment, self.inference, None, stream.actor_id, 2, 1, seed=Seed(5))
@@ -309,8 +317,8 @@ def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   params = make_vtrace(spec.observations, spec.actions).init(jax.random.key(0)).params
   learner.set_params(9, params)
   monitor = Monitor()
-  evaluation = {'num_envs': 4, 'episodes': 10, 'period': 1000, 'seed': Seed(3)}
-  ActingEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), **evaluation).run()
+  evaluation = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
+  ImpalaEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), evaluation).run()
   assert len(monitor.evaluations) == len(monitor.final) == 1
   for values in monitor.evaluations + monitor.final:
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)

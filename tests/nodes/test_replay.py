@@ -70,6 +70,7 @@ def _write(addresses, count, priorities):
   """Writes unrolls 0..count and waits until replay has them."""
   written = threading.Event()
   writer = UnrollWriter(addresses, COLUMNS, lambda unrolls: priorities)
+  writer.start()
   writer.put(_unrolls(0, count), written.set)
   assert written.wait(30)
   clients = [reverb.Client(a) for a in addresses]
@@ -126,6 +127,7 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
   ).resolve()
   address = serve(_prioritized(2.0, 7.0, min_size=10))
   writer = UnrollWriter([address], COLUMNS)
+  writer.start()
   writer.put(_unrolls(0, 40), lambda: None)  # It waits for samples now and then.
   batches = iter(UnrollReader([address], COLUMNS, 1, max_in_flight=1))
   run = arithmetic.expected(config)
@@ -142,6 +144,7 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
 
 def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
   writer = UnrollWriter([queue_address], COLUMNS)
+  writer.start()
   released = []
   for first in range(0, 40, 5):
     writer.put(_unrolls(first, 5), functools.partial(released.append, first))
@@ -160,6 +163,7 @@ def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monke
   batches = iter(UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
   seen = []
   for writer, count in zip(writers, (6, 14), strict=True):  # The same ids from 5 << 32.
+    writer.start()
     released = threading.Event()
     writer.put(_unrolls(0, count), released.set)
     assert released.wait(30)
@@ -182,6 +186,7 @@ def test_what_is_sampled_again_on_purpose_is_no_repeat():
 
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
   writer = UnrollWriter([queue_address], COLUMNS)
+  writer.start()
   released = [threading.Event() for _ in range(4)]
   for i in range(4):  # The queue takes 4 items, these are 12.
     writer.put(_unrolls(3 * i, 3), released[i].set)
@@ -206,6 +211,7 @@ def test_an_occupied_port_is_refused(tmp_path):
 
 def test_a_writer_that_fails_says_so(queue_address):
   writer = UnrollWriter([queue_address], COLUMNS)
+  writer.start()
   bad = _unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
   writer.put(bad, lambda: None)
   writer._thread.join(30)
@@ -258,6 +264,7 @@ def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
 def test_the_ratio_of_samples_to_inserts_is_held(serve):
   address = serve(_prioritized(samples_per_insert=3.0, min_size=10, error_buffer=12.0))
   writer = UnrollWriter([address], COLUMNS, lambda unrolls: np.ones(4))
+  writer.start()
   for first in range(0, 400, 4):
     writer.put(_unrolls(first, 4), lambda: None)
   reader = UnrollReader([address], COLUMNS, batch_size=5, max_in_flight=5)
@@ -298,6 +305,7 @@ def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
     return 1.0 + unrolls.environment_id
 
   writer = UnrollWriter([address], COLUMNS, priorities)
+  writer.start()
   for first in (0, 3):
     writer.put(_unrolls(first, 3), lambda: None)
   reader = UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
@@ -349,6 +357,7 @@ def test_a_queue_that_is_killed_loses_what_it_held_and_doubles_nothing(serve_in_
   server, address = serve_in_process('queue', 0)
   produced = []
   writer = UnrollWriter([address], COLUMNS, produced=produced.extend)
+  writer.start()
   reader = UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=2)
   stop = threading.Event()
 

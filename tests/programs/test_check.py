@@ -7,8 +7,7 @@ import pytest
 
 from launchers.placement import Resources
 from programs import anakin, check, r2d2, sebulba
-from programs.parts.deferred import Deferred
-from programs.parts.replay_node import ReplayNode
+from programs.parts.launchpad_nodes import Deferred, ReplayNode
 
 
 class Server:

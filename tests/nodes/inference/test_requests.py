@@ -190,7 +190,7 @@ def test_strangers_are_disconnected_and_nobody_else_notices(make_server):
 
 def test_a_failure_is_raised_where_it_is_looked_for_and_ends_the_service(make_server):
   class Broken(Sink):
-    def __call__(self, unroll, release):
+    def put(self, unroll, release):
       raise OSError('the sink is broken')
 
   server, _ = make_server(layout(1, 2, 1), sink=Broken())

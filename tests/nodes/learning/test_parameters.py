@@ -10,6 +10,7 @@ from acme.utils.counting import Counter
 
 from agents.seeding import Seed
 from nodes.learner import LearnerNode
+from nodes.learning.options import TrainingOptions
 from nodes.learning.parameter_client import VariableClient
 from nodes.learning.parameter_server import VariableServer
 from nodes.runtime import rpc
@@ -192,14 +193,17 @@ def test_a_learner_that_fails_sends_no_actor_home(tmp_path):
     make_environment=broken,
     replay_addresses=[],
     monitor=None,
-    learner_devices=[0],
-    batch_size=1,
-    num_steps=1,
-    run_dir=str(tmp_path),
-    checkpoint_period=0.0,
-    checkpoints_kept=1,
-    record=False,
-    seed=Seed(0),
+    training=TrainingOptions(
+      name='learner/0',
+      devices=(0,),
+      batch_size=1,
+      num_steps=1,
+      run_dir=str(tmp_path),
+      checkpoint_period=0.0,
+      checkpoints_kept=1,
+      audit_dir='',
+      seed=Seed(0),
+    ),
   )
   with pytest.raises(OSError):
     node.run()

@@ -6,7 +6,9 @@ from agents.seeding import Seed
 from launchers import core
 from nodes.inference import codec
 from nodes.inference.client import Remote
+from nodes.inference.options import ServingOptions
 from nodes.inference_learner import InferenceLearner
+from nodes.learning.options import TrainingOptions
 from nodes.runtime import lifecycle, rpc
 
 
@@ -51,17 +53,18 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
     replay_addresses=[],
     monitor=None,
     port=port,
-    actor_devices=[0],
-    learner_devices=[0],
-    inference_batch_size=1,
-    inference_timeout_ms=1.0,
-    batch_size=1,
-    num_steps=1,
-    run_dir=str(tmp_path),
-    checkpoint_period=0.0,
-    checkpoints_kept=1,
-    record=False,
-    seed=Seed(0),
+    serving=ServingOptions((0,), 1, 1.0, False, 1, '', Seed(0)),
+    training=TrainingOptions(
+      name='inference_learner/0',
+      devices=(0,),
+      batch_size=1,
+      num_steps=1,
+      run_dir=str(tmp_path),
+      checkpoint_period=0.0,
+      checkpoints_kept=1,
+      audit_dir='',
+      seed=Seed(0),
+    ),
   )
   connection = Remote(f'localhost:{port}').connect()
   connection.send(codec.pack('actor/0', 1, 0, 0))

@@ -6,7 +6,6 @@ from typing import Any
 
 from launchers.placement import Resources
 from programs.options.common import CommonConfig
-from programs.options.inference import InferenceConfig
 
 # For XLA on CPUs: batches of actions are small, handing parts of them to other threads costs more
 # than it brings, and every core has a process anyway.
@@ -34,20 +33,3 @@ def on_accelerator(config: CommonConfig, num_devices: int, **others: Any) -> Res
   if config.accelerator == 'cpu':
     return Resources(**others)
   return Resources(accelerator=config.accelerator, num_devices=num_devices, **others)
-
-
-def of_inference(config: InferenceConfig) -> dict[str, Resources]:
-  """Returns where inference and learner run, together or apart."""
-  restart = restart_of_learner(config)
-  actor_devices, learner_devices = config.actor_devices, config.learner_devices
-  if config.inference_nodes:
-    return {
-      'inference': on_accelerator(
-        config, 1 + max(actor_devices), restart='on_failure', env=ONE_THREAD
-      ),
-      'learner': on_accelerator(config, 1 + max(learner_devices), restart=restart),
-    }
-  num_devices = 1 + max(actor_devices + learner_devices)
-  if config.num_replicas == 1:
-    return {'inference_learner': on_accelerator(config, num_devices, restart=restart)}
-  return {'inference_learner': on_accelerator(config, num_devices, restart='never', one_job=True)}

@@ -1,14 +1,37 @@
-"""An address of a node that is not that of a Courier server, which other nodes can be given."""
+"""Launchpad nodes and handles that the launcher can build without JAX, TensorFlow and Reverb."""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 from typing import Any
 
 import launchpad as lp
 from launchpad.nodes import base
 
 from nodes.inference.client import Remote
-from programs.parts.deferred import Deferred
+from nodes.runtime import activity
+
+
+@dataclasses.dataclass(frozen=True)
+class Deferred:
+  """Calls `module.name` with what it is called with, importing the module at that moment.
+
+  A node's class is imported in the node's process and nowhere else: the launcher builds a graph
+  without JAX and TensorFlow, and an actor never sees them. Picklable.
+
+  Attributes:
+    module: dotted module path.
+    name: of a class or function in it.
+  """
+
+  module: str
+  name: str
+
+  def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    """Imports and calls; a call that hangs is one of a node that starts."""
+    with activity.doing(activity.STARTING):
+      return getattr(importlib.import_module(self.module), self.name)(*args, **kwargs)
 
 
 class AddressHandle(base.Handle[Any]):
@@ -76,3 +99,22 @@ class ListeningNode(lp.PyClassNode):
   def _construct_instance(self) -> Any:
     self._kwargs['port'] = self._handle.port
     return super()._construct_instance()
+
+
+class ReplayNode(ListeningNode):
+  """Runs `nodes.replay.ReplayServer`.
+
+  `lp.ReverbNode` imports Reverb where the graph is built, which takes 10 seconds and 400 MB before
+  anything starts, and shares an occupied port silently. This node imports Reverb in its own process
+  and refuses an occupied port.
+  """
+
+  def __init__(self, tables: Any, *args: Any):
+    """Initialises the node.
+
+    Args:
+      tables: a picklable function without arguments that returns Reverb tables.
+      *args: further arguments of `ReplayServer`, but for the port.
+    """
+    make = Deferred('nodes.replay', 'ReplayServer')
+    super().__init__(AddressHandle('reverb'), make, tables, *args)
