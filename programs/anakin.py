@@ -37,14 +37,11 @@ PRESETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(CompiledLoopConfig, VTraceConfig):
-  """Everything an Anakin run can be told."""
+  """The options of an Anakin run."""
 
   learning_rate: float = option(2e-3, 'Step size at the first update; IMPALA on Atari: 6e-4.')
 
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
-    VTraceConfig.validate(self)
+  def _check(self) -> None:
     check_rows(self.num_envs, self.unroll_length, self.updates_per_call)
 
 

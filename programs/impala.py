@@ -30,12 +30,7 @@ make_agent = sebulba.make_agent
 
 @dataclasses.dataclass(frozen=True)
 class Config(QueueConfig, VTraceConfig):
-  """Everything an IMPALA run can be told."""
-
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
-    VTraceConfig.validate(self)
+  """The options of an IMPALA run."""
 
 
 def make_program(config: Config) -> lp.Program:

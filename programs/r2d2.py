@@ -63,14 +63,9 @@ PRESETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(InferenceConfig, PrioritizedConfig, R2D2Config):
-  """Everything an R2D2 run can be told."""
+  """The options of an R2D2 run."""
 
   batch_size: int = option(64, BATCH_SIZE_HELP)
-
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
-    R2D2Config.validate(self)
 
 
 def make_agent(config: Config) -> Any:

@@ -50,12 +50,7 @@ PRESETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(InferenceConfig, QueueConfig, VTraceConfig):
-  """Everything a Sebulba run can be told."""
-
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
-    VTraceConfig.validate(self)
+  """The options of a Sebulba run."""
 
 
 def make_agent(config: VTraceConfig) -> Any:
