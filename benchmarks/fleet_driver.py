@@ -20,7 +20,7 @@ import numpy as np
 
 from environments import registry as environments
 from nodes.inference import codec
-from nodes.inference.client import Remote
+from nodes.inference.client import ServerAddress
 from nodes.runtime import lifecycle
 
 _RECORDED = 32
@@ -68,7 +68,7 @@ class Driver:
     self._incarnation = lifecycle.new_incarnation()
     self._sequences = dict.fromkeys(task.actors, 0)
     self._asked = dict.fromkeys(task.actors, 0.0)
-    self._connections = {actor: Remote(task.address).connect() for actor in task.actors}
+    self._connections = {actor: ServerAddress(task.address).connect() for actor in task.actors}
     self._latencies: list[float] | None = None
     self._measuring = threading.Lock()
     self.ready = threading.Event()

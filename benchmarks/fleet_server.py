@@ -14,7 +14,7 @@ from agents.types import Unroll
 from environments import registry as environments
 from nodes.inference.layout import layout
 from nodes.inference.server import InferenceServer
-from nodes.inference.socket_server import Inbox
+from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from programs import registry as programs
 
@@ -67,7 +67,7 @@ def serve(
     batch_size,
     config.inference_timeout_ms / 1e3,
     seed,
-    inbox=Inbox(actors_port),
+    inbox=SocketServer(actors_port),
   )
   inference.set_params(0, agent.init(seed.child('parameters').key()).params)
   inference.compile()

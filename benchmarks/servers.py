@@ -16,7 +16,7 @@ import numpy as np
 
 from launchers import core, pickling, placement, process
 from nodes.inference import codec
-from nodes.inference.socket_server import Inbox
+from nodes.inference.socket_server import SocketServer
 
 DEADLINE_SECONDS = 120.0
 
@@ -64,7 +64,7 @@ def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
 
 def serve_actions(action: np.ndarray, port: int) -> None:
   """Answers every request of every actor with the same actions, until the process ends."""
-  inbox = Inbox(port)
+  inbox = SocketServer(port)
   inbox.accept_messages_of(1 << 30)
   while True:
     for connection, message in inbox.poll(None):

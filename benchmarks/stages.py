@@ -29,7 +29,7 @@ from benchmarks import costs, options, roles, servers
 from environments import registry as environments
 from nodes.actor import RemotePolicy
 from nodes.inference import batching
-from nodes.inference.client import Remote
+from nodes.inference.client import ServerAddress
 from nodes.inference.device import DeviceInference, InferenceOutput
 from nodes.inference.env_groups import EpisodeStatistics
 from nodes.learning.update import DevicePrefetcher, Learner
@@ -116,7 +116,7 @@ class Stages:
     environment.close()
     serve = functools.partial(servers.serve_actions, action)
     with servers.running(self._directory, 'inference', serve) as (pid, address):
-      server = Remote(address)
+      server = ServerAddress(address)
       policies = [RemotePolicy(server, 'actor/0', 1, g, lambda: False) for g in range(groups)]
       for policy in policies:
         policy.send(timestep)

@@ -13,7 +13,7 @@ import numpy as np
 from agents.seeding import Seed
 from environments.base import BatchedEnvironment, Exhausted
 from nodes.inference import codec
-from nodes.inference.client import Conversation, Server
+from nodes.inference.client import Connectable, RetryingClient
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.reporter import Reporter
 
@@ -23,7 +23,7 @@ class RemotePolicy:
 
   def __init__(
     self,
-    inference: Server,
+    inference: Connectable,
     actor_id: str,
     incarnation: int,
     group: int,
@@ -38,7 +38,7 @@ class RemotePolicy:
       group: which of its environment groups.
       should_stop: polled while an answer is awaited.
     """
-    self._conversation = Conversation(inference, should_stop, f'{actor_id}, group {group}')
+    self._conversation = RetryingClient(inference, should_stop, f'{actor_id}, group {group}')
     self._identity = (lifecycle.run_token(), actor_id, incarnation, group)
     self._sequence = -1
 
@@ -46,7 +46,7 @@ class RemotePolicy:
     """Asks for actions, without waiting; `game_over` is the environment's."""
     self._sequence += 1
     games = () if game_over is None else (game_over,)
-    self._conversation.ask(codec.pack(*self._identity, self._sequence, *timestep, *games))
+    self._conversation.send(codec.pack(*self._identity, self._sequence, *timestep, *games))
 
   def receive(self) -> np.ndarray | None:
     """Waits for the actions `[N, ...]`; None when the server says that training has finished.
@@ -55,7 +55,7 @@ class RemotePolicy:
       ValueError: if the server refuses the timestep, or serves another life of the actor instead.
       lifecycle.Stopped: when `should_stop` says so.
     """
-    action, *refusal = codec.unpack(self._conversation.answer())
+    action, *refusal = codec.unpack(self._conversation.receive())
     if refusal:
       raise ValueError(refusal[0])
     return action
@@ -74,7 +74,7 @@ class Actor:
   def __init__(
     self,
     make_environment: Callable[[int, int], BatchedEnvironment],
-    inference: Server,
+    inference: Connectable,
     monitor: Any,
     actor_id: str,
     num_envs: int,
@@ -115,7 +115,7 @@ class Actor:
     incarnation = lifecycle.new_incarnation()
     size = self._num_envs // self._env_groups
     # No life plays another's episodes again.
-    seed = self._seed.child('life', lifecycle.life(), 'environments')
+    seed = self._seed.child('life', lifecycle.restart_count(), 'environments')
     with self._reporter, contextlib.ExitStack() as opened:
       groups = []
       for group in range(self._env_groups):

@@ -21,7 +21,7 @@ from nodes.learning import finite, serialisation
 from nodes.learning.checkpointer import Checkpointer, save_final_params
 from nodes.learning.options import CompiledLoopOptions
 from nodes.runtime import activity, lifecycle
-from nodes.runtime.gate import Gate
+from nodes.runtime.gate import ReadyGate
 from nodes.runtime.reporter import Reporter
 from rundir import checkpoints
 
@@ -55,7 +55,7 @@ class Anakin:
     self._monitor = monitor
     self._state: AnakinState | None = None
     self._published: tuple[dict[str, int], Nest] | None = None
-    self._gate = Gate()
+    self._gate = ReadyGate()
     self._metrics: dict[str, float] = {}
     self._ended = np.zeros(3)  # Episodes, and sums of their returns and lengths, since a report.
     self._measured: dict[str, int] = {}
@@ -75,7 +75,7 @@ class Anakin:
   def run(self) -> None:
     """Trains to the end, then serves the evaluator until the program stops."""
     stop = lifecycle.stop_event()
-    with self._gate.open_at_the_end(stop):
+    with self._gate.release_on_exit(stop):
       self._run(stop)
 
   def _run(self, stop: threading.Event) -> None:
@@ -128,7 +128,7 @@ class Anakin:
       save_final_params(self._options.run_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
-      reporter.announce_finish(self._counts, stop)
+      reporter.report_finished_until_stopped(self._counts, stop)
     except lifecycle.Stopped:
       if not trained:
         checkpointer.write_now()
@@ -151,7 +151,7 @@ class Anakin:
       )
       first = int(np.argmax(bad)) if bad.any() else self._options.updates_per_call - 1
       metrics = {name: m[first] for name, m in report.metrics.items()}
-      finite.refuse(self._counts['learner_steps'] + first + 1, metrics)
+      finite.raise_not_finite(self._counts['learner_steps'] + first + 1, metrics)
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counts['actor_steps'] += steps

@@ -64,4 +64,4 @@ class AnakinEvaluator(PeriodicEvaluator):
       frames = float(counts['environment_frames'])
       return jax.device_get(state.returns).ravel().tolist(), {'evaluated_frames': frames}
 
-    self._evaluate_now_and_then(play)
+    self._run_periodically(play)

@@ -8,13 +8,13 @@ from typing import Any
 
 from environments.base import BatchedEnvironment
 from nodes.actor import RemotePolicy, episode_returns
-from nodes.inference.client import Server
+from nodes.inference.client import Connectable
 from nodes.runtime import lifecycle
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
 
 def returns(
-  inference: Server,
+  inference: Connectable,
   environment: BatchedEnvironment,
   episodes_each: int,
   should_stop: Callable[[], bool],
@@ -58,10 +58,10 @@ class Evaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    seed = self._seed.child('life', lifecycle.life(), 'environments').number()
+    seed = self._seed.child('life', lifecycle.restart_count(), 'environments').number()
     with contextlib.closing(self._make_environment(self._num_envs, seed)) as environment:
 
       def play(should_stop: Callable[[], bool]) -> Evaluated:
         return returns(self._inference, environment, self._episodes_each, should_stop), {}
 
-      self._evaluate_now_and_then(play)
+      self._run_periodically(play)

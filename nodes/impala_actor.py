@@ -16,10 +16,10 @@ from acme.utils import counting
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
 from nodes.actor import Actor
-from nodes.inference.layout import StreamSpec
+from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import InferenceServer
-from nodes.learning.parameter_client import VariableClient
+from nodes.learning.parameter_client import ParameterClient
 from nodes.runtime import activity, lifecycle
 from nodes.unrolls import writer
 
@@ -35,7 +35,7 @@ class ImpalaActor:
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    stream: StreamSpec,
+    stream: EnvGroupSpec,
     learner: Any,
     replay_addresses: Sequence[str],
     monitor: Any,
@@ -80,11 +80,11 @@ class ImpalaActor:
       action_repeat,
       serving.batch_size,
       serving.timeout_ms / 1e3,
-      serving.seed.child('life', lifecycle.life()),
+      serving.seed.child('life', lifecycle.restart_count()),
       serving.num_environments,
     )
     actor_id = self._stream.actor_id
-    variables = VariableClient(
+    variables = ParameterClient(
       self._learner,
       actor_id,
       lifecycle.new_incarnation(),

@@ -14,7 +14,7 @@ from acme.utils import counting
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
 from nodes.evaluator import returns
-from nodes.inference.layout import StreamSpec
+from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.server import InferenceServer
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
@@ -50,11 +50,11 @@ class ImpalaEvaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    seed = self._seed.child('life', lifecycle.life())
+    seed = self._seed.child('life', lifecycle.restart_count())
     environment = self._make_environment(self._num_envs, seed.child('environments').number())
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)
-    stream = StreamSpec('evaluator/0', 0, self._num_envs, 0, training=False)
+    stream = EnvGroupSpec('evaluator/0', 0, self._num_envs, 0, training=False)
     server = InferenceServer(
       agent,
       [stream],
@@ -88,4 +88,4 @@ class ImpalaEvaluator(PeriodicEvaluator):
       return returns(server, environment, self._episodes_each, should_stop), frames
 
     with contextlib.closing(environment), contextlib.closing(server):
-      self._evaluate_now_and_then(play)
+      self._run_periodically(play)

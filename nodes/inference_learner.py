@@ -10,10 +10,10 @@ from acme import specs
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
-from nodes.inference.layout import StreamSpec
+from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import InferenceServer
-from nodes.inference.socket_server import Inbox
+from nodes.inference.socket_server import SocketServer
 from nodes.learning import loop, replicas
 from nodes.learning.options import TrainingOptions
 from nodes.runtime import lifecycle
@@ -31,7 +31,7 @@ class InferenceLearner:
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    streams: Sequence[StreamSpec],
+    streams: Sequence[EnvGroupSpec],
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
@@ -58,7 +58,7 @@ class InferenceLearner:
     Raises:
       OSError: if the port is in use.
     """
-    self._inbox = Inbox(port)
+    self._inbox = SocketServer(port)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._streams = streams
@@ -98,7 +98,7 @@ class InferenceLearner:
       serving.batch_size,
       serving.timeout_ms / 1e3,
       # Actions after a restart are not those before it again, nor those of another replica.
-      serving.seed.child('replica', self._training.replica, 'life', lifecycle.life()),
+      serving.seed.child('replica', self._training.replica, 'life', lifecycle.restart_count()),
       serving.num_environments,
       self._inbox,
     )

@@ -12,12 +12,12 @@ from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
-from nodes.inference.layout import StreamSpec
+from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import InferenceServer
-from nodes.inference.socket_server import Inbox
+from nodes.inference.socket_server import SocketServer
 from nodes.learning import replicas
-from nodes.learning.parameter_client import VariableClient
+from nodes.learning.parameter_client import ParameterClient
 from nodes.runtime import activity, affinity, lifecycle
 from nodes.runtime.counters import COUNTERS
 from nodes.runtime.reporter import Reporter
@@ -36,7 +36,7 @@ class InferenceWorker:
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    streams: Sequence[StreamSpec],
+    streams: Sequence[EnvGroupSpec],
     learner: Any,
     replay_addresses: Sequence[str],
     monitor: Any,
@@ -65,7 +65,7 @@ class InferenceWorker:
     Raises:
       OSError: if the port is in use.
     """
-    self._inbox = Inbox(port)
+    self._inbox = SocketServer(port)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._streams = streams
@@ -102,13 +102,13 @@ class InferenceWorker:
       action_repeat,
       serving.batch_size,
       serving.timeout_ms / 1e3,
-      serving.seed.child('life', lifecycle.life()),
+      serving.seed.child('life', lifecycle.restart_count()),
       serving.num_environments,
       self._inbox,
     )
 
   def _serve(self, server: InferenceServer) -> None:
-    variables = VariableClient(
+    variables = ParameterClient(
       self._learner,
       self._name,
       lifecycle.new_incarnation(),
@@ -143,4 +143,4 @@ class InferenceWorker:
       variables.close()
       server.finish_training()
       # Who evaluates is answered with the final parameters from now on.
-      reporter.announce_finish({}, self._stop, server.check)
+      reporter.report_finished_until_stopped({}, self._stop, server.check)

@@ -13,10 +13,10 @@ from agents.types import Nest
 from environments.base import BatchedEnvironment
 from nodes.learning import loop
 from nodes.learning.options import TrainingOptions
-from nodes.learning.parameter_server import Held, VariableServer
+from nodes.learning.parameter_server import ParameterServer, ParamsVersion
 from nodes.runtime import lifecycle
-from nodes.runtime.counters import Progress
-from nodes.runtime.gate import Gate
+from nodes.runtime.counters import ActingCounters
+from nodes.runtime.gate import ReadyGate
 
 
 class LearnerNode(acme.VariableSource):
@@ -44,8 +44,8 @@ class LearnerNode(acme.VariableSource):
     self._replay_addresses = replay_addresses
     self._monitor = monitor
     self._training = training
-    self._gate = Gate()
-    self._server: VariableServer | None = None
+    self._gate = ReadyGate()
+    self._server: ParameterServer | None = None
 
   def get_variables(self, names: Sequence[str]) -> list[Nest] | None:
     """Returns variables of one moment, as NumPy arrays and numbers. An RPC; waits for the first.
@@ -61,8 +61,13 @@ class LearnerNode(acme.VariableSource):
     return server.get_variables(names) if server else None
 
   def fetch(
-    self, held: Held | None, run: str, actor_id: str, incarnation: int, totals: Sequence[float]
-  ) -> tuple[bool, Held | None, Nest | None]:
+    self,
+    held: ParamsVersion | None,
+    run: str,
+    actor_id: str,
+    incarnation: int,
+    totals: Sequence[float],
+  ) -> tuple[bool, ParamsVersion | None, Nest | None]:
     """Takes what an actor has done, and returns the newest parameters if it has others. An RPC.
 
     Idempotent: totals are absolute. Costs little when there is nothing newer. Waits for the first
@@ -73,14 +78,14 @@ class LearnerNode(acme.VariableSource):
       run: the token of the actor's run.
       actor_id: such as 'actor/3'.
       incarnation: the identity of this life of the actor process.
-      totals: `nodes.runtime.counters.Totals` since the beginning of that life.
+      totals: `nodes.runtime.counters.ActingTotals` since the beginning of that life.
 
     Returns:
       Whether training has finished, so that the actor is to stop; the name of the newest parameters,
       (life of the learner, policy_version); and these as NumPy arrays, None if the actor has them.
 
     Raises:
-      RuntimeError: `rpc.away()`, if the actor is of another run, whose learner is to be asked.
+      RuntimeError: `rpc.retry_later_error()`, if the actor is of another run.
     """
     server = self._ready()
     return server.fetch(held, run, actor_id, incarnation, totals) if server else (True, None, None)
@@ -88,14 +93,14 @@ class LearnerNode(acme.VariableSource):
   def run(self) -> None:
     """Trains to the end, then answers until the program stops."""
     stop = lifecycle.stop_event()
-    with self._gate.open_at_the_end(stop):
+    with self._gate.release_on_exit(stop):
       training = self._training
       prepared = loop.prepare(self._make_agent, self._make_environment, training)
-      progress = Progress(prepared.counter, prepared.action_repeat)
-      self._server = VariableServer(progress, prepared.counter, self._gate)
+      progress = ActingCounters(prepared.counter, prepared.action_repeat)
+      self._server = ParameterServer(progress, prepared.counter, self._gate)
       loop.train(prepared, training, self._server, self._replay_addresses, self._monitor, stop)
 
-  def _ready(self) -> VariableServer | None:
+  def _ready(self) -> ParameterServer | None:
     """Waits for the gate; returns the server, None if the program stops before it has parameters."""
     self._gate.wait()
     self._gate.check()

@@ -128,7 +128,7 @@ class Monitor:
     anew.
 
     Raises:
-      RuntimeError: `rpc.away()`, while the disk is full: the evaluator is to say it again.
+      RuntimeError: `rpc.retry_later_error()`, while the disk is full: the evaluator is to say it again.
     """
     if not self._finished.is_set():
       record = {'num_steps': self._num_steps, 'values': dict(values)}
@@ -138,7 +138,7 @@ class Monitor:
         if error.errno not in full_disk.FULL:
           raise
         self._problem = f'{self._run_dir} cannot take the final evaluation: {error.strerror}'
-        raise rpc.away() from error
+        raise rpc.retry_later_error() from error
       self._problem = ''
       self.report('evaluator/0', values)
     with self._lock:

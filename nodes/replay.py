@@ -65,11 +65,11 @@ class ReplayServer:
       self._reporter.ask_for_finish()
       due = self._period and time.monotonic() - last >= self._period
       if due and (saving is None or not saving.is_alive()):
-        last, saving = time.monotonic(), lifecycle.finish(self._checkpoint)
+        last, saving = time.monotonic(), lifecycle.run_before_exit(self._checkpoint)
     if self._period and not self._reporter.training_finished:
       if saving is not None:
         saving.join()
-      lifecycle.finish(self._checkpoint).join()
+      lifecycle.run_before_exit(self._checkpoint).join()
 
   def _restore(self, tables: Callable[[], Sequence[reverb.Table]], port: int) -> reverb.Server:
     """Returns a server with what is in the newest checkpoint that is whole."""

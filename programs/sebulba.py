@@ -24,7 +24,7 @@ from agents.seeding import Seed
 from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
-from nodes.inference.layout import StreamSpec, layout
+from nodes.inference.layout import EnvGroupSpec, layout
 from nodes.inference.options import ServingOptions
 from programs.options.configs import OTHERS
 from programs.options.inference import InferenceConfig
@@ -180,7 +180,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   return default_placement.placement(**groups, actor=Resources(restart='on_failure'))
 
 
-def _streams(config: InferenceConfig, server: int) -> list[StreamSpec]:
+def _streams(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
   """Returns the groups of environments that one of the nodes that infer serves."""
   return layout(
     config.actors_per_server,

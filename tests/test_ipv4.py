@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from launchers import core, process, slurm_probe
-from nodes.inference.client import Remote
-from nodes.inference.socket_server import Inbox
+from nodes.inference.client import ServerAddress
+from nodes.inference.socket_server import SocketServer
 from nodes.runtime import listening
 
 
@@ -38,8 +38,8 @@ def test_launchers_find_ports():
 def test_servers_listen_and_an_occupied_port_is_refused():
   (port,) = core.free_ports(1)
   listening.check_free(port)
-  inbox = Inbox(port)
-  Remote(f'127.0.0.1:{port}').connect().close()
+  inbox = SocketServer(port)
+  ServerAddress(f'127.0.0.1:{port}').connect().close()
   with pytest.raises(OSError, match='in use'):
     listening.check_free(port)
   inbox.close()

@@ -10,20 +10,20 @@ from typing import Protocol
 
 from absl import logging
 
-from nodes.inference.message_socket import Connection
+from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle
 from nodes.runtime.rpc import POLL_SECONDS, backoff
 
 
-class Server(Protocol):
-  """Whoever can be asked: `Remote`, or an `InferenceServer` of this process."""
+class Connectable(Protocol):
+  """Whoever can be asked: `ServerAddress`, or an `InferenceServer` of this process."""
 
-  def connect(self) -> Connection:
+  def connect(self) -> MessageSocket:
     """Returns a new connection. Raises OSError while nobody listens."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Remote:
+class ServerAddress:
   """A server that listens.
 
   Attributes:
@@ -32,13 +32,13 @@ class Remote:
 
   address: str
 
-  def connect(self) -> Connection:
+  def connect(self) -> MessageSocket:
     """Returns a new connection. Raises OSError while nobody listens."""
     host, port = self.address.rsplit(':', 1)
-    return Connection(socket.create_connection((host.strip('[]'), int(port)), timeout=5.0))
+    return MessageSocket(socket.create_connection((host.strip('[]'), int(port)), timeout=5.0))
 
 
-class Conversation:
+class RetryingClient:
   """Asks one question at a time.
 
   A question is sent in full, however long the network takes. It stays where it is while the machine of
@@ -49,7 +49,11 @@ class Conversation:
   """
 
   def __init__(
-    self, server: Server, should_stop: Callable[[], bool], what: str, silent_seconds: float = 30.0
+    self,
+    server: Connectable,
+    should_stop: Callable[[], bool],
+    what: str,
+    silent_seconds: float = 30.0,
   ):
     """Initialises a conversation; it connects with the first question.
 
@@ -64,12 +68,12 @@ class Conversation:
     self._should_stop = should_stop
     self._what = what
     self._silent_seconds = silent_seconds
-    self._connection: Connection | None = None
+    self._connection: MessageSocket | None = None
     self._question = b''
     self._progressed = 0.0
     self._patient = False  # Whether it has been said that the answer takes long.
 
-  def ask(self, question: bytes) -> None:
+  def send(self, question: bytes) -> None:
     """Asks, without waiting for more than the connection and the network."""
     self._question = question
     try:
@@ -77,7 +81,7 @@ class Conversation:
     except OSError as error:
       self._lose(error)
 
-  def answer(self) -> bytes:
+  def receive(self) -> bytes:
     """Waits for the answer.
 
     Raises:
@@ -103,7 +107,7 @@ class Conversation:
       self._connection.close()
       self._connection = None
 
-  def _begin(self) -> Connection:
+  def _begin(self) -> MessageSocket:
     """Begins to send the question, on a new connection if there is none."""
     if self._connection is None:
       self._connection = self._server.connect()
@@ -113,7 +117,7 @@ class Conversation:
     self._patient = False
     return self._connection
 
-  def _send(self, connection: Connection) -> bool:
+  def _send(self, connection: MessageSocket) -> bool:
     """Sends for as long as the network takes something; returns whether the question is sent."""
     try:
       while not connection.send_some():
@@ -124,7 +128,7 @@ class Conversation:
       return False
     return True
 
-  def _receive(self, connection: Connection) -> bytes | None:
+  def _receive(self, connection: MessageSocket) -> bytes | None:
     """Returns the answer; None if it has not come, or not all of it."""
     try:
       answer = connection.receive()
@@ -134,7 +138,7 @@ class Conversation:
       self._progressed = time.monotonic()
     return answer
 
-  def _check(self, connection: Connection) -> None:
+  def _check(self, connection: MessageSocket) -> None:
     """Raises an OSError if the server is lost, and Stopped if there is nothing more to ask."""
     self._stop_if_told()
     if time.monotonic() - self._progressed < self._silent_seconds:

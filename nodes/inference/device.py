@@ -165,7 +165,7 @@ class DeviceInference:
         self._exploration,
         self._keys,
         staging.slots,
-        staging.wipe,
+        staging.reset,
         staging.timestep,
       )
       self.batches += bool(rows)
@@ -185,7 +185,7 @@ def _make_answer(agent: Agent) -> Callable[..., Any]:
     exploration: jax.Array,
     keys: jax.Array,
     slots: jax.Array,
-    wipe: jax.Array,
+    reset: jax.Array,
     timestep: Timestep,
   ) -> tuple[Nest, jax.Array, Any, dict[str, Any], Nest]:
     # Padding rows have slot == number of slots: reads are clipped and writes are dropped.
@@ -195,7 +195,7 @@ def _make_answer(agent: Agent) -> Callable[..., Any]:
     def scatter(table: jax.Array, rows: jax.Array) -> jax.Array:
       return table.at[slots].set(rows, mode='drop')
 
-    before = core_states.reset(jax.tree.map(gather, core_state), initial_row, wipe)
+    before = core_states.reset(jax.tree.map(gather, core_state), initial_row, reset)
     asked = gather(decisions)
     drawn = jax.vmap(jax.random.fold_in)(gather(keys), asked)
     output = agent.act(params, before, timestep, gather(exploration), drawn)
@@ -211,7 +211,7 @@ class _Staging:
   def __init__(self, size: int, spec: specs.EnvironmentSpec, num_slots: int):
     self._num_slots = num_slots
     self.slots = np.full(size, num_slots, np.int32)
-    self.wipe = np.zeros(size, bool)
+    self.reset = np.zeros(size, bool)
     self.timestep = Timestep(
       step_type=np.zeros(size, np.uint8),
       reward=np.zeros(size, np.float32),
@@ -224,7 +224,7 @@ class _Staging:
     for each in inputs:
       stop = start + each.rows
       self.slots[start:stop] = np.arange(each.first_slot, each.first_slot + each.rows)
-      self.wipe[start:stop] = each.needs_reset
+      self.reset[start:stop] = each.needs_reset
       for stored, value in zip(self.timestep, each.timestep, strict=True):
         stored[start:stop] = value
       start = stop

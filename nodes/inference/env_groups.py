@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from agents.types import FIRST, LAST, Timestep
-from nodes.inference.layout import StreamSpec
+from nodes.inference.layout import EnvGroupSpec
 from nodes.unrolls.assembler import UnrollAssembler
 
 _NONE = np.zeros(0)
@@ -23,7 +23,7 @@ class EpisodeStatistics:
     self._return = np.zeros(num_envs, np.float64)
     self._length = np.zeros(num_envs, np.int64)
 
-  def wipe(self) -> None:
+  def reset(self) -> None:
     """Forgets the episodes under way."""
     self._return[:] = 0
     self._length[:] = 0
@@ -48,7 +48,7 @@ class EpisodeStatistics:
     return ended
 
 
-class Stream:
+class EnvGroup:
   """What the server knows about one stream.
 
   Attributes:
@@ -60,15 +60,15 @@ class Stream:
     lock: for what follows.
     incarnation: identity of the life of the actor that the server serves; None before the first.
     retired: identities of the lives before it, the latest of them.
-    fresh: whether that life has had no answer yet, so that its slots are still to be wiped.
+    needs_reset: whether that life has had no answer yet, so that its slots are still to be wiped.
     sequence: the number of the last request that was answered.
     reply: that answer, packed.
-    pending: the request that is being answered.
-    held: a request that has to wait until it may be.
+    in_flight: the request that is being answered.
+    deferred: a request that has to wait until it may be.
   """
 
   def __init__(
-    self, spec: StreamSpec, device: int, first_slot: int, assembler: UnrollAssembler | None
+    self, spec: EnvGroupSpec, device: int, first_slot: int, assembler: UnrollAssembler | None
   ):
     self.spec = spec
     self.device = device
@@ -78,11 +78,11 @@ class Stream:
     self.lock = threading.RLock()
     self.incarnation: int | None = None
     self.retired: collections.deque[int] = collections.deque(maxlen=_RETIRED)
-    self.fresh = True
+    self.needs_reset = True
     self.sequence = -1
     self.reply = b''
-    self.pending: Any = None
-    self.held: Any = None
+    self.in_flight: Any = None
+    self.deferred: Any = None
 
   @property
   def connected(self) -> bool:
@@ -94,7 +94,7 @@ class Stream:
     if self.incarnation is not None:
       self.retired.append(self.incarnation)
     self.incarnation = incarnation
-    self.fresh = True
+    self.needs_reset = True
     self.sequence, self.reply = -1, b''
-    self.episodes.wipe()
-    return self.assembler.wipe() if self.assembler else 0
+    self.episodes.reset()
+    return self.assembler.reset() if self.assembler else 0

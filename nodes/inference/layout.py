@@ -6,7 +6,7 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
-class StreamSpec:
+class EnvGroupSpec:
   """A batch of environments of one actor that move in lockstep and ask together.
 
   Attributes:
@@ -31,7 +31,7 @@ def layout(
   eval_envs: int = 0,
   replica: int = 0,
   num_replicas: int = 1,
-) -> list[StreamSpec]:
+) -> list[EnvGroupSpec]:
   """Returns the streams of a program, or of one replica: those of its actors, then the evaluator's.
 
   Training environments are numbered from 0 without gaps, in the order of actors and groups. Of
@@ -48,11 +48,11 @@ def layout(
   """
   size = envs_per_actor // env_groups
   streams = [
-    StreamSpec(f'actor/{actor}', group, size, actor * envs_per_actor + group * size)
+    EnvGroupSpec(f'actor/{actor}', group, size, actor * envs_per_actor + group * size)
     for actor in range(replica, num_replicas * num_actors, num_replicas)
     for group in range(env_groups)
   ]
   if eval_envs and replica == 0:
     first = num_replicas * num_actors * envs_per_actor
-    streams.append(StreamSpec('evaluator/0', 0, eval_envs, first, training=False))
+    streams.append(EnvGroupSpec('evaluator/0', 0, eval_envs, first, training=False))
   return streams

@@ -14,7 +14,7 @@ _KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPC
 _LOST_PACKETS, _LOST_QUESTIONS = 4, 2
 
 
-class Connection:
+class MessageSocket:
   """One end of a socket on which one message at a time is under way.
 
   Raises OSError when the connection is of no more use; its subclasses TimeoutError and BlockingIOError

@@ -11,9 +11,9 @@ from acme import specs
 
 from agents.types import FIRST, LAST, MID, Timestep
 from nodes.inference import codec
-from nodes.inference.env_groups import Stream
-from nodes.inference.layout import StreamSpec
-from nodes.inference.message_socket import Connection
+from nodes.inference.env_groups import EnvGroup
+from nodes.inference.layout import EnvGroupSpec
+from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle
 
 _STEP_TYPES = bytes([FIRST, MID, LAST])
@@ -37,11 +37,11 @@ class Request:
     game_over: of the environments; see `BatchedEnvironment`.
   """
 
-  stream: Stream
+  stream: EnvGroup
   incarnation: int
   sequence: int
   timestep: Timestep
-  connection: Connection
+  connection: MessageSocket
   game_over: np.ndarray | None = None
 
   @property
@@ -57,7 +57,7 @@ class Request:
   @property
   def needs_reset(self) -> bool:
     """Whether this is the first of its actor's incarnation, which begins with initial core states."""
-    return self.stream.fresh
+    return self.stream.needs_reset
 
   @property
   def key(self) -> tuple[int, int]:
@@ -73,7 +73,7 @@ class Requests:
   """
 
   def __init__(
-    self, streams: Mapping[tuple[str, int], Stream], environment_spec: specs.EnvironmentSpec
+    self, streams: Mapping[tuple[str, int], EnvGroup], environment_spec: specs.EnvironmentSpec
   ):
     """Initialises it.
 
@@ -90,7 +90,7 @@ class Requests:
     most = max(stream.spec.num_envs for stream in streams.values())
     self.max_bytes = most * (row + 1) + (1 << 16)
 
-  def unpack(self, message: bytes, connection: Connection) -> Request:
+  def unpack(self, message: bytes, connection: MessageSocket) -> Request:
     """Returns the request that a message holds.
 
     Raises:
@@ -114,7 +114,7 @@ class Requests:
       raise Refused(f'{actor_id} did not say for each environment whether a game is over.')
     return Request(stream, int(incarnation), int(sequence), timestep, connection, *games)
 
-  def _check(self, spec: StreamSpec, timestep: Timestep) -> None:
+  def _check(self, spec: EnvGroupSpec, timestep: Timestep) -> None:
     for name, value, (row, dtype) in zip(Timestep._fields, timestep, self._declared, strict=True):
       if value.shape != (spec.num_envs, *row) or value.dtype != dtype:
         raise Refused(

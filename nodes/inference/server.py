@@ -18,13 +18,13 @@ from agents.seeding import Seed
 from agents.types import LAST, Nest, Unroll
 from nodes.inference import batching, codec
 from nodes.inference.device import DeviceInference, InferenceOutput
-from nodes.inference.env_groups import Stream
-from nodes.inference.layout import StreamSpec
-from nodes.inference.message_socket import Connection
+from nodes.inference.env_groups import EnvGroup
+from nodes.inference.layout import EnvGroupSpec
+from nodes.inference.message_socket import MessageSocket
 from nodes.inference.requests import Refused, Request, Requests
-from nodes.inference.socket_server import Inbox
+from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
-from nodes.runtime.counters import Progress, Totals
+from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.unrolls.assembler import UnrollAssembler
 
 _FINISHED = codec.pack(None)
@@ -75,7 +75,7 @@ class InferenceServer:
   def __init__(
     self,
     agent: Agent,
-    streams: Sequence[StreamSpec],
+    streams: Sequence[EnvGroupSpec],
     devices: Sequence[jax.Device],
     environment_spec: specs.EnvironmentSpec,
     writer: Writer | None,
@@ -85,7 +85,7 @@ class InferenceServer:
     timeout: float,
     seed: Seed,
     num_environments: int = 0,
-    inbox: Inbox | None = None,
+    inbox: SocketServer | None = None,
   ):
     """Initialises a server; `set_params` and `compile` come before `start`.
 
@@ -104,9 +104,9 @@ class InferenceServer:
       inbox: where requests come in; None: only from this process, see `connect`.
     """
     self._writer = writer
-    self._progress = Progress(counter, action_repeat)
-    self._streams: dict[tuple[str, int], Stream] = {}
-    self._held: list[Stream] = []
+    self._progress = ActingCounters(counter, action_repeat)
+    self._streams: dict[tuple[str, int], EnvGroup] = {}
+    self._deferred: list[EnvGroup] = []
     self._listening = threading.Lock()
     self._threads: list[threading.Thread] = []
     self._error: BaseException | None = None
@@ -134,9 +134,9 @@ class InferenceServer:
       else:
         on_device[device].append(np.full(spec.num_envs, agent.evaluation_exploration, np.float32))
         assembler = None
-      self._streams[spec.actor_id, spec.group] = Stream(spec, device, first_slot, assembler)
+      self._streams[spec.actor_id, spec.group] = EnvGroup(spec, device, first_slot, assembler)
     self._requests = Requests(self._streams, environment_spec)
-    self._inbox = inbox or Inbox()
+    self._inbox = inbox or SocketServer()
     self._inbox.accept_messages_of(self._requests.max_bytes)
     self._inbox.check_room(len(self._streams))
     buckets = batching.bucket_sizes(min(training_sizes or sizes), max(batch_size, *sizes))
@@ -179,7 +179,7 @@ class InferenceServer:
       thread.start()
       self._threads.append(thread)
 
-  def connect(self) -> Connection:
+  def connect(self) -> MessageSocket:
     """Returns a connection from this process.
 
     Raises:
@@ -222,7 +222,7 @@ class InferenceServer:
     """Agent decisions that an environment executed, evaluation not counted."""
     return self._progress.actor_steps
 
-  def totals(self) -> Totals:
+  def totals(self) -> ActingTotals:
     """Returns what the actors have done since the start."""
     return self._progress.totals()
 
@@ -277,13 +277,13 @@ class InferenceServer:
       left = [s for b in self._batchers if (s := b.seconds_left()) is not None]
       for connection, message in self._inbox.poll(min(left, default=None)):
         self._take(connection, message)
-      held, self._held = self._held, []
+      held, self._deferred = self._deferred, []
       for stream in held:
-        request, stream.held = stream.held, None
+        request, stream.deferred = stream.deferred, None
         self._consider(request)
     return 0, []
 
-  def _take(self, connection: Connection, message: bytes) -> None:
+  def _take(self, connection: MessageSocket, message: bytes) -> None:
     try:
       request = self._requests.unpack(message, connection)
     except Refused as error:
@@ -306,34 +306,34 @@ class InferenceServer:
       elif not served and request.connection.closed_by_peer():
         # A life that died while its request waited to be read; the next one may have been met.
         logging.info('a request of %s, which has gone, was dropped', stream.spec.actor_id)
-      elif stream.pending is not None and request.key == stream.pending.key:
-        stream.pending.connection = request.connection
-      elif stream.pending is not None:
-        self._hold(request)
+      elif stream.in_flight is not None and request.key == stream.in_flight.key:
+        stream.in_flight.connection = request.connection
+      elif stream.in_flight is not None:
+        self._defer(request)
       else:
         if not served:
           self._admit(stream, request.incarnation)
         if request.sequence <= stream.sequence:
           self._inbox.send(request.connection, stream.reply)
         elif self._has_room(stream):
-          stream.pending = request
+          stream.in_flight = request
           self._batchers[stream.device].put(request)
         else:
-          self._hold(request)
+          self._defer(request)
 
-  def _hold(self, request: Request) -> None:
+  def _defer(self, request: Request) -> None:
     """Keeps a request until it is considered again; of several of a stream, the newest."""
-    stream, held = request.stream, request.stream.held
+    stream, held = request.stream, request.stream.deferred
     if held is None:
-      self._held.append(stream)
+      self._deferred.append(stream)
     elif held.incarnation != request.incarnation:
       stream.retired.append(held.incarnation)
       self._inbox.send(held.connection, _replaced(stream))
     elif held.sequence > request.sequence:
       return
-    stream.held = request
+    stream.deferred = request
 
-  def _has_room(self, stream: Stream) -> bool:
+  def _has_room(self, stream: EnvGroup) -> bool:
     """Whether a row can be added to the stream's unrolls; emits what stands in the way if it may."""
     if stream.assembler is None or not stream.assembler.full:
       return True
@@ -355,23 +355,23 @@ class InferenceServer:
         self._write(unroll, stream)
     reply = codec.pack(answer.action)
     with stream.lock:
-      stream.sequence, stream.reply, stream.fresh = request.sequence, reply, False
-      stream.pending = None
-      connection, held = request.connection, stream.held
+      stream.sequence, stream.reply, stream.needs_reset = request.sequence, reply, False
+      stream.in_flight = None
+      connection, held = request.connection, stream.deferred
     self._inbox.send(connection, reply)
     if held is not None:
       self._inbox.wake()
 
-  def _write(self, unroll: Unroll, stream: Stream) -> None:
+  def _write(self, unroll: Unroll, stream: EnvGroup) -> None:
     assert self._writer is not None
     self._writer.put(unroll, functools.partial(self._release, stream, unroll))
 
-  def _release(self, stream: Stream, unroll: Unroll) -> None:
+  def _release(self, stream: EnvGroup, unroll: Unroll) -> None:
     """Takes an unroll's arrays back, from any thread."""
     assert stream.assembler is not None
     stream.assembler.release(unroll)
     with stream.lock:
-      held = stream.held
+      held = stream.deferred
     if held is not None:
       self._inbox.wake()
 
@@ -385,7 +385,7 @@ class InferenceServer:
     for count, batcher in zip(live, self._batchers, strict=True):
       batcher.live_streams = count
 
-  def _admit(self, stream: Stream, incarnation: int) -> None:
+  def _admit(self, stream: EnvGroup, incarnation: int) -> None:
     """Begins to serve another life of an actor."""
     restart = stream.connected
     self._totals['rows_dropped'] += stream.admit(incarnation)
@@ -399,10 +399,10 @@ class InferenceServer:
       return
     returns, lengths = stream.episodes.observe(request.timestep, request.game_over)
     steps = int(np.count_nonzero(request.timestep.step_type != LAST))
-    self._progress.add(Totals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
+    self._progress.add(ActingTotals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
 
 
-def _replaced(stream: Stream) -> bytes:
+def _replaced(stream: EnvGroup) -> bytes:
   """Returns the answer to a life of an actor that is not served any more."""
   name = stream.spec.actor_id
   return codec.pack(None, f'another process acts as {name} now, so this one is to leave.')

@@ -13,7 +13,7 @@ import time
 
 from absl import logging
 
-from nodes.inference.message_socket import Connection
+from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle, listening
 
 _OPEN_FILES = 1 << 16
@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 1.0
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class Inbox:
+class SocketServer:
   """Accepts connections and reads their messages.
 
   One thread at a time polls; any may wake it, connect, or send on a connection that it has met. What a
@@ -43,8 +43,8 @@ class Inbox:
     self._max_bytes = 0
     self._idle_seconds = idle_seconds
     # When those that have never sent a message are dropped, the first of them first.
-    self._new: dict[Connection, float] = {}
-    self._unsent: collections.deque[Connection] = collections.deque()
+    self._new: dict[MessageSocket, float] = {}
+    self._unsent: collections.deque[MessageSocket] = collections.deque()
     self._listens_again: float | None = None
     self._warned = False
     self._selector = selectors.DefaultSelector()
@@ -77,16 +77,16 @@ class Inbox:
         'connections open): raise the limit (ulimit -n), or use fewer actors.',
       )
 
-  def connect(self) -> Connection:
+  def connect(self) -> MessageSocket:
     """Returns a connection from this process. Raises OSError once closed."""
     near, far = socket.socketpair()
     try:
       self._add(far)
     except (KeyError, ValueError):
       raise ConnectionError('nobody listens any more.') from None
-    return Connection(near)
+    return MessageSocket(near)
 
-  def poll(self, timeout: float | None) -> list[tuple[Connection, bytes]]:
+  def poll(self, timeout: float | None) -> list[tuple[MessageSocket, bytes]]:
     """Returns the messages that have come, none after `timeout` seconds, a `wake`, or now and then."""
     messages = []
     untidy = self._new or self._listens_again is not None
@@ -116,7 +116,7 @@ class Inbox:
     with contextlib.suppress(OSError):  # Full: it is awake. Closed: nobody polls any more.
       self._waker.send(b'!')
 
-  def send(self, connection: Connection, message: bytes) -> None:
+  def send(self, connection: MessageSocket, message: bytes) -> None:
     """Sends a message on a connection that was met here, without waiting.
 
     One that is lost, or has not taken the message before, is ended: there is nothing to be said to it.
@@ -129,7 +129,7 @@ class Inbox:
     except OSError:
       connection.give_up()
 
-  def drop(self, connection: Connection) -> None:
+  def drop(self, connection: MessageSocket) -> None:
     """Forgets and closes a connection. Only who polls may call it."""
     self._selector.unregister(connection)
     self._new.pop(connection, None)
@@ -183,13 +183,13 @@ class Inbox:
       self._listens_again = None
       self._selector.register(self._listener, _READ)
 
-  def _add(self, stream: socket.socket) -> Connection:
+  def _add(self, stream: socket.socket) -> MessageSocket:
     stream.setblocking(False)
-    connection = Connection(stream, self._max_bytes)
+    connection = MessageSocket(stream, self._max_bytes)
     self._selector.register(connection, _READ, connection)
     return connection
 
-  def _read(self, connection: Connection) -> bytes | None:
+  def _read(self, connection: MessageSocket) -> bytes | None:
     try:
       message = connection.receive()
     except BlockingIOError:
@@ -202,12 +202,12 @@ class Inbox:
       self._new[connection] = time.monotonic() + self._idle_seconds
     return message
 
-  def _await_room(self, connection: Connection) -> None:
+  def _await_room(self, connection: MessageSocket) -> None:
     """Goes on with a message once its connection has room for more of it."""
     with contextlib.suppress(KeyError, ValueError):  # It has been dropped.
       self._selector.modify(connection, _READ | _WRITE, connection)
 
-  def _send_rest(self, connection: Connection) -> None:
+  def _send_rest(self, connection: MessageSocket) -> None:
     try:
       while not connection.send_some():
         pass

@@ -80,7 +80,7 @@ class Checkpointer:
     except Exception as error:
       self._failed(error)
     else:
-      self._thread = lifecycle.finish(lambda: self._write(counts, state))
+      self._thread = lifecycle.run_before_exit(lambda: self._write(counts, state))
 
   def _write(self, counts: Mapping[str, float], state: Any) -> None:
     try:

@@ -11,7 +11,7 @@ import numpy as np
 from nodes.runtime import lifecycle
 
 
-def refuse(learner_step: int, metrics: Mapping[str, Any]) -> None:
+def raise_not_finite(learner_step: int, metrics: Mapping[str, Any]) -> None:
   """Raises lifecycle.NonRetryableError, one sentence that names what of a step is not finite."""
   bad = {k: float(v) for k, v in jax.device_get(metrics).items() if not np.isfinite(v)}
   values = (

@@ -25,14 +25,14 @@ from nodes.learning.options import TrainingOptions
 from nodes.learning.update import Learner
 from nodes.runtime import activity, affinity, lifecycle
 from nodes.runtime.reporter import Reporter
-from nodes.runtime.stall import LongWait
+from nodes.runtime.stall import StallWarning
 from nodes.unrolls import writer
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
 from rundir import audit, checkpoints
 
 
-class Service(Protocol):
+class ParameterConsumer(Protocol):
   """What a node does with the parameters while it trains."""
 
   def set_params(self, version: int, params: Nest) -> None:
@@ -100,11 +100,11 @@ def prepare(
   several = options.num_replicas > 1
   if coordinator is not None:
     with activity.doing(activity.WAITING_FOR_REPLICAS):
-      replicas.join(coordinator, options.replica, options.num_replicas)
+      replicas.initialize(coordinator, options.replica, options.num_replicas)
   devices = replicas.devices_of_all(options.devices, '--learner_devices')
   if several:
     with activity.doing(activity.WAITING_FOR_REPLICAS):
-      replicas.meet(devices)
+      replicas.warm_up_collectives(devices)
   spec, action_repeat = describe(make_environment)
   agent = make_agent(spec.observations, spec.actions)
   counter = counting.Counter()
@@ -122,7 +122,7 @@ def prepare(
     int(counts['actor_steps'] >= options.num_steps),
   ]
   if several:
-    news = list(map(int, replicas.share(np.array(news), options.replica)))
+    news = list(map(int, replicas.broadcast(np.array(news), options.replica)))
     if options.replica:
       counter.increment(learner_steps=news[1])
   resumes, first_step, trained = news
@@ -142,7 +142,7 @@ def prepare(
 def train(
   prepared: Prepared,
   options: TrainingOptions,
-  service: Service,
+  service: ParameterConsumer,
   replay_addresses: Sequence[str],
   monitor: Any,
   stop: threading.Event,
@@ -167,7 +167,7 @@ class _Training:
     self,
     prepared: Prepared,
     options: TrainingOptions,
-    service: Service,
+    service: ParameterConsumer,
     replay_addresses: Sequence[str],
     monitor: Any,
     stop: threading.Event,
@@ -194,7 +194,7 @@ class _Training:
       self._save,
     )
     self._reporter = Reporter(monitor, options.name, self._measure)
-    self._waiting = LongWait(self._explain_wait)
+    self._waiting = StallWarning(self._explain_wait)
     trained = audit.Audit(options.audit_dir, audit.TRAINED)
     if options.one_core and prepared.devices[0].platform == 'cpu':
       affinity.share_a_core()  # The threads that matter are begun below, XLA's are there already.
@@ -231,7 +231,7 @@ class _Training:
       state = learner.save()
       if prepared.checkpoint is not None:
         state = serialisation.restore(prepared.checkpoint, state)
-      learner.restore(replicas.share(state, self._options.replica))
+      learner.restore(replicas.broadcast(state, self._options.replica))
     return learner
 
   def _finish(self) -> None:
@@ -246,7 +246,7 @@ class _Training:
     crc = zlib.crc32(serialization.to_bytes(params))
     counts = self._counter.get_counts() | {'params_crc32': crc}
     activity.mark(activity.IDLE)  # What serves has threads of its own.
-    self._reporter.announce_finish(counts, self._stop, self._service.check)
+    self._reporter.report_finished_until_stopped(counts, self._stop, self._service.check)
 
   def _check(self) -> None:
     self._service.check()

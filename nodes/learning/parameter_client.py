@@ -8,10 +8,10 @@ from typing import Any
 
 from agents.types import Nest
 from nodes.runtime import lifecycle, rpc
-from nodes.runtime.counters import Totals
+from nodes.runtime.counters import ActingTotals
 
 
-class VariableClient:
+class ParameterClient:
   """Asks the learner for newer parameters every `period` seconds, from a thread of its own.
 
   Meanwhile the actor acts with those it has. A learner that is away is asked again.
@@ -23,7 +23,7 @@ class VariableClient:
     actor_id: str,
     incarnation: int,
     period: float,
-    totals: Callable[[], Totals],
+    totals: Callable[[], ActingTotals],
     set_params: Callable[[int, Nest], None],
   ):
     """Initialises a client.

@@ -11,24 +11,24 @@ from absl import logging
 
 from agents.types import Nest
 from nodes.runtime import lifecycle, rpc
-from nodes.runtime.counters import Progress, Totals
-from nodes.runtime.gate import Gate
+from nodes.runtime.counters import ActingCounters, ActingTotals
+from nodes.runtime.gate import ReadyGate
 
 # Which parameters an actor has: a life of the learner, and the policy version in it. After a restart
 # the learner goes on from an earlier version, so versions alone would not tell them apart.
-Held = tuple[int, int]
+ParamsVersion = tuple[int, int]
 # Of an actor; more of them have words under way at no time.
 _LIVES = 16
 
 
-class VariableServer:
+class ParameterServer:
   """Answers with parameters, and counts what actors say that they have done.
 
-  A `nodes.learning.loop.Service`. Versions, parameters and counters that are handed out together belong
-  together.
+  A `nodes.learning.loop.ParameterConsumer`. One reply has version, parameters and counters of one
+  moment.
   """
 
-  def __init__(self, progress: Progress, counter: Any, gate: Gate):
+  def __init__(self, progress: ActingCounters, counter: Any, gate: ReadyGate):
     """Initialises a server without parameters.
 
     Args:
@@ -45,7 +45,7 @@ class VariableServer:
     self._copying = threading.Lock()
     self._finished = threading.Event()
     self._reporting = threading.Lock()
-    self._reported: dict[str, dict[int, Totals]] = {}
+    self._reported: dict[str, dict[int, ActingTotals]] = {}
     self._restarts = 0
 
   @property
@@ -64,13 +64,18 @@ class VariableServer:
     return [self._on_host(version, params) if n == 'params' else known[n] for n in names]
 
   def fetch(
-    self, held: Held | None, run: str, actor_id: str, incarnation: int, totals: Sequence[float]
-  ) -> tuple[bool, Held, Nest | None]:
+    self,
+    held: ParamsVersion | None,
+    run: str,
+    actor_id: str,
+    incarnation: int,
+    totals: Sequence[float],
+  ) -> tuple[bool, ParamsVersion, Nest | None]:
     """Takes an actor's totals and returns other parameters than it has; see `LearnerNode.fetch`."""
     if run != lifecycle.run_token():
       logging.warning('a question of %s of another run was not answered', actor_id)
-      raise rpc.away()
-    self._take(actor_id, incarnation, Totals(*totals))
+      raise rpc.retry_later_error()
+    self._take(actor_id, incarnation, ActingTotals(*totals))
     assert self._published is not None
     version, _, params = self._published
     newest = self._life, version
@@ -106,7 +111,7 @@ class VariableServer:
         self._fetched = version, jax.device_get(params)
       return self._fetched[1]
 
-  def _take(self, actor_id: str, incarnation: int, totals: Totals) -> None:
+  def _take(self, actor_id: str, incarnation: int, totals: ActingTotals) -> None:
     """Counts what is new in the totals of a life, once, however often and late they arrive."""
     with self._reporting:
       lives = self._reported.setdefault(actor_id, {})

@@ -14,7 +14,7 @@ from agents.types import Nest
 from nodes.runtime import lifecycle
 
 
-def join(coordinator: str, replica: int, num_replicas: int) -> None:
+def initialize(coordinator: str, replica: int, num_replicas: int) -> None:
   """Makes this process one of the job's; waits for the others. Nothing may have used a device yet.
 
   Call it from the main thread.
@@ -39,7 +39,7 @@ def join(coordinator: str, replica: int, num_replicas: int) -> None:
     )
 
 
-def meet(devices: Sequence[jax.Device]) -> None:
+def warm_up_collectives(devices: Sequence[jax.Device]) -> None:
   """Does an all-reduce over devices of all replicas.
 
   On CPUs the first one fails if a replica comes 30 seconds after another; the later ones are patient.
@@ -51,7 +51,7 @@ def meet(devices: Sequence[jax.Device]) -> None:
   assert int(total) == len(devices)
 
 
-def share(tree: Nest, replica: int) -> Nest:
+def broadcast(tree: Nest, replica: int) -> Nest:
   """Returns what the first replica passes, as NumPy arrays; all replicas call it.
 
   Args:

@@ -230,7 +230,7 @@ class Learner(acme.Learner):
     """Waits for the last step, and makes sure that what it computed is finite."""
     self._wait()
     if not self._finite:
-      finite.refuse(self.learner_steps, self._metrics)
+      finite.raise_not_finite(self.learner_steps, self._metrics)
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the metrics of the last step that has ended, and rates over the last `seconds`."""

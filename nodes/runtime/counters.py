@@ -10,7 +10,7 @@ from acme.utils import counting
 COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
 
 
-class Totals(NamedTuple):
+class ActingTotals(NamedTuple):
   """Sums since a beginning, over training environments."""
 
   actor_steps: float = 0.0
@@ -18,16 +18,16 @@ class Totals(NamedTuple):
   return_sum: float = 0.0  # Of raw returns.
   length_sum: float = 0.0  # In actor steps.
 
-  def minus(self, other: Totals) -> Totals:
+  def minus(self, other: ActingTotals) -> ActingTotals:
     """Returns what has been added since `other`."""
-    return Totals(*(a - b for a, b in zip(self, other, strict=True)))
+    return ActingTotals(*(a - b for a, b in zip(self, other, strict=True)))
 
-  def plus(self, other: Totals) -> Totals:
+  def plus(self, other: ActingTotals) -> ActingTotals:
     """Returns both together."""
-    return Totals(*(a + b for a, b in zip(self, other, strict=True)))
+    return ActingTotals(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-class Progress:
+class ActingCounters:
   """Adds up, and measures. May be used from several threads."""
 
   def __init__(self, counter: counting.Counter, action_repeat: int):
@@ -40,22 +40,22 @@ class Progress:
     self._counter = counter
     self._action_repeat = action_repeat
     self._lock = threading.Lock()
-    self._totals = Totals()
-    self._measured = Totals()
+    self._totals = ActingTotals()
+    self._measured = ActingTotals()
 
   @property
   def actor_steps(self) -> int:
     """Those of the counter."""
     return int(self._counter.get_counts().get('actor_steps', 0))
 
-  def add(self, new: Totals) -> None:
+  def add(self, new: ActingTotals) -> None:
     """Takes what has happened since the last call."""
     with self._lock:
       self._totals = self._totals.plus(new)
     steps = int(new.actor_steps)
     self._counter.increment(actor_steps=steps, environment_frames=steps * self._action_repeat)
 
-  def totals(self) -> Totals:
+  def totals(self) -> ActingTotals:
     """Returns what has been added."""
     with self._lock:
       return self._totals

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from nodes.runtime import rpc
 
 
-class Gate:
+class ReadyGate:
   """Handlers wait before it; the node opens it once there is something to answer with."""
 
   def __init__(self) -> None:
@@ -28,13 +28,13 @@ class Gate:
     """Call it before an answer that says that there is nothing more to do.
 
     Raises:
-      RuntimeError: `rpc.away()`, if the node has failed: its next life is to be asked.
+      RuntimeError: `rpc.retry_later_error()`, if the node has failed: its next life is to be asked.
     """
     if self._failed:
-      raise rpc.away()
+      raise rpc.retry_later_error()
 
   @contextlib.contextmanager
-  def open_at_the_end(
+  def release_on_exit(
     self, stop: threading.Event, close: Callable[[], None] = lambda: None
   ) -> Iterator[None]:
     """Around the node's work: at its end nobody is left waiting, and then `close` is called.

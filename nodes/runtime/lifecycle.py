@@ -22,7 +22,7 @@ class Stopped(Exception):
   """The program is stopping."""
 
 
-def life() -> int:
+def restart_count() -> int:
   """Returns how often the node has been started before, in this launch."""
   return int(os.environ.get('LAUNCHPOD_LIFE', '0'))
 
@@ -49,7 +49,7 @@ def stop_event() -> threading.Event:
     return threading.Event()
 
 
-def finish(work: Callable[[], None]) -> threading.Thread:
+def run_before_exit(work: Callable[[], None]) -> threading.Thread:
   """Starts work that a process which is asked to stop still finishes before it leaves.
 
   Whoever looks after the process waits for threads of this name, as long as the launcher lets it.

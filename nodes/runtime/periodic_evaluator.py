@@ -50,7 +50,7 @@ class PeriodicEvaluator:
     self._period = options.period
     self._seed = options.seed
 
-  def _evaluate_now_and_then(self, play: Callable[[Callable[[], bool]], Evaluated]) -> None:
+  def _run_periodically(self, play: Callable[[Callable[[], bool]], Evaluated]) -> None:
     """Evaluates until the final evaluation is done or the program stops.
 
     Args:

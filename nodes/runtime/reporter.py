@@ -80,7 +80,7 @@ class Reporter:
     if self._pending is not None:
       futures.wait([self._pending], timeout)
 
-  def announce_finish(
+  def report_finished_until_stopped(
     self,
     values: Mapping[str, float],
     stop: threading.Event,

@@ -16,7 +16,7 @@ _MAX_BACKOFF_SECONDS = 5.0
 _AWAY = 'the server is about to be away; ask again'
 
 
-def away() -> Exception:
+def retry_later_error() -> Exception:
   """Returns what a server raises in its handlers when its next life is to answer instead."""
   return RuntimeError(_AWAY)
 

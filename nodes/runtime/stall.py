@@ -8,7 +8,7 @@ from collections.abc import Callable
 from absl import logging
 
 
-class LongWait:
+class StallWarning:
   """Logs an explanation each time that a count has stood still for `seconds`."""
 
   def __init__(self, explain: Callable[[], str], seconds: float = 30.0):

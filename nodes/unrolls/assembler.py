@@ -103,7 +103,7 @@ class UnrollAssembler:
     """Whether there is a finished unroll that `append` had to keep; `take` it before the next row."""
     return self._filled == self._rows
 
-  def wipe(self) -> int:
+  def reset(self) -> int:
     """Drops the half-built unroll. Returns how many rows, over all environments, that loses."""
     lost = (self._filled - self._shared) * self._num_envs
     self._filled = self._shared = 0

@@ -13,14 +13,14 @@ import numpy as np
 _REMEMBERED = 1 << 14
 
 
-class Repeats:
+class DuplicateFilter:
   """Remembers the unrolls that were sampled last."""
 
   def __init__(self) -> None:
     self._ids: set[int] = set()
     self._order: collections.deque[int] = collections.deque()
 
-  def wanted(self, unroll_ids: np.ndarray, times_sampled: np.ndarray) -> np.ndarray:
+  def keep_mask(self, unroll_ids: np.ndarray, times_sampled: np.ndarray) -> np.ndarray:
     """Returns which samples are to be learned from, bool `[B]`.
 
     Args:

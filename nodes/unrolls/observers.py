@@ -22,7 +22,7 @@ import numpy as np
 from agents.types import Array
 
 
-class Watchers:
+class UnrollObservers:
   """Nodes that are shown unrolls."""
 
   def __init__(self, clients: Sequence[Any]):
@@ -30,7 +30,7 @@ class Watchers:
     self._clients = clients
     self._pending: list[futures.Future | None] = [None] * len(clients)
 
-  def show(self, columns: Mapping[str, Array]) -> None:
+  def notify(self, columns: Mapping[str, Array]) -> None:
     """Shows unrolls to every node that has answered the last time, or failed to."""
     for i, client in enumerate(self._clients):
       pending = self._pending[i]

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from agents.types import Array, Unroll
-from nodes.unrolls.duplicates import Repeats
+from nodes.unrolls.duplicates import DuplicateFilter
 from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
 from nodes.unrolls.tables import TABLE
 
@@ -123,9 +123,9 @@ class UnrollReader:
 
   def _once(self, samples: Iterator[Any]) -> Iterator[Any]:
     """Passes over what a writer had to send twice, and fills the batches up with what follows."""
-    repeats, held = Repeats(), None
+    repeats, held = DuplicateFilter(), None
     for sample in samples:
-      wanted = repeats.wanted(
+      wanted = repeats.keep_mask(
         self._columns.unroll_ids(sample.data[PACKED]), sample.info.times_sampled
       )
       if not wanted.all():

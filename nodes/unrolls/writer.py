@@ -22,7 +22,7 @@ from acme import specs
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from nodes.unrolls.assembler import unroll_spec
-from nodes.unrolls.observers import Watchers
+from nodes.unrolls.observers import UnrollObservers
 from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
 from nodes.unrolls.tables import TABLE
 from rundir import audit
@@ -60,7 +60,7 @@ def make_writer(
     Columns(unroll_spec(agent, environment_spec)),
     jax.jit(agent.initial_priorities),
     audit.Audit(audit_dir, audit.PRODUCED).record,
-    Watchers(observers),
+    UnrollObservers(observers),
   )
 
 
@@ -77,7 +77,7 @@ class UnrollWriter:
     columns: Columns,
     priorities: Callable[[Unroll], Array | None] = lambda unrolls: None,
     produced: Callable[[np.ndarray], None] = lambda unroll_ids: None,
-    observers: Watchers | None = None,
+    observers: UnrollObservers | None = None,
   ):
     """Initialises a writer; `start` starts its thread.
 
@@ -90,7 +90,7 @@ class UnrollWriter:
     """
     self._columns = columns
     self._produced = produced
-    self._observers = observers or Watchers([])
+    self._observers = observers or UnrollObservers([])
     self._first_id = secrets.randbits(31) << 32  # No two lives of a writer give the same ids.
     self._priorities = priorities
     self._addresses = addresses
@@ -154,7 +154,7 @@ class UnrollWriter:
     ids = self._first_id + self.written + np.arange(count)
     self._produced(ids)
     leaves = self._columns.flatten(unrolls) | {UNROLL_ID: ids}
-    self._observers.show(leaves)
+    self._observers.notify(leaves)
     packed = self._columns.pack(leaves)
     for i in range(count):
       writer = self._writers[self.written % len(self._writers)]

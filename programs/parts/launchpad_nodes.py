@@ -9,7 +9,7 @@ from typing import Any
 import launchpad as lp
 from launchpad.nodes import base
 
-from nodes.inference.client import Remote
+from nodes.inference.client import ServerAddress
 from nodes.runtime import activity
 
 
@@ -67,13 +67,13 @@ class AddressHandle(base.Handle[Any]):
 
 
 class InferenceHandle(AddressHandle):
-  """Stands for an inference server; a node that is given it gets a `nodes.inference.client.Remote`."""
+  """Stands for an inference server; a node gets a `nodes.inference.client.ServerAddress` for it."""
 
   answers = True
 
   def dereference(self) -> Any:
     """Returns what the server is asked by."""
-    return Remote(super().dereference())
+    return ServerAddress(super().dereference())
 
 
 class ListeningNode(lp.PyClassNode):

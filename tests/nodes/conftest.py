@@ -7,8 +7,8 @@ import pytest
 
 from launchers import core
 from nodes.inference import codec
-from nodes.inference.client import Remote
-from nodes.inference.socket_server import Inbox
+from nodes.inference.client import ServerAddress
+from nodes.inference.socket_server import SocketServer
 
 DEADLINE = 60
 
@@ -55,11 +55,11 @@ def answer():
 
   def start(handler, port=None):
     port = port or core.free_ports(1)[0]
-    inbox = Inbox(port)
+    inbox = SocketServer(port)
     inbox.accept_messages_of(1 << 25)
     inboxes.append(inbox)
     threading.Thread(target=run, args=(inbox, handler), daemon=True).start()
-    return Remote(f'localhost:{port}')
+    return ServerAddress(f'localhost:{port}')
 
   yield start
   closed.set()

@@ -23,16 +23,16 @@ from launchers import core
 from nodes.actor import Actor, RemotePolicy
 from nodes.impala_actor import ImpalaActor
 from nodes.impala_evaluator import ImpalaEvaluator
-from nodes.inference.client import Remote
+from nodes.inference.client import ServerAddress
 from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import InferenceServer
 from nodes.inference_worker import InferenceWorker
-from nodes.learning.parameter_server import VariableServer
+from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.update import DevicePrefetcher
 from nodes.runtime import lifecycle
-from nodes.runtime.counters import Progress
-from nodes.runtime.gate import Gate
+from nodes.runtime.counters import ActingCounters
+from nodes.runtime.gate import ReadyGate
 from nodes.runtime.periodic_evaluator import EvaluationOptions
 from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
@@ -74,7 +74,7 @@ def make_vtrace(observations, actions):
   return VTrace(SMALL, observations, actions)
 
 
-class Learner(VariableServer):
+class Learner(ParameterServer):
   """Knows how often it was asked."""
 
   asked = 0
@@ -91,7 +91,7 @@ class Acting:
     self.make_environment = make_environment
     self.counter = Counter()
     self.counter.increment(actor_steps=0)
-    self.learner = Learner(Progress(self.counter, 1), self.counter, Gate())
+    self.learner = Learner(ActingCounters(self.counter, 1), self.counter, ReadyGate())
     spec = make_environment(1, 0).spec()
     agent = make_agent(spec.observations, spec.actions)
     self._address = serve(functools.partial(tables.queue_table, queue_size))
@@ -165,7 +165,7 @@ class Asking(Acting):
 
   def _make_actor(self, connect, make_agent, stream):
     (port,) = core.free_ports(1)
-    self.inference, self.ends = Remote(f'localhost:{port}'), queue.SimpleQueue()
+    self.inference, self.ends = ServerAddress(f'localhost:{port}'), queue.SimpleQueue()
     self._node = InferenceWorker(
       make_agent,
       self.make_environment,
@@ -312,7 +312,7 @@ def test_who_evaluates_after_the_end_is_answered_with_the_final_parameters(start
 def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   counter = Counter()
   counter.increment(environment_frames=77)
-  learner = VariableServer(Progress(counter, 1), counter, Gate())
+  learner = ParameterServer(ActingCounters(counter, 1), counter, ReadyGate())
   spec = make_catch(1, 0).spec()
   params = make_vtrace(spec.observations, spec.actions).init(jax.random.key(0)).params
   learner.set_params(9, params)

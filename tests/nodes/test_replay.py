@@ -19,7 +19,7 @@ from launchers import core
 from nodes import replay
 from nodes.runtime import lifecycle
 from nodes.unrolls import tables
-from nodes.unrolls.duplicates import Repeats
+from nodes.unrolls.duplicates import DuplicateFilter
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
@@ -178,10 +178,10 @@ def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monke
 
 
 def test_what_is_sampled_again_on_purpose_is_no_repeat():
-  repeats = Repeats()
-  assert repeats.wanted(np.array([1, 2]), np.array([1, 1])).all()
-  assert repeats.wanted(np.array([1, 2]), np.array([2, 3])).all()
-  np.testing.assert_array_equal(repeats.wanted(np.array([2, 3]), np.array([1, 1])), [False, True])
+  repeats = DuplicateFilter()
+  assert repeats.keep_mask(np.array([1, 2]), np.array([1, 1])).all()
+  assert repeats.keep_mask(np.array([1, 2]), np.array([2, 3])).all()
+  np.testing.assert_array_equal(repeats.keep_mask(np.array([2, 3]), np.array([1, 1])), [False, True])
 
 
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):

@@ -107,7 +107,7 @@ def draws(monkeypatch, tmp_path):
   local_devices = lambda indices, flag, process=None: jax.local_devices()[:1] * len(indices)  # noqa: E731
   for name, value in {
     'environments.registry.make': make_environment,
-    'nodes.impala_actor.VariableClient': lambda *args: Always(),
+    'nodes.impala_actor.ParameterClient': lambda *args: Always(),
     'nodes.actor.RemotePolicy': Silence,
     'nodes.inference.server.InferenceServer.compile': lambda self: None,
     'nodes.inference.server.InferenceServer.start': lambda self: None,
@@ -117,11 +117,11 @@ def draws(monkeypatch, tmp_path):
     'nodes.anakin_evaluator.Evaluation': lambda *args: Plays(play),
     'nodes.anakin_evaluator.rpc.call': lambda *args: ({}, None),
     'nodes.inference.server.DeviceInference': Device,
-    'nodes.runtime.periodic_evaluator.PeriodicEvaluator._evaluate_now_and_then': evaluate_once,
+    'nodes.runtime.periodic_evaluator.PeriodicEvaluator._run_periodically': evaluate_once,
     'nodes.learning.replicas.devices_of_all': lambda indices, flag: jax.local_devices()[:1],
     'nodes.learning.replicas.local_devices': local_devices,
-    'nodes.learning.replicas.meet': lambda devices: None,
-    'nodes.learning.replicas.share': lambda tree, replica: tree,
+    'nodes.learning.replicas.warm_up_collectives': lambda devices: None,
+    'nodes.learning.replicas.broadcast': lambda tree, replica: tree,
   }.items():
     monkeypatch.setattr(name, value)
   return found

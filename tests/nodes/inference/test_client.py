@@ -14,21 +14,21 @@ import pytest
 from launchers import core
 from nodes.inference import client as conversation_lib
 from nodes.inference import codec
-from nodes.inference.client import Conversation, Remote
-from nodes.inference.message_socket import Connection
-from nodes.inference.socket_server import Inbox
+from nodes.inference.client import RetryingClient, ServerAddress
+from nodes.inference.message_socket import MessageSocket
+from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 
 DEADLINE = 60
 
 
 def converse(server, should_stop=lambda: False, **options):
-  return Conversation(server, should_stop, 'a test', **options)
+  return RetryingClient(server, should_stop, 'a test', **options)
 
 
 def ask(conversation, *values):
-  conversation.ask(codec.pack(*values))
-  return codec.unpack(conversation.answer())
+  conversation.send(codec.pack(*values))
+  return codec.unpack(conversation.receive())
 
 
 def test_questions_and_answers_of_any_size_arrive_whole(answer):
@@ -38,7 +38,7 @@ def test_questions_and_answers_of_any_size_arrive_whole(answer):
     np.testing.assert_array_equal(ask(conversation, array)[0], array + 1)
 
 
-class _Silent(Connection):
+class _Silent(MessageSocket):
   """A connection to a machine that is lost."""
 
   def peer_answers(self):
@@ -79,14 +79,14 @@ def _read_one(inbox):
 
 def test_a_question_to_a_busy_server_stays_on_its_connection_and_arrives_whole():
   (port,) = core.free_ports(1)
-  inbox = Inbox(port)  # As that of a server that compiles: it accepts and reads nothing.
-  server = _Losing(Remote(f'127.0.0.1:{port}'), 0)
+  inbox = SocketServer(port)  # As that of a server that compiles: it accepts and reads nothing.
+  server = _Losing(ServerAddress(f'127.0.0.1:{port}'), 0)
   polls = itertools.count()
   conversation = converse(server, lambda: next(polls) == 3, silent_seconds=0.0)
   question = bytes(range(256)) * (1 << 16)  # More than a kernel keeps.
-  conversation.ask(question)
+  conversation.send(question)
   with pytest.raises(lifecycle.Stopped):
-    conversation.answer()
+    conversation.receive()
   assert server.lost == -1 and conversation._connection.unsent
   inbox.accept_messages_of(len(question))
   with futures.ThreadPoolExecutor(1) as pool:
@@ -107,7 +107,7 @@ class _SlowNetwork:
     self._listener = socket.create_server(('127.0.0.1', 0))
     self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
     self.connections = 0
-    self.server = Remote(f'127.0.0.1:{self._listener.getsockname()[1]}')
+    self.server = ServerAddress(f'127.0.0.1:{self._listener.getsockname()[1]}')
     threading.Thread(target=self._accept, args=(address,), daemon=True).start()
 
   def _accept(self, address):
@@ -139,26 +139,26 @@ def test_what_takes_long_to_send_is_sent_whole_on_one_connection(answer, monkeyp
 
 def test_a_server_that_comes_late_is_found(answer):
   (port,) = core.free_ports(1)
-  conversation = converse(Remote(f'localhost:{port}'))
-  conversation.ask(codec.pack(1))
+  conversation = converse(ServerAddress(f'localhost:{port}'))
+  conversation.send(codec.pack(1))
   answer(lambda value: [value + 1], port)
-  assert codec.unpack(conversation.answer()) == [2]
+  assert codec.unpack(conversation.receive()) == [2]
 
 
 def test_the_next_life_of_a_server_is_asked_when_the_connection_is_lost():
   (port,) = core.free_ports(1)
-  first = Inbox(port)
+  first = SocketServer(port)
   first.accept_messages_of(100)
-  conversation = converse(Remote(f'localhost:{port}'))
-  conversation.ask(codec.pack('question'))
+  conversation = converse(ServerAddress(f'localhost:{port}'))
+  conversation.send(codec.pack('question'))
   messages = []
   while not messages:
     messages = first.poll(DEADLINE)
   answers = []
-  waiter = threading.Thread(target=lambda: answers.append(conversation.answer()))
+  waiter = threading.Thread(target=lambda: answers.append(conversation.receive()))
   waiter.start()
   first.close()
-  second = Inbox(port)
+  second = SocketServer(port)
   second.accept_messages_of(100)
   messages = []
   while not messages:
@@ -174,26 +174,26 @@ def test_the_next_life_of_a_server_is_asked_when_the_connection_is_lost():
 @pytest.mark.parametrize('listens', [True, False])
 def test_who_waits_notices_that_the_program_stops(answer, listens):
   silent = answer(lambda *question: ())
-  server = silent if listens else Remote(f'localhost:{core.free_ports(1)[0]}')
+  server = silent if listens else ServerAddress(f'localhost:{core.free_ports(1)[0]}')
   with pytest.raises(lifecycle.Stopped):
     ask(converse(server, lambda: True), 1)
 
 
 def test_a_port_that_is_in_use_is_refused():
   (port,) = core.free_ports(1)
-  inbox = Inbox(port)
+  inbox = SocketServer(port)
   with pytest.raises(OSError, match=f'port {port} cannot be listened on'):
-    Inbox(port)
+    SocketServer(port)
   inbox.close()
-  Inbox(port).close()
+  SocketServer(port).close()
 
 
 _LIMITED_SERVER = """
 import resource, sys
 port, soft, hard, expected = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-from nodes.inference.socket_server import Inbox
-inbox = Inbox(port)
+from nodes.inference.socket_server import SocketServer
+inbox = SocketServer(port)
 inbox.accept_messages_of(1)
 print('listening', flush=True)
 while expected:
@@ -232,21 +232,21 @@ def test_more_connections_are_taken_than_a_shell_allows_and_too_many_wait(hard):
 
 
 def test_a_limit_that_is_sure_to_be_too_low_is_refused():
-  inbox = Inbox(core.free_ports(1)[0])
+  inbox = SocketServer(core.free_ports(1)[0])
   inbox.check_room(1)
   with pytest.raises(
     lifecycle.NonRetryableError, match=r'raise the limit \(ulimit -n\), or use fewer'
   ):
     inbox.check_room(1 << 40)
   inbox.close()
-  Inbox().check_room(1 << 40)  # It accepts nobody.
+  SocketServer().check_room(1 << 40)  # It accepts nobody.
 
 
 def test_who_says_nothing_is_dropped_and_who_has_sent_a_message_may_pause():
   (port,) = core.free_ports(1)
-  inbox = Inbox(port)
+  inbox = SocketServer(port)
   inbox.accept_messages_of(100)
-  actor, busy, idle = (Remote(f'127.0.0.1:{port}').connect() for _ in range(3))
+  actor, busy, idle = (ServerAddress(f'127.0.0.1:{port}').connect() for _ in range(3))
   actor.send(b'question')
   connection, _ = _read_one(inbox)
   while len(inbox._new) < 2:
@@ -270,7 +270,7 @@ def test_who_says_nothing_is_dropped_and_who_has_sent_a_message_may_pause():
 
 def test_memory_follows_what_has_come_and_not_what_was_announced():
   near, far = socket.socketpair()
-  receiver = Connection(far, 1 << 30)
+  receiver = MessageSocket(far, 1 << 30)
   near.send((1 << 30).to_bytes(4, 'big') + b'.')
   for count in (5, 5005, 10_005, 15_005):
     while receiver._filled < count:
@@ -282,7 +282,7 @@ def test_memory_follows_what_has_come_and_not_what_was_announced():
 
 
 def test_who_takes_no_answers_is_disconnected():
-  inbox = Inbox()
+  inbox = SocketServer()
   inbox.accept_messages_of(100)
   near = inbox.connect()
   near.set_timeout(DEADLINE)
@@ -299,7 +299,7 @@ def test_who_takes_no_answers_is_disconnected():
 
 def test_a_connection_knows_that_the_other_side_has_gone():
   near, far = socket.socketpair()
-  connection = Connection(far)
+  connection = MessageSocket(far)
   near.send(b'\0\0\0\1.')
   assert not connection.closed_by_peer()
   near.close()
@@ -310,10 +310,10 @@ def test_a_connection_knows_that_the_other_side_has_gone():
 
 
 def test_a_message_that_comes_in_pieces_is_put_together():
-  inbox = Inbox()
+  inbox = SocketServer()
   inbox.accept_messages_of(1000)
   connection = inbox.connect()
-  assert isinstance(connection, Connection)
+  assert isinstance(connection, MessageSocket)
   message = codec.pack(list(range(100)).__repr__())
   stream = connection._socket
   whole = len(message).to_bytes(4, 'big') + message
@@ -327,7 +327,7 @@ def test_a_message_that_comes_in_pieces_is_put_together():
 
 
 def test_a_poll_is_woken_from_another_thread():
-  inbox = Inbox()
+  inbox = SocketServer()
   waiter = threading.Thread(target=inbox.poll, args=(None,))
   waiter.start()
   inbox.wake()

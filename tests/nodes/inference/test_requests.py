@@ -85,7 +85,7 @@ def test_of_two_lives_that_wait_the_later_one_is_served(make_server):
     third,
   ):  # The first is served with the other, which does not ask yet.
     client.send_step()
-    while client is second and not server._held:
+    while client is second and not server._deferred:
       pass
   with pytest.raises(ValueError, match='another process acts'):
     second.receive()
@@ -136,7 +136,7 @@ def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server)
   old.send_step()
   new = Client(server, CounterEnvironment([100, 100]), incarnation=2)
   new.send_step()
-  while not server._held:
+  while not server._deferred:
     assert not sink.unrolls
   other.action = other.step()
   other.send_step()

@@ -11,11 +11,11 @@ from acme.utils.counting import Counter
 from agents.seeding import Seed
 from nodes.learner import LearnerNode
 from nodes.learning.options import TrainingOptions
-from nodes.learning.parameter_client import VariableClient
-from nodes.learning.parameter_server import VariableServer
+from nodes.learning.parameter_client import ParameterClient
+from nodes.learning.parameter_server import ParameterServer
 from nodes.runtime import rpc
-from nodes.runtime.counters import Progress, Totals
-from nodes.runtime.gate import Gate
+from nodes.runtime.counters import ActingCounters, ActingTotals
+from nodes.runtime.gate import ReadyGate
 
 DEADLINE = 60
 NEVER = lambda: False  # noqa: E731
@@ -23,12 +23,12 @@ NEVER = lambda: False  # noqa: E731
 
 def make_server(counter=None):
   counter = counter or Counter()
-  return VariableServer(Progress(counter, 4), counter, Gate())
+  return ParameterServer(ActingCounters(counter, 4), counter, ReadyGate())
 
 
 def make_client(learner, taken):
   take = lambda version, params: taken.append((version, float(params['w'])))  # noqa: E731
-  return VariableClient(learner, 'actor/0', 1, 0.001, Totals, take)
+  return ParameterClient(learner, 'actor/0', 1, 0.001, ActingTotals, take)
 
 
 def publish(server, version, value):
@@ -76,7 +76,9 @@ def test_what_actors_did_is_counted_once(connect):
   publish(server, 0, 0)
 
   def tell(actor, incarnation, steps, episodes=0, returns=0.0):
-    server.fetch(None, '', actor, incarnation, Totals(steps, episodes, returns, 10 * episodes))
+    server.fetch(
+      None, '', actor, incarnation, ActingTotals(steps, episodes, returns, 10 * episodes)
+    )
     return counter.get_counts()['actor_steps'] - 1000
 
   assert tell('actor/0', 10, 0) == 0
@@ -103,8 +105,8 @@ def test_lives_that_are_long_over_are_forgotten():
   server = make_server()
   publish(server, 0, 0)
   for incarnation in range(100):
-    server.fetch(None, '', 'actor/0', incarnation, Totals())
-    server.fetch(None, '', 'actor/0', incarnation, Totals(1))
+    server.fetch(None, '', 'actor/0', incarnation, ActingTotals())
+    server.fetch(None, '', 'actor/0', incarnation, ActingTotals(1))
   assert server.measure(1.0)['actor_steps'] == 100
   assert list(server._reported['actor/0']) == list(range(84, 100))
 
@@ -112,17 +114,17 @@ def test_lives_that_are_long_over_are_forgotten():
 def test_an_actor_of_another_run_asks_again_and_counts_nothing():
   server = make_server()
   publish(server, 0, 0)
-  server.fetch(None, '', 'actor/0', 1, Totals())
+  server.fetch(None, '', 'actor/0', 1, ActingTotals())
   with pytest.raises(RuntimeError, match='ask again'):
-    server.fetch(None, 'another run', 'actor/0', 1, Totals(50))
+    server.fetch(None, 'another run', 'actor/0', 1, ActingTotals(50))
   assert server.measure(1.0)['actor_steps'] == 0
 
 
 def test_rates_and_means_are_of_the_time_since_the_last_measurement():
-  progress = Progress(Counter(), 4)
-  progress.add(Totals(30, 2, 1.0, 20))
+  progress = ActingCounters(Counter(), 4)
+  progress.add(ActingTotals(30, 2, 1.0, 20))
   assert progress.measure(2.0)['episode_return'] == 0.5
-  progress.add(Totals(10, 1, -3.0, 6))
+  progress.add(ActingTotals(10, 1, -3.0, 6))
   measured = progress.measure(2.0)
   assert measured['environment_frames'] == 160
   assert (measured['actor_steps_per_second'], measured['environment_frames_per_second']) == (5, 20)
@@ -143,7 +145,7 @@ class Away:
   def fetch(self, held, run, actor_id, incarnation, totals):
     self.asked += 1
     if self.asked in (2, 3):
-      raise rpc.away()
+      raise rpc.retry_later_error()
     return self.asked >= 6, (1, self.asked), {'w': np.float32(self.asked)}
 
 
@@ -208,7 +210,7 @@ def test_a_learner_that_fails_sends_no_actor_home(tmp_path):
   with pytest.raises(OSError):
     node.run()
   for ask in (
-    lambda: node.fetch(None, '', 'actor/0', 1, Totals()),
+    lambda: node.fetch(None, '', 'actor/0', 1, ActingTotals()),
     lambda: node.get_variables(['params']),
   ):
     with pytest.raises(RuntimeError, match='ask again'):

@@ -35,7 +35,7 @@ def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(conne
     Reporter(connect(monitor), 'inference_learner/0') as reporter,
     pytest.raises(OSError, match='the service has failed'),
   ):
-    reporter.announce_finish({}, threading.Event(), check)
+    reporter.report_finished_until_stopped({}, threading.Event(), check)
   block.set()
   assert monitor.finished.is_set() is answers
 
@@ -48,7 +48,7 @@ def test_what_fails_because_the_program_stops_is_no_failure(connect):
     stop.set()
 
   with Reporter(connect(Monitor()), 'anakin/0') as reporter:
-    reporter.announce_finish({}, stop, check)
+    reporter.report_finished_until_stopped({}, stop, check)
 
 
 def test_leaving_the_context_waits_for_the_answer_under_way(connect):

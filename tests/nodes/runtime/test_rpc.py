@@ -5,7 +5,7 @@ import pytest
 from agents.seeding import Seed
 from launchers import core
 from nodes.inference import codec
-from nodes.inference.client import Remote
+from nodes.inference.client import ServerAddress
 from nodes.inference.options import ServingOptions
 from nodes.inference_learner import InferenceLearner
 from nodes.learning.options import TrainingOptions
@@ -25,7 +25,7 @@ class Server:
 
 
 def test_a_server_that_says_so_is_asked_again(connect):
-  client = connect(Server(rpc.away(), rpc.away()))
+  client = connect(Server(rpc.retry_later_error(), rpc.retry_later_error()))
   assert rpc.call(client.futures.ask, lambda: False, 'ask') == 'answer'
 
 
@@ -36,7 +36,7 @@ def test_any_other_error_is_raised(connect):
 
 
 def test_nobody_is_asked_again_once_the_program_stops(connect):
-  client = connect(Server(rpc.away()))
+  client = connect(Server(rpc.retry_later_error()))
   with pytest.raises(lifecycle.Stopped):
     rpc.call(client.futures.ask, lambda: True, 'ask')
 
@@ -66,7 +66,7 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
       seed=Seed(0),
     ),
   )
-  connection = Remote(f'localhost:{port}').connect()
+  connection = ServerAddress(f'localhost:{port}').connect()
   connection.send(codec.pack('actor/0', 1, 0, 0))
   with pytest.raises(OSError):
     node.run()

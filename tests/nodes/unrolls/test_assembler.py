@@ -61,8 +61,8 @@ def test_wipe_drops_the_half_built_unroll_and_counts_its_rows():
     unroll = _append(assembler, t)
     if unroll is not None:
       assembler.release(unroll)
-  assert assembler.wipe() == 2 * 2
-  assert assembler.wipe() == 0
+  assert assembler.reset() == 2 * 2
+  assert assembler.reset() == 0
   finished = [_append(assembler, t) for t in range(100, 105)]
   assert finished[:4] == [None] * 4
   np.testing.assert_array_equal(finished[4].timestep.reward[0], np.arange(100, 105))
@@ -80,7 +80,7 @@ def test_a_finished_unroll_is_kept_while_replay_holds_the_other_buffer():
   np.testing.assert_array_equal(second.timestep.reward, [[1, 2]])
   assert not assembler.full
   assert _append(assembler, 3, 1) is None
-  assert assembler.wipe() == 1, 'a finished unroll that is dropped is counted by its own rows'
+  assert assembler.reset() == 1, 'a finished unroll that is dropped is counted by its own rows'
   assert not assembler.full
 
 

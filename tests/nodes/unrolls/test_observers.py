@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from nodes.unrolls.observers import Watchers
+from nodes.unrolls.observers import UnrollObservers
 
 DEADLINE = 60
 
@@ -33,12 +33,12 @@ def looker(connect):
 
 def test_a_watcher_is_shown_copies_and_passed_over_until_it_has_answered(looker):
   node, client = looker
-  watchers = Watchers([client])
+  watchers = UnrollObservers([client])
   actions = np.arange(6, dtype=np.int32).reshape(2, 3)
-  watchers.show({'action': actions})
+  watchers.notify({'action': actions})
   actions[:] = 7  # The buffers are used again at once.
   assert node.called.acquire(timeout=DEADLINE)
-  watchers.show({'action': actions})
+  watchers.notify({'action': actions})
   watchers.close(timeout=0.1)
   assert len(node.seen) == 1
   np.testing.assert_array_equal(node.seen[0]['action'], [[0, 1, 2], [3, 4, 5]])
@@ -47,12 +47,12 @@ def test_a_watcher_is_shown_copies_and_passed_over_until_it_has_answered(looker)
   end = time.monotonic() + DEADLINE
   while len(node.seen) < 2:
     assert time.monotonic() < end
-    watchers.show({'action': actions})
+    watchers.notify({'action': actions})
   np.testing.assert_array_equal(node.seen[1]['action'], [[7, 7, 7], [7, 7, 7]])
   watchers.close(timeout=DEADLINE)
 
 
 def test_nobody_watches():
-  watchers = Watchers([])
-  watchers.show({'action': np.zeros(3)})
+  watchers = UnrollObservers([])
+  watchers.notify({'action': np.zeros(3)})
   watchers.close()
