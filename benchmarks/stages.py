@@ -27,9 +27,8 @@ from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from benchmarks import costs, options, roles, servers
 from environments import registry as environments
-from nodes.actor import RemotePolicy
 from nodes.inference import batching
-from nodes.inference.client import ServerAddress
+from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference, InferenceOutput
 from nodes.inference.env_groups import EpisodeStatistics
 from nodes.learning.update import DevicePrefetcher, Learner

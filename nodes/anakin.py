@@ -17,9 +17,10 @@ from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.metrics import DECISIVE
 from agents.types import Nest
-from nodes.learning import finite, serialisation
+from nodes.learning import serialisation
 from nodes.learning.checkpointer import Checkpointer, save_final_params
 from nodes.learning.options import CompiledLoopOptions
+from nodes.learning.update import raise_not_finite
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.reporter import Reporter
@@ -151,7 +152,7 @@ class Anakin:
       )
       first = int(np.argmax(bad)) if bad.any() else self._options.updates_per_call - 1
       metrics = {name: m[first] for name, m in report.metrics.items()}
-      finite.raise_not_finite(self._counts['learner_steps'] + first + 1, metrics)
+      raise_not_finite(self._counts['learner_steps'] + first + 1, metrics)
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counts['actor_steps'] += steps

@@ -3,14 +3,63 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import dm_env
+import numpy as np
 
 from environments.base import BatchedEnvironment
-from nodes.actor import RemotePolicy, episode_returns
-from nodes.inference.client import Connectable
-from nodes.runtime import lifecycle
+from nodes.inference.client import Connectable, RemotePolicy
+from nodes.runtime import activity, lifecycle
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+
+
+class Policy(Protocol):
+  """Whoever answers a batch of timesteps: `RemotePolicy`, or one in this process."""
+
+  def send(self, timestep: dm_env.TimeStep) -> None:
+    """Takes the timesteps `[N]`."""
+
+  def receive(self) -> np.ndarray | None:
+    """Returns the actions `[N, ...]`; None when there are to be no more."""
+
+
+class Episode(NamedTuple):
+  """An episode that has ended; a whole game, where an episode is less (see `game_over`)."""
+
+  episode_return: float  # Raw.
+  length: int  # Steps.
+
+
+def episodes(
+  environment: BatchedEnvironment, policy: Policy, episodes_each: int
+) -> Iterator[Episode]:
+  """Yields each episode as it ends, `episodes_each` from every environment.
+
+  Taking as many from each environment keeps short episodes from being counted more often.
+  """
+  timestep = environment.reset()
+  returns = np.zeros(environment.num_envs)
+  lengths = np.zeros(environment.num_envs, int)
+  finished = np.zeros(environment.num_envs, int)
+  while (finished < episodes_each).any():
+    activity.mark(activity.WAITING_FOR_ACTIONS)
+    policy.send(timestep)
+    action = policy.receive()
+    if action is None:
+      raise lifecycle.Stopped
+    activity.mark(activity.PLAYING)
+    timestep = environment.step(action)
+    returns += timestep.reward
+    lengths += timestep.step_type != dm_env.StepType.FIRST
+    over = environment.game_over
+    if over is None:
+      over = timestep.step_type == dm_env.StepType.LAST
+    taken = over & (finished < episodes_each)
+    yield from map(Episode, returns[taken].tolist(), lengths[taken].tolist())
+    finished += over
+    returns[over], lengths[over] = 0.0, 0
 
 
 def returns(
@@ -19,14 +68,14 @@ def returns(
   episodes_each: int,
   should_stop: Callable[[], bool],
 ) -> list[float]:
-  """Returns the raw returns of `nodes.actor.episodes`, played in one life of the evaluator's stream.
+  """Returns the raw returns of `episodes`, played in one life of the evaluator's stream.
 
   Raises:
     lifecycle.Stopped: when `should_stop` says so.
   """
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
-    return list(episode_returns(environment, policy, episodes_each))
+    return [e.episode_return for e in episodes(environment, policy, episodes_each)]
 
 
 class Evaluator(PeriodicEvaluator):

@@ -14,7 +14,7 @@ from agents.seeding import Seed
 from agents.types import Nest
 from environments import jax_registry, registry
 from environments.base import BatchedEnvironment
-from nodes.actor import Episode, episodes
+from nodes.evaluator import Episode, episodes
 from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
 

@@ -8,8 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+import dm_env
+import numpy as np
 from absl import logging
 
+from nodes.inference import codec
 from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle
 from nodes.runtime.rpc import POLL_SECONDS, backoff
@@ -157,3 +160,50 @@ class RetryingClient:
   def _stop_if_told(self) -> None:
     if self._should_stop():
       raise lifecycle.Stopped from None
+
+
+class RemotePolicy:
+  """One stream's conversation with the inference server."""
+
+  def __init__(
+    self,
+    inference: Connectable,
+    actor_id: str,
+    incarnation: int,
+    group: int,
+    should_stop: Callable[[], bool],
+  ):
+    """Initialises a conversation.
+
+    Args:
+      inference: the server, as it can be connected to.
+      actor_id: this process, as declared to the server.
+      incarnation: the identity of this life of the process.
+      group: which of its environment groups.
+      should_stop: polled while an answer is awaited.
+    """
+    self._conversation = RetryingClient(inference, should_stop, f'{actor_id}, group {group}')
+    self._identity = (lifecycle.run_token(), actor_id, incarnation, group)
+    self._sequence = -1
+
+  def send(self, timestep: dm_env.TimeStep, game_over: np.ndarray | None = None) -> None:
+    """Asks for actions, without waiting; `game_over` is the environment's."""
+    self._sequence += 1
+    games = () if game_over is None else (game_over,)
+    self._conversation.send(codec.pack(*self._identity, self._sequence, *timestep, *games))
+
+  def receive(self) -> np.ndarray | None:
+    """Waits for the actions `[N, ...]`; None when the server says that training has finished.
+
+    Raises:
+      ValueError: if the server refuses the timestep, or serves another life of the actor instead.
+      lifecycle.Stopped: when `should_stop` says so.
+    """
+    action, *refusal = codec.unpack(self._conversation.receive())
+    if refusal:
+      raise ValueError(refusal[0])
+    return action
+
+  def close(self) -> None:
+    """Ends the conversation."""
+    self._conversation.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -21,8 +21,7 @@ from agents.agent import Agent, UpdateOutput
 from agents.metrics import all_finite
 from agents.seeding import Seed
 from agents.types import Nest, Unroll
-from nodes.learning import finite
-from nodes.runtime import activity
+from nodes.runtime import activity, lifecycle
 
 
 class DevicePrefetcher:
@@ -230,7 +229,7 @@ class Learner(acme.Learner):
     """Waits for the last step, and makes sure that what it computed is finite."""
     self._wait()
     if not self._finite:
-      finite.raise_not_finite(self.learner_steps, self._metrics)
+      raise_not_finite(self.learner_steps, self._metrics)
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the metrics of the last step that has ended, and rates over the last `seconds`."""
@@ -295,3 +294,15 @@ def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[Any,
     return tuple(output), all_finite(output.state.params, output.metrics), jnp.sum(actor_steps)
 
   return checked
+
+
+def raise_not_finite(learner_step: int, metrics: Mapping[str, Any]) -> None:
+  """Raises lifecycle.NonRetryableError, one sentence that names what of a step is not finite."""
+  bad = {k: float(v) for k, v in jax.device_get(metrics).items() if not np.isfinite(v)}
+  values = (
+    ', '.join(f'{name} is {value}' for name, value in bad.items()) or 'its parameters are not'
+  )
+  raise lifecycle.NonRetryableError(
+    f'learner step {learner_step} is not finite: {values}; the last checkpoint, if any, is of an '
+    'earlier step. A smaller learning rate or a clipped gradient may help.'
+  )

@@ -20,10 +20,10 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
 from launchers import core
-from nodes.actor import Actor, RemotePolicy
+from nodes.actor import Actor
 from nodes.impala_actor import ImpalaActor
 from nodes.impala_evaluator import ImpalaEvaluator
-from nodes.inference.client import ServerAddress
+from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import InferenceServer

@@ -181,7 +181,9 @@ def test_what_is_sampled_again_on_purpose_is_no_repeat():
   repeats = DuplicateFilter()
   assert repeats.keep_mask(np.array([1, 2]), np.array([1, 1])).all()
   assert repeats.keep_mask(np.array([1, 2]), np.array([2, 3])).all()
-  np.testing.assert_array_equal(repeats.keep_mask(np.array([2, 3]), np.array([1, 1])), [False, True])
+  np.testing.assert_array_equal(
+    repeats.keep_mask(np.array([2, 3]), np.array([1, 1])), [False, True]
+  )
 
 
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):

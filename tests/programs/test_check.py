@@ -6,7 +6,7 @@ import launchpad as lp
 import pytest
 
 from launchers.placement import Resources
-from programs import anakin, check, r2d2, sebulba
+from programs import check, registry
 from programs.parts.launchpad_nodes import Deferred, ReplayNode
 
 
@@ -45,15 +45,16 @@ def _replay():
 
 
 @pytest.mark.parametrize(
-  'module, options',
+  'name, options',
   [
-    (sebulba, {}),
-    (sebulba, {'num_replicas': 2, 'num_replay_shards': 2, 'eval_envs': 0}),
-    (r2d2, {'num_actors': 3}),
-    (anakin, {}),
+    ('sebulba', {'num_replicas': 2, 'num_replay_shards': 2, 'eval_envs': 0}),
+    ('sebulba', {'num_actors': 4, 'inference_nodes': 2}),
+    ('r2d2', {'num_actors': 3, 'inference_nodes': 3}),
+    *((name, {}) for name in registry.PROGRAMS),
   ],
 )
-def test_our_own_programs_are_right(module, options):
+def test_our_own_programs_are_right(name, options):
+  module = registry.load(name)
   config = module.Config(**options).resolve()
   check.check(module.make_program(config), module.placement(config))
 
