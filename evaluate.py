@@ -24,9 +24,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.seeding import Seed
-from launchers import run_directory
 from programs import runs
-from rundir import secrets
+from rundir import run_directory, secrets
 from viewing import output
 
 _DEFAULT_NUM_ENVS = 10

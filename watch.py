@@ -19,8 +19,7 @@ from collections.abc import Sequence
 
 from rich.live import Live
 
-from launchers import run_directory
-from nodes import curves
+from rundir import curves, run_directory
 from viewing import output, progress, screen, stacks
 from viewing.progress import Progress
 

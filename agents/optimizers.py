@@ -1,8 +1,10 @@
-"""Parts of optimizers that agents share."""
+"""Optimizers of the agents."""
 
 from __future__ import annotations
 
 import optax
+
+from agents.vtrace.config import VTraceConfig
 
 
 def clip_gradients(
@@ -12,3 +14,20 @@ def clip_gradients(
   if max_norm > 0.0:
     return optax.chain(optax.clip_by_global_norm(max_norm), optimizer)
   return optimizer
+
+
+def make_schedule(config: VTraceConfig) -> optax.Schedule:
+  """Returns the learning rate as a function of learner steps done."""
+  if config.learning_rate_schedule == 'linear':
+    return optax.linear_schedule(config.learning_rate, 0.0, config.learning_rate_decay_steps)
+  return optax.constant_schedule(config.learning_rate)
+
+
+def make_optimizer(config: VTraceConfig) -> optax.GradientTransformation:
+  """Returns clipping by global norm, if any, followed by Adam or RMSProp on the schedule."""
+  schedule = make_schedule(config)
+  if config.optimizer == 'adam':
+    optimizer = optax.adam(schedule, config.adam_b1, config.adam_b2, config.adam_eps)
+  else:
+    optimizer = optax.rmsprop(schedule, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=True)
+  return clip_gradients(optimizer, config.max_gradient_norm)

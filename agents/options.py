@@ -22,6 +22,23 @@ def option(
   return dataclasses.field(default=default, metadata=metadata)
 
 
+class CheckedOptions:
+  """A config dataclass whose classes each check their own options, in `_check`."""
+
+  def validate(self) -> None:
+    """Checks every number by itself, and then calls the `_check` of each class, base classes first.
+
+    A class with options defines `_check(self) -> None` and calls no `super()` in it.
+
+    Raises:
+      ValueError: one sentence that names the flag and the fix.
+    """
+    check_numbers(self)
+    for cls in reversed(type(self).__mro__):
+      if '_check' in vars(cls):
+        vars(cls)['_check'](self)
+
+
 def check_numbers(config: Any) -> None:
   """Checks every number of a config dataclass by itself.
 

@@ -24,7 +24,7 @@ from agents.anakin.loop import AnakinLoop
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from benchmarks import results
-from nodes import jax_environments
+from environments import jax_registry
 
 _ENVS = flags.DEFINE_list('env', ['catch', 'gymnax:Breakout-MinAtar'], 'environments')
 _NUM_ENVS = flags.DEFINE_list(
@@ -124,7 +124,7 @@ def main(argv: list[str]) -> None:
   )
   rows: list[dict[str, Any]] = []
   for env in _ENVS.value:
-    environment = jax_environments.make(env)
+    environment = jax_registry.make(env)
     for num_envs in map(int, _NUM_ENVS.value):
       alone = time_alone(environment, num_envs, _SECONDS.value)
       learning = time_learning(environment, num_envs, _SECONDS.value)

@@ -28,8 +28,8 @@ from bsuite import sweep
 from benchmarks.running import ROOT
 from environments import errors
 from environments.bsuite_record import csv_path
-from launchers import run_directory
 from programs import registry as programs
+from rundir import run_directory
 
 # One environment, whose every step is learned from. It ends the run; no experiment has as many steps.
 # Without checkpoints the death of the learner or of replay ends it too, as nobody learns twice.

@@ -16,7 +16,7 @@ import psutil
 
 from benchmarks import costs, roles
 from benchmarks.running import RunningProgram
-from nodes import curves
+from rundir import curves
 
 _COMPILED = re.compile(r'Finished XLA compilation of (\S+) in ([0-9.e-]+) sec')
 # What has to happen before the measurement, at the latest.

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from environments import registry as environments
-from nodes import lifecycle, wire
-from nodes.conversation import Remote
+from nodes.inference import codec
+from nodes.inference.client import ServerAddress
+from nodes.runtime import lifecycle
 
 _RECORDED = 32
 
@@ -67,7 +68,7 @@ class Driver:
     self._incarnation = lifecycle.new_incarnation()
     self._sequences = dict.fromkeys(task.actors, 0)
     self._asked = dict.fromkeys(task.actors, 0.0)
-    self._connections = {actor: Remote(task.address).connect() for actor in task.actors}
+    self._connections = {actor: ServerAddress(task.address).connect() for actor in task.actors}
     self._latencies: list[float] | None = None
     self._measuring = threading.Lock()
     self.ready = threading.Event()
@@ -121,7 +122,7 @@ class Driver:
     self._sequences[actor] += 1
     # Actors are not in the same place of the recording.
     timestep = self._timesteps[(sequence + actor) % len(self._timesteps)]
-    request = wire.pack(self._run, f'actor/{actor}', self._incarnation, 0, sequence, *timestep)
+    request = codec.pack(self._run, f'actor/{actor}', self._incarnation, 0, sequence, *timestep)
     self._asked[actor] = time.monotonic()
     self._connections[actor].send(request)
 

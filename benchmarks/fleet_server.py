@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import courier
@@ -9,12 +10,33 @@ import jax
 from acme.utils import counting
 
 from agents.seeding import Seed
+from agents.types import Unroll
 from environments import registry as environments
-from nodes import lifecycle
-from nodes.inbox import Inbox
-from nodes.inference import InferenceServer
-from nodes.layout import layout
+from nodes.inference.layout import layout
+from nodes.inference.server import InferenceServer
+from nodes.inference.socket_server import SocketServer
+from nodes.runtime import lifecycle
 from programs import registry as programs
+
+
+class Discard:
+  """Takes unrolls and drops them."""
+
+  def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
+    """Drops unrolls."""
+    release()
+
+  def compile(self, sizes: Iterable[int]) -> None:
+    """Nothing is compiled."""
+
+  def start(self) -> None:
+    """Nothing is started."""
+
+  def check(self) -> None:
+    """Nothing fails."""
+
+  def close(self) -> None:
+    """Nothing is open."""
 
 
 def serve(
@@ -39,13 +61,13 @@ def serve(
     streams,
     [jax.local_devices()[i] for i in config.actor_devices],
     spec,
-    lambda unrolls, release: release(),
+    Discard(),
     counting.Counter(),
     1,
     batch_size,
     config.inference_timeout_ms / 1e3,
     seed,
-    inbox=Inbox(actors_port),
+    inbox=SocketServer(actors_port),
   )
   inference.set_params(0, agent.init(seed.child('parameters').key()).params)
   inference.compile()

@@ -14,7 +14,7 @@ from typing import TypeVar
 import psutil
 
 from benchmarks import own
-from nodes import checkpoints, curves
+from rundir import checkpoints, curves
 
 ROOT = pathlib.Path(__file__).parent.parent
 T = TypeVar('T')

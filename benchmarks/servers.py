@@ -15,8 +15,8 @@ from typing import IO, Any
 import numpy as np
 
 from launchers import binding, pickling, placement, process
-from nodes import wire
-from nodes.inbox import Inbox
+from nodes.inference import codec
+from nodes.inference.socket_server import SocketServer
 
 DEADLINE_SECONDS = 120.0
 
@@ -64,12 +64,12 @@ def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
 
 def serve_actions(action: np.ndarray, port: int) -> None:
   """Answers every request of every actor with the same actions, until the process ends."""
-  inbox = Inbox(port)
+  inbox = SocketServer(port)
   inbox.accept_messages_of(1 << 30)
   while True:
     for connection, message in inbox.poll(None):
-      wire.unpack(message)
-      inbox.send(connection, wire.pack(action))
+      codec.unpack(message)
+      inbox.send(connection, codec.pack(action))
 
 
 def serve_replay(tables: Callable[[], Any], directory: str, port: int) -> None:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,18 +27,27 @@ from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from benchmarks import costs, options, roles, servers
 from environments import registry as environments
-from nodes import batching
-from nodes.actor import RemotePolicy
-from nodes.columns import Columns
-from nodes.conversation import Remote
-from nodes.device_inference import Answer, DeviceInference, Question
-from nodes.learner import DevicePrefetcher, Learner
-from nodes.streams import EpisodeStatistics, UnrollAssembler, unroll_spec
+from nodes.inference import batching
+from nodes.inference.client import RemotePolicy, ServerAddress
+from nodes.inference.device import DeviceInference, InferenceOutput
+from nodes.inference.env_groups import EpisodeStatistics
+from nodes.learning.update import DevicePrefetcher, Learner
+from nodes.unrolls.assembler import UnrollAssembler, unroll_spec
+from nodes.unrolls.packing import Columns
 from programs import registry as programs
 
 _TABLE_SIZE = 1 << 20
 _MAX_BYTES = 256 << 20
 _COMPILED = '/jax/core/compile/backend_compile_duration'
+
+
+class _Input(NamedTuple):
+  """An `InferenceInput`."""
+
+  timestep: Timestep
+  rows: int
+  first_slot: int
+  needs_reset: bool = False
 
 
 class Compilations:
@@ -106,7 +115,7 @@ class Stages:
     environment.close()
     serve = functools.partial(servers.serve_actions, action)
     with servers.running(self._directory, 'inference', serve) as (pid, address):
-      server = Remote(address)
+      server = ServerAddress(address)
       policies = [RemotePolicy(server, 'actor/0', 1, g, lambda: False) for g in range(groups)]
       for policy in policies:
         policy.send(timestep)
@@ -166,9 +175,9 @@ class Stages:
       timestep = Timestep(*environment.step(action))
     environment.close()
 
-  def _ask(self, timesteps: list[Timestep]) -> list[Answer]:
+  def _ask(self, timesteps: list[Timestep]) -> list[InferenceOutput]:
     return self._inference.serve(
-      [Question(timestep, i * self._num_envs, wipe=False) for i, timestep in enumerate(timesteps)]
+      [_Input(timestep, self._num_envs, i * self._num_envs) for i, timestep in enumerate(timesteps)]
     )
 
   def inference(self) -> costs.Cost:
@@ -203,24 +212,25 @@ class Stages:
     one side work without the other. A step's share of a batch is what the program's ratio of samples
     to inserts makes it.
     """
-    from nodes import replay, unroll_io
+    from nodes.unrolls.reader import UnrollReader
+    from nodes.unrolls.tables import prioritized_table, queue_table
+    from nodes.unrolls.writer import UnrollWriter
 
     config = self._config
-    tables = functools.partial(replay.queue_table, _TABLE_SIZE)
+    tables = functools.partial(queue_table, _TABLE_SIZE)
     if self._prioritized:
       tables = functools.partial(
-        replay.prioritized_table, _TABLE_SIZE, 1, 1.0, 1e9, config.priority_exponent
+        prioritized_table, _TABLE_SIZE, 1, 1.0, 1e9, config.priority_exponent
       )
     serve = functools.partial(servers.serve_replay, tables, os.path.join(self._directory, 'replay'))
     unroll = unroll_spec(self._agent, self._spec)
     columns = Columns(unroll)
     with servers.running(self._directory, 'replay', serve) as (pid, address):
       priorities = jax.jit(self._agent.initial_priorities)
-      writer = unroll_io.UnrollWriter([address], columns, priorities)
+      writer = UnrollWriter([address], columns, priorities)
+      writer.start()
       yield 'insert', self._insert(writer, columns.item_bytes, pid)
-      reader = unroll_io.UnrollReader(
-        [address], columns, config.batch_size, max_in_flight=config.batch_size
-      )
+      reader = UnrollReader([address], columns, config.batch_size, max_in_flight=config.batch_size)
       yield 'sample', self._sample(reader, writer.written // config.batch_size, pid)
       self._learner.compile(unroll, config.batch_size)
       yield 'update', self._update(reader, pid)

@@ -26,14 +26,15 @@ from matplotlib.figure import Figure
 
 from benchmarks import costs, end_to_end, options, results, roles
 from benchmarks.running import ROOT, RunningProgram
-from nodes import audit
+from rundir import audit
 
 # Who imports what: the launcher, and each node's class with what it imports when it runs.
 IMPORTS = {
   'launcher': 'launch',
   'monitor': 'launchers.node_entry, launchpad, nodes.monitor, tensorboardX',
   'replay': 'launchers.node_entry, launchpad, nodes.replay',
-  'inference_learner': 'launchers.node_entry, launchpad, nodes.inference_learner, nodes.unroll_io',
+  'inference_learner': 'launchers.node_entry, launchpad, nodes.inference_learner, '
+  'nodes.unrolls.reader, nodes.unrolls.writer',
   'inference_learner_without_reverb': 'launchers.node_entry, launchpad, nodes.inference_learner',
   'actor': 'launchers.node_entry, launchpad, nodes.actor',
 }

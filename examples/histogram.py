@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from nodes import lifecycle
-from nodes.reporter import Reporter
+from nodes.runtime import lifecycle
+from nodes.runtime.reporter import Reporter
 
 
 class ActionHistogram:

@@ -8,7 +8,7 @@ import launchpad as lp
 from agents.options import option
 from environments import own_file
 from launchers.placement import Resources
-from programs import actor_learner, sebulba
+from programs import sebulba
 from programs.parts.replay import make_queue
 
 NAMES = 'corridor.py:make', 'tempered.py:Tempered', 'histogram.py:ActionHistogram'
@@ -31,7 +31,7 @@ def make_agent(config):
 
 def make_program(config):
   parts = make_agent(config), make_queue(config)
-  return actor_learner.make_program('mine', config, *parts, add_watcher=add_histogram)
+  return sebulba.make_graph('mine', config, *parts, add_observer=add_histogram)
 
 
 def placement(config):

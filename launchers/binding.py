@@ -16,7 +16,7 @@ import launchpad as lp
 from launchpad.launch import serialization
 
 from launchers import pickling, process, requests
-from nodes.lifecycle import RUN_VARIABLE
+from nodes.runtime.lifecycle import RUN_VARIABLE
 
 
 class StaticAddress(lp.AbstractAddressBuilder):

@@ -1,7 +1,7 @@
 """The heartbeat of a node: one line a second, from a thread of its process to what started it.
 
 Silence means that the process runs no Python: it has stopped, or something holds the interpreter lock.
-`nodes.activity` says what the node does; an activity that lasts too long without a mark is a hang as
+`nodes.runtime.activity` says what the node does. An activity without a mark for too long is a hang as
 well. Needs nothing but the standard library: `launchers.ray.cluster` sends it to machines by value.
 """
 
@@ -103,7 +103,7 @@ class Heart:
       pause.wait(PERIOD_SECONDS)
 
   def _beat(self) -> Beat:
-    from nodes import activity  # Not where this module only listens.
+    from nodes.runtime import activity  # Not where this module only listens.
 
     now, latest = time.monotonic(), activity.latest()
     # A process that was suspended has had no chance to mark anything.

@@ -13,10 +13,11 @@ from typing import Any
 import launchpad as lp
 
 from environments import own_file
-from launchers import run_directory, terminal
+from launchers import terminal
 from launchers.graph import describe, picture
 from launchers.placement import Resources
 from launchers.supervise import Watch
+from rundir import run_directory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable
 
 from launchers import allocator, heartbeat
-from nodes import activity
+from nodes.runtime import activity
 
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
@@ -37,7 +37,7 @@ def _die_with_parent(parent: int) -> None:
 
 def _leave(code: int) -> None:
   """Ends the process, waiting for few of its threads: others may be in calls that never return."""
-  from nodes import lifecycle  # Imports Launchpad.
+  from nodes.runtime import lifecycle  # Imports Launchpad.
 
   for thread in threading.enumerate():
     if thread.name == lifecycle.FINISH:

@@ -9,7 +9,7 @@ import re
 import string
 from collections.abc import Mapping
 
-from launchers import one_line
+from rundir import one_line
 
 # For each type of TPU: how many chips one machine with it may have.
 CHIPS_PER_HOST = {'tpu-v4': (4,), 'tpu-v5e': (1, 4, 8), 'tpu-v5p': (4,), 'tpu-v6e': (1, 4, 8)}

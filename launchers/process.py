@@ -36,7 +36,7 @@ def unbound_socket() -> socket.socket:
 
   A kernel without IPv6 makes the latter.
   """
-  # The same is in nodes.listening, which launchers do not import.
+  # The same is in nodes.runtime.listening, which launchers do not import.
   if not socket.has_dualstack_ipv6():
     return socket.socket(socket.AF_INET)
   both = socket.socket(socket.AF_INET6)

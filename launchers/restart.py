@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launchers.placement import Resources
-from nodes.lifecycle import Hopeless
+from rundir.errors import NonRetryableError
 
 # A node that has run for this long begins with a clean record.
 STEADY_SECONDS = 60.0
@@ -35,7 +35,11 @@ class Record:
     self.failures += 1
     self._exceptions += code > 0
     limit = self._resources.max_restarts if self._resources.restart == 'on_failure' else 0
-    if code == Hopeless.exit_code or self.failures > limit or self._exceptions >= MAX_EXCEPTIONS:
+    if (
+      code == NonRetryableError.exit_code
+      or self.failures > limit
+      or self._exceptions >= MAX_EXCEPTIONS
+    ):
       return None
     doublings = min(self.failures - 1, 16)
     return min(self._resources.restart_backoff * 2**doublings, MAX_BACKOFF_SECONDS)

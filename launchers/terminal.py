@@ -12,11 +12,11 @@ from typing import IO
 
 import launchpad as lp
 
-from launchers import run_directory
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
 from launchers.supervise import Watch
 from launchers.view import View
+from rundir import run_directory
 
 _PROCESSES = 'processes.csv'
 _PERIOD_SECONDS = 30.0

@@ -4,64 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
-
-import dm_env
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
 from agents.seeding import Seed
 from environments.base import BatchedEnvironment, Exhausted
-from nodes import activity, lifecycle, wire
-from nodes.conversation import Conversation, Server
-from nodes.reporter import Reporter
-
-
-class RemotePolicy:
-  """One stream's conversation with the inference server."""
-
-  def __init__(
-    self,
-    inference: Server,
-    actor_id: str,
-    incarnation: int,
-    group: int,
-    should_stop: Callable[[], bool],
-  ):
-    """Initialises a conversation.
-
-    Args:
-      inference: the server, as it can be connected to.
-      actor_id: this process, as declared to the server.
-      incarnation: the identity of this life of the process.
-      group: which of its environment groups.
-      should_stop: polled while an answer is awaited.
-    """
-    self._conversation = Conversation(inference, should_stop, f'{actor_id}, group {group}')
-    self._identity = (lifecycle.run_token(), actor_id, incarnation, group)
-    self._sequence = -1
-
-  def send(self, timestep: dm_env.TimeStep, game_over: np.ndarray | None = None) -> None:
-    """Asks for actions, without waiting; `game_over` is the environment's."""
-    self._sequence += 1
-    games = () if game_over is None else (game_over,)
-    self._conversation.ask(wire.pack(*self._identity, self._sequence, *timestep, *games))
-
-  def receive(self) -> np.ndarray | None:
-    """Waits for the actions `[N, ...]`; None when the server says that training has finished.
-
-    Raises:
-      ValueError: if the server refuses the timestep, or serves another life of the actor instead.
-      lifecycle.Stopped: when `should_stop` says so.
-    """
-    action, *refusal = wire.unpack(self._conversation.answer())
-    if refusal:
-      raise ValueError(refusal[0])
-    return action
-
-  def close(self) -> None:
-    """Ends the conversation."""
-    self._conversation.close()
+from nodes.inference.client import Connectable, RemotePolicy
+from nodes.runtime import activity, lifecycle
+from nodes.runtime.reporter import Reporter
 
 
 class Actor:
@@ -73,7 +23,7 @@ class Actor:
   def __init__(
     self,
     make_environment: Callable[[int, int], BatchedEnvironment],
-    inference: Server,
+    inference: Connectable,
     monitor: Any,
     actor_id: str,
     num_envs: int,
@@ -114,7 +64,7 @@ class Actor:
     incarnation = lifecycle.new_incarnation()
     size = self._num_envs // self._env_groups
     # No life plays another's episodes again.
-    seed = self._seed.child('life', lifecycle.life(), 'environments')
+    seed = self._seed.child('life', lifecycle.restart_count(), 'environments')
     with self._reporter, contextlib.ExitStack() as opened:
       groups = []
       for group in range(self._env_groups):
@@ -153,58 +103,3 @@ class Actor:
       'stepping_share': (self._stepping - stepping) / seconds,
       'waiting_share': (self._waiting - waiting) / seconds,
     }
-
-
-class Policy(Protocol):
-  """Whoever answers a batch of timesteps: `RemotePolicy`, or one in this process."""
-
-  def send(self, timestep: dm_env.TimeStep) -> None:
-    """Takes the timesteps `[N]`."""
-
-  def receive(self) -> np.ndarray | None:
-    """Returns the actions `[N, ...]`; None when there are to be no more."""
-
-
-class Episode(NamedTuple):
-  """An episode that has ended; a whole game, where an episode is less (see `game_over`)."""
-
-  episode_return: float  # Raw.
-  length: int  # Steps.
-
-
-def episodes(
-  environment: BatchedEnvironment, policy: Policy, episodes_each: int
-) -> Iterator[Episode]:
-  """Yields each episode as it ends, `episodes_each` from every environment.
-
-  Taking as many from each environment keeps short episodes from being counted more often.
-  """
-  timestep = environment.reset()
-  returns = np.zeros(environment.num_envs)
-  lengths = np.zeros(environment.num_envs, int)
-  finished = np.zeros(environment.num_envs, int)
-  while (finished < episodes_each).any():
-    activity.mark(activity.WAITING_FOR_ACTIONS)
-    policy.send(timestep)
-    action = policy.receive()
-    if action is None:
-      raise lifecycle.Stopped
-    activity.mark(activity.PLAYING)
-    timestep = environment.step(action)
-    returns += timestep.reward
-    lengths += timestep.step_type != dm_env.StepType.FIRST
-    over = environment.game_over
-    if over is None:
-      over = timestep.step_type == dm_env.StepType.LAST
-    taken = over & (finished < episodes_each)
-    yield from map(Episode, returns[taken].tolist(), lengths[taken].tolist())
-    finished += over
-    returns[over], lengths[over] = 0.0, 0
-
-
-def episode_returns(
-  environment: BatchedEnvironment, policy: Policy, episodes_each: int
-) -> Iterator[float]:
-  """Yields the raw return of each of `episodes`."""
-  for episode in episodes(environment, policy, episodes_each):
-    yield episode.episode_return

@@ -16,11 +16,15 @@ from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.metrics import DECISIVE
-from agents.seeding import Seed
 from agents.types import Nest
-from nodes import activity, checkpoints, final_params, finite, lifecycle
-from nodes.gate import Gate
-from nodes.reporter import Reporter
+from nodes.learning import serialisation
+from nodes.learning.checkpointer import Checkpointer, save_final_params
+from nodes.learning.options import CompiledLoopOptions
+from nodes.learning.update import raise_not_finite
+from nodes.runtime import activity, lifecycle
+from nodes.runtime.gate import ReadyGate
+from nodes.runtime.reporter import Reporter
+from rundir import checkpoints
 
 
 class Anakin:
@@ -35,15 +39,7 @@ class Anakin:
     make_agent: Callable[[dm_env.specs.Array, dm_env.specs.Array], Agent],
     make_environment: Callable[[], JaxEnvironment],
     monitor: Any,
-    *,
-    num_envs: int,
-    num_devices: int,
-    updates_per_call: int,
-    num_steps: int,
-    run_dir: str,
-    checkpoint_period: float,
-    checkpoints_kept: int,
-    seed: Seed,
+    options: CompiledLoopOptions,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -51,31 +47,16 @@ class Anakin:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: builds one environment.
       monitor: client of the monitor.
-      num_envs: environments, over all devices.
-      num_devices: how many of the local devices to use; 0 for all.
-      updates_per_call: learner steps in one call of the loop.
-      num_steps: actor_steps after which training ends, at the end of a call.
-      run_dir: where checkpoints and the final parameters go. If there is a checkpoint, the work goes
-        on from the newest.
-      checkpoint_period: seconds between checkpoints; 0 for none.
-      checkpoints_kept: how many of them to keep.
-      seed: of everything random.
+      options: of the loop.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._num_envs = num_envs
-    self._num_devices = num_devices
-    self._updates_per_call = updates_per_call
-    self._num_steps = num_steps
-    self._run_dir = run_dir
-    self._checkpoint_period = checkpoint_period
-    self._checkpoints_kept = checkpoints_kept
-    self._seed = seed
+    self._options = options
     self._counts = {'actor_steps': 0, 'environment_frames': 0, 'learner_steps': 0}
     self._monitor = monitor
     self._state: AnakinState | None = None
     self._published: tuple[dict[str, int], Nest] | None = None
-    self._gate = Gate()
+    self._gate = ReadyGate()
     self._metrics: dict[str, float] = {}
     self._ended = np.zeros(3)  # Episodes, and sums of their returns and lengths, since a report.
     self._measured: dict[str, int] = {}
@@ -95,21 +76,23 @@ class Anakin:
   def run(self) -> None:
     """Trains to the end, then serves the evaluator until the program stops."""
     stop = lifecycle.stop_event()
-    with self._gate.open_at_the_end(stop):
+    with self._gate.release_on_exit(stop):
       self._run(stop)
 
   def _run(self, stop: threading.Event) -> None:
     environment = self._make_environment()
     agent = self._make_agent(environment.observation_spec, environment.action_spec)
     try:
-      loop = AnakinLoop(agent, environment, self._num_envs, self._devices(), self._updates_per_call)
+      loop = AnakinLoop(
+        agent, environment, self._options.num_envs, self._devices(), self._options.updates_per_call
+      )
     except ValueError as error:
-      raise lifecycle.Hopeless(str(error)) from error
-    state = loop.init(self._seed.key())
-    directory = checkpoints.directory(self._run_dir)
+      raise lifecycle.NonRetryableError(str(error)) from error
+    state = loop.init(self._options.seed.key())
+    directory = checkpoints.directory(self._options.run_dir)
     checkpoint = checkpoints.newest(directory)
     if checkpoint is not None:
-      state = loop.put(checkpoints.restore(checkpoint, jax.device_get(state)))
+      state = loop.put(serialisation.restore(checkpoint, jax.device_get(state)))
       self._counts = dict(checkpoint.counts)
       logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
     with activity.doing(activity.COMPILING):
@@ -117,8 +100,8 @@ class Anakin:
     self._state = state
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
-    checkpointer = checkpoints.Checkpointer(
-      directory, self._checkpoint_period, self._checkpoints_kept, self._save
+    checkpointer = Checkpointer(
+      directory, self._options.checkpoint_period, self._options.checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
     with Reporter(self._monitor, 'anakin/0', self._measure, period=0.25) as reporter:
@@ -128,13 +111,13 @@ class Anakin:
     self,
     loop: AnakinLoop,
     reporter: Reporter,
-    checkpointer: checkpoints.Checkpointer,
+    checkpointer: Checkpointer,
     stop: threading.Event,
   ) -> None:
     assert self._state is not None
     trained = False
     try:
-      while self._counts['actor_steps'] < self._num_steps:
+      while self._counts['actor_steps'] < self._options.num_steps:
         self._train(loop)
         reporter.maybe_report()
         checkpointer.maybe_write()
@@ -143,10 +126,10 @@ class Anakin:
       trained = True
       checkpointer.write_now()
       params = jax.device_get(self._state.learner.params)
-      final_params.save_when_there_is_room(self._run_dir, params, stop.is_set)
+      save_final_params(self._options.run_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
-      reporter.announce_finish(self._counts, stop)
+      reporter.report_finished_until_stopped(self._counts, stop)
     except lifecycle.Stopped:
       if not trained:
         checkpointer.write_now()
@@ -156,7 +139,7 @@ class Anakin:
     """Does one call of the loop and counts what happened in it.
 
     Raises:
-      lifecycle.Hopeless: if an update is not finite; the state of before is used up then.
+      lifecycle.NonRetryableError: if an update is not finite; the state of before is used up then.
     """
     assert self._state is not None
     activity.mark(activity.COMPILED_LOOP)
@@ -164,15 +147,17 @@ class Anakin:
     report: Report = jax.device_get(on_device)
     if not report.finite:
       decisive = [m for name, m in report.metrics.items() if name in DECISIVE]
-      bad = ~np.isfinite(np.asarray(decisive)).reshape(-1, self._updates_per_call).all(axis=0)
-      first = int(np.argmax(bad)) if bad.any() else self._updates_per_call - 1
+      bad = ~np.isfinite(np.asarray(decisive)).reshape(-1, self._options.updates_per_call).all(
+        axis=0
+      )
+      first = int(np.argmax(bad)) if bad.any() else self._options.updates_per_call - 1
       metrics = {name: m[first] for name, m in report.metrics.items()}
-      finite.refuse(self._counts['learner_steps'] + first + 1, metrics)
+      raise_not_finite(self._counts['learner_steps'] + first + 1, metrics)
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counts['actor_steps'] += steps
     self._counts['environment_frames'] += steps  # No environment in JAX repeats actions.
-    self._counts['learner_steps'] += self._updates_per_call
+    self._counts['learner_steps'] += self._options.updates_per_call
     self._published = dict(self._counts), state.learner.params
     self._metrics = {name: float(m[-1]) for name, m in report.metrics.items()}
     self._ended += [
@@ -204,8 +189,8 @@ class Anakin:
 
   def _devices(self) -> list[jax.Device]:
     local = jax.local_devices()
-    if self._num_devices > len(local):
-      raise lifecycle.Hopeless(
-        f'--num_devices={self._num_devices}, but this process sees {len(local)} device(s).'
+    if self._options.num_devices > len(local):
+      raise lifecycle.NonRetryableError(
+        f'--num_devices={self._options.num_devices}, but this process sees {len(local)} device(s).'
       )
-    return local[: self._num_devices or None]
+    return local[: self._options.num_devices or None]

@@ -11,8 +11,8 @@ import jax
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.evaluation import Evaluation
-from nodes import activity, lifecycle, rpc
-from nodes.periodic_evaluator import Evaluated, PeriodicEvaluator
+from nodes.runtime import activity, lifecycle, rpc
+from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
 
 class AnakinEvaluator(PeriodicEvaluator):
@@ -28,7 +28,7 @@ class AnakinEvaluator(PeriodicEvaluator):
     make_environment: Callable[[], JaxEnvironment],
     anakin: Any,
     monitor: Any,
-    **evaluation: Any,
+    options: EvaluationOptions,
   ):
     """Initialises an evaluator.
 
@@ -37,9 +37,9 @@ class AnakinEvaluator(PeriodicEvaluator):
       make_environment: builds one environment.
       anakin: Courier client of `nodes.anakin.Anakin`.
       monitor: Courier client of the monitor.
-      **evaluation: see `PeriodicEvaluator`.
+      options: of evaluation.
     """
-    super().__init__(monitor, **evaluation)
+    super().__init__(monitor, options)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._anakin = anakin
@@ -64,4 +64,4 @@ class AnakinEvaluator(PeriodicEvaluator):
       frames = float(counts['environment_frames'])
       return jax.device_get(state.returns).ravel().tolist(), {'evaluated_frames': frames}
 
-    self._evaluate_now_and_then(play)
+    self._run_periodically(play)

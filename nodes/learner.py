@@ -1,296 +1,107 @@
-"""The learner: batches from replay in, parameters out, over a mesh of learner devices."""
+"""A learner without inference: a node that learns, and hands out parameters to who acts elsewhere."""
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent import futures
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import acme
-import jax
-import jax.numpy as jnp
-import numpy as np
-from acme.utils import counting
-from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from acme import specs
 
-from agents.agent import Agent, UpdateOutput
-from agents.metrics import all_finite
-from agents.seeding import Seed
-from agents.types import Nest, Unroll
-from nodes import activity, finite
-
-
-class DevicePrefetcher:
-  """Keeps the next batch on the devices while the current one is learned from."""
-
-  def __init__(self, batches: Iterable[Any], put: Callable[[Any], Any], depth: int = 1):
-    """Starts to fetch.
-
-    Args:
-      batches: yields host batches; read from a thread of this object.
-      put: sends a host batch to the devices.
-      depth: batches that may wait.
-    """
-    self._ready: queue.Queue[Any] = queue.Queue(depth)
-    self._thread = threading.Thread(
-      target=self._run, args=(batches, put), name='prefetch', daemon=True
-    )
-    self._thread.start()
-
-  def next(self, check: Callable[[], None], poll: float = 0.2) -> Any:
-    """Returns the next batch, calling `check` every `poll` seconds while there is none."""
-    while True:
-      try:
-        item = self._ready.get(timeout=poll)
-      except queue.Empty:
-        check()
-        continue
-      if isinstance(item, BaseException):
-        raise item
-      return item
-
-  def _run(self, batches: Iterable[Any], put: Callable[[Any], Any]) -> None:
-    try:
-      for batch in batches:
-        self._ready.put(put(batch))
-    except BaseException as error:
-      self._ready.put(error)
+from agents.agent import Agent
+from agents.types import Nest
+from environments.base import BatchedEnvironment
+from nodes.learning import loop
+from nodes.learning.options import TrainingOptions
+from nodes.learning.parameter_server import ParameterServer, ParamsVersion
+from nodes.runtime import lifecycle
+from nodes.runtime.counters import ActingCounters
+from nodes.runtime.gate import ReadyGate
 
 
-class Learner(acme.Learner):
-  """Updates an agent from unrolls, one all-reduced step at a time.
-
-  The batch is sharded over the learner devices, the state is replicated on them; XLA's partitioner
-  turns the loss's mean over the batch into one all-reduce of the gradient.
-
-  The devices may be those of several processes, the replicas. Each has a learner, brings its own rows
-  of every batch, and must do as many steps as the others: a step waits for all of them.
-
-  Attributes:
-    learner_steps: updates begun.
-    waits_for_replicas: whether it waits for the end of a step.
-  """
+class LearnerNode(acme.VariableSource):
+  """Learns until `num_steps`, then hands out the final parameters until the program stops."""
 
   def __init__(
     self,
-    agent: Agent,
-    devices: Sequence[jax.Device],
-    publish: Callable[[int, Nest], None],
-    check: Callable[[], None],
-    counter: counting.Counter,
-    seed: Seed,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    replay_addresses: Sequence[str],
+    monitor: Any,
+    training: TrainingOptions,
   ):
-    """Initialises the learner's state and publishes the first parameters, version 0.
+    """Initialises the node; the work starts in `run`.
 
     Args:
-      agent: the algorithm.
-      devices: the learner devices, of all replicas in the same order.
-      publish: takes (policy_version, params) after every step.
-      check: called while there is nothing to learn from; may raise to end `step`.
-      counter: gets `learner_steps`; its `actor_steps` are those of this replica.
-      seed: of the initial parameters.
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed); used for its specs only.
+      replay_addresses: host:port of each Reverb server.
+      monitor: client of the monitor.
+      training: options of learning.
     """
-    self._mesh = Mesh(np.asarray(devices), ('data',))
-    self._replicated = NamedSharding(self._mesh, PartitionSpec())
-    self._sharded = NamedSharding(self._mesh, PartitionSpec('data'))
-    self._publish = publish
-    self._check = check
-    self._counter = counter
-    # It runs once, so its compilation is what it costs.
-    quick = {'xla_backend_optimization_level': 0} if devices[0].platform == 'cpu' else None
-    init = jax.jit(agent.init, out_shardings=self._replicated, compiler_options=quick)
-    self._state = init(seed.child('parameters').key())
-    self._update: Callable[..., Any] = jax.jit(
-      _with_check(agent.update),
-      in_shardings=(self._replicated, self._sharded, self._sharded, self._sharded),
-      out_shardings=(
-        (self._replicated, self._sharded, self._replicated),
-        self._replicated,
-        self._replicated,
-      ),
-    )
-    self._actor_steps = 0
-    self._brought = 0
-    self._new_actor_steps: Any = 0
-    self._prefetcher: DevicePrefetcher | None = None
-    self._waiting = futures.ThreadPoolExecutor(1)
-    self._metrics: dict[str, Any] = {}
-    self._ended_metrics: dict[str, Any] = {}
-    self._finite: Any = True
-    self._waited = 0.0
-    self._measured = (0, 0.0)
-    self.learner_steps = 0
-    self.waits_for_replicas = False
-    self._publish_params()
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._replay_addresses = replay_addresses
+    self._monitor = monitor
+    self._training = training
+    self._gate = ReadyGate()
+    self._server: ParameterServer | None = None
 
-  def learn_from(
+  def get_variables(self, names: Sequence[str]) -> list[Nest] | None:
+    """Returns variables of one moment, as NumPy arrays and numbers. An RPC; waits for the first.
+
+    Args:
+      names: 'params'; 'policy_version', the learner steps behind them; 'counts', the counters of the
+        run as they were published.
+
+    Returns:
+      One value for each name; None if there are never any.
+    """
+    server = self._ready()
+    return server.get_variables(names) if server else None
+
+  def fetch(
     self,
-    batches: Iterable[Any],
-    update_priorities: Callable[[Any, Any], bool] = lambda keys, priorities: True,
-    trained: Callable[[np.ndarray, int], None] = lambda unroll_ids, learner_step: None,
-  ) -> None:
-    """Begins to fetch batches; call it once, before `step`.
+    held: ParamsVersion | None,
+    run: str,
+    actor_id: str,
+    incarnation: int,
+    totals: Sequence[float],
+  ) -> tuple[bool, ParamsVersion | None, Nest | None]:
+    """Takes what an actor has done, and returns the newest parameters if it has others. An RPC.
+
+    Idempotent: totals are absolute. Costs little when there is nothing newer. Waits for the first
+    parameters.
 
     Args:
-      batches: yields `nodes.unroll_io.Batch`es, B divisible by the number of devices.
-      update_priorities: takes a batch's keys and its new priorities, where the agent gives some;
-        returns False to be asked again.
-      trained: takes the ids of a batch's unrolls and the learner step that learned from them.
-    """
+      held: what the answer called the parameters that the actor has; None if it has none.
+      run: the token of the actor's run.
+      actor_id: such as 'actor/3'.
+      incarnation: the identity of this life of the actor process.
+      totals: `nodes.runtime.counters.ActingTotals` since the beginning of that life.
 
-    def put(batch: Any) -> tuple[Any, Any, Any]:
-      on_devices = self._global((batch.unrolls, batch.probabilities))
-      return on_devices, batch.keys, batch.unroll_ids
-
-    self._update_priorities = update_priorities
-    self._trained = trained
-    self._prefetcher = DevicePrefetcher(batches, put)
-
-  def compile(self, unroll: Unroll, batch_size: int) -> None:
-    """Compiles the update ahead of the first batch.
-
-    Args:
-      unroll: `jax.ShapeDtypeStruct`s without a batch axis.
-      batch_size: B, of each replica.
-    """
-    rows = jax.process_count() * batch_size
-    batch = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct((rows, *x.shape), x.dtype),
-      (unroll, jax.ShapeDtypeStruct((), np.float32)),
-    )
-    actor_steps = jax.ShapeDtypeStruct((self._sharded.num_devices,), np.int32)
-    self._update = self._update.lower(  # type: ignore[attr-defined]
-      self._state, *batch, actor_steps
-    ).compile()
-
-  def actor_steps(self) -> int:
-    """Returns the `actor_steps` of all replicas, as they were when the last step began.
-
-    All replicas get the same number after the same step. Waits for the end of that step.
-    """
-    self._wait()
-    return self._actor_steps + int(self._new_actor_steps)
-
-  def step(self) -> None:
-    """Does one learner step and publishes its parameters.
+    Returns:
+      Whether training has finished, so that the actor is to stop; the name of the newest parameters,
+      (life of the learner, policy_version); and these as NumPy arrays, None if the actor has them.
 
     Raises:
-      lifecycle.Hopeless: if loss, gradient or parameters of the step before were not finite.
+      RuntimeError: `rpc.retry_later_error()`, if the actor is of another run.
     """
-    assert self._prefetcher is not None, 'learn_from comes first'
-    started = time.monotonic()
-    activity.mark(activity.WAITING_FOR_REPLAY)
-    (unrolls, probabilities), keys, unroll_ids = self._prefetcher.next(self._check)
-    self._waited += time.monotonic() - started
-    activity.mark(activity.UPDATING)
-    # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
-    self._actor_steps = self.actor_steps()
-    self._check_finite()
-    self._ended_metrics = self._metrics
-    (self._state, priorities, self._metrics), self._finite, self._new_actor_steps = self._update(
-      self._state, unrolls, probabilities, self._bring_actor_steps()
-    )
-    if priorities is not None:
-      priorities = self._local(priorities, self._sharded)
-    self.learner_steps += 1
-    self._trained(unroll_ids, self.learner_steps)
-    self._counter.increment(learner_steps=1)
-    self._publish_params()
-    # Last, since a stop may end it here: state and counters agree by now.
-    while priorities is not None and not self._update_priorities(keys, priorities):
-      activity.mark(activity.WAITING_FOR_REPLAY)
-      self._check()
+    server = self._ready()
+    return server.fetch(held, run, actor_id, incarnation, totals) if server else (True, None, None)
 
-  def get_variables(self, names: Sequence[str]) -> list[Nest]:
-    """Returns the parameters as NumPy arrays, once for each name: there is one set, 'params'."""
-    return [jax.device_get(self._state.params) for _ in names]
+  def run(self) -> None:
+    """Trains to the end, then answers until the program stops."""
+    stop = lifecycle.stop_event()
+    with self._gate.release_on_exit(stop):
+      training = self._training
+      prepared = loop.prepare(self._make_agent, self._make_environment, training)
+      progress = ActingCounters(prepared.counter, prepared.action_repeat)
+      self._server = ParameterServer(progress, prepared.counter, self._gate)
+      loop.train(prepared, training, self._server, self._replay_addresses, self._monitor, stop)
 
-  def save(self) -> Any:
-    """Returns the whole learner state as NumPy arrays.
-
-    Raises:
-      lifecycle.Hopeless: if the last step has spoilt it.
-    """
-    self._check_finite()
-    return jax.device_get(self._state)
-
-  def restore(self, state: Any) -> None:
-    """Goes on from what `save` returned, and publishes its parameters."""
-    self._state = jax.device_put(state, self._replicated)
-    self.learner_steps = int(self._state.learner_steps)
-    self._measured = self.learner_steps, self._waited
-    self._publish_params()
-
-  def _check_finite(self) -> None:
-    """Waits for the last step, and makes sure that what it computed is finite."""
-    self._wait()
-    if not self._finite:
-      finite.refuse(self.learner_steps, self._metrics)
-
-  def measure(self, seconds: float) -> dict[str, float]:
-    """Returns the metrics of the last step that has ended, and rates over the last `seconds`."""
-    steps, waited = self.learner_steps, self._waited
-    previous_steps, previous_waited = self._measured
-    self._measured = steps, waited
-    return {k: float(v) for k, v in jax.device_get(self._ended_metrics).items()} | {
-      'learner_steps': float(steps),
-      'learner_steps_per_second': (steps - previous_steps) / seconds,
-      'learner_waiting_share': (waited - previous_waited) / seconds,
-    }
-
-  def _wait(self) -> None:
-    """Waits for the last step, which may be long where another replica has yet to join it."""
-    if jax.process_count() == 1 or self._finite is True:
-      jax.block_until_ready(self._finite)
-    elif not self._finite.is_ready():
-      ended = self._waiting.submit(jax.block_until_ready, self._finite)
-      while not futures.wait([ended], timeout=0.2).done:
-        self.waits_for_replicas = True
-        activity.mark(activity.WAITING_FOR_REPLICAS)
-        self._check()
-      self.waits_for_replicas = False
-      activity.mark(activity.UPDATING)
-      ended.result()
-
-  def _global(self, rows: Nest) -> Nest:
-    """Returns the arrays over all replicas of which `rows` are this replica's."""
-    if jax.process_count() == 1:
-      return jax.device_put(rows, self._sharded)  # All leaves at once.
-    return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self._sharded, x), rows)
-
-  def _local(self, arrays: Nest, sharding: NamedSharding) -> Nest:
-    """Returns what this replica's devices hold of arrays over all replicas; copies nothing."""
-    if jax.process_count() == 1:
-      return arrays
-    return multihost_utils.global_array_to_host_local_array(arrays, self._mesh, sharding.spec)
-
-  def _publish_params(self) -> None:
-    self._publish(self.learner_steps, self._local(self._state.params, self._replicated))
-
-  def _bring_actor_steps(self) -> jax.Array:
-    """Returns this replica's new actor steps, to be summed over the replicas."""
-    steps = int(self._counter.get_counts().get('actor_steps', 0))
-    new = np.zeros(len(self._sharded.addressable_devices), np.int32)
-    # After a restart they may be too many for an int32.
-    new[0] = min(steps - self._brought, 1 << 30)
-    self._brought += int(new[0])
-    return self._global(new)
-
-
-def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[Any, Any, Any]]:
-  """Returns a function that does an update, and then what the learner must know of it.
-
-  Its last argument is one more, the new actor steps, int32 `[devices]`. It returns the update's
-  output, whether it is finite (`agents.metrics.all_finite`), and the sum of the actor steps.
-  """
-
-  def checked(*args: Any) -> tuple[Any, Any, Any]:
-    *inputs, actor_steps = args
-    output = update(*inputs)
-    return tuple(output), all_finite(output.state.params, output.metrics), jnp.sum(actor_steps)
-
-  return checked
+  def _ready(self) -> ParameterServer | None:
+    """Waits for the gate; returns the server, None if the program stops before it has parameters."""
+    self._gate.wait()
+    self._gate.check()
+    return self._server if self._server is not None and self._server.has_params else None

@@ -13,10 +13,10 @@ from typing import Any
 
 from absl import logging
 
-from nodes import activity, curves, lifecycle, room, rpc
-from nodes.progress import COUNTERS
-from nodes.recorder import Recorder
-from rundir import files
+from nodes.runtime import activity, full_disk, lifecycle, rpc
+from nodes.runtime.counters import COUNTERS
+from rundir import curves, files, run_directory
+from rundir.recorder import Recorder
 
 FINAL_EVALUATION = 'final_evaluation.json'
 _LARGEST = 2**63 - 1  # Integer that a call can answer with.
@@ -128,17 +128,17 @@ class Monitor:
     anew.
 
     Raises:
-      RuntimeError: `rpc.away()`, while the disk is full: the evaluator is to say it again.
+      RuntimeError: `rpc.retry_later_error()`, while the disk is full: the evaluator is to say it again.
     """
     if not self._finished.is_set():
       record = {'num_steps': self._num_steps, 'values': dict(values)}
       try:
         files.write_json(os.path.join(self._run_dir, FINAL_EVALUATION), record)
       except OSError as error:
-        if error.errno not in room.FULL:
+        if error.errno not in full_disk.FULL:
           raise
         self._problem = f'{self._run_dir} cannot take the final evaluation: {error.strerror}'
-        raise rpc.away() from error
+        raise rpc.retry_later_error() from error
       self._problem = ''
       self.report('evaluator/0', values)
     with self._lock:
@@ -154,7 +154,7 @@ class Monitor:
       activity.mark(activity.WRITING_CHECKPOINT)
     if self._finished.is_set():
       with contextlib.suppress(lifecycle.Stopped):
-        room.write_when_there_is_room(self._write_summary, stop.is_set, 'summary.json')
+        full_disk.write_when_there_is_room(self._write_summary, stop.is_set, 'the summary')
     try:
       curves.draw(self._run_dir)
     except OSError as error:
@@ -195,4 +195,4 @@ class Monitor:
         'seconds': time.monotonic() - self._started,
         'learners': {node: values for node, values in sorted(self._final.items()) if values},
       } | self._evaluation
-    files.write_json(os.path.join(self._run_dir, 'summary.json'), summary)
+    files.write_json(run_directory.summary_path(self._run_dir), summary)

@@ -1,4 +1,4 @@
-"""Replay servers: the Reverb tables and the node that serves them."""
+"""Replay: the node that serves Reverb tables."""
 
 from __future__ import annotations
 
@@ -11,49 +11,9 @@ from typing import Any
 import reverb
 from absl import logging
 
-from nodes import activity, lifecycle, listening
-from nodes.replay_checkpoints import Damaged, ReplayCheckpoints
-from nodes.reporter import Reporter
-
-TABLE = 'unrolls'
-
-
-def queue_table(max_size: int) -> list[reverb.Table]:
-  """Returns a FIFO table that delivers each unroll once and blocks writers while it is full.
-
-  Args:
-    max_size: unrolls that may wait.
-  """
-  return [reverb.Table.queue(TABLE, max_size)]
-
-
-def prioritized_table(
-  max_size: int,
-  min_size: int,
-  samples_per_insert: float,
-  error_buffer: float,
-  priority_exponent: float,
-) -> list[reverb.Table]:
-  """Returns a table that samples by priority and drops the oldest unroll when it is full.
-
-  Args:
-    max_size: unrolls held at most.
-    min_size: unrolls held before the first is sampled.
-    samples_per_insert: how often an unroll is sampled on average, over the whole run.
-    error_buffer: samples by which the ratio may be ahead or behind before one side is blocked.
-    priority_exponent: P(i) is proportional to priority(i) to this power. The table applies it.
-  """
-  return [
-    reverb.Table(
-      TABLE,
-      sampler=reverb.selectors.Prioritized(priority_exponent),
-      remover=reverb.selectors.Fifo(),
-      max_size=max_size,
-      rate_limiter=reverb.rate_limiters.SampleToInsertRatio(
-        samples_per_insert, min_size, float(error_buffer)
-      ),
-    )
-  ]
+from nodes.runtime import activity, lifecycle, listening
+from nodes.runtime.reporter import Reporter
+from rundir.replay_checkpoints import Damaged, ReplayCheckpoints
 
 
 class ReplayServer:
@@ -80,7 +40,7 @@ class ReplayServer:
 
     Raises:
       OSError: if the port is in use. Reverb alone would share it in silence.
-      lifecycle.Hopeless: if there are checkpoints, but none is usable; one sentence.
+      lifecycle.NonRetryableError: if there are checkpoints, but none is usable; one sentence.
     """
     listening.check_free(port)
     self._period = checkpoint_period
@@ -105,11 +65,11 @@ class ReplayServer:
       self._reporter.ask_for_finish()
       due = self._period and time.monotonic() - last >= self._period
       if due and (saving is None or not saving.is_alive()):
-        last, saving = time.monotonic(), lifecycle.finish(self._checkpoint)
+        last, saving = time.monotonic(), lifecycle.run_before_exit(self._checkpoint)
     if self._period and not self._reporter.training_finished:
       if saving is not None:
         saving.join()
-      lifecycle.finish(self._checkpoint).join()
+      lifecycle.run_before_exit(self._checkpoint).join()
 
   def _restore(self, tables: Callable[[], Sequence[reverb.Table]], port: int) -> reverb.Server:
     """Returns a server with what is in the newest checkpoint that is whole."""
@@ -127,7 +87,7 @@ class ReplayServer:
       logging.warning('%s', problem)
       problems.append(str(problem))
     if problems:
-      raise lifecycle.Hopeless(
+      raise lifecycle.NonRetryableError(
         f'none of the {len(problems)} replay checkpoints is usable: {problems[0]}; remove them to go '
         'on with an empty replay.'
       )

@@ -15,17 +15,17 @@ import launchpad as lp
 from agents.anakin.limits import check_rows
 from agents.options import option
 from agents.vtrace.config import VTraceConfig
+from environments import jax_registry as environments
 from launchers.placement import Resources
-from nodes import jax_environments as environments
+from nodes.learning.options import CompiledLoopOptions
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.options.configs import OTHERS
 from programs.options.presets import PENDULUM
-from programs.parts import monitoring, places
-from programs.parts.compiled_loop import add_compiled_loop
-from programs.parts.deferred import Deferred
+from programs.parts import default_placement, monitoring
+from programs.parts.launchpad_nodes import Deferred
 
-# An evaluator asks again after this long; see nodes.rpc.
-ASK_AGAIN_SECONDS = 120
+# The deadline of a call in seconds, after which it is repeated; see nodes.runtime.rpc.
+CALL_TIMEOUT = 120
 
 # Options that suit a family of environments better than the defaults; flags override them.
 PRESETS = {
@@ -37,30 +37,39 @@ PRESETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(CompiledLoopConfig, VTraceConfig):
-  """Everything an Anakin run can be told."""
+  """The options of an Anakin run."""
 
   learning_rate: float = option(2e-3, 'Step size at the first update; IMPALA on Atari: 6e-4.')
 
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
-    VTraceConfig.validate(self)
+  def _check(self) -> None:
     check_rows(self.num_envs, self.unroll_length, self.updates_per_call)
 
 
 def make_agent(config: Config) -> Any:
   """Returns what takes the specs of observations and actions and returns the agent."""
-  # Without the run directory, so that whoever looks for those that write to it finds the right ones.
+  # Clear run_dir: the Kubernetes launcher mounts the volume into each group whose pickled node names it.
   config = dataclasses.replace(config, run_dir='')
   return functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  parts = make_agent(config), environments.maker(config.env, config.env_options)
   program = lp.Program('anakin')
-  monitor = monitoring.add_monitor(program, config, ASK_AGAIN_SECONDS)
-  anakin = add_compiled_loop(program, config, *parts, monitor, ASK_AGAIN_SECONDS)
+  parts = make_agent(config), environments.maker(config.env, config.env_options)
+  monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
+  options = CompiledLoopOptions(
+    num_envs=config.num_envs,
+    num_devices=config.num_devices,
+    updates_per_call=config.updates_per_call,
+    num_steps=config.num_steps,
+    run_dir=config.run_dir,
+    checkpoint_period=config.checkpoint_period,
+    checkpoints_kept=config.checkpoints_kept,
+    seed=config.root_seed.child('anakin'),
+  )
+  loop = lp.CourierNode(Deferred('nodes.anakin', 'Anakin'), *parts, monitor, options)
+  anakin = program.add_node(loop, label='anakin')
+  anakin.set_client_kwargs(call_timeout=CALL_TIMEOUT)
   evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
   monitoring.add_evaluator(program, config, evaluator, *parts, anakin, monitor)
   return program
@@ -68,5 +77,7 @@ def make_program(config: Config) -> lp.Program:
 
 def placement(config: Config) -> dict[str, Resources]:
   """Returns where each group runs: the loop on the accelerator, the rest on CPUs."""
-  restart = places.restart_of_learner(config)
-  return places.placement(anakin=places.on_accelerator(config, config.num_devices, restart=restart))
+  restart = default_placement.restart_of_learner(config)
+  return default_placement.placement(
+    anakin=default_placement.on_accelerator(config, config.num_devices, restart=restart)
+  )

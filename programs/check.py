@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import one_line, pickling
+from launchers import pickling
 from launchers.graph import handles
 from launchers.placement import Resources
-from programs.parts.replay_node import ReplayNode
+from programs.parts.launchpad_nodes import ReplayNode
+from rundir import one_line
 
 
 def check(

@@ -1,8 +1,8 @@
-"""IMPALA: actors that act themselves, with parameters they fetch; Sebulba's queue and learner.
+"""IMPALA: every actor infers with parameters that it fetches; the queue and the learner are Sebulba's.
 
 actor x N   --fetch-->          learner   <--batches--  replay x K  <--unrolls--  actor x N
 evaluator   --get_variables-->  learner
-everybody   --report-->         monitor
+all nodes   --report-->         monitor
 """
 
 from __future__ import annotations
@@ -12,44 +12,70 @@ import dataclasses
 import launchpad as lp
 
 from agents.vtrace.config import VTraceConfig
+from environments import registry as environments
 from launchers.placement import Resources
+from nodes.inference.layout import layout
+from nodes.inference.options import ServingOptions
 from programs import sebulba
-from programs.actor_learner import ASK_AGAIN_SECONDS, environments
 from programs.options.queue import QueueConfig
-from programs.parts import monitoring, places
-from programs.parts.acting_actors import EVALUATOR, add_acting_actors
+from programs.parts import default_placement, monitoring
+from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay, make_queue
 
+CALL_TIMEOUT = sebulba.CALL_TIMEOUT
 PRESETS = sebulba.PRESETS
 make_agent = sebulba.make_agent
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(QueueConfig, VTraceConfig):
-  """Everything an IMPALA run can be told."""
-
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
-    VTraceConfig.validate(self)
+  """The options of an IMPALA run."""
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  parts = make_agent(config), environments.maker(config.env, config.env_options)
   program = lp.Program('impala')
-  monitor = monitoring.add_monitor(program, config, ASK_AGAIN_SECONDS)
+  parts = make_agent(config), environments.maker(config.env, config.env_options)
+  monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   replay = add_replay(program, config, make_queue(config), monitor)
-  learner = add_learner(program, config, *parts, replay, monitor, ASK_AGAIN_SECONDS)
-  add_acting_actors(program, config, *parts, learner, replay, monitor)
-  monitoring.add_evaluator(program, config, EVALUATOR, *parts, learner, monitor)
+  learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
+
+  with program.group('actor'):
+    for i, stream in enumerate(layout(config.num_actors, config.envs_per_actor, env_groups=1)):
+      serving = ServingOptions(
+        devices=(0,),
+        batch_size=config.envs_per_actor,
+        timeout_ms=0.0,
+        one_core=False,
+        num_environments=config.num_actors * config.envs_per_actor,
+        audit_dir=config.audit_dir,
+        seed=config.root_seed.child('actor', i),
+      )
+      program.add_node(
+        lp.PyClassNode(
+          Deferred('nodes.impala_actor', 'ImpalaActor'),
+          *parts,
+          stream,
+          learner,
+          replay,
+          monitor,
+          serving=serving,
+          update_period=config.update_period,
+        )
+      )
+  evaluator = Deferred('nodes.impala_evaluator', 'ImpalaEvaluator')
+  monitoring.add_evaluator(program, config, evaluator, *parts, learner, monitor)
   return program
 
 
 def placement(config: Config) -> dict[str, Resources]:
   """Returns where each group runs: the learner on the accelerator, the rest on CPUs."""
-  restart = places.restart_of_learner(config)
-  learner = places.on_accelerator(config, 1 + max(config.learner_devices), restart=restart)
-  actor = Resources(restart='on_failure', env=places.ONE_THREAD)
-  return places.placement(replay=Resources(restart=restart), learner=learner, actor=actor)
+  restart = default_placement.restart_of_learner(config)
+  return default_placement.placement(
+    replay=Resources(restart=restart),
+    learner=default_placement.on_accelerator(
+      config, 1 + max(config.learner_devices), restart=restart
+    ),
+    actor=Resources(restart='on_failure', env=default_placement.ONE_THREAD),
+  )

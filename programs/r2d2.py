@@ -1,4 +1,7 @@
-"""R2D2 as SEED RL runs it: server-held recurrent state, prioritized replay at a fixed ratio."""
+"""R2D2 as SEED RL runs it: server-held recurrent state, prioritized replay at a fixed ratio.
+
+The graph is Sebulba's, with another agent and replay table.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,16 @@ import launchpad as lp
 
 from agents.options import option
 from agents.r2d2.config import R2D2Config
-from programs import actor_learner
+from programs import sebulba
 from programs.options.actors import BATCH_SIZE_HELP
 from programs.options.configs import OTHERS
 from programs.options.inference import InferenceConfig
 from programs.options.prioritized import PrioritizedConfig
-from programs.parts.deferred import Deferred
+from programs.parts.launchpad_nodes import Deferred
 from programs.parts.replay import make_prioritized
 
-placement = actor_learner.placement
-environments = actor_learner.environments
+placement = sebulba.placement
+environments = sebulba.environments
 
 # Options that suit a family of environments better than the published ones, which are for Atari on
 # hundreds of actors; flags override them.
@@ -60,14 +63,9 @@ PRESETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(InferenceConfig, PrioritizedConfig, R2D2Config):
-  """Everything an R2D2 run can be told."""
+  """The options of an R2D2 run."""
 
   batch_size: int = option(64, BATCH_SIZE_HELP)
-
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
-    R2D2Config.validate(self)
 
 
 def make_agent(config: Config) -> Any:
@@ -77,6 +75,6 @@ def make_agent(config: Config) -> Any:
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  return actor_learner.make_program(
+  return sebulba.make_graph(
     'r2d2', config, make_agent(config), make_prioritized(config), config.replay_checkpoint_period
   )

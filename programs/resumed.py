@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from environments import own_file
-from launchers import run_directory
-from nodes import checkpoints
 from programs import registry
 from programs.options import flags
 from programs.options.changes import check_changes, keep
 from programs.options.configs import check, resolve
 from programs.runs import Run
+from rundir import checkpoints, run_directory
 
 
 def resumed_run(path: str, program: str) -> Run:

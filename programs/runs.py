@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 from environments import own_file
-from launchers import run_directory
 from programs import registry
 from programs.options import flags
 from programs.options.configs import make_config, resolve
+from rundir import run_directory
 
 
 @dataclasses.dataclass(frozen=True)

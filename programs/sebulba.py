@@ -1,24 +1,42 @@
-"""Sebulba: central inference and V-trace learner on the accelerator host, a queue between them."""
+"""Sebulba: central inference and V-trace learner on the accelerator host, a queue between them.
+
+actor x N   --timesteps-->  inference_learner   --unrolls-->  replay x K
+evaluator   --timesteps-->  inference_learner   <--batches--  replay x K
+all nodes   --report-->     monitor
+
+With --num_replicas=R there are R inference-learners, each with its own N actors and K replay servers.
+Their learners are one JAX job, whose coordinator listens beside the first. With --inference_nodes=M:
+
+actor x N, evaluator  --timesteps-->  inference x M  --unrolls-->  replay x K  --batches-->  learner
+                                      inference x M  --fetch-->    learner
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import launchpad as lp
 
+from agents.seeding import Seed
 from agents.vtrace.config import VTraceConfig
-from programs import actor_learner
+from environments import registry as environments
+from launchers.placement import Resources
+from nodes.inference.layout import EnvGroupSpec, layout
+from nodes.inference.options import ServingOptions
 from programs.options.configs import OTHERS
 from programs.options.inference import InferenceConfig
 from programs.options.presets import PENDULUM
 from programs.options.queue import QueueConfig
-from programs.parts.deferred import Deferred
-from programs.parts.replay import make_queue
+from programs.parts import default_placement, monitoring
+from programs.parts.launchpad_nodes import AddressHandle, Deferred, InferenceHandle, ListeningNode
+from programs.parts.learner import add_learner, training_options
+from programs.parts.replay import add_replay, make_queue
 
-placement = actor_learner.placement
-environments = actor_learner.environments
+# The deadline of a call in seconds, after which it is repeated; see nodes.runtime.rpc.
+CALL_TIMEOUT = 30
 
 # Options that suit a family of environments better than the defaults; flags override them.
 PRESETS = {
@@ -32,12 +50,7 @@ PRESETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Config(InferenceConfig, QueueConfig, VTraceConfig):
-  """Everything a Sebulba run can be told."""
-
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
-    VTraceConfig.validate(self)
+  """The options of a Sebulba run."""
 
 
 def make_agent(config: VTraceConfig) -> Any:
@@ -47,4 +60,145 @@ def make_agent(config: VTraceConfig) -> Any:
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  return actor_learner.make_program('sebulba', config, make_agent(config), make_queue(config))
+  return make_graph('sebulba', config, make_agent(config), make_queue(config))
+
+
+def make_graph(
+  name: str,
+  config: InferenceConfig,
+  make_agent: Callable[..., Any],
+  make_table: Callable[[], Any],
+  replay_checkpoint_period: float = 0.0,
+  add_observer: Callable[[lp.Program, Any], Any] | None = None,
+) -> lp.Program:
+  """Returns Sebulba's graph with some agent and replay table.
+
+  Args:
+    name: of the program.
+    config: resolved and validated.
+    make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
+    make_table: returns the Reverb tables of one replay server.
+    replay_checkpoint_period: see `programs.parts.replay.add_replay`.
+    add_observer: takes the program and a handle on the monitor, adds a node that sees the unrolls
+      (see `nodes.unrolls.observers`), and returns a handle on it.
+  """
+  program = lp.Program(name)
+  make_environment = environments.maker(config.env, config.env_options)
+  num_ends = config.num_replicas + config.inference_nodes
+  monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_ends)
+  replay = add_replay(
+    program, config, make_table, monitor, replay_checkpoint_period, config.num_replicas
+  )
+  observers = [add_observer(program, monitor)] if add_observer else []
+  for observer in observers:
+    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT)
+  parts = make_agent, make_environment
+  inference = []
+
+  if config.inference_nodes:
+    learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
+    with program.group('inference'):
+      for i in range(config.inference_nodes):
+        worker = ListeningNode(
+          InferenceHandle('inference'),
+          Deferred('nodes.inference_worker', 'InferenceWorker'),
+          *parts,
+          _streams(config, i),
+          learner,
+          replay,
+          monitor,
+          name=f'inference/{i}',
+          serving=_serving(config, config.root_seed.child('inference', i)),
+          update_period=config.update_period,
+          observers=observers,
+        )
+        inference.append(program.add_node(worker))
+  else:
+    replicas, shards = config.num_replicas, config.num_replay_shards
+    coordinator = AddressHandle('coordinator') if replicas > 1 else None
+    seed = config.root_seed.child('learner')
+    with program.group('inference_learner'):
+      for i in range(replicas):
+        training = dataclasses.replace(
+          training_options(config, f'inference_learner/{i}'),
+          one_core=config.one_core,
+          replica=i,
+          num_replicas=replicas,
+        )
+        host = ListeningNode(
+          InferenceHandle('inference'),
+          Deferred('nodes.inference_learner', 'InferenceLearner'),
+          *parts,
+          _streams(config, i),
+          replay[i * shards : (i + 1) * shards],
+          monitor,
+          serving=_serving(config, seed),
+          training=training,
+          observers=observers,
+          coordinator=coordinator,
+        )
+        if coordinator is not None and i == 0:
+          coordinator.assign(host)
+        inference.append(program.add_node(host))
+
+  with program.group('actor'):
+    for i in range(config.num_replicas * config.num_actors):
+      program.add_node(
+        lp.PyClassNode(
+          Deferred('nodes.actor', 'Actor'),
+          make_environment,
+          inference[i % len(inference)],
+          monitor,
+          f'actor/{i}',
+          config.envs_per_actor,
+          config.env_groups,
+          config.root_seed.child('actor', i),
+        )
+      )
+  evaluator = Deferred('nodes.evaluator', 'Evaluator')
+  monitoring.add_evaluator(program, config, evaluator, make_environment, inference[0], monitor)
+  return program
+
+
+def placement(config: InferenceConfig) -> dict[str, Resources]:
+  """Returns where each group runs: inference and learner on accelerators, the rest on CPUs."""
+  restart = default_placement.restart_of_learner(config)
+  on_accelerator = functools.partial(default_placement.on_accelerator, config)
+  actor_devices, learner_devices = config.actor_devices, config.learner_devices
+  groups = {'replay': Resources(restart=restart)}
+  if config.inference_nodes:
+    env = default_placement.ONE_THREAD
+    groups['inference'] = on_accelerator(1 + max(actor_devices), restart='on_failure', env=env)
+    groups['learner'] = on_accelerator(1 + max(learner_devices), restart=restart)
+  else:
+    several = config.num_replicas > 1
+    groups['inference_learner'] = on_accelerator(
+      1 + max(actor_devices + learner_devices),
+      restart='never' if several else restart,
+      one_job=several,
+    )
+  return default_placement.placement(**groups, actor=Resources(restart='on_failure'))
+
+
+def _streams(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
+  """Returns the groups of environments that one of the nodes that infer serves."""
+  return layout(
+    config.actors_per_server,
+    config.envs_per_actor,
+    config.env_groups,
+    config.eval_envs,
+    server,
+    config.num_servers,
+  )
+
+
+def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
+  return ServingOptions(
+    devices=config.actor_devices,
+    batch_size=config.inference_batch_size,
+    timeout_ms=config.inference_timeout_ms,
+    one_core=config.one_core,
+    num_environments=config.num_environments,
+    audit_dir=config.audit_dir,
+    seed=seed,
+  )

@@ -52,8 +52,46 @@ def test_launchers_know_of_nodes_only_how_a_process_lives():
     for node in ast.walk(ast.parse(path.read_text())):
       if isinstance(node, ast.ImportFrom) and node.module.split('.')[0] == 'nodes':
         module = node.module.partition('.')[2]
-        names = {module} if module else {alias.name for alias in node.names}
-        assert names <= {'activity', 'lifecycle'}, path
+        names = {f'{module}.{alias.name}' for alias in node.names}
+        names |= {module} if module != 'runtime' else set()
+        known = {'runtime.activity', 'runtime.lifecycle'}
+        assert all(name in known or name.rpartition('.')[0] in known for name in names), path
+
+
+# The boxes of the graph picture, and the rooms that each room of nodes/ may import.
+BOXES = {
+  'actor',
+  'evaluator',
+  'inference_learner',
+  'inference_worker',
+  'learner',
+  'replay',
+  'monitor',
+}
+BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator'}
+ROOMS = {
+  'runtime': set(),
+  'unrolls': {'runtime'},
+  'inference': {'runtime', 'unrolls'},
+  'learning': {'runtime', 'unrolls'},
+}
+
+
+def test_nodes_holds_the_boxes_of_the_graph_and_the_rooms_behind_them():
+  assert {path.stem for path in (ROOT / 'nodes').glob('*.py')} == BOXES | {'__init__'}
+  rooms = {path.name for path in (ROOT / 'nodes').iterdir() if path.is_dir()} - {'__pycache__'}
+  assert rooms == ROOMS.keys()
+
+
+@pytest.mark.parametrize('room', ROOMS)
+def test_a_room_imports_no_box_and_few_other_rooms(room):
+  files = list((ROOT / 'nodes' / room).glob('*.py'))
+  assert len(files) > 1
+  for path in files:
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.ImportFrom) and node.module.split('.')[0] == 'nodes':
+        packages = node.module.split('.')[1:] or [alias.name for alias in node.names]
+        assert packages[0] in ROOMS[room] | {room}, (path, node.module)
 
 
 def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launchpad():
@@ -61,7 +99,10 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
   for path in (ROOT / 'nodes').rglob('*.py'):
     for name in knows.keys() & set(_imports(path)):
       knows[name].add(path.name)
-  assert knows == {'reverb': {'replay.py', 'unroll_io.py'}, 'launchpad': {'lifecycle.py'}}
+  assert knows == {
+    'reverb': {'replay.py', 'tables.py', 'writer.py', 'reader.py'},
+    'launchpad': {'lifecycle.py'},
+  }
 
 
 @pytest.mark.parametrize(
@@ -77,11 +118,11 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
     ('evaluate, viewing.evaluation, viewing.film', ['tensorflow', 'reverb', 'pandas']),
     # The actors and the evaluator that act themselves know JAX; Reverb comes while they get ready.
     (
-      'nodes.acting_actor, nodes.acting_evaluator, nodes.learner_node',
+      'nodes.impala_actor, nodes.impala_evaluator, nodes.learner',
       ['tensorflow', 'reverb', 'pandas'],
     ),
     ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
-    ('nodes.inference, nodes.learner', ['tensorflow', 'reverb']),
+    ('nodes.inference.server, nodes.learning.update', ['tensorflow', 'reverb']),
   ],
 )
 def test_processes_stay_thin(modules, heavy):

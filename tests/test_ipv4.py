@@ -7,9 +7,9 @@ import pytest
 
 from launchers import binding, process
 from launchers.slurm import probe
-from nodes import listening
-from nodes.conversation import Remote
-from nodes.inbox import Inbox
+from nodes.inference.client import ServerAddress
+from nodes.inference.socket_server import SocketServer
+from nodes.runtime import listening
 
 
 class _Socket(socket.socket):
@@ -39,8 +39,8 @@ def test_launchers_find_ports():
 def test_servers_listen_and_an_occupied_port_is_refused():
   (port,) = binding.free_ports(1)
   listening.check_free(port)
-  inbox = Inbox(port)
-  Remote(f'127.0.0.1:{port}').connect().close()
+  inbox = SocketServer(port)
+  ServerAddress(f'127.0.0.1:{port}').connect().close()
   with pytest.raises(OSError, match='in use'):
     listening.check_free(port)
   inbox.close()

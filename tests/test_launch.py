@@ -362,8 +362,8 @@ def test_a_run_directory_in_use_is_refused(tmp_path, capsys):
 
 def _earlier_run(path, learner_steps=5, actor_steps=100):
   """Makes the directory of a run of 2,000 steps that was stopped."""
-  from launchers import run_directory
   from programs import sebulba
+  from rundir import run_directory
 
   config = sebulba.Config(num_steps=2000).resolve()
   run_directory.write_record(str(path), 'sebulba', {'num_steps': 2000}, config)
@@ -411,7 +411,7 @@ def test_a_damaged_checkpoint_is_refused_before_anything_starts(tmp_path, capsys
 
 
 def test_a_run_that_goes_on_is_not_resumed(tmp_path):
-  from launchers import run_directory
+  from rundir import run_directory
 
   run_directory.create(str(tmp_path))  # This process has it now.
   _earlier_run(tmp_path)

@@ -15,9 +15,9 @@ import pytest
 from agents.types import Timestep
 from benchmarks.running import RunningProgram, processes
 from environments import registry as environments
-from launchers import binding, run_directory
-from nodes import checkpoints
+from launchers import binding
 from programs import check, registry
+from rundir import checkpoints, run_directory
 from tests.test_launch import DONE, ROOT, SMALL, launch
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))

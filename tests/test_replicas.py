@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.running import RunningProgram, processes
 from launchers import supervise
-from nodes import checkpoints, curves
+from rundir import checkpoints, curves
 from tests.test_launch import DONE, SMALL, SMALL_REPLAY, launch
 
 LEARNERS = ['inference_learner/0', 'inference_learner/1']

@@ -9,10 +9,9 @@ from absl import flags
 
 import launch as launcher
 from agents.seeding import Seed
-from launchers import run_directory
-from nodes import checkpoints
 from programs import registry
 from programs.options import configs
+from rundir import checkpoints, run_directory
 from tests.test_launch import ROOT, _run_main, launch
 
 _STRIDE = 7_368_787  # By which older versions changed the seed, each time that a run was resumed.
@@ -153,7 +152,7 @@ def test_a_directory_that_other_pods_have_written_to_is_taken(tmp_path):
 
 def test_a_directory_that_another_launcher_has_is_refused(tmp_path):
   run_directory.create(str(tmp_path))
-  script = f'from launchers import run_directory; run_directory.create({str(tmp_path)!r})'
+  script = f'from rundir import run_directory; run_directory.create({str(tmp_path)!r})'
   process = subprocess.run(
     [sys.executable, '-c', script], cwd=ROOT, capture_output=True, text=True, timeout=60
   )

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from benchmarks.running import RunningProgram, processes
-from nodes import audit, curves
+from rundir import audit, curves
 from tests.test_launch import DONE, SMALL, SMALL_REPLAY, launch
 
 DEADLINE = 150

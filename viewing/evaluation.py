@@ -12,10 +12,9 @@ import numpy as np
 from agents.agent import Agent
 from agents.seeding import Seed
 from agents.types import Nest
-from environments import registry
+from environments import jax_registry, registry
 from environments.base import BatchedEnvironment
-from nodes import jax_environments
-from nodes.actor import Episode, episodes
+from nodes.evaluator import Episode, episodes
 from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
 
@@ -39,7 +38,7 @@ def make_environment(
   """Makes a batch of a program's environments, be they written in JAX or not.
 
   Args:
-    environments: the program's: `environments.registry` or `nodes.jax_environments`.
+    environments: the program's: `environments.registry` or `environments.jax_registry`.
     name: `family` or `family:task`.
     options: 'key=value,key=value'.
     num_envs: how many.
@@ -48,8 +47,8 @@ def make_environment(
   Raises:
     ValueError: there is no such environment; one sentence.
   """
-  if environments is jax_environments:
-    return JaxBatch(jax_environments.make(name, options), num_envs, seed)
+  if environments is jax_registry:
+    return JaxBatch(jax_registry.make(name, options), num_envs, seed)
   return registry.make(name, num_envs, seed.child('environments').number(), options)
 
 

@@ -13,7 +13,7 @@ from agents.types import Array, Nest, Timestep
 
 
 class LocalPolicy:
-  """Acts with given parameters and the agent's `evaluation_exploration`; a `nodes.actor.Policy`."""
+  """Acts with given parameters and the agent's `evaluation_exploration`; a `nodes.evaluator.Policy`."""
 
   def __init__(self, agent: Agent, params: Nest, num_envs: int, seed: Seed):
     """Initialises the core states.

@@ -11,7 +11,9 @@ from flax import serialization
 
 from agents.agent import Agent
 from agents.types import Nest
-from nodes import checkpoints, final_params, lifecycle
+from nodes.learning import serialisation
+from rundir import checkpoints, final_params
+from rundir.checkpoints import UnusableCheckpoint
 
 FINAL = 'final'
 NEWEST = 'newest'
@@ -76,8 +78,8 @@ def fit(parameters: Parameters, agent: Agent) -> Nest:
   """
   template = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0))).params
   try:
-    return checkpoints.fit(parameters.path, template, parameters.state)
-  except lifecycle.Hopeless as error:
+    return serialisation.fit(parameters.path, template, parameters.state)
+  except UnusableCheckpoint as error:
     raise ValueError(str(error)) from error
 
 

@@ -8,10 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from launchers import run_directory
-from nodes import curves
-from nodes.progress import COUNTERS
-from rundir import secrets
+from nodes.runtime.counters import COUNTERS
+from rundir import curves, run_directory, secrets
 from viewing.node_log import NodeLog
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
@@ -48,7 +46,7 @@ class Progress:
     """Reads what has changed.
 
     Afterwards `state` is one of those above; `status` is as `nodes.monitor` gives it, and None before
-    the first measurement; `training` and `evaluation` are those of `nodes.curves`.
+    the first measurement; `training` and `evaluation` are those of `rundir.curves`.
 
     Raises:
       ValueError: if the directory is no longer that of a run; one sentence.

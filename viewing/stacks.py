@@ -8,8 +8,8 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from launchers import run_directory
 from launchers.requests import STACKS
+from rundir import run_directory
 
 _DEADLINE_SECONDS = 10.0
 _SETTLED_SECONDS = 1.0

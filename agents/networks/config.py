@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from agents.options import check_numbers, option
+from agents.options import CheckedOptions, option
 
 TORSOS = ('auto', 'mlp', 'nature', 'impala')
 CORES = ('none', 'lstm')
 
 
 @dataclasses.dataclass(frozen=True)
-class NetworkConfig:
+class NetworkConfig(CheckedOptions):
   """What turns observations into features: a torso per row, then an optional recurrent core.
 
   Attributes:
@@ -39,9 +39,7 @@ class NetworkConfig:
     True, 'Whether the core sees the previous reward clipped to [-1, 1], as in IMPALA, or raw.'
   )
 
-  def validate(self) -> None:
-    """Raises ValueError, one sentence that names the flag and the fix, if a field is unusable."""
-    check_numbers(self)
+  def _check(self) -> None:
     require_choice('torso', self.torso, TORSOS)
     require_choice('core', self.core, CORES)
     require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')

@@ -16,9 +16,8 @@ from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import clip_gradients
 from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
-from agents.r2d2.exploration import epsilon_greedy, epsilons
-from agents.r2d2.head import DuelingHead
-from agents.r2d2.priorities import importance_weights
+from agents.r2d2.loss import importance_weights
+from agents.r2d2.network import DuelingHead, epsilon_greedy, epsilons
 from agents.types import Array, Nest, Timestep, Unroll
 
 

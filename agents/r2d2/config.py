@@ -74,9 +74,7 @@ class R2D2Config(NetworkConfig):
   )
   evaluation_epsilon: float = option(1e-3, 'Probability of a random action in evaluation.')
 
-  def validate(self) -> None:
-    """Raises ValueError, one sentence that names the flag and the fix, if a field is unusable."""
-    super().validate()
+  def _check(self) -> None:
     require(self.burn_in >= 0, 'burn_in', self.burn_in, '0 for none, or more')
     for name in ('head_size', 'unroll_length', 'n_step', 'target_update_period'):
       value = getattr(self, name)

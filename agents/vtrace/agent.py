@@ -13,12 +13,12 @@ import optax
 from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
+from agents.optimizers import make_optimizer, make_schedule
 from agents.types import Array, Nest, Timestep, Unroll
 from agents.vtrace.config import VTraceConfig
 from agents.vtrace.distributions import make_distribution
 from agents.vtrace.head import PolicyValueHead
 from agents.vtrace.loss import vtrace_loss
-from agents.vtrace.optimizer import make_optimizer, make_schedule
 
 
 class VTraceState(NamedTuple):

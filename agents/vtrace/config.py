@@ -59,9 +59,7 @@ class VTraceConfig(NetworkConfig):
     40.0, 'Gradients are scaled down to this global norm; 0 for no clipping; IMPALA: 40, for sums.'
   )
 
-  def validate(self) -> None:
-    """Raises ValueError, one sentence that names the flag and the fix, if a field is unusable."""
-    super().validate()
+  def _check(self) -> None:
     require_choice('loss_reduction', self.loss_reduction, ('mean', 'sum'))
     require_choice('optimizer', self.optimizer, ('adam', 'rmsprop'))
     require_choice('learning_rate_schedule', self.learning_rate_schedule, ('constant', 'linear'))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from benchmarks.drills.checks import Checks, Refused
 from benchmarks.drills.subject import Subject
-from nodes import curves
+from rundir import curves
 
 SIZE = '64m'
 NODE_TIMEOUT_SECONDS = 15

@@ -17,7 +17,7 @@ from benchmarks.drills import night_report, sampler, schedule
 from benchmarks.drills.lives import Life, Lives, Seen
 from benchmarks.drills.subject import SLOW_CATCH
 from benchmarks.running import RunningProgram
-from nodes import audit, checkpoints
+from rundir import audit, checkpoints
 
 STEP_SECONDS = 0.1
 ACTORS, ENVIRONMENTS = 2, 32

@@ -16,7 +16,7 @@ from benchmarks.drills import flatness, sampler, unrolls
 from benchmarks.drills.checks import Check
 from benchmarks.drills.lives import Seen
 from benchmarks.running import processes
-from nodes import curves
+from rundir import curves
 
 # What launch.py's --node_timeout is by default.
 NODE_TIMEOUT_SECONDS = 300

@@ -10,7 +10,7 @@ import psutil
 
 from benchmarks.drills.checks import Checks
 from benchmarks.running import ROOT, RunningProgram
-from nodes import audit, curves
+from rundir import audit, curves
 
 SLOW_CATCH = os.path.join(ROOT, 'benchmarks', 'drills', 'slow_catch.py:make')
 FOR_EVER = '--num_steps=1000000000'

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nodes import audit
+from rundir import audit
 
 
 def account(run_dir: str, kills: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from benchmarks.peers import reports, virtual
 from benchmarks.peers.settings import OURS, Settings, options_of
 from benchmarks.peers.tree import Tree
 from benchmarks.running import RunningProgram
-from nodes import curves
+from rundir import curves
 
 _DRIVERS = pathlib.Path(__file__).parent / 'drivers'
 _LAST_LINES = 30

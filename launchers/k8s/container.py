@@ -9,7 +9,7 @@ from typing import Any
 
 from launchers.k8s import pod
 from launchers.placement import CHIPS_PER_HOST, Resources, environment_variables
-from nodes.lifecycle import RUN_VARIABLE
+from nodes.runtime.lifecycle import RUN_VARIABLE
 
 GKE_TPUS = {
   'tpu-v4': 'tpu-v4-podslice',

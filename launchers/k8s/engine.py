@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from absl import flags
 
 from environments import own_file
-from launchers import one_line, run_directory
 from launchers.graph import describe
 from launchers.k8s import container, jobset, manifests, pod
 from launchers.launcher import Job, Launcher
 from launchers.supervise import Watch
+from rundir import one_line, run_directory
 
 _OUTPUT = flags.DEFINE_string('output', '', 'directory for the files of --launcher=k8s')
 _IMAGE = flags.DEFINE_string('image', '', 'container image of the pods of --launcher=k8s')

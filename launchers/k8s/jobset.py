@@ -9,7 +9,7 @@ from typing import Any
 from launchers.k8s import container, pod
 from launchers.k8s.container import Group, Run
 from launchers.placement import Resources
-from nodes.lifecycle import Hopeless
+from rundir.errors import NonRetryableError
 
 JOBSET_LABEL = 'jobset.sigs.k8s.io/jobset-name'
 JOB_LABEL = 'jobset.sigs.k8s.io/replicatedjob-name'
@@ -130,7 +130,7 @@ def _restarts(resources: Resources) -> dict[str, Any]:
   """Returns how often a Job replaces a pod that has failed; when it may not, the Job fails."""
   if resources.restart == 'never':
     return {'backoffLimit': 0}
-  hopeless = {'operator': 'In', 'values': [Hopeless.exit_code]}
+  hopeless = {'operator': 'In', 'values': [NonRetryableError.exit_code]}
   evicted = {'type': 'DisruptionTarget', 'status': 'True'}
   return {
     'backoffLimitPerIndex': resources.max_restarts,

@@ -16,13 +16,13 @@ import sys
 from collections.abc import Sequence
 from typing import IO, Any
 
-from launchers import binding, requests, run_directory, supervise, terminal
+from launchers import binding, requests, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm import probe
 from launchers.slurm.job import JOB_FILE, REFUSED, Job, JobStopper
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
-from rundir import files
+from rundir import files, run_directory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from absl import flags
 
-from launchers import run_directory
 from launchers.launcher import Job, Launcher
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
 from launchers.supervise import Watch
+from rundir import run_directory
 
 _CPU_NODES = flags.DEFINE_integer(
   'slurm_cpu_nodes', 1, 'CPU hosts to spread the nodes without an accelerator over', lower_bound=1

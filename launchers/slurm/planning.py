@@ -12,8 +12,8 @@ import math
 import shlex
 from collections.abc import Mapping
 
-from launchers import one_line
 from launchers.placement import Resources
+from rundir import one_line
 
 
 @dataclasses.dataclass(frozen=True)

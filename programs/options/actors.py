@@ -1,4 +1,4 @@
-"""What programs with actors, replay and a learner can be told."""
+"""Options of programs with actors, replay and a learner."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ class ActorsConfig(CommonConfig):
   )
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
 
-  def validate(self) -> None:
-    """Checks that the options fit together; call it after `resolve`.
+  @property
+  def audit_dir(self) -> str:
+    """Where every unroll is recorded; '' for nowhere."""
+    return self.run_dir if self.audit else ''
 
-    Raises:
-      ValueError: one sentence that names the flag and the fix.
-    """
-    super().validate()
+  def _check(self) -> None:
     self._require_at_least_one('num_actors', 'envs_per_actor', 'batch_size', 'num_replay_shards')
     self._require_devices('learner_devices')
     if self.update_period <= 0:

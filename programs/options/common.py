@@ -1,18 +1,18 @@
-"""What every program can be told."""
+"""Options of every program."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import TypeVar
 
-from agents.options import check_numbers, option
+from agents.options import CheckedOptions, option
 from agents.seeding import Seed
 
 C = TypeVar('C', bound='CommonConfig')
 
 
 @dataclasses.dataclass(frozen=True)
-class CommonConfig:
+class CommonConfig(CheckedOptions):
   """Options of every program. One flag each; 0 means 'choose for me' where it says so."""
 
   env: str = option(
@@ -56,13 +56,7 @@ class CommonConfig:
     """Returns the config with every 'choose for me' replaced by the choice."""
     return dataclasses.replace(self, eval_period=self.eval_period or max(1, self.num_steps // 20))
 
-  def validate(self) -> None:
-    """Checks that the options fit together; call it after `resolve`.
-
-    Raises:
-      ValueError: one sentence that names the flag and the fix.
-    """
-    check_numbers(self)
+  def _check(self) -> None:
     self._require_at_least_one('num_steps', 'checkpoints_kept')
     self._require_not_negative('eval_envs', 'eval_episodes', 'checkpoint_period')
     if self.eval_envs and not self.eval_episodes:

@@ -1,4 +1,4 @@
-"""What Anakin can be told beside what every program can."""
+"""Options of Anakin's loop."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ class CompiledLoopConfig(CommonConfig):
     """What all seeds come from: a run that is resumed is the run that it would have been."""
     return Seed(self.seed)
 
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
+  def _check(self) -> None:
     self._require_at_least_one('num_envs', 'updates_per_call')
     if self.num_devices < 0:
       raise ValueError(f'--num_devices={self.num_devices} must be 0, for all, or more.')

@@ -56,6 +56,7 @@ def check(module: Any, config: Any) -> None:
 def resolve(module: Any, values: dict[str, Any]) -> Any:
   """As `make_config`, but whether the values fit together is still to be checked."""
   fields = {f.name: f for f in dataclasses.fields(module.Config)}
+  values = dict(values)
   for name, value in values.items():
     if name not in fields:
       raise ValueError(f'--{name} is no option of this program.')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from environments import own_file
-from launchers import run_directory
+from rundir import run_directory
 
 
 def own_program(argv: Sequence[str]) -> str:

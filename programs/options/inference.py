@@ -1,4 +1,4 @@
-"""What programs whose actors ask a central inference server can be told."""
+"""Options of programs with central inference."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ class InferenceConfig(ActorsConfig):
     """Actors that each of them answers."""
     return self.num_actors // max(self.inference_nodes, 1)
 
+  @property
+  def num_environments(self) -> int:
+    """Training environments of the whole program."""
+    return self.num_replicas * self.num_actors * self.envs_per_actor
+
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
     half = self.actors_per_server * self.envs_per_actor // 2
@@ -54,13 +59,7 @@ class InferenceConfig(ActorsConfig):
     size = self.inference_batch_size or max(half, group)
     return dataclasses.replace(super().resolve(), inference_batch_size=size)
 
-  def validate(self) -> None:
-    """Checks that the options fit together; call it after `resolve`.
-
-    Raises:
-      ValueError: one sentence that names the flag and the fix.
-    """
-    super().validate()
+  def _check(self) -> None:
     self._require_at_least_one('num_replicas', 'env_groups')
     self._require_not_negative('inference_timeout_ms', 'inference_nodes')
     self._require_devices('actor_devices')

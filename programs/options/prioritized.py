@@ -1,4 +1,4 @@
-"""What programs whose replay is prioritized can be told."""
+"""Options of programs with prioritized replay."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ class PrioritizedConfig(ActorsConfig):
       config, samples_per_insert_error=self.samples_per_insert_error or max(tenth, least)
     )
 
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
+  def _check(self) -> None:
     shards = self.num_replay_shards
     if self.samples_per_insert <= 0:
       raise ValueError(f'--samples_per_insert={self.samples_per_insert} must be above 0.')

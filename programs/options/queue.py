@@ -1,4 +1,4 @@
-"""What programs whose replay is a queue can be told."""
+"""Options of programs whose replay is a queue."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ class QueueConfig(ActorsConfig):
     config = super().resolve()
     return dataclasses.replace(config, queue_size=self.queue_size or 2 * self.batch_size)
 
-  def validate(self) -> None:
-    """Checks that the options fit together; raises ValueError, one sentence naming the flag."""
-    super().validate()
+  def _check(self) -> None:
     if self.queue_size < self.batch_size:
       raise ValueError(
         f'--queue_size={self.queue_size} is smaller than --batch_size={self.batch_size}: the queue '

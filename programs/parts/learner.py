@@ -1,4 +1,4 @@
-"""A learner without inference."""
+"""Learners: their options, and the node of one that does not infer."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any
 
 import launchpad as lp
 
+from nodes.learning.options import TrainingOptions
 from programs.options.actors import ActorsConfig
-from programs.parts.address import AddressHandle
-from programs.parts.deferred import Deferred
+from programs.parts.launchpad_nodes import AddressHandle, Deferred
 
 
-def training(config: ActorsConfig) -> dict[str, Any]:
-  """Returns the options of `nodes.training.Training`, which every learner has."""
-  return {
-    'learner_devices': config.learner_devices,
-    'batch_size': config.batch_size,
-    'num_steps': config.num_steps,
-    'run_dir': config.run_dir,
-    'checkpoint_period': config.checkpoint_period,
-    'checkpoints_kept': config.checkpoints_kept,
-    'record': config.audit,
-    'seed': config.root_seed.child('learner'),
-  }
+def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
+  """Returns the options of a program's only learner, whose node is called `name`."""
+  return TrainingOptions(
+    name=name,
+    devices=config.learner_devices,
+    batch_size=config.batch_size,
+    num_steps=config.num_steps,
+    run_dir=config.run_dir,
+    checkpoint_period=config.checkpoint_period,
+    checkpoints_kept=config.checkpoints_kept,
+    audit_dir=config.audit_dir,
+    seed=config.root_seed.child('learner'),
+  )
 
 
 def add_learner(
@@ -33,7 +34,7 @@ def add_learner(
   make_environment: Callable[..., Any],
   replay: Sequence[AddressHandle],
   monitor: Any,
-  ask_again_seconds: float,
+  call_timeout: float,
 ) -> Any:
   """Adds the learner.
 
@@ -44,23 +45,23 @@ def add_learner(
     make_environment: takes (number of environments, seed).
     replay: addresses of the replay servers.
     monitor: a handle on it.
-    ask_again_seconds: after which who has no answer asks again; see nodes.rpc.
+    call_timeout: the deadline of a call in seconds, after which it is repeated; see nodes.runtime.rpc.
 
   Returns:
     A handle on it.
   """
   learner = program.add_node(
     lp.CourierNode(
-      Deferred('nodes.learner_node', 'LearnerNode'),
+      Deferred('nodes.learner', 'LearnerNode'),
       make_agent,
       make_environment,
       replay,
       monitor,
-      **training(config),
-      # At the start, handlers wait for the first parameters; a question that is sent again is a second.
+      training_options(config, 'learner/0'),
+      # At the start, handlers wait for the first parameters; a call that is repeated takes a second one.
       courier_kwargs={'thread_pool_size': 2 * (config.num_actors + 1) + 4},
     ),
     label='learner',
   )
-  learner.set_client_kwargs(call_timeout=ask_again_seconds)
+  learner.set_client_kwargs(call_timeout=call_timeout)
   return learner

@@ -6,20 +6,21 @@ from typing import Any
 
 import launchpad as lp
 
+from nodes.runtime.periodic_evaluator import EvaluationOptions
 from programs.options.common import CommonConfig
-from programs.parts.deferred import Deferred
+from programs.parts.launchpad_nodes import Deferred
 
 
 def add_monitor(
-  program: lp.Program, config: CommonConfig, ask_again_seconds: float, num_learners: int = 1
+  program: lp.Program, config: CommonConfig, call_timeout: float, num_learners: int = 1
 ) -> Any:
   """Adds the monitor.
 
   Args:
     program: to add it to.
     config: of the program.
-    ask_again_seconds: after which a call of it that was not answered is made again; see nodes.rpc.
-    num_learners: that announce their end.
+    call_timeout: the deadline of a call in seconds, after which it is repeated; see nodes.runtime.rpc.
+    num_learners: how many nodes report that training has finished.
 
   Returns:
     A handle on it.
@@ -34,7 +35,7 @@ def add_monitor(
     ),
     label='monitor',
   )
-  monitor.set_client_kwargs(call_timeout=ask_again_seconds)
+  monitor.set_client_kwargs(call_timeout=call_timeout)
   return monitor
 
 
@@ -46,7 +47,7 @@ def add_evaluator(
   Args:
     program: to add it to.
     config: of the program.
-    evaluator: its class, a `nodes.evaluator.PeriodicEvaluator`.
+    evaluator: its class, a `nodes.runtime.periodic_evaluator.PeriodicEvaluator`.
     *args: what it needs beside the options of evaluation.
   """
   if config.eval_envs:
@@ -54,10 +55,12 @@ def add_evaluator(
       lp.PyClassNode(
         evaluator,
         *args,
-        num_envs=config.eval_envs,
-        episodes=config.eval_episodes,
-        period=config.eval_period,
-        seed=config.root_seed.child('evaluator'),
+        EvaluationOptions(
+          num_envs=config.eval_envs,
+          episodes=config.eval_episodes,
+          period=config.eval_period,
+          seed=config.root_seed.child('evaluator'),
+        ),
       ),
       label='evaluator',
     )

@@ -12,9 +12,7 @@ import launchpad as lp
 from programs.options.actors import ActorsConfig
 from programs.options.prioritized import PrioritizedConfig
 from programs.options.queue import QueueConfig
-from programs.parts.address import AddressHandle
-from programs.parts.deferred import Deferred
-from programs.parts.replay_node import ReplayNode
+from programs.parts.launchpad_nodes import AddressHandle, Deferred, ReplayNode
 
 
 def add_replay(
@@ -57,14 +55,14 @@ def add_replay(
 def make_queue(config: QueueConfig) -> Callable[[], Any]:
   """Returns what makes the table of one server of a program whose replay is a queue."""
   return functools.partial(
-    Deferred('nodes.replay', 'queue_table'), config.queue_size // config.num_replay_shards
+    Deferred('nodes.unrolls.tables', 'queue_table'), config.queue_size // config.num_replay_shards
   )
 
 
 def make_prioritized(config: PrioritizedConfig) -> Callable[[], Any]:
   """Returns what makes the table of one server of a program whose replay is prioritized."""
   return functools.partial(
-    Deferred('nodes.replay', 'prioritized_table'),
+    Deferred('nodes.unrolls.tables', 'prioritized_table'),
     max_size=config.replay_size // config.num_replay_shards,
     min_size=config.min_replay_size // config.num_replay_shards,
     samples_per_insert=config.samples_per_insert,

@@ -13,13 +13,13 @@ import pytest
 
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
-from agents.r2d2.delta_q import delta_q
-from agents.r2d2.exploration import epsilons
 from agents.r2d2.loss import r2d2_loss
+from agents.r2d2.network import epsilons
 from agents.types import FIRST, LAST, MID
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from tests.agents import r2d2_definition
+from tests.agents.delta_q import delta_q
 from tests.agents.recording import (
   ACTION_SPEC,
   NUM_ACTIONS,

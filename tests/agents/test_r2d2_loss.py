@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from agents.r2d2.config import R2D2Config
-from agents.r2d2.delta_q import delta_q
-from agents.r2d2.loss import r2d2_loss
-from agents.r2d2.priorities import importance_weights, unroll_priorities
+from agents.r2d2.loss import importance_weights, r2d2_loss, unroll_priorities
 from agents.types import FIRST, LAST, MID, Timestep
 from tests.agents import r2d2_definition
+from tests.agents.delta_q import delta_q
 from tests.agents.recording import random_rows
 
 CONFIG = R2D2Config(discount=0.9, n_step=3)

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.r2d2.targets import double_q_targets, n_step_returns
-from agents.r2d2.value_rescaling import h, h_inverse
+from agents.r2d2.targets import double_q_targets, h, h_inverse, n_step_returns
 from agents.types import FIRST, LAST, MID
 from tests.agents import r2d2_definition
 from tests.agents.precision import enable_x64

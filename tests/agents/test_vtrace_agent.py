@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.optimizers import make_schedule
 from agents.types import LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
-from agents.vtrace.optimizer import make_schedule
 from tests.agents.recording import (
   ACTION_SPEC,
   NUM_ACTIONS,

@@ -15,7 +15,7 @@ from bsuite import sweep as bsuite_ids
 from benchmarks import bsuite as sweeps
 from benchmarks.running import ROOT, processes
 from environments.bsuite_record import csv_path
-from launchers import run_directory
+from rundir import run_directory
 
 SMALL = ['--mlp_sizes=16', '--batch_size=2', '--unroll_length=5']
 

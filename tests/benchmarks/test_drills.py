@@ -27,7 +27,7 @@ from benchmarks.drills import (
 from benchmarks.drills.checks import Refused
 from benchmarks.drills.lives import Life, Lives
 from environments import own_file
-from nodes import audit
+from rundir import audit
 from tests.benchmarks import smoke
 
 WAITS = 'import sys; print(flush=True); sys.stdin.read()'

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from environments import registry
-from nodes.streams import EpisodeStatistics
+from nodes.inference.env_groups import EpisodeStatistics
 
 FIRST, MID, LAST = 0, 1, 2
 

@@ -6,7 +6,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from environments.gym import GymnasiumBatch
 from environments.lives import LivesAsEpisodes
-from nodes.actor import Episode, episodes
+from nodes.evaluator import Episode, episodes
 
 FIRST, MID, LAST = 0, 1, 2
 NOOP, MOVE = 0, 1

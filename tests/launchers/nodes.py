@@ -12,7 +12,7 @@ import time
 import launchpad as lp
 
 from launchers import node_entry
-from nodes import activity, lifecycle
+from nodes.runtime import activity, lifecycle
 
 
 class Echo:
@@ -136,9 +136,9 @@ class Hanger:
 
   def run(self):
     hangs = [self._stop, self._hold_the_interpreter_lock, self._make_no_progress]
-    if lifecycle.life() < len(hangs):
-      hangs[lifecycle.life()]()
-    _write(self._path, f'life {lifecycle.life()}')
+    if lifecycle.restart_count() < len(hangs):
+      hangs[lifecycle.restart_count()]()
+    _write(self._path, f'life {lifecycle.restart_count()}')
 
   def _stop(self):
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -199,10 +199,10 @@ class Leaver:
     self._path, self._way = path, way
 
   def run(self):
-    if lifecycle.life() == 0:
+    if lifecycle.restart_count() == 0:
       getattr(self, self._way)()
     else:
-      _write(self._path, f'life {lifecycle.life()}')
+      _write(self._path, f'life {lifecycle.restart_count()}')
 
   def system_exit(self):
     sys.exit(0)
@@ -224,7 +224,7 @@ class Parent:
   def run(self):
     children = [subprocess.Popen(['sleep', '1000'], start_new_session=new) for new in (True, False)]
     pids = ' '.join(str(child.pid) for child in children)
-    _write(f'{self._path}-{lifecycle.life()}', f'{os.getpid()} {pids}')
+    _write(f'{self._path}-{lifecycle.restart_count()}', f'{os.getpid()} {pids}')
     lifecycle.stop_event().wait()
 
 
@@ -235,7 +235,7 @@ class Hopeless:
     self._message = message
 
   def run(self):
-    raise lifecycle.Hopeless(self._message)
+    raise lifecycle.NonRetryableError(self._message)
 
 
 class Finisher:
@@ -246,7 +246,7 @@ class Finisher:
     self._begun, self._done = paths.split(':')
 
   def run(self):
-    lifecycle.finish(self._work)
+    lifecycle.run_before_exit(self._work)
     self._echo.wait_for_ever()
 
   def _work(self):

@@ -6,9 +6,9 @@ import courier
 import pytest
 
 from launchers import binding
-from nodes import wire
-from nodes.conversation import Remote
-from nodes.inbox import Inbox
+from nodes.inference import codec
+from nodes.inference.client import ServerAddress
+from nodes.inference.socket_server import SocketServer
 
 DEADLINE = 60
 
@@ -48,18 +48,18 @@ def answer():
   def run(inbox, handler):
     while not closed.is_set():
       for connection, message in inbox.poll(None):
-        reply = handler(*wire.unpack(message))
+        reply = handler(*codec.unpack(message))
         if reply:
-          inbox.send(connection, wire.pack(*reply))
+          inbox.send(connection, codec.pack(*reply))
     inbox.close()
 
   def start(handler, port=None):
     port = port or binding.free_ports(1)[0]
-    inbox = Inbox(port)
+    inbox = SocketServer(port)
     inbox.accept_messages_of(1 << 25)
     inboxes.append(inbox)
     threading.Thread(target=run, args=(inbox, handler), daemon=True).start()
-    return Remote(f'localhost:{port}')
+    return ServerAddress(f'localhost:{port}')
 
   yield start
   closed.set()
@@ -94,7 +94,7 @@ def make_server():
   from acme.utils.counting import Counter
 
   from agents.seeding import Seed
-  from nodes.inference import InferenceServer
+  from nodes.inference.server import InferenceServer
   from tests.nodes.counter import CounterAgent, CounterEnvironment
   from tests.nodes.inference_clients import Sink
 

@@ -10,9 +10,9 @@ from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
-from nodes.inference import InferenceServer
-from nodes.layout import layout
-from nodes.learner import Learner
+from nodes.inference.layout import layout
+from nodes.inference.server import InferenceServer
+from nodes.learning.update import Learner
 from tests.nodes.inference_clients import Client, Sink
 
 BATCH, UPDATES = 84, 3

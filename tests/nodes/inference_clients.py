@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from nodes import wire
+from nodes.inference import codec
 from tests.nodes.counter import CounterEnvironment
 
 DEADLINE = 60
@@ -39,26 +39,38 @@ class Client:
     return self.receive()
 
   def send(self, sequence, timestep):
-    self.connection.send(wire.pack(*self.identity, sequence, *timestep))
+    self.connection.send(codec.pack(*self.identity, sequence, *timestep))
 
   def receive(self):
     while (answer := self.connection.receive()) is None:
       pass
-    action, *refusal = wire.unpack(answer)
+    action, *refusal = codec.unpack(answer)
     if refusal:
       raise ValueError(refusal[0])
     return action
 
 
 class Sink:
-  """Keeps the unrolls that a server emits, copied, and hands the arrays back, if it is `free`."""
+  """A writer that keeps unrolls, copied, and hands the arrays back, if it is `free`."""
 
   def __init__(self):
     self.unrolls = []
     self.free = True
     self.kept = []
 
-  def __call__(self, unroll, release):
+  def compile(self, sizes):
+    pass
+
+  def start(self):
+    pass
+
+  def check(self):
+    pass
+
+  def close(self):
+    pass
+
+  def put(self, unroll, release):
     self.unrolls.append(jax.tree.map(np.copy, unroll))
     if self.free:
       release()

@@ -14,8 +14,8 @@ import numpy as np
 from acme.utils.counting import Counter
 
 from agents.seeding import Seed
-from nodes import replicas
-from nodes.learner import Learner
+from nodes.learning import replicas
+from nodes.learning.update import Learner
 from tests.agents.sharded_update import AGENTS, make_unrolls
 
 UPDATES = 3
@@ -63,7 +63,7 @@ def learn(name, devices, replica, num_replicas):
     assert acts.devices() == {jax.local_devices()[0]}
     np.testing.assert_array_equal(acts, learns)
   moved = max(np.abs(a - b).max() for a, b in zip(params, jax.tree.leaves(acting[0]), strict=True))
-  learner.restore(replicas.share(learner.save(), replica))
+  learner.restore(replicas.broadcast(learner.save(), replica))
   assert learner.learner_steps == UPDATES
   return {
     'params': np.concatenate([x.ravel() for x in params]),
@@ -80,12 +80,12 @@ def main():
   if int(num_replicas) > 1:
     caught = []
     signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
-    replicas.join(coordinator, int(replica), int(num_replicas))
+    replicas.initialize(coordinator, int(replica), int(num_replicas))
     signal.raise_signal(signal.SIGTERM)
     assert caught == [signal.SIGTERM], 'JAX has kept the signal for itself'
   devices = replicas.devices_of_all(indices, '--learner_devices')
   assert len(devices) == int(num_replicas) * len(indices)
-  replicas.meet(devices)
+  replicas.warm_up_collectives(devices)
   results = {}
   for name in agents:
     for key, value in learn(name, devices, int(replica), int(num_replicas)).items():

@@ -6,9 +6,10 @@ import pytest
 
 from agents.seeding import Seed
 from environments.catch import Catch
-from nodes import actor as actor_lib
-from nodes.actor import Actor, RemotePolicy
-from nodes.evaluator import Evaluator
+from nodes.actor import Actor
+from nodes.evaluator import Evaluator, episodes
+from nodes.inference.client import RemotePolicy
+from nodes.runtime.periodic_evaluator import EvaluationOptions
 from tests.nodes.counter import CounterEnvironment
 
 
@@ -101,7 +102,7 @@ def test_episode_returns_takes_as_many_episodes_from_each_environment(answer):
   # Environment i pays i for each of its steps.
   policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
   environment = CounterEnvironment([2, 3, 40])
-  returns = list(actor_lib.episode_returns(environment, policy, episodes_each=2))
+  returns = [e.episode_return for e in episodes(environment, policy, episodes_each=2)]
   assert sorted(returns) == [0, 0, 3, 3, 80, 80]
 
 
@@ -111,10 +112,7 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
     lambda n, seed: Catch(n, seed),
     answer(inference),
     connect(monitor),
-    num_envs=4,
-    episodes=10,
-    period=1000,
-    seed=Seed(3),
+    EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3)),
   )
   evaluator.run()
   assert len(monitor.evaluations) == len(monitor.final) == 1

@@ -12,10 +12,13 @@ from agents.anakin.environments.catch import Catch
 from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
-from nodes import checkpoints, lifecycle
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
+from nodes.learning.options import CompiledLoopOptions
 from nodes.monitor import Monitor
+from nodes.runtime import lifecycle
+from nodes.runtime.periodic_evaluator import EvaluationOptions
+from rundir import checkpoints
 
 DEADLINE = 120
 
@@ -34,14 +37,15 @@ def make_node(run_dir, monitor, make_environment=Catch, **options):
     'checkpoints_kept': 3,
     'seed': Seed(1),
   } | options
-  return Anakin(make_agent, make_environment, monitor, run_dir=str(run_dir), **options)
+  options = CompiledLoopOptions(run_dir=str(run_dir), **options)
+  return Anakin(make_agent, make_environment, monitor, options)
 
 
 @pytest.fixture
 def stop(monkeypatch):
   """The event that nodes take for the program's stop."""
   event = threading.Event()
-  monkeypatch.setattr('nodes.lifecycle.stop_event', lambda: event)
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: event)
   yield event
   event.set()
 
@@ -87,7 +91,7 @@ def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, 
   thread = start(node)
   client = connect(node)
   AnakinEvaluator(
-    make_agent, Catch, client, connect(monitor), num_envs=5, episodes=12, period=100, seed=Seed(1)
+    make_agent, Catch, client, connect(monitor), EvaluationOptions(5, 12, 100, Seed(1))
   ).run()
   status = monitor.status()
   assert status['finished'] and status['latest']['evaluator/0']['evaluator_episodes'] == 15
@@ -147,7 +151,7 @@ class NotANumber(Catch):
 def test_what_cannot_go_on_is_said_in_one_sentence(tmp_path, connect, stop, options, words):
   monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=False)
   node = make_node(tmp_path, connect(monitor), **options)
-  with pytest.raises(lifecycle.Hopeless, match=words):
+  with pytest.raises(lifecycle.NonRetryableError, match=words):
     node.run()
 
 
@@ -155,5 +159,5 @@ def test_a_checkpoint_of_other_environments_is_refused(tmp_path, connect, stop):
   run_to_the_end(tmp_path, connect, stop)
   stop.clear()
   node = make_node(tmp_path, connect(Monitor(str(tmp_path), 500, False)), num_envs=16)
-  with pytest.raises(lifecycle.Hopeless, match='made by another config'):
+  with pytest.raises(lifecycle.NonRetryableError, match='made by another config'):
     node.run()

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from nodes import curves
 from nodes.monitor import Monitor
+from rundir import curves
 
 FINAL = {'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9}
 
@@ -71,7 +71,7 @@ def test_actor_steps_of_replicas_are_added_up_and_learner_steps_are_not(monitor,
 
 
 def test_training_has_finished_when_every_replica_has(tmp_path, monkeypatch):
-  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: None)
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: None)
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=False, num_learners=2)
   monitor.training_finished('inference_learner/1', FINAL | {'params_crc32': 7})
   assert not monitor.progress()['finished']
@@ -91,7 +91,7 @@ def test_a_run_without_reports_still_gets_a_picture(tmp_path):
 
 def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch):
   stopped = []
-  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: stopped.append(True))
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: stopped.append(True))
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   monitor.training_finished('inference_learner/0', FINAL)
   monitor.final_evaluation({'evaluator_return': 0.75, 'evaluator_episodes': 12.0})
@@ -103,7 +103,7 @@ def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch
 
 
 def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_path, monkeypatch):
-  monkeypatch.setattr('nodes.recorder._CALM_SECONDS', 0.0)
+  monkeypatch.setattr('rundir.recorder._CALM_SECONDS', 0.0)
   (tmp_path / 'logs').write_text('in the way')
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   monitor.report('actor/0', {'steps': 1.0})
@@ -163,7 +163,7 @@ def test_a_monitor_that_is_started_again_knows_of_the_final_evaluation(tmp_path,
   assert not longer._finished.is_set()
   again = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
   again.training_finished('inference_learner/0', {'learner_steps': 7.0})
-  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: None)
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: None)
   again.run()
   summary = json.loads((tmp_path / 'summary.json').read_text())
   assert (summary['evaluator_return'], summary['learner_steps']) == (2.5, 7)

@@ -13,9 +13,10 @@ import pytest
 from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
-from nodes import curves, monitor, recorder, room
+from nodes import monitor
 from nodes.monitor import Monitor
-from rundir import files
+from nodes.runtime import full_disk
+from rundir import curves, files, recorder
 
 
 def events(run_dir):
@@ -193,8 +194,8 @@ def test_the_final_evaluation_is_asked_for_again_while_there_is_no_room(tmp_path
 
 def test_the_summary_waits_for_room(tmp_path, monkeypatch):
   stopped, write = [], files.write_json
-  monkeypatch.setattr('nodes.lifecycle.stop_program', lambda: stopped.append(True))
-  monkeypatch.setattr(room, '_PAUSE_SECONDS', 0.0)
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: stopped.append(True))
+  monkeypatch.setattr(full_disk, '_PAUSE_SECONDS', 0.0)
   monkeypatch.setattr(curves, 'draw', lambda run_dir: (_ for _ in ()).throw(OSError('no room')))
   full = [True, True, True]
 

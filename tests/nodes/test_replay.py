@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import secrets
 import socket
 import struct
 import subprocess
@@ -17,8 +18,13 @@ import reverb
 
 from agents.types import Timestep, Unroll
 from launchers import binding
-from nodes import lifecycle, replay, unroll_io
-from nodes.repeats import Repeats
+from nodes import replay
+from nodes.runtime import lifecycle
+from nodes.unrolls import tables
+from nodes.unrolls.duplicates import DuplicateFilter
+from nodes.unrolls.packing import Columns
+from nodes.unrolls.reader import UnrollReader
+from nodes.unrolls.writer import UnrollWriter
 from programs import arithmetic, r2d2
 
 L = 3
@@ -43,17 +49,17 @@ def _unrolls(first, count):
   )
 
 
-COLUMNS = unroll_io.Columns(jax.tree.map(lambda x: x[0], _unrolls(0, 1)))
+COLUMNS = Columns(jax.tree.map(lambda x: x[0], _unrolls(0, 1)))
 
 
 @pytest.fixture
 def queue_address(serve):
-  return serve(functools.partial(replay.queue_table, 4))
+  return serve(functools.partial(tables.queue_table, 4))
 
 
 def _prioritized(samples_per_insert=1e6, error_buffer=1e9, max_size=1000, min_size=1):
   return functools.partial(
-    replay.prioritized_table,
+    tables.prioritized_table,
     max_size=max_size,
     min_size=min_size,
     samples_per_insert=samples_per_insert,
@@ -65,11 +71,12 @@ def _prioritized(samples_per_insert=1e6, error_buffer=1e9, max_size=1000, min_si
 def _write(addresses, count, priorities):
   """Writes unrolls 0..count and waits until replay has them."""
   written = threading.Event()
-  writer = unroll_io.UnrollWriter(addresses, COLUMNS, lambda unrolls: priorities)
+  writer = UnrollWriter(addresses, COLUMNS, lambda unrolls: priorities)
+  writer.start()
   writer.put(_unrolls(0, count), written.set)
   assert written.wait(30)
   clients = [reverb.Client(a) for a in addresses]
-  while sum(c.server_info()[replay.TABLE].current_size for c in clients) < count:
+  while sum(c.server_info()[tables.TABLE].current_size for c in clients) < count:
     writer.check()
   return writer
 
@@ -100,7 +107,7 @@ def dying():
 
 def test_a_server_that_dies_in_the_middle_of_a_call_is_away_and_asked_again(dying):
   address, died = dying
-  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=1)
+  reader = UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=1)
   assert np.isnan(reader.measure()['replay_size'])
   assert 'does not answer' in reader.explain_wait()
   died.clear()
@@ -157,9 +164,10 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
     samples_per_insert_error=7.0,
   ).resolve()
   address = serve(_prioritized(2.0, 7.0, min_size=10))
-  writer = unroll_io.UnrollWriter([address], COLUMNS)
+  writer = UnrollWriter([address], COLUMNS)
+  writer.start()
   writer.put(_unrolls(0, 40), lambda: None)  # It waits for samples now and then.
-  batches = iter(unroll_io.UnrollReader([address], COLUMNS, 1, max_in_flight=1))
+  batches = iter(UnrollReader([address], COLUMNS, 1, max_in_flight=1))
   run = arithmetic.expected(config)
   assert run.updates == 2 * (40 - 10)
   assert run.most_updates == 2 * (40 - 10) + 7
@@ -173,11 +181,12 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
 
 
 def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
-  writer = unroll_io.UnrollWriter([queue_address], COLUMNS)
+  writer = UnrollWriter([queue_address], COLUMNS)
+  writer.start()
   released = []
   for first in range(0, 40, 5):
     writer.put(_unrolls(first, 5), functools.partial(released.append, first))
-  batches = iter(unroll_io.UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
+  batches = iter(UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
   for i, batch in enumerate(itertools.islice(batches, 10)):
     jax.tree.map(np.testing.assert_array_equal, batch.unrolls, _unrolls(4 * i, 4))
   assert released == list(range(0, 40, 5))
@@ -187,11 +196,12 @@ def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
 
 def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monkeypatch):
   """As after the death of a server that had not confirmed what it had given already."""
-  monkeypatch.setattr(unroll_io.secrets, 'randbits', lambda bits: 5)
-  writers = [unroll_io.UnrollWriter([queue_address], COLUMNS) for _ in range(2)]
-  batches = iter(unroll_io.UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
+  monkeypatch.setattr(secrets, 'randbits', lambda bits: 5)
+  writers = [UnrollWriter([queue_address], COLUMNS) for _ in range(2)]
+  batches = iter(UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
   seen = []
   for writer, count in zip(writers, (6, 14), strict=True):  # The same ids from 5 << 32.
+    writer.start()
     released = threading.Event()
     writer.put(_unrolls(0, count), released.set)
     assert released.wait(30)
@@ -206,20 +216,23 @@ def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monke
 
 
 def test_what_is_sampled_again_on_purpose_is_no_repeat():
-  repeats = Repeats()
-  assert repeats.wanted(np.array([1, 2]), np.array([1, 1])).all()
-  assert repeats.wanted(np.array([1, 2]), np.array([2, 3])).all()
-  np.testing.assert_array_equal(repeats.wanted(np.array([2, 3]), np.array([1, 1])), [False, True])
+  repeats = DuplicateFilter()
+  assert repeats.keep_mask(np.array([1, 2]), np.array([1, 1])).all()
+  assert repeats.keep_mask(np.array([1, 2]), np.array([2, 3])).all()
+  np.testing.assert_array_equal(
+    repeats.keep_mask(np.array([2, 3]), np.array([1, 1])), [False, True]
+  )
 
 
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
-  writer = unroll_io.UnrollWriter([queue_address], COLUMNS)
+  writer = UnrollWriter([queue_address], COLUMNS)
+  writer.start()
   released = [threading.Event() for _ in range(4)]
   for i in range(4):  # The queue takes 4 items, these are 12.
     writer.put(_unrolls(3 * i, 3), released[i].set)
   assert released[1].wait(30)
   assert not released[2].wait(1.0), 'the third batch was taken though the second does not fit'
-  reader = unroll_io.UnrollReader([queue_address], COLUMNS, 3, max_in_flight=1)
+  reader = UnrollReader([queue_address], COLUMNS, 3, max_in_flight=1)
   assert reader.measure()['replay_size'] == 4
   batches = iter(reader)
   seen = [b.unrolls.environment_id.tolist() for b in itertools.islice(batches, 4)]
@@ -237,7 +250,8 @@ def test_an_occupied_port_is_refused(tmp_path):
 
 
 def test_a_writer_that_fails_says_so(queue_address):
-  writer = unroll_io.UnrollWriter([queue_address], COLUMNS)
+  writer = UnrollWriter([queue_address], COLUMNS)
+  writer.start()
   bad = _unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
   writer.put(bad, lambda: None)
   writer._thread.join(30)
@@ -249,7 +263,7 @@ def test_sampling_frequency_follows_priority_to_the_power(serve):
   address = serve(_prioritized())
   priorities = np.array([0.01, 0.1, 0.5, 1.0, 2.0, 8.0, 30.0, 3.0])
   writer = _write([address], len(priorities), priorities)
-  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=1000, max_in_flight=1000)
+  reader = UnrollReader([address], COLUMNS, batch_size=1000, max_in_flight=1000)
   counts = np.zeros(len(priorities))
   expected = priorities**0.9 / np.sum(priorities**0.9)
   for batch in itertools.islice(reader, 100):
@@ -266,7 +280,7 @@ def test_sampling_frequency_follows_priority_to_the_power(serve):
 def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
   addresses = [serve(_prioritized(), name) for name in ('a', 'b')]
   writer = _write(addresses, 8, np.ones(8))
-  reader = unroll_io.UnrollReader(addresses, COLUMNS, batch_size=16, max_in_flight=2)
+  reader = UnrollReader(addresses, COLUMNS, batch_size=16, max_in_flight=2)
   batches = iter(reader)
   keys = {}
   while len(keys) < 8:
@@ -289,13 +303,14 @@ def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
 
 def test_the_ratio_of_samples_to_inserts_is_held(serve):
   address = serve(_prioritized(samples_per_insert=3.0, min_size=10, error_buffer=12.0))
-  writer = unroll_io.UnrollWriter([address], COLUMNS, lambda unrolls: np.ones(4))
+  writer = UnrollWriter([address], COLUMNS, lambda unrolls: np.ones(4))
+  writer.start()
   for first in range(0, 400, 4):
     writer.put(_unrolls(first, 4), lambda: None)
-  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=5, max_in_flight=5)
+  reader = UnrollReader([address], COLUMNS, batch_size=5, max_in_flight=5)
   client = reverb.Client(address)
   for _ in itertools.islice(reader, 200):
-    info = client.server_info()[replay.TABLE].rate_limiter_info
+    info = client.server_info()[tables.TABLE].rate_limiter_info
     inserts, samples = info.insert_stats.completed, info.sample_stats.completed
     # Counts are read one after the other, so allow what may happen in between.
     assert (inserts - 10) * 3.0 - samples + 12.0 >= -10
@@ -312,7 +327,7 @@ def test_a_checkpoint_brings_items_and_priorities_back(serve, tmp_path):
   writer.close()
   server.close()
   restored = serve(_prioritized(), 'kept')
-  reader = unroll_io.UnrollReader([restored], COLUMNS, batch_size=50, max_in_flight=1)
+  reader = UnrollReader([restored], COLUMNS, batch_size=50, max_in_flight=1)
   assert reader.measure()['replay_size'] == 6
   expected = np.arange(1.0, 7.0) ** 0.9 / np.sum(np.arange(1.0, 7.0) ** 0.9)
   batch = next(iter(reader))
@@ -329,10 +344,11 @@ def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
     asked.append(unrolls.environment_id.tolist())
     return 1.0 + unrolls.environment_id
 
-  writer = unroll_io.UnrollWriter([address], COLUMNS, priorities)
+  writer = UnrollWriter([address], COLUMNS, priorities)
+  writer.start()
   for first in (0, 3):
     writer.put(_unrolls(first, 3), lambda: None)
-  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
+  reader = UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
   while reader.measure()['replay_size'] < 6:
     writer.check()
   assert asked == [[0, 1, 2], [3, 4, 5]]
@@ -346,9 +362,10 @@ def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
 _SERVER = """
 import functools, sys
 from nodes import replay
+from nodes.unrolls import tables
 table = {
-  'queue': functools.partial(replay.queue_table, 4),
-  'prioritized': functools.partial(replay.prioritized_table, 1000, 1, 1e6, 1e9, 0.9),
+  'queue': functools.partial(tables.queue_table, 4),
+  'prioritized': functools.partial(tables.prioritized_table, 1000, 1, 1e6, 1e9, 0.9),
 }[sys.argv[1]]
 server = replay.ReplayServer(table, None, 'replay/0', sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
 print('up', flush=True)
@@ -379,8 +396,9 @@ def serve_in_process(tmp_path):
 def test_a_queue_that_is_killed_loses_what_it_held_and_doubles_nothing(serve_in_process):
   server, address = serve_in_process('queue', 0)
   produced = []
-  writer = unroll_io.UnrollWriter([address], COLUMNS, produced=produced.extend)
-  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=2)
+  writer = UnrollWriter([address], COLUMNS, produced=produced.extend)
+  writer.start()
+  reader = UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=2)
   stop = threading.Event()
 
   def feed():
@@ -424,7 +442,7 @@ def test_a_killed_server_comes_back_with_the_items_of_its_last_checkpoint(
   server.kill()
   server.wait()
   serve_in_process('prioritized', 0)
-  reader = unroll_io.UnrollReader([address], COLUMNS, batch_size=500, max_in_flight=500)
+  reader = UnrollReader([address], COLUMNS, batch_size=500, max_in_flight=500)
   assert reader.measure()['replay_size'] == 6
   assert set(next(iter(reader)).unrolls.environment_id) == set(range(6))
 

@@ -11,11 +11,13 @@ import pytest
 import reverb
 
 from launchers import binding
-from nodes import lifecycle, replay
+from nodes import replay
+from nodes.runtime import lifecycle
+from nodes.unrolls import tables
 from rundir import files
 
 TABLES = functools.partial(
-  replay.prioritized_table,
+  tables.prioritized_table,
   max_size=1000,
   min_size=1,
   samples_per_insert=1e6,
@@ -36,7 +38,7 @@ def start(tmp_path):
     servers.append(server)
     client = reverb.Client(f'localhost:{port}')
     for i in range(count):
-      client.insert([np.full(1000, i, np.float32)], {replay.TABLE: 1.0})
+      client.insert([np.full(1000, i, np.float32)], {tables.TABLE: 1.0})
     if count and checkpoint:
       server._checkpoint()
     return server
@@ -50,7 +52,7 @@ def start(tmp_path):
 
 
 def size(server):
-  return server._server.localhost_client().server_info()[replay.TABLE].current_size
+  return server._server.localhost_client().server_info()[tables.TABLE].current_size
 
 
 def names(tmp_path):
@@ -121,7 +123,7 @@ def test_where_none_is_usable_one_sentence_says_so_and_nothing_is_left_behind(st
   server.close()
   for directory in ('000000000001', '000000000002'):
     truncate(tmp_path / 'replay' / directory)
-  with pytest.raises(lifecycle.Hopeless) as raised:
+  with pytest.raises(lifecycle.NonRetryableError) as raised:
     start()
   assert re.fullmatch(
     r'none of the 2 replay checkpoints is usable: .*/replay/000000000002 is damaged: chunks.tfrecord '

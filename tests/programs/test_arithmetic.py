@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agents.types import Timestep
-from nodes.streams import CoreStateRows, UnrollAssembler
+from nodes.unrolls.assembler import CoreStateRows, UnrollAssembler
 from programs import arithmetic, r2d2, registry, sebulba
 from programs.options import changes, configs
 

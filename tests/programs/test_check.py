@@ -6,9 +6,8 @@ import launchpad as lp
 import pytest
 
 from launchers.placement import Resources
-from programs import anakin, check, r2d2, sebulba
-from programs.parts.deferred import Deferred
-from programs.parts.replay_node import ReplayNode
+from programs import check, registry
+from programs.parts.launchpad_nodes import Deferred, ReplayNode
 
 
 class Server:
@@ -40,19 +39,22 @@ def _circle(*labels):
 
 
 def _replay():
-  return ReplayNode(Deferred('nodes.replay', 'queue_table'), None, 'replay/0', '/nothing', 0.0)
+  return ReplayNode(
+    Deferred('nodes.unrolls.tables', 'queue_table'), None, 'replay/0', '/nothing', 0.0
+  )
 
 
 @pytest.mark.parametrize(
-  'module, options',
+  'name, options',
   [
-    (sebulba, {}),
-    (sebulba, {'num_replicas': 2, 'num_replay_shards': 2, 'eval_envs': 0}),
-    (r2d2, {'num_actors': 3}),
-    (anakin, {}),
+    ('sebulba', {'num_replicas': 2, 'num_replay_shards': 2, 'eval_envs': 0}),
+    ('sebulba', {'num_actors': 4, 'inference_nodes': 2}),
+    ('r2d2', {'num_actors': 3, 'inference_nodes': 3}),
+    *((name, {}) for name in registry.PROGRAMS),
   ],
 )
-def test_our_own_programs_are_right(module, options):
+def test_our_own_programs_are_right(name, options):
+  module = registry.load(name)
   config = module.Config(**options).resolve()
   check.check(module.make_program(config), module.placement(config))
 

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import threading
 import types
 from typing import Any, NamedTuple
 
@@ -16,17 +17,18 @@ from environments import registry as environments
 from environments import seeding
 from launchers import binding
 from launchers.graph import handles
-from nodes import lifecycle
-from nodes.acting_actor import ActingActor
-from nodes.acting_evaluator import ActingEvaluator
 from nodes.actor import Actor
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
-from nodes.device_inference import DeviceInference
 from nodes.evaluator import Evaluator
+from nodes.impala_actor import ImpalaActor
+from nodes.impala_evaluator import ImpalaEvaluator
+from nodes.inference.device import DeviceInference
 from nodes.inference_learner import InferenceLearner
-from nodes.inference_node import InferenceNode
-from nodes.learner_node import LearnerNode
+from nodes.inference_worker import InferenceWorker
+from nodes.learner import LearnerNode
+from nodes.learning import loop
+from nodes.runtime import lifecycle
 from programs import registry
 from tests.nodes.counter import CounterAgent
 from viewing import evaluation
@@ -106,21 +108,21 @@ def draws(monkeypatch, tmp_path):
   local_devices = lambda indices, flag, process=None: jax.local_devices()[:1] * len(indices)  # noqa: E731
   for name, value in {
     'environments.registry.make': make_environment,
-    'nodes.acting_actor.VariableClient': lambda *args: Always(),
+    'nodes.impala_actor.ParameterClient': lambda *args: Always(),
     'nodes.actor.RemotePolicy': Silence,
-    'nodes.action_service.Emitter': Silence,
-    'nodes.action_service.ActionService.compile': lambda self: None,
-    'nodes.action_service.ActionService.start': lambda self: None,
+    'nodes.inference.server.InferenceServer.compile': lambda self: None,
+    'nodes.inference.server.InferenceServer.start': lambda self: None,
+    'nodes.unrolls.writer.UnrollWriter': Silence,
+    'nodes.unrolls.writer.begin_import': lambda: None,
     'nodes.anakin.AnakinLoop': lambda *args: Plays(play),
     'nodes.anakin_evaluator.Evaluation': lambda *args: Plays(play),
     'nodes.anakin_evaluator.rpc.call': lambda *args: ({}, None),
-    'nodes.inference.DeviceInference': Device,
-    'nodes.periodic_evaluator.PeriodicEvaluator._evaluate_now_and_then': evaluate_once,
-    'nodes.replicas.devices_of_all': lambda indices, flag: jax.local_devices()[:1],
-    'nodes.replicas.local_devices': local_devices,
-    'nodes.replicas.meet': lambda devices: None,
-    'nodes.replicas.share': lambda tree, replica: tree,
-    'nodes.training.begin_import': lambda: None,
+    'nodes.inference.server.DeviceInference': Device,
+    'nodes.runtime.periodic_evaluator.PeriodicEvaluator._run_periodically': evaluate_once,
+    'nodes.learning.replicas.devices_of_all': lambda indices, flag: jax.local_devices()[:1],
+    'nodes.learning.replicas.local_devices': local_devices,
+    'nodes.learning.replicas.warm_up_collectives': lambda devices: None,
+    'nodes.learning.replicas.broadcast': lambda tree, replica: tree,
   }.items():
     monkeypatch.setattr(name, value)
   return found
@@ -157,19 +159,21 @@ def act(node, draws):
 
 def infer(node, draws):
   node._inbox.close()
-  node._make_service().close()
+  node._make_server().close()
 
 
 def learn(node, draws):
-  node._training.prepare()
-  node._training._service = Published(draws)
+  """Learns until the first parameters are there; returns what the node has prepared."""
+  prepared = loop.prepare(node._make_agent, node._make_environment, node._training)
   with pytest.raises(lifecycle.Stopped):
-    node._training._make_learner()
+    loop.train(prepared, node._training, Published(draws), [], None, threading.Event())
+  return prepared
 
 
 def infer_and_learn(node, draws):
-  learn(node, draws)
-  infer(node, draws)
+  prepared = learn(node, draws)
+  node._inbox.close()
+  node._make_server(prepared).close()
 
 
 def play_until_stopped(node, draws):
@@ -179,14 +183,14 @@ def play_until_stopped(node, draws):
 
 # What makes a node draw all that it ever draws by a seed.
 HOW = {
-  ActingActor: act,
-  ActingEvaluator: act,
+  ImpalaActor: act,
+  ImpalaEvaluator: act,
   Actor: act,
   Anakin: play_until_stopped,
   AnakinEvaluator: play_until_stopped,
   Evaluator: act,
   InferenceLearner: infer_and_learn,
-  InferenceNode: infer,
+  InferenceWorker: infer,
   LearnerNode: learn,
 }
 
@@ -208,10 +212,10 @@ def run(program, draws):
   counts = collections.Counter()
   for node in (each.node for each in handles.nodes(program)):
     args, kwargs = node._args, node._kwargs
-    if any(isinstance(value, Seed) for value in (*args, *kwargs.values())):
+    if any(isinstance(getattr(v, 'seed', v), Seed) for v in (*args, *kwargs.values())):
       cls = classes[node._constructor.name]  # One that HOW lacks is to be added there.
       kwargs = {name: stand_in(value) for name, value in kwargs.items() if name != 'courier_kwargs'}
-      if cls in (InferenceLearner, InferenceNode):
+      if cls in (InferenceLearner, InferenceWorker):
         kwargs['port'] = binding.free_ports(1)[0]
       HOW[cls](cls(*map(stand_in, args), **kwargs), draws)
       counts[cls] += 1
@@ -245,10 +249,10 @@ def test_no_two_consumers_share_a_stream_in_any_life_and_after_any_resume(
       counts = run(program, draws)
       num_runs += 1
   evaluate(draws)
-  actors = counts[Actor] + counts[ActingActor]
+  actors = counts[Actor] + counts[ImpalaActor]
   groups = options.get('env_groups', 2) if counts[Actor] else 1
   assert actors == options.get('num_actors', 2) * options.get('num_replicas', 1)
-  assert counts[Evaluator] + counts[ActingEvaluator] == 1
+  assert counts[Evaluator] + counts[ImpalaEvaluator] == 1
   assert len(set(draws['environments'])) == len(draws['environments'])
   # A number for each batch and each of its environments.
   batches, size = actors * groups + 1, actors * ENVS['envs_per_actor'] + ENVS['eval_envs']

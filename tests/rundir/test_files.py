@@ -7,9 +7,8 @@ import stat
 
 import pytest
 
-from launchers import run_directory
-from nodes import checkpoints, final_params, monitor
-from rundir import files
+from nodes import monitor
+from rundir import checkpoints, files, final_params, run_directory
 
 
 @dataclasses.dataclass
@@ -27,7 +26,7 @@ def _write_checkpoint(path):
 
 
 def _write_params(path):
-  return final_params.save(path, {'w': 1.0})
+  return final_params.save(path, b'params')
 
 
 def _write_evaluation(path):

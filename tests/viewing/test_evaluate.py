@@ -11,10 +11,10 @@ import evaluate
 from agents.anakin.loop import AnakinLoop
 from agents.seeding import Seed
 from agents.types import FIRST, LAST, Timestep
-from environments import registry
-from launchers import run_directory
-from nodes import checkpoints, final_params, jax_environments
+from environments import jax_registry, registry
+from nodes.learning import serialisation
 from programs import anakin, r2d2, runs, sebulba
+from rundir import checkpoints, final_params, run_directory
 from viewing import parameters
 
 
@@ -117,7 +117,8 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for
   config = make_run(tmp_path, r2d2, 'r2d2', **options)
   environment = registry.make_spec(config.env, config.env_options)
   agent = r2d2.make_agent(config)(environment.observations, environment.actions)
-  final_params.save(str(tmp_path), jax.device_get(jax.jit(agent.init)(jax.random.key(0)).params))
+  params = jax.device_get(jax.jit(agent.init)(jax.random.key(0)).params)
+  final_params.save(str(tmp_path), serialisation.serialise(params))
   flags = ['--episodes=1', '--env_options=frame_cap=80,sticky_actions=0']
   found = score(capsys, tmp_path, tmp_path, *flags, f'--video={tmp_path / "out.gif"}')
   protocol = found['protocol']
@@ -133,11 +134,11 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for
 def test_anakins_checkpoints_and_its_environments(tmp_path, capsys):
   options = {'env': 'catch', 'env_options': 'rows=5', 'num_envs': 2, 'mlp_sizes': (8,)}
   config = make_run(tmp_path, anakin, 'anakin', **options)
-  environment = jax_environments.make(config.env, config.env_options)
+  environment = jax_registry.make(config.env, config.env_options)
   agent = anakin.make_agent(config)(environment.observation_spec, environment.action_spec)
   state = AnakinLoop(agent, environment, 2, jax.local_devices()[:1], 1).init(jax.random.key(1))
   counts = {'actor_steps': 7, 'environment_frames': 7, 'learner_steps': 5}
-  content = checkpoints.serialise(jax.device_get(state))
+  content = serialisation.serialise(jax.device_get(state))
   checkpoints.write(checkpoints.directory(str(tmp_path)), counts, content, keep=1)
   found = score(capsys, tmp_path, tmp_path, '--episodes=8')
   assert found['parameters'].items() >= counts.items()

@@ -4,8 +4,7 @@ import pytest
 from PIL import Image
 
 from agents.seeding import Seed
-from environments import registry
-from nodes import jax_environments
+from environments import jax_registry, registry
 from viewing import frames
 from viewing.film import Film
 from viewing.jax_batch import JaxBatch
@@ -74,7 +73,7 @@ def test_observations_are_drawn_as_shades_colours_or_bars():
 
 
 def test_environments_in_jax_are_a_batch_like_any_other():
-  environment = JaxBatch(jax_environments.make('catch'), 3, Seed(1))
+  environment = JaxBatch(jax_registry.make('catch'), 3, Seed(1))
   timestep = environment.reset()
   assert timestep.step_type.tolist() == [FIRST] * 3
   for t in range(1, 21):
@@ -89,7 +88,7 @@ def test_environments_in_jax_are_a_batch_like_any_other():
   assert timestep.step_type.dtype == np.uint8 and timestep.reward.dtype == np.float32
   columns = environment.reset().observation[:, 0].argmax(axis=1)
   assert (
-    JaxBatch(jax_environments.make('catch'), 3, Seed(1))
+    JaxBatch(jax_registry.make('catch'), 3, Seed(1))
     .reset()
     .observation[:, 0]
     .argmax(axis=1)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import watch
-from launchers import run_directory
+from rundir import run_directory
 
 DEADLINE = 60
 

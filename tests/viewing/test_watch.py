@@ -7,10 +7,9 @@ import time
 import pytest
 
 import watch
-from launchers import run_directory
-from nodes import curves
-from nodes.progress import COUNTERS
+from nodes.runtime.counters import COUNTERS
 from programs import sebulba
+from rundir import curves, run_directory
 from rundir.csv_file import CsvWriter
 from viewing import progress
 

@@ -120,7 +120,7 @@ def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):
   program = nodes.program((nodes.Hopeless, True, 'the disk is gone'))
   code, output = _launch(program, tmp_path, RESTARTED)
   assert code == 1 and 'starting it again' not in output
-  assert output.rstrip().endswith('Hopeless: the disk is gone')
+  assert output.rstrip().endswith('NonRetryableError: the disk is gone')
 
 
 def test_work_that_is_to_be_finished_is_finished_before_a_process_leaves(tmp_path):

@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from launchers import run_directory
 from launchers.placement import Resources
 from launchers.slurm import planning, probe, step, submit
 from launchers.slurm.planning import Component, Options, Slot
+from rundir import run_directory
 from tests.agents.subprocesses import run_python
 from tests.test_launch import launch
 

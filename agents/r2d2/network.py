@@ -1,0 +1,51 @@
+"""The head of the R2D2 network, and how its Q-values explore."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.networks.torsos import RELU_INIT
+from agents.types import Array
+
+
+class DuelingHead(nn.Module):
+  """Q = V + A - mean of A (Wang et al. 2016, equation 9); V and A have a hidden layer each."""
+
+  num_actions: int
+  hidden_size: int
+
+  @nn.compact
+  def __call__(self, features: Array) -> Array:
+    """Maps float32 `[..., D]` to Q-values `[..., num_actions]`, in the range of h."""
+
+    def stream(name: str, size: int) -> Array:
+      hidden = nn.Dense(self.hidden_size, kernel_init=RELU_INIT, name=f'{name}_hidden')(features)
+      return nn.Dense(size, name=name)(nn.relu(hidden))
+
+    advantage = stream('advantage', self.num_actions)
+    return stream('value', 1) + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
+
+
+def epsilons(num_environments: int, base: float, alpha: float) -> np.ndarray:
+  """Returns base^(1 + alpha i / (N - 1)) for i = 0 .. N-1 (Horgan et al. 2018, section 4.1).
+
+  float64 `[num_environments]`; `[base]` if there is one.
+  """
+  return base ** np.linspace(1.0, 1.0 + alpha, num_environments)
+
+
+def epsilon_greedy(key: Array, q_values: Array, epsilon: Array) -> Array:
+  """Returns one action, int32 `[]`: any with probability `epsilon`, else the one with the largest Q.
+
+  Args:
+    key: a typed PRNG key, `[]`.
+    q_values: `[A]`.
+    epsilon: `[]`; 0 is never random, 1 always.
+  """
+  whether_key, action_key = jax.random.split(key)
+  anything = jax.random.randint(action_key, (), 0, q_values.shape[-1], jnp.int32)
+  greedy = jnp.argmax(q_values).astype(jnp.int32)
+  return jnp.where(jax.random.uniform(whether_key) < epsilon, anything, greedy)

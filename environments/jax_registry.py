@@ -1,0 +1,101 @@
+"""Names of environments that are written in JAX, and what makes them.
+
+A name is `family` or `family:task`: `catch`, `gymnax:CartPole-v1`. To add a family, write one factory
+and one line of the table below. A factory is
+
+    def make(task: str, *, option=default, ...) -> agents.anakin.environment.JaxEnvironment
+
+as those of `environments.registry` but for the number of environments and the seed. Importing this
+module imports no JAX, nor does `check`, which tries a name in a process of its own:
+
+    python -m environments.jax_registry NAME OPTIONS
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from environments import own_file
+from environments.registry import Family, resolve
+
+_FAMILIES = {
+  'catch': Family('agents.anakin.environments.catch:make', "bsuite's Catch"),
+  'gymnax': Family('agents.anakin.environments.gymnax:make', 'gymnax:<id>, as gymnax:CartPole-v1'),
+}
+_REFUSED = 2
+
+
+def families() -> dict[str, str]:
+  """Returns one line of help for each family, by name."""
+  return {name: _FAMILIES[name].description for name in sorted(_FAMILIES)}
+
+
+def maker(name: str, options: str = '') -> Callable[[], Any]:
+  """Returns what makes an environment in any process, also where a user's own file is not."""
+  return functools.partial(make, own_file.carried(name), options)
+
+
+def make(name: str | own_file.Named, options: str = '') -> Any:
+  """Makes one environment, a `JaxEnvironment`.
+
+  Args:
+    name: `family` or `family:task`; or a user's own, as in `environments.registry`.
+    options: 'key=value,key=value' for the factory's keyword-only parameters.
+
+  Raises:
+    ValueError: the name or an option is unusable, in one sentence that says how to change the flag.
+  """
+  factory, task, keywords = resolve(_FAMILIES, name, options)
+  return factory(task, **keywords)
+
+
+def all_options(name: str, options: str = '') -> dict[str, Any]:
+  """Returns every option of an environment with its value, as given or by default.
+
+  Raises:
+    ValueError: as `make` would, for the family and the options.
+  """
+  return resolve(_FAMILIES, name, options)[2]
+
+
+def check(name: str, options: str = '') -> None:
+  """Makes an environment in another process, to find mistakes before a program starts.
+
+  Raises:
+    ValueError: as `make` would, or the environment is not written in JAX.
+  """
+  family = name.partition(':')[0]
+  if family not in _FAMILIES and not own_file.is_spec(name):
+    known = ', '.join(f'{name} ({text})' for name, text in families().items())
+    raise ValueError(
+      f'--env={name} is not written in JAX, as the environments of --program=anakin are: {known}.'
+    )
+  if name == 'catch' and not options:
+    return  # Which cannot be wrong; starting JAX takes seconds.
+  process = subprocess.run(
+    [sys.executable, '-m', 'environments.jax_registry', name, options],
+    cwd=pathlib.Path(__file__).parent.parent,
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+    capture_output=True,
+    text=True,
+  )
+  if process.returncode == _REFUSED:
+    raise ValueError(process.stderr.strip().splitlines()[-1])
+  if process.returncode and own_file.is_spec(name):
+    raise ValueError(f'--env={name} cannot be made: {process.stderr.strip().splitlines()[-1]}')
+  if process.returncode:
+    raise RuntimeError(f'--env={name} cannot be tried:\n{process.stderr}')
+
+
+if __name__ == '__main__':
+  try:
+    make(*sys.argv[1:])
+  except ValueError as error:
+    print(error, file=sys.stderr)
+    sys.exit(_REFUSED)

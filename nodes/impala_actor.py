@@ -1,0 +1,116 @@
+"""IMPALA's actor: environments, and inference of its own with parameters that it fetches.
+
+The one kind of actor that imports JAX, and through Reverb TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from acme import specs
+from acme.utils import counting
+
+from agents.agent import Agent
+from environments.base import BatchedEnvironment, describe
+from nodes.actor import Actor
+from nodes.inference.layout import EnvGroupSpec
+from nodes.inference.options import ServingOptions
+from nodes.inference.server import InferenceServer
+from nodes.learning.parameter_client import ParameterClient
+from nodes.runtime import activity, lifecycle
+from nodes.unrolls import writer
+
+
+class ImpalaActor:
+  """Steps a batch of environments with actions of its own.
+
+  What acts and what assembles unrolls is an `InferenceServer` with a single stream, in this process;
+  what steps the environments is an `Actor` that asks it. Only the parameters come from elsewhere.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    stream: EnvGroupSpec,
+    learner: Any,
+    replay_addresses: Sequence[str],
+    monitor: Any,
+    *,
+    serving: ServingOptions,
+    update_period: float,
+  ):
+    """Initialises an actor; the work starts in `run`.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed).
+      stream: the actor's environments.
+      learner: Courier client of the learner.
+      replay_addresses: host:port of each Reverb server.
+      monitor: Courier client of the monitor.
+      serving: options of inference, of which it needs no devices: it acts on the first CPU device.
+      update_period: seconds between two parameter fetches.
+    """
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._stream = stream
+    self._learner = learner
+    self._replay_addresses = replay_addresses
+    self._monitor = monitor
+    self._serving = serving
+    self._update_period = update_period
+
+  def run(self) -> None:
+    """Acts until the learner says that training has finished, or the program stops."""
+    stop = lifecycle.stop_event()
+    spec, action_repeat = describe(self._make_environment)
+    agent = self._make_agent(spec.observations, spec.actions)
+    serving = self._serving
+    server = InferenceServer(
+      agent,
+      [self._stream],
+      jax.local_devices(backend='cpu')[:1],
+      spec,
+      writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir),
+      counting.Counter(),
+      action_repeat,
+      serving.batch_size,
+      serving.timeout_ms / 1e3,
+      serving.seed.child('life', lifecycle.restart_count()),
+      serving.num_environments,
+    )
+    actor_id = self._stream.actor_id
+    variables = ParameterClient(
+      self._learner,
+      actor_id,
+      lifecycle.new_incarnation(),
+      self._update_period,
+      server.totals,
+      server.set_params,
+    )
+    # From below: the client is closed last, which raises what it failed with.
+    with (
+      contextlib.suppress(lifecycle.Stopped),
+      contextlib.closing(variables),
+      contextlib.closing(server),
+    ):
+      activity.mark(activity.WAITING_FOR_PARAMETERS)
+      if not variables.fetch(stop.is_set):
+        return
+      activity.mark(activity.COMPILING)
+      server.compile()
+      server.start()
+      variables.start(server.check, server.close)
+      Actor(
+        self._make_environment,
+        server,
+        self._monitor,
+        actor_id,
+        self._stream.num_envs,
+        1,
+        serving.seed,
+      ).run()

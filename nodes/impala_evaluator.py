@@ -1,0 +1,91 @@
+"""IMPALA's evaluator: fetches parameters and plays whole episodes with them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from acme import specs
+from acme.utils import counting
+
+from agents.agent import Agent
+from environments.base import BatchedEnvironment
+from nodes.evaluator import returns
+from nodes.inference.layout import EnvGroupSpec
+from nodes.inference.server import InferenceServer
+from nodes.runtime import activity, lifecycle, rpc
+from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+
+
+class ImpalaEvaluator(PeriodicEvaluator):
+  """Evaluates every `period` actor steps, and once more with the final parameters.
+
+  One evaluation has parameters of one version.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    learner: Any,
+    monitor: Any,
+    options: EvaluationOptions,
+  ):
+    """Initialises an evaluator.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed).
+      learner: Courier client of `nodes.learner.LearnerNode`.
+      monitor: Courier client of the monitor.
+      options: of evaluation.
+    """
+    super().__init__(monitor, options)
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._learner = learner
+
+  def run(self) -> None:
+    """Evaluates until the final evaluation is done or the program stops."""
+    seed = self._seed.child('life', lifecycle.restart_count())
+    environment = self._make_environment(self._num_envs, seed.child('environments').number())
+    spec, repeat = environment.spec(), environment.action_repeat
+    agent = self._make_agent(spec.observations, spec.actions)
+    stream = EnvGroupSpec('evaluator/0', 0, self._num_envs, 0, training=False)
+    server = InferenceServer(
+      agent,
+      [stream],
+      jax.local_devices(backend='cpu')[:1],
+      spec,
+      None,  # The rows of an evaluator are not kept.
+      counting.Counter(),
+      repeat,
+      batch_size=self._num_envs,
+      timeout=0.0,
+      seed=seed,
+      num_environments=self._num_envs,
+    )
+    started = False
+
+    def play(should_stop: Callable[[], bool]) -> Evaluated:
+      nonlocal started
+      names = ['policy_version', 'params', 'counts']
+      ask = functools.partial(self._learner.futures.get_variables, names)
+      fetched = rpc.call(ask, should_stop, 'get_variables')
+      if fetched is None:
+        raise lifecycle.Stopped
+      version, params, counts = fetched
+      server.set_params(version, params)
+      if not started:
+        activity.mark(activity.COMPILING)
+        server.compile()
+        server.start()
+        started = True
+      frames = {'evaluated_frames': float(counts['environment_frames'])}
+      return returns(server, environment, self._episodes_each, should_stop), frames
+
+    with contextlib.closing(environment), contextlib.closing(server):
+      self._run_periodically(play)

@@ -1,0 +1,231 @@
+"""Inference on one actor device: gather the slots' core states, act, scatter them back."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from acme import specs
+
+from agents.agent import Agent
+from agents.networks import core_state as core_states
+from agents.seeding import Seed
+from agents.types import Nest, Timestep
+from nodes.unrolls.assembler import CoreStateRows
+
+
+class InferenceInput(Protocol):
+  """The timestep of one group of N environments; a `nodes.inference.requests.Request` is one."""
+
+  @property
+  def timestep(self) -> Timestep:
+    """Fields are `[N, ...]`."""
+
+  @property
+  def rows(self) -> int:
+    """N."""
+
+  @property
+  def first_slot(self) -> int:
+    """The environments are slots `first_slot .. first_slot + N` of the device."""
+
+  @property
+  def needs_reset(self) -> bool:
+    """Whether the slots' core states are reset first."""
+
+
+class InferenceOutput(NamedTuple):
+  """What a group of environments gets.
+
+  Attributes:
+    policy_version: of the parameters that chose the actions.
+    action: `[N, ...]`.
+    extras: `[N, ...]` each.
+    core_state: the state before the timestep was consumed.
+  """
+
+  policy_version: int
+  action: np.ndarray
+  extras: dict[str, np.ndarray]
+  core_state: CoreStateRows
+
+
+class DeviceInference:
+  """Serves the streams of one actor device.
+
+  Several threads may serve batches at once: while the device works on one, the host assembles and
+  answers others. The answer for an environment depends on that environment alone: its core state and
+  its random numbers (drawn from the seed, its id and how often it has asked) live in its slot.
+  """
+
+  def __init__(
+    self,
+    agent: Agent,
+    device: jax.Device,
+    exploration: np.ndarray,
+    environment_ids: np.ndarray,
+    environment_spec: specs.EnvironmentSpec,
+    buckets: Sequence[int],
+    seed: Seed,
+  ):
+    """Initialises the slots; `compile` comes before the first request.
+
+    Args:
+      agent: the algorithm.
+      device: where to run it.
+      exploration: float32 `[slots]`, one for each environment served here.
+      environment_ids: int32 `[slots]`; no two environments that share a seed have the same.
+      environment_spec: of one environment.
+      buckets: batch sizes to compile for, ascending; the last is the largest batch.
+      seed: of the action sampling.
+    """
+    self._device = device
+    self._spec = environment_spec
+    self._buckets = list(buckets)
+    self._num_slots = len(exploration)
+    self._params: tuple[int, Nest] | None = None
+    self._dispatch = threading.Lock()
+    put = lambda x: jax.device_put(x, device)  # noqa: E731
+    self._core_state = put(agent.initial_core_state(self._num_slots))
+    self._decisions = put(jnp.zeros(self._num_slots, jnp.uint32))
+    self._initial_row = put(agent.initial_core_state(1))
+    self._exploration = put(jnp.asarray(exploration, jnp.float32))
+    fold_in = functools.partial(jax.random.fold_in, seed.child('actions').key())
+    self._keys = put(jax.vmap(fold_in)(jnp.asarray(environment_ids, jnp.int32)))
+    self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2))
+    self._staging: list[dict[int, _Staging]] = []  # One for each batch under way.
+    self.batches = 0
+    self.rows = 0
+    self.capacity = 0
+    self.busy_seconds = 0.0
+
+  def set_params(self, version: int, params: Nest) -> None:
+    """Makes parameters act, from the next batch on. They are copied from device to device."""
+    self._params = version, jax.device_put(params, self._device)
+
+  def compile(self) -> None:
+    """Compiles every bucket; `set_params` comes first."""
+    staging = self._new_staging()
+    for arrays in staging.values():
+      jax.block_until_ready(self._dispatch_batch(arrays, 0))
+    self._staging.append(staging)
+
+  @property
+  def compiled_shapes(self) -> int:
+    """How many programs have been compiled; constant once warm."""
+    return self._jit_answer._cache_size()  # type: ignore[attr-defined]
+
+  def serve(self, inputs: Sequence[InferenceInput]) -> list[InferenceOutput]:
+    """Returns the answers to one batch, no larger than the largest bucket."""
+    started = time.monotonic()
+    try:
+      staging = self._staging.pop()
+    except IndexError:
+      staging = self._new_staging()
+    rows = sum(i.rows for i in inputs)
+    size = next(s for s in self._buckets if s >= rows)
+    staging[size].fill(inputs)
+    version, action, extras, core_state = self._dispatch_batch(staging[size], rows)
+    if self._device.platform != 'cpu':
+      jax.tree.map(lambda x: x.copy_to_host_async(), (action, extras))
+    action = np.asarray(action)
+    extras = {name: np.asarray(value) for name, value in extras.items()}
+    answers = []
+    start = 0
+    for each in inputs:
+      stop = start + each.rows
+      rows_of_extras = {name: value[start:stop] for name, value in extras.items()}
+      rows_of_core_state = CoreStateRows(core_state, start, stop)
+      answers.append(
+        InferenceOutput(version, action[start:stop], rows_of_extras, rows_of_core_state)
+      )
+      start = stop
+    self._staging.append(staging)
+    self.busy_seconds += time.monotonic() - started
+    return answers
+
+  def _new_staging(self) -> dict[int, _Staging]:
+    return {size: _Staging(size, self._spec, self._num_slots) for size in self._buckets}
+
+  def _dispatch_batch(self, staging: _Staging, rows: int) -> tuple[int, Any, Any, Any]:
+    with self._dispatch:
+      assert self._params is not None, 'set_params comes before any request'
+      version, params = self._params
+      self._core_state, self._decisions, action, extras, before = self._jit_answer(
+        params,
+        self._core_state,
+        self._decisions,
+        self._initial_row,
+        self._exploration,
+        self._keys,
+        staging.slots,
+        staging.reset,
+        staging.timestep,
+      )
+      self.batches += bool(rows)
+      self.rows += rows
+      self.capacity += len(staging.slots) if rows else 0
+    return version, action, extras, before
+
+
+def _make_answer(agent: Agent) -> Callable[..., Any]:
+  """Returns the function that runs on an actor device: gather slots, act, scatter slots."""
+
+  def answer(
+    params: Nest,
+    core_state: Nest,
+    decisions: jax.Array,
+    initial_row: Nest,
+    exploration: jax.Array,
+    keys: jax.Array,
+    slots: jax.Array,
+    reset: jax.Array,
+    timestep: Timestep,
+  ) -> tuple[Nest, jax.Array, Any, dict[str, Any], Nest]:
+    # Padding rows have slot == number of slots: reads are clipped and writes are dropped.
+    def gather(table: jax.Array) -> jax.Array:
+      return jnp.take(table, slots, axis=0, mode='clip')
+
+    def scatter(table: jax.Array, rows: jax.Array) -> jax.Array:
+      return table.at[slots].set(rows, mode='drop')
+
+    before = core_states.reset(jax.tree.map(gather, core_state), initial_row, reset)
+    asked = gather(decisions)
+    drawn = jax.vmap(jax.random.fold_in)(gather(keys), asked)
+    output = agent.act(params, before, timestep, gather(exploration), drawn)
+    core_state = jax.tree.map(scatter, core_state, output.core_state)
+    return core_state, scatter(decisions, asked + 1), output.action, output.extras, before
+
+  return answer
+
+
+class _Staging:
+  """The preallocated input arrays of one batch shape."""
+
+  def __init__(self, size: int, spec: specs.EnvironmentSpec, num_slots: int):
+    self._num_slots = num_slots
+    self.slots = np.full(size, num_slots, np.int32)
+    self.reset = np.zeros(size, bool)
+    self.timestep = Timestep(
+      step_type=np.zeros(size, np.uint8),
+      reward=np.zeros(size, np.float32),
+      discount=np.ones(size, np.float32),
+      observation=np.zeros((size, *spec.observations.shape), spec.observations.dtype),
+    )
+
+  def fill(self, inputs: Sequence[InferenceInput]) -> None:
+    start = 0
+    for each in inputs:
+      stop = start + each.rows
+      self.slots[start:stop] = np.arange(each.first_slot, each.first_slot + each.rows)
+      self.reset[start:stop] = each.needs_reset
+      for stored, value in zip(self.timestep, each.timestep, strict=True):
+        stored[start:stop] = value
+      start = stop
+    self.slots[start:] = self._num_slots

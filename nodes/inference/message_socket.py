@@ -1,0 +1,119 @@
+"""Messages over a socket: the number of bytes, in four, and then the bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+
+_SIZE = struct.Struct('!I')
+_FIRST_BUFFER = 4096
+# A machine that is lost says no goodbye: after 10 s of silence it is asked 4 times, each 5 s.
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
+# So many packets in a row that are not acknowledged, and questions that are not answered, say it too.
+_LOST_PACKETS, _LOST_QUESTIONS = 4, 2
+
+
+class MessageSocket:
+  """One end of a socket on which one message at a time is under way.
+
+  Raises OSError when the connection is of no more use; its subclasses TimeoutError and BlockingIOError
+  only say that nothing can be sent or received for now.
+
+  Attributes:
+    unsent: what of a message is still to be sent.
+  """
+
+  def __init__(self, stream: socket.socket, max_bytes: int = 1 << 30):
+    """Takes a socket over.
+
+    Args:
+      stream: connected; its timeout is that of sending and receiving.
+      max_bytes: of a message that is accepted.
+    """
+    self._internet = stream.family in (socket.AF_INET, socket.AF_INET6)
+    if self._internet:
+      stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+      stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+      for option, value in _KEEPALIVE.items():
+        stream.setsockopt(socket.IPPROTO_TCP, option, value)
+    self._socket = stream
+    self._max_bytes = max_bytes
+    self._buffer = bytearray(_FIRST_BUFFER)
+    self._filled = 0
+    self.unsent: bytes | memoryview = b''
+
+  def fileno(self) -> int:
+    """Returns the socket's number, for a selector."""
+    return self._socket.fileno()
+
+  def set_timeout(self, seconds: float) -> None:
+    """Sets for how long it is waited for the next bytes; TimeoutError after that."""
+    self._socket.settimeout(seconds)
+
+  def begin(self, message: bytes) -> None:
+    """Makes a message the one to be sent. Raises OSError if there is another."""
+    if self.unsent:
+      raise ConnectionError('the other side has not taken the message before this one.')
+    self.unsent = _SIZE.pack(len(message)) + message
+
+  def send_some(self) -> bool:
+    """Sends some of the message, after waiting for room; returns whether all of it is sent."""
+    unsent = self.unsent
+    count = self._socket.send(unsent)
+    if count == len(unsent):
+      self.unsent = b''
+      return True
+    self.unsent = memoryview(unsent)[count:]
+    return False
+
+  def send(self, message: bytes) -> None:
+    """Sends a message. After a TimeoutError or BlockingIOError, `send_some` goes on with the rest."""
+    self.begin(message)
+    while not self.send_some():
+      pass
+
+  def receive(self) -> bytes | None:
+    """Takes some of what has come, after waiting for it; returns the message once it is whole."""
+    count = self._socket.recv_into(memoryview(self._buffer)[self._filled :])
+    if not count:
+      raise ConnectionError('the other side has closed the connection.')
+    self._filled += count
+    if self._filled < _SIZE.size:
+      return None
+    (length,) = _SIZE.unpack_from(self._buffer)
+    end = _SIZE.size + length
+    if length > self._max_bytes or self._filled > end:
+      raise ConnectionError('what came is no message of this protocol.')
+    if self._filled < end:
+      if self._filled == len(self._buffer):  # Whatever was announced, room follows what has come.
+        self._buffer.extend(bytes(min(self._filled, end - self._filled)))
+      return None
+    self._filled = 0
+    return bytes(memoryview(self._buffer)[_SIZE.size : end])
+
+  def closed_by_peer(self) -> bool:
+    """Returns whether the other side has closed the connection, and all that it sent has been read."""
+    try:
+      return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+      return False
+    except OSError:
+      return True
+
+  def peer_answers(self) -> bool:
+    """Returns whether the other side's machine still answers, be its process as busy as it may."""
+    if not self._internet:
+      return True
+    # The first bytes of a struct tcp_info: state, congestion, retransmits, probes.
+    info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 4)
+    return info[2] < _LOST_PACKETS and info[3] < _LOST_QUESTIONS
+
+  def give_up(self) -> None:
+    """Ends the connection for both sides, without closing this one."""
+    with contextlib.suppress(OSError):
+      self._socket.shutdown(socket.SHUT_RDWR)
+
+  def close(self) -> None:
+    """Closes this side."""
+    self._socket.close()

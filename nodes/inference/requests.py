@@ -1,0 +1,139 @@
+"""What actors and evaluators send to an inference server."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from acme import specs
+
+from agents.types import FIRST, LAST, MID, Timestep
+from nodes.inference import codec
+from nodes.inference.env_groups import EnvGroup
+from nodes.inference.layout import EnvGroupSpec
+from nodes.inference.message_socket import MessageSocket
+from nodes.runtime import lifecycle
+
+_STEP_TYPES = bytes([FIRST, MID, LAST])
+_ONE = np.float32(1).tobytes()
+
+
+class Refused(ValueError):
+  """A request that is no good, with a sentence for who sent it."""
+
+
+@dataclasses.dataclass(eq=False)
+class Request:
+  """A stream's timestep, and whom to answer.
+
+  Attributes:
+    stream: whose it is.
+    incarnation: the identity of the life of the actor that asks.
+    sequence: counts the stream's requests in that life, from 0.
+    timestep: fields are `[N, ...]`.
+    connection: on which it came, or came again.
+    game_over: of the environments; see `BatchedEnvironment`.
+  """
+
+  stream: EnvGroup
+  incarnation: int
+  sequence: int
+  timestep: Timestep
+  connection: MessageSocket
+  game_over: np.ndarray | None = None
+
+  @property
+  def rows(self) -> int:
+    """N."""
+    return self.stream.spec.num_envs
+
+  @property
+  def first_slot(self) -> int:
+    """Of its environments on the actor device."""
+    return self.stream.first_slot
+
+  @property
+  def needs_reset(self) -> bool:
+    """Whether this is the first of its actor's incarnation, which begins with initial core states."""
+    return self.stream.needs_reset
+
+  @property
+  def key(self) -> tuple[int, int]:
+    """What one that was sent again has, too."""
+    return self.incarnation, self.sequence
+
+
+class Requests:
+  """Makes requests of messages.
+
+  Attributes:
+    max_bytes: more than that no message has.
+  """
+
+  def __init__(
+    self, streams: Mapping[tuple[str, int], EnvGroup], environment_spec: specs.EnvironmentSpec
+  ):
+    """Initialises it.
+
+    Args:
+      streams: by actor_id and group.
+      environment_spec: of one environment.
+    """
+    observation = environment_spec.observations
+    scalars = [((), np.dtype(t)) for t in (np.uint8, np.float32, np.float32)]
+    self._run = lifecycle.run_token()
+    self._streams = streams
+    self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
+    row = sum(dtype.itemsize * math.prod(shape) for shape, dtype in self._declared)
+    most = max(stream.spec.num_envs for stream in streams.values())
+    self.max_bytes = most * (row + 1) + (1 << 16)
+
+  def unpack(self, message: bytes, connection: MessageSocket) -> Request:
+    """Returns the request that a message holds.
+
+    Raises:
+      Refused: if its stream is unknown, an array has the wrong shape or dtype, or a value that no
+        environment may return.
+      Exception: if it is no request at all, or one of another run.
+    """
+    run, actor_id, incarnation, group, sequence, *arrays = codec.unpack(message)
+    if run != self._run:
+      raise ValueError('it comes from another run, or from no run at all')
+    stream = self._streams.get((actor_id, group))
+    if stream is None:
+      raise Refused(f'no environments were declared for {actor_id!r}, group {group}.')
+    if sequence < 0:
+      raise ValueError('it has no place in its sequence')
+    timestep, games = Timestep(*arrays[:4]), arrays[4:]
+    self._check(stream.spec, timestep)
+    if games and (
+      len(games) > 1 or games[0].dtype != bool or games[0].shape != (stream.spec.num_envs,)
+    ):
+      raise Refused(f'{actor_id} did not say for each environment whether a game is over.')
+    return Request(stream, int(incarnation), int(sequence), timestep, connection, *games)
+
+  def _check(self, spec: EnvGroupSpec, timestep: Timestep) -> None:
+    for name, value, (row, dtype) in zip(Timestep._fields, timestep, self._declared, strict=True):
+      if value.shape != (spec.num_envs, *row) or value.dtype != dtype:
+        raise Refused(
+          f'{spec.actor_id} sent {name} as {value.dtype}{list(value.shape)}, but its environment was '
+          f'declared with {dtype}{[spec.num_envs, *row]}.'
+        )
+    wrong = ''
+    if timestep.step_type.tobytes().strip(_STEP_TYPES):
+      wrong = 'step_type that is none of 0, 1 and 2'
+    # Nearly always they are all 1, and comparing bytes costs a tenth of comparing numbers.
+    elif timestep.discount.tobytes() != _ONE * spec.num_envs and not _are_shares(timestep.discount):
+      wrong = 'discount that is not between 0 and 1'
+    elif not np.isfinite(timestep.reward).all():
+      wrong = 'reward that is not finite'
+    elif self._declared[-1][1].kind == 'f' and not np.isfinite(timestep.observation).all():
+      wrong = 'observation that is not finite'
+    if wrong:
+      raise Refused(f'an environment of {spec.actor_id} returned a {wrong}.')
+
+
+def _are_shares(values: np.ndarray) -> bool:
+  return bool(((values >= 0) & (values <= 1)).all())

@@ -1,0 +1,146 @@
+"""Inference in a process of its own: actions with parameters that it fetches from the learner."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from acme import specs
+from acme.utils import counting
+
+from agents.agent import Agent
+from environments.base import BatchedEnvironment, describe
+from nodes.inference.layout import EnvGroupSpec
+from nodes.inference.options import ServingOptions
+from nodes.inference.server import InferenceServer
+from nodes.inference.socket_server import SocketServer
+from nodes.learning import replicas
+from nodes.learning.parameter_client import ParameterClient
+from nodes.runtime import activity, affinity, lifecycle
+from nodes.runtime.counters import COUNTERS
+from nodes.runtime.reporter import Reporter
+from nodes.unrolls import writer
+
+_CHECK_SECONDS = 0.1
+
+
+class InferenceWorker:
+  """Serves its actors until training has finished, and evaluators until the program stops.
+
+  It listens from the beginning, so that actors connect while JAX compiles.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[specs.Array, specs.Array], Agent],
+    make_environment: Callable[[int, int], BatchedEnvironment],
+    streams: Sequence[EnvGroupSpec],
+    learner: Any,
+    replay_addresses: Sequence[str],
+    monitor: Any,
+    *,
+    port: int,
+    name: str,
+    serving: ServingOptions,
+    update_period: float,
+    observers: Sequence[Any] = (),
+  ):
+    """Initialises the node; the work starts in `run`.
+
+    Args:
+      make_agent: builds the agent from the specs of observations and actions.
+      make_environment: takes (number of environments, seed); used for its specs only.
+      streams: who will ask for actions.
+      learner: Courier client of the learner.
+      replay_addresses: host:port of each Reverb server.
+      monitor: Courier client of the monitor.
+      port: to listen on.
+      name: of the node, such as 'inference/0'.
+      serving: options of inference; every node has another seed.
+      update_period: seconds between two parameter fetches.
+      observers: clients of nodes that see the unrolls. See `nodes.unrolls.observers`.
+
+    Raises:
+      OSError: if the port is in use.
+    """
+    self._inbox = SocketServer(port)
+    self._make_agent = make_agent
+    self._make_environment = make_environment
+    self._streams = streams
+    self._learner = learner
+    self._replay_addresses = replay_addresses
+    self._monitor = monitor
+    self._name = name
+    self._serving = serving
+    self._update_period = update_period
+    self._observers = observers
+
+  def run(self) -> None:
+    """Serves until the program stops."""
+    self._stop = lifecycle.stop_event()
+    with (
+      contextlib.closing(self._inbox),
+      contextlib.closing(self._make_server()) as server,
+      contextlib.suppress(lifecycle.Stopped),
+    ):
+      self._serve(server)
+
+  def _make_server(self) -> InferenceServer:
+    serving = self._serving
+    spec, action_repeat = describe(self._make_environment)
+    agent = self._make_agent(spec.observations, spec.actions)
+    self._devices = replicas.local_devices(serving.devices, '--actor_devices')
+    return InferenceServer(
+      agent,
+      self._streams,
+      self._devices,
+      spec,
+      writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir, self._observers),
+      counting.Counter(),
+      action_repeat,
+      serving.batch_size,
+      serving.timeout_ms / 1e3,
+      serving.seed.child('life', lifecycle.restart_count()),
+      serving.num_environments,
+      self._inbox,
+    )
+
+  def _serve(self, server: InferenceServer) -> None:
+    variables = ParameterClient(
+      self._learner,
+      self._name,
+      lifecycle.new_incarnation(),
+      self._update_period,
+      server.totals,
+      server.set_params,
+    )
+
+    def measure(seconds: float) -> dict[str, float]:
+      # The learner counts, for all nodes that infer and all their lives.
+      return {k: v for k, v in server.measure(seconds).items() if k not in COUNTERS}
+
+    finished = threading.Event()
+    reporter = Reporter(self._monitor, self._name, measure)
+    with contextlib.closing(variables), reporter:
+      activity.mark(activity.WAITING_FOR_PARAMETERS)
+      if not variables.fetch(self._stop.is_set):
+        finished.set()
+      activity.mark(activity.COMPILING)
+      server.compile()
+      if self._serving.one_core and self._devices[0].platform == 'cpu':
+        affinity.share_a_core()  # The threads that matter are begun below.
+      server.start()
+      if not finished.is_set():
+        variables.start(server.check, finished.set)
+      while not finished.wait(_CHECK_SECONDS):
+        activity.mark(activity.SERVING)
+        reporter.maybe_report()
+        if self._stop.is_set():
+          return
+      activity.mark(activity.IDLE)
+      variables.close()
+      server.finish_training()
+      # Who evaluates is answered with the final parameters from now on.
+      reporter.report_finished_until_stopped({}, self._stop, server.check)

@@ -1,0 +1,102 @@
+"""Writes a learner's checkpoints and its final parameters."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import logging
+
+from nodes.learning import serialisation
+from nodes.runtime import activity, full_disk, lifecycle
+from rundir import checkpoints, final_params
+
+# Seconds between two looks at a checkpoint that is being written, and between two log messages about it.
+_POLL_SECONDS = 0.5
+_PATIENCE_SECONDS = 30.0
+
+
+class Checkpointer:
+  """Writes checkpoints now and then, from a thread that a stopping process lets finish."""
+
+  def __init__(
+    self,
+    path: str,
+    period: float,
+    keep: int,
+    save: Callable[[], tuple[Mapping[str, float], Any]],
+  ):
+    """Initialises a checkpointer.
+
+    Args:
+      path: directory of the checkpoints.
+      period: seconds between checkpoints; 0 for none at all.
+      keep: how many to keep.
+      save: returns the counters and the state, as NumPy arrays.
+    """
+    self._path = path
+    self._period = period
+    self._keep = keep
+    self._save = save
+    self._last = time.monotonic()
+    self._thread: threading.Thread | None = None
+    self.failures = 0
+
+  def maybe_write(self) -> None:
+    """Begins to write a checkpoint if one is due and the one before is done."""
+    busy = self._thread is not None and self._thread.is_alive()
+    if self._period and time.monotonic() - self._last >= self._period and not busy:
+      self._begin()
+
+  def write_now(self) -> None:
+    """Writes a checkpoint, unless they are switched off, and waits for it."""
+    with activity.doing(activity.WRITING_CHECKPOINT):
+      self._wait()
+      if self._period:
+        logging.info('writing the last checkpoint into %s', self._path)
+        self._begin()
+        self._wait()
+
+  def _wait(self) -> None:
+    """Waits for the checkpoint under way, and says so in the log now and then."""
+    if self._thread is None:
+      return
+    began = said = time.monotonic()
+    while self._thread.is_alive():
+      self._thread.join(_POLL_SECONDS)
+      now = time.monotonic()
+      if now - said >= _PATIENCE_SECONDS:
+        said = now
+        logging.info('still writing a checkpoint into %s, for %.0f s', self._path, now - began)
+
+  def _begin(self) -> None:
+    self._last = time.monotonic()
+    try:
+      counts, state = self._save()
+    except (lifecycle.Stopped, lifecycle.NonRetryableError):
+      raise
+    except Exception as error:
+      self._failed(error)
+    else:
+      self._thread = lifecycle.run_before_exit(lambda: self._write(counts, state))
+
+  def _write(self, counts: Mapping[str, float], state: Any) -> None:
+    try:
+      file = checkpoints.write(self._path, counts, serialisation.serialise(state), self._keep)
+      logging.info('wrote %s', file)
+    except Exception as error:  # MemoryError is one.
+      self._failed(error)
+
+  def _failed(self, error: Exception) -> None:
+    self.failures += 1
+    logging.exception('no checkpoint could be written, the earlier ones stay: %r', error)
+
+
+def save_final_params(run_dir: str, params: Any, should_stop: Callable[[], bool]) -> None:
+  """Writes the final parameters; waits while the disk is full. See `nodes.runtime.full_disk`."""
+  content = serialisation.serialise(params)
+  full_disk.write_when_there_is_room(
+    lambda: final_params.save(run_dir, content), should_stop, final_params.path(run_dir)
+  )

@@ -1,0 +1,76 @@
+"""How far acting has come, and how well it goes: steps, and the episodes that have ended."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+from acme.utils import counting
+
+COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
+
+
+class ActingTotals(NamedTuple):
+  """Sums since a beginning, over training environments."""
+
+  actor_steps: float = 0.0
+  episodes: float = 0.0
+  return_sum: float = 0.0  # Of raw returns.
+  length_sum: float = 0.0  # In actor steps.
+
+  def minus(self, other: ActingTotals) -> ActingTotals:
+    """Returns what has been added since `other`."""
+    return ActingTotals(*(a - b for a, b in zip(self, other, strict=True)))
+
+  def plus(self, other: ActingTotals) -> ActingTotals:
+    """Returns both together."""
+    return ActingTotals(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class ActingCounters:
+  """Adds up, and measures. May be used from several threads."""
+
+  def __init__(self, counter: counting.Counter, action_repeat: int):
+    """Initialises with nothing done.
+
+    Args:
+      counter: gets `actor_steps` and `environment_frames`, and may have some from an earlier life.
+      action_repeat: environment frames behind one actor step.
+    """
+    self._counter = counter
+    self._action_repeat = action_repeat
+    self._lock = threading.Lock()
+    self._totals = ActingTotals()
+    self._measured = ActingTotals()
+
+  @property
+  def actor_steps(self) -> int:
+    """Those of the counter."""
+    return int(self._counter.get_counts().get('actor_steps', 0))
+
+  def add(self, new: ActingTotals) -> None:
+    """Takes what has happened since the last call."""
+    with self._lock:
+      self._totals = self._totals.plus(new)
+    steps = int(new.actor_steps)
+    self._counter.increment(actor_steps=steps, environment_frames=steps * self._action_repeat)
+
+  def totals(self) -> ActingTotals:
+    """Returns what has been added."""
+    with self._lock:
+      return self._totals
+
+  def measure(self, seconds: float) -> dict[str, float]:
+    """Returns the counters, and rates and means over the last `seconds`."""
+    totals, steps = self.totals(), self.actor_steps
+    new, self._measured = totals.minus(self._measured), totals
+    mean: Any = lambda total: total / new.episodes if new.episodes else float('nan')  # noqa: E731
+    return {
+      'actor_steps': float(steps),
+      'environment_frames': float(steps * self._action_repeat),
+      'actor_steps_per_second': new.actor_steps / seconds,
+      'environment_frames_per_second': new.actor_steps * self._action_repeat / seconds,
+      'episodes': new.episodes,
+      'episode_return': mean(new.return_sum),
+      'episode_length': mean(new.length_sum),
+    }

@@ -1,0 +1,195 @@
+"""Collects the rows of a group of environments into unrolls."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from acme import specs
+
+from agents.agent import Agent
+from agents.types import Array, Nest, Timestep, Unroll
+
+
+def unroll_spec(agent: Agent, environment_spec: specs.EnvironmentSpec) -> Unroll:
+  """Returns what one unroll of an agent holds, as `jax.ShapeDtypeStruct`s without a batch axis."""
+  observation = environment_spec.observations
+  timestep = Timestep(
+    step_type=jax.ShapeDtypeStruct((1,), np.uint8),
+    reward=jax.ShapeDtypeStruct((1,), np.float32),
+    discount=jax.ShapeDtypeStruct((1,), np.float32),
+    observation=jax.ShapeDtypeStruct((1, *observation.shape), observation.dtype),
+  )
+
+  def act(timestep: Timestep) -> tuple[Any, Nest]:
+    key = jax.random.key(0)
+    core_state = agent.initial_core_state(1)
+    keys = jax.random.split(key, 1)
+    exploration = np.ones(1, np.float32)
+    return agent.act(agent.init(key).params, core_state, timestep, exploration, keys), core_state
+
+  output, core_state = jax.eval_shape(act, timestep)
+
+  def with_rows(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((agent.unroll_rows, *x.shape[1:]), x.dtype)
+
+  return Unroll(
+    timestep=Timestep(*map(with_rows, timestep)),
+    action=with_rows(output.action),
+    extras={name: with_rows(x) for name, x in output.extras.items()},
+    policy_version=jax.ShapeDtypeStruct((agent.unroll_rows,), np.int32),
+    core_state=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), core_state),
+    environment_id=jax.ShapeDtypeStruct((), np.int32),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreStateRows:
+  """Some rows of a core state batch that may still be on its way from the device."""
+
+  batch: Nest
+  start: int
+  stop: int
+
+  def fetch(self) -> Nest:
+    """Returns the rows as NumPy arrays, waiting for the device if need be."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[self.start : self.stop], self.batch)
+
+
+class UnrollAssembler:
+  """Collects the rows of one stream into unrolls, in preallocated arrays.
+
+  Unrolls of `rows` rows start every `period` rows, so neighbours share `rows - period` rows. All
+  environments of a stream complete their unrolls together; one call handles them all.
+  """
+
+  def __init__(
+    self,
+    num_envs: int,
+    rows: int,
+    period: int,
+    first_environment_id: int = 0,
+    num_buffers: int = 2,
+  ):
+    """Initialises an assembler.
+
+    Args:
+      num_envs: environments N in the stream.
+      rows: rows L of an unroll.
+      period: rows between the starts of successive unrolls, 1 <= period <= rows.
+      first_environment_id: the id of the stream's first environment.
+      num_buffers: unrolls that may exist at once: the one being filled and those not yet released.
+    """
+    if not 1 <= period <= rows:
+      raise ValueError(f'unrolls of {rows} rows cannot start every {period} rows.')
+    self._num_envs = num_envs
+    self._rows = rows
+    self._period = period
+    self._environment_id = np.arange(
+      first_environment_id, first_environment_id + num_envs, dtype=np.int32
+    )
+    self._free: list[Unroll | None] = [None] * (num_buffers - 1)  # None is still to be allocated.
+    self._buffer: Unroll | None = None
+    self._filled = 0
+    self._shared = 0  # Of the filled rows, those that an earlier unroll has too.
+    self._row_index = 0
+    self._starts: collections.deque[CoreStateRows] = collections.deque()
+
+  @property
+  def full(self) -> bool:
+    """Whether there is a finished unroll that `append` had to keep; `take` it before the next row."""
+    return self._filled == self._rows
+
+  def reset(self) -> int:
+    """Drops the half-built unroll. Returns how many rows, over all environments, that loses."""
+    lost = (self._filled - self._shared) * self._num_envs
+    self._filled = self._shared = 0
+    self._row_index = 0
+    self._starts.clear()
+    return lost
+
+  def append(
+    self,
+    timestep: Timestep,
+    action: Array,
+    extras: dict[str, Array],
+    policy_version: int,
+    core_state: CoreStateRows,
+  ) -> Unroll | None:
+    """Adds one row for every environment.
+
+    Args:
+      timestep: fields are `[N, ...]`.
+      action: `[N, ...]`.
+      extras: `[N, ...]` each.
+      policy_version: of the parameters that chose `action`.
+      core_state: the state before this row was consumed; kept only where an unroll starts.
+
+    Returns:
+      What `take` returns, if this row completed an unroll.
+    """
+    if self._buffer is None:
+      self._buffer = _allocate(self._num_envs, self._rows, timestep, action, extras)
+    if self._row_index % self._period == 0:
+      self._starts.append(core_state)
+    t = self._filled
+    buffer = self._buffer
+    for stored, value in zip(buffer.timestep, timestep, strict=True):
+      stored[:, t] = value
+    buffer.action[:, t] = action
+    for name, value in extras.items():
+      buffer.extras[name][:, t] = value
+    buffer.policy_version[:, t] = policy_version
+    self._filled += 1
+    self._row_index += 1
+    if self._filled < self._rows:
+      return None
+    return self.take()
+
+  def release(self, unroll: Unroll) -> None:
+    """Gives the arrays of a finished unroll back for reuse. May be called from any thread."""
+    self._free.append(unroll._replace(core_state=()))
+
+  def take(self) -> Unroll | None:
+    """Returns the N finished unrolls, fields `[N, L, ...]`; None while all other buffers are in use.
+
+    Hand them back with `release` once they are copied. That there may be none is how a full replay
+    queue slows the actors down.
+    """
+    finished = self._buffer
+    if not self._free:
+      return None
+    assert finished is not None and self.full
+    free = self._free.pop()
+    self._buffer = free or jax.tree.map(np.empty_like, finished)
+    self._filled = self._shared = self._rows - self._period
+    for source, target in zip(_row_arrays(finished), _row_arrays(self._buffer), strict=True):
+      target[:, : self._shared] = source[:, self._period :]
+    return finished._replace(
+      core_state=self._starts.popleft().fetch(), environment_id=self._environment_id
+    )
+
+
+def _allocate(
+  num_envs: int, rows: int, timestep: Timestep, action: Array, extras: dict[str, Array]
+) -> Unroll:
+  def rows_like(value: Any) -> np.ndarray:
+    value = np.asarray(value)
+    return np.empty((num_envs, rows) + value.shape[1:], value.dtype)
+
+  return Unroll(
+    timestep=Timestep(*map(rows_like, timestep)),
+    action=rows_like(action),
+    extras={name: rows_like(value) for name, value in extras.items()},
+    policy_version=np.empty((num_envs, rows), np.int32),
+    core_state=(),
+    environment_id=np.empty((num_envs,), np.int32),
+  )
+
+
+def _row_arrays(unroll: Unroll) -> list[np.ndarray]:
+  """The arrays with a row axis, in a fixed order."""
+  return [*unroll.timestep, unroll.action, *unroll.extras.values(), unroll.policy_version]

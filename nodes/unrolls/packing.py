@@ -1,0 +1,88 @@
+"""An unroll as named columns, and the columns as the bytes of one Reverb item."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from agents.types import Array, Unroll
+
+# The one column of a Reverb item, and the id among the columns of an unroll.
+PACKED = 'unroll'
+UNROLL_ID = 'unroll_id'
+
+
+class Columns:
+  """Names the leaves of an unroll and packs them, with an id that no other unroll has.
+
+  Reverb takes and gives one array for each item, whose cost does not grow with the number of leaves.
+
+  Attributes:
+    names: of the leaves.
+    stored: shape and dtype of every column, the id included.
+    item_bytes: of an unroll.
+  """
+
+  def __init__(self, example: Unroll):
+    """Takes the structure of `example`, whose leaves have shapes and dtypes without a batch axis."""
+    paths, self._structure = jax.tree_util.tree_flatten_with_path(example)
+    self.names = [_name(path) for path, _ in paths]
+    self.stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+      name: (tuple(leaf.shape), np.dtype(leaf.dtype))
+      for name, (_, leaf) in zip(self.names, paths, strict=True)
+    } | {UNROLL_ID: ((), np.dtype(np.int64))}
+    self._bytes = {
+      name: math.prod(shape) * dtype.itemsize for name, (shape, dtype) in self.stored.items()
+    }
+    self.item_bytes = sum(self._bytes.values())
+
+  def flatten(self, unroll: Unroll) -> dict[str, Array]:
+    """Returns the leaves by name."""
+    return dict(zip(self.names, jax.tree.leaves(unroll), strict=True))
+
+  def unflatten(self, columns: Mapping[str, Array]) -> Unroll:
+    """The inverse of `flatten`."""
+    return jax.tree.unflatten(self._structure, [columns[name] for name in self.names])
+
+  def pack(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns uint8 `[N, item_bytes]` for columns `[N, ...]`.
+
+    Raises:
+      ValueError: if the columns are not of one N, or a shape or dtype is not the stored one.
+    """
+    count = len(columns[UNROLL_ID])
+    packed = np.empty((count, self.item_bytes), np.uint8)
+    offset = 0
+    for name, (shape, dtype) in self.stored.items():
+      column = columns[name]
+      if column.shape != (count, *shape) or column.dtype != dtype:
+        raise ValueError(
+          f'{name} is {column.dtype}{list(column.shape)}, not {dtype}{[count, *shape]}'
+        )
+      end = offset + self._bytes[name]
+      packed[:, offset:end] = np.ascontiguousarray(column).reshape(count, -1).view(np.uint8)
+      offset = end
+    return packed
+
+  def unroll_ids(self, packed: np.ndarray) -> np.ndarray:
+    """Returns the ids, int64 `[N]`, of packed unrolls."""
+    size = self._bytes[UNROLL_ID]  # The last column.
+    return np.ascontiguousarray(packed[:, -size:]).view(np.int64)[:, 0]
+
+  def unpack(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+    """The inverse of `pack`; the columns are contiguous copies."""
+    columns, offset = {}, 0
+    for name, (shape, dtype) in self.stored.items():
+      end = offset + self._bytes[name]
+      column = np.ascontiguousarray(packed[:, offset:end])
+      columns[name] = column.view(dtype).reshape(len(packed), *shape)
+      offset = end
+    return columns
+
+
+def _name(path: tuple[Any, ...]) -> str:
+  return '/'.join(str(getattr(p, 'name', getattr(p, 'key', getattr(p, 'idx', p)))) for p in path)

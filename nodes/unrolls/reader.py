@@ -1,0 +1,188 @@
+"""Samples batches of unrolls from replay."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import reverb
+import tensorflow as tf
+from absl import logging
+
+from agents.types import Array, Unroll
+from nodes.runtime import rpc
+from nodes.unrolls.duplicates import DuplicateFilter
+from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
+from nodes.unrolls.tables import TABLE
+
+# What a call raises whose server is away, or dies meanwhile: a deadline, or a status without a class.
+_AWAY = (reverb.ReverbError, RuntimeError)
+
+
+class Batch(NamedTuple):
+  """A batch of unrolls as sampled: fields of `unrolls` are `[B, L, ...]`."""
+
+  unrolls: Unroll
+  unroll_ids: np.ndarray  # int64 `[B]`, of no other unroll of the run.
+  keys: np.ndarray  # uint64 `[B]`, Reverb's item keys.
+  probabilities: np.ndarray  # float32 `[B]`, with which its server chose each item.
+
+
+class UnrollReader:
+  """Samples batches from one or several servers, as many from each, and updates priorities.
+
+  Row i of a batch comes from server `i // (B / number of servers)`.
+  """
+
+  def __init__(
+    self, addresses: Sequence[str], columns: Columns, batch_size: int, max_in_flight: int
+  ):
+    """Initialises a reader.
+
+    Args:
+      addresses: host:port of each server.
+      columns: what an item holds.
+      batch_size: unrolls B in a batch, divisible by the number of servers.
+      max_in_flight: unrolls that may be on their way beyond a batch. They count as sampled: they
+        have left a queue already, so they add to the policy lag.
+    """
+    self._addresses = addresses
+    self._columns = columns
+    self._share = batch_size // len(addresses)
+    self._max_in_flight = max(1, max_in_flight // len(addresses))
+    self._clients = [reverb.Client(address) for address in addresses]
+    # Bounded: a learner that outruns the servers waits here, and no update is lost.
+    self._updates: queue.Queue[tuple[np.ndarray, Array]] = queue.Queue(maxsize=4)
+    self._error: BaseException | None = None
+    threading.Thread(target=self._send_updates, name='priorities', daemon=True).start()
+
+  def __iter__(self) -> Iterator[Batch]:
+    """Yields batches for ever."""
+    shards = [self._once(self._samples(address)) for address in self._addresses]
+    while True:
+      parts = [next(shard) for shard in shards]
+      columns = self._columns.unpack(_joined([part.data[PACKED] for part in parts]))
+      yield Batch(
+        self._columns.unflatten(columns),
+        columns[UNROLL_ID],
+        _joined([part.info.key for part in parts]),
+        _joined([part.info.probability for part in parts]).astype(np.float32),
+      )
+
+  def update_priorities(self, keys: np.ndarray, priorities: Array) -> bool:
+    """Sets priorities, from another thread; the newest update of an item wins.
+
+    Items that have left replay meanwhile are passed over.
+
+    Args:
+      keys: uint64 `[B]`, of a batch of this reader, in its order.
+      priorities: `[B]`, possibly still on their way from a device.
+
+    Returns:
+      Whether the update was taken. It is not where earlier ones still wait, because a server is busy
+      or away; ask again then.
+
+    Raises:
+      RuntimeError: if an earlier update failed.
+    """
+    if self._error is not None:
+      raise RuntimeError('replay no longer takes priorities') from self._error
+    try:
+      self._updates.put((keys, priorities), timeout=0.2)
+    except queue.Full:
+      return False
+    return True
+
+  def measure(self) -> dict[str, float]:
+    """Returns items held and, since each server's start, samples per insert; nan if one is away."""
+    try:
+      tables = [client.server_info(timeout=1)[TABLE] for client in self._clients]
+    except _AWAY:
+      return {'replay_size': float('nan'), 'samples_per_insert': float('nan')}
+    inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
+    samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
+    return {
+      'replay_size': float(sum(t.current_size for t in tables)),
+      'samples_per_insert': samples / inserts if inserts else float('nan'),
+    }
+
+  def explain_wait(self) -> str:
+    """Says why there is nothing to sample, in one sentence for the log."""
+    for client, address in zip(self._clients, self._addresses, strict=True):
+      try:
+        table = client.server_info(timeout=1)[TABLE]
+      except _AWAY:
+        return f'the replay server at {address} does not answer.'
+      limiter = table.rate_limiter_info
+      if table.current_size < limiter.min_size_to_sample:
+        return (
+          f'the replay server at {address} holds {table.current_size} unrolls of the '
+          f'{limiter.min_size_to_sample} it needs; it waits for the actors.'
+        )
+    return 'replay holds unrolls, but their ratio to samples is reached; it waits for the actors.'
+
+  def _once(self, samples: Iterator[Any]) -> Iterator[Any]:
+    """Passes over what a writer had to send twice, and fills the batches up with what follows."""
+    repeats, held = DuplicateFilter(), None
+    for sample in samples:
+      wanted = repeats.keep_mask(
+        self._columns.unroll_ids(sample.data[PACKED]), sample.info.times_sampled
+      )
+      if not wanted.all():
+        logging.info('passed over %d unrolls that were learned from already', sum(~wanted))
+        sample = jax.tree.map(lambda x, w=wanted: x[w], sample)
+      if held is not None:
+        sample, held = jax.tree.map(lambda *parts: np.concatenate(parts), held, sample), None
+      count = len(sample.info.key)
+      if count < self._share:
+        held = sample
+        continue
+      if count > self._share:
+        held = jax.tree.map(lambda x: x[self._share :], sample)
+        sample = jax.tree.map(lambda x: x[: self._share], sample)
+      yield sample
+
+  def _samples(self, address: str) -> Iterator[Any]:
+    dataset = reverb.TrajectoryDataset(
+      server_address=address,
+      table=TABLE,
+      dtypes={PACKED: tf.uint8},
+      shapes={PACKED: tf.TensorShape((self._columns.item_bytes,))},
+      max_in_flight_samples_per_worker=self._max_in_flight,
+      num_workers_per_iterator=1,
+    ).batch(self._share, drop_remainder=True)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    return dataset.with_options(options).as_numpy_iterator()
+
+  def _send_updates(self) -> None:
+    try:
+      while True:
+        keys, priorities = self._updates.get()
+        values = np.asarray(priorities, np.float64).tolist()
+        for i, client in enumerate(self._clients):
+          part = slice(i * self._share, (i + 1) * self._share)
+          _mutate(client, dict(zip(keys[part].tolist(), values[part], strict=True)))
+    except BaseException as error:
+      self._error = error
+
+
+def _mutate(client: reverb.Client, priorities: dict[int, float]) -> None:
+  """Sets priorities, again after a server that was away comes back."""
+  pauses = rpc.backoff()
+  while True:
+    try:
+      client.mutate_priorities(TABLE, priorities)
+      return
+    except _AWAY as error:
+      logging.warning('priorities could not be set, trying again: %s', error)
+      time.sleep(next(pauses))
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+  return parts[0] if len(parts) == 1 else np.concatenate(parts)

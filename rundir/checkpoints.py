@@ -1,0 +1,147 @@
+"""Learner checkpoints: one file each, there whole or not at all, the last few kept.
+
+A file is one line of JSON, with the counters and a digest, and then the state as flax serialises it.
+Reading the line and checking the digest needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+
+from absl import logging
+
+from rundir import files
+from rundir.errors import NonRetryableError
+
+FORMAT = 1
+_SUFFIX = '.checkpoint'
+_NAME = re.compile(r'[0-9]+\.checkpoint')
+
+
+class UnusableCheckpoint(NonRetryableError):
+  """A checkpoint that is damaged, or of another agent; one sentence that names the file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+  """A checkpoint that has been read and found whole.
+
+  Attributes:
+    path: its file.
+    counts: actor_steps, environment_frames and learner_steps at its moment.
+    state: the serialised learner state.
+  """
+
+  path: str
+  counts: dict[str, int]
+  state: bytes
+
+
+def directory(run_dir: str) -> str:
+  """Returns where a run's learner checkpoints are."""
+  return os.path.join(run_dir, 'checkpoints')
+
+
+def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> str:
+  """Writes a checkpoint and removes all but the last few; returns its file.
+
+  The file gets its name once it is complete and on disk, so a process that is killed meanwhile
+  leaves the earlier checkpoints as they were.
+
+  Args:
+    path: directory of the checkpoints.
+    counts: counters; `learner_steps` names the file.
+    state: the serialised learner state.
+    keep: how many checkpoints to keep, this one included.
+  """
+  os.makedirs(path, exist_ok=True)
+  header = {
+    'launchpod_checkpoint': FORMAT,
+    'counts': {name: int(value) for name, value in counts.items()},
+    'sha256': hashlib.sha256(state).hexdigest(),
+  }
+  file = os.path.join(path, f'{int(counts["learner_steps"]):012d}{_SUFFIX}')
+  # One partial name, so that those of killed processes do not pile up.
+  with files.replacing(file, partial=os.path.join(path, 'next.tmp')) as f:
+    f.write(json.dumps(header).encode() + b'\n')
+    f.write(state)
+  others = [other for other in _files(path) if other != file]
+  # Training goes on from the newest whole one, so those of later steps are damaged: they go first.
+  others.sort(key=lambda other: _steps_of(other) < _steps_of(file))
+  for old in others[: max(0, len(others) + 1 - keep)]:
+    os.remove(old)
+  return file
+
+
+def steps(path: str) -> dict[int, str]:
+  """Returns the checkpoints of a directory by their learner_steps, oldest first; whole or not.
+
+  Files that are called otherwise are passed over.
+  """
+  return {_steps_of(file): file for file in _files(path)}
+
+
+def newest(path: str) -> Checkpoint | None:
+  """Returns the newest whole checkpoint of a directory; None if it holds no checkpoint at all.
+
+  Logs a warning about each newer one that is not whole.
+
+  Raises:
+    UnusableCheckpoint: if there are checkpoints, but none is whole; one sentence.
+  """
+  files = _files(path)
+  problems = []
+  for file in reversed(files):
+    try:
+      return read(file)
+    except UnusableCheckpoint as error:
+      logging.warning('%s', error)
+      problems.append(str(error))
+  if problems:
+    raise UnusableCheckpoint(
+      f'none of the {len(files)} checkpoints in {path} is usable: {problems[0]}'
+    )
+  return None
+
+
+def read(file: str) -> Checkpoint:
+  """Reads one checkpoint.
+
+  Raises:
+    UnusableCheckpoint: if it is not one, or not whole; one sentence that names the file.
+  """
+  try:
+    with open(file, 'rb') as f:
+      line, state = f.readline(), f.read()
+  except OSError as error:
+    raise UnusableCheckpoint(f'{file} cannot be read: {error.strerror}.') from error
+  try:
+    header = json.loads(line)
+    version, digest = header['launchpod_checkpoint'], header['sha256']
+    counts = {str(name): int(value) for name, value in header['counts'].items()}
+  except (ValueError, KeyError, TypeError, AttributeError):
+    raise UnusableCheckpoint(f'{file} is no Launchpod checkpoint.') from None
+  if version != FORMAT:
+    raise UnusableCheckpoint(
+      f'{file} has format {version}; this version of Launchpod reads {FORMAT}.'
+    )
+  if hashlib.sha256(state).hexdigest() != digest:
+    raise UnusableCheckpoint(f'{file} is damaged: its content is not what was written.')
+  return Checkpoint(file, counts, state)
+
+
+def _files(path: str) -> list[str]:
+  """The checkpoints of a directory, oldest first."""
+  if not os.path.isdir(path):
+    return []
+  named = filter(_NAME.fullmatch, os.listdir(path))
+  return sorted((os.path.join(path, name) for name in named), key=_steps_of)
+
+
+def _steps_of(file: str) -> int:
+  return int(os.path.basename(file).partition('.')[0])

@@ -1,0 +1,21 @@
+"""The parameters that a run leaves behind."""
+
+from __future__ import annotations
+
+import os
+
+from rundir import files
+
+
+def path(run_dir: str) -> str:
+  """Returns the file of a run's final parameters. The run writes it at its end."""
+  return os.path.join(run_dir, 'params', 'final.msgpack')
+
+
+def save(run_dir: str, params: bytes) -> str:
+  """Writes serialised parameters to `run_dir/params/final.msgpack`; returns the path."""
+  file = path(run_dir)
+  os.makedirs(os.path.dirname(file), exist_ok=True)
+  with files.replacing(file) as f:
+    f.write(params)
+  return file

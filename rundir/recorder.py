@@ -1,0 +1,124 @@
+"""Writes measurements from a thread of its own, so that no report waits for a disk."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from absl import logging
+
+from rundir import curves
+from rundir.csv_file import CsvWriter
+from rundir.event_file import EventFile
+
+_CAPACITY = 2000  # Rows that may wait: some minutes of a large program's.
+# On a full disk some rows fit and others do not: that is one problem, not many.
+_CALM_SECONDS = 10.0
+
+
+class _Row(NamedTuple):
+  node: str
+  row: Mapping[str, float]
+  step: int
+  scalars: Mapping[str, float]
+
+
+class Recorder:
+  """Rows for `logs/<node>.csv` and scalars for TensorBoard.
+
+  What cannot be written is lost and counted: on a full disk, or, once many rows wait, on one that
+  does not answer. Each row is tried, so writing goes on where there is room again.
+
+  Attributes:
+    problem: why measurements are being lost, in one sentence; '' while they are not.
+    lost: rows so far that were not written whole.
+  """
+
+  def __init__(self, run_dir: str):
+    """Begins with the first row."""
+    self._run_dir = run_dir
+    self._rows: queue.Queue[_Row | None] = queue.Queue(_CAPACITY)
+    self._tables: dict[str, CsvWriter] = {}
+    self._events: EventFile | None = None
+    self._thread: threading.Thread | None = None
+    self.problem = ''
+    self.lost = 0
+    self._lost_last = 0.0
+
+  def __enter__(self) -> Recorder:
+    return self
+
+  def __exit__(self, *raised: object) -> None:
+    self.close()
+
+  def put(
+    self, node: str, row: Mapping[str, float], step: int, scalars: Mapping[str, float]
+  ) -> None:
+    """Takes what a node measured; does not wait.
+
+    Args:
+      node: such as 'actor/3'.
+      row: for its CSV file.
+      step: of the scalars.
+      scalars: by tag; finite.
+    """
+    if self._thread is None:
+      self._thread = threading.Thread(target=self._run, name='recorder', daemon=True)
+      self._thread.start()
+    try:
+      self._rows.put_nowait(_Row(node, dict(row), step, dict(scalars)))
+    except queue.Full:
+      self._lose('the disk does not answer')
+
+  def flush(self) -> None:
+    """Waits until what was put before has been written or lost."""
+    self._rows.join()
+
+  def close(self, timeout: float = 10.0) -> None:
+    """Writes what it has, for `timeout` seconds at most."""
+    if self._thread is not None:
+      try:
+        self._rows.put(None, timeout=timeout)
+      except queue.Full:
+        return
+      self._thread.join(timeout)
+
+  def _run(self) -> None:
+    while row := self._rows.get():
+      try:
+        self._write(row)
+      except Exception as error:  # Whatever it is, the next row may be written.
+        self._lose(getattr(error, 'strerror', None) or repr(error))
+      else:
+        self._recover()
+      finally:
+        self._rows.task_done()
+    self._rows.task_done()
+    for table in self._tables.values():
+      table.close()
+    if self._events is not None:
+      self._events.close()
+
+  def _write(self, row: _Row) -> None:
+    if row.node not in self._tables:
+      self._tables[row.node] = CsvWriter(curves.csv_path(self._run_dir, row.node))
+    self._tables[row.node].write(row.row)
+    if self._events is None:
+      self._events = EventFile(os.path.join(self._run_dir, 'tensorboard'))
+    self._events.write(row.step, row.scalars)
+
+  def _lose(self, why: str) -> None:
+    self.lost += 1
+    self._lost_last = time.monotonic()
+    if not self.problem:
+      logging.error('measurements are lost: %s', why)
+      self.problem = f'measurements are lost, {self._run_dir} cannot be written: {why}'
+
+  def _recover(self) -> None:
+    if self.problem and time.monotonic() - self._lost_last >= _CALM_SECONDS:
+      logging.warning('measurements are written again; %d rows were lost so far', self.lost)
+      self.problem = ''

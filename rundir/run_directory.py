@@ -1,0 +1,297 @@
+"""The directory that a run leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import importlib.metadata
+import json
+import os
+import re
+import sys
+import time
+from typing import Any
+
+from rundir import checkpoints, files, one_line, secrets
+
+_RECORDED = (
+  'dm-launchpad',
+  'dm-reverb',
+  'tensorflow-cpu',
+  'dm-acme',
+  'dm-env',
+  'jax',
+  'jaxlib',
+  'optax',
+  'flax',
+  'numpy',
+)
+_RECORD = 'config.json'
+_LOCK = '.lock'
+_RESTARTS = 'restarts.csv'
+_LAUNCHER = 'launcher.json'
+
+
+def default_path(program: str, env: str) -> str:
+  """Returns a new path under `runs/` that says what and when."""
+  name = re.sub(r'[^A-Za-z0-9]+', '-', f'{program}-{env}')
+  return os.path.join('runs', f'{name}-{time.strftime("%Y%m%d-%H%M%S")}-{os.getpid()}')
+
+
+def absolute(path: str) -> str:
+  """Returns the absolute path of a directory as the user names it."""
+  return os.path.abspath(os.path.expanduser(path))
+
+
+def create(path: str, shared: bool = False) -> str:
+  """Makes the directory and takes it for this process; returns its absolute path.
+
+  Args:
+    path: of the directory.
+    shared: whether other nodes of the run may have written to it already.
+
+  Raises:
+    ValueError: if it exists and is not empty, or is taken, or cannot be written, or its path is no
+      line of text.
+  """
+  path = absolute(path)
+  one_line.check('--run_dir=', path)
+  try:
+    os.makedirs(path, exist_ok=True)
+    if not shared and set(os.listdir(path)) - {_LOCK}:
+      goes_on = _is_run(path) and has_checkpoints(path)
+      advice = f'; --resume={path} goes on with that run' if goes_on else ''
+      raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
+    take(path)
+    with open(os.path.join(path, '.writable'), 'w') as probe:
+      probe.write('yes')
+    os.remove(probe.name)
+  except BlockingIOError as error:
+    raise ValueError(
+      f'--run_dir={path} is taken by another launch.py; name a new directory.'
+    ) from error
+  except OSError as error:
+    raise ValueError(f'--run_dir={path} cannot be written: {error.strerror}.') from error
+  return path
+
+
+def create_or_reopen(path: str) -> str:
+  """Takes a directory that is new or that of an earlier life of this run; returns its absolute path.
+
+  Raises:
+    ValueError: as `create` and `reopen` do.
+  """
+  return reopen(path)[0] if _is_run(path) else create(path, shared=True)
+
+
+def reopen(path: str) -> tuple[str, Record]:
+  """Takes the directory of an earlier run for this process; returns its absolute path and record.
+
+  Raises:
+    ValueError: if there is no run, or it is still going on, or cannot be written to, or its path is
+      no line of text.
+  """
+  path = absolute(path)
+  one_line.check('--resume=', path)
+  if _is_run(path):
+    try:
+      take(path)
+    except BlockingIOError as error:
+      raise ValueError(f'--resume={path}: that run is still going on.') from error
+    except OSError as error:
+      raise ValueError(f'--resume={path} cannot be written: {error.strerror}.') from error
+  try:
+    return path, read_record(path)
+  except ValueError as error:
+    raise ValueError(f'--resume={error}') from error
+
+
+def read_record(path: str) -> Record:
+  """Reads what a run is, whether or not it is still going on.
+
+  Raises:
+    ValueError: if the directory is not that of a run; one sentence that begins with its path.
+  """
+  if not _is_run(path):
+    if not os.path.isdir(path):
+      raise ValueError(f'{path} is not the directory of a run: there is no such directory.')
+    raise ValueError(f'{path} is not the directory of a run: it has no {_RECORD}.')
+  try:
+    with open(os.path.join(path, _RECORD)) as f:
+      text = f.read()
+    if not text.strip('\0\n '):
+      raise ValueError('it is empty; put a copy of it back, or start a new run')
+    return Record(**json.loads(text))
+  except OSError as error:
+    raise ValueError(f'{path}: its {_RECORD} cannot be read: {error.strerror}.') from error
+  except (ValueError, TypeError) as error:
+    raise ValueError(f'{path}: its {_RECORD} cannot be read: {error}.') from error
+
+
+def program_of(path: str) -> str:
+  """Returns the name of the program of an earlier run; '' if there is none."""
+  try:
+    with open(os.path.join(absolute(path), _RECORD)) as f:
+      return str(json.load(f)['program'])
+  except (OSError, ValueError, LookupError, TypeError):
+    return ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+  """What `config.json` holds.
+
+  Attributes:
+    program: its name.
+    given: the options that the user set, by name.
+    config: every option, as resolved.
+    commands: the command that began the run, and those that resumed it.
+    versions: of what the run is made of, by name.
+    earlier_versions: of what it was made of before, oldest first; the same ones not twice in a row.
+  """
+
+  program: str
+  given: dict[str, Any]
+  config: dict[str, Any]
+  commands: list[list[str]]
+  versions: dict[str, str]
+  earlier_versions: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+
+def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> str:
+  """Writes `config.json` anew, this command added to those that it lists.
+
+  What an earlier life of the run wrote at its end is removed: call it once nothing is left to refuse.
+  Commands are kept without the values of options that look like secrets; the options themselves
+  have them, for `--resume`, in a file that only its owner may read.
+
+  Returns:
+    What has another version than before, in one sentence; '' if nothing has.
+
+  Raises:
+    ValueError: as `read_record` does, of an earlier life; or it cannot be written.
+  """
+  versions = {'python': sys.version.split()[0]}
+  versions |= {name: importlib.metadata.version(name) for name in _RECORDED}
+  commands: list[list[str]] = []
+  earlier: list[dict[str, str]] = []
+  news = ''
+  if _is_run(path):
+    before = read_record(path)
+    commands, earlier = before.commands, before.earlier_versions
+    if before.versions != versions:
+      earlier = [*earlier, before.versions]
+      news = f'{path} goes on with other versions: {_differences(before.versions, versions)}.'
+  options = dataclasses.asdict(config)
+  commands = [*commands, secrets.masked_command(sys.argv)]
+  record = Record(program, given, options, commands, versions, earlier)
+  mode = 0o600 if secrets.holds_any(options | given) else 0o666
+  try:
+    files.write_json(os.path.join(path, _RECORD), dataclasses.asdict(record), mode)
+  except OSError as error:
+    raise ValueError(f'{path}: its {_RECORD} cannot be written: {error.strerror}.') from error
+  with contextlib.suppress(FileNotFoundError):
+    os.remove(summary_path(path))
+  return news
+
+
+def _differences(before: dict[str, str], now: dict[str, str]) -> str:
+  names = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+  return ', '.join(f'{n} {now.get(n, "none")} (was {before.get(n, "none")})' for n in names)
+
+
+def note_restart(path: str, node: str) -> None:
+  """Adds a line to `restarts.csv`: the time, as `time.time()` says it, and the node."""
+  with contextlib.suppress(OSError), open(os.path.join(path, _RESTARTS), 'a') as f:
+    f.write(f'{time.time():.1f},{node}\n')
+
+
+def note_launcher(path: str) -> None:
+  """Writes `launcher.json`: which process supervises the run, and where."""
+  me = {
+    'pid': os.getpid(),
+    'host': os.uname().nodename,
+    'slurm_job': os.environ.get('SLURM_JOB_ID', ''),
+  }
+  with contextlib.suppress(OSError), open(os.path.join(path, _LAUNCHER), 'w') as f:
+    json.dump(me, f)
+
+
+def launcher_of(path: str) -> dict[str, Any] | None:
+  """Returns what `note_launcher` has written; None if no process supervises the run."""
+  try:
+    with open(os.path.join(path, _LAUNCHER)) as f:
+      return json.load(f)
+  except (OSError, ValueError):
+    return None
+
+
+def forget_launcher(path: str) -> None:
+  """Removes `launcher.json`, if it names this process: a Slurm job has a launcher of its own."""
+  launcher = launcher_of(path)
+  if launcher is not None and launcher['pid'] == os.getpid():
+    with contextlib.suppress(OSError):
+      os.remove(os.path.join(path, _LAUNCHER))
+
+
+def restarts(path: str) -> int:
+  """Returns how many times a node of the run has been started again."""
+  try:
+    with open(os.path.join(path, _RESTARTS)) as f:
+      return sum(1 for _ in f)
+  except FileNotFoundError:
+    return 0
+
+
+def is_taken(path: str) -> bool:
+  """Returns whether a launcher on this machine, or one that shares its locks, runs in a directory."""
+  try:
+    with open(os.path.join(path, _LOCK)) as lock:
+      fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Let go at once.
+  except BlockingIOError:
+    return True
+  except OSError:
+    return False
+  return False
+
+
+def _is_run(path: str) -> bool:
+  return os.path.exists(os.path.join(path, _RECORD))
+
+
+def has_checkpoints(path: str) -> bool:
+  """Returns whether a run has written checkpoints."""
+  return os.path.isdir(checkpoints.directory(path))
+
+
+def take(path: str) -> None:
+  """Locks the directory until this process ends; raises BlockingIOError if another has it."""
+  lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+  fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def summary_path(path: str) -> str:
+  """Returns the file that the monitor writes at the end of a run."""
+  return os.path.join(path, 'summary.json')
+
+
+def read_summary(path: str) -> dict[str, Any] | None:
+  """Returns what the monitor wrote at the end of a run; None if it did not come to its end."""
+  try:
+    with open(summary_path(path)) as f:
+      return json.load(f)
+  except (FileNotFoundError, ValueError):  # Empty, after a power failure.
+    return None
+
+
+def result(path: str) -> str:
+  """Returns one line with what came out of a run; empty if it did not come to its end."""
+  summary = read_summary(path)
+  if summary is None:
+    return ''
+  return (
+    'done: evaluator_return={evaluator_return:.4g} actor_steps={actor_steps} '
+    'environment_frames={environment_frames} learner_steps={learner_steps} '
+    'run_dir={run_dir}'.format(**summary, run_dir=path)
+  )

@@ -1,0 +1,338 @@
+"""Questions to a server that is late, slow, lost, or never there."""
+
+import contextlib
+import itertools
+import socket
+import subprocess
+import sys
+import threading
+from concurrent import futures
+
+import numpy as np
+import pytest
+
+from launchers import binding
+from nodes.inference import client as conversation_lib
+from nodes.inference import codec
+from nodes.inference.client import RetryingClient, ServerAddress
+from nodes.inference.message_socket import MessageSocket
+from nodes.inference.socket_server import SocketServer
+from nodes.runtime import lifecycle
+
+DEADLINE = 60
+
+
+def converse(server, should_stop=lambda: False, **options):
+  return RetryingClient(server, should_stop, 'a test', **options)
+
+
+def ask(conversation, *values):
+  conversation.send(codec.pack(*values))
+  return codec.unpack(conversation.receive())
+
+
+def test_questions_and_answers_of_any_size_arrive_whole(answer):
+  conversation = converse(answer(lambda array: [array + 1]))
+  for size in (0, 1, 1000, 100_000, 20_000_000):
+    array = np.arange(size, dtype=np.uint8)
+    np.testing.assert_array_equal(ask(conversation, array)[0], array + 1)
+
+
+class _Silent(MessageSocket):
+  """A connection to a machine that is lost."""
+
+  def peer_answers(self):
+    return False
+
+
+class _Losing:
+  """Loses the first connections to a server."""
+
+  def __init__(self, server, lost):
+    self.server = server
+    self.lost = lost
+
+  def connect(self):
+    self.lost -= 1
+    connection = self.server.connect()
+    return _Silent(connection._socket) if self.lost >= 0 else connection
+
+
+def test_a_question_to_a_machine_that_is_lost_is_asked_again_on_another_connection(answer):
+  asked = []
+
+  def third_time(value):
+    asked.append(value)
+    return [value] if len(asked) == 3 else ()
+
+  conversation = converse(_Losing(answer(third_time), 2), silent_seconds=0.0)
+  assert ask(conversation, 7) == [7]
+  assert asked == [7, 7, 7]
+
+
+def _read_one(inbox):
+  messages = []
+  while not messages:
+    messages = inbox.poll(DEADLINE)
+  return messages[0]
+
+
+def test_a_question_to_a_busy_server_stays_on_its_connection_and_arrives_whole():
+  (port,) = binding.free_ports(1)
+  inbox = SocketServer(port)  # As that of a server that compiles: it accepts and reads nothing.
+  server = _Losing(ServerAddress(f'127.0.0.1:{port}'), 0)
+  polls = itertools.count()
+  conversation = converse(server, lambda: next(polls) == 3, silent_seconds=0.0)
+  question = bytes(range(256)) * (1 << 16)  # More than a kernel keeps.
+  conversation.send(question)
+  with pytest.raises(lifecycle.Stopped):
+    conversation.receive()
+  assert server.lost == -1 and conversation._connection.unsent
+  inbox.accept_messages_of(len(question))
+  with futures.ThreadPoolExecutor(1) as pool:
+    answer = pool.submit(conversation.answer)
+    connection, got = _read_one(inbox)
+    inbox.send(connection, b'answer')
+    assert answer.result(DEADLINE) == b'answer'
+  assert got == question
+  assert server.lost == -1, 'it was asked on another connection'
+  conversation.close()
+  inbox.close()
+
+
+class _SlowNetwork:
+  """Takes little at a time, has room for little, and passes it on."""
+
+  def __init__(self, address):
+    self._listener = socket.create_server(('127.0.0.1', 0))
+    self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+    self.connections = 0
+    self.server = ServerAddress(f'127.0.0.1:{self._listener.getsockname()[1]}')
+    threading.Thread(target=self._accept, args=(address,), daemon=True).start()
+
+  def _accept(self, address):
+    with contextlib.suppress(OSError):
+      while True:
+        near, _ = self._listener.accept()
+        self.connections += 1
+        host, port = address.split(':')
+        far = socket.create_connection((host, int(port)))
+        for ends in ((near, far), (far, near)):
+          threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+  def _pass_on(self, source, target):
+    with contextlib.suppress(OSError):
+      while piece := source.recv(1 << 12):
+        target.sendall(piece)
+    for end in (source, target):
+      with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def test_what_takes_long_to_send_is_sent_whole_on_one_connection(answer, monkeypatch):
+  monkeypatch.setattr(conversation_lib, 'POLL_SECONDS', 1e-3)
+  network = _SlowNetwork(answer(lambda array: [array + 1]).address)
+  array = np.arange(1 << 22, dtype=np.uint8)
+  np.testing.assert_array_equal(ask(converse(network.server), array)[0], array + 1)
+  assert network.connections == 1
+
+
+def test_a_server_that_comes_late_is_found(answer):
+  (port,) = binding.free_ports(1)
+  conversation = converse(ServerAddress(f'localhost:{port}'))
+  conversation.send(codec.pack(1))
+  answer(lambda value: [value + 1], port)
+  assert codec.unpack(conversation.receive()) == [2]
+
+
+def test_the_next_life_of_a_server_is_asked_when_the_connection_is_lost():
+  (port,) = binding.free_ports(1)
+  first = SocketServer(port)
+  first.accept_messages_of(100)
+  conversation = converse(ServerAddress(f'localhost:{port}'))
+  conversation.send(codec.pack('question'))
+  messages = []
+  while not messages:
+    messages = first.poll(DEADLINE)
+  answers = []
+  waiter = threading.Thread(target=lambda: answers.append(conversation.receive()))
+  waiter.start()
+  first.close()
+  second = SocketServer(port)
+  second.accept_messages_of(100)
+  messages = []
+  while not messages:
+    messages = second.poll(DEADLINE)
+  connection, message = messages[0]
+  assert codec.unpack(message) == ['question']
+  connection.send(b'answer')
+  waiter.join(DEADLINE)
+  assert answers == [b'answer']
+  second.close()
+
+
+@pytest.mark.parametrize('listens', [True, False])
+def test_who_waits_notices_that_the_program_stops(answer, listens):
+  silent = answer(lambda *question: ())
+  server = silent if listens else ServerAddress(f'localhost:{binding.free_ports(1)[0]}')
+  with pytest.raises(lifecycle.Stopped):
+    ask(converse(server, lambda: True), 1)
+
+
+def test_a_port_that_is_in_use_is_refused():
+  (port,) = binding.free_ports(1)
+  inbox = SocketServer(port)
+  with pytest.raises(OSError, match=f'port {port} cannot be listened on'):
+    SocketServer(port)
+  inbox.close()
+  SocketServer(port).close()
+
+
+_LIMITED_SERVER = """
+import resource, sys
+port, soft, hard, expected = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+from nodes.inference.socket_server import SocketServer
+inbox = SocketServer(port)
+inbox.accept_messages_of(1)
+print('listening', flush=True)
+while expected:
+  for connection, message in inbox.poll(None):
+    inbox.send(connection, message)
+    expected -= message == b'.'
+"""
+
+
+@pytest.mark.parametrize('hard', [256, 64])
+def test_more_connections_are_taken_than_a_shell_allows_and_too_many_wait(hard):
+  (port,) = binding.free_ports(1)
+  numbers = [str(n) for n in (port, 48, hard, 100)]
+  server = subprocess.Popen(
+    [sys.executable, '-c', _LIMITED_SERVER, *numbers],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  with contextlib.ExitStack() as stack:
+    stack.callback(server.kill)
+    assert server.stdout.readline() == 'listening\n'
+    address = ('127.0.0.1', port)
+    clients = [stack.enter_context(socket.create_connection(address, DEADLINE)) for _ in range(100)]
+    for client in clients:
+      client.sendall(b'\0\0\0\1.')
+    if hard == 64:
+      assert 'may have 64 files and connections open): raise the limit' in server.stderr.readline()
+      clients[0].sendall(b'\0\0\0\1!')
+      for expected in (b'.', b'!'):  # Those that were there first go on being served.
+        assert clients[0].recv(5, socket.MSG_WAITALL) == b'\0\0\0\1' + expected
+      for client in clients[:60]:
+        client.close()
+    _, errors = server.communicate(timeout=DEADLINE)
+  assert (server.returncode, errors) == (0, '')
+
+
+def test_a_limit_that_is_sure_to_be_too_low_is_refused():
+  inbox = SocketServer(binding.free_ports(1)[0])
+  inbox.check_room(1)
+  with pytest.raises(
+    lifecycle.NonRetryableError, match=r'raise the limit \(ulimit -n\), or use fewer'
+  ):
+    inbox.check_room(1 << 40)
+  inbox.close()
+  SocketServer().check_room(1 << 40)  # It accepts nobody.
+
+
+def test_who_says_nothing_is_dropped_and_who_has_sent_a_message_may_pause():
+  (port,) = binding.free_ports(1)
+  inbox = SocketServer(port)
+  inbox.accept_messages_of(100)
+  actor, busy, idle = (ServerAddress(f'127.0.0.1:{port}').connect() for _ in range(3))
+  actor.send(b'question')
+  connection, _ = _read_one(inbox)
+  while len(inbox._new) < 2:
+    inbox.poll(DEADLINE)
+  first, second = inbox._new
+  ports = first._socket.getpeername()[1], busy._socket.getsockname()[1]
+  late = busy if ports[0] == ports[1] else idle
+  late._socket.send(b'\0\0')
+  inbox.poll(DEADLINE)
+  assert list(inbox._new) == [second, first], 'it has sent some of a message'
+  inbox._new = dict.fromkeys(inbox._new, 0.0)
+  assert inbox.poll(None) == [] and not inbox._new
+  for stranger in (busy, idle):
+    with pytest.raises(ConnectionError):
+      stranger.receive()
+  inbox.send(connection, b'answer')
+  assert actor.receive() == b'answer'
+  for end in (actor, busy, idle, inbox):
+    end.close()
+
+
+def test_memory_follows_what_has_come_and_not_what_was_announced():
+  near, far = socket.socketpair()
+  receiver = MessageSocket(far, 1 << 30)
+  near.send((1 << 30).to_bytes(4, 'big') + b'.')
+  for count in (5, 5005, 10_005, 15_005):
+    while receiver._filled < count:
+      assert receiver.receive() is None
+      assert len(receiver._buffer) <= max(4096, 2 * receiver._filled)
+    near.send(bytes(5000))
+  near.close()
+  far.close()
+
+
+def test_who_takes_no_answers_is_disconnected():
+  inbox = SocketServer()
+  inbox.accept_messages_of(100)
+  near = inbox.connect()
+  near.set_timeout(DEADLINE)
+  near.send(b'question')
+  connection, _ = _read_one(inbox)
+  for _ in range(2):
+    inbox.send(connection, bytes(1 << 24))
+  inbox.poll(DEADLINE)
+  with pytest.raises(ConnectionError):
+    while True:
+      near.receive()
+  inbox.close()
+
+
+def test_a_connection_knows_that_the_other_side_has_gone():
+  near, far = socket.socketpair()
+  connection = MessageSocket(far)
+  near.send(b'\0\0\0\1.')
+  assert not connection.closed_by_peer()
+  near.close()
+  assert connection.receive() == b'.'
+  assert connection.closed_by_peer()
+  connection.close()
+  assert connection.closed_by_peer()
+
+
+def test_a_message_that_comes_in_pieces_is_put_together():
+  inbox = SocketServer()
+  inbox.accept_messages_of(1000)
+  connection = inbox.connect()
+  assert isinstance(connection, MessageSocket)
+  message = codec.pack(list(range(100)).__repr__())
+  stream = connection._socket
+  whole = len(message).to_bytes(4, 'big') + message
+  for i in range(len(whole) - 1):
+    stream.send(whole[i : i + 1])
+    assert inbox.poll(DEADLINE) == []
+  stream.send(whole[-1:])
+  ((_, got),) = inbox.poll(DEADLINE)
+  assert got == message
+  inbox.close()
+
+
+def test_a_poll_is_woken_from_another_thread():
+  inbox = SocketServer()
+  waiter = threading.Thread(target=inbox.poll, args=(None,))
+  waiter.start()
+  inbox.wake()
+  waiter.join(DEADLINE)
+  assert not waiter.is_alive()
+  inbox.close()
+  inbox.wake()
+  inbox.close()

@@ -1,0 +1,277 @@
+"""An inference server: requests of former lives, repeated, of strangers, and those that have to wait."""
+
+import numpy as np
+import pytest
+
+from nodes.inference import codec
+from nodes.inference.layout import layout
+from nodes.runtime import lifecycle
+from tests.nodes.counter import CounterEnvironment
+from tests.nodes.inference_clients import DEADLINE, Client, Sink, fill_replay, step_together
+
+
+def test_a_restarted_actor_resets_its_own_slots_only(make_server):
+  server, sink = make_server(layout(2, 2, 1))
+  old = Client(server, CounterEnvironment([100, 100]), 'actor/0', incarnation=5)
+  other = Client(server, CounterEnvironment([100, 100]), 'actor/1', incarnation=9)
+  for _ in range(7):
+    old.step()
+    other.step()
+  # The new life begins in the middle of an episode, as after a lost connection: nothing but the new
+  # incarnation tells the server to forget.
+  new = Client(server, CounterEnvironment([100, 100]), 'actor/0', incarnation=2)
+  new.environment.reset()
+  for _ in range(3):
+    new.timestep = new.environment.step(None)
+  new.action = new.ask(0, new.timestep)
+  new.sequence = 0
+  for _ in range(6):
+    new.step()
+    other.step()
+  mine = [u for u in sink.unrolls if u.environment_id[0] == 0]
+  theirs = [u for u in sink.unrolls if u.environment_id[0] == 2]
+  np.testing.assert_array_equal(mine[0].extras['count'][0], [0, 1, 2, 3, 4])
+  np.testing.assert_array_equal(mine[1].core_state['count'], [0, 0])
+  np.testing.assert_array_equal(mine[1].timestep.observation[0, :, 0], [3, 4, 5, 6, 7])
+  np.testing.assert_array_equal(mine[1].extras['count'][0], [0, 1, 2, 3, 4])
+  for unroll in theirs:
+    np.testing.assert_array_equal(unroll.extras['count'], unroll.timestep.observation[..., 0])
+  measured = server.measure(1.0)
+  assert measured['restarts'] == 1
+  assert measured['rows_dropped'] == 2 * 2
+  for _ in range(2):
+    with pytest.raises(ValueError, match='another process acts as actor/0 now'):
+      old.ask(7, old.environment.step(None))
+  assert new.step() is not None
+  server.finish_training()
+  assert old.ask(7, old.environment.step(None)) is None, 'it may leave like any other'
+
+
+def test_a_late_request_of_an_earlier_life_or_step_changes_nothing(make_server):
+  server, sink = make_server(layout(1, 2, 1))
+  client = Client(server, CounterEnvironment([100, 100]), incarnation=5)
+  for _ in range(6):
+    first = client.timestep
+    client.step()
+    # The server has never seen this life, which asked the server's own predecessor, and died.
+    dead = Client(server, CounterEnvironment([3, 3]), incarnation=4)
+    request = codec.pack(*dead.identity, 0, *dead.environment.reset())
+    server._take(_Closed(), request)
+    if first is not None:
+      client.ask(client.sequence - 1, first)
+  assert server.measure(1.0)['restarts'] == 0
+  np.testing.assert_array_equal(sink.unrolls[0].extras['count'][0], [0, 1, 2, 3, 4])
+  assert server.actor_steps == 12
+
+
+class _Closed:
+  """The server's end of a connection that the other side has closed."""
+
+  def closed_by_peer(self):
+    return True
+
+
+def test_of_two_lives_that_wait_the_later_one_is_served(make_server):
+  server, _ = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
+  first, other, second, third = (
+    Client(server, CounterEnvironment([100, 100]), f'actor/{i}', incarnation=n)
+    for i, n in ((0, 7), (1, 1), (0, 3), (0, 5))
+  )
+  first.step()
+  step_together([other, first])
+  for client in (
+    first,
+    second,
+    third,
+  ):  # The first is served with the other, which does not ask yet.
+    client.send_step()
+    while client is second and not server._deferred:
+      pass
+  with pytest.raises(ValueError, match='another process acts'):
+    second.receive()
+  other.step()
+  first.receive()
+  other.send_step()
+  assert third.receive() is not None and other.receive() is not None
+  with pytest.raises(ValueError, match='another process acts'):
+    first.ask(9, first.timestep)
+
+
+def test_requests_of_another_run_are_disconnected(make_server):
+  server, _ = make_server(layout(1, 2, 1))
+  client = Client(server, CounterEnvironment([100, 100]))
+  client.step()
+  stranger = Client(server, CounterEnvironment([100, 100]), incarnation=2)
+  stranger.identity = 'another run', *stranger.identity[1:]
+  with pytest.raises(ConnectionError):
+    stranger.step()
+  assert client.step() is not None
+  assert server.measure(1.0)['restarts'] == 0
+
+
+def test_the_answer_goes_where_the_request_came_last(make_server):
+  server, _ = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
+  first = Client(server, CounterEnvironment([100, 100]))
+  other = Client(server, CounterEnvironment([100, 100]), 'actor/1')
+  first.step()  # Alone so far.
+  step_together([other, first])
+  first.send_step()  # It waits for the other, whose request would fill the batch.
+  again = Client(server, first.environment)
+  again.send(first.sequence, first.timestep)
+  other.send_step()
+  np.testing.assert_array_equal(again.receive(), [2, 2])
+  np.testing.assert_array_equal(other.receive(), [1, 1])
+  first.connection.set_timeout(0.01)
+  with pytest.raises(TimeoutError):
+    first.receive()
+  assert server.actor_steps == 2 * 3 + 2 * 2
+
+
+def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server):
+  server, sink = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
+  old = Client(server, CounterEnvironment([100, 100]), incarnation=1)
+  other = Client(server, CounterEnvironment([100, 100]), 'actor/1')
+  old.step()
+  step_together([other, old])
+  old.send_step()
+  new = Client(server, CounterEnvironment([100, 100]), incarnation=2)
+  new.send_step()
+  while not server._deferred:
+    assert not sink.unrolls
+  other.action = other.step()
+  other.send_step()
+  new.action = new.receive()
+  other.action = other.receive()
+  for _ in range(4):
+    step_together([new, other])
+  mine = [u for u in sink.unrolls if u.environment_id[0] == 0]
+  np.testing.assert_array_equal(mine[0].timestep.observation[0, :, 0], range(5))
+  assert server.measure(1.0)['rows_dropped'] == 2 * 3
+
+
+def test_while_replay_is_full_its_streams_wait_and_evaluators_are_served(make_server):
+  server, sink = make_server(layout(1, 2, 1, eval_envs=2))
+  client = fill_replay(server, sink)
+  evaluator = Client(server, CounterEnvironment([3, 5]), 'evaluator/0')
+  for _ in range(5):
+    evaluator.step()
+  client.connection.set_timeout(0.01)
+  with pytest.raises(TimeoutError):
+    client.receive()
+  assert len(sink.unrolls) == 1 and server.actor_steps == 18
+  client.connection.set_timeout(DEADLINE)
+  sink.kept.pop()()
+  assert client.receive() is not None
+  np.testing.assert_array_equal(sink.unrolls[1].extras['count'][0], range(4, 9))
+
+
+def test_who_waits_for_replay_is_told_when_training_has_finished(make_server):
+  server, sink = make_server(layout(1, 2, 1))
+  client = fill_replay(server, sink)
+  server.finish_training()
+  assert client.receive() is None
+
+
+def test_strangers_are_disconnected_and_nobody_else_notices(make_server):
+  server, _ = make_server(layout(1, 2, 1))
+  client = Client(server, CounterEnvironment([3, 5]))
+  too_large = codec.pack(np.zeros(1 << 18))
+  for message in (b'', b'hello', codec.pack(1, 2), codec.pack([], 1, 0, 0), too_large):
+    stranger = Client(server, None)
+    with pytest.raises(ConnectionError):
+      stranger.connection.send(message)
+      stranger.receive()
+  halfway = server.connect()
+  halfway._socket.send(b'\0\0\1')
+  assert client.step() is not None
+  halfway.close()
+  assert client.step() is not None
+
+
+def test_a_failure_is_raised_where_it_is_looked_for_and_ends_the_service(make_server):
+  class Broken(Sink):
+    def put(self, unroll, release):
+      raise OSError('the sink is broken')
+
+  server, _ = make_server(layout(1, 2, 1), sink=Broken())
+  client = Client(server, CounterEnvironment([100, 100]))
+  for _ in range(4):
+    client.step()
+  client.send_step()
+  server._threads[0].join(DEADLINE)
+  with pytest.raises(OSError, match='the sink is broken'):
+    server.check()
+  with pytest.raises(OSError, match='the sink is broken'):
+    server.connect()
+
+
+def test_who_waits_is_disconnected_when_the_server_is_closed(make_server):
+  server, sink = make_server(layout(1, 2, 1))
+  client = fill_replay(server, sink)
+  server.close()
+  with pytest.raises(ConnectionError):
+    client.receive()
+  with pytest.raises(lifecycle.Stopped):
+    server.connect()
+
+
+def test_a_request_that_is_sent_again_gets_the_same_answer_and_changes_nothing(make_server):
+  server, sink = make_server(layout(1, 2, 1))
+  client = Client(server, CounterEnvironment([100, 100]))
+  for _ in range(12):
+    action = client.step()
+    np.testing.assert_array_equal(client.ask(client.sequence, client.timestep), action)
+  assert len(sink.unrolls) == 2
+  for unroll in sink.unrolls:
+    np.testing.assert_array_equal(unroll.extras['count'], unroll.timestep.observation[..., 0])
+  assert server.actor_steps == 24
+
+
+def test_bad_requests_are_refused_in_one_sentence(make_server):
+  server, _ = make_server(layout(1, 2, 1))
+  environment = CounterEnvironment([3, 5])
+  good = environment.reset()
+  with pytest.raises(ValueError, match="declared for 'actor/7'"):
+    Client(server, environment, 'actor/7').ask(0, good)
+  client = Client(server, environment)
+  with pytest.raises(ValueError, match=r'sent observation as float32\[2, 3\]'):
+    client.ask(0, good._replace(observation=np.zeros((2, 3), np.float32)))
+  with pytest.raises(ValueError, match='reward that is not finite'):
+    client.ask(0, good._replace(reward=np.array([0, np.nan], np.float32)))
+  for name, value in (
+    ('step_type', 3),
+    ('discount', 1.5),
+    ('discount', -0.1),
+    ('discount', np.nan),
+  ):
+    values = np.array([1, value], getattr(good, name).dtype)
+    with pytest.raises(ValueError, match=f'returned a {name} that is'):
+      client.ask(0, good._replace(**{name: values}))
+  shares = good._replace(discount=np.array([0.97, -0.0], np.float32))
+  for games in (np.zeros(3, bool), np.zeros(2, np.uint8)):
+    with pytest.raises(ValueError, match='for each environment whether a game is over'):
+      client.ask(0, (*good, games))
+  assert client.ask(0, shares) is not None
+
+
+def test_returns_are_of_games_where_the_actor_says_so(make_server):
+  """An episode is 3 steps and pays 1 for each, the second environment's; a game is two of them."""
+  server, _ = make_server(layout(1, 2, 1))
+  environment = CounterEnvironment([3, 3])
+  client = Client(server, environment)
+  row = environment.reset()
+  for t in range(17):  # FIRST rows are those at 0, 4, 8, 12 and 16.
+    assert client.ask(t, (*row, np.full(2, t % 8 == 7))) is not None
+    row = environment.step(np.zeros(2, np.int32))
+  measured = server.measure(1.0)
+  assert (measured['episodes'], measured['episode_return']) == (4, 3.0)
+  assert measured['episode_length'] == 6
+
+
+def test_actors_are_told_to_stop_when_training_has_finished_and_evaluators_are_served(make_server):
+  server, _ = make_server(layout(1, 2, 1, eval_envs=2))
+  actor = Client(server, CounterEnvironment([3, 5]))
+  actor.step()
+  server.finish_training()
+  assert actor.step() is None
+  assert Client(server, CounterEnvironment([3, 5]), 'evaluator/0').step() is not None

@@ -1,0 +1,215 @@
+"""Learner checkpoints: whole or not there, the last few kept, foreign ones refused."""
+
+import os
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from environments.catch import Catch
+from nodes.learning import serialisation
+from nodes.learning.checkpointer import Checkpointer
+from nodes.runtime import activity, lifecycle
+from rundir import checkpoints
+
+COUNTS = {'actor_steps': 40, 'environment_frames': 160, 'learner_steps': 2}
+SPEC = Catch(1, 0).spec()
+
+
+def _state(**options):
+  agent = VTrace(VTraceConfig(**options), SPEC.observations, SPEC.actions)
+  return jax.device_get(agent.init(jax.random.key(1)))
+
+
+def _write(path, learner_steps, content=b'state', keep=2):
+  return checkpoints.write(str(path), COUNTS | {'learner_steps': learner_steps}, content, keep)
+
+
+def test_a_state_comes_back_as_it_was(tmp_path):
+  state = _state(core='lstm', lstm_size=8)
+  checkpoints.write(str(tmp_path), COUNTS, serialisation.serialise(state), keep=1)
+  checkpoint = checkpoints.newest(str(tmp_path))
+  assert checkpoint.counts == COUNTS
+  blank = jax.tree.map(np.zeros_like, state)
+  jax.tree.map(np.testing.assert_array_equal, serialisation.restore(checkpoint, blank), state)
+
+
+def test_the_last_few_are_kept_and_the_newest_is_taken(tmp_path):
+  for step in (9, 10, 11, 100):
+    _write(tmp_path, step)
+  assert [checkpoints.read(str(p)).counts['learner_steps'] for p in sorted(tmp_path.iterdir())] == [
+    11,
+    100,
+  ]
+  assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 100
+  assert checkpoints.newest(str(tmp_path / 'nowhere')) is None
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path):
+  _write(tmp_path, 1)
+  newer = _write(tmp_path, 2)
+  with open(newer, 'r+b') as f:
+    f.seek(-1, os.SEEK_END)
+    f.write(b'x')
+  assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 1
+  os.remove(checkpoints.newest(str(tmp_path)).path)
+  with pytest.raises(lifecycle.NonRetryableError, match=r'none of the 1 checkpoints .* is damaged'):
+    checkpoints.newest(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  'content, words',
+  [(b'', 'is no Launchpod'), (b'\x00\xff\n', 'is no'), (b'{"launchpod_checkpoint": 1}\n', 'is no')],
+)
+def test_a_file_that_is_no_checkpoint_is_named(tmp_path, content, words):
+  file = tmp_path / '1.checkpoint'
+  file.write_bytes(content)
+  with pytest.raises(lifecycle.NonRetryableError, match=f'1.checkpoint {words}'):
+    checkpoints.read(str(file))
+
+
+@pytest.mark.parametrize('other', [{}, {'core': 'lstm', 'lstm_size': 8}])
+def test_a_checkpoint_of_another_network_is_refused(tmp_path, other):
+  state = _state(core='lstm', lstm_size=4)
+  checkpoints.write(str(tmp_path), COUNTS, serialisation.serialise(state), keep=1)
+  checkpoint = checkpoints.newest(str(tmp_path))
+  with pytest.raises(lifecycle.NonRetryableError, match='made by another config') as raised:
+    serialisation.restore(checkpoint, _state(**other))
+  assert checkpoint.path in str(raised.value)
+
+
+_WRITER = """
+import sys
+from rundir import checkpoints
+step = 0
+while True:
+  step += 1
+  counts = {'learner_steps': step}
+  checkpoints.write(sys.argv[1], counts, bytes([step % 256]) * 20_000_000, keep=2)
+  print(step, flush=True)
+"""
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
+  half_written = 0
+  for kill in range(6):
+    path = tmp_path / str(kill)
+    writer = subprocess.Popen([sys.executable, '-c', _WRITER, path], stdout=subprocess.PIPE)
+    try:
+      for _ in range(2):
+        last = int(writer.stdout.readline())
+      end = time.monotonic() + 60
+      # Half of the kills are within a write for sure.
+      while kill % 2 and not list(path.glob('*.tmp')):
+        assert time.monotonic() < end, 'the writer writes no more'
+    finally:
+      writer.kill()
+    lines = writer.stdout.read().split()
+    last = int(lines[-1]) if lines else last
+    writer.wait()
+    half_written += bool(list(path.glob('*.tmp')))
+    checkpoint = checkpoints.newest(str(path))
+    step = checkpoint.counts['learner_steps']
+    assert step >= last
+    assert checkpoint.state == bytes([step % 256]) * 20_000_000
+  assert half_written
+
+
+def test_a_checkpoint_that_cannot_be_written_is_counted_and_training_goes_on(tmp_path):
+  in_the_way = tmp_path / 'checkpoints'
+  in_the_way.write_text('a file')
+  checkpointer = Checkpointer(str(in_the_way), 1.0, 2, lambda: (COUNTS, {'w': 1}))
+  checkpointer.write_now()
+  assert checkpointer.failures == 1
+
+
+def test_checkpoints_are_written_when_due_and_not_at_all_when_switched_off(tmp_path):
+  saved = []
+
+  def save():
+    saved.append(True)
+    return COUNTS, {'w': np.ones(2)}
+
+  often = Checkpointer(str(tmp_path / 'often'), 1e-9, 2, save)
+  often.maybe_write()
+  often.write_now()
+  assert len(saved) == 2 and checkpoints.newest(str(tmp_path / 'often')).counts == COUNTS
+  for period in (0.0, 1e9):
+    checkpointer = Checkpointer(str(tmp_path / str(period)), period, 2, save)
+    checkpointer.maybe_write()
+    assert len(saved) == 2
+
+
+def test_files_that_are_called_otherwise_are_passed_over(tmp_path):
+  for name in ('foo.checkpoint', '-3.checkpoint', '7.checkpoint.bak'):
+    (tmp_path / name).write_bytes(b'no checkpoint of ours')
+  for step in (1, 2):
+    _write(tmp_path, step, keep=1)
+  assert list(checkpoints.steps(str(tmp_path))) == [2]
+  assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 2
+  assert (tmp_path / 'foo.checkpoint').exists()
+
+
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(tmp_path):
+  _write(tmp_path, 1)
+  (tmp_path / '000000000002.checkpoint').mkdir()
+  assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 1
+
+
+def _no_memory(*args):
+  raise MemoryError('cannot allocate')
+
+
+@pytest.mark.parametrize('where', ['save', 'serialise'])
+def test_a_checkpoint_that_fails_for_any_reason_is_counted_and_the_earlier_ones_stay(
+  tmp_path, monkeypatch, where
+):
+  checkpointer = Checkpointer(str(tmp_path), 1.0, 1, lambda: (COUNTS, {'w': 1}))
+  checkpointer.write_now()
+  if where == 'save':
+    checkpointer._save = _no_memory
+  else:
+    monkeypatch.setattr(serialisation, 'serialise', _no_memory)
+  checkpointer.write_now()
+  assert checkpointer.failures == 1
+  assert checkpoints.newest(str(tmp_path)).counts == COUNTS
+
+
+def test_a_stop_while_the_state_is_copied_is_no_failed_checkpoint(tmp_path):
+  def save():
+    raise lifecycle.Stopped
+
+  checkpointer = Checkpointer(str(tmp_path), 1.0, 1, save)
+  with pytest.raises(lifecycle.Stopped):
+    checkpointer.write_now()
+  assert checkpointer.failures == 0
+
+
+def test_a_node_that_waits_for_its_checkpoint_says_so(tmp_path, monkeypatch):
+  """As where gigabytes go to a disk that is stalled: that is no hang, however long it takes."""
+  seen, replace = [], os.replace
+
+  def stalled(*args):
+    seen.append(activity.latest().activity)
+    replace(*args)
+
+  monkeypatch.setattr(os, 'replace', stalled)
+  activity.mark(activity.UPDATING)
+  Checkpointer(str(tmp_path), 1.0, 1, lambda: (COUNTS, {'w': 1})).write_now()
+  assert seen == [activity.WRITING_CHECKPOINT]
+  assert activity.latest().activity == activity.UPDATING
+  assert checkpoints.newest(str(tmp_path)).counts == COUNTS
+
+
+def test_a_damaged_checkpoint_takes_no_place_of_those_that_are_kept(tmp_path):
+  for steps in (1, 2, 3):
+    damaged = _write(tmp_path, steps, keep=3)
+  with open(damaged, 'r+b') as f:
+    f.truncate(10)
+  _write(tmp_path, 2, keep=2)  # Training goes on from the newest whole one, and writes again.
+  assert sorted(checkpoints.steps(str(tmp_path))) == [1, 2]

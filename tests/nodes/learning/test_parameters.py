@@ -1,0 +1,217 @@
+"""Parameters on their way from a learner to actors, and what the actors say they have done."""
+
+import threading
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from acme.utils.counting import Counter
+
+from agents.seeding import Seed
+from nodes.learner import LearnerNode
+from nodes.learning.options import TrainingOptions
+from nodes.learning.parameter_client import ParameterClient
+from nodes.learning.parameter_server import ParameterServer
+from nodes.runtime import rpc
+from nodes.runtime.counters import ActingCounters, ActingTotals
+from nodes.runtime.gate import ReadyGate
+
+DEADLINE = 60
+NEVER = lambda: False  # noqa: E731
+
+
+def make_server(counter=None):
+  counter = counter or Counter()
+  return ParameterServer(ActingCounters(counter, 4), counter, ReadyGate())
+
+
+def make_client(learner, taken):
+  take = lambda version, params: taken.append((version, float(params['w'])))  # noqa: E731
+  return ParameterClient(learner, 'actor/0', 1, 0.001, ActingTotals, take)
+
+
+def publish(server, version, value):
+  server.set_params(version, {'w': jnp.float32(value)})
+
+
+def test_an_actor_gets_each_version_once_and_those_of_another_life_of_the_learner(connect):
+  taken = []
+  first = make_server()
+  client = make_client(connect(first), taken)
+  publish(first, 5, 0.5)
+  assert client.fetch(NEVER) and client.fetch(NEVER)
+  publish(first, 6, 0.6)
+  assert client.fetch(NEVER)
+  assert taken == [(5, 0.5), (6, np.float32(0.6))]
+  # Another life goes on from a checkpoint: its versions are older, or the same and yet others.
+  for version in (6, 3):
+    other = make_server()
+    publish(other, version, version)
+    client._learner = connect(other)
+    assert client.fetch(NEVER) and client.fetch(NEVER)
+  assert taken[2:] == [(6, 6.0), (3, 3.0)]
+  other.finish_training()
+  assert not client.fetch(NEVER)
+
+
+def test_variables_of_one_moment_and_no_others(connect):
+  counter = Counter()
+  counter.increment(learner_steps=7, environment_frames=40)
+  server = make_server(counter)
+  publish(server, 7, 0.5)
+  counter.increment(learner_steps=1)
+  client = connect(server)
+  version, params, counts = client.get_variables(['policy_version', 'params', 'counts'])
+  assert (version, float(params['w']), counts['environment_frames']) == (7, 0.5, 40)
+  assert counts['learner_steps'] == 7
+  with pytest.raises(Exception, match=r"no variable 'bias'.*'policy_version'"):
+    client.get_variables(['params', 'bias'])
+
+
+def test_what_actors_did_is_counted_once(connect):
+  counter = Counter()
+  counter.increment(actor_steps=1000, environment_frames=4000)  # From a checkpoint.
+  server = make_server(counter)
+  publish(server, 0, 0)
+
+  def tell(actor, incarnation, steps, episodes=0, returns=0.0):
+    server.fetch(
+      None, '', actor, incarnation, ActingTotals(steps, episodes, returns, 10 * episodes)
+    )
+    return counter.get_counts()['actor_steps'] - 1000
+
+  assert tell('actor/0', 10, 0) == 0
+  assert tell('actor/0', 10, 30, 2, 1.0) == 30
+  assert tell('actor/0', 10, 30, 2, 1.0) == 30, 'the same word twice'
+  assert tell('actor/0', 10, 20, 1, 1.0) == 30, 'a late word'
+  # This one was there before this life of the learner was; what it did before is not counted again.
+  assert tell('actor/1', 11, 500, 9, 9.0) == 30
+  assert tell('actor/1', 11, 510, 10, 12.0) == 40
+  assert server.measure(1.0)['restarts'] == 0
+  # Another life, whose number says nothing about its age.
+  assert tell('actor/0', 3, 0) == 40
+  assert tell('actor/0', 3, 5) == 45
+  assert tell('actor/0', 10, 31) == 46, 'the last word of the life before comes late'
+  assert tell('actor/0', 10, 31) == 46
+  assert tell('actor/0', 3, 6) == 47
+  assert counter.get_counts()['environment_frames'] == 4000 + 4 * 47
+  measured = server.measure(2.0)
+  assert (measured['restarts'], measured['actor_steps']) == (1, 1047)
+  assert measured['actor_steps_per_second'] == 7 / 2
+
+
+def test_lives_that_are_long_over_are_forgotten():
+  server = make_server()
+  publish(server, 0, 0)
+  for incarnation in range(100):
+    server.fetch(None, '', 'actor/0', incarnation, ActingTotals())
+    server.fetch(None, '', 'actor/0', incarnation, ActingTotals(1))
+  assert server.measure(1.0)['actor_steps'] == 100
+  assert list(server._reported['actor/0']) == list(range(84, 100))
+
+
+def test_an_actor_of_another_run_asks_again_and_counts_nothing():
+  server = make_server()
+  publish(server, 0, 0)
+  server.fetch(None, '', 'actor/0', 1, ActingTotals())
+  with pytest.raises(RuntimeError, match='ask again'):
+    server.fetch(None, 'another run', 'actor/0', 1, ActingTotals(50))
+  assert server.measure(1.0)['actor_steps'] == 0
+
+
+def test_rates_and_means_are_of_the_time_since_the_last_measurement():
+  progress = ActingCounters(Counter(), 4)
+  progress.add(ActingTotals(30, 2, 1.0, 20))
+  assert progress.measure(2.0)['episode_return'] == 0.5
+  progress.add(ActingTotals(10, 1, -3.0, 6))
+  measured = progress.measure(2.0)
+  assert measured['environment_frames'] == 160
+  assert (measured['actor_steps_per_second'], measured['environment_frames_per_second']) == (5, 20)
+  assert (measured['episodes'], measured['episode_return'], measured['episode_length']) == (
+    1,
+    -3,
+    6,
+  )
+  assert np.isnan(progress.measure(2.0)['episode_return'])
+
+
+class Away:
+  """A learner that is away for the first questions, and finishes when asked often enough."""
+
+  def __init__(self):
+    self.asked = 0
+
+  def fetch(self, held, run, actor_id, incarnation, totals):
+    self.asked += 1
+    if self.asked in (2, 3):
+      raise rpc.retry_later_error()
+    return self.asked >= 6, (1, self.asked), {'w': np.float32(self.asked)}
+
+
+def test_a_learner_that_is_away_is_asked_again_until_it_says_that_training_has_finished(connect):
+  taken, ended, learner = [], threading.Event(), Away()
+  client = make_client(connect(learner), taken)
+  client.start(lambda: None, ended.set)
+  assert ended.wait(DEADLINE)
+  client.close()
+  assert [version for version, _ in taken] == [1, 4, 5, 6]
+
+
+def test_a_client_that_cannot_go_on_says_so(connect):
+  def check():
+    raise OSError('the disk is full')
+
+  ended = threading.Event()
+  client = make_client(connect(Away()), [])
+  client.start(check, ended.set)
+  assert ended.wait(DEADLINE)
+  with pytest.raises(OSError, match='the disk is full'):
+    client.close()
+
+
+def test_a_waiting_client_can_be_closed(connect):
+  closed = threading.Event()
+
+  class Silent:
+    def fetch(self, *args):
+      assert closed.wait(DEADLINE)
+
+  client = make_client(connect(Silent()), [])
+  client.start(lambda: None, lambda: None)
+  started = time.monotonic()
+  client.close()
+  assert time.monotonic() - started < DEADLINE / 2
+  assert not client._thread.is_alive()
+  closed.set()
+
+
+def test_a_learner_that_fails_sends_no_actor_home(tmp_path):
+  def broken(num_envs, seed):
+    raise OSError('the environment is broken')
+
+  node = LearnerNode(
+    make_agent=None,
+    make_environment=broken,
+    replay_addresses=[],
+    monitor=None,
+    training=TrainingOptions(
+      name='learner/0',
+      devices=(0,),
+      batch_size=1,
+      num_steps=1,
+      run_dir=str(tmp_path),
+      checkpoint_period=0.0,
+      checkpoints_kept=1,
+      audit_dir='',
+      seed=Seed(0),
+    ),
+  )
+  with pytest.raises(OSError):
+    node.run()
+  for ask in (
+    lambda: node.fetch(None, '', 'actor/0', 1, ActingTotals()),
+    lambda: node.get_variables(['params']),
+  ):
+    with pytest.raises(RuntimeError, match='ask again'):
+      ask()

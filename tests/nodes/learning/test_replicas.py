@@ -1,0 +1,109 @@
+"""Learners of several processes, on fake CPU devices of their own, against one with all the rows."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from launchers.binding import free_ports
+from nodes.inference.layout import layout
+from nodes.learning import replicas
+
+
+def start(directory, num_replicas, learner_devices, *agents):
+  """Starts the processes of one job; returns them and the files that they will write."""
+  processes, paths = [], []
+  address = f'localhost:{free_ports(1)[0]}'
+  for replica in range(num_replicas):
+    name = f'{num_replicas}-{learner_devices}-{replica}'
+    paths.append(directory / f'{name}.npz')
+    arguments = (address, num_replicas, replica, learner_devices, paths[-1], *agents)
+    with open(directory / f'{name}.log', 'wb') as log:
+      processes.append(
+        subprocess.Popen(
+          [sys.executable, '-m', 'tests.nodes.replica_updates', *map(str, arguments)],
+          env={
+            **os.environ,
+            'JAX_PLATFORMS': 'cpu',
+            'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
+          },
+          stdout=log,
+          stderr=subprocess.STDOUT,
+        )
+      )
+  return processes, paths
+
+
+@pytest.fixture(scope='module')
+def results(tmp_path_factory):
+  """What each process wrote: {learner_devices: [replica 0, replica 1]}, and 'all' of one process."""
+  directory = tmp_path_factory.mktemp('replicas')
+  jobs = {
+    'all': start(directory, 1, '0', 'vtrace', 'r2d2'),
+    '1': start(directory, 2, '1', 'vtrace'),
+    '0,1': start(directory, 2, '0,1', 'vtrace', 'r2d2'),
+  }
+  try:
+    for processes, _ in jobs.values():
+      for process in processes:
+        assert process.wait(timeout=120) == 0, _logs(directory)
+  finally:
+    for processes, _ in jobs.values():
+      for process in processes:
+        process.kill()
+  return {name: [np.load(path) for path in paths] for name, (_, paths) in jobs.items()}
+
+
+def _logs(directory):
+  return '\n'.join(f'{p.name}:\n{p.read_text()}' for p in sorted(directory.glob('*.log')))
+
+
+@pytest.mark.parametrize(
+  'agent, learner_devices', [('vtrace', '1'), ('vtrace', '0,1'), ('r2d2', '0,1')]
+)
+def test_replicas_hold_the_same_bits_and_learn_what_one_learner_does(
+  results, agent, learner_devices
+):
+  first, second = results[learner_devices]
+  [alone] = results['all']
+  np.testing.assert_array_equal(first[f'{agent}/params'], second[f'{agent}/params'])
+  np.testing.assert_array_equal(first[f'{agent}/losses'], second[f'{agent}/losses'])
+  assert alone[f'{agent}/moved'] > 1e-3
+  np.testing.assert_allclose(first[f'{agent}/params'], alone[f'{agent}/params'], atol=1e-5, rtol=0)
+  np.testing.assert_allclose(first[f'{agent}/losses'], alone[f'{agent}/losses'], rtol=1e-5)
+
+
+def test_priorities_of_a_replicas_rows_come_back_to_it(results):
+  both = [r['r2d2/priorities'] for r in results['0,1']]
+  [alone] = results['all']
+  assert len(np.unique(alone['r2d2/priorities'])) > 100
+  np.testing.assert_allclose(
+    np.concatenate(both, axis=1), alone['r2d2/priorities'], rtol=1e-4, atol=1e-6
+  )
+
+
+def test_every_replica_knows_the_actor_steps_of_all(results):
+  [alone] = results['all']
+  assert alone['vtrace/actor_steps'] == 30
+  for name in ('1', '0,1'):
+    assert [r['vtrace/actor_steps'] for r in results[name]] == [3 * (10 + 11)] * 2
+
+
+def test_streams_of_replicas_number_actors_and_environments_once():
+  streams = [layout(2, 6, 3, eval_envs=4, replica=r, num_replicas=3) for r in range(3)]
+  assert [sorted({s.actor_id for s in part}) for part in streams] == [
+    ['actor/0', 'actor/3', 'evaluator/0'],
+    ['actor/1', 'actor/4'],
+    ['actor/2', 'actor/5'],
+  ]
+  ids = [s.first_environment_id + i for part in streams for s in part for i in range(s.num_envs)]
+  assert sorted(ids) == list(range(3 * 2 * 6 + 4))
+
+
+def test_a_device_that_no_process_has_is_named_with_its_flag():
+  with pytest.raises(ValueError, match='--learner_devices=0,9 asks for device 9'):
+    replicas.local_devices([0, 9], '--learner_devices')
+  assert replicas.devices_of_all([0], '--learner_devices') == jax.local_devices()[:1]

@@ -1,0 +1,96 @@
+"""The learner by itself: it goes on exactly from what it saved, and stops where a loss is not finite."""
+
+import types
+
+import jax
+import numpy as np
+import pytest
+from acme.utils.counting import Counter
+
+from agents.seeding import Seed
+from agents.types import Timestep, Unroll
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from environments.catch import Catch
+from nodes.learning import serialisation
+from nodes.learning.update import Learner
+from nodes.runtime import lifecycle
+from rundir import checkpoints
+
+SPEC = Catch(1, 0).spec()
+AGENT = VTrace(VTraceConfig(unroll_length=4), SPEC.observations, SPEC.actions)
+BATCH = 3
+
+
+def _batch(seed, reward=1.0):
+  rng = np.random.default_rng(seed)
+  shape = (BATCH, AGENT.unroll_rows)
+  unrolls = Unroll(
+    timestep=Timestep(
+      step_type=np.ones(shape, np.uint8),
+      reward=np.full(shape, reward, np.float32),
+      discount=np.ones(shape, np.float32),
+      observation=rng.random((*shape, *SPEC.observations.shape)).astype(SPEC.observations.dtype),
+    ),
+    action=rng.integers(0, 3, shape).astype(np.int32),
+    extras={'behaviour_logits': np.zeros((*shape, 3), np.float32)},
+    policy_version=np.zeros(shape, np.int32),
+    core_state=jax.device_get(AGENT.initial_core_state(BATCH)),
+    environment_id=np.arange(BATCH, dtype=np.int32),
+  )
+  return types.SimpleNamespace(
+    unrolls=unrolls,
+    unroll_ids=10 * seed + np.arange(BATCH),
+    keys=None,
+    probabilities=np.ones(BATCH, np.float32),
+  )
+
+
+def _learner(batches, published, trained=lambda ids, step: None):
+  learner = Learner(
+    AGENT,
+    jax.devices()[:1],
+    lambda version, params: published.append(version),
+    lambda: None,
+    Counter(),
+    seed=Seed(len(published)),
+  )
+  learner.learn_from(batches, trained=trained)
+  return learner
+
+
+def test_a_restored_learner_goes_on_as_if_nothing_had_happened(tmp_path):
+  batches = [_batch(i) for i in range(5)]
+  straight = _learner(batches, [])
+  for _ in batches:
+    straight.step()
+
+  first = _learner(batches[:2], [])
+  first.step(), first.step()
+  state = serialisation.serialise(first.save())
+  checkpoints.write(str(tmp_path), {'learner_steps': first.learner_steps}, state, keep=1)
+  published = [7]  # Another seed: nothing of the fresh learner may remain.
+  second = _learner(batches[2:], published)
+  second.restore(serialisation.restore(checkpoints.newest(str(tmp_path)), second.save()))
+  for _ in range(3):
+    second.step()
+  assert published == [7, 0, 2, 3, 4, 5]
+  jax.tree.map(np.testing.assert_array_equal, second.save(), straight.save())
+
+
+def test_every_unroll_learned_from_is_recorded_with_its_step():
+  recorded = []
+  learner = _learner([_batch(1), _batch(2)], [], lambda i, s: recorded.append((i.tolist(), s)))
+  learner.step(), learner.step()
+  assert recorded == [([10, 11, 12], 1), ([20, 21, 22], 2)]
+
+
+def test_a_loss_that_is_not_finite_ends_learning_and_is_not_saved():
+  learner = _learner([_batch(0), _batch(1, reward=np.nan), _batch(2)], [])
+  learner.step(), learner.step()
+  with pytest.raises(
+    lifecycle.NonRetryableError, match=r'learner step 2 is not finite: .*loss is nan'
+  ):
+    learner.save()
+  with pytest.raises(lifecycle.NonRetryableError, match='learner step 2 is not finite'):
+    learner.step()

@@ -1,0 +1,67 @@
+"""What nodes tell the monitor, and what they notice while they do."""
+
+import threading
+
+import pytest
+
+from nodes.runtime.reporter import Reporter
+
+
+class Monitor:
+  def __init__(self):
+    self.finished = threading.Event()
+
+  def training_finished(self, node, values):
+    self.finished.set()
+
+  def alive(self, node):
+    return True
+
+
+@pytest.mark.parametrize('answers', [True, False])
+def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(connect, answers):
+  monitor = Monitor()
+  block = threading.Event()
+  if not answers:
+    monitor.training_finished = lambda node, values: block.wait(60)
+  checks = []
+
+  def check():
+    checks.append(monitor.finished.is_set())
+    if len(checks) > 2:
+      raise OSError('the service has failed')
+
+  with (
+    Reporter(connect(monitor), 'inference_learner/0') as reporter,
+    pytest.raises(OSError, match='the service has failed'),
+  ):
+    reporter.report_finished_until_stopped({}, threading.Event(), check)
+  block.set()
+  assert monitor.finished.is_set() is answers
+
+
+def test_what_fails_because_the_program_stops_is_no_failure(connect):
+  stop = threading.Event()
+
+  def check():
+    assert not stop.is_set()
+    stop.set()
+
+  with Reporter(connect(Monitor()), 'anakin/0') as reporter:
+    reporter.report_finished_until_stopped({}, stop, check)
+
+
+def test_leaving_the_context_waits_for_the_answer_under_way(connect):
+  monitor, asked, answer = Monitor(), threading.Event(), threading.Event()
+
+  def finished():
+    asked.set()
+    answer.wait(60)
+    return True
+
+  monitor.finished = finished
+  with Reporter(connect(monitor), 'actor/0', period=0.0) as reporter:
+    reporter.ask_for_finish()
+    assert asked.wait(60)
+    answer.set()
+  assert reporter._pending.done()

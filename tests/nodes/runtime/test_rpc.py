@@ -1,0 +1,74 @@
+"""Calls to a real Courier server that is slow, fails, or is about to be away."""
+
+import pytest
+
+from agents.seeding import Seed
+from launchers import binding
+from nodes.inference import codec
+from nodes.inference.client import ServerAddress
+from nodes.inference.options import ServingOptions
+from nodes.inference_learner import InferenceLearner
+from nodes.learning.options import TrainingOptions
+from nodes.runtime import lifecycle, rpc
+
+
+class Server:
+  """Fails with each of the errors it is given, and then answers."""
+
+  def __init__(self, *errors):
+    self._errors = list(errors)
+
+  def ask(self):
+    if self._errors:
+      raise self._errors.pop(0)
+    return 'answer'
+
+
+def test_a_server_that_says_so_is_asked_again(connect):
+  client = connect(Server(rpc.retry_later_error(), rpc.retry_later_error()))
+  assert rpc.call(client.futures.ask, lambda: False, 'ask') == 'answer'
+
+
+def test_any_other_error_is_raised(connect):
+  client = connect(Server(ValueError('not this one')))
+  with pytest.raises(Exception, match='not this one'):
+    rpc.call(client.futures.ask, lambda: False, 'ask')
+
+
+def test_nobody_is_asked_again_once_the_program_stops(connect):
+  client = connect(Server(rpc.retry_later_error()))
+  with pytest.raises(lifecycle.Stopped):
+    rpc.call(client.futures.ask, lambda: True, 'ask')
+
+
+def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
+  def broken(num_envs, seed):
+    raise OSError('the environment is broken')
+
+  (port,) = binding.free_ports(1)
+  node = InferenceLearner(
+    make_agent=None,
+    make_environment=broken,
+    streams=[],
+    replay_addresses=[],
+    monitor=None,
+    port=port,
+    serving=ServingOptions((0,), 1, 1.0, False, 1, '', Seed(0)),
+    training=TrainingOptions(
+      name='inference_learner/0',
+      devices=(0,),
+      batch_size=1,
+      num_steps=1,
+      run_dir=str(tmp_path),
+      checkpoint_period=0.0,
+      checkpoints_kept=1,
+      audit_dir='',
+      seed=Seed(0),
+    ),
+  )
+  connection = ServerAddress(f'localhost:{port}').connect()
+  connection.send(codec.pack('actor/0', 1, 0, 0))
+  with pytest.raises(OSError):
+    node.run()
+  with pytest.raises(ConnectionError):
+    connection.receive()

@@ -1,0 +1,20 @@
+from absl.testing import absltest
+
+from nodes.runtime.stall import StallWarning
+
+
+class TestStallWarning(absltest.TestCase):
+  def test_an_explanation_is_asked_for_once_a_count_has_stood_still(self):
+    asked = []
+    waiting = StallWarning(lambda: asked.append(True) or 'it waits for the actors.', seconds=0.0)
+    waiting.check(0)
+    self.assertEqual(asked, [])
+    with self.assertLogs(level='WARNING') as logs:
+      while not asked:
+        waiting.check(0)
+    self.assertIn('it waits for the actors.', logs.output[0])
+
+  def test_a_count_that_moves_needs_no_explanation(self):
+    waiting = StallWarning(self.fail, seconds=0.0)
+    for count in range(1000):
+      waiting.check(count)

@@ -1,0 +1,339 @@
+"""Who acts with parameters that it fetches, against a real queue and a real variable server."""
+
+import dataclasses
+import functools
+import queue
+import threading
+import time
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reverb
+from acme.utils.counting import Counter
+
+from agents.seeding import Seed
+from agents.types import FIRST, LAST
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from environments.catch import Catch
+from launchers import binding
+from nodes.actor import Actor
+from nodes.impala_actor import ImpalaActor
+from nodes.impala_evaluator import ImpalaEvaluator
+from nodes.inference.client import RemotePolicy, ServerAddress
+from nodes.inference.layout import layout
+from nodes.inference.options import ServingOptions
+from nodes.inference.server import InferenceServer
+from nodes.inference_worker import InferenceWorker
+from nodes.learning.parameter_server import ParameterServer
+from nodes.learning.update import DevicePrefetcher
+from nodes.runtime import lifecycle
+from nodes.runtime.counters import ActingCounters
+from nodes.runtime.gate import ReadyGate
+from nodes.runtime.periodic_evaluator import EvaluationOptions
+from nodes.unrolls import tables
+from nodes.unrolls.assembler import unroll_spec
+from nodes.unrolls.packing import Columns
+from nodes.unrolls.reader import UnrollReader
+from tests.nodes.counter import CounterAgent, CounterEnvironment
+from tests.nodes.test_actor import Monitor
+
+DEADLINE = 120
+EVAL_ENVS = 2
+SERVING = ServingOptions(
+  devices=(0,),
+  batch_size=2,
+  timeout_ms=0.0,
+  one_core=False,
+  num_environments=4,
+  audit_dir='',
+  seed=Seed(3),
+)
+SMALL = VTraceConfig(unroll_length=7, mlp_sizes=(16,), core='lstm', lstm_size=8, frame_stack=3)
+
+
+class Agent(CounterAgent):
+  """Its parameter is a number, which it records and whose whole part is its action."""
+
+  def init(self, key):
+    return types.SimpleNamespace(params=jnp.float32(0))
+
+  def act(self, params, core_state, timestep, exploration, keys):
+    output = super().act(params, core_state, timestep, exploration, keys)
+    return output._replace(action=jnp.full_like(output.action, params))
+
+
+def make_catch(num_envs, seed):
+  return Catch(num_envs, seed, rows=6, columns=5)
+
+
+def make_vtrace(observations, actions):
+  return VTrace(SMALL, observations, actions)
+
+
+class Learner(ParameterServer):
+  """Knows how often it was asked."""
+
+  asked = 0
+
+  def fetch(self, *args):
+    self.asked += 1
+    return super().fetch(*args)
+
+
+class Acting:
+  """The second of two actors, which acts itself, in a thread; and its learner's side of things."""
+
+  def __init__(self, connect, serve, make_agent, make_environment, queue_size=8):
+    self.make_environment = make_environment
+    self.counter = Counter()
+    self.counter.increment(actor_steps=0)
+    self.learner = Learner(ActingCounters(self.counter, 1), self.counter, ReadyGate())
+    spec = make_environment(1, 0).spec()
+    agent = make_agent(spec.observations, spec.actions)
+    self._address = serve(functools.partial(tables.queue_table, queue_size))
+    columns = Columns(unroll_spec(agent, spec))
+    self._reader = UnrollReader([self._address], columns, 2, max_in_flight=1)
+    self._unrolls = None
+    self.error = None
+    self._actor = self._make_actor(connect, make_agent, layout(2, 2, 1)[1])
+    self._thread = self._thread_of(self._actor)
+
+  def _make_actor(self, connect, make_agent, stream):
+    return ImpalaActor(
+      make_agent,
+      self.make_environment,
+      stream,
+      connect(self.learner),
+      [self._address],
+      None,
+      serving=SERVING,
+      update_period=0.01,
+    )
+
+  def _thread_of(self, node):
+    def run():
+      try:
+        node.run()
+      except BaseException as error:
+        self.error = error
+
+    return threading.Thread(target=run, daemon=True)
+
+  def start(self, version, params):
+    self.learner.set_params(version, params)
+    self._thread.start()
+
+  def actor_steps(self):
+    return self.counter.get_counts()['actor_steps']
+
+  def queued(self):
+    return reverb.Client(self._address).server_info()[tables.TABLE].current_size
+
+  def read(self):
+    """Returns the next unroll of each of the two environments."""
+    if self._unrolls is None:  # Only now: a prefetcher takes from the queue ahead.
+      self._unrolls = DevicePrefetcher(self._reader, lambda batch: batch.unrolls)
+    batch = self._unrolls.next(self._check)
+    np.testing.assert_array_equal(np.sort(batch.environment_id), [2, 3])
+    return jax.tree.map(lambda x: x[np.argsort(batch.environment_id)], batch)
+
+  def _check(self):
+    assert self._thread.is_alive(), self.error
+
+  def wait_until(self, condition):
+    end = time.monotonic() + DEADLINE
+    while not condition():
+      self._check()
+      assert time.monotonic() < end
+      time.sleep(0.01)
+
+  def finish(self):
+    self.learner.finish_training()
+    self._thread.join(DEADLINE)
+    assert not self._thread.is_alive() and self.error is None
+
+  def stop(self):
+    pass
+
+
+class Asking(Acting):
+  """The second of two actors, which asks an inference node, in threads."""
+
+  def _make_actor(self, connect, make_agent, stream):
+    (port,) = binding.free_ports(1)
+    self.inference, self.ends = ServerAddress(f'localhost:{port}'), queue.SimpleQueue()
+    self._node = InferenceWorker(
+      make_agent,
+      self.make_environment,
+      [stream, layout(2, 2, 1, EVAL_ENVS)[-1]],
+      connect(self.learner),
+      [self._address],
+      connect(self),
+      port=port,
+      name='inference/0',
+      serving=dataclasses.replace(SERVING, timeout_ms=1.0),
+      update_period=0.01,
+    )
+    self._serving = self._thread_of(self._node)
+    return Actor(self.make_environment, self.inference, None, stream.actor_id, 2, 1, seed=Seed(5))
+
+  # What the monitor is told.
+  def alive(self, node):
+    return False
+
+  def report(self, node, values):
+    assert node == 'inference/0' and not {'actor_steps', 'learner_steps'} & values.keys()
+
+  def training_finished(self, node, values):
+    assert (node, values) == ('inference/0', {})
+    self.ends.put(node)
+
+  def start(self, version, params):
+    super().start(version, params)
+    self._serving.start()
+
+  def finish(self):
+    super().finish()
+    self.ends.get(timeout=DEADLINE)
+
+  def stop(self):
+    self._serving.join(DEADLINE)
+    assert not self._serving.is_alive() and self.error is None
+
+
+@pytest.fixture
+def start_acting(connect, serve, monkeypatch):
+  """Starts actors of a class, which are sent home at the end of the test whatever came of it."""
+  actors, stop = [], threading.Event()
+  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
+
+  def start(kind, *args):
+    actors.append(kind(connect, serve, *args))
+    return actors[-1]
+
+  yield start
+  for actor in actors:
+    actor.learner.finish_training()
+  stop.set()
+  for actor in actors:
+    actor.stop()
+
+
+@pytest.fixture(params=[Acting, Asking])
+def acting(start_acting, request):
+  return functools.partial(start_acting, request.param)
+
+
+def test_rows_carry_the_state_before_them_and_the_version_that_acted_in_them(acting):
+  actor = acting(lambda *specs: Agent(), lambda n, seed: CounterEnvironment([3, 11][:n]))
+  actor.start(1, np.float32(1))
+  seen, checked = set(), 0
+  for version in range(2, 7):
+    actor.learner.set_params(version, np.float32(version))
+    unroll = actor.read()
+    while unroll.policy_version[0, -1] != version:  # Those of before wait in the queue.
+      unroll = actor.read()
+      np.testing.assert_array_equal(unroll.extras['params'], unroll.policy_version)
+      np.testing.assert_array_equal(unroll.extras['count'], unroll.timestep.observation[..., 0])
+      first = unroll.timestep.step_type[:, 0] == FIRST
+      counter = unroll.timestep.observation[:, 0, 0]
+      np.testing.assert_array_equal(unroll.core_state['count'][~first], counter[~first])
+      np.testing.assert_array_equal(unroll.extras['exploration'][:, 0], [2, 3])
+      checked += np.count_nonzero(~first)
+      seen |= set(unroll.policy_version.ravel().tolist())
+  assert checked and len(seen) > 2
+  actor.finish()
+
+
+def test_replaying_an_unroll_reproduces_what_acted_in_every_row(acting):
+  actor = acting(make_vtrace, make_catch)
+  spec = make_catch(1, 0).spec()
+  agent = make_vtrace(spec.observations, spec.actions)
+  params = agent.init(jax.random.key(3)).params
+  actor.start(0, params)
+  replayed, step_types = jax.jit(agent.network.unroll), set()
+  for _ in range(8):
+    unroll = actor.read()
+    step_types |= set(unroll.timestep.step_type.ravel().tolist())
+    timestep, action = jax.tree.map(
+      lambda x: np.swapaxes(x, 0, 1), (unroll.timestep, unroll.action)
+    )
+    output, _ = replayed(params, unroll.core_state, timestep, action)
+    np.testing.assert_allclose(
+      np.swapaxes(output.logits, 0, 1), unroll.extras['behaviour_logits'], atol=1e-5, rtol=1e-5
+    )
+  assert {int(FIRST), int(LAST)} < step_types
+  assert any(np.any(leaf) for leaf in jax.tree.leaves(unroll.core_state))
+  actor.finish()
+
+
+def test_a_full_queue_holds_the_actor_back_and_nothing_is_dropped(acting):
+  actor = acting(lambda *specs: Agent(), lambda n, seed: CounterEnvironment([10**6] * n), 4)
+  actor.start(0, np.float32(0))
+
+  steps = actor.actor_steps
+  # Of each of the two environments: two unrolls in the queue, one with the writer, one waiting for it,
+  # and one that no arrays are left to go on from.
+  actor.wait_until(lambda: steps() == 2 * (5 * 4 + 1))
+  assert actor.queued() == 4
+  asked = actor.learner.asked
+  actor.wait_until(lambda: actor.learner.asked > asked + 20)
+  assert steps() == 2 * (5 * 4 + 1)
+  for k in range(30):
+    rows = actor.read().timestep.observation[..., 0]
+    np.testing.assert_array_equal(rows, [range(4 * k, 4 * k + 5)] * 2)
+  actor.wait_until(lambda: steps() > 2 * 4 * 30)
+  actor.finish()
+
+
+def test_an_actor_that_begins_after_the_end_leaves(acting):
+  actor = acting(lambda *specs: Agent(), lambda n, seed: CounterEnvironment([3, 5][:n]))
+  actor.learner.finish_training()
+  actor.start(0, np.float32(0))
+  actor.finish()
+
+
+def test_who_evaluates_after_the_end_is_answered_with_the_final_parameters(start_acting):
+  asking = start_acting(Asking, lambda *specs: Agent(), lambda n, seed: CounterEnvironment([3] * n))
+  asking.start(0, np.float32(0))
+  asking.read()
+  asking.learner.set_params(1, np.float32(2))
+  asking.finish()
+  policy = RemotePolicy(asking.inference, 'evaluator/0', 1, 0, lambda: False)
+  policy.send(asking.make_environment(EVAL_ENVS, 0).reset())
+  np.testing.assert_array_equal(policy.receive(), [2, 2])
+  policy.close()
+
+
+def test_the_evaluator_plays_with_one_version_and_says_which(connect):
+  counter = Counter()
+  counter.increment(environment_frames=77)
+  learner = ParameterServer(ActingCounters(counter, 1), counter, ReadyGate())
+  spec = make_catch(1, 0).spec()
+  params = make_vtrace(spec.observations, spec.actions).init(jax.random.key(0)).params
+  learner.set_params(9, params)
+  monitor = Monitor()
+  evaluation = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
+  ImpalaEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), evaluation).run()
+  assert len(monitor.evaluations) == len(monitor.final) == 1
+  for values in monitor.evaluations + monitor.final:
+    assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
+    assert -1 <= values['evaluator_return'] <= 1
+
+
+def test_a_server_that_fails_after_the_end_of_training_is_noticed(start_acting, monkeypatch):
+  asking = start_acting(Asking, lambda *specs: Agent(), lambda n, seed: CounterEnvironment([3] * n))
+  asking.start(0, np.float32(0))
+  asking.finish()
+
+  def check(server):
+    raise OSError('too many open files')
+
+  monkeypatch.setattr(InferenceServer, 'check', check)
+  asking._serving.join(DEADLINE)
+  assert isinstance(asking.error, OSError) and not asking._serving.is_alive()
+  asking.error = None

@@ -1,0 +1,58 @@
+"""Who only looks on never holds up the unrolls."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from nodes.unrolls.observers import UnrollObservers
+
+DEADLINE = 60
+
+
+class Looker:
+  """A node that answers when it is told to."""
+
+  def __init__(self):
+    self.seen, self.may_answer = [], threading.Event()
+    self.called = threading.Semaphore(0)
+
+  def watch(self, columns):
+    self.seen.append(columns)
+    self.called.release()
+    assert self.may_answer.wait(DEADLINE)
+
+
+@pytest.fixture
+def looker(connect):
+  node = Looker()
+  yield node, connect(node)
+  node.may_answer.set()
+
+
+def test_a_watcher_is_shown_copies_and_passed_over_until_it_has_answered(looker):
+  node, client = looker
+  watchers = UnrollObservers([client])
+  actions = np.arange(6, dtype=np.int32).reshape(2, 3)
+  watchers.notify({'action': actions})
+  actions[:] = 7  # The buffers are used again at once.
+  assert node.called.acquire(timeout=DEADLINE)
+  watchers.notify({'action': actions})
+  watchers.close(timeout=0.1)
+  assert len(node.seen) == 1
+  np.testing.assert_array_equal(node.seen[0]['action'], [[0, 1, 2], [3, 4, 5]])
+
+  node.may_answer.set()
+  end = time.monotonic() + DEADLINE
+  while len(node.seen) < 2:
+    assert time.monotonic() < end
+    watchers.notify({'action': actions})
+  np.testing.assert_array_equal(node.seen[1]['action'], [[7, 7, 7], [7, 7, 7]])
+  watchers.close(timeout=DEADLINE)
+
+
+def test_nobody_watches():
+  watchers = UnrollObservers([])
+  watchers.notify({'action': np.zeros(3)})
+  watchers.close()

@@ -1,0 +1,89 @@
+"""What a run's directory says about the run."""
+
+import dataclasses
+import json
+import os
+import stat
+import sys
+
+import pytest
+
+from rundir import run_directory
+
+
+@dataclasses.dataclass
+class Config:
+  env_options: str = ''
+  num_steps: int = 1
+
+
+@pytest.fixture
+def usual_umask():
+  before = os.umask(0o022)
+  yield
+  os.umask(before)
+
+
+def _record(path):
+  return json.loads((path / 'config.json').read_text())
+
+
+def test_a_record_that_is_no_record_is_refused_in_one_sentence(tmp_path):
+  (tmp_path / 'config.json').write_text('[1]')
+  with pytest.raises(ValueError, match=r'config.json cannot be read: .*\.$'):
+    run_directory.read_record(str(tmp_path))
+  assert run_directory.program_of(str(tmp_path)) == ''
+
+
+@pytest.mark.parametrize('content', ['', '\0' * 900, '\n'])
+def test_a_record_that_a_power_failure_emptied_is_refused_in_one_sentence(tmp_path, content):
+  (tmp_path / 'config.json').write_text(content)
+  for read in (run_directory.reopen, run_directory.read_record):
+    with pytest.raises(ValueError, match=r'config.json cannot be read: it is empty; put a copy'):
+      read(str(tmp_path))
+  with pytest.raises(ValueError, match='it is empty'):
+    run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+  assert run_directory.program_of(str(tmp_path)) == ''
+
+
+def test_an_empty_summary_is_none(tmp_path):
+  (tmp_path / 'summary.json').write_text('')
+  assert run_directory.read_summary(str(tmp_path)) is None
+  assert run_directory.result(str(tmp_path)) == ''
+
+
+def test_other_versions_than_before_are_said_and_both_are_kept(tmp_path, monkeypatch):
+  versions = {}
+  monkeypatch.setattr(run_directory.importlib.metadata, 'version', lambda n: versions.get(n, '1.0'))
+
+  def write():
+    return run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+
+  assert write() == '' and write() == ''
+  versions['jax'] = '2.0'
+  assert 'goes on with other versions: jax 2.0 (was 1.0).' in write()
+  assert write() == ''
+  record = run_directory.read_record(str(tmp_path))
+  assert record.versions['jax'] == '2.0' and len(record.commands) == 4
+  assert [v['jax'] for v in record.earlier_versions] == ['1.0']
+
+
+def test_a_record_of_an_earlier_version_of_launchpod_is_read(tmp_path):
+  run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+  record = _record(tmp_path)
+  del record['earlier_versions']
+  (tmp_path / 'config.json').write_text(json.dumps(record))
+  assert run_directory.read_record(str(tmp_path)).earlier_versions == []
+
+
+def test_secrets_are_in_no_recorded_command_and_their_file_is_the_owners(
+  tmp_path, monkeypatch, usual_umask
+):
+  for options, mode in (('rows=5', 0o644), ('rows=5,api_key=abc', 0o600)):
+    monkeypatch.setattr(sys, 'argv', ['launch.py', f'--env_options={options}'])
+    config = Config(env_options=options)
+    run_directory.write_record(str(tmp_path), 'sebulba', {'env_options': options}, config)
+    assert stat.S_IMODE((tmp_path / 'config.json').stat().st_mode) == mode
+  record = run_directory.read_record(str(tmp_path))
+  assert record.commands[-1] == ['launch.py', '--env_options=rows=5,api_key=***']
+  assert record.given == {'env_options': 'rows=5,api_key=abc'}  # For --resume.
