@@ -14,7 +14,7 @@ import yaml
 from launchers import core, k8s_pod, pod
 from launchers.placement import Resources
 from tests.launchers import confined, nodes
-from tests.test_launch import SMALL
+from tests.programs_under_test import SMALL
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DEADLINE = 200

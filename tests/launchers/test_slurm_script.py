@@ -14,7 +14,7 @@ from launchers import run_directory, slurm, slurm_node, slurm_probe, slurm_scrip
 from launchers.placement import Resources
 from launchers.slurm_script import Component, Options, Slot
 from tests.agents.subprocesses import run_python
-from tests.test_launch import launch
+from tests.programs_under_test import launch
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
