@@ -76,13 +76,13 @@ def test_what_a_run_learns_from_may_not_change(tmp_path, run, flags, words, caps
 def test_a_run_that_has_trained_gets_its_final_evaluation_once(tmp_path, program, capsys):
   for name in ('trained', 'evaluated', 'longer'):  # This process keeps the locks that it takes.
     (tmp_path / name).mkdir()
-    _stopped_run(tmp_path / name, program, actor_steps=5000, num_steps=5000)
+    _stopped_run(tmp_path / name, program, actor_steps=300000, num_steps=300000)
     if name != 'trained':
       (tmp_path / name / 'summary.json').write_text('{}')
   assert _resume(tmp_path / 'trained') == 0, capsys.readouterr().err
   assert _resume(tmp_path / 'evaluated') == 2
-  assert 'has done its 5000 actor_steps; raise --num_steps' in capsys.readouterr().err
-  assert _resume(tmp_path / 'longer', '--num_steps=6000') == 0
+  assert 'has done its 300000 actor_steps; raise --num_steps' in capsys.readouterr().err
+  assert _resume(tmp_path / 'longer', '--num_steps=400000') == 0
 
 
 def test_each_time_that_a_run_is_resumed_its_seeds_are_others(tmp_path, monkeypatch):
