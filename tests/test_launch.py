@@ -86,19 +86,21 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
 def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
   run_dir = tmp_path / 'run'
   process = train(
-    *('--program=anakin', '--env=gymnax:Catch-bsuite', '--num_envs=8', '--updates_per_call=2'),
-    *('--num_steps=2000', '--mlp_sizes=16', '--eval_episodes=10'),
+    *('--program=anakin', '--env=gymnax:Catch-bsuite', '--num_envs=64', '--updates_per_call=10'),
+    *('--num_steps=300000', '--mlp_sizes=32', '--learning_rate=2e-3', '--eval_episodes=10'),
     *(f'--lp_launch_type={launch_type}', f'--run_dir={run_dir}'),
     timeout=240,
   )
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])
   evaluator_return, actor_steps, frames, learner_steps, _ = done.groups()
-  assert float(evaluator_return) in CATCH_RETURNS
-  assert 2000 <= int(actor_steps) < 2000 + 2 * 8 * 20 and actor_steps == frames
-  assert int(learner_steps) == 14  # Calls of 2 x 8 x 20 rows, a tenth of them no decisions.
+  # Of ten episodes, eight or more are won. A random policy wins one of five.
+  assert float(evaluator_return) >= 0.6
+  # Calls of 10 x 64 x 20 rows, a tenth of them no decisions.
+  assert int(actor_steps) == 27 * 11_520 and actor_steps == frames
+  assert int(learner_steps) == 270
   assert processes(str(run_dir)) == []
-  assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == 14
+  assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == 270
   assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
   if launch_type == 'local_mp':
@@ -112,9 +114,9 @@ def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
     assert process.returncode == 0, process.stderr
     assert DONE.fullmatch(process.stdout.splitlines()[-1]).groups()[1:] == done.groups()[1:]
 
-  process = train(f'--resume={run_dir}', '--num_steps=2500')
+  process = train(f'--resume={run_dir}', '--num_steps=312000')
   assert process.returncode == 0, process.stderr
-  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 18
+  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 280
 
 
 @pytest.mark.parametrize('presses', [2, pytest.param(1, marks=pytest.mark.nightly)])

@@ -57,6 +57,7 @@ def start():
     process.wait()
 
 
+@pytest.mark.program
 def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, start):
   output, runs = tmp_path / 'manifests', tmp_path / 'runs'
   runs.mkdir()

@@ -31,9 +31,12 @@ WORKER = Resources(labels={'pool': 'workers'})
 ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
 
 flags.FLAGS.mark_as_parsed()
-pytestmark = pytest.mark.skipif(
-  bool(slurm_cluster.missing()), reason=f'a Slurm cluster needs {slurm_cluster.missing()}'
-)
+pytestmark = [
+  pytest.mark.cluster,
+  pytest.mark.skipif(
+    bool(slurm_cluster.missing()), reason=f'a Slurm cluster needs {slurm_cluster.missing()}'
+  ),
+]
 
 
 @pytest.fixture(scope='module')
