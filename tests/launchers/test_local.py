@@ -17,6 +17,7 @@ from launchers import core, local, supervise
 from launchers.placement import Resources
 from tests.launchers import nodes
 
+pytestmark = pytest.mark.slow
 DEADLINE = 60
 
 

@@ -12,6 +12,8 @@ from launchers.core import free_ports
 from nodes import replicas
 from nodes.layout import layout
 
+pytestmark = pytest.mark.slow
+
 
 def start(directory, num_replicas, learner_devices, *agents):
   """Starts the processes of one job; returns them and the files that they will write."""
