@@ -10,11 +10,12 @@ export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LI
 export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help train test nightly newest check docs lock slurm clean
+.PHONY: help train quick test nightly newest check docs lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
-	@echo 'make test    set up, then check and test everything'
+	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
+	@echo 'make test    set up, then check and test everything but what is nightly'
 	@echo 'make nightly the tests that take minutes, or a quiet machine, and what make newest does'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make check   ruff and mypy only'
@@ -26,11 +27,17 @@ help:
 train: $(INSTALLED)
 	$(BIN)/python launch.py
 
+# A file's tests stay in one of two processes. Many of them wait, so that two take little more than half.
+PYTEST := $(BIN)/python -m pytest
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
+quick: $(INSTALLED)
+	$(PYTEST) $(TWO) -m 'not program and not cluster and not slow and not nightly'
+
 test: $(INSTALLED) check slurm
-	$(BIN)/python -m pytest
+	$(PYTEST) $(TWO)
 
 nightly: $(INSTALLED) newest
-	$(BIN)/python -m pytest -m nightly
+	$(PYTEST) -m nightly
 
 # rlax, the reference of one test, is no dependency of the agents.
 newest: $(NEWEST)/installed

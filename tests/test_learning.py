@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tests.test_launch import launch
-
 MEMORY = ('--program=r2d2', '--env=bsuite:memory_len/15', '--eval_episodes=1000')
 
 
@@ -24,9 +22,9 @@ MEMORY = ('--program=r2d2', '--env=bsuite:memory_len/15', '--eval_episodes=1000'
     ((*MEMORY, '--core=none'), -0.15, 0.15),
   ],
 )
-def test_final_evaluation(tmp_path, flags, low, high):
+def test_final_evaluation(train, tmp_path, flags, low, high):
   run_dir = tmp_path / 'run'
-  process = launch(*flags, f'--run_dir={run_dir}', timeout=850)
+  process = train(*flags, f'--run_dir={run_dir}', timeout=850)
   assert process.returncode == 0, process.stderr
   summary = json.loads((run_dir / 'summary.json').read_text())
   assert low <= summary['evaluator_return'] <= high

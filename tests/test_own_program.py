@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from agents.types import Timestep
-from benchmarks.running import RunningProgram, processes
+from benchmarks.running import processes
 from environments import registry as environments
 from launchers import binding
 from programs import check, registry
 from rundir import checkpoints, run_directory
-from tests.test_launch import DONE, ROOT, SMALL, launch
+from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
 PROGRAM = 'mine.py:make_program'
@@ -64,11 +64,16 @@ def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
 
 
 @pytest.mark.parametrize(
-  'launch_type', ['local_mp', 'local_mt', pytest.param('test_mp', marks=pytest.mark.nightly)]
+  'launch_type',
+  [
+    'local_mt',
+    pytest.param('local_mp', marks=pytest.mark.nightly),
+    pytest.param('test_mp', marks=pytest.mark.nightly),
+  ],
 )
-def test_the_examples_run_to_their_end_from_another_directory(mine, launch_type):
+def test_the_examples_run_to_their_end_from_another_directory(train, mine, launch_type):
   run_dir = mine / 'run'
-  process = launch(
+  process = train(
     *SMALL,
     f'--program={mine}/{PROGRAM}',
     '--hottest=2',
@@ -84,41 +89,37 @@ def test_the_examples_run_to_their_end_from_another_directory(mine, launch_type)
   assert record['config']['env'] == f'{mine}/corridor.py:make'
   assert record['given']['hottest'] == 2.0
   if launch_type == 'local_mp':
-    assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
+    assert 'Traceback' not in log_text(run_dir)
 
 
-def test_a_node_of_ones_own_sees_unrolls_and_publishes_them(mine):
-  # The run goes on until it has: how many it sees of a short one depends on how quick it is.
-  flags = (*SMALL, f'--program={mine}/{PROGRAM}', '--num_steps=1000000000')
-  program = RunningProgram(str(mine / 'run'), *flags, f'--run_dir={mine}/run')
+def _histogram(run_dir):
+  """Returns the last row of the histogram node that has counted rows; None before it."""
+  path = run_dir / 'logs' / 'histogram-0.csv'
+  rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+  return rows[-1] if rows and float(rows[-1]['rows'] or 0) > 0 else None
 
-  def published():
-    path = mine / 'run' / 'logs' / 'histogram-0.csv'
-    rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
-    return rows[-1] if rows and float(rows[-1]['rows'] or 0) > 0 else None
 
-  try:
-    last = program.wait_until(published, 'the histogram has seen unrolls')
-    assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
-    program.launcher.send_signal(signal.SIGINT)
-    assert program.end()[0] == 130
-  finally:
-    program.kill()
+def test_a_node_of_ones_own_sees_unrolls_and_publishes_them(start_program, mine):
+  # How many a short run shows depends on how quick it is.
+  program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
+  last = program.wait_until(lambda: _histogram(mine / 'run'), 'the histogram has seen unrolls')
+  assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
+  program.wait_for_progress()
+  program.launcher.send_signal(signal.SIGINT)
+  code, _, errors = program.end()
+  assert code == 130 and 'Traceback' not in errors + log_text(mine / 'run')
+  assert processes(program.run_dir) == []
 
 
 @pytest.mark.nightly
-def test_a_run_of_ones_own_program_is_resumed(mine):
-  run_dir = str(mine / 'run')
-  flags = (*SMALL, f'--program={mine}/{PROGRAM}', '--hottest=2', '--num_steps=1000000000')
-  program = RunningProgram(run_dir, *flags, f'--run_dir={run_dir}')
-  try:
-    program.wait_for_progress()
-    program.launcher.send_signal(signal.SIGINT)
-    assert program.end()[0] == 130
-  finally:
-    program.kill()
+def test_a_run_of_ones_own_program_is_resumed(start_program, train, mine):
+  program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
+  program.wait_for_progress()
+  program.launcher.send_signal(signal.SIGINT)
+  assert program.end()[0] == 130
+  run_dir = program.run_dir
   steps = checkpoints.newest(checkpoints.directory(run_dir)).counts['actor_steps'] + 2000
-  process = launch(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}', timeout=200)
+  process = train(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}', timeout=200)
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(2)) >= steps
 
@@ -200,7 +201,7 @@ def make_program(config):
 )
 
 
-def test_only_the_function_is_needed_and_what_the_file_has_is_used(tmp_path):
+def test_only_the_function_is_needed_and_what_the_file_has_is_used(train, tmp_path):
   path = tmp_path / 'mine.py'
   path.write_text(GOOD)
   name = f'{path}:make_program'
@@ -214,7 +215,7 @@ def test_only_the_function_is_needed_and_what_the_file_has_is_used(tmp_path):
   process = launch(f'--program={name}', '--list_envs')
   assert process.returncode == 0 and 'catch' in process.stdout
   path.write_text(GOOD.replace('class Config(CommonConfig)', 'class Other(CommonConfig)'))
-  process = launch(f'--program={name}', '--num_actors=1', f'--run_dir={tmp_path / "run"}')
+  process = train(f'--program={name}', '--num_actors=1', f'--run_dir={tmp_path / "run"}')
   assert process.returncode == 0, process.stderr
   assert 'hello' in (tmp_path / 'run' / 'logs' / 'node-0.log').read_text()
 

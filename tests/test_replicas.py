@@ -7,24 +7,37 @@ import signal
 import psutil
 import pytest
 
-from benchmarks.running import RunningProgram, processes
+from benchmarks.running import processes
 from launchers import supervise
 from rundir import checkpoints, curves
-from tests.test_launch import DONE, SMALL, SMALL_REPLAY, launch
+from tests.programs_under_test import DONE, ENDLESS, SMALL, SMALL_REPLAY, launch, log_text
 
 LEARNERS = ['inference_learner/0', 'inference_learner/1']
 
 
+def _assert_the_same(run_dir):
+  """Asserts that two replicas have trained to the same parameters; returns the summary."""
+  summary = json.loads((run_dir / 'summary.json').read_text())
+  assert list(summary['learners']) == LEARNERS
+  first, second = summary['learners'].values()
+  assert first['learner_steps'] == second['learner_steps'] == summary['learner_steps'] > 0
+  assert first['params_crc32'] == second['params_crc32']
+  assert first['actor_steps'] + second['actor_steps'] == summary['actor_steps']
+  assert min(first['actor_steps'], second['actor_steps']) > 100
+  assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+  assert processes(str(run_dir)) == []
+  return summary
+
+
+# The run that is resumed below does the same for Sebulba, without an evaluator.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
   'program, options',
-  [
-    ('sebulba', ()),
-    pytest.param('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'), marks=pytest.mark.nightly),
-  ],
+  [('sebulba', ()), ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2'))],
 )
-def test_replicas_train_to_the_same_step_and_the_same_parameters(tmp_path, program, options):
+def test_replicas_train_to_the_same_step_and_the_same_parameters(train, tmp_path, program, options):
   run_dir = tmp_path / 'run'
-  process = launch(
+  process = train(
     *SMALL,
     *options,
     f'--program={program}',
@@ -33,43 +46,29 @@ def test_replicas_train_to_the_same_step_and_the_same_parameters(tmp_path, progr
     timeout=250,
   )
   assert process.returncode == 0, process.stderr
-  _, actor_steps, _, learner_steps, _ = DONE.fullmatch(process.stdout.splitlines()[-1]).groups()
-  assert processes(str(run_dir)) == []
-  learners = json.loads((run_dir / 'summary.json').read_text())['learners']
-  assert list(learners) == LEARNERS
-  first, second = learners.values()
-  assert first['learner_steps'] == second['learner_steps'] == int(learner_steps) > 0
-  assert first['params_crc32'] == second['params_crc32']
-  assert first['actor_steps'] + second['actor_steps'] == int(actor_steps) >= 2000
-  assert min(first['actor_steps'], second['actor_steps']) > 100
-  assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
-  assert 'Traceback' not in ''.join(p.read_text() for p in (run_dir / 'logs').glob('*.log'))
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  summary = _assert_the_same(run_dir)
+  assert summary['actor_steps'] == int(done[2]) >= 2000
+  assert summary['learner_steps'] == int(done[4])
+  assert 'Traceback' not in log_text(run_dir)
 
 
 @pytest.fixture
-def running(tmp_path, monkeypatch):
-  """Two replicas that train for ever; returns the program and the processes of its nodes by name."""
-  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
-  run_dir = str(tmp_path / 'run')
-  program = RunningProgram(
-    run_dir,
-    *(*SMALL, '--num_replicas=2', '--eval_envs=0'),
-    *('--num_steps=1000000000', '--checkpoint_period=0.5', f'--run_dir={run_dir}'),
+def running(start_program):
+  """Two replicas that train until they are stopped; returns the program and its nodes by name."""
+  program = start_program('--num_replicas=2', '--eval_envs=0', '--checkpoint_period=0.5', ENDLESS)
+  program.wait_until(
+    lambda: curves.read(program.run_dir, 'inference_learner/1', 'learner_steps'),
+    'both replicas learn',
   )
-  try:
-    program.wait_until(
-      lambda: curves.read(run_dir, 'inference_learner/1', 'learner_steps'), 'both replicas learn'
-    )
-    program.wait_until(program.checkpoint_counts, 'a checkpoint')
-    yield program, program.nodes()
-  finally:
-    program.kill()
+  program.wait_until(program.checkpoint_counts, 'a checkpoint')
+  return program, program.nodes()
 
 
 @pytest.mark.parametrize(
   'victim', [pytest.param('inference_learner-0', marks=pytest.mark.nightly), 'inference_learner-1']
 )
-def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, tmp_path, victim):
+def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, train, tmp_path, victim):
   program, nodes = running
   nodes[victim].kill()
   # Were the other still waiting then, the launcher would kill it.
@@ -82,12 +81,11 @@ def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, tmp_pa
   assert errors.rstrip().endswith(f'--resume={run_dir}')
   saved = checkpoints.newest(checkpoints.directory(str(run_dir))).counts
   assert saved['actor_steps'] > saved['learner_steps'] > 0
-  resumed = launch(f'--resume={run_dir}', f'--num_steps={saved["actor_steps"] + 2000}', timeout=250)
+  resumed = train(f'--resume={run_dir}', f'--num_steps={saved["actor_steps"] + 2000}', timeout=250)
   assert resumed.returncode == 0, resumed.stderr
-  summary = json.loads((run_dir / 'summary.json').read_text())
+  summary = _assert_the_same(run_dir)
+  assert summary['learner_steps'] > saved['learner_steps']
   first, second = summary['learners'].values()
-  assert first['params_crc32'] == second['params_crc32']
-  assert first['learner_steps'] == second['learner_steps'] > saved['learner_steps']
   assert second['actor_steps'] < first['actor_steps']  # The first goes on counting for both.
   assert saved['actor_steps'] + 2000 <= summary['actor_steps'] < saved['actor_steps'] + 4000
 

@@ -7,29 +7,28 @@ import sys
 import pytest
 from absl import flags
 
-import launch as launcher
 from agents.seeding import Seed
 from programs import registry
 from programs.options import configs
 from rundir import checkpoints, run_directory
-from tests.test_launch import ROOT, _run_main, launch
+from tests.programs_under_test import ROOT, launch, run_main
 
 _STRIDE = 7_368_787  # By which older versions changed the seed, each time that a run was resumed.
 
 
-def _stopped_run(path, program='sebulba', resumed=0, **given):
+def _stopped_run(path, program='sebulba', resumed=0, actor_steps=100, **given):
   """Makes the directory of a run that was stopped; `given` are its flags."""
   config = configs.make_config(registry.load(program), given)
   for life in range(resumed + 1):
     values = vars(config) | {'run_dir': str(path), 'seed': config.seed + life * _STRIDE}
     run_directory.write_record(str(path), program, given, type(config)(**values))
-  counts = {'learner_steps': 5, 'actor_steps': 100}
+  counts = {'learner_steps': 5, 'actor_steps': actor_steps}
   checkpoints.write(checkpoints.directory(str(path)), counts, b'state', keep=1)
 
 
 def _resume(path, *arguments):
   """Resumes as far as nothing is started; returns the exit code."""
-  return _run_main(launcher, [f'--resume={path}', '--dry_run', *arguments])
+  return run_main(f'--resume={path}', '--dry_run', *arguments)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +75,13 @@ def test_what_a_run_learns_from_may_not_change(tmp_path, run, flags, words, caps
 def test_a_run_that_has_trained_gets_its_final_evaluation_once(tmp_path, program, capsys):
   for name in ('trained', 'evaluated', 'longer'):  # This process keeps the locks that it takes.
     (tmp_path / name).mkdir()
-    _stopped_run(tmp_path / name, program, num_steps=100)
+    _stopped_run(tmp_path / name, program, actor_steps=300000, num_steps=300000)
     if name != 'trained':
       (tmp_path / name / 'summary.json').write_text('{}')
   assert _resume(tmp_path / 'trained') == 0, capsys.readouterr().err
   assert _resume(tmp_path / 'evaluated') == 2
-  assert 'has done its 100 actor_steps; raise --num_steps' in capsys.readouterr().err
-  assert _resume(tmp_path / 'longer', '--num_steps=200') == 0
+  assert 'has done its 300000 actor_steps; raise --num_steps' in capsys.readouterr().err
+  assert _resume(tmp_path / 'longer', '--num_steps=400000') == 0
 
 
 def test_each_time_that_a_run_is_resumed_its_seeds_are_others(tmp_path, monkeypatch):
@@ -160,5 +159,5 @@ def test_a_directory_that_another_launcher_has_is_refused(tmp_path):
 
 
 def test_a_program_that_is_none_has_no_environments(capsys):
-  assert _run_main(launcher, ['--program=bad', '--list_envs']) == 2
+  assert run_main('--program=bad', '--list_envs') == 2
   assert capsys.readouterr().err.startswith('error: --program=bad')

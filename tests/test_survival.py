@@ -4,12 +4,10 @@ import signal
 
 import pytest
 
-from benchmarks.running import RunningProgram, processes
+from benchmarks.running import processes
 from rundir import audit, curves
-from tests.test_launch import DONE, SMALL, SMALL_REPLAY, launch
+from tests.programs_under_test import DONE, ENDLESS, SMALL_REPLAY, launch
 
-DEADLINE = 150
-FOR_EVER = '--num_steps=1000000000'
 QUEUE = ('--checkpoint_period=0.5', '--eval_period=500', '--audit')
 R2D2 = (
   '--program=r2d2',
@@ -28,21 +26,6 @@ def _end(program):
   return code, errors
 
 
-@pytest.fixture
-def start(tmp_path):
-  programs = []
-
-  def start(*flags):
-    run_dir = str(tmp_path / 'run')
-    place = () if any(f.startswith('--resume') for f in flags) else (f'--run_dir={run_dir}', *SMALL)
-    programs.append(RunningProgram(run_dir, *place, *flags, deadline=DEADLINE))
-    return programs[-1]
-
-  yield start
-  for program in programs:
-    program.kill()
-
-
 @pytest.mark.parametrize(
   'flag, learners',
   [
@@ -51,8 +34,10 @@ def start(tmp_path):
     pytest.param('--program=impala', ['learner-0'], marks=pytest.mark.nightly),
   ],
 )
-def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, flag, learners):
-  program = start(flag, *QUEUE, FOR_EVER)
+def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(
+  start_program, train, flag, learners
+):
+  program = start_program(flag, *QUEUE, ENDLESS)
   nodes = [*learners, *NODES]
   program.wait_for_progress()
   program.wait_until(program.checkpoint_counts, 'a checkpoint')
@@ -76,7 +61,7 @@ def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(start, flag
   assert (refused.returncode, refused.stdout) == (2, '')
   assert '--discount=0.5 cannot change' in refused.stderr
 
-  resumed = launch(f'--resume={program.run_dir}', f'--num_steps={saved["actor_steps"] + 2000}')
+  resumed = train(f'--resume={program.run_dir}', f'--num_steps={saved["actor_steps"] + 2000}')
   assert resumed.returncode == 0, resumed.stderr
   done = DONE.fullmatch(resumed.stdout.splitlines()[-1])
   assert int(done[2]) >= saved['actor_steps'] + 2000
@@ -101,16 +86,16 @@ def _unrolls(program, name):
   return audit.read(program.run_dir, name)[:, 0].tolist()
 
 
-def test_a_resumed_r2d2_has_its_replay(start):
-  program = start(*R2D2, FOR_EVER)
+def test_a_resumed_r2d2_has_its_replay(start_program):
+  program = start_program(*R2D2, ENDLESS)
   program.wait_for_progress()
   program.launcher.send_signal(signal.SIGINT)
-  code, _ = _end(program)
-  assert code == 130
+  code, errors = _end(program)
+  assert code == 130 and 'Traceback' not in errors
   saved = program.checkpoint_counts()['learner_steps']
   before = set(_unrolls(program, audit.PRODUCED))
   trained = len(_unrolls(program, audit.TRAINED))
-  resumed = start(f'--resume={program.run_dir}')
+  resumed = start_program(f'--resume={program.run_dir}')
   resumed.wait_until(lambda: resumed.learner_steps() > saved, 'the resumed run learns')
   resumed.launcher.send_signal(signal.SIGHUP)  # As a lost ssh connection does.
   assert _end(resumed)[0] == 129
@@ -118,8 +103,8 @@ def test_a_resumed_r2d2_has_its_replay(start):
   assert before & set(_unrolls(program, audit.TRAINED)[trained:])
 
 
-def test_a_learner_without_checkpoints_is_not_started_again(start):
-  program = start('--checkpoint_period=0', FOR_EVER)
+def test_a_learner_without_checkpoints_is_not_started_again(start_program):
+  program = start_program('--checkpoint_period=0', ENDLESS)
   program.wait_for_progress()
   program.nodes()['inference_learner-0'].kill()
   code, errors = _end(program)

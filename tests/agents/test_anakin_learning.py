@@ -10,6 +10,8 @@ from agents.anakin.loop import AnakinLoop
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 
+pytestmark = pytest.mark.slow
+
 CATCH = Catch()
 STEPS = 250_000
 

@@ -75,6 +75,7 @@ def assert_close(actual, expected, atol):
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), actual, expected)
 
 
+@pytest.mark.slow
 def test_updates_in_one_call_are_those_that_python_drives():
   state, report = train(make_loop(updates_per_call=5), 1)
   assert state.learner.learner_steps == 5 and report.metrics['loss'].shape == (5,)
@@ -86,6 +87,7 @@ def test_updates_in_one_call_are_those_that_python_drives():
   assert_close(state.learner, driven_by_python(5), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_seed_is_a_run_to_the_bit():
   loop = make_loop(updates_per_call=3)
   first, again, other = train(loop, 2), train(make_loop(3), 2), train(loop, 2, seed=2)
@@ -107,6 +109,7 @@ def test_nothing_is_transferred_within_a_call_and_the_learner_state_stays_valid(
   assert int(later.learner.learner_steps) == 2
 
 
+@pytest.mark.slow
 def test_eight_devices_do_what_one_does_with_all_reduces_only():
   script = pathlib.Path(__file__).with_name('anakin_devices.py')
   flags = {'XLA_FLAGS': '--xla_force_host_platform_device_count=8', 'JAX_PLATFORMS': 'cpu'}
@@ -137,6 +140,7 @@ def test_lengths_that_add_up_to_more_than_an_int32_are_counted():
   assert float(report.episodes.length_sum) == pytest.approx(NUM_ENVS * 2**30, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_not_finite_is_noticed_in_whichever_update():
   class Broken(VTrace):
     def update(self, state, unrolls, probabilities=None):

@@ -196,6 +196,7 @@ def test_update_is_the_definition(config):
     assert output.priorities.dtype == jnp.float32 and output.priorities.shape == (5,)
 
 
+@pytest.mark.slow
 def test_no_gradient_flows_into_burn_in():
   agent, state = make_agent(RECURRENT), make_state(RECURRENT, target_seed=9)
   # The state after burn-in matters to the suffix.
@@ -335,6 +336,7 @@ def test_the_core_sees_rewards_as_the_config_says(clip):
   assert VTraceConfig().clip_reward_input and not R2D2Config().clip_reward_input
 
 
+@pytest.mark.slow
 def test_eight_devices_do_the_update_of_one():
   check_meshes_do_the_update_of_one_device('r2d2', sizes=(8,))
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from agents.anakin.environment import next_row
 from agents.anakin.environments.catch import Catch
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
 from agents.types import FIRST, LAST, Unroll
+
+pytestmark = pytest.mark.slow
 
 # 10 rows are an episode, and an unroll starts every 7: at each row of an episode in turn.
 CONFIG = R2D2Config(

@@ -148,6 +148,7 @@ def test_unroll_geometry():
   assert agent.initial_core_state(3) == {}
 
 
+@pytest.mark.slow
 def test_meshes_of_any_size_do_the_update_of_one_device():
   check_meshes_do_the_update_of_one_device('vtrace', sizes=(4, 6, 7, 8))
 

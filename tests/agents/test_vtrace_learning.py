@@ -7,12 +7,15 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from agents.anakin import streams
 from agents.anakin.environments.catch import Catch
 from agents.types import LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+
+pytestmark = pytest.mark.slow
 
 CONFIG = VTraceConfig(unroll_length=20, learning_rate=2e-3, baseline_cost=1.0)
 CATCH = Catch()

@@ -8,6 +8,7 @@ from tests.benchmarks import smoke
 STAGES = ['environment', 'rpc', 'inference', 'assembling', 'insert', 'sample', 'update']
 
 
+@pytest.mark.program
 def test_stages_and_nodes_are_measured_and_compared(tmp_path):
   flags = ('--stage_seconds=0.02', '--repeats=1', '--seconds=1', '--warm_up=0')
   lines, record = smoke.run('pipeline', tmp_path, 'pipeline-sebulba-catch', *flags, *smoke.SMALL)

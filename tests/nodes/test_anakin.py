@@ -111,6 +111,7 @@ def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, 
   assert not thread.is_alive() and thread.error is None
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_is_the_run_it_would_have_been(tmp_path, connect, stop):
   straight, halted = tmp_path / 'straight', tmp_path / 'halted'
   counts = run_to_the_end(straight, connect, stop)

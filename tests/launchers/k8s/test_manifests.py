@@ -16,7 +16,7 @@ from launchers.k8s import jobset, manifests, network
 from launchers.k8s.container import Group, Run
 from launchers.placement import Resources
 from tests.launchers.k8s import schemas
-from tests.test_launch import ROOT, launch
+from tests.programs_under_test import ROOT, launch
 
 RUN = Run('lp-demo', 'registry/image:1', ['python', 'launch.py'], volume='runs', token='0badcafe')
 MONITOR = Group('monitor', 1, Resources(cpus=0, with_launcher=True), [8900], knows_run_dir=True)

@@ -16,7 +16,7 @@ from launchers.k8s import container, pod
 from launchers.placement import Resources
 from tests.launchers import nodes
 from tests.launchers.k8s import confined
-from tests.test_launch import SMALL
+from tests.programs_under_test import SMALL
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 200
@@ -59,6 +59,7 @@ def start():
     process.wait()
 
 
+@pytest.mark.program
 def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, start):
   output, runs = tmp_path / 'manifests', tmp_path / 'runs'
   runs.mkdir()

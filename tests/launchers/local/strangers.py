@@ -10,10 +10,15 @@ import pytest
 from launchers.local import isolation
 
 
+def obstacle():
+  """Returns what keeps processes on this system from having a network of their own; '' if nothing."""
+  return isolation._obstacle()
+
+
 def require_isolation():
   """Skips a test where the system allows no process a network of its own."""
-  if obstacle := isolation._obstacle():
-    pytest.skip(obstacle)
+  if reason := obstacle():
+    pytest.skip(reason)
 
 
 def addresses():

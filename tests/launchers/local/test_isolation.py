@@ -14,6 +14,7 @@ from launchers.local import isolation
 from launchers.placement import Resources
 from tests.launchers.local import strangers
 
+pytestmark = pytest.mark.slow
 DEADLINE = 120
 NOBODY = 65534
 # A user who is not root and has no capabilities: root here may not, and another user could not, give

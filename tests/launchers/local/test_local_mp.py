@@ -19,6 +19,7 @@ from launchers.local import local_mp
 from launchers.placement import Resources
 from tests.launchers import contract, nodes
 
+pytestmark = pytest.mark.slow
 DEADLINE = 60
 
 

@@ -28,6 +28,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 100
 LOCAL = {'node_ip_address': '127.0.0.1', 'include_dashboard': False}
 SEAT = {'num_cpus': 0, 'resources': {'seat': 1}}
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope='module')

@@ -19,7 +19,7 @@ RAY = f'{os.path.dirname(sys.executable)}/ray'
 DEADLINE = 200
 
 # Ray gives up if its dashboard, ten processes, has not started in 20 seconds.
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 
 @pytest.fixture

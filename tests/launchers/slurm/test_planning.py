@@ -15,7 +15,7 @@ from launchers.slurm import planning, probe, step, submit
 from launchers.slurm.planning import Component, Options, Slot
 from rundir import run_directory
 from tests.agents.subprocesses import run_python
-from tests.test_launch import launch
+from tests.programs_under_test import launch
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 

@@ -26,9 +26,12 @@ NODE = f'{sys.executable} -m launchers.node_entry'
 TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
 WORKER = Resources(labels={'pool': 'workers'})
 
-pytestmark = pytest.mark.skipif(
-  bool(small_cluster.missing()), reason=f'a Slurm cluster needs {small_cluster.missing()}'
-)
+pytestmark = [
+  pytest.mark.cluster,
+  pytest.mark.skipif(
+    bool(small_cluster.missing()), reason=f'a Slurm cluster needs {small_cluster.missing()}'
+  ),
+]
 
 
 @pytest.fixture(scope='module')

@@ -1,6 +1,10 @@
 """Actor:learner splits of 8 (fake) devices."""
 
+import pytest
+
 from tests.agents.subprocesses import run_python
+
+pytestmark = pytest.mark.slow
 
 
 def test_splits_of_eight_devices_learn_what_one_device_learns():

@@ -12,6 +12,8 @@ from launchers.binding import free_ports
 from nodes.inference.layout import layout
 from nodes.learning import replicas
 
+pytestmark = pytest.mark.slow
+
 
 def start(directory, num_replicas, learner_devices, *agents):
   """Starts the processes of one job; returns them and the files that they will write."""

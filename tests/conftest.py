@@ -1,0 +1,93 @@
+"""Markers, the order of files, the shared compilation cache, and programs under test."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+import pytest
+
+# Fixtures import what they need themselves: `make newest` has no Launchpad.
+
+# A test that takes one of these trains a whole program.
+_TRAINING_FIXTURES = {'train', 'start_program', 'finished_run'}
+_LONG = ('program', 'cluster')
+
+
+def pytest_itemcollected(item):
+  """Marks tests that train by the fixtures that they take, however indirectly."""
+  if _TRAINING_FIXTURES & set(getattr(item, 'fixturenames', ())):
+    item.add_marker(pytest.mark.program)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+  """Moves files with long tests to the front: two workers then end at about the same time."""
+  long = {item.path for item in items if any(item.get_closest_marker(name) for name in _LONG)}
+  items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.fixture(scope='session')
+def session_directory(tmp_path_factory):
+  """A directory that all workers of this pytest session share."""
+  directory = tmp_path_factory.getbasetemp()
+  return directory.parent if 'PYTEST_XDIST_WORKER' in os.environ else directory
+
+
+@pytest.fixture(scope='session', autouse=True)
+def compilation_cache(session_directory):
+  """Processes that tests start share what XLA compiles."""
+  with pytest.MonkeyPatch.context() as environment:
+    environment.setenv('JAX_COMPILATION_CACHE_DIR', str(session_directory / 'compiled'))
+    environment.setenv('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
+    yield
+
+
+@pytest.fixture
+def train():
+  """Returns `programs_under_test.launch`, for a program that trains to its end."""
+  from tests.programs_under_test import launch
+
+  return launch
+
+
+@pytest.fixture
+def start_program(tmp_path):
+  """Starts small programs; kills those that are left at the end.
+
+  Returns a function of flags that returns the `RunningProgram`. Unless a run is resumed, its
+  directory is `tmp_path / 'run'`.
+  """
+  from benchmarks.running import RunningProgram
+  from tests.programs_under_test import ON_CPU, SMALL
+
+  programs = []
+
+  def start(*flags):
+    run_dir = str(tmp_path / 'run')
+    if not any(flag.startswith('--resume') for flag in flags):
+      flags = (*SMALL, f'--run_dir={run_dir}', *flags)
+    programs.append(RunningProgram(run_dir, *flags, environment=ON_CPU))
+    return programs[-1]
+
+  yield start
+  for program in programs:
+    program.kill()
+
+
+@pytest.fixture(scope='session')
+def finished_run(session_directory):
+  """The directory of a short run of Sebulba on Catch, trained once for all workers.
+
+  `finished.txt` beside it has what launch.py printed. Tests do not change either.
+  """
+  from tests.programs_under_test import SMALL, launch
+
+  run_dir, printed = session_directory / 'finished', session_directory / 'finished.txt'
+  with open(session_directory / 'finished.lock', 'w') as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if not printed.exists():
+      process = launch(*SMALL, '--checkpoint_period=0.2', f'--run_dir={run_dir}', timeout=240)
+      assert process.returncode == 0, process.stderr
+      printed.write_text(process.stdout)
+  return run_dir

@@ -1,0 +1,118 @@
+"""Small programs, and launch.py as a user runs it, for tests that train or refuse to."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from absl import flags as absl_flags
+
+import launch as launcher
+from benchmarks.running import processes
+from programs.options import flags as config_flags
+
+ROOT = pathlib.Path(__file__).parent.parent
+DONE = re.compile(
+  r'done: evaluator_return=(\S+) actor_steps=(\d+) environment_frames=(\d+) learner_steps=(\d+) '
+  r'run_dir=(\S+)'
+)
+# One actor and a few updates.
+SMALL = (
+  '--num_steps=2000',
+  '--num_actors=1',
+  '--envs_per_actor=8',
+  '--batch_size=4',
+  '--eval_episodes=10',
+)
+SMALL_REPLAY = ('--burn_in=4', '--unroll_length=10', '--min_replay_size=16', '--replay_size=64')
+# The mean return of ten whole episodes of Catch, each of which returns 1 or -1.
+CATCH_RETURNS = {round(k / 5 - 1, 1) for k in range(11)}
+# After SMALL, for a program that a test stops.
+ENDLESS = '--num_steps=1000000000'
+ON_CPU = {'JAX_PLATFORMS': 'cpu'}
+
+
+def launch(*flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
+  """Runs launch.py in a process of its own; returns the finished process.
+
+  A test whose program trains takes this as the fixture `train`, which marks it.
+  """
+  return subprocess.run(
+    [sys.executable, 'launch.py', *flags],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=timeout,
+    stdin=subprocess.DEVNULL,
+    # Nodes do not use a proxy that cannot be reached.
+    env={**os.environ, **ON_CPU, 'http_proxy': 'http://127.0.0.1:9'},
+  )
+
+
+def run_main(*flags: str) -> int:
+  """Runs the main function of launch.py in this process; returns the exit code."""
+  if 'batch_size' not in absl_flags.FLAGS:
+    config_flags.define()
+  saved = absl_flags.FLAGS  # Every test parses its own command line.
+  saved.unparse_flags()
+  for name in list(saved):
+    saved[name].unparse()
+  # Isolation replaces the program of this process.
+  return launcher.main(saved(['launch.py', '--isolate=no', *flags]))
+
+
+def log_text(run_dir: pathlib.Path) -> str:
+  """Returns all that the nodes of a run have written to their logs."""
+  return ''.join(path.read_text() for path in (run_dir / 'logs').glob('*.log'))
+
+
+def assert_ended(
+  run_dir: pathlib.Path, printed: str, program: str, asker: str, number: int, learner: str
+) -> float:
+  """Asserts what launch.py printed last, and what a run of SMALL has left behind.
+
+  Args:
+    run_dir: its directory.
+    printed: the standard output of launch.py.
+    program: its name.
+    asker: the group that asks for what `learner` serves.
+    number: nodes of that group.
+    learner: the group that learns.
+
+  Returns:
+    The mean return of the final evaluation.
+  """
+  done = DONE.fullmatch(printed.splitlines()[-1])
+  evaluator_return, actor_steps, frames, learner_steps, said_dir = done.groups()
+  assert int(actor_steps) >= 2000 and actor_steps == frames
+  # 2000 steps of 8 environments are 12 unrolls of each, less what was under way at the end.
+  assert int(learner_steps) >= 20
+  assert said_dir == str(run_dir)
+  assert processes(str(run_dir)) == []
+
+  config = json.loads((run_dir / 'config.json').read_text())
+  assert (config['program'], config['config']['num_steps']) == (program, 2000)
+  assert config['versions']['jax']
+  assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == int(learner_steps)
+  assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
+  assert f'{asker} -->|{number}| {learner}' in (run_dir / 'graph.md').read_text()
+  assert re.search(f'{number} x (Acting)?Actor', (run_dir / 'graph.svg').read_text())
+  assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+  assert list((run_dir / 'tensorboard').iterdir())
+  with open(run_dir / 'logs' / 'evaluator-0.csv') as f:
+    last = list(csv.DictReader(f))[-1]
+  assert float(last['evaluator_return']) == pytest.approx(float(evaluator_return), rel=1e-3)
+  return float(evaluator_return)
+
+
+def assert_logs(run_dir: pathlib.Path, *nodes: str) -> None:
+  """Asserts that `nodes`, and those of every program with actors, have logged no failure."""
+  logs = {path.stem for path in (run_dir / 'logs').glob('*.log')}
+  assert logs == {'actor-0', 'evaluator-0', 'monitor-0', 'replay-0', *nodes}
+  assert 'Traceback' not in log_text(run_dir)

@@ -1,0 +1,205 @@
+"""The flags of launch.py: what it prints, and what it refuses before anything starts."""
+
+import re
+
+import pytest
+
+from programs import sebulba
+from rundir import checkpoints, run_directory
+from tests.programs_under_test import launch, run_main
+
+
+def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path, capsys):
+  picture = tmp_path / 'graph.svg'
+  flags = ('--num_actors=7', f'--run_dir={tmp_path / "run"}', f'--graph={picture}')
+  assert run_main('--dry_run', *flags) == 0
+  printed = capsys.readouterr().out
+  assert re.search(r'actor +7 x PyClassNode\(Actor\) +on a CPU worker', printed)
+  assert re.search(r'actor +-> inference_learner +7', printed)
+  assert re.search(r'inference_learner +-> replay +1', printed)
+  assert re.search(r'learning: about \d+ updates, from 4,704 of 300,000 actor_steps', printed)
+  assert not (tmp_path / 'run').exists()
+  assert '7 x Actor' in picture.read_text()
+
+
+def test_what_learns_little_is_warned_about_once(capsys):
+  assert run_main('--dry_run', '--optimizer=rmsprop', '--num_steps=100000') == 0
+  warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith('warning')]
+  assert [w.split('=')[0] for w in warnings] == ['warning: --num_steps', 'warning: --optimizer']
+
+
+def test_dry_run_shows_the_placement_as_the_file_changes_it(tmp_path, capsys):
+  path = tmp_path / 'placement.yaml'
+  path.write_text('inference_learner: {accelerator: tpu, num_devices: 4}\nactor: {cpus: 2}\n')
+  assert run_main('--dry_run', '--launcher=ray', f'--placement={path}') == 0
+  printed = capsys.readouterr().out
+  assert re.search(r'inference_learner .* on a TPU host, devices: 4 of them', printed)
+  assert re.search(r'actor .* on a CPU worker, cpus: 2', printed)
+  assert re.search(r'monitor .* on a CPU worker, with the launcher', printed)
+
+
+def test_help_names_every_option_with_its_default():
+  process = launch('--help')
+  text = re.sub(r'\s+', ' ', process.stdout)
+  assert '--batch_size: unrolls that each replica adds to a learner batch' in text
+  assert '64 for r2d2' in text and '16 for sebulba' in text
+  assert '(default: 1.0; anakin, impala, sebulba only)' in text  # --rho_bar
+
+
+@pytest.mark.parametrize(
+  'flags, words',
+  [
+    (['--program=alphago'], ['--program=alphago', 'sebulba']),
+    (['--env=katch'], ['--env', 'catch']),
+    (['--env=atari:Pongg'], ['--env', 'Pong']),
+    (['--env_options=speed=3'], ['--env_options', 'speed']),
+    (['--batch_size=5', '--learner_devices=0,1'], ['--batch_size=5', '--learner_devices']),
+    (['--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
+    (['--envs_per_actor=9'], ['--envs_per_actor=9', '--env_groups=2']),
+    (['--inference_batch_size=4'], ['--inference_batch_size=4', '16']),
+    (['--actor_devices=0,0'], ['--actor_devices', 'distinct']),
+    (['--actor_devices=x'], ['--actor_devices', 'whole numbers']),
+    (['--program=r2d2', '--replay_size=50'], ['--replay_size=50', '--min_replay_size=100']),
+    (['--program=r2d2', '--samples_per_insert_error=3'], ['--samples_per_insert_error=3', '8.0']),
+    (['--program=r2d2', '--samples_per_insert=0'], ['--samples_per_insert=0']),
+    (
+      ['--program=r2d2', '--env=dm_control:cheetah/run'],
+      ['--env=dm_control:cheetah/run', 'continuous actions', '--program=sebulba'],
+    ),
+    (
+      ['--program=r2d2', '--num_steps=20000', '--min_replay_size=5000'],
+      ['--num_steps=20000', '--min_replay_size=5000', 'nothing would be learned'],
+    ),
+    (
+      ['--program=r2d2', '--target_update_period=2500'],
+      ['--target_update_period=2500', 'the target network would stay as it began'],
+    ),
+    (['--num_steps=500'], ['--num_steps=500', '--batch_size=16', 'nothing would be learned']),
+    (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'no option']),
+    (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
+    (['--learning_rate=-1'], ['--learning_rate', '-1']),
+    (['--num_steps=0'], ['--num_steps=0']),
+    (['--num_replicas=0'], ['--num_replicas=0']),
+    (['--num_replicas=2', '--lp_launch_type=local_mt'], ['--num_replicas', 'local_mp']),
+    (['--num_replicas=2', '--accelerator=gpu'], ['--num_replicas', 'a GPU host', '--launcher']),
+    (['--run_dir=/proc/nothing'], ['--run_dir', 'cannot be written']),
+    (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
+    (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),
+    (['--launcher=ray', '--accelerator=tpu', '--learner_devices=1,2'], ['3 TPU', '--placement']),
+    (['--launcher=ray', '--isolate=require'], ['--isolate=require', '--launcher=local']),
+    (['--launcher=k8s', '--output=x'], ['--image']),
+    (['--launcher=k8s', '--image=x'], ['--output']),
+    (['--launcher=k8s', '--image=x', '--run_dir=y'], ['--run_dir', '--k8s_volume']),
+    (
+      ['--launcher=k8s', '--image=x', '--output=/proc/x'],
+      ['--output=/proc/x', 'cannot be written'],
+    ),
+    (
+      ['--launcher=k8s', '--image=x', '--output=y', '--accelerator=tpu'],
+      ['topology', '--placement'],
+    ),
+    (['--launcher=k8s', '--image=x', '--output=y', '--k8s_name=A'], ['--k8s_name=A', 'lower-case']),
+    (['--launcher=k8s', '--image=x', '--dry_run', '--accelerator=tpu'], ['topology']),
+    (['--program=anakin', '--env=atari:Pong'], ['--env=atari:Pong', 'catch', 'gymnax:CartPole-v1']),
+    (['--program=anakin', '--env=gymnax:CartPol-v1'], ['CartPol-v1', 'did you mean CartPole-v1']),
+    (['--program=anakin', '--env_options=speed=3'], ['--env_options', 'speed']),
+    (['--program=anakin', '--num_actors=2'], ['--num_actors', 'no option']),
+    (['--program=impala', '--inference_batch_size=32'], ['--inference_batch_size', 'no option']),
+    (['--inference_nodes=-1'], ['--inference_nodes=-1', 'negative']),
+    (['--inference_nodes=3', '--num_actors=4'], ['--num_actors=4', '--inference_nodes=3']),
+    (['--inference_nodes=2', '--num_replicas=2'], ['--inference_nodes=2', '--num_replicas=2']),
+    (
+      ['--inference_nodes=2', '--env_groups=1', '--actor_devices=0,1'],
+      ['--actor_devices', '1 groups'],
+    ),
+    (['--program=impala', '--num_replicas=2'], ['--num_replicas', 'no option']),
+    (['--program=impala', '--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
+    (['--program=impala', '--update_period=0'], ['--update_period=0', 'above 0']),
+    (['--program=anakin', '--num_envs=9', '--num_devices=2'], ['--num_envs=9', '--num_devices=2']),
+    (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call=0', 'at least 1']),
+    (
+      ['--program=anakin', '--num_envs=16384', '--updates_per_call=6554'],
+      ['--updates_per_call=6554', '--num_envs=16384', '--unroll_length=20', 'smaller'],
+    ),
+    (['--seed=-1'], ['--seed', '-1', '0 or more']),
+    (['--eval_period=-1'], ['--eval_period', '-1']),
+    (['--inference_timeout_ms=inf'], ['--inference_timeout_ms', 'inf', 'finite']),
+    (['--checkpoint_period=nan'], ['--checkpoint_period', 'nan', 'finite']),
+    (['--entropy_cost=nan'], ['--entropy_cost', 'nan', 'finite']),
+    (['--node_timeout=nan'], ['--node_timeout=nan', 'finite']),
+    (['--launcher=pod'], ['--launcher=k8s', 'JOB_COMPLETION_INDEX']),
+    (['--dry_run', '--graph=graph.png'], ['--graph=graph.png', '.svg']),
+    (['nonsense'], ["'nonsense'"]),
+  ],
+)
+def test_bad_flags_are_refused_in_one_sentence_before_anything_starts(flags, words, capsys):
+  code = run_main(*flags)
+  captured = capsys.readouterr()
+  assert code == 2
+  assert captured.out == ''
+  assert captured.err.startswith('error: ') and captured.err.count('\n') == 1
+  for word in words:
+    assert word in captured.err
+
+
+def test_an_unknown_flag_gets_a_suggestion():
+  process = launch('--num_stepz=3')
+  assert process.returncode != 0
+  assert 'Did you mean: num_steps' in process.stderr
+
+
+def test_a_run_directory_in_use_is_refused(tmp_path, capsys):
+  (tmp_path / 'summary.json').write_text('{}')
+  assert run_main(f'--run_dir={tmp_path}') == 2
+  assert 'is not empty' in capsys.readouterr().err
+
+
+def _earlier_run(path, learner_steps=5, actor_steps=100):
+  """Makes the directory of a run of 2,000 steps that was stopped."""
+  config = sebulba.Config(num_steps=2000).resolve()
+  run_directory.write_record(str(path), 'sebulba', {'num_steps': 2000}, config)
+  if actor_steps >= 2000:
+    (path / 'summary.json').write_text('{}')
+  if learner_steps:
+    counts = {'learner_steps': learner_steps, 'actor_steps': actor_steps}
+    checkpoints.write(checkpoints.directory(str(path)), counts, b'state', keep=1)
+
+
+@pytest.mark.parametrize(
+  'run, flags, words',
+  [
+    ({}, ['--torso=deep'], ['--torso', 'cannot change', "'auto'"]),
+    ({}, ['--env=cartpole'], ['--env=cartpole', 'cannot change', "'catch'"]),
+    ({}, ['--program=r2d2'], ['--program=sebulba', 'leave --program out']),
+    ({}, ['--run_dir=elsewhere'], ['--run_dir=elsewhere', 'cannot change']),
+    ({'learner_steps': 0}, [], ['no checkpoint yet']),
+    ({'actor_steps': 2000}, [], ['has done its 2000', '--num_steps']),
+    (None, [], ['is not the directory of a run']),
+  ],
+)
+def test_a_run_that_cannot_be_resumed_is_refused_in_one_sentence(
+  tmp_path, run, flags, words, capsys
+):
+  if run is not None:
+    _earlier_run(tmp_path, **run)
+  assert run_main(f'--resume={tmp_path}', *flags) == 2
+  captured = capsys.readouterr()
+  assert captured.err.startswith('error: ') and captured.err.count('\n') == 1
+  for word in (f'--resume={tmp_path}' if not flags else '', *words):
+    assert word in captured.err
+
+
+def test_a_damaged_checkpoint_is_refused_before_anything_starts(tmp_path, capsys):
+  _earlier_run(tmp_path)
+  (file,) = (tmp_path / 'checkpoints').iterdir()
+  file.write_bytes(file.read_bytes() + b'x')
+  assert run_main(f'--resume={tmp_path}') == 2
+  assert f'{file} is damaged' in capsys.readouterr().err
+
+
+def test_a_run_that_goes_on_is_not_resumed(tmp_path):
+  run_directory.create(str(tmp_path))  # This process has it now.
+  _earlier_run(tmp_path)
+  process = launch(f'--resume={tmp_path}')
+  assert process.returncode == 2
+  assert 'that run is still going on' in process.stderr
