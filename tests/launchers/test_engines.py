@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-import launch as launcher
 from launchers import engines
 from launchers.launcher import Launcher
 from programs import sebulba
@@ -29,7 +28,7 @@ def test_a_preview_builds_the_graph_once_and_writes_nothing(engine, tmp_path, mo
   built, make_program = [], sebulba.make_program
   monkeypatch.setattr(sebulba, 'make_program', lambda c: built.append(c) or make_program(c))
   monkeypatch.chdir(tmp_path)
-  assert run_main(launcher, ['--dry_run', *FLAGS[engine]]) == 0
+  assert run_main('--dry_run', *FLAGS[engine]) == 0
   assert len(built) == 1
   assert 'program sebulba\n' in capsys.readouterr().out
   assert os.listdir(tmp_path) == []
@@ -40,6 +39,6 @@ def test_a_refused_launch_leaves_no_directory(flags, tmp_path, monkeypatch, caps
   path = tmp_path / 'placement.yaml'
   path.write_text('actor: {resources: {CPU: 1}, one_job: true, accelerator: tpu, num_devices: 3}\n')
   monkeypatch.chdir(tmp_path)
-  assert run_main(launcher, [*flags, f'--placement={path}']) == 2
+  assert run_main(*flags, f'--placement={path}') == 2
   assert capsys.readouterr().err.startswith('error: ')
   assert os.listdir(tmp_path) == ['placement.yaml']
