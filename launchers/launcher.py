@@ -16,7 +16,7 @@ from environments import own_file
 from launchers import run_directory, terminal
 from launchers.graph import describe, picture
 from launchers.placement import Resources
-from launchers.supervise import Watch
+from launchers.supervise import RunCallbacks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Job:
     given: the options that the user set, by name.
     config: every option; `run_dir` is the directory of the run, '' if a dry run has none.
     resumed: whether the run directory is that of an earlier run, which this process has locked.
-    node_timeout: see `supervise.Watch`.
+    node_timeout: see `supervise.supervise`.
     notes: what a preview says beside the graph; one paragraph each.
     warnings: what the user should know of the options; one sentence each.
   """
@@ -125,12 +125,12 @@ class Launcher(abc.ABC):
       picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
 
   @abc.abstractmethod
-  def launch(self, job: Job, watch: Watch) -> int:
+  def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Runs a job to its end; returns the exit code.
 
     Args:
       job: the job.
-      watch: what to call while the program runs, if this process supervises it.
+      callbacks: what to call while the program runs, if this process supervises it.
     """
 
   def conclude(self, job: Job, code: int) -> None:

@@ -25,7 +25,7 @@ class Job:
     program: the graph.
     placement: resources for each group.
     plan: the hosts that were asked for, and the slots of the nodes.
-    node_timeout: see `supervise.Watch`.
+    node_timeout: see `supervise.supervise`.
   """
 
   program: lp.Program

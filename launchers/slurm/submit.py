@@ -88,7 +88,7 @@ def launch(
     run_dir: an existing directory, which the hosts of the job share.
     options: of the job.
     follow: whether to wait for the end of the job.
-    node_timeout: see `supervise.Watch`.
+    node_timeout: see `supervise.supervise`.
     out: gets the job's output.
 
   Returns:
