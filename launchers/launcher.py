@@ -1,4 +1,12 @@
-"""What launch.py asks of an engine, which is where and how a graph runs: `engines.py` lists them."""
+"""What launch.py asks of an engine, which is where and how a graph runs. `engines.py` lists them.
+
+To add one, write a folder with an `engine.py`, which defines its flags and a `Launcher`, and add a line
+to `engines.py`. `launch` finds a place for every node, calls `binding.prepare`, and hands
+`supervise.supervise` one `watched.Node` for each node. Where every address is known in advance, no
+payload needs to be sent: as in `k8s/pod.py`, each process builds the graph, calls `binding.bind` and
+runs its own node. `tests/launchers/contract.py` has the scenarios that an engine of the first kind
+must pass.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 from launchers import binding, requests, run_directory, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm import probe
-from launchers.slurm.job import JOB_FILE, REFUSED, Job, JobStopper
+from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
 from rundir import files
@@ -120,7 +120,7 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
   """
   job_file = os.path.join(run_dir, JOB_FILE)
   with open(job_file, 'rb') as f:
-    job: Job = pickle.load(f)
+    job: Submission = pickle.load(f)
   title = job.program.name
   with (
     requests.collected() as asked,

@@ -18,7 +18,7 @@ REFUSED = 2  # Exit code of a launcher that has started no node.
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Submission:
   """What the process that submits a job hands to the launcher in it.
 
   Attributes:
