@@ -68,8 +68,8 @@ def main(argv: list[str]) -> int:
     terminal.say(f'error: {error.filename} cannot be written: {error.strerror}.', sys.stderr)
     return 2
   try:
-    with terminal.shown(job.program, job.title, job.run_dir, job.node_timeout) as watch:
-      code = launcher.launch(job, watch)
+    with terminal.shown(job.program, job.title, job.run_dir) as callbacks:
+      code = launcher.launch(job, callbacks)
   except ValueError as error:
     terminal.say(f'error: {error}', sys.stderr)
     return 2

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import pickling, process, requests
+from launchers import child_process, pickling, requests
 from nodes.runtime.lifecycle import RUN_VARIABLE
 
 
@@ -68,7 +68,7 @@ def run_token() -> dict[str, str]:
 
 def free_ports(count: int) -> list[int]:
   """Returns ports that nothing on this machine listens on."""
-  sockets = process.bind_ports(count)
+  sockets = child_process.bind_ports(count)
   ports = [s.getsockname()[1] for s in sockets]
   for s in sockets:
     s.close()

@@ -3,7 +3,7 @@
 A node dies with its launcher, but what the node has started does not: the simulator of an environment,
 the workers of a vectorised one. Every process inherits its node's environment variables, so they are
 found by one of them, whatever session or parent they have. Needs nothing but the standard library:
-`launchers.ray.cluster` sends it to machines by value.
+`launchers.ray.machines` sends it to machines by value.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Silence means that the process runs no Python: it has stopped, or something holds the interpreter lock.
 `nodes.runtime.activity` says what the node does. An activity without a mark for too long is a hang as
-well. Needs nothing but the standard library: `launchers.ray.cluster` sends it to machines by value.
+well. Needs nothing but the standard library: `launchers.ray.machines` sends it to machines by value.
 """
 
 from __future__ import annotations

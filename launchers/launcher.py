@@ -1,4 +1,12 @@
-"""What launch.py asks of an engine, which is where and how a graph runs: `engines.py` lists them."""
+"""What launch.py asks of an engine, which is where and how a graph runs. `engines.py` lists them.
+
+To add one, write a folder with an `engine.py`, which defines its flags and a `Launcher`, and add a line
+to `engines.py`. `launch` finds a place for every node, calls `binding.prepare`, and hands
+`supervise.supervise` one `watched.Node` for each node. Where every address is known in advance, no
+payload needs to be sent: as in `k8s/pod.py`, each process builds the graph, calls `binding.bind` and
+runs its own node. `tests/launchers/contract.py` has the scenarios that an engine of the first kind
+must pass.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +24,7 @@ from environments import own_file
 from launchers import terminal
 from launchers.graph import describe, picture
 from launchers.placement import Resources
-from launchers.supervise import Watch
+from launchers.supervise import RunCallbacks
 from rundir import run_directory
 
 
@@ -31,7 +39,7 @@ class Job:
     given: the options that the user set, by name.
     config: every option; `run_dir` is the directory of the run, '' if a dry run has none.
     resumed: whether the run directory is that of an earlier run, which this process has locked.
-    node_timeout: see `supervise.Watch`.
+    node_timeout: see `supervise.supervise`.
     notes: what a preview says beside the graph; one paragraph each.
     warnings: what the user should know of the options; one sentence each.
   """
@@ -126,12 +134,12 @@ class Launcher(abc.ABC):
       picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
 
   @abc.abstractmethod
-  def launch(self, job: Job, watch: Watch) -> int:
+  def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Runs a job to its end; returns the exit code.
 
     Args:
       job: the job.
-      watch: what to call while the program runs, if this process supervises it.
+      callbacks: what to call while the program runs, if this process supervises it.
     """
 
   def conclude(self, job: Job, code: int) -> None:

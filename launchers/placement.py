@@ -34,7 +34,7 @@ class Resources:
     cpus: cores to set aside; 0 for a node that hardly computes.
     memory_gb: memory to set aside, in units of 2**30 bytes; 0 for no claim.
     accelerator: None for a CPU worker, or 'gpu' or 'tpu', or a type of TPU, as in 'tpu-v5e'.
-    topology: of the TPU slice that the group's nodes make up, as in '2x4'; empty if nobody has to know.
+    topology: of the TPU slice that the nodes of the group make up, as in '2x4'; empty for no claim.
     num_devices: how many accelerators it needs; 0 for as many as `devices` has, at least one.
     devices: which of the host's accelerators the process may see; empty for all of them. Where the
       launcher chooses the devices, only their number counts.

@@ -29,23 +29,21 @@ _SUSPENDED_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Watch:
-  """What the supervision of a program tells, and what it is told.
+class RunCallbacks:
+  """What a launcher calls while it supervises a program.
 
   Attributes:
     started: called once every address is bound.
-    restarted: called with the name of each node that failed and is to be started again.
+    restarted: called with the name of each node that failed and will be restarted.
     beats: called once a second with the latest heartbeat of each node that has sent one.
-    node_timeout: seconds without a heartbeat, or without progress, after which a node is killed.
   """
 
   started: Callable[[], None] = lambda: None
   restarted: Callable[[str], None] = lambda name: None
   beats: Callable[[Mapping[str, Beat]], None] = lambda beats: None
-  node_timeout: float = math.inf
 
 
-NOBODY = Watch()
+NO_CALLBACKS = RunCallbacks()
 N = TypeVar('N', bound=Node)
 
 
@@ -53,7 +51,8 @@ def supervise(
   nodes: Sequence[N],
   requests: Requests,
   out: IO[str] | None = None,
-  watch: Watch = NOBODY,
+  callbacks: RunCallbacks = NO_CALLBACKS,
+  node_timeout: float = math.inf,
 ) -> int:
   """Waits until every node has exited.
 
@@ -66,12 +65,13 @@ def supervise(
     requests: signals may add to it while this waits.
     out: gets a sentence about each failure that does not end the program, and the end of the log of
       the node whose failure does; None for stderr. It may be closed at any time.
-    watch: what to tell of the nodes, and to what else.
+    callbacks: what to call meanwhile.
+    node_timeout: seconds without a heartbeat, or without progress, after which a node is killed.
 
   Returns:
     The exit code: 0, FAILED, or that of the first request.
   """
-  supervision = _Supervision(nodes, requests, out or sys.stderr, watch)
+  supervision = _Supervision(nodes, requests, out or sys.stderr, callbacks, node_timeout)
   try:
     return supervision.run()
   except BaseException:
@@ -83,11 +83,19 @@ def supervise(
 class _Supervision(Generic[N]):
   """The state of `supervise`."""
 
-  def __init__(self, nodes: Sequence[N], requests: Requests, out: IO[str], watch: Watch):
+  def __init__(
+    self,
+    nodes: Sequence[N],
+    requests: Requests,
+    out: IO[str],
+    callbacks: RunCallbacks,
+    node_timeout: float,
+  ):
     self._watched = [Watched(node) for node in nodes]
     self._requests = requests
     self._out = out
-    self._watch = watch
+    self._callbacks = callbacks
+    self._node_timeout = node_timeout
     self._code = 0
     self._deadline: float | None = None
     self._culprit: Watched | None = None
@@ -98,11 +106,11 @@ class _Supervision(Generic[N]):
     """Supervises until every node has exited; returns the exit code."""
     pause = threading.Event()
     while not self._ended():
-      self._heed_requests()
-      self._heed_failures()
+      self._handle_requests()
+      self._handle_failures()
       if self._deadline is None:
-        self._end_hangs()
-      self._inform()
+        self._kill_hung_nodes()
+      self._report_state()
       if self._given_up():
         break
       pause.wait(_TICK_SECONDS)
@@ -125,7 +133,7 @@ class _Supervision(Generic[N]):
       self._deadline is not None or not any(w.exit_code() for w in self._watched)
     )
 
-  def _heed_requests(self) -> None:
+  def _handle_requests(self) -> None:
     if self._requests.stacks:
       self._requests.stacks = False
       for watched in self._watched:
@@ -137,62 +145,62 @@ class _Supervision(Generic[N]):
       for watched in self._watched:
         watched.node.send(SIGKILL)
 
-  def _heed_failures(self) -> None:
+  def _handle_failures(self) -> None:
     if self._deadline is not None:
       return
     failed = [(w, code) for w in self._watched if (code := w.exit_code())]
     # One that was killed comes first: others may have failed for want of it.
     for watched, code in sorted(failed, key=lambda f: f[1] >= 0):
-      if sentence := watched.forgive(code):
-        self._tell(sentence)
-        self._inform_of(self._watch.restarted, watched.node.name)
+      if sentence := watched.schedule_restart(code):
+        self._say(sentence)
+        self._call(self._callbacks.restarted, watched.node.name)
       else:
         self.stop(FAILED, watched)
         return
 
-  def _end_hangs(self) -> None:
+  def _kill_hung_nodes(self) -> None:
     now = time.monotonic()
     if now - self._last_tick > _SUSPENDED_SECONDS:
       self._attentive_since = now  # Heartbeats that came meanwhile are yet to be read.
     self._last_tick = now
     for watched in self._watched:
-      watched.tend()
+      watched.restart_if_due()
       attentive = now - self._attentive_since
-      if sentence := watched.end_hang(self._watch.node_timeout, attentive):
-        self._tell(sentence)
+      if sentence := watched.kill_if_hung(self._node_timeout, attentive):
+        self._say(sentence)
 
-  def _inform(self) -> None:
+  def _report_state(self) -> None:
     now = time.monotonic()
     if now >= self._due['beats']:
       self._due['beats'] = now + _BEATS_SECONDS
       beats = {w.node.name.split()[0]: beat for w in self._watched if (beat := w.beat())}
-      self._inform_of(self._watch.beats, beats)
+      self._call(self._callbacks.beats, beats)
     if now >= self._due['logs']:
       self._due['logs'] = now + _LOGS_SECONDS
       for watched in self._watched:
         with contextlib.suppress(OSError):
           logs.bound(watched.node.log_path)
 
-  def _inform_of(self, callback: Callable, *args: object) -> None:
-    """Calls what only looks on: its failure is no failure of the program."""
+  def _call(self, callback: Callable, *args: object) -> None:
+    """Calls a callback. Its failure is no failure of the program."""
     try:
       callback(*args)
     except Exception as error:
-      self._tell(f'warning: the program goes on, but {error!r} came of showing its state')
+      self._say(f'warning: the program goes on, but {error!r} came of showing its state')
 
   def _given_up(self) -> bool:
     """Whether nodes are left that not even SIGKILL has ended for long."""
     if self._deadline is None or time.monotonic() < self._deadline + STOP_SECONDS:
       return False
     left = [w.node.name for w in self._watched if w.exit_code() is None]
-    self._tell(
+    self._say(
       f'error: SIGKILL has not ended {", ".join(left)}: the kernel waits there, perhaps for a file '
       'system that is away; leaving.'
     )
     self._code = self._code or FAILED
     return True
 
-  def _tell(self, sentence: str) -> None:
+  def _say(self, sentence: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # A terminal that has gone ends nothing.
       print(sentence, file=self._out, flush=True)
 

@@ -14,7 +14,7 @@ import launchpad as lp
 
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
-from launchers.supervise import Watch
+from launchers.supervise import RunCallbacks
 from launchers.view import View
 from rundir import run_directory
 
@@ -53,7 +53,7 @@ def flush() -> None:
 
 
 @contextlib.contextmanager
-def shown(program: lp.Program, title: str, run_dir: str, node_timeout: float) -> Iterator[Watch]:
+def shown(program: lp.Program, title: str, run_dir: str) -> Iterator[RunCallbacks]:
   """Shows a program in the terminal while it is supervised, and keeps what it says in its directory.
 
   `launcher.json` says which process supervises it; `processes.csv` gets what each node does, and
@@ -63,10 +63,9 @@ def shown(program: lp.Program, title: str, run_dir: str, node_timeout: float) ->
     program: the graph.
     title: of the view.
     run_dir: its directory.
-    node_timeout: see `supervise.Watch`.
 
   Yields:
-    What the supervision is to tell.
+    What the supervision calls.
   """
   follower = Follower(program)
   view = View(follower, title)
@@ -86,7 +85,7 @@ def shown(program: lp.Program, title: str, run_dir: str, node_timeout: float) ->
     processes.note(beats)
 
   try:
-    yield Watch(started, restarted, beats, node_timeout)
+    yield RunCallbacks(started, restarted, beats)
   finally:
     view.close()
     follower.close()

@@ -6,7 +6,7 @@ import signal
 import time
 from typing import Generic, Protocol, TypeVar
 
-from launchers import process, restart
+from launchers import child_process, restart
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.requests import STACKS
@@ -35,7 +35,7 @@ class Node(Protocol):
   def exit_code(self) -> int | None:
     """Returns None while it runs; -N if signal N killed it. Does not block.
 
-    `process.LEFT` if it has left with code 0 before its work returned.
+    `child_process.LEFT` if it has left with code 0 before its work returned.
     """
 
   def ending(self) -> str:
@@ -65,7 +65,7 @@ class Node(Protocol):
 
 def describe_exit(code: int) -> str:
   """Says what an exit code means."""
-  if code == process.LEFT:
+  if code == child_process.LEFT:
     return 'left with exit code 0 before its work was done'
   return f'was killed by {signal.Signals(-code).name}' if code < 0 else f'exited with code {code}'
 
@@ -94,8 +94,8 @@ class Watched(Generic[N]):
     """Returns None while the node runs or is to run again."""
     return None if self._due is not None else self.node.exit_code()
 
-  def forgive(self, code: int) -> str:
-    """Arranges another life after a failure; returns what to tell about it, '' if there is none."""
+  def schedule_restart(self, code: int) -> str:
+    """Schedules a restart after a failure; returns a sentence about it, or '' if there is none."""
     code = -signal.SIGKILL if self.problem else code  # No defect of the node's own.
     # The time in which it hung is no time that it has run for.
     delay = self._record.delay(code, time.monotonic() - self._began - self._hung)
@@ -108,8 +108,8 @@ class Watched(Generic[N]):
       f'({self._record.failures} of {self.node.resources.max_restarts} restarts in a row)'
     )
 
-  def tend(self) -> None:
-    """Starts the node again when that is due. A start that fails is a failure of the node."""
+  def restart_if_due(self) -> None:
+    """Restarts the node when that is due. A start that fails is a failure of the node."""
     if self._due is None or time.monotonic() < self._due:
       return
     self._due, self._kill_at, self._hung = None, None, 0.0
@@ -124,8 +124,8 @@ class Watched(Generic[N]):
     """Returns the latest heartbeat of the present life; None before the first, or between lives."""
     return None if self._due is not None else self.node.beat()[0]
 
-  def end_hang(self, timeout: float, attentive: float) -> str:
-    """Kills the node if it hangs, after its stacks are in its log; returns what to tell, or ''.
+  def kill_if_hung(self, timeout: float, attentive: float) -> str:
+    """Kills the node if it hangs, once its stacks are in its log; returns a sentence, or ''.
 
     Args:
       timeout: --node_timeout, in seconds.
@@ -160,6 +160,6 @@ class Watched(Generic[N]):
     return ''
 
   def stop(self) -> None:
-    """Asks the node to stop, or not to come back."""
+    """Stops the node, or cancels its restart."""
     self._due = None
     self.node.send(signal.SIGTERM)

@@ -163,3 +163,24 @@ def test_keys_are_made_in_one_place_and_seeds_by_no_arithmetic(folder):
           assert constant, (path, node.lineno)  # Where only its shape matters.
         elif ast.unparse(node.func) == 'jax.random.fold_in':
           assert not constant, (path, node.lineno)  # It may be what `split` returns elsewhere.
+
+
+def test_an_engine_is_known_to_the_table_only():
+  engines = {'local', 'ray', 'slurm', 'k8s'}
+  for path in (ROOT / 'launchers').rglob('*.py'):
+    folder = path.relative_to(ROOT / 'launchers').parts[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+      elif isinstance(node, ast.ImportFrom):
+        names = [f'{node.module}.{alias.name}' for alias in node.names]
+      else:
+        continue
+      known = {n.split('.')[1] for n in names if n.startswith('launchers.')} & engines
+      assert path.name == 'engines.py' or known <= {folder}, path
+
+
+def test_launch_knows_no_engine():
+  text = (ROOT / 'launch.py').read_text()
+  assert len(text.splitlines()) < 120
+  assert not [name for name in ('ray', 'slurm', 'k8s', 'local') if f'launchers.{name}' in text]

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from launchers import binding, process
+from launchers import binding, child_process
 from launchers.slurm import probe
 from nodes.inference.client import ServerAddress
 from nodes.inference.socket_server import SocketServer
@@ -25,7 +25,7 @@ def _ipv4_only(monkeypatch):
 
 
 def test_launchers_find_ports():
-  held = process.bind_ports(3)
+  held = child_process.bind_ports(3)
   ports = [s.getsockname()[1] for s in held]
   assert len(set(ports)) == 3
   for s in held:

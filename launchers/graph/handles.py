@@ -1,4 +1,4 @@
-"""Who holds a handle on whom in a graph."""
+"""Which nodes of a graph hold handles on which others."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def mermaid(program: lp.Program, placement: Mapping[str, Resources]) -> str:
 
 
 def svg(program: lp.Program, placement: Mapping[str, Resources]) -> str:
-  """Returns the graph as an SVG file: callers on the left of whom they call."""
+  """Returns the graph as an SVG file: callers on the left of the nodes that they call."""
   edges = describe.edges(program)
   columns = _columns(list(program.groups), edges)
   texts = {label: _words(program, placement, label) for label in program.groups}

@@ -32,7 +32,7 @@ class Group:
     size: how many nodes it has.
     resources: what each of them needs.
     ports: on which they listen.
-    knows_run_dir: whether they are told the run directory, and so may write to it.
+    knows_run_dir: whether they are given the run directory, and so may write to it.
   """
 
   label: str

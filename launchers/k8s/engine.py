@@ -12,7 +12,7 @@ from environments import own_file
 from launchers.graph import describe
 from launchers.k8s import container, jobset, manifests, pod
 from launchers.launcher import Job, Launcher
-from launchers.supervise import Watch
+from launchers.supervise import RunCallbacks
 from rundir import one_line, run_directory
 
 _OUTPUT = flags.DEFINE_string('output', '', 'directory for the files of --launcher=k8s')
@@ -83,7 +83,7 @@ class Kubernetes(Launcher):
     words = describe.describe(job.program, placed) + '\n'
     return '---\n'.join([words, *generated.manifests.values()])
 
-  def launch(self, job: Job, watch: Watch) -> int:
+  def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Writes the files, and says what to do with them."""
     generated = self._generate(job)
     generated.write(_OUTPUT.value)
@@ -149,7 +149,7 @@ class Pod(Launcher):
     """Returns none, since they were printed with the manifests."""
     return ()
 
-  def launch(self, job: Job, watch: Watch) -> int:
+  def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Runs the node of this pod; only the owner of the run directory shows the program."""
     return pod.launch(
       job.program,
@@ -158,5 +158,5 @@ class Pod(Launcher):
       _POD_HOSTS.value,
       _PORT.value,
       _POD_ENDS_PROGRAM.value,
-      started=watch.started if self.owns_run_dir else lambda: None,
+      started=callbacks.started if self.owns_run_dir else lambda: None,
     )

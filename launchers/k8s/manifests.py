@@ -159,7 +159,7 @@ def _groups(
   """Returns the groups of the graph; raises ValueError if a node cannot run in another process."""
   serialization.enable_lru_cache_pickling_once()
   directory = run_dir(run.name).encode()
-  told = {
+  writers = {
     label
     for label, nodes in program.groups.items()
     for index, node in enumerate(nodes)
@@ -168,7 +168,7 @@ def _groups(
   placement = {
     # Without a volume, a new pod of these would find nothing to resume from.
     label: dataclasses.replace(resources, restart='never')
-    if label in told and not run.volume
+    if label in writers and not run.volume
     else resources
     for label, resources in placement.items()
   }
@@ -179,7 +179,7 @@ def _groups(
       size=len(nodes),
       resources=placement[label],
       ports=[port for index in range(len(nodes)) for port in ports[label, index]],
-      knows_run_dir=label in told,
+      knows_run_dir=label in writers,
     )
     for label, nodes in program.groups.items()
   ]

@@ -1,4 +1,4 @@
-"""Who may connect to whom on Kubernetes: the NetworkPolicies of a run."""
+"""The NetworkPolicies of a run on Kubernetes: which pods accept connections, and from where."""
 
 from __future__ import annotations
 

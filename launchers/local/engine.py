@@ -9,14 +9,14 @@ from absl import flags
 
 from launchers.launcher import Job, Launcher
 from launchers.local import builtin, capacity, isolation, local_mp
-from launchers.supervise import Watch
+from launchers.supervise import RunCallbacks
 
 _ISOLATE = flags.DEFINE_enum(
   'isolate',
   'auto',
   isolation.MODES,
-  'whether a local run gets a network of its own, where nobody else reaches its nodes and they reach '
-  'nobody else: where the system allows it and no TPU is used; always, or refuse to run; never',
+  'whether a local run gets a network of its own, so that its nodes and other processes do not reach '
+  'each other: auto, where the system allows it and no TPU is used; require, or refuse to run; no',
 )
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 _THREADS = ('local_mt', 'test_mt')
@@ -64,9 +64,15 @@ class Local(Launcher):
     crowding = capacity.crowding(job.program, job.placement)
     return [*([crowding] if crowding else []), *job.warnings]
 
-  def launch(self, job: Job, watch: Watch) -> int:
+  def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Runs a job under the launch type of the flag."""
     launch_type = lp.LAUNCH_TYPE.value
     if launch_type == 'local_mp':
-      return local_mp.launch(job.program, job.placement, job.run_dir, watch=watch)
-    return builtin.launch(job.program, launch_type, job.placement, started=watch.started)
+      return local_mp.launch(
+        job.program,
+        job.placement,
+        job.run_dir,
+        callbacks=callbacks,
+        node_timeout=job.node_timeout,
+      )
+    return builtin.launch(job.program, launch_type, job.placement, started=callbacks.started)

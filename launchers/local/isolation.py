@@ -1,8 +1,8 @@
-"""Keeps strangers from the nodes of a local run, by giving it a network of its own.
+"""Gives a local run a network of its own, so that no other process connects to its nodes.
 
-Courier and Reverb listen on every interface, ask nobody who they are, and offer no other choice;
-Courier unpickles what it is sent. In a Linux network namespace that has a loopback interface and no
-other, the run's own processes reach them and nobody else does.
+Courier and Reverb listen on every interface, do not authenticate clients, and cannot be configured to;
+Courier unpickles what it receives. A Linux network namespace with only a loopback interface is
+reachable from the processes of the run and from no others.
 
 Only a process without threads may enter a user namespace, and by the time the flags are known launch.py
 has some. So it becomes this script, which enters the namespace and becomes launch.py again: one
@@ -38,8 +38,8 @@ _IFF_UP = 1
 def enter(mode: str, placement: Mapping[str, Resources]) -> None:
   """Moves this process into a network of its own; returns once it is there, or is not to be.
 
-  To move, the process starts its command anew, so call it before anything is written or started.
-  If it stays where it is although nobody asked for that, stderr gets one line.
+  To move, the process runs its command again, so call this before anything is written or started.
+  If mode is 'auto' and the process cannot move, stderr gets one line.
 
   Args:
     mode: 'auto', where the system allows it and no node needs the network to find its devices;

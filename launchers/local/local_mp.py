@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -11,10 +12,10 @@ from typing import IO
 import launchpad as lp
 
 from launchers import binding, memory, requests, supervise
+from launchers.child_process import NodeProcess
 from launchers.guard import Guard
 from launchers.heartbeat import Beat
 from launchers.placement import Resources, environment_variables
-from launchers.process import NodeProcess
 from launchers.watched import describe_exit
 
 
@@ -77,7 +78,8 @@ def launch(
   placement: Mapping[str, Resources],
   run_dir: str,
   out: IO[str] | None = None,
-  watch: supervise.Watch = supervise.NOBODY,
+  callbacks: supervise.RunCallbacks = supervise.NO_CALLBACKS,
+  node_timeout: float = math.inf,
 ) -> int:
   """Runs a program to its end.
 
@@ -91,7 +93,8 @@ def launch(
     placement: resources for each group.
     run_dir: an existing directory.
     out: where to report a failure; None for stderr.
-    watch: see `supervise.Watch`.
+    callbacks: what to call meanwhile.
+    node_timeout: see `supervise.supervise`.
 
   Returns:
     The exit code: 0; 1 if a node failed, after its log's end, traceback last, went to `out`; 130
@@ -108,7 +111,7 @@ def launch(
     binding.SignalStopper(os.getpid()),
     payloads,
   )
-  watch.started()
+  callbacks.started()
   with requests.collected() as asked:
     guard, token = Guard(sys.executable, binding.python_path()), binding.run_token()
     nodes: list[_LocalNode] = []
@@ -116,7 +119,7 @@ def launch(
       for task in tasks:
         log_path = binding.log_path(run_dir, task)
         nodes.append(_LocalNode(task, placement[task.label], log_path, guard, token))
-      return supervise.supervise(nodes, asked, out, watch)
+      return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import os
 import socket
 import sys
@@ -73,7 +74,8 @@ def launch(
   address: str = 'auto',
   timeout: float = 60.0,
   out: IO[str] | None = None,
-  watch: supervise.Watch = supervise.NOBODY,
+  callbacks: supervise.RunCallbacks = supervise.NO_CALLBACKS,
+  node_timeout: float = math.inf,
 ) -> int:
   """Runs a program to its end, as `launchers.local.local_mp.launch` does, on a Ray cluster.
 
@@ -88,7 +90,8 @@ def launch(
     address: of the cluster; this machine must be part of it.
     timeout: seconds that Ray has to place every node.
     out: where to report a failure; None for stderr.
-    watch: see `supervise.Watch`.
+    callbacks: what to call meanwhile.
+    node_timeout: see `supervise.supervise`.
 
   Returns:
     The exit code, as that of the local launcher.
@@ -103,8 +106,8 @@ def launch(
     try:
       if not machines.find(program, placement, run_dir, timeout, nodes, asked):
         return requests.EXIT_CODES[asked[0]]
-      _start(program, placement, run_dir, nodes, out, watch.started)
-      return supervise.supervise(nodes, asked, out, watch)
+      _start(program, placement, run_dir, nodes, out, callbacks.started)
+      return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
     finally:
       _release(nodes)
 

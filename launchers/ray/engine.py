@@ -7,7 +7,7 @@ import math
 from absl import flags
 
 from launchers.launcher import Job, Launcher
-from launchers.supervise import Watch
+from launchers.supervise import RunCallbacks
 
 _ADDRESS = flags.DEFINE_string(
   'ray_address', 'auto', "host:port of the Ray cluster's head; auto: the one of this machine"
@@ -30,10 +30,16 @@ class Ray(Launcher):
 
     reservation.check(job.placement)
 
-  def launch(self, job: Job, watch: Watch) -> int:
+  def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Runs a job on the cluster of the flag."""
     from launchers.ray import cluster
 
     return cluster.launch(
-      job.program, job.placement, job.run_dir, _ADDRESS.value, _TIMEOUT.value, watch=watch
+      job.program,
+      job.placement,
+      job.run_dir,
+      _ADDRESS.value,
+      _TIMEOUT.value,
+      callbacks=callbacks,
+      node_timeout=job.node_timeout,
     )

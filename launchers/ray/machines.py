@@ -13,7 +13,7 @@ import ray
 from ray import cloudpickle
 from ray.util import placement_group
 
-from launchers import binding, guard, heartbeat, process
+from launchers import binding, child_process, guard, heartbeat
 from launchers.placement import Resources
 from launchers.ray import reservation, supervisor
 from launchers.ray.node import RayNode, first_line
@@ -29,7 +29,7 @@ def find(
 ) -> bool:
   """Has Ray find a place for every node.
 
-  Groups that need an accelerator come first, lest others take the cores of its machine.
+  Groups that need an accelerator come first, so that others do not take the cores of its machine.
 
   Args:
     program: the graph.
@@ -81,7 +81,7 @@ def find(
 
 
 def _code(run_dir: str) -> supervisor.Code:
-  for module in (guard, heartbeat, process, supervisor):
+  for module in (guard, heartbeat, child_process, supervisor):
     cloudpickle.register_pickle_by_value(module)
   return supervisor.Code(
     python=sys.executable,

@@ -1,8 +1,8 @@
 """The Ray actor that looks after one node on the machine that Ray chose for it.
 
 The node is a clean process of its own, with no Ray in it; the actor starts it, passes on its output
-and its end, and signals it. `launchers.ray.cluster` sends this module and `launchers.process` to the
-machines by value, so that it can say what a machine lacks that does not have the code.
+and its end, and signals it. `launchers.ray.machines` sends this module and
+`launchers.child_process` by value, so that it can say what a machine without the code lacks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from launchers import guard, heartbeat, process
+from launchers import child_process, guard, heartbeat
 
 STOP_FILE_VARIABLE = 'LAUNCHPOD_STOP_FILE'
 _MAX_OUTPUT = 1 << 20
@@ -80,7 +80,7 @@ class News:
   Attributes:
     output: further output.
     stop_requested: whether it has called `lp.stop()`.
-    exit_code: None while it runs or has more output; see `process.NodeProcess.exit_code`.
+    exit_code: None while it runs or has more output; see `child_process.NodeProcess.exit_code`.
     beat: its latest heartbeat.
     age: how many seconds ago that came.
   """
@@ -101,7 +101,7 @@ class Supervisor:
 
     self._code = code
     self._running = threading.Event()
-    self._sockets = process.bind_ports(num_ports)
+    self._sockets = child_process.bind_ports(num_ports)
     return Place(
       machine=os.uname().nodename,
       ip=ray.util.get_node_ip_address(),
@@ -152,7 +152,7 @@ class Supervisor:
     def run() -> None:
       # A process dies with the thread that started it, so this one stays as long as the process.
       try:
-        self._process = process.NodeProcess(
+        self._process = child_process.NodeProcess(
           self._code.python,
           self._path,
           self._environment,

@@ -19,7 +19,7 @@ from typing import IO, Any
 from launchers import binding, requests, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm import probe
-from launchers.slurm.job import JOB_FILE, REFUSED, Job, JobStopper
+from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
 from rundir import files, run_directory
@@ -120,11 +120,11 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
   """
   job_file = os.path.join(run_dir, JOB_FILE)
   with open(job_file, 'rb') as f:
-    job: Job = pickle.load(f)
+    job: Submission = pickle.load(f)
   title = job.program.name
   with (
     requests.collected() as asked,
-    terminal.shown(job.program, title, run_dir, job.node_timeout) as watch,
+    terminal.shown(job.program, title, run_dir) as callbacks,
   ):
     hosts = _allocated(job.plan)
     print('hosts:', *(name for component in hosts for name in component.names), flush=True)
@@ -146,7 +146,7 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
     tasks = binding.prepare(job.program, addresses, stopper, os.path.dirname(job_file))
     record['launcher'] = {'machine': hosts[0].names[0]}
     files.write_json(os.path.join(run_dir, 'nodes.json'), record)
-    watch.started()
+    callbacks.started()
     nodes: list[SlurmNode] = []
     try:
       for task in tasks:
@@ -162,7 +162,7 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
             component.job_id,
           )
         )
-      return supervise.supervise(nodes, asked, out, watch)
+      return supervise.supervise(nodes, asked, out, callbacks, job.node_timeout)
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
@@ -178,7 +178,7 @@ def _command(
   variables |= {'PYTHONPATH': binding.python_path(), 'PYTHONUNBUFFERED': '1'}
   return [
     *component.srun([machine], f'--job-name={task.label}-{task.index}'),
-    # A step has all that the job has on its host, unless told otherwise.
+    # A step has all that the job has on its host, unless an option says otherwise.
     *([] if resources.accelerator else ['--gres=none']),
     *('sh', '-c', STEP, 'sh'),
     *(f'{name}={value}' for name, value in variables.items()),

@@ -7,7 +7,7 @@ from absl import flags
 from launchers.launcher import Job, Launcher
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
-from launchers.supervise import Watch
+from launchers.supervise import RunCallbacks
 from rundir import run_directory
 
 _CPU_NODES = flags.DEFINE_integer(
@@ -48,8 +48,8 @@ class Slurm(Launcher):
     script = submit.script(job.program, job.placement, job.run_dir or 'RUN_DIR', _options())
     return f'{super().preview(job)}\n\n{script.rstrip()}'
 
-  def launch(self, job: Job, watch: Watch) -> int:
-    """Submits the job; `watch` stays unused, since the launcher in the job has its own."""
+  def launch(self, job: Job, callbacks: RunCallbacks) -> int:
+    """Submits the job; `callbacks` stay unused, since the launcher in the job has its own."""
     return submit.launch(
       job.program, job.placement, job.run_dir, _options(), _WAIT.value, job.node_timeout
     )

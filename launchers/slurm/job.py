@@ -18,14 +18,14 @@ REFUSED = 2  # Exit code of a launcher that has started no node.
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Submission:
   """What the process that submits a job hands to the launcher in it.
 
   Attributes:
     program: the graph.
     placement: resources for each group.
     plan: the hosts that were asked for, and the slots of the nodes.
-    node_timeout: see `supervise.Watch`.
+    node_timeout: see `supervise.supervise`.
   """
 
   program: lp.Program

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from launchers import process
+from launchers import child_process
 
 # Below the range from which systems give ports to outgoing connections, so that a node which comes
 # back finds its port free.
@@ -98,7 +98,7 @@ def free_ports(first: int, count: int) -> list[int]:
     if len(ports) == count:
       return ports
     port = _LOWEST + (first - _LOWEST + offset) % (_HIGHEST - _LOWEST)
-    with process.unbound_socket() as s, contextlib.suppress(OSError):
+    with child_process.unbound_socket() as s, contextlib.suppress(OSError):
       s.bind(('', port))
       ports.append(port)
   raise OSError(f'fewer than {count} ports are free')

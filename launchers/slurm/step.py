@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from launchers import heartbeat, process
+from launchers import child_process, heartbeat
 from launchers.placement import Resources
 from launchers.watched import describe_exit
 
@@ -69,7 +69,7 @@ class SlurmNode:
       self._messages.close()
     beat = self._listener.beat
     if code == 0 and not (beat and beat.returned):
-      return process.LEFT
+      return child_process.LEFT
     return 128 - code if code > 128 else code
 
   def ending(self) -> str:

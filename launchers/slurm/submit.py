@@ -24,7 +24,7 @@ from launchpad.launch import serialization
 from launchers import binding, requests, supervise, terminal
 from launchers.placement import Resources
 from launchers.slurm import planning
-from launchers.slurm.job import JOB_FILE, REFUSED, Job
+from launchers.slurm.job import JOB_FILE, REFUSED, Submission
 
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
@@ -88,7 +88,7 @@ def launch(
     run_dir: an existing directory, which the hosts of the job share.
     options: of the job.
     follow: whether to wait for the end of the job.
-    node_timeout: see `supervise.Watch`.
+    node_timeout: see `supervise.supervise`.
     out: gets the job's output.
 
   Returns:
@@ -101,7 +101,7 @@ def launch(
   os.makedirs(os.path.join(run_dir, os.path.dirname(JOB_FILE)), exist_ok=True)
   serialization.enable_lru_cache_pickling_once()
   try:
-    payload = cloudpickle.dumps(Job(program, placement, plan, node_timeout))
+    payload = cloudpickle.dumps(Submission(program, placement, plan, node_timeout))
   except Exception as error:
     raise ValueError(
       f'program {program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'

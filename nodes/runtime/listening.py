@@ -37,7 +37,7 @@ def listen(port: int) -> socket.socket:
 
 
 def _unbound_socket() -> socket.socket:
-  # The same is in launchers.process, which is sent to machines by value.
+  # The same is in launchers.child_process, which is sent to machines by value.
   if not socket.has_dualstack_ipv6():
     return socket.socket(socket.AF_INET)
   both = socket.socket(socket.AF_INET6)

@@ -191,7 +191,8 @@ class Contract:
     finally:
       launcher.kill()
     assert launcher.returncode == 130
-    assert engine.said_nothing((output or '') + (errors or ''))
+    said = (output or '') + (errors or '')
+    assert engine.said_nothing(said), said
     assert engine.nodes(tmp_path) == []
 
   def test_no_node_outlives_a_killed_launcher(self, engine, tmp_path):

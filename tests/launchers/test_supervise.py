@@ -2,15 +2,16 @@
 
 import dataclasses
 import io
+import math
 import signal
 import types
 
 import pytest
 
 from launchers import supervise, watched
+from launchers.child_process import LEFT
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
-from launchers.process import LEFT
 from launchers.requests import STACKS, Requests
 
 BEAT = Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
@@ -60,9 +61,11 @@ def log(tmp_path):
   return path
 
 
-def _supervise(*nodes, out=None, requests=(), **watch):
+def _supervise(*nodes, out=None, requests=(), node_timeout=math.inf, **callbacks):
   out = out or io.StringIO()
-  code = supervise.supervise(nodes, Requests(requests), out, supervise.Watch(**watch))
+  code = supervise.supervise(
+    nodes, Requests(requests), out, supervise.RunCallbacks(**callbacks), node_timeout
+  )
   return code, out.getvalue() if not out.closed else ''
 
 
@@ -199,5 +202,7 @@ def test_every_node_writes_its_stacks_when_asked(log):
   def look(beats):
     node._code = 0
 
-  assert supervise.supervise([node], requests, io.StringIO(), supervise.Watch(beats=look)) == 0
+  assert (
+    supervise.supervise([node], requests, io.StringIO(), supervise.RunCallbacks(beats=look)) == 0
+  )
   assert node.sent == [STACKS]

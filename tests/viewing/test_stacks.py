@@ -18,8 +18,8 @@ from launchers.placement import Resources
 from tests.launchers import nodes
 run_dir = sys.argv[1]
 program = nodes.program((nodes.Blocked, True, run_dir + '/pid'), (nodes.Locked, True, run_dir + '/pid2'))
-with terminal.shown(program, 'test', run_dir, math.inf) as watch:
-  local_mp.launch(program, {l: Resources() for l in program.groups}, run_dir, watch=watch)
+with terminal.shown(program, 'test', run_dir) as callbacks:
+  local_mp.launch(program, {l: Resources() for l in program.groups}, run_dir, callbacks=callbacks)
 """
 
 

@@ -27,10 +27,10 @@ FRAGILE = Resources()
 RESTARTED = contract.RESTARTED
 
 
-def _launch(program, run_dir, resources=FRAGILE, watch=supervise.NOBODY):
+def _launch(program, run_dir, resources=FRAGILE, **supervision):
   out = io.StringIO()
   placement = dict.fromkeys(program.groups, resources)
-  code = local_mp.launch(program, placement, str(run_dir), out=out, watch=watch)
+  code = local_mp.launch(program, placement, str(run_dir), out=out, **supervision)
   return code, out.getvalue()
 
 
@@ -60,8 +60,8 @@ def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged_and_started_aga
   program.add_node(lp.PyClassNode(nodes.Hanger, str(answer)), label='hanger')
   program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
   restarted = []
-  watch = supervise.Watch(restarted=restarted.append, node_timeout=3)
-  code, output = _launch(program, tmp_path, RESTARTED, watch)
+  callbacks = supervise.RunCallbacks(restarted=restarted.append)
+  code, output = _launch(program, tmp_path, RESTARTED, callbacks=callbacks, node_timeout=3)
   assert (code, answer.read_text(), restarted) == (0, 'life 3', 3 * ['hanger/0'])
   log_path = tmp_path / 'logs' / 'hanger-0.log'
   hangs = output.splitlines()[::2]
@@ -76,7 +76,7 @@ def test_a_node_that_waits_for_longer_than_the_timeout_is_left_alone(tmp_path):
   done = tmp_path / 'done'
   program = lp.Program('test')
   program.add_node(lp.PyClassNode(nodes.Patient, str(done)), label='patient')
-  code, output = _launch(program, tmp_path, watch=supervise.Watch(node_timeout=3))
+  code, output = _launch(program, tmp_path, node_timeout=3)
   assert (code, output, done.read_text()) == (0, '', 'done')
 
 
@@ -157,8 +157,7 @@ class _Local(contract.Engine):
   def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
     out = io.StringIO()
     where = dict.fromkeys(program.groups, FRAGILE) | (placement or {})
-    watch = supervise.Watch(node_timeout=node_timeout)
-    code = local_mp.launch(program, where, str(run_dir), out=out, watch=watch)
+    code = local_mp.launch(program, where, str(run_dir), out=out, node_timeout=node_timeout)
     return code, out.getvalue()
 
   def start(self, run_dir):

@@ -21,7 +21,6 @@ from ray.cluster_utils import Cluster
 
 from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
-from launchers.supervise import Watch
 from tests.launchers import contract, nodes
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
@@ -76,7 +75,7 @@ def _launch(cluster, program, run_dir, placement=None, timeout=DEADLINE, node_ti
   out = io.StringIO()
   where = {label: Resources() for label in program.groups} | (placement or {})
   code = ray_cluster.launch(
-    program, where, str(run_dir), cluster.address, timeout, out, Watch(node_timeout=node_timeout)
+    program, where, str(run_dir), cluster.address, timeout, out, node_timeout=node_timeout
   )
   return code, out.getvalue()
 

@@ -133,8 +133,13 @@ class _Driver:
 
 class _Slurm(contract.Engine):
   deadline = DEADLINE
-  _quiet = (
-    r'(job (\d+); its output is in .*\n)?to stop it: scancel .* \d+\nhosts: .*\n(starting\n)?'
+  _quiet = re.compile(
+    r"""(job\ \d+;\ its\ output\ is\ in\ .*\n)?
+    (to\ stop\ it:\ scancel\ .*\ \d+\n)?  # `_Driver` may have read it with the line before.
+    (job\ \d+\ is\ pending\ \(\w+\)\n)*
+    hosts:\ .*\n
+    (starting\n)?""",
+    re.VERBOSE,
   )
 
   def __init__(self, cluster):
@@ -160,7 +165,7 @@ class _Slurm(contract.Engine):
     return [pid for host in small_cluster.HOSTS for pid in self._cluster.processes(host, NODE)]
 
   def said_nothing(self, output):
-    return re.fullmatch(self._quiet, output) is not None
+    return self._quiet.fullmatch(output) is not None
 
   def close(self):
     if self._driver:

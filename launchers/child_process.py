@@ -1,6 +1,6 @@
 """What a machine does for a node that runs on it: find free ports, start and signal its process.
 
-Needs nothing but the standard library: `launchers.ray.cluster` sends it to machines by value.
+Needs nothing but the standard library: `launchers.ray.machines` sends it to machines by value.
 """
 
 from __future__ import annotations
