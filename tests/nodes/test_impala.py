@@ -1,4 +1,4 @@
-"""Who acts with parameters that it fetches, against a real queue and a real variable server."""
+"""Nodes that act with fetched parameters, against a real queue and parameter server."""
 
 import dataclasses
 import functools
