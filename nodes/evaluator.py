@@ -1,4 +1,4 @@
-"""The evaluator: plays whole episodes without exploration, on environments nobody trains on."""
+"""The evaluator: plays whole episodes without exploration, on environments of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, Perio
 
 
 class Policy(Protocol):
-  """Whoever answers a batch of timesteps: `RemotePolicy`, or one in this process."""
+  """Chooses actions for a batch of timesteps: `RemotePolicy`, or a policy of this process."""
 
   def send(self, timestep: dm_env.TimeStep) -> None:
     """Takes the timesteps `[N]`."""

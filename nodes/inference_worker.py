@@ -52,7 +52,7 @@ class InferenceWorker:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed); used for its specs only.
-      streams: who will ask for actions.
+      streams: the groups of environments that it serves.
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
@@ -142,5 +142,5 @@ class InferenceWorker:
       activity.mark(activity.IDLE)
       variables.close()
       server.finish_training()
-      # Who evaluates is answered with the final parameters from now on.
+      # From now on the server acts with the final parameters, so the final evaluation may begin.
       reporter.report_finished_until_stopped({}, self._stop, server.check)

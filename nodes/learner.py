@@ -1,4 +1,4 @@
-"""A learner without inference: a node that learns, and hands out parameters to who acts elsewhere."""
+"""A learner without inference: it learns, and serves its parameters to nodes that infer."""
 
 from __future__ import annotations
 

@@ -124,8 +124,8 @@ class Monitor:
   def final_evaluation(self, values: Mapping[str, float]) -> None:
     """Takes the evaluation of the final parameters; the program ends.
 
-    It is on disk before this returns: the evaluator does not say it again to a monitor that is started
-    anew.
+    It is on disk before this returns: the evaluator does not repeat it to a monitor that has
+    restarted.
 
     Raises:
       RuntimeError: `rpc.retry_later_error()`, while the disk is full: the evaluator is to say it again.

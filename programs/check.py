@@ -62,10 +62,10 @@ def _handles(nodes: Sequence[handles.Node]) -> Iterator[str]:
     if k in node.calls:
       yield f'node {node.name} is given a handle on itself; leave it out, and call the method.'
     if node.strangers:
-      yield f'node {node.name} has a handle on a node that nobody added; call program.add_node.'
+      yield f'node {node.name} has a handle on a node that was not added; call program.add_node.'
     others = (other for other in nodes if other is not node)
     if isinstance(node.node, ReplayNode) and not any(k in other.holds for other in others):
-      yield f'nobody writes to {node.name} or reads from it; give its handle to a node, or drop it.'
+      yield f'no node writes to {node.name} or reads from it; give its handle to a node, or drop it.'
 
 
 def _circles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]]) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _circles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]]
       told.append(labels)
       way = ' -> '.join(nodes[k].name for k in (*circle, circle[0]))
       yield (
-        f'nodes call each other in a circle, {way}, and may all wait for ever; take a handle away, '
+        f'nodes call each other in a circle, {way}, and may deadlock; take a handle away, '
         f'or, if no RPC of theirs waits for another, say CYCLES = [{sorted(labels)}] in your file.'
       )
 

@@ -40,7 +40,7 @@ def resumed_run(path: str, program: str) -> Run:
   checkpoint = checkpoints.newest(checkpoints.directory(path))
   if checkpoint is None:
     raise ValueError(
-      f'--resume={path} has no checkpoint yet; start the run anew, in another --run_dir '
+      f'--resume={path} has no checkpoint yet; start a new run, in another --run_dir '
       'or with this one removed.'
     )
   # Without a summary, the final evaluation is still to be done.

@@ -160,7 +160,7 @@ class Record:
 
 
 def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> str:
-  """Rewrites `config.json`, with this command added to those that it lists.
+  """Replaces `config.json`, with this command added to those that it lists.
 
   What an earlier life of the run wrote at its end is removed: call it once nothing is left to refuse.
   Commands are kept without the values of options that look like secrets; the options themselves

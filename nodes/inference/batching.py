@@ -24,7 +24,7 @@ class Batcher(Generic[R]):
 
   A batch may leave when the next request would not fit, when `timeout` seconds have passed since its
   first request came, or at once when every live stream is already waiting or being served, because
-  then nobody is left to wait for.
+  then no other request can join it.
 
   One thread at a time puts requests in and takes batches out; any may say that one is `served`.
 
@@ -55,8 +55,8 @@ class Batcher(Generic[R]):
     if not self._waiting:
       return []
     count, full = self._fitting()
-    everybody = len(self._waiting) + self._being_served >= self.live_streams
-    if not (full or everybody or self.seconds_left() == 0.0):
+    all_waiting = len(self._waiting) + self._being_served >= self.live_streams
+    if not (full or all_waiting or self.seconds_left() == 0.0):
       return []
     with self._counting:
       self._being_served += count
@@ -68,7 +68,7 @@ class Batcher(Generic[R]):
       self._being_served -= len(batch)
 
   def seconds_left(self) -> float | None:
-    """Returns after how many seconds the next batch leaves in any case; None if nobody waits."""
+    """Returns after how many seconds the next batch leaves in any case; None if no request waits."""
     if not self._waiting:
       return None
     return max(0.0, self._waiting[0][0] - time.monotonic())

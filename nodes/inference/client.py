@@ -1,4 +1,4 @@
-"""Questions to an inference server, asked until they are answered."""
+"""The client of an inference server, which sends a request until it has a reply."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from nodes.runtime.rpc import POLL_SECONDS, backoff
 
 
 class Connectable(Protocol):
-  """Whoever can be asked: `ServerAddress`, or an `InferenceServer` of this process."""
+  """A server that accepts connections: a `ServerAddress`, or an `InferenceServer` of this process."""
 
   def connect(self) -> MessageSocket:
-    """Returns a new connection. Raises OSError while nobody listens."""
+    """Returns a new connection. Raises OSError while no server listens."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ServerAddress:
   address: str
 
   def connect(self) -> MessageSocket:
-    """Returns a new connection. Raises OSError while nobody listens."""
+    """Returns a new connection. Raises OSError while no server listens."""
     host, port = self.address.rsplit(':', 1)
     return MessageSocket(socket.create_connection((host.strip('[]'), int(port)), timeout=5.0))
 

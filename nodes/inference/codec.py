@@ -1,6 +1,6 @@
 """A request for actions, or its answer, as bytes.
 
-Nothing but data is packed, so that whoever sends a message can run no code by it.
+Only data is packed, so a message cannot make its receiver run code.
 """
 
 from __future__ import annotations

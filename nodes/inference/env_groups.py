@@ -52,7 +52,7 @@ class EnvGroup:
   """What the server knows about one stream.
 
   Attributes:
-    spec: who it is.
+    spec: its actor, index and environments.
     device: index of the actor device that serves it.
     first_slot: its environments are slots `first_slot .. first_slot + num_envs` there.
     assembler: of its rows; None if they are not kept.

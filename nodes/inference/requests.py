@@ -21,7 +21,7 @@ _ONE = np.float32(1).tobytes()
 
 
 class Refused(ValueError):
-  """A request that is no good, with a sentence for who sent it."""
+  """An invalid request, with a sentence for its sender."""
 
 
 @dataclasses.dataclass(eq=False)

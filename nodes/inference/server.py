@@ -50,7 +50,7 @@ class Writer(Protocol):
 
 
 class InferenceServer:
-  """Answers all streams of a program, and turns what they did into unrolls.
+  """Serves actions to groups of environments, and turns their rows into unrolls.
 
   Streams are spread over the actor devices in turn and stay there, with their core states.
 
@@ -69,7 +69,7 @@ class InferenceServer:
   more unrolls, requests wait.
 
   A few threads take turns: one listens, until a batch is complete, and then lets the next one listen
-  while it serves the batch. With a single thread nobody has to be woken for anything.
+  while it serves the batch. With one thread, no thread has to wake another.
   """
 
   def __init__(
@@ -91,7 +91,7 @@ class InferenceServer:
 
     Args:
       agent: the algorithm.
-      streams: who will ask.
+      streams: the groups of environments that it serves.
       devices: the actor devices.
       environment_spec: of one environment.
       writer: of finished unrolls, which the server starts and closes; None: no stream is trained on.
@@ -288,7 +288,7 @@ class InferenceServer:
       request = self._requests.unpack(message, connection)
     except Refused as error:
       self._inbox.send(connection, codec.pack(None, str(error)))
-    except Exception as error:  # Whoever sent that is no actor.
+    except Exception as error:  # The sender is no actor.
       logging.warning('a message that is no request was dropped: %r', error)
       self._inbox.drop(connection)
     else:

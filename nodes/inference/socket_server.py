@@ -31,7 +31,7 @@ class SocketServer:
   """
 
   def __init__(self, port: int | None = None, idle_seconds: float = 60.0):
-    """Begins to listen; who connects is accepted in `poll`.
+    """Begins to listen; `poll` accepts connections.
 
     Args:
       port: on every interface; None to be reached by `connect` alone.
@@ -59,7 +59,7 @@ class SocketServer:
       self._selector.register(self._listener, _READ)
 
   def accept_messages_of(self, max_bytes: int) -> None:
-    """Sets how large a message may be; who sends a larger one is disconnected."""
+    """Sets how large a message may be; a larger one closes its connection."""
     self._max_bytes = max_bytes
 
   def check_room(self, connections: int) -> None:
@@ -83,7 +83,7 @@ class SocketServer:
     try:
       self._add(far)
     except (KeyError, ValueError):
-      raise ConnectionError('nobody listens any more.') from None
+      raise ConnectionError('the server no longer listens.') from None
     return MessageSocket(near)
 
   def poll(self, timeout: float | None) -> list[tuple[MessageSocket, bytes]]:
@@ -113,7 +113,7 @@ class SocketServer:
 
   def wake(self) -> None:
     """Makes the `poll` under way return, or the next one."""
-    with contextlib.suppress(OSError):  # Full: it is awake. Closed: nobody polls any more.
+    with contextlib.suppress(OSError):  # Full: it is awake. Closed: no thread polls.
       self._waker.send(b'!')
 
   def send(self, connection: MessageSocket, message: bytes) -> None:
@@ -130,13 +130,13 @@ class SocketServer:
       connection.give_up()
 
   def drop(self, connection: MessageSocket) -> None:
-    """Forgets and closes a connection. Only who polls may call it."""
+    """Forgets and closes a connection. Only the polling thread may call it."""
     self._selector.unregister(connection)
     self._new.pop(connection, None)
     connection.close()
 
   def close(self) -> None:
-    """Closes every connection, and stops to listen; nobody may poll any more."""
+    """Closes every connection and stops listening. No thread may poll after it."""
     for key in list((self._selector.get_map() or {}).values()):
       key.fileobj.close()  # type: ignore[union-attr]
     self._waker.close()

@@ -87,7 +87,7 @@ class ParameterServer:
     self._published = version, dict(self._counter.get_counts()), params
 
   def compile(self) -> None:
-    """Begins to answer: who acts can compile while the learner does."""
+    """Begins to reply, so that actors compile while the learner does."""
     self._gate.open()
 
   def start(self) -> None:
@@ -105,7 +105,7 @@ class ParameterServer:
     self._finished.set()
 
   def _on_host(self, version: int, params: Nest) -> Nest:
-    """Returns parameters as NumPy arrays, copied once for all who ask for a version."""
+    """Returns parameters as NumPy arrays, copied once for each version."""
     with self._copying:
       if self._fetched is None or self._fetched[0] != version:
         self._fetched = version, jax.device_get(params)

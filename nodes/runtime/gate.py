@@ -17,7 +17,7 @@ class ReadyGate:
     self._failed = False
 
   def open(self) -> None:
-    """Lets everybody in."""
+    """Opens the gate."""
     self._opened.set()
 
   def wait(self) -> None:
@@ -28,7 +28,7 @@ class ReadyGate:
     """Call it before an answer that says that there is nothing more to do.
 
     Raises:
-      RuntimeError: `rpc.retry_later_error()`, if the node has failed: its next life is to be asked.
+      RuntimeError: `rpc.retry_later_error()`, if the node has failed; callers retry.
     """
     if self._failed:
       raise rpc.retry_later_error()
@@ -37,9 +37,9 @@ class ReadyGate:
   def release_on_exit(
     self, stop: threading.Event, close: Callable[[], None] = lambda: None
   ) -> Iterator[None]:
-    """Around the node's work: at its end nobody is left waiting, and then `close` is called.
+    """Opens the gate when the node's work ends, and then calls `close`.
 
-    Who is let in by a failure knows it as one.
+    After a failure, `check` raises in the calls that waited.
 
     Args:
       stop: an exception after it is set is no failure, the program stops.

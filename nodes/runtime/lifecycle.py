@@ -41,7 +41,7 @@ def stop_event() -> threading.Event:
   """Returns the event that is set when the program stops.
 
   Call it from the node's own thread. Outside a launched program, as in unit tests, it is an event
-  that nobody sets.
+  that is never set.
   """
   try:
     return lp.stop_event()
@@ -52,7 +52,7 @@ def stop_event() -> threading.Event:
 def run_before_exit(work: Callable[[], None]) -> threading.Thread:
   """Starts work that a process which is asked to stop still finishes before it leaves.
 
-  Whoever looks after the process waits for threads of this name, as long as the launcher lets it.
+  The process waits for threads of this name before it exits, as long as the launcher allows it.
   """
   thread = threading.Thread(target=work, name=FINISH)
   thread.start()

@@ -1,4 +1,4 @@
-"""What evaluators share: when to evaluate, and whom to tell."""
+"""What evaluators share: when to evaluate, and how to report it."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Reporter:
   ) -> None:
     """Tells the monitor that training has finished, until the program stops.
 
-    Again and again: a monitor that is started anew has to be told anew.
+    It repeats the call: a monitor that restarts has to receive it again.
 
     Args:
       values: the final counters, and whatever else the summary is to say about the node.

@@ -1,4 +1,4 @@
-"""Calls that neither wait for ever nor give up while the server may come back."""
+"""Calls with a deadline, which are retried while the server may come back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices that a count has not moved for long, and has somebody say why."""
+"""Logs why a count has not moved for long."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""Shows unrolls that go by to nodes that want to see them, without ever waiting for one of them.
+"""Sends copies of unrolls to nodes that observe them, without waiting for one of them.
 
-A queue delivers each unroll once, to the learner. So who only wants to look is shown a copy where the
-unroll is written, by the RPC
+A queue delivers each unroll once, to the learner. The writer of an unroll sends observers a copy of it
+by the RPC
 
     watch(columns)
 
 whose argument is a dictionary of arrays `[N, ...]`, one entry for each of N unrolls: the leaves of
 `agents.types.Unroll`, called as in 'action' or 'timestep/reward', and 'unroll_id'. A node that has not
-answered yet is passed over, so it sees all unrolls if it is quick and a part of them if it is slow; now
-and then one may come twice.
+replied to the last call is skipped: a slow one sees some of the unrolls. Rarely an unroll comes twice.
 """
 
 from __future__ import annotations

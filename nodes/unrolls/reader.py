@@ -62,7 +62,7 @@ class UnrollReader:
     threading.Thread(target=self._send_updates, name='priorities', daemon=True).start()
 
   def __iter__(self) -> Iterator[Batch]:
-    """Yields batches for ever."""
+    """Yields batches without end."""
     shards = [self._once(self._samples(address)) for address in self._addresses]
     while True:
       parts = [next(shard) for shard in shards]

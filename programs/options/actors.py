@@ -23,8 +23,7 @@ class ActorsConfig(CommonConfig):
   batch_size: int = option(16, BATCH_SIZE_HELP)
   update_period: float = option(
     0.01,
-    'seconds from an answer of the learner until who acts in another process asks it again for '
-    'parameters',
+    'seconds between two parameter fetches of a node that infers in another process than the learner',
     at_most=3600.0,
   )
   num_replay_shards: int = option(

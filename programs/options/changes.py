@@ -35,7 +35,7 @@ def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
   Args:
     recorded: as in `check_changes`.
     config: as the flags and this version have it.
-    names: of the options that were given anew.
+    names: of the options that the user gave on resume.
   """
   fixed = {f.name for f in dataclasses.fields(config)} - _may_change() - _FOLLOWING - _OWN
   kept = {name: recorded[name] for name in fixed & recorded.keys() - set(names)}
@@ -52,7 +52,7 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
   Args:
     recorded: name to value, as it was; lists for tuples.
     config: every option, as it is to be.
-    names: of the options that were given anew.
+    names: of the options that the user gave on resume.
 
   Raises:
     ValueError: one sentence that names the first flag that may not.

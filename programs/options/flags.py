@@ -63,8 +63,8 @@ def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
   if len(set(shown.values())) > 1:
     return 'default: ' + ', '.join(f'{value} for {program}' for program, value in shown.items())
   value = next(iter(shown.values()))
-  everybody = len(registry.PROGRAMS) + len(_own)
-  only = '' if len(shown) == everybody else f'; {", ".join(shown)} only'
+  all_programs = len(registry.PROGRAMS) + len(_own)
+  only = '' if len(shown) == all_programs else f'; {", ".join(shown)} only'
   return f'default: {value}{only}'
 
 

@@ -63,6 +63,6 @@ class PrioritizedConfig(ActorsConfig):
     if self.samples_per_insert_error < least:
       raise ValueError(
         f'--samples_per_insert_error={self.samples_per_insert_error} is below {least}, the larger '
-        'of 1 and --samples_per_insert: actors and learner could wait for each other for ever; '
+        'of 1 and --samples_per_insert: actors and learner could deadlock; '
         'make it larger, or 0 to have it chosen.'
       )

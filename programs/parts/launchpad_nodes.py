@@ -38,7 +38,7 @@ class AddressHandle(base.Handle[Any]):
   """Stands for an address; a node that is given it gets host:port.
 
   Attributes:
-    answers: whether who is given it waits for answers from there.
+    answers: whether nodes that are given it wait for replies from there.
   """
 
   answers = False

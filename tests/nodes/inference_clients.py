@@ -1,4 +1,4 @@
-"""Who asks an inference server for actions, and who takes its unrolls."""
+"""Clients of an inference server, and a writer that keeps its unrolls."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Who acts with parameters that it fetches, against a real queue and a real variable server."""
+"""Nodes that act with fetched parameters, against a real queue and parameter server."""
 
 import dataclasses
 import functools
@@ -26,7 +26,6 @@ from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
-from nodes.inference.server import InferenceServer
 from nodes.inference_worker import InferenceWorker
 from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.update import DevicePrefetcher
@@ -38,6 +37,7 @@ from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
+from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.test_actor import Monitor
 
@@ -330,10 +330,10 @@ def test_a_server_that_fails_after_the_end_of_training_is_noticed(start_acting, 
   asking.start(0, np.float32(0))
   asking.finish()
 
-  def check(server):
+  def check(writer):
     raise OSError('too many open files')
 
-  monkeypatch.setattr(InferenceServer, 'check', check)
+  monkeypatch.setattr(UnrollWriter, 'check', check)
   asking._serving.join(DEADLINE)
   assert isinstance(asking.error, OSError) and not asking._serving.is_alive()
   asking.error = None

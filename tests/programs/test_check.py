@@ -105,7 +105,7 @@ def test_a_table_that_nobody_writes_or_reads_is_named():
   program.add_node(_replay(), label='forgotten')
   program.add_node(lp.PyClassNode(Server, used), label='reader')
   (problem,) = _problems(program)
-  assert 'nobody writes to forgotten/0 or reads from it' in problem
+  assert 'no node writes to forgotten/0 or reads from it' in problem
 
 
 def test_a_handle_on_a_node_that_was_never_added_is_named():
@@ -113,7 +113,7 @@ def test_a_handle_on_a_node_that_was_never_added_is_named():
   forgotten = lp.CourierNode(Server)
   program.add_node(lp.PyClassNode(Server, forgotten.create_handle()), label='caller')
   (problem,) = _problems(program)
-  assert 'node caller/0 has a handle on a node that nobody added' in problem
+  assert 'node caller/0 has a handle on a node that was not added' in problem
 
 
 def test_names_that_are_no_line_or_no_file_name_are_refused():
@@ -131,5 +131,5 @@ def test_everything_that_is_wrong_is_said_at_once():
   assert [p.split()[:2] for p in problems] == [
     ['group', "'replay'"],
     ['node', 'echo/0'],
-    ['nobody', 'writes'],
+    ['no', 'node'],
   ]

@@ -1,4 +1,4 @@
-"""Who only looks on never holds up the unrolls."""
+"""Observers never delay the unrolls."""
 
 import threading
 import time
