@@ -215,6 +215,7 @@ def test_importance_weights_are_the_ratio_of_the_densities_of_actions():
   np.testing.assert_allclose(ratio, density(new) / density(old), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('reward, towards', [(1.0, True), (-1.0, False)])
 def test_a_step_raises_the_density_of_what_was_better_than_expected(reward, towards):
   config = dataclasses.replace(FEEDFORWARD, entropy_cost=0.0, baseline_cost=0.0)

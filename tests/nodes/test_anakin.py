@@ -122,6 +122,7 @@ def test_a_run_that_goes_on_is_the_run_it_would_have_been(tmp_path, connect, sto
   assert results[0] == results[1]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_leaves_a_checkpoint(tmp_path, connect, stop):
   monitor = Monitor(str(tmp_path), num_steps=10**9, has_evaluator=False)
   thread = start(make_node(tmp_path, connect(monitor), num_steps=10**9))
@@ -142,6 +143,7 @@ class NotANumber(Catch):
     return state, timestep._replace(reward=timestep.reward / (timestep.step_type != 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'options, words',
   [
@@ -156,6 +158,7 @@ def test_what_cannot_go_on_is_said_in_one_sentence(tmp_path, connect, stop, opti
     node.run()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_other_environments_is_refused(tmp_path, connect, stop):
   run_to_the_end(tmp_path, connect, stop)
   stop.clear()

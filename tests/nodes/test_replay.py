@@ -393,6 +393,7 @@ def serve_in_process(tmp_path):
     server.kill()
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_killed_loses_what_it_held_and_doubles_nothing(serve_in_process):
   server, address = serve_in_process('queue', 0)
   produced = []
@@ -429,6 +430,7 @@ def test_a_queue_that_is_killed_loses_what_it_held_and_doubles_nothing(serve_in_
   assert lost <= 4 + 2 * 2 + 2
 
 
+@pytest.mark.slow
 def test_a_killed_server_comes_back_with_the_items_of_its_last_checkpoint(
   serve_in_process, tmp_path
 ):

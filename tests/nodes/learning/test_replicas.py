@@ -51,7 +51,7 @@ def results(tmp_path_factory):
   try:
     for processes, _ in jobs.values():
       for process in processes:
-        assert process.wait(timeout=120) == 0, _logs(directory)
+        assert process.wait(timeout=250) == 0, _logs(directory)
   finally:
     for processes, _ in jobs.values():
       for process in processes:
