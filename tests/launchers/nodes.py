@@ -164,9 +164,9 @@ class HangsOnce:
     self._path = path
 
   def run(self):
-    if lifecycle.life() == 0:
+    if lifecycle.restart_count() == 0:
       _hold_the_interpreter_lock()
-    _write(self._path, f'life {lifecycle.life()}')
+    _write(self._path, f'life {lifecycle.restart_count()}')
 
 
 class Locked:
