@@ -92,7 +92,8 @@ def assert_ended(
   evaluator_return, actor_steps, frames, learner_steps, said_dir = done.groups()
   assert int(actor_steps) >= 2000 and actor_steps == frames
   # 2000 steps of 8 environments are 12 unrolls of each, less what was under way at the end.
-  assert int(learner_steps) >= 20
+  # Of 25 updates' rows: when training ends, some are in the queue and in half-built unrolls.
+  assert int(learner_steps) >= 15
   assert said_dir == str(run_dir)
   assert processes(str(run_dir)) == []
 

@@ -92,8 +92,8 @@ class Kubernetes(Launcher):
 
   def _generate(self, job: Job) -> manifests.Generated:
     """Returns the files; raises ValueError if a file of the user's is in no image."""
-    env = _in_image('env', job.config.env)
     program = _in_image('program', job.name)
+    env = _in_image('env', job.config.env)
     command = ['python', 'launch.py', f'--program={program}']
     command += [flags.FLAGS[n].serialize() for n in sorted(job.given.keys() - {'env'})]
     command += [f'--env={_in_image("env", job.given["env"])}'] if 'env' in job.given else []
