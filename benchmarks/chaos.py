@@ -49,7 +49,9 @@ _DRILL = flags.DEFINE_list('drill', [KILL], f'which: {KILL}, {", ".join(DRILLS)}
 _PROGRAMS = flags.DEFINE_list(
   'programs', ['sebulba', 'r2d2'], 'programs that --drill=kill disturbs'
 )
-_KILLS = flags.DEFINE_integer('kills', 50, 'random kills in each run of --drill=kill')
+_KILLS = flags.DEFINE_integer(
+  'kills', 50, 'random kills in each run of --drill=kill, after one of every node'
+)
 _PAUSE = flags.DEFINE_float(
   'pause', None, 'seconds between kills on average; 4 by default, 300 with --hours', lower_bound=0.1
 )
@@ -115,7 +117,7 @@ def run(name: str) -> int:
 
 
 def main(argv: list[str]) -> None:
-  """Does the drills of the flags."""
+  """Runs the drills that the flags select."""
   for number in (signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(number) is not signal.SIG_IGN:  # As under nohup.
       signal.signal(number, lambda number, frame: sys.exit(128 + number))

@@ -56,7 +56,7 @@ def run(
 
 
 def program() -> str:
-  """Returns the value of --program."""
+  """Returns the value of --program, which may be a flag of the module that imports a benchmark."""
   return flags.FLAGS.program
 
 

@@ -46,7 +46,7 @@ def group(node: str) -> str:
 
 
 def is_of(process: psutil.Process, run_dir: str) -> bool:
-  """Returns whether a process is the launcher or a node of a run, unlike a reader of its log."""
+  """Returns whether a process is the launcher or a node of a run; a reader of its log is not."""
   try:
     command = process.cmdline()
   except psutil.Error:

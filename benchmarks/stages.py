@@ -209,9 +209,9 @@ class Stages:
   def replay(self) -> Iterator[tuple[str, costs.Cost]]:
     """Yields, by stage, the costs of inserting, of sampling to the learner devices, of an update.
 
-    The table has the program's selectors and room for all inserted unrolls. Its rate limiter does not
-    block one side for lack of the other. The program's ratio of samples to inserts determines a step's
-    share of a batch.
+    The table has the program's selectors and room for all inserted unrolls. Its rate limiter
+    lets each side work alone. The program's ratio of samples to inserts determines a step's share of a
+    batch.
     """
     from nodes.unrolls.reader import UnrollReader
     from nodes.unrolls.tables import prioritized_table, queue_table

@@ -1,4 +1,4 @@
-"""Measurement of a run of a system, from its command on."""
+"""Measures one run of a system, starting at its command."""
 
 from __future__ import annotations
 
