@@ -1,12 +1,12 @@
 # `make train` sets everything up and trains Sebulba on Catch; `make test` sets everything up and
-# checks and tests the project. Neither installs anything again when nothing has changed.
+# checks and tests the project. Neither reinstalls anything when nothing has changed.
 
 VENV := .venv
 BIN := $(VENV)/bin
 NEWEST := .venv-newest
 INSTALLED := $(VENV)/installed
 export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LIBRARY_PATH)
-# Where Debian has the daemons of Slurm.
+# Debian's directory of Slurm's daemons.
 export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
@@ -15,19 +15,19 @@ export PATH := $(PATH):/usr/sbin
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
 	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
-	@echo 'make test    set up, then check and test everything but what is nightly'
-	@echo 'make nightly the tests that take minutes, or a quiet machine, and what make newest does'
+	@echo 'make test    set up, then check and test everything except nightly tests'
+	@echo 'make nightly the tests that need minutes or a quiet machine, then make newest'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make check   ruff and mypy only'
 	@echo 'make docs    build the documentation into site/; a dead link or an unlisted page is an error'
-	@echo 'make lock    resolve requirements.in into requirements.txt, for containers requirements-*.txt, too'
-	@echo 'make slurm   as root on Debian: install Slurm, for the test that starts a cluster'
+	@echo 'make lock    resolve requirements.in into requirements.txt, and requirements-*.txt for containers'
+	@echo 'make slurm   as root on Debian: install Slurm for the test that starts a cluster'
 	@echo 'make clean   remove the virtual environments'
 
 train: $(INSTALLED)
 	$(BIN)/python launch.py
 
-# A file's tests stay in one of two processes. Many of them wait, so that two take little more than half.
+# Two processes; a file's tests stay in one. Many tests wait, so this takes little more than half the time.
 PYTEST := $(BIN)/python -m pytest
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
 quick: $(INSTALLED)
@@ -39,7 +39,7 @@ test: $(INSTALLED) check slurm
 nightly: $(INSTALLED) newest
 	$(PYTEST) -m nightly
 
-# rlax, the reference of one test, is no dependency of the agents.
+# One test compares with rlax, which is not a dependency of the agents.
 newest: $(NEWEST)/installed
 	JAX_PLATFORMS=cpu $(NEWEST)/bin/python -m pytest tests/agents --deselect \
 	  tests/agents/test_vtrace_targets.py::test_matches_rlax
@@ -68,7 +68,7 @@ $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
 	touch $@
 
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --python $(BIN)/python --custom-compile-command 'make lock'
-# What images for TPUs and GPUs have beside requirements.txt.
+# Extra requirements of the images for TPUs and GPUs.
 EXTRAS := tpu cuda12
 lock: $(INSTALLED)
 	$(LOCK) requirements.in --output-file requirements.txt
@@ -77,7 +77,7 @@ lock: $(INSTALLED)
 	    --output-file requirements-$$extra.txt || exit; \
 	done
 
-# Who is not root, or not on Debian, tests without a Slurm cluster.
+# Without root or Debian this does nothing, and the tests run without a Slurm cluster.
 SLURM := slurm-wlm slurm-wlm-basic-plugins munge iproute2 util-linux
 slurm:
 	@test "$$(id -u)" != 0 || ! command -v apt-get > /dev/null || dpkg -s $(SLURM) > /dev/null 2>&1 || { \

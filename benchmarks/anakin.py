@@ -1,11 +1,11 @@
-"""How fast Anakin is: steps/s against the number of environments, beside the environments alone.
+"""Measures Anakin's steps/s against the number of environments, beside the environments alone.
 
 python -m benchmarks.anakin                                two environments, a few minutes
 python -m benchmarks.anakin --env=catch --num_envs=64,256 --seconds=1 --results=DIR
 
 Prints a table; writes anakin.json and anakin.png. A step is one row of one environment: a decision or,
-once in an episode, a reset. Compilation is not counted. "alone" steps the same environments with random
-actions and resets them likewise; "learning" acts with the network and updates it, V-trace and 20 rows.
+once an episode, a reset. Compilation is excluded. "alone" steps and resets the same environments with
+random actions. "learning" acts with the network and updates it with V-trace on unrolls of 20 rows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from environments import jax_registry
 
 _ENVS = flags.DEFINE_list('env', ['catch', 'gymnax:Breakout-MinAtar'], 'environments')
 _NUM_ENVS = flags.DEFINE_list(
-  'num_envs', ['16', '64', '256', '1024', '4096'], 'how many, over all devices'
+  'num_envs', ['16', '64', '256', '1024', '4096'], 'numbers of environments over all devices'
 )
-_SECONDS = flags.DEFINE_float('seconds', 1.0, 'of each of three timings', lower_bound=0.1)
+_SECONDS = flags.DEFINE_float('seconds', 1.0, 'seconds of each of three timings', lower_bound=0.1)
 
 _UNROLL_LENGTH = 20
 _REPEATS = 3
@@ -40,10 +40,10 @@ def rows_per_second(call: Callable[[Any], Any], state: Any, rows: int, seconds: 
   """Returns the median rate of three timings.
 
   Args:
-    call: from state to state; already compiled.
-    state: to begin with.
-    rows: that one call makes.
-    seconds: of each timing.
+    call: compiled function from state to state.
+    state: initial state.
+    rows: rows that one call produces.
+    seconds: length of each timing.
   """
   rates = []
   for _ in range(_REPEATS):
@@ -57,7 +57,7 @@ def rows_per_second(call: Callable[[Any], Any], state: Any, rows: int, seconds: 
 
 
 def time_alone(environment: JaxEnvironment, num_envs: int, seconds: float) -> float:
-  """Returns the steps/s of environments that random actions are done in, on all devices."""
+  """Returns the steps/s of environments under random actions, on all devices."""
   num_rows = 10 * _UNROLL_LENGTH
   num_actions = environment.action_spec.num_values
   mesh = jax.sharding.Mesh(np.asarray(jax.local_devices()), ('data',))
@@ -89,7 +89,7 @@ def time_alone(environment: JaxEnvironment, num_envs: int, seconds: float) -> fl
 
 
 def time_learning(environment: JaxEnvironment, num_envs: int, seconds: float) -> float:
-  """Returns the steps/s of Anakin on all devices, updates included."""
+  """Returns Anakin's steps/s on all devices, including updates."""
   config = VTraceConfig(unroll_length=_UNROLL_LENGTH)
   agent = VTrace(config, environment.observation_spec, environment.action_spec)
   loop = AnakinLoop(agent, environment, num_envs, jax.local_devices(), updates_per_call=5)
@@ -115,7 +115,7 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
 
 
 def main(argv: list[str]) -> None:
-  """Times, prints and writes."""
+  """Runs the benchmark; prints the table and writes the results."""
   del argv
   devices = f'{len(jax.local_devices())} x {jax.local_devices()[0].device_kind}'
   print(f'{devices}, {results.cores()} CPU cores, JAX {jax.__version__}')

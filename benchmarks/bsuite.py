@@ -1,12 +1,12 @@
-"""Runs a program on bsuite's experiments, one launch for each id; leaves bsuite's own results.
+"""Runs a program on bsuite's experiments, one launch per id, and writes bsuite's own result files.
 
 python -m benchmarks.bsuite --program=r2d2 --ids='memory_len/*,catch/*' --results=DIR
 python -m benchmarks.bsuite --results=DIR --jobs=2 -- --core=lstm --learning_rate=1e-3
 
-What is after `--` goes to launch.py. bsuite counts the episodes of one environment, of which the agent
-learns and nothing else is seen; so a launch has one actor with one environment and no evaluator, and
-ends with bsuite's last episode. DIR gets one of bsuite's CSV files for each id that came to its end.
-The same command goes on where it was stopped; an id that was under way begins anew.
+Flags after `--` go to launch.py. bsuite counts the episodes of a single environment, and the agent must
+learn from all of them. So a launch has one actor with one environment and no evaluator, and ends with
+bsuite's last episode. DIR gets one of bsuite's CSV files for each finished id. The same command resumes
+a stopped sweep; it restarts the ids that were in progress.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from environments.bsuite_record import csv_path
 from programs import registry as programs
 from rundir import run_directory
 
-# One environment, whose every step is learned from. It ends the run; no experiment has as many steps.
-# Without checkpoints the death of the learner or of replay ends it too, as nobody learns twice.
+# One environment, and the learner trains on its every step. The environment ends the run: no experiment
+# has num_steps steps. Without checkpoints a crash of the learner or of replay also ends the run, so no
+# step is learned from twice.
 PROTOCOL = {
   'num_replicas': '1',
   'num_actors': '1',
@@ -48,12 +49,12 @@ _RECORD = 'sweep.json'
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-  """What every launch of a sweep has in common.
+  """The options that all launches of a sweep share.
 
   Attributes:
-    program: its name.
-    flags: for launch.py, beside ours.
-    episodes: of each id; 0 for bsuite's number.
+    program: name of the program.
+    flags: further flags for launch.py.
+    episodes: episodes of each id; 0 for bsuite's number.
   """
 
   program: str
@@ -61,7 +62,7 @@ class Sweep:
   episodes: int
 
   def check(self) -> None:
-    """Raises ValueError if no launch could be part of a sweep; one sentence."""
+    """Raises ValueError, one sentence, if no launch with these options could be part of a sweep."""
     if 'bsuite' not in programs.load(self.program).environments.families():
       raise ValueError(f'--program={self.program} has no environments of bsuite; try r2d2.')
     for flag in self.flags:
@@ -70,10 +71,10 @@ class Sweep:
         raise ValueError(f'--{name} after -- is set by the sweep; leave it out.')
 
   def take(self, directory: str) -> None:
-    """Makes the directory of the results and takes it for this process.
+    """Makes the results directory and locks it for this process.
 
     Raises:
-      ValueError: another sweep has it, or it holds the results of another.
+      ValueError: another sweep uses the directory, or it holds the results of another sweep.
     """
     if ',' in directory:
       raise ValueError(f'--results={directory} must not have a comma in it.')
@@ -86,14 +87,16 @@ class Sweep:
           record = json.load(f)
         if record != dataclasses.asdict(self):
           raise ValueError(
-            f'--results={directory} has those of {_command(record)}; give the same options, or name a '
+            f'--results={directory} has results of {_command(record)}; give the same options, or name a '
             'new directory.'
           )
       else:
         with open(path, 'w') as f:
           json.dump(dataclasses.asdict(self), f, indent=2)
     except BlockingIOError as error:
-      raise ValueError(f'--results={directory} is taken by a sweep that still goes on.') from error
+      raise ValueError(
+        f'--results={directory} is in use by a sweep that is still running.'
+      ) from error
     except OSError as error:
       raise ValueError(f'--results={directory} cannot be written: {error.strerror}.') from error
 
@@ -104,10 +107,10 @@ def _command(record: dict[str, Any]) -> str:
 
 
 class Launch:
-  """launch.py on one id; its output and run directory are under `runs/` in the results."""
+  """A launch.py process for one id; its output and run directory are under `runs/` in the results."""
 
   def __init__(self, common: Sweep, results: str, bsuite_id: str):
-    """Starts it."""
+    """Starts launch.py."""
     self.id = bsuite_id
     self._results = results
     runs = os.path.join(results, 'runs')
@@ -135,11 +138,11 @@ class Launch:
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C in the terminal reaches the sweep only, which stops it.
+        start_new_session=True,  # Ctrl-C reaches only the sweep, which then stops its launches.
       )
 
   def ended(self) -> bool:
-    """Whether it has; what it recorded is among the results then, if that is all that it was to."""
+    """Returns whether the launch ended. After exit code 0, moves its record to the results."""
     code = self._process.poll()
     if code == 0:
       with contextlib.suppress(FileNotFoundError):
@@ -147,30 +150,30 @@ class Launch:
     return code is not None
 
   def seconds(self) -> float:
-    """Returns how long ago it began."""
+    """Returns the seconds since the start."""
     return time.monotonic() - self._began
 
   def last_words(self) -> str:
-    """Returns the last line of its output."""
+    """Returns the last line of the output."""
     with open(self.log_path, errors='replace') as log:
       lines = [line.strip() for line in log if line.strip()]
     return lines[-1] if lines else 'it said nothing'
 
   def stop(self) -> None:
-    """Asks it to stop, if it still runs."""
+    """Sends SIGTERM if the launch still runs."""
     if self._process.poll() is None:
       self._process.terminate()
 
   def wait(self) -> None:
-    """Waits for its end."""
+    """Waits until the launch ends."""
     self._process.wait()
 
 
 def matching(patterns: list[str]) -> list[str]:
-  """Returns the ids of bsuite that patterns name, in bsuite's order.
+  """Returns the bsuite ids that match any pattern, in bsuite's order.
 
   Raises:
-    ValueError: a pattern names none.
+    ValueError: a pattern matches no id.
   """
   for pattern in patterns:
     if not fnmatch.filter(sweep.SWEEP, pattern):
@@ -187,22 +190,22 @@ def experiments(ids: tuple[str, ...] | list[str]) -> list[str]:
 
 
 def is_done(results: str, bsuite_id: str) -> bool:
-  """Whether the results have an id."""
+  """Returns whether the results have this id."""
   return os.path.exists(csv_path(results, bsuite_id))
 
 
 def run(common: Sweep, results: str, ids: list[str], jobs: int) -> list[Launch]:
-  """Launches what is to be done, `jobs` at once; returns those that failed.
+  """Launches all ids without a result, `jobs` at a time; returns the failed launches.
 
   Args:
-    common: to all of them.
-    results: directory.
-    ids: all of which are to be done.
-    jobs: launches at once.
+    common: shared options.
+    results: results directory.
+    ids: all ids of the sweep.
+    jobs: number of concurrent launches.
   """
   waiting = [i for i in ids if not is_done(results, i)]
   if len(waiting) < len(ids):
-    print(f'{len(ids) - len(waiting)} of {len(ids)} ids are done already', flush=True)
+    print(f'{len(ids) - len(waiting)} of {len(ids)} ids are already done', flush=True)
   running: list[Launch] = []
   failed: list[Launch] = []
   try:
@@ -277,10 +280,10 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == '__main__':
-  flags.DEFINE_string('program', 'sebulba', 'what to launch: sebulba or r2d2')
+  flags.DEFINE_string('program', 'sebulba', 'program to launch: sebulba or r2d2')
   flags.DEFINE_list('ids', None, "bsuite ids, or patterns such as 'memory_len/*'; * is all")
-  flags.DEFINE_string('results', None, 'directory of the results', required=True)
-  flags.DEFINE_integer('jobs', 1, 'launches at once', lower_bound=1)
+  flags.DEFINE_string('results', None, 'results directory', required=True)
+  flags.DEFINE_integer('jobs', 1, 'number of concurrent launches', lower_bound=1)
   flags.DEFINE_integer(
     'episodes', 0, "episodes of each id, for smoke runs; 0: bsuite's number", lower_bound=0
   )

@@ -1,20 +1,20 @@
-"""Drills: what a training run survives, and what it loses.
+"""Drills: measures which failures a training run survives, and what it loses.
 
 python -m benchmarks.chaos                         Sebulba and R2D2 on Catch, 50 kills each
 python -m benchmarks.chaos --programs=sebulba --kills=10
 python -m benchmarks.chaos --drill=pause,suspend   other drills; --drill=all for every one
-python -m benchmarks.chaos --hours=2               a run of two hours, with kills all along
+python -m benchmarks.chaos --hours=2               a run of two hours with kills throughout
 python -m benchmarks.chaos --hours=2 -- --inference_nodes=1     with further flags for launch.py
 
 kill      nodes are killed, alone and at random; the run is stopped and resumed (drills/kills.py)
 pause     nodes are stopped and continued (drills/stopping.py)
-suspend   the launcher is, and then the whole program (drills/stopping.py)
+suspend   the launcher, then the whole program, is stopped and continued (drills/stopping.py)
 clock     the clock is set back by an hour (drills/clock.py)
 disk      the disk of the run directory is full for a while; needs root (drills/disk.py)
-network   packets are lost and late, and for a while there is no network; needs root (drills/network.py)
-children  nodes whose environments have child processes end (drills/children.py)
+network   packets are lost and delayed, then the network is down; needs root (drills/network.py)
+children  nodes end whose environments have child processes (drills/children.py)
 
-Exit code 0 if all that is to hold holds, 1 if not, 2 if a drill is refused.
+Exit code 0 if all checks hold, 1 if one fails, 2 if a drill is refused.
 """
 
 from __future__ import annotations
@@ -46,24 +46,28 @@ KILL, ALL = 'kill', 'all'
 PASSED, FAILED, REFUSED = range(3)  # Exit codes.
 
 _DRILL = flags.DEFINE_list('drill', [KILL], f'which: {KILL}, {", ".join(DRILLS)}, or {ALL}')
-_PROGRAMS = flags.DEFINE_list('programs', ['sebulba', 'r2d2'], 'what to disturb by --drill=kill')
-_KILLS = flags.DEFINE_integer('kills', 50, 'nodes to kill in each run of --drill=kill')
+_PROGRAMS = flags.DEFINE_list(
+  'programs', ['sebulba', 'r2d2'], 'programs that --drill=kill disturbs'
+)
+_KILLS = flags.DEFINE_integer(
+  'kills', 50, 'random kills in each run of --drill=kill, after one of every node'
+)
 _PAUSE = flags.DEFINE_float(
   'pause', None, 'seconds between kills on average; 4 by default, 300 with --hours', lower_bound=0.1
 )
-_SEED = flags.DEFINE_integer('seed', 1, 'of the choice of nodes and pauses')
+_SEED = flags.DEFINE_integer('seed', 1, 'seed of the choice of nodes and pauses')
 _DEADLINE = flags.DEFINE_float('deadline', 180.0, 'seconds that a recovery from a kill may take')
 _JSON = flags.DEFINE_string('json', '', 'file for the figures of --drill=kill; empty: none')
 _HOURS = flags.DEFINE_float(
-  'hours', 0.0, 'that a run takes which is disturbed all along; 0: no such run', lower_bound=0.0
+  'hours', 0.0, 'length of a run that is disturbed throughout; 0: no such run', lower_bound=0.0
 )
 _DIRECTORY = flags.DEFINE_string(
-  'directory', '', 'for what the run of --hours leaves; empty: runs/benchmarks/night-<time>'
+  'directory', '', 'output directory of --hours; empty: runs/benchmarks/night-<time>'
 )
 
 
 def all_night(launch_flags: list[str]) -> bool:
-  """Does the run of --hours; returns whether it was as it should be."""
+  """Does the run of --hours; returns whether all checks hold."""
   directory = _DIRECTORY.value or time.strftime('runs/benchmarks/night-%Y%m%d-%H%M%S')
   return night.run(directory, _HOURS.value, _PAUSE.value or 300.0, _SEED.value, launch_flags)
 
@@ -85,7 +89,7 @@ def kill(directory: str, checks: Checks) -> None:
 
 
 def chosen(names: list[str]) -> list[str]:
-  """Returns the drills of a flag's value; raises ValueError if there is no such drill."""
+  """Returns the drills that a flag's value names; raises ValueError if there is no such drill."""
   known = [KILL, *DRILLS]
   for name in names:
     if name not in (*known, ALL):
@@ -94,26 +98,26 @@ def chosen(names: list[str]) -> list[str]:
 
 
 def run(name: str) -> int:
-  """Does one drill in a directory of its own; returns PASSED, FAILED or REFUSED."""
+  """Does one drill in a new directory; returns PASSED, FAILED or REFUSED."""
   checks = Checks()
   print(f'{name}:', flush=True)
   directory = os.path.realpath(tempfile.mkdtemp(prefix='launchpod-chaos-'))
   try:
     {KILL: kill, **DRILLS}[name](directory, checks)
-  except AssertionError as error:  # Something was waited for in vain.
+  except AssertionError as error:  # A wait timed out.
     checks.add(False, str(error))
   except Refused as error:
     print(f'error: --drill={name}: {error}', file=sys.stderr)
     return REFUSED
   if not checks.hold():
-    print(f'what it left is in {directory}')
+    print(f'its files are in {directory}')
     return FAILED
   shutil.rmtree(directory)
   return PASSED
 
 
 def main(argv: list[str]) -> None:
-  """Does the drills that the flags say."""
+  """Runs the drills that the flags select."""
   for number in (signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(number) is not signal.SIG_IGN:  # As under nohup.
       signal.signal(number, lambda number, frame: sys.exit(128 + number))

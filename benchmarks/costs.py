@@ -1,4 +1,4 @@
-"""The CPU time of a piece of work, of all threads of the processes that share it."""
+"""CPU time of a piece of work, over all threads of the processes that share it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Cost(NamedTuple):
   """Seconds for one unit of work, each the median of several timings.
 
   Attributes:
-    cpu: CPU seconds by the node whose process uses them.
-    wall: seconds.
+    cpu: CPU seconds, by node.
+    wall: wall-clock seconds.
   """
 
   cpu: dict[str, float]
@@ -37,15 +37,15 @@ def measure(
   others: Mapping[str, int] | None = None,
   calls: tuple[int, int] = (1, sys.maxsize),
 ) -> Cost:
-  """Does a piece of work again and again, once of it beforehand and not counted.
+  """Times repeated calls of `work`, after one warm-up call.
 
   Args:
-    work: does some of it; returns how many units.
-    seconds: of each timing.
-    repeats: timings.
+    work: does some units of work; returns how many.
+    seconds: length of each timing.
+    repeats: number of timings.
     here: the node whose work this process does.
-    others: ids of the other processes that work on it, by node.
-    calls: of each timing, at least and at most, whatever the seconds.
+    others: ids of the other processes that do part of the work, by node.
+    calls: minimum and maximum calls in each timing; they take precedence over `seconds`.
   """
   processes = {name: psutil.Process(pid) for name, pid in (others or {}).items()}
 
@@ -63,7 +63,7 @@ def measure(
       done += 1
     wall, after = time.perf_counter() - started, read()
     timings.append(({n: (after[n] - before[n]) / units for n in after}, wall / units))
-  # The whole of one timing: medians of the parts would not add up.
+  # One whole timing, since medians of the parts would not add up.
   timings.sort(key=lambda timing: sum(timing[0].values()))
   cpu, wall = timings[len(timings) // 2]
   return Cost(cpu, statistics.median(wall for _, wall in timings))

@@ -1,4 +1,4 @@
-"""A program under launch.py, measured for some seconds when it is warm: rates, CPU time, memory."""
+"""Measures a program under launch.py for some seconds after warm-up: rates, CPU time, memory."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from benchmarks.running import RunningProgram
 from rundir import curves
 
 _COMPILED = re.compile(r'Finished XLA compilation of (\S+) in ([0-9.e-]+) sec')
-# What has to happen before the measurement, at the latest.
+# For each wait before the end of the measurement.
 _DEADLINE_SECONDS = 600.0
 _FIRST_STEPS = 3
-# What a node reports of how it spends its time, in words.
+# Report columns of how a node spends its time, with their labels.
 _SHARES = {
   'stepping_share': 'steps environments',
   'waiting_share': 'waits for actions',
   'learner_waiting_share': 'learner waits for unrolls',
 }
-# Columns of nodes that infer that a row of results has as they are, means over the window.
+# Report columns of inference nodes that a result has unchanged, as means over the window.
 _REPORTED = ('inference_batch_rows', 'inference_batch_fill', 'inference_latency_ms')
 
 
 @contextlib.contextmanager
 def running(flags: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[RunningProgram]:
-  """Runs a program, without evaluator and without an end, in a directory that is removed.
+  """Runs a program, without evaluator and without end, in a temporary directory.
 
   Args:
-    flags: for launch.py, by name.
-    environment: variables to set for it.
+    flags: flags for launch.py, by name.
+    environment: variables to set for the program.
   """
   with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
     run_dir = os.path.join(directory, 'run')
@@ -54,9 +54,9 @@ def running(flags: Mapping[str, str], environment: Mapping[str, str]) -> Iterato
 
 
 def compilations(run_dir: str) -> list[tuple[str, float]]:
-  """Returns what XLA has compiled in nodes that infer or learn, and the seconds that each took.
+  """Returns the names that XLA compiled in inference and learner nodes, with the seconds of each.
 
-  The program is to run with JAX_LOG_COMPILES=1.
+  Requires a program that runs with JAX_LOG_COMPILES=1.
   """
   logs = sorted(pathlib.Path(run_dir, 'logs').glob('*.log'))
   found = [match for log in logs for match in _COMPILED.findall(log.read_text(errors='replace'))]
@@ -64,7 +64,7 @@ def compilations(run_dir: str) -> list[tuple[str, float]]:
 
 
 def all_nodes(program: RunningProgram) -> dict[str, psutil.Process]:
-  """Returns the processes of a program, by name, once all its nodes have one; 'launcher' is another."""
+  """Waits until all nodes have a process; returns the processes by name, 'launcher' included."""
   names = {path.stem for path in pathlib.Path(program.run_dir, 'nodes').glob('*.pkl')}
   nodes = program.wait_until(
     lambda: found if (found := program.nodes()).keys() >= names else {}, 'all nodes run'
@@ -73,7 +73,7 @@ def all_nodes(program: RunningProgram) -> dict[str, psutil.Process]:
 
 
 class _Instant:
-  """What the nodes of a program have used so far, read when the learner has just reported."""
+  """Resources that a program's nodes have used so far, read just after a report of the learner."""
 
   def __init__(self, program: RunningProgram, learner: str, nodes: Mapping[str, psutil.Process]):
     last = _reported_second(program, learner)
@@ -112,19 +112,19 @@ def measure(
   """Launches a program and measures it.
 
   Args:
-    flags: for launch.py, by name.
-    config: what they resolve to.
-    seconds: to measure for.
-    warm_up: seconds after the first learner steps that are not measured.
+    flags: flags for launch.py, by name.
+    config: the resolved options.
+    seconds: length of the measurement.
+    warm_up: seconds between the first learner steps and the measurement.
     environment: variables to set for the program.
 
   Returns:
     See `_summary`, and:
     seconds_to_first_learner_step: from the command until the learner reports one.
-    seconds: that were measured.
+    seconds: measured seconds.
 
   Raises:
-    AssertionError: if something was compiled after warm-up, or the program ended.
+    AssertionError: XLA compiled something after warm-up, or the program ended.
   """
   started = time.monotonic()
   with running(flags, {'JAX_LOG_COMPILES': '1', **(environment or {})}) as program:
@@ -150,14 +150,14 @@ def measure(
 def _summary(
   program: RunningProgram, config: Any, begin: _Instant, end: _Instant
 ) -> dict[str, Any]:
-  """Returns what was measured between two instants.
+  """Returns the measurements between two instants.
 
-  steps_per_second: rows of environments, as stages count them: decisions and, once in an episode, a
-    reset. actor_steps_per_second are the decisions alone.
-  learned_steps_per_second: the same rate as the learner's updates need it; below the other where
-    the window is so short that acting is still ahead of learning, as replay lets it.
-  nodes, groups: by name, `busy` (cores), `cpu_per_step` (seconds), `memory` (bytes that are its own),
-    and `shares` of its time, as it reports them.
+  steps_per_second: rows of environments, as stages count them: decisions and, once an episode, a
+    reset. actor_steps_per_second counts the decisions alone.
+  learned_steps_per_second: the steps/s that the learner's updates consume. Below steps_per_second if
+    the window is so short that actors are still ahead of the learner, as far as replay allows.
+  nodes, groups: by name, `busy` (cores), `cpu_per_step` (seconds), `memory` (own bytes), and the
+    reported `shares` of time.
   """
   seconds = end.second - begin.second
   actor_steps, frames, learner_steps = (
@@ -171,7 +171,7 @@ def _summary(
   ]
   assert reports, 'nothing was reported within the measurement; measure for longer'
   rows = sum(batches * size for batches, size, *_ in reports)
-  # Reports tell the rows of batches as means, and the decisions of the window exactly.
+  # Reports give the rows of batches as means, but the decisions of the window exactly.
   steps = actor_steps * rows / max(sum(report[-1] for report in reports), 1e-9)
   inserted = getattr(config, 'samples_per_insert', 1.0)
   steps_per_update = config.batch_size * config.unroll_length / inserted
@@ -204,7 +204,7 @@ def _summary(
 
 
 def groups(nodes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-  """Returns what the nodes of each group did together; memory and shares are means over them."""
+  """Sums the nodes of each group; memory and shares are means over the nodes."""
   members: dict[str, list[Any]] = {}
   for name, node in nodes.items():
     members.setdefault(re.sub(r'-\d+$', '', name), []).append(node)
@@ -232,7 +232,7 @@ def _window(
 
 
 def _shares(program: RunningProgram, name: str, begin: _Instant, end: _Instant) -> dict[str, float]:
-  """Returns what a node says of how it spends its time, in words."""
+  """Returns the shares of time that a node reports, by label."""
   node = '/'.join(name.rsplit('-', 1))
   shares = {}
   for column, words in _SHARES.items():

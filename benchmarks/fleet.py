@@ -1,17 +1,17 @@
-"""Where central inference saturates: a fleet of light actors against one inference node.
+"""Finds where central inference saturates: a fleet of light actors against one inference node.
 
 python -m benchmarks.fleet --env=atari:Pong
 python -m benchmarks.fleet --env=catch --fleet=16,64,256,512 --inference_batch_size=256 --delay_ms=5
 
-A light actor is one stream of --envs_per_actor environments (16): it asks, waits for the actions, waits
-for --delay_ms, as if it stepped its environments, and asks again, always with timesteps that were
-recorded. Many of them share a process, a driver. The node is the real inference server; unrolls are
-assembled and then thrown away, and nobody learns.
+A light actor is one stream of --envs_per_actor environments (16). It sends a request with recorded
+timesteps, waits for the actions, waits --delay_ms in place of stepping, and sends the next request. Many
+light actors share one driver process. The node is the real inference server. It assembles unrolls and
+drops them; there is no learner.
 
-Prints a row for each size of the fleet; writes fleet-<program>-<env>.json and .png. Offered is what the
-fleet would do if answers took no time. Latency is from asking to the answer, as the actor sees it.
-Saturated is the first fleet with at least 95% of the best rate; that it is the node's limit is certain
-only where the drivers have cores left.
+Prints a row for each size of the fleet; writes fleet-<program>-<env>.json and .png. "Offered" is the
+rate if replies took no time. Latency is from request to reply, as the actor sees it. "Saturated" is the
+first fleet with at least 95% of the best rate. It is certainly the node's limit only if the drivers have
+cores left.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ from benchmarks.running import ROOT
 from launchers import binding
 
 _FLEET = flags.DEFINE_list(
-  'fleet', ['8', '16', '32', '64', '128', '256', '512'], 'how many light actors'
+  'fleet', ['8', '16', '32', '64', '128', '256', '512'], 'numbers of light actors'
 )
-_DRIVERS = flags.DEFINE_integer('drivers', 2, 'processes that they share', lower_bound=1)
-_DELAY = flags.DEFINE_float('delay_ms', 10.0, 'that environments take for a step', lower_bound=0.0)
+_DRIVERS = flags.DEFINE_integer('drivers', 2, 'processes that light actors share', lower_bound=1)
+_DELAY = flags.DEFINE_float(
+  'delay_ms', 10.0, 'duration of a step of the environments', lower_bound=0.0
+)
 _ENVS_PER_ACTOR = 16
 _BATCH_SIZE = 256
 
@@ -83,12 +85,12 @@ def measure(
   """Runs a fleet for some seconds, after a warm-up.
 
   Args:
-    program: whose agent acts.
-    config: resolved.
-    size: light actors.
-    drivers: processes that they share.
-    delay: seconds between an answer and the next question.
-    seconds: to measure for; warm-up is a quarter of it.
+    program: the program whose agent acts.
+    config: resolved options.
+    size: number of light actors.
+    drivers: number of driver processes.
+    delay: seconds between a reply and the next request.
+    seconds: length of the measurement; warm-up takes a quarter of it.
 
   Returns:
     A row of the table, by name.
@@ -116,7 +118,7 @@ def measure(
     for process in processes:
       _hear(process)
     time.sleep(seconds / 4)
-    client.measure(seconds / 4)  # It says what has happened since the last time.
+    client.measure(seconds / 4)  # Each call covers the time since the previous one.
     used, started = costs.cpu_seconds(node), time.monotonic()
     for process in processes:
       _say(process)
@@ -129,7 +131,7 @@ def measure(
     memory = node.memory_full_info().uss
   latencies = np.concatenate([c['latencies'] for c in counted])
   if not len(latencies):
-    raise RuntimeError(f'nobody was answered within --seconds={seconds:g}; measure for longer.')
+    raise RuntimeError(f'no actor got a reply within --seconds={seconds:g}; measure for longer.')
   rate = sum(len(c['latencies']) * num_envs / c['seconds'] for c in counted)
   return {
     'actors': size,
@@ -172,7 +174,7 @@ def draw(title: str, rows: list[dict[str, Any]]) -> Figure:
 
 
 def main(argv: list[str]) -> None:
-  """Measures, prints and writes."""
+  """Runs the benchmark; prints the table and writes the results."""
   del argv
   given, delay = options.launch_flags(), _DELAY.value
   config = options.config({'envs_per_actor': _ENVS_PER_ACTOR, 'inference_batch_size': _BATCH_SIZE})

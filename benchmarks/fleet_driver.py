@@ -1,7 +1,7 @@
-"""Many light actors in one process: python -m benchmarks.fleet_driver TASK, a JSON object.
+"""Runs many light actors in one process: python -m benchmarks.fleet_driver TASK, a JSON object.
 
-Says 'ready' when every actor has had an answer, measures from one line on its input to the next, and
-prints what it has counted, as JSON. Imports neither JAX nor TensorFlow.
+Prints 'ready' when every actor has a reply, measures from one line of its stdin to the next, and prints
+the counts as JSON. Imports neither JAX nor TensorFlow.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _RECORDED = 32
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """What a driver is to do.
+  """The task of a driver.
 
   Attributes:
-    address: of the inference node.
-    env: whose timesteps are recorded.
-    env_options: of it.
+    address: address of the inference node.
+    env: the environment whose timesteps are recorded.
+    env_options: options of the environment.
     num_envs: environments of an actor.
-    actors: their numbers.
-    delay: seconds between an answer and the next question.
+    actors: indices of the actors.
+    delay: seconds between a reply and the next request.
   """
 
   address: str
@@ -48,7 +48,7 @@ class Task:
 
 
 def record(task: Task) -> list[Any]:
-  """Returns some successive timesteps, in which actions are always the same."""
+  """Returns `_RECORDED` successive timesteps of an environment under a constant action."""
   environment = environments.make(task.env, task.num_envs, 0, task.env_options)
   spec = environment.action_spec()
   action = np.broadcast_to(spec.generate_value(), (task.num_envs, *spec.shape))
@@ -59,7 +59,7 @@ def record(task: Task) -> list[Any]:
 
 
 class Driver:
-  """Asks for all its actors, over a connection each, from one thread."""
+  """Sends the requests of all its actors from one thread, over one connection per actor."""
 
   def __init__(self, task: Task):
     self._task = task
@@ -75,7 +75,7 @@ class Driver:
     self.error: BaseException | None = None
 
   def run(self) -> None:
-    """Asks for ever."""
+    """Sends requests until the process ends; on failure sets `error`."""
     selector = selectors.DefaultSelector()
     for actor, connection in self._connections.items():
       selector.register(connection, selectors.EVENT_READ, actor)
@@ -105,7 +105,7 @@ class Driver:
       self.ready.set()
 
   def begin(self) -> None:
-    """Begins to keep latencies."""
+    """Starts to record latencies."""
     with self._measuring:
       self._latencies = []
 
@@ -120,7 +120,7 @@ class Driver:
   def _ask(self, actor: int) -> None:
     sequence = self._sequences[actor]
     self._sequences[actor] += 1
-    # Actors are not in the same place of the recording.
+    # Each actor is at a different position of the recording.
     timestep = self._timesteps[(sequence + actor) % len(self._timesteps)]
     request = codec.pack(self._run, f'actor/{actor}', self._incarnation, 0, sequence, *timestep)
     self._asked[actor] = time.monotonic()
@@ -128,7 +128,7 @@ class Driver:
 
 
 def main(argv: list[str]) -> None:
-  """Drives the actors of a task. Does not return."""
+  """Runs the actors of a task. Does not return."""
   driver = Driver(Task(**json.loads(argv[1])))
   threading.Thread(target=driver.run, daemon=True).start()
   driver.ready.wait()
@@ -141,7 +141,7 @@ def main(argv: list[str]) -> None:
   seconds = time.monotonic() - started
   counted = {'seconds': seconds, 'cpu': time.process_time() - used, 'latencies': latencies}
   print(json.dumps(counted), flush=True)
-  os._exit(0)  # Requests are still under way.
+  os._exit(0)  # Requests are still in flight.
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""The inference node that a fleet of light actors asks, in a process of its own."""
+"""The inference node of a fleet of light actors, in a separate process."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from programs import registry as programs
 
 
 class Discard:
-  """Takes unrolls and drops them."""
+  """An unroll writer that drops all unrolls."""
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
     """Drops unrolls."""
     release()
 
   def compile(self, sizes: Iterable[int]) -> None:
-    """Nothing is compiled."""
+    """Does nothing."""
 
   def start(self) -> None:
-    """Nothing is started."""
+    """Does nothing."""
 
   def check(self) -> None:
-    """Nothing fails."""
+    """Does nothing."""
 
   def close(self) -> None:
-    """Nothing is open."""
+    """Does nothing."""
 
 
 def serve(
   program: str, config: Any, num_actors: int, batch_size: int, actors_port: int, port: int
 ) -> None:
-  """Answers until the process ends, as a program's inference does; throws its unrolls away.
+  """Serves actions like a program's inference node until the process ends; drops the unrolls.
 
   Args:
-    program: whose agent acts.
-    config: resolved.
-    num_actors: each asks for one stream of `envs_per_actor` environments.
-    batch_size: environments in an inference batch at most.
-    actors_port: for the actors.
-    port: of a Courier server with a method `measure`, once everything is compiled.
+    program: the program whose agent acts.
+    config: resolved options.
+    num_actors: number of actors, each with one stream of `envs_per_actor` environments.
+    batch_size: maximum environments in an inference batch.
+    actors_port: port for the actors.
+    port: port of a Courier server with a method `measure`; it opens once everything is compiled.
   """
   spec = environments.make_spec(config.env, config.env_options)
   agent = programs.load(program).make_agent(config)(spec.observations, spec.actions)

@@ -1,4 +1,4 @@
-"""The flags of benchmarks that launch programs: those of launch.py, and how long to measure."""
+"""Flags of benchmarks that launch programs: the flags of launch.py, and measurement times."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from programs import registry
 from programs.options import configs
 from programs.options import flags as config_flags
 
-SECONDS = flags.DEFINE_float('seconds', 20.0, 'that a program is measured for', lower_bound=1.0)
+SECONDS = flags.DEFINE_float(
+  'seconds', 20.0, 'length of the measurement of a program', lower_bound=1.0
+)
 WARM_UP = flags.DEFINE_float(
   'warm_up', 10.0, 'seconds between the first learner steps and the measurement', lower_bound=0.0
 )
 STAGE_SECONDS = flags.DEFINE_float(
-  'stage_seconds', 1.0, 'of each timing of a stage alone', lower_bound=0.01
+  'stage_seconds', 1.0, 'length of each timing of a stage alone', lower_bound=0.01
 )
-REPEATS = flags.DEFINE_integer('repeats', 3, 'how often each is measured', lower_bound=1)
+REPEATS = flags.DEFINE_integer('repeats', 3, 'number of measurements of each', lower_bound=1)
 
 
 def run(
@@ -28,12 +30,12 @@ def run(
   check: Callable[[], Any] | None = None,
   programs: Sequence[str] = ('sebulba', 'r2d2'),
 ) -> None:
-  """Runs a benchmark with the options of programs as flags; ends with code 2 if they do not fit.
+  """Runs a benchmark with program options as flags; exits with code 2 if they do not fit together.
 
   Args:
-    main: of the benchmark.
-    check: raises ValueError, one sentence, if they do not fit; by default, as `config`.
-    programs: between which --program chooses, the first by default; none: there is no such flag.
+    main: main function of the benchmark.
+    check: raises ValueError, one sentence, if the flags do not fit together; default: `config`.
+    programs: values of --program, the default first; if empty, the flag does not exist.
   """
 
   def checked(argv: list[str]) -> None:
@@ -44,47 +46,47 @@ def run(
       sys.exit(2)
     main(argv)
 
-  # What it has started is to end with it.
+  # sys.exit runs the clean-up that ends started processes.
   signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
   if programs:
-    flags.DEFINE_enum('program', programs[0], programs, 'what to measure')
+    flags.DEFINE_enum('program', programs[0], programs, 'program to measure')
   config_flags.define()
   flags.adopt_module_key_flags(config_flags)
   app.run(checked)
 
 
 def program() -> str:
-  """Returns the name of the program. (Who imports a benchmark may have a flag of that name.)"""
+  """Returns the value of --program, which may be a flag of the module that imports a benchmark."""
   return flags.FLAGS.program
 
 
 def config(
   defaults: Mapping[str, Any] | None = None, changes: Mapping[str, Any] | None = None
 ) -> Any:
-  """Returns the config of the program, resolved.
+  """Returns the resolved config of the program.
 
   Args:
-    defaults: options by name, in place of the program's own where the user has not set them.
-    changes: options by name, in place of what the user has set.
+    defaults: options by name that replace the program's own defaults.
+    changes: options by name that override the user's flags.
 
   Raises:
-    ValueError: if the options do not fit together; one sentence.
+    ValueError: the options do not fit together; one sentence.
   """
   values = {**(defaults or {}), **config_flags.given(), **(changes or {})}
   return configs.make_config(registry.load(program()), values)
 
 
 def launch_flags(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
-  """Returns what to give launch.py, and `benchmarks.stages`: what was given here, by name.
+  """Returns the user's flags, by name, to pass on to launch.py and `benchmarks.stages`.
 
   Args:
-    changes: options by name, in place of what the user has set.
+    changes: options by name that override the user's flags.
   """
   return as_flags(program(), {**config_flags.given(), **(changes or {})})
 
 
 def as_flags(program: str, values: Mapping[str, Any]) -> dict[str, str]:
-  """Returns the flags for launch.py, by name, that give a program these options."""
+  """Returns launch.py flags, by name, that set a program's options to `values`."""
   return {'program': program} | {
     name: ','.join(map(str, v)) if isinstance(v, (list, tuple)) else str(v)
     for name, v in values.items()

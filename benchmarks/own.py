@@ -1,4 +1,4 @@
-"""The processes of one run, and of no other: those that its launcher has started."""
+"""The processes of a single run: those that its launcher started."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import psutil
 def nodes(launcher: psutil.Process, run_dir: str) -> dict[str, psutil.Process]:
   """Returns the processes of the nodes, by names such as 'actor-0'.
 
-  A node is a descendant of the launcher whose command names a payload of the run. What a node has
-  forked has the same command, and is left out.
+  A node is a descendant of the launcher whose command names a payload of the run. A fork of a node has
+  the same command and is excluded.
 
   Args:
-    launcher: of the run.
-    run_dir: of the run, as its flag named it.
+    launcher: launcher of the run.
+    run_dir: run directory, as given by --run_dir.
   """
   found: dict[str, psutil.Process] = {}
   with contextlib.suppress(psutil.NoSuchProcess):
@@ -32,7 +32,7 @@ def nodes(launcher: psutil.Process, run_dir: str) -> dict[str, psutil.Process]:
 
 
 def node_name(command: Sequence[str], run_dir: str) -> str:
-  """Returns the node that a command is the process of, such as 'actor-0'; '' if it is of none."""
+  """Returns the name of the node that runs a command, such as 'actor-0'; '' if there is none."""
   payloads = os.path.realpath(os.path.join(run_dir, 'nodes'))
   for part in command:
     if part.endswith('.pkl') and os.path.realpath(os.path.dirname(part)) == payloads:
@@ -46,7 +46,7 @@ def group(node: str) -> str:
 
 
 def is_of(process: psutil.Process, run_dir: str) -> bool:
-  """Returns whether a process is the launcher or a node of a run, and not, say, a reader of its log."""
+  """Returns whether a process is the launcher or a node of a run; a reader of its log is not."""
   try:
     command = process.cmdline()
   except psutil.Error:

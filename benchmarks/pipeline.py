@@ -1,13 +1,13 @@
-"""How fast a program could be on this machine, how fast it is, and where the difference goes.
+"""Compares a program's rate with the ideal rate on this machine, and shows where the difference goes.
 
 python -m benchmarks.pipeline --program=sebulba --env=catch
 python -m benchmarks.pipeline --program=r2d2 --env=atari:Pong --min_replay_size=64
 
 Every option of the program is a flag. Prints two tables; writes pipeline-<program>-<env>.json and .png.
-The first is the CPU time of a step in each stage alone; all cores at work on nothing else would do
-cores / sum steps a second, the ideal. The second is the program under launch.py: of each node the cores
-it keeps busy, its CPU time per step, and what it says it waits for. A step is one row of one
-environment: a decision or, once in an episode, a reset. Fails if anything is compiled after warm-up.
+The first table has the CPU time of a step in each stage alone. The ideal is cores / sum steps a second:
+all cores busy with these stages only. The second table measures the program under launch.py: the busy
+cores of each node, its CPU time per step, and its reported waiting. A step is one row of one
+environment: a decision or, once an episode, a reset. Fails if XLA compiles anything after warm-up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.running import ROOT
 
 
 def measure_stages(flags: dict[str, str], seconds: float, repeats: int) -> dict[str, Any]:
-  """Returns what `benchmarks.stages` measures, in a process of its own."""
+  """Runs `benchmarks.stages` in a separate process; returns its measurements."""
   arguments = flags | {'stage_seconds': str(seconds), 'repeats': str(repeats)}
   process = subprocess.run(
     [sys.executable, '-m', 'benchmarks.stages', *(f'--{n}={v}' for n, v in arguments.items())],
@@ -39,7 +39,7 @@ def measure_stages(flags: dict[str, str], seconds: float, repeats: int) -> dict[
 
 
 def print_stages(stages: dict[str, Any]) -> dict[str, float]:
-  """Prints a line for each stage; returns the CPU seconds of a step in all of them, by node."""
+  """Prints a line for each stage; returns the CPU seconds of a step over all stages, by node."""
   by_node: dict[str, float] = {}
   for cost in stages.values():
     for node, used in cost['cpu'].items():
@@ -55,7 +55,7 @@ def print_stages(stages: dict[str, Any]) -> dict[str, float]:
 
 
 def print_groups(groups: dict[str, Any], alone: dict[str, float]) -> None:
-  """Prints a line for each group of nodes, beside the stages that it is made of."""
+  """Prints a line for each group of nodes, beside the sum of its stages alone."""
   table = results.Table(
     nodes='<20',
     busy_cores='>10.2f',
@@ -104,7 +104,7 @@ def draw(title: str, stages: dict[str, Any], groups: dict[str, Any]) -> Figure:
 
 
 def main(argv: list[str]) -> None:
-  """Measures, prints and writes."""
+  """Runs the benchmark; prints the tables and writes the results."""
   del argv
   config, flags = options.config(), options.launch_flags()
   cores = results.cores()

@@ -1,4 +1,4 @@
-"""What a benchmark leaves: a table on the terminal, a JSON file and a picture."""
+"""Output of a benchmark: a table on the terminal, a JSON file and a plot."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-RESULTS = flags.DEFINE_string('results', 'runs/benchmarks', 'where the results go')
+RESULTS = flags.DEFINE_string('results', 'runs/benchmarks', 'directory of the results')
 
 
 def cores() -> int:
-  """Returns how many CPU cores this process may use."""
+  """Returns the number of CPU cores that this process may use."""
   return len(os.sched_getaffinity(0))
 
 
 def machine() -> dict[str, Any]:
-  """Returns what the figures depend on, by name."""
+  """Returns the properties of the machine that affect the measurements, by name."""
   return {
     'cpu_cores': cores(),
     'python': platform.python_version(),
@@ -31,13 +31,13 @@ def machine() -> dict[str, Any]:
 
 
 class Table:
-  """Prints rows as they come."""
+  """A table that prints each row when it is added."""
 
   def __init__(self, **columns: str):
     """Prints the header.
 
     Args:
-      **columns: the format of each, by its title, where `_` stands for a space: '<20', '>10,.1f'.
+      **columns: formats such as '<20' or '>10,.1f', by title; `_` in a title is printed as a space.
     """
     self._formats = list(columns.values())
     widths = [spec.split(',')[0].split('.')[0] for spec in self._formats]
@@ -60,14 +60,14 @@ class Table:
 
 
 def file_name(benchmark: str, program: str, config: Any) -> str:
-  """Returns a name for the results of a benchmark of one program, such as 'startup-r2d2-cartpole'."""
+  """Returns a file name without suffix for the results, such as 'startup-r2d2-cartpole'."""
   core = getattr(config, 'core', 'none')
   parts = [benchmark, program, config.env, *([core] if core != 'none' else [])]
   return re.sub(r'[^\w.]+', '-', '-'.join(parts))
 
 
 def write(name: str, record: dict[str, Any], figure: Figure) -> None:
-  """Writes `name`.json, the record and the machine, and `name`.png to --results, and says so."""
+  """Writes `name`.json (record and machine) and `name`.png to --results; prints their names."""
   os.makedirs(RESULTS.value, exist_ok=True)
   with open(os.path.join(RESULTS.value, f'{name}.json'), 'w') as f:
     json.dump({**machine(), **record}, f, indent=2)

@@ -1,4 +1,4 @@
-"""Which groups of a program infer and learn: one, or, with --inference_nodes, two."""
+"""Names of the groups that infer and learn: one group, or two with --inference_nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from programs.options.inference import InferenceConfig
 
 
 def infers(config: InferenceConfig) -> str:
-  """Returns the name of the group that answers actors."""
+  """Returns the name of the group that serves actions to actors."""
   return 'inference' if config.inference_nodes else 'inference_learner'
 
 

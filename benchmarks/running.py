@@ -1,4 +1,4 @@
-"""A program under launch.py, as a drill or a test sees it from outside."""
+"""A program under launch.py, observed from outside by a drill or a test."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class RunningProgram:
     output: str = '',
     own_session: bool = False,
   ):
-    """Starts it.
+    """Starts launch.py.
 
     Args:
-      run_dir: of the run, which a flag has to name as well.
-      *flags: for launch.py.
-      deadline: seconds that `wait_until` waits at most.
-      environment: variables to set for it.
-      output: an existing directory that gets and keeps its `stdout.txt` and `stderr.txt`; '' for none.
-      own_session: whether it is out of the reach of this terminal, of Ctrl-C and of its end.
+      run_dir: run directory; a flag must name it as well.
+      *flags: flags for launch.py.
+      deadline: timeout of `wait_until` in seconds.
+      environment: variables to set for launch.py.
+      output: an existing directory for `stdout.txt` and `stderr.txt`; '' for temporary files.
+      own_session: whether to start a new session, which Ctrl-C and the terminal's end do not reach.
     """
     self.run_dir = run_dir
     self._deadline = deadline
-    # Files, since nobody reads a pipe while a long run writes.
+    # Files rather than pipes: a full pipe would block a long run.
     self._output, self._errors = (
       open(os.path.join(output, name), 'w+') if output else tempfile.TemporaryFile('w+')  # noqa: SIM115
       for name in ('stdout.txt', 'stderr.txt')
@@ -77,10 +77,10 @@ class RunningProgram:
       return {}
 
   def wait_until(self, condition: Callable[[], T], what: str) -> T:
-    """Waits until a function returns something true, which is returned.
+    """Waits until `condition` returns a true value; returns that value.
 
     Raises:
-      AssertionError: if the program ends before, or the deadline passes.
+      AssertionError: the program ended first, or the deadline passed.
     """
     end = time.monotonic() + self._deadline
     while not (result := condition()):
@@ -91,20 +91,20 @@ class RunningProgram:
     return result
 
   def learner_steps(self) -> float:
-    """Returns the learner steps of the last report; 0 before the first."""
+    """Returns the learner steps of the last report; 0 before the first report."""
     rows = [
       row for node in curves.LEARNERS for row in curves.read(self.run_dir, node, 'learner_steps')
     ]
     return rows[-1][0] if rows else 0.0
 
   def wait_for_progress(self) -> None:
-    """Waits until the learner has reported twice more than it has now."""
+    """Waits for two further reports of the learner."""
     for _ in range(2):
       before = self.learner_steps()
       self.wait_until(lambda n=before: self.learner_steps() not in (n, 0), 'learning')  # type: ignore
 
   def checkpoint_counts(self) -> dict[str, int]:
-    """Returns the counters of the newest checkpoint; {} before the first."""
+    """Returns the counters of the newest checkpoint; {} before the first checkpoint."""
     checkpoint = checkpoints.newest(checkpoints.directory(self.run_dir))
     return checkpoint.counts if checkpoint else {}
 
@@ -118,9 +118,9 @@ class RunningProgram:
     return code, texts[0], texts[1]
 
   def kill(self) -> None:
-    """Ends the launcher at once, if it still runs, and its nodes with it; forgets its output.
+    """Kills the launcher, if it still runs; its nodes end with it. Closes the output.
 
-    `end` is not to be called after it.
+    Do not call `end` afterwards.
     """
     self.launcher.kill()
     self.launcher.wait()

@@ -1,17 +1,17 @@
-"""How a program's rate depends on its size: one launch for each size, nothing else changed.
+"""Measures how a program's rate depends on one size option: one launch for each value.
 
 python -m benchmarks.scaling --program=sebulba --env=catch        all four sweeps
 python -m benchmarks.scaling --program=r2d2 --env=cartpole --sweeps=actors,batch
 python -m benchmarks.scaling --sweeps=split --splits=0:0,0:1,0-1:2-7
 
-actors    the number of actors, with what each adds in memory and in start-up time
+actors    the number of actors, with the memory and start-up time that each adds
 envs      the environments of each actor
-batch     the environments in an inference batch at most, while there are --batch_envs of them and a
-          request holds as many as the smallest batch
-split     actor devices and learner devices of 8 fake ones, between which XLA divides the CPU
+batch     the maximum environments in an inference batch; the program has --batch_envs environments,
+          and a request holds as many as the smallest batch
+split     the assignment of 8 fake devices, which share the CPU, to actors and learners
 
-Prints a table for each; writes scaling-<sweep>-<program>-<env>.json and .png. Every other option is as
-the flags say. A step is one row of one environment, as in `benchmarks.pipeline`.
+Prints a table for each sweep; writes scaling-<sweep>-<program>-<env>.json and .png. The flags set every
+other option. A step is one row of one environment, as in `benchmarks.pipeline`.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ from matplotlib.figure import Figure
 
 from benchmarks import end_to_end, options, results, roles
 
-_SWEEPS = flags.DEFINE_list('sweeps', ['actors', 'envs', 'batch', 'split'], 'what to change')
+_SWEEPS = flags.DEFINE_list('sweeps', ['actors', 'envs', 'batch', 'split'], 'sweeps to run')
 _ACTORS = flags.DEFINE_list('actors', ['1', '2', '4', '8', '16'], 'values of --num_actors')
-_ENVS = flags.DEFINE_list('envs', ['8', '16', '32', '64', '128', '256'], 'of --envs_per_actor')
+_ENVS = flags.DEFINE_list(
+  'envs', ['8', '16', '32', '64', '128', '256'], 'values of --envs_per_actor'
+)
 _BATCHES = flags.DEFINE_list(
-  'batches', ['16', '32', '64', '128', '256'], 'of --inference_batch_size, with --batch_envs'
+  'batches', ['16', '32', '64', '128', '256'], 'values of --inference_batch_size, with --batch_envs'
 )
 _BATCH_ENVS = flags.DEFINE_integer(
-  'batch_envs', 256, 'environments of the program, over its actors, while that changes'
+  'batch_envs', 256, 'environments of the program, over its actors, in the batch sweep'
 )
 _SPLITS = flags.DEFINE_list(
   'splits',
   ['0:0', '0:1-7', '0-1:2-7', '0-3:4-7'],
-  'of the fake devices, as actor devices:learner devices; ranges include their ends',
+  'fake devices, as actor devices:learner devices; ranges include their ends',
 )
 _SPLIT_BATCH_SIZE = flags.DEFINE_integer(
   'split_batch_size',
   84,
-  'the --batch_size meanwhile; a multiple of every number of learner devices',
+  'the --batch_size of the split sweep; a multiple of every number of learner devices',
 )
 _FAKE_DEVICES = {'XLA_FLAGS': '--xla_force_host_platform_device_count=8', 'JAX_PLATFORMS': 'cpu'}
 
 
 def points(sweep: str) -> list[tuple[str, dict[str, Any]]]:
-  """Returns the labels of a sweep's points, and the options of each by name.
+  """Returns the label and the options, by name, of each point of a sweep.
 
   Raises:
-    ValueError: if there is no such sweep.
+    ValueError: there is no such sweep.
   """
   if sweep == 'actors':
     return [(n, {'num_actors': int(n)}) for n in _ACTORS.value]
@@ -68,7 +70,7 @@ def points(sweep: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def split(text: str) -> dict[str, Any]:
-  """Returns the options behind a text such as '0-1:2-7'."""
+  """Parses a text such as '0-1:2-7' into device options."""
   devices = []
   for part in text.split(':'):
     first, _, last = part.partition('-')
@@ -120,10 +122,10 @@ def run(sweep: str) -> list[dict[str, Any]]:
 
 
 def for_each_actor(rows: list[dict[str, Any]]) -> dict[str, float]:
-  """Returns what an actor adds, by least squares over the numbers of actors.
+  """Returns the memory (bytes) and start-up seconds that one actor adds, by least squares.
 
   Args:
-    rows: of the sweep over actors, at least two.
+    rows: rows of the sweep over actors, at least two.
   """
   numbers = [float(row['point']) for row in rows]
   memory = [sum(node['memory'] for node in row['nodes'].values()) for row in rows]
@@ -135,7 +137,7 @@ def for_each_actor(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def draw(title: str, sweep: str, rows: list[dict[str, Any]]) -> Figure:
-  """Draws the rate and the cores that inference and learner keep busy."""
+  """Draws the rate and the busy cores of each group."""
   figure = Figure(figsize=(9, 4), layout='constrained')
   left, right = figure.subplots(1, 2)
   places = range(len(rows))
@@ -157,10 +159,10 @@ def draw(title: str, sweep: str, rows: list[dict[str, Any]]) -> Figure:
 
 
 def main(argv: list[str]) -> None:
-  """Measures, prints and writes."""
+  """Runs the sweeps; prints the tables and writes the results."""
   del argv
   config, program = options.config(), options.program()
-  for sweep in _SWEEPS.value:  # All of it is sound before the first is launched.
+  for sweep in _SWEEPS.value:  # Rejects bad options before the first launch.
     for _, changes in points(sweep):
       options.config(changes=changes)
   print(f'{program} on {config.env}, {results.cores()} CPU cores')

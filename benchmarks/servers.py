@@ -1,4 +1,4 @@
-"""The other end of what a benchmark measures, each in a process like those of nodes."""
+"""Servers that benchmarks measure against, each in a process like a node's."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ DEADLINE_SECONDS = 120.0
 
 @contextlib.contextmanager
 def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterator[tuple[int, str]]:
-  """Calls `function(port)` in a process of its own, and ends the process at the end of the block.
+  """Calls `function(port)` in a new process, and kills the process at the end of the block.
 
   Args:
-    directory: an existing one, for what the process is to run and its log.
-    name: of the process.
-    function: picklable; serves on a port.
+    directory: an existing directory for the payload and the log of the process.
+    name: name of the process.
+    function: picklable function that serves on a port.
 
   Yields:
-    The id of the process, and its address once something listens there.
+    The id of the process and its address, once it listens.
   """
   port = binding.free_ports(1)[0]
   payload = os.path.join(directory, f'{name}.pkl')
@@ -51,7 +51,7 @@ def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterat
 
 
 def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
-  """Waits until something listens on a port."""
+  """Waits until the server listens on a port."""
   end = time.monotonic() + DEADLINE_SECONDS
   while True:
     with contextlib.suppress(OSError), socket.create_connection(('127.0.0.1', port), 1.0):
@@ -63,7 +63,7 @@ def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
 
 
 def serve_actions(action: np.ndarray, port: int) -> None:
-  """Answers every request of every actor with the same actions, until the process ends."""
+  """Replies to every request with the same actions until the process ends."""
   inbox = SocketServer(port)
   inbox.accept_messages_of(1 << 30)
   while True:

@@ -1,8 +1,8 @@
-"""What each stage of the data path costs alone, with the classes that the nodes use.
+"""Measures the cost of each stage of the data path alone, with the classes that the nodes use.
 
 python -m benchmarks.stages --program=sebulba --env=catch     prints the costs as JSON
 
-`benchmarks.pipeline` runs it in a process of its own. A step is one row of one environment.
+`benchmarks.pipeline` runs this module in a separate process. A step is one row of one environment.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Input(NamedTuple):
 
 
 class Compilations:
-  """Counts what XLA compiles in this process from now on."""
+  """Counts the compilations of XLA in this process from now on."""
 
   def __init__(self) -> None:
     self.count = 0
@@ -65,18 +65,19 @@ class Compilations:
 class Stages:
   """The stages of a program with actors, inference, replay and learner, at its own sizes.
 
-  Each method returns the cost of one step, as `costs.Cost`. Those after `record` use what it recorded.
+  Each method returns the cost of one step, as `costs.Cost`. Methods after `start_inference` use its
+  recorded unrolls.
   """
 
   def __init__(self, program: str, config: Any, seconds: float, repeats: int, directory: str):
-    """Makes agent and environment.
+    """Makes the agent and the environment.
 
     Args:
-      program: its name.
-      config: resolved.
-      seconds: of each timing.
+      program: name of the program.
+      config: resolved options.
+      seconds: length of each timing.
       repeats: timings of each stage.
-      directory: an existing one, for the servers' files.
+      directory: an existing directory for the servers' files.
     """
     self._config = config
     self._repeats = repeats
@@ -89,7 +90,7 @@ class Stages:
     self._infers, self._learns = roles.infers(config), roles.learns(config)
     self._prioritized = hasattr(config, 'samples_per_insert')
     sampled = config.samples_per_insert if self._prioritized else 1.0
-    # Unrolls that share rows are counted by the rows that they do not share.
+    # Overlapping unrolls count only the rows that they do not share.
     self._steps_per_batch = config.batch_size * self._agent.unroll_period / sampled
 
   def environment(self) -> costs.Cost:
@@ -107,7 +108,7 @@ class Stages:
     return cost
 
   def rpc(self) -> costs.Cost:
-    """Sends the timesteps of an actor's groups and receives actions, which are always the same."""
+    """Sends the timesteps of an actor's groups and receives constant actions."""
     groups = self._config.env_groups
     action = _random_actions(self._spec.actions, self._num_envs)[0]
     environment = self._make_environment()
@@ -132,7 +133,7 @@ class Stages:
     return cost
 
   def start_inference(self) -> None:
-    """Compiles what acts, as for all environments of the program, and records two unrolls."""
+    """Compiles inference for all environments of the program, and records two unrolls."""
     config, n = self._config, self._num_envs
     num_streams = config.actors_per_server * config.env_groups
     self._streams = min(num_streams, config.inference_batch_size // n)
@@ -146,7 +147,7 @@ class Stages:
       batching.bucket_sizes(n, max(n, config.inference_batch_size)),
       Seed(config.seed),
     )
-    # The learner publishes its parameters to what acts, from the beginning.
+    # The learner publishes its parameters to inference from the start.
     self._counter = counting.Counter()
     self._learner = Learner(
       self._agent,
@@ -181,7 +182,7 @@ class Stages:
     )
 
   def inference(self) -> costs.Cost:
-    """Answers batches as large as the program's, one after the other."""
+    """Serves batches as large as the program's, one after the other."""
     timesteps = itertools.cycle([timestep for timestep, _ in self._rows])
 
     def work() -> float:
@@ -191,7 +192,7 @@ class Stages:
     return self._measure(work, here=self._infers)
 
   def assembling(self) -> costs.Cost:
-    """Puts the recorded rows into unrolls, and follows the episodes."""
+    """Assembles the recorded rows into unrolls and updates the episode statistics."""
     assembler = UnrollAssembler(self._num_envs, self._agent.unroll_rows, self._agent.unroll_period)
     episodes = EpisodeStatistics(self._num_envs)
 
@@ -208,9 +209,9 @@ class Stages:
   def replay(self) -> Iterator[tuple[str, costs.Cost]]:
     """Yields, by stage, the costs of inserting, of sampling to the learner devices, of an update.
 
-    The table has the program's selectors, and room for all that is inserted; its rate limiter lets
-    one side work without the other. A step's share of a batch is what the program's ratio of samples
-    to inserts makes it.
+    The table has the program's selectors and room for all inserted unrolls. Its rate limiter
+    lets each side work alone. The program's ratio of samples to inserts determines a step's share of a
+    batch.
     """
     from nodes.unrolls.reader import UnrollReader
     from nodes.unrolls.tables import prioritized_table, queue_table
@@ -237,7 +238,7 @@ class Stages:
       writer.close()
 
   def _insert(self, writer: Any, item_bytes: int, pid: int) -> costs.Cost:
-    """Writes the recorded unrolls: enough to sample from, and no more than memory allows."""
+    """Writes the recorded unrolls: enough for the sampling stage, and at most `_MAX_BYTES`."""
     unrolls = itertools.cycle(self._unrolls)
     repeats = self._repeats
     least = math.ceil(self._config.batch_size * (1 + 1 / repeats) / self._num_envs)
@@ -253,7 +254,7 @@ class Stages:
     return self._measure(work, here=self._infers, others={'replay': pid}, calls=(least, most))
 
   def _sample(self, reader: Any, batches: int, pid: int) -> costs.Cost:
-    """Takes batches to the learner devices; from a queue, as many as it holds."""
+    """Moves batches to the learner devices; from a queue, at most as many as it holds."""
 
     def put(batch: Any) -> Any:
       unrolls, probabilities = self._learner._global((batch.unrolls, batch.probabilities))
@@ -269,12 +270,12 @@ class Stages:
     return self._measure(work, here=self._learns, others={'replay': pid}, calls=(1, most))
 
   def _update(self, reader: Any, pid: int) -> costs.Cost:
-    """Learns from one batch that is on the learner devices, and sends the priorities it gives."""
+    """Updates from one batch on the learner devices, and sends the resulting priorities."""
     self._learner.learn_from(itertools.repeat(self._batch), reader.update_priorities)
 
     def work() -> float:
       self._learner.step()
-      self._learner.actor_steps()  # Waits for the end of the update.
+      self._learner.actor_steps()  # Blocks until the update is done.
       return self._steps_per_batch
 
     return self._measure(work, here=self._learns, others={'replay': pid})
@@ -288,14 +289,14 @@ def measure(program: str, config: Any, seconds: float, repeats: int) -> dict[str
   """Measures all stages.
 
   Args:
-    program: its name.
-    config: resolved.
-    seconds: of each timing.
+    program: name of the program.
+    config: resolved options.
+    seconds: length of each timing.
     repeats: timings of each stage.
 
   Returns:
-    `stages`, the cost of a step by stage, and `compiled_while_timing`, the programs that XLA had to
-    compile after warm-up.
+    `stages`, the cost of a step by stage, and `compiled_while_timing`, the number of XLA compilations
+    after warm-up.
   """
   with tempfile.TemporaryDirectory() as directory:
     stages = Stages(program, config, seconds, repeats, directory)
@@ -322,7 +323,7 @@ def _random_actions(spec: specs.Array, num_envs: int) -> list[np.ndarray]:
 
 
 def main(argv: list[str]) -> None:
-  """Measures and prints."""
+  """Measures all stages; prints the costs as JSON."""
   del argv
   config = options.config()
   seconds, repeats = options.STAGE_SECONDS.value, options.REPEATS.value

@@ -1,12 +1,12 @@
-"""How long a program takes from the command to its first learner step, and where the time goes.
+"""Measures the time from the command to the first learner step, and where it goes.
 
 python -m benchmarks.startup --program=sebulba --env=catch
 python -m benchmarks.startup --program=r2d2 --env=cartpole --repeats=5
 
-Prints three tables; writes startup-<program>-<env>.json and .png. The first follows the path until the
-first learner step begins: its parts follow each other and add up. The second says what the nodes'
-processes had used by then. The third times the imports of each kind of process, alone in a fresh one;
-on a machine with few cores they compete with each other. Every figure is the median of --repeats.
+Prints three tables; writes startup-<program>-<env>.json and .png. The first has the consecutive phases
+until the first learner step starts; they add up. The second has the resources that the nodes' processes
+used by then. The third times the imports of each kind of process, alone in a new process; in a real
+launch on few cores the imports compete. Every figure is the median of --repeats runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks import costs, end_to_end, options, results, roles
 from benchmarks.running import ROOT, RunningProgram
 from rundir import audit
 
-# Who imports what: the launcher, and each node's class with what it imports when it runs.
+# Imports of each process: the launcher, and each node's class with the imports of its run method.
 IMPORTS = {
   'launcher': 'launch',
   'monitor': 'launchers.node_entry, launchpad, nodes.monitor, tensorboardX',
@@ -43,12 +43,12 @@ _LOGGED = re.compile(r'^[A-Z](\d{4}) (\d\d:\d\d:\d\d\.\d+) .*\n?', re.MULTILINE)
 
 
 def learner() -> str:
-  """Returns the name of the learner's process."""
+  """Returns the process name of the learner, such as 'learner-0'."""
   return f'{roles.learns(options.config())}-0'
 
 
 def compile_times(run_dir: str) -> tuple[float, float]:
-  """Returns when XLA began to compile in the learner's process and when it had ended, in Unix time."""
+  """Returns the first and last times of XLA compilation in the learner's process, in Unix time."""
   with open(os.path.join(run_dir, 'logs', f'{learner()}.log'), errors='replace') as f:
     lines = f.read()
   year = datetime.datetime.now().year
@@ -65,7 +65,8 @@ def follow(flags: dict[str, str]) -> dict[str, Any]:
 
   Returns:
     phases: seconds by name, in order; they add up to `seconds`.
-    compiled: seconds of XLA by program compiled.
+    seconds: from the command to the first learner step.
+    compiled: seconds of XLA compilation by function name.
     nodes: CPU seconds and own bytes of each process at the first learner step.
   """
   started = time.time()
@@ -104,13 +105,13 @@ def follow(flags: dict[str, str]) -> dict[str, Any]:
 
 
 def _recorded(program: RunningProgram, name: str) -> float:
-  """Returns when the first unroll was recorded."""
+  """Waits until the audit records the first unroll under `name`; returns the Unix time."""
   program.wait_until(lambda: len(audit.read(program.run_dir, name)), f'an unroll is {name}')
   return time.time()
 
 
 def time_imports(modules: str) -> dict[str, float]:
-  """Returns the seconds and CPU seconds that a fresh interpreter takes for some imports."""
+  """Returns the seconds and CPU seconds that a new interpreter takes for some imports."""
   before, started = psutil.Process().cpu_times(), time.monotonic()
   subprocess.run([sys.executable, '-c', f'import {modules}'], cwd=ROOT, check=True)
   after = psutil.Process().cpu_times()
@@ -119,7 +120,7 @@ def time_imports(modules: str) -> dict[str, float]:
 
 
 def _median(runs: list[Any], *path: str) -> float:
-  """Returns the median of what lies at a path in each run; what is not there counts as 0."""
+  """Returns the median of the values at a path in each run; missing values count as 0."""
   values: list[Any] = runs
   for name in path:
     values = [value.get(name, {}) for value in values]
@@ -142,7 +143,7 @@ def draw(title: str, phases: dict[str, float]) -> Figure:
 
 
 def main(argv: list[str]) -> None:
-  """Measures, prints and writes."""
+  """Runs the benchmark; prints the tables and writes the results."""
   del argv
   config, given = options.config(), options.launch_flags()
   repeats = range(options.REPEATS.value)

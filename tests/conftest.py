@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-# Fixtures import what they need themselves: `make newest` has no Launchpad.
+# Fixtures import their modules lazily: `make newest` has no Launchpad.
 
 # A test that takes one of these trains a whole program.
 _TRAINING_FIXTURES = {'train', 'start_program', 'finished_run'}
@@ -15,28 +15,28 @@ _LONG = ('program', 'cluster')
 
 
 def pytest_itemcollected(item):
-  """Marks tests that train by the fixtures that they take, however indirectly."""
+  """Marks tests that train, by their direct and indirect fixtures."""
   if _TRAINING_FIXTURES & set(getattr(item, 'fixturenames', ())):
     item.add_marker(pytest.mark.program)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-  """Moves files with long tests to the front: two workers then end at about the same time."""
+  """Moves files with long tests to the front, so that two workers end at about the same time."""
   long = {item.path for item in items if any(item.get_closest_marker(name) for name in _LONG)}
   items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope='session')
 def session_directory(tmp_path_factory):
-  """A directory that all workers of this pytest session share."""
+  """Returns a directory that all workers of this pytest session share."""
   directory = tmp_path_factory.getbasetemp()
   return directory.parent if 'PYTEST_XDIST_WORKER' in os.environ else directory
 
 
 @pytest.fixture(scope='session', autouse=True)
 def compilation_cache(session_directory):
-  """Processes that tests start share what XLA compiles."""
+  """Shares one XLA compilation cache among the processes that tests start."""
   with pytest.MonkeyPatch.context() as environment:
     environment.setenv('JAX_COMPILATION_CACHE_DIR', str(session_directory / 'compiled'))
     environment.setenv('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
@@ -45,7 +45,7 @@ def compilation_cache(session_directory):
 
 @pytest.fixture
 def train():
-  """Returns `programs_under_test.launch`, for a program that trains to its end."""
+  """Returns `programs_under_test.launch`, which trains a program to its end."""
   from tests.programs_under_test import launch
 
   return launch
@@ -53,10 +53,9 @@ def train():
 
 @pytest.fixture
 def start_program(tmp_path):
-  """Starts small programs; kills those that are left at the end.
+  """Yields a function from flags to a started `RunningProgram`; kills the programs at the end.
 
-  Returns a function of flags that returns the `RunningProgram`. Unless a run is resumed, its
-  directory is `tmp_path / 'run'`.
+  The run directory is `tmp_path / 'run'`, unless the flags resume a run.
   """
   from benchmarks.running import RunningProgram
   from tests.programs_under_test import ON_CPU, SMALL
@@ -77,9 +76,9 @@ def start_program(tmp_path):
 
 @pytest.fixture(scope='session')
 def finished_run(session_directory):
-  """The directory of a short run of Sebulba on Catch, trained once for all workers.
+  """Returns the directory of a short run of Sebulba on Catch, trained once for all workers.
 
-  `finished.txt` beside it has what launch.py printed. Tests do not change either.
+  `finished.txt` beside it has the stdout of launch.py. Tests must not change either.
   """
   from tests.programs_under_test import SMALL, launch
 

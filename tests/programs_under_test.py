@@ -1,4 +1,4 @@
-"""Small programs, and launch.py as a user runs it, for tests that train or refuse to."""
+"""Small programs, and launch.py as a user runs it, for tests of training and of rejected flags."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ SMALL = (
   '--eval_episodes=10',
 )
 SMALL_REPLAY = ('--burn_in=4', '--unroll_length=10', '--min_replay_size=16', '--replay_size=64')
-# The mean return of ten whole episodes of Catch, each of which returns 1 or -1.
+# Possible mean returns of ten whole episodes of Catch, each with return 1 or -1.
 CATCH_RETURNS = {round(k / 5 - 1, 1) for k in range(11)}
-# After SMALL, for a program that a test stops.
+# Use after SMALL for a program that a test stops.
 ENDLESS = '--num_steps=1000000000'
 ON_CPU = {'JAX_PLATFORMS': 'cpu'}
 
 
 def launch(*flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
-  """Runs launch.py in a process of its own; returns the finished process.
+  """Runs launch.py in a separate process; returns the finished process.
 
-  A test whose program trains takes this as the fixture `train`, which marks it.
+  A test that trains a program must use the fixture `train` instead, which marks the test.
   """
   return subprocess.run(
     [sys.executable, 'launch.py', *flags],
@@ -50,7 +50,7 @@ def launch(*flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str
     text=True,
     timeout=timeout,
     stdin=subprocess.DEVNULL,
-    # Nodes do not use a proxy that cannot be reached.
+    # An unreachable proxy, which nodes must not use.
     env={**os.environ, **ON_CPU, 'http_proxy': 'http://127.0.0.1:9'},
   )
 
@@ -63,26 +63,26 @@ def run_main(*flags: str) -> int:
   saved.unparse_flags()
   for name in list(saved):
     saved[name].unparse()
-  # Isolation replaces the program of this process.
+  # Isolation would exec another program in this process.
   return launcher.main(saved(['launch.py', '--isolate=no', *flags]))
 
 
 def log_text(run_dir: pathlib.Path) -> str:
-  """Returns all that the nodes of a run have written to their logs."""
+  """Returns the text of all node logs of a run."""
   return ''.join(path.read_text() for path in (run_dir / 'logs').glob('*.log'))
 
 
 def assert_ended(
   run_dir: pathlib.Path, printed: str, program: str, asker: str, number: int, learner: str
 ) -> float:
-  """Asserts what launch.py printed last, and what a run of SMALL has left behind.
+  """Asserts the last line of launch.py and the files of a run of SMALL.
 
   Args:
-    run_dir: its directory.
-    printed: the standard output of launch.py.
-    program: its name.
-    asker: the group that asks for what `learner` serves.
-    number: nodes of that group.
+    run_dir: run directory.
+    printed: stdout of launch.py.
+    program: name of the program.
+    asker: the group that sends requests to `learner`.
+    number: number of nodes in that group.
     learner: the group that learns.
 
   Returns:
@@ -91,8 +91,8 @@ def assert_ended(
   done = DONE.fullmatch(printed.splitlines()[-1])
   evaluator_return, actor_steps, frames, learner_steps, said_dir = done.groups()
   assert int(actor_steps) >= 2000 and actor_steps == frames
-  # 2000 steps of 8 environments are 12 unrolls of each, less what was under way at the end.
-  # Of 25 updates' rows: when training ends, some are in the queue and in half-built unrolls.
+  # 2000 steps of 8 environments are 12 unrolls of each, or 24 updates, less the unrolls in flight at
+  # the end: those of IMPALA's actors count later than their steps.
   assert int(learner_steps) >= 15
   assert said_dir == str(run_dir)
   assert processes(str(run_dir)) == []
@@ -113,7 +113,7 @@ def assert_ended(
 
 
 def assert_logs(run_dir: pathlib.Path, *nodes: str) -> None:
-  """Asserts that `nodes`, and those of every program with actors, have logged no failure."""
+  """Asserts that exactly `nodes` and the nodes of every actor program have logs, without traceback."""
   logs = {path.stem for path in (run_dir / 'logs').glob('*.log')}
   assert logs == {'actor-0', 'evaluator-0', 'monitor-0', 'replay-0', *nodes}
   assert 'Traceback' not in log_text(run_dir)

@@ -1,4 +1,4 @@
-"""What has to hold in a drill."""
+"""Checks of a drill."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Refused(ValueError):
-  """A drill that this system does not allow; one sentence."""
+  """Raised if this system does not allow a drill; one sentence."""
 
 
 class Check(NamedTuple):
-  """A sentence, and whether it holds."""
+  """A statement, and whether it holds."""
 
   holds: bool
   sentence: str
@@ -20,16 +20,16 @@ class Check(NamedTuple):
 
 
 class Checks:
-  """What a drill has found so far; says each as it comes."""
+  """The checks of a drill so far; prints each when it is added."""
 
   def __init__(self) -> None:
     self.all: list[Check] = []
 
   def add(self, holds: bool, sentence: str) -> None:
-    """Adds a sentence and prints it."""
+    """Adds a check and prints it."""
     self.all.append(Check(bool(holds), sentence))
     print(self.all[-1], flush=True)
 
   def hold(self) -> bool:
-    """Returns whether there are any and all of them hold."""
+    """Returns whether there is at least one check and all hold."""
     return bool(self.all) and all(check.holds for check in self.all)

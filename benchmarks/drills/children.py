@@ -1,4 +1,4 @@
-"""What the environments of a node have started ends with the node, however that ends."""
+"""Drill: processes started by a node's environments end with the node, however it ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAVE_SECONDS = 10.0
 
 
 def of_mark(mark: str) -> dict[int, int]:
-  """Returns the children that are known by a mark: their parents' ids, by their own."""
+  """Returns the parent ids of all children with a mark, by child id."""
   command = family.child_command(mark)
   found = {}
   for process in psutil.process_iter(['cmdline', 'ppid', 'status']):
@@ -27,7 +27,7 @@ def of_mark(mark: str) -> dict[int, int]:
 
 
 def left_of(mark: str, pids: Set[int]) -> set[int]:
-  """Returns which of some children are still there when they have had time to leave."""
+  """Returns the children that are still alive after the time allowed for their exit."""
   end = time.monotonic() + LEAVE_SECONDS
   while (left := pids & of_mark(mark).keys()) and time.monotonic() < end:
     time.sleep(0.2)
@@ -35,13 +35,13 @@ def left_of(mark: str, pids: Set[int]) -> set[int]:
 
 
 def end_with_their_node(directory: str, checks: Checks) -> None:
-  """Kills an actor, stops the program, and kills a launcher, and looks whose children are left.
+  """Kills an actor, stops the program, kills a launcher; checks that no child survives.
 
-  Ends the children that are.
+  Ends surviving children.
 
   Args:
-    directory: an existing one.
-    checks: gets what holds.
+    directory: an existing directory.
+    checks: collects the results.
   """
   mark = os.path.join(directory, 'mark')
   open(mark, 'w').close()
@@ -62,7 +62,7 @@ def end_with_their_node(directory: str, checks: Checks) -> None:
         of_nodes = {child for child, parent in children.items() if parent in nodes}
         for whose, those in (
           ('of nodes', of_nodes),
-          # It has tried the environment before it started a node.
+          # The launcher makes an environment before it starts a node.
           ('of the launcher', children.keys() - of_nodes),
         ):
           left = left_of(mark, those)
@@ -85,7 +85,7 @@ def _kill_actor(subject: Subject, mark: str) -> None:
   )
   again = [pid for pid, parent in of_mark(mark).items() if parent == subject.pids()['actor-0']]
   subject.checks.add(
-    len(again) == len(before), f'its next life has as many children ({len(again)})'
+    len(again) == len(before), f'after its restart it has as many children ({len(again)})'
   )
 
 

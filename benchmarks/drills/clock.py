@@ -1,4 +1,4 @@
-"""A clock that is set back by an hour while a program runs."""
+"""Drill: the clock is set back by an hour while a program runs."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from benchmarks.running import ROOT
 SHIM = os.path.join(ROOT, 'benchmarks', 'drills', 'clock_shim')
 PROGRAMS = ('sebulba', 'impala')
 BACK_SECONDS = 3600
-# Of training once more, after the run was resumed.
+# Further actor steps after the resume.
 FURTHER_STEPS = 10_000
 
 
 def environment(path: str) -> dict[str, str]:
-  """Returns the variables of processes whose clock is ahead by the seconds in a file."""
+  """Returns environment variables that set a process's clock ahead by the seconds in a file."""
   paths = [SHIM, *filter(None, [os.environ.get('PYTHONPATH')])]
   return {'PYTHONPATH': os.pathsep.join(paths), 'LAUNCHPOD_DRILL_CLOCK': path}
 
 
 def set_clock(path: str, seconds: int) -> None:
-  """Sets by how much the clock is ahead."""
+  """Sets the seconds by which the clock is ahead."""
   with open(f'{path}.new', 'w') as f:
     f.write(str(seconds))
   os.replace(f'{path}.new', path)
 
 
 def step_back(directory: str, checks: Checks) -> None:
-  """Sets the clock of each program back; kills each node; stops, resumes and ends the run.
+  """For each program: sets the clock back, kills each node, then stops and resumes the run.
 
   Args:
-    directory: an existing one.
-    checks: gets what holds.
+    directory: an existing directory.
+    checks: collects the results.
   """
   for program in PROGRAMS:
     inside = os.path.join(directory, program)
@@ -48,7 +48,7 @@ def step_back(directory: str, checks: Checks) -> None:
       subject.unharmed(pids, f'{program}, its clock an hour back')
       for node in sorted(pids):
         subject.kill(node)
-        checks.add(True, f'{program}: {node} comes back and works')
+        checks.add(True, f'{program}: {node} restarts and works')
       taken = subject.program.checkpoint_counts()['actor_steps']
       subject.wait(functools.partial(_counts, subject, taken), 'actor steps are counted')
       checks.add(True, f'{program}: actor steps are counted')

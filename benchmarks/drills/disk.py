@@ -1,4 +1,4 @@
-"""A run directory whose disk is full for a while."""
+"""Drill: the disk of the run directory is full for a while."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CLONE_NEWNS = 0x00020000
 
 @contextlib.contextmanager
 def small_disk(directory: str) -> Iterator[None]:
-  """Has a small disk in an empty directory, which this process and what it starts from here on see.
+  """Mounts a small disk at an empty directory, visible to this process and its later children.
 
   Raises:
-    Refused: this system does not allow it.
+    Refused: this system does not allow the mount.
   """
   if os.geteuid():
     raise Refused('the drill with a full disk mounts one, for which it needs root.')
@@ -46,7 +46,7 @@ def small_disk(directory: str) -> Iterator[None]:
 
 
 def fill(path: str) -> None:
-  """Appends to a file until its disk is full."""
+  """Appends to a file until the disk is full."""
   with open(path, 'ab', buffering=0) as f, contextlib.suppress(OSError):
     for size in (1 << 20, 1 << 12, 1):
       with contextlib.suppress(OSError):
@@ -55,11 +55,11 @@ def fill(path: str) -> None:
 
 
 def fills_and_empties(directory: str, checks: Checks) -> None:
-  """Fills the disk for longer than --node_timeout, then makes room again.
+  """Fills the disk for longer than --node_timeout, then frees it.
 
   Args:
-    directory: an existing one.
-    checks: gets what holds.
+    directory: an existing directory.
+    checks: collects the results.
 
   Raises:
     Refused: this system does not allow it.
@@ -78,12 +78,12 @@ def fills_and_empties(directory: str, checks: Checks) -> None:
     subject.unharmed(pids, f'its disk full for {FULL_SECONDS:g} s')
     os.remove(filler)
     freed = time.monotonic()
-    subject.wait(lambda: _last_row(subject)[0] > before[0], 'measurements go on')
+    subject.wait(lambda: _last_row(subject)[0] > before[0], 'measurements resume')
     waited = time.monotonic() - freed
     checks.add(
-      waited < AFTER_SECONDS, f'measurements go on when there is room (after {waited:.0f} s)'
+      waited < AFTER_SECONDS, f'measurements resume when there is room (after {waited:.0f} s)'
     )
-    # From before the disk was full, or from soon after: the steps that were learned meanwhile show.
+    # The last row before the disk was full, or soon after, so that the steps learned meanwhile show.
     seconds, steps = (now - then for now, then in zip(_last_row(subject), before, strict=True))
     checks.add(
       seconds < FULL_SECONDS / 2 or steps > 0,
@@ -101,6 +101,6 @@ def fills_and_empties(directory: str, checks: Checks) -> None:
 
 
 def _last_row(subject: Subject) -> tuple[float, ...]:
-  """Returns the time of the learner's last measurements, and its steps then."""
+  """Returns the time and the learner steps of the learner's last row."""
   rows = curves.read(subject.run_dir, 'inference_learner/0', 'seconds', 'learner_steps')
   return rows[-1] if rows else (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""A slow Catch whose batches have a child process each, as simulators have; `close` leaves it alone.
+"""A slow Catch with a child process per batch, like a simulator; `close` does not end the child.
 
 --env=benchmarks/drills/family.py:make --env_options=mark=FILE
 """
@@ -14,13 +14,13 @@ def child_command(mark: str) -> list[str]:
   """Returns the command of the children, which do nothing.
 
   Args:
-    mark: a file, by which they are known.
+    mark: a file whose name identifies the children.
   """
   return ['tail', '-f', mark]
 
 
 class Family(SlowCatch):
-  """A batch of games and a child process."""
+  """A batch of games with a child process."""
 
   def __init__(self, num_envs: int, seed: int, step_seconds: float, mark: str):
     super().__init__(num_envs, seed, step_seconds)
@@ -36,5 +36,5 @@ class Family(SlowCatch):
 def make(
   task: str, num_envs: int, seed: int, *, step_seconds: float = 0.05, mark: str = ''
 ) -> Family:
-  """Makes N games of Catch; see `slow_catch.make`, and `child_command` for the mark; '' for no child."""
+  """Makes N games; see `slow_catch.make`, and `child_command` for `mark` ('': no child)."""
   return Family(num_envs, seed, step_seconds, mark)

@@ -1,6 +1,6 @@
-"""Whether memory and descriptors of a run's processes grow.
+"""Tests whether memory and descriptors of a run's processes grow.
 
-python -m benchmarks.drills.flatness DIR/processes.csv       the table again, also while the run goes on
+python -m benchmarks.drills.flatness DIR/processes.csv       prints the table, also during the run
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from benchmarks import own
 from benchmarks.drills import sampler
 from benchmarks.drills.sampler import Sample
 
-# A process grows while it starts: it imports, compiles and fills its buffers.
+# A process grows at startup: it imports, compiles and fills its buffers.
 START_SECONDS = 600.0
-# The age at which a node's lives are compared with each other.
+# The age at which a node's incarnations are compared with each other.
 YOUNG_SECONDS = (120.0, 240.0)
-# Below this much time that samples of one life span, all together, a slope says nothing.
+# Minimum total time span of the samples within single lives; a slope over less is not significant.
 ENOUGH_HOURS = 0.25
 ENOUGH_LIVES = 3
 
@@ -28,17 +28,17 @@ MEMORY_LIMIT = 12.0  # MiB an hour.
 DESCRIPTOR_LIMIT = 2.0  # An hour.
 
 FLAT, GROWS, TOO_SHORT = 'flat', 'GROWS', 'too short'
-# Series of (hours, values), one for each life or node: the level of each is its own.
+# Series of (hours, values), one for each life or node, each with its own level.
 Series = Sequence[tuple[Sequence[float], Sequence[float]]]
 
 
 class Slope(NamedTuple):
-  """A growth.
+  """A growth rate.
 
   Attributes:
-    per_hour: of the values.
-    error: its standard error.
-    hours: that the series span, all together.
+    per_hour: growth of the values per hour.
+    error: standard error of `per_hour`.
+    hours: total time span of the series.
   """
 
   per_hour: float
@@ -46,7 +46,7 @@ class Slope(NamedTuple):
   hours: float
 
   def verdict(self, limit: float, enough: bool) -> str:
-    """Returns GROWS if it is above a limit by more than chance, else FLAT; or TOO_SHORT."""
+    """Returns TOO_SHORT if not `enough`; GROWS if significantly above `limit`; else FLAT."""
     if not enough or math.isnan(self.per_hour):
       return TOO_SHORT
     return GROWS if self.per_hour - 2 * self.error > limit else FLAT
@@ -56,10 +56,10 @@ class Slope(NamedTuple):
 
 
 def pooled(series: Series) -> Slope:
-  """Returns the slope that several series have in common, by least squares.
+  """Returns the common slope of several series, by least squares.
 
   Args:
-    series: each has a level of its own.
+    series: the series, each with its own level.
   """
   series = [(x, y) for x, y in series if len(x) > 1]
   x = np.concatenate([np.zeros(0), *(np.subtract(x, np.mean(x)) for x, _ in series)])
@@ -73,20 +73,20 @@ def pooled(series: Series) -> Slope:
 
 
 class Growth(NamedTuple):
-  """What a group of nodes used over a run.
+  """Resource use of a group of nodes over a run.
 
   Attributes:
     group: such as 'actor'.
-    lives: processes that were sampled.
-    longest_hours: the longest of them.
-    level: median of own memory in MiB, after the start.
-    peak: greatest own memory in MiB.
-    within: growth of own memory within a life, in MiB an hour, the start left out.
-    between: growth of own memory from life to life at the same age, in MiB an hour of the run.
-    descriptors: fewest and most, after the start.
-    descriptors_within: their growth within a life, an hour.
-    cores: mean CPU time a second.
-    verdict: FLAT, TOO_SHORT, or what GROWS.
+    lives: number of sampled processes.
+    longest_hours: duration of the longest process.
+    level: median of own memory in MiB, after startup.
+    peak: maximum own memory in MiB.
+    within: growth of own memory within a life, in MiB per hour, without startup.
+    between: growth of own memory from life to life at the same age, in MiB per hour of the run.
+    descriptors: minimum and maximum, after startup.
+    descriptors_within: growth of descriptors within a life, per hour.
+    cores: mean CPU seconds per second.
+    verdict: FLAT, TOO_SHORT, or the quantities with GROWS.
   """
 
   group: str
@@ -153,7 +153,7 @@ def _growth(group: str, lives: dict[tuple[str, int], list[Sample]]) -> Growth:
 
 
 def _young(lives: dict[tuple[str, int], list[Sample]]) -> Series:
-  """Returns, for each node, when its lives began and what they had at the same age."""
+  """Returns, for each node, the start times of its lives and their own memory at the same age."""
   nodes: dict[str, tuple[list[float], list[float]]] = {}
   least, most = YOUNG_SECONDS
   for (node, _), life in lives.items():
@@ -166,12 +166,12 @@ def _young(lives: dict[tuple[str, int], list[Sample]]) -> Series:
 
 
 def grows(rows: Iterable[Growth]) -> list[str]:
-  """Returns the groups of which anything grows."""
+  """Returns the groups with any growth."""
   return [row.group for row in rows if GROWS in row.verdict]
 
 
 def table(rows: Iterable[Growth]) -> str:
-  """Returns the rows as a table in Markdown."""
+  """Returns the rows as a Markdown table."""
   lines = [
     '| group | lives | longest, h | own memory, MiB | peak | MiB/h within a life '
     '| MiB/h from life to life | descriptors | descriptors/h | cores | verdict |',

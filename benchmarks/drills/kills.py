@@ -1,8 +1,8 @@
-"""Kills nodes of a program every few seconds, and counts what it survived and what it lost.
+"""Drill: kills nodes of a program every few seconds; counts recoveries and losses.
 
-The program runs twice with the same options: undisturbed to its end, and disturbed: every node is
-killed once by SIGKILL, when the one before has recovered, then nodes chosen at random, whether or not
-the ones before have recovered. The launcher gets SIGTERM, and the run is resumed and goes on to its end.
+The program runs twice with the same options. The first run is undisturbed. In the second, the drill
+sends SIGKILL to every node once, each when the previous one has recovered. It then kills random nodes,
+recovered or not. Finally the launcher gets SIGTERM, and the run is resumed and continues to its end.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Kill:
 
   Attributes:
     node: such as 'actor-0'.
-    at: when, in seconds of `time.monotonic`.
-    pid: of the process killed.
-    seen: what the evidence of the node's work was then.
-    recovered: seconds until the node worked again; None if it had not when the drill ended.
+    at: time of the kill, by `time.monotonic`.
+    pid: id of the killed process.
+    seen: evidence of the node's work at the kill.
+    recovered: seconds until the node worked again; None if it did not before the drill ended.
   """
 
   node: str
@@ -55,21 +55,21 @@ class Kill:
 
 
 class Killing:
-  """Kills nodes of a program and follows how each comes back."""
+  """Kills nodes of a program and measures their recoveries."""
 
   def __init__(self, program: RunningProgram, deadline: float):
-    """Initialises it.
+    """Initialises without a kill.
 
     Args:
-      program: whose nodes are killed.
-      deadline: seconds that a recovery may take.
+      program: the program whose nodes are killed.
+      deadline: timeout of a recovery, in seconds.
     """
     self._program = program
     self._deadline = deadline
     self.kills: list[Kill] = []
 
   def kill(self, node: str) -> None:
-    """Kills a node, unless it is down already."""
+    """Kills a node, unless it is already down."""
     process = self._program.nodes().get(node)
     if process is not None:
       seen = evidence(self._program.run_dir, node)
@@ -77,7 +77,7 @@ class Killing:
       process.kill()
 
   def follow(self, until: Callable[[], bool]) -> None:
-    """Notes recoveries until a function says that it is enough."""
+    """Records recoveries until `until()` is true."""
     program = self._program
     while not until():
       assert program.launcher.poll() is None, program.end()[2]
@@ -93,7 +93,7 @@ class Killing:
       time.sleep(0.05)
 
   def follow_to_the_end(self) -> None:
-    """Waits until everything has recovered."""
+    """Waits until all killed nodes have recovered."""
     end = time.monotonic() + self._deadline
 
     def recovered() -> bool:
@@ -105,7 +105,7 @@ class Killing:
 
 
 def one_by_one(program: RunningProgram, deadline: float) -> list[Kill]:
-  """Kills every node once, each when the one before has recovered."""
+  """Kills every node once, each when the previous one has recovered."""
   killing = Killing(program, deadline)
   for node in sorted(program.nodes()):
     killing.kill(node)
@@ -116,7 +116,7 @@ def one_by_one(program: RunningProgram, deadline: float) -> list[Kill]:
 def at_random(
   program: RunningProgram, kills: int, pause: float, rng: random.Random, deadline: float
 ) -> list[Kill]:
-  """Kills nodes after pauses around `pause` seconds, whether or not the ones before have recovered."""
+  """Kills random nodes after pauses around `pause` seconds, recovered or not."""
   killing = Killing(program, deadline)
   while len(killing.kills) < kills:
     if nodes := sorted(program.nodes()):
@@ -144,11 +144,11 @@ def run(
 
   Args:
     program: a key of `OPTIONS`.
-    directory: an existing one, for both runs.
-    kills: of nodes chosen at random, beyond one of every node.
-    pause: seconds between those on average.
-    seed: of the choice of nodes and pauses.
-    deadline: seconds that a recovery may take.
+    directory: an existing directory for both runs.
+    kills: number of random kills, beyond one of every node.
+    pause: mean seconds between random kills.
+    seed: seed of the choice of nodes and pauses.
+    deadline: timeout of a recovery, in seconds.
   """
   flags_of = [*OPTIONS[program], *COMMON]
   calm_dir, wild_dir = (os.path.join(directory, f'{program}-{n}') for n in ('calm', 'wild'))
@@ -196,7 +196,7 @@ def run(
 
 
 def recoveries(kills: list[Kill], group: str) -> list[float]:
-  """Returns the seconds that each node of a group took to work again."""
+  """Returns the recovery times, in seconds, of the nodes of a group."""
   return [k.recovered or float('inf') for k in kills if k.node.rpartition('-')[0] == group]
 
 
@@ -221,7 +221,7 @@ def show(result: dict[str, Any], console: Console) -> None:
 
 
 def check(result: dict[str, Any], checks: Checks) -> None:
-  """Checks what has to hold of the figures of one program."""
+  """Adds the checks of one program's figures."""
   name, account = result['program'], result['unrolls']
   checks.add(not result['orphans'], f'{name}: no process is left ({result["orphans"]})')
   if account:

@@ -1,4 +1,4 @@
-"""The processes of a run's nodes over time, and which of them a drill has killed."""
+"""The processes of a run's nodes over time, and which of them a drill killed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Life:
 
   Attributes:
     node: such as 'actor-0'.
-    number: how many came before it.
-    pid: of the process.
-    began: when it was first seen, in seconds of the drill.
-    killed: when the drill killed it, likewise; None if it did not.
+    number: number of earlier processes of the node.
+    pid: process id.
+    began: seconds of the drill at which the process was first seen.
+    killed: seconds of the drill at which the drill killed the process; None if it did not.
   """
 
   node: str
@@ -25,21 +25,21 @@ class Life:
 
 
 class Lives:
-  """Follows the processes of the nodes, and knows which of them the drill has killed."""
+  """Tracks the processes of the nodes, and which of them the drill killed."""
 
   def __init__(self) -> None:
     self.latest: dict[str, Life] = {}
     self.all: list[Life] = []
 
   def see(self, pids: dict[str, int], seconds: float) -> list[Life]:
-    """Notes which processes there are.
+    """Records the current processes.
 
     Args:
-      pids: by node.
-      seconds: of the drill.
+      pids: process ids, by node.
+      seconds: seconds since the drill began.
 
     Returns:
-      The lives that ended without the drill's doing, and that others have followed.
+      The replaced lives that the drill did not kill.
     """
     surprises = []
     for node, pid in pids.items():
@@ -53,7 +53,7 @@ class Lives:
     return surprises
 
   def never_back(self, until: float) -> list[Life]:
-    """Returns the lives that the drill ended before a time and that none has followed."""
+    """Returns the lives that the drill killed before `until` and that no other life followed."""
     return [
       life for life in self.latest.values() if life.killed is not None and life.killed < until
     ]
@@ -61,15 +61,15 @@ class Lives:
 
 @dataclasses.dataclass
 class Seen:
-  """What was seen of a run.
+  """Observations of a run.
 
   Attributes:
-    lives: of its nodes.
-    kills: how many.
-    surprises: a sentence for each end of a node that the drill did not bring about.
-    longest_pause: seconds in which the learner trained on no further unroll, at most.
-    hours: that the run took.
-    interrupted: why the drill stopped it; '' if it ended by itself.
+    lives: lives of the nodes.
+    kills: number of kills.
+    surprises: a sentence for each end of a node that the drill did not cause.
+    longest_pause: longest time without a new trained unroll, in seconds.
+    hours: duration of the run.
+    interrupted: why the drill stopped the run; '' if it ended by itself.
   """
 
   lives: Lives = dataclasses.field(default_factory=Lives)

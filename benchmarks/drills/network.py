@@ -1,4 +1,4 @@
-"""A network that loses packets and delays them, and for a while is not there at all."""
+"""Drill: a network that loses and delays packets, and for a while is down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.drills.subject import Subject
 
 LOSS = 0.02
 DELAY_MS = 20
-# Where the kernel cannot delay, what comes faster than this waits in a queue.
+# If the kernel cannot delay packets, they queue above this rate.
 RATE = '16mbit'
 BAD_SECONDS = 60.0
 AWAY_SECONDS = 30.0
@@ -21,17 +21,17 @@ _NETEM = ('netem', 'delay', f'{DELAY_MS}ms', f'{DELAY_MS // 2}ms', 'loss')
 
 
 def commands(loss: float, netem: bool) -> list[list[str]]:
-  """Returns the commands of tc that make a loopback interface bad; `CLEAR` comes before them.
+  """Returns the tc commands that degrade a loopback interface; run `CLEAR` first.
 
   Args:
     loss: probability that a packet is lost.
-    netem: whether the kernel has the queue that delays and loses. If not, a filter by a random number
-      sends what is to be lost to a queue that has no room, and the rest is kept to a rate.
+    netem: whether the kernel has the netem queue, which delays and loses packets. If not, a random
+      filter sends lost packets to a queue without room, and limits the rate of the others.
   """
   if netem:
     return [['tc', 'qdisc', 'add', 'dev', 'lo', 'root', *_NETEM, f'{100 * loss:g}%']]
   threshold = min(round(loss * 2**32), 2**32 - 1)
-  # Loads a random number; below the threshold it matches, else it does not.
+  # Loads a random number; matches if it is below the threshold.
   lose = f'4,32 0 0 {2**32 - 0x1000 + 56},53 0 1 {threshold},6 0 0 0,6 0 0 {2**32 - 1}'
   tc = (
     'qdisc add dev lo root handle 1: htb default 10',
@@ -50,10 +50,10 @@ CLEAR = ['tc', 'qdisc', 'del', 'dev', 'lo', 'root']
 
 
 def has_netem() -> bool:
-  """Tries, in a network namespace of its own, whether the kernel has netem.
+  """Returns whether the kernel has netem; tries it in a new network namespace.
 
   Raises:
-    Refused: there is no such namespace, or no tc, or neither way of losing packets.
+    Refused: no namespace can be made, tc is missing, or the kernel has no way to lose packets.
   """
   if os.geteuid() or not shutil.which('tc') or not shutil.which('nsenter'):
     raise Refused(
@@ -72,17 +72,17 @@ def _quoted(word: str) -> str:
 
 
 class Network:
-  """The loopback interface in the network namespace of a run, and of no other."""
+  """The loopback interface in the network namespace of a single run."""
 
   def __init__(self, pid: int, netem: bool):
-    """Takes hold of it.
+    """Looks up the namespace.
 
     Args:
-      pid: of the launcher.
+      pid: process id of the launcher.
       netem: see `commands`.
 
     Raises:
-      Refused: the run shares the network of this process.
+      Refused: the run shares the network namespace of this process.
     """
     if os.readlink(f'/proc/{pid}/ns/net') == os.readlink('/proc/self/ns/net'):
       raise Refused('the run has no network of its own to be made bad.')
@@ -90,13 +90,13 @@ class Network:
     self._netem = netem
 
   def lose(self, loss: float) -> None:
-    """Loses packets from now on, with a probability, and delays the others."""
+    """Loses packets with probability `loss` and delays the others, until `heal`."""
     self.heal()
     for command in commands(loss, self._netem):
       self._run(command)
 
   def heal(self) -> None:
-    """Neither loses nor delays any longer."""
+    """Stops the losses and delays."""
     subprocess.run([*self._enter, *CLEAR], capture_output=True, check=False)
 
   def _run(self, command: Sequence[str]) -> None:
@@ -105,11 +105,11 @@ class Network:
 
 
 def loses_and_delays(directory: str, checks: Checks) -> None:
-  """Makes the network bad for a while, kills nodes meanwhile, and takes it away and gives it back.
+  """Degrades the network, kills nodes meanwhile, then takes the network down and up again.
 
   Args:
-    directory: an existing one.
-    checks: gets what holds.
+    directory: an existing directory.
+    checks: collects the results.
 
   Raises:
     Refused: this system does not allow it.
@@ -127,7 +127,7 @@ def loses_and_delays(directory: str, checks: Checks) -> None:
     checks.add(gained > 0, f'it trains meanwhile ({gained:.0f} learner steps)')
     for node in sorted(pids):
       subject.kill(node)
-      checks.add(True, f'{node} comes back on that network')
+      checks.add(True, f'{node} restarts on that network')
     pids = subject.pids()
     network.lose(1.0)
     time.sleep(AWAY_SECONDS)

@@ -1,4 +1,4 @@
-"""A run of hours whose nodes are killed at random all along."""
+"""Drill: a run of hours whose nodes are killed at random throughout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEP_SECONDS = 0.1
 ACTORS, ENVIRONMENTS = 2, 32
 # An actor steps its two groups in turn.
 STEPS_PER_SECOND = ACTORS * ENVIRONMENTS / 2 / STEP_SECONDS
-# Longer than --node_timeout, so that a watchdog that takes an idle evaluator for a silent one is found.
+# Longer than --node_timeout, to expose a watchdog that takes an idle evaluator for a silent one.
 EVALUATION_SECONDS = 420
 SAMPLE_SECONDS = 30.0
 TICK_SECONDS = 1.0
@@ -32,7 +32,7 @@ LAUNCHER = 'launcher'
 
 
 def options(hours: float) -> list[str]:
-  """Returns the flags for launch.py of a run that takes about so many hours, undisturbed."""
+  """Returns launch.py flags of a run that takes about `hours` undisturbed."""
   return [
     f'--env={SLOW_CATCH}',
     f'--env_options=step_seconds={STEP_SECONDS:g}',
@@ -45,21 +45,21 @@ def options(hours: float) -> list[str]:
 
 
 def run(directory: str, hours: float, pause: float, seed: int, more: Sequence[str] = ()) -> bool:
-  """Does the drill and prints its report; returns whether everything is as it should be.
+  """Does the drill and prints its report; returns whether all checks hold.
 
-  Leaves in the directory: `run`, the run directory; `stdout.txt` and `stderr.txt` of launch.py;
-  `processes.csv` with what every process used; `kills.csv`; `report.md`; `report.json`.
+  Writes to the directory: `run`, the run directory; `stdout.txt` and `stderr.txt` of launch.py;
+  `processes.csv` with the resource use of every process; `kills.csv`; `report.md`; `report.json`.
 
   Args:
-    directory: to be made.
-    hours: that the run takes, about, if it were not disturbed.
+    directory: a new directory.
+    hours: approximate duration of the run without kills.
     pause: mean seconds between kills.
-    seed: of the kills.
-    more: flags for launch.py, which take precedence.
+    seed: seed of the kills.
+    more: further flags for launch.py, which take precedence.
 
   Raises:
-    ValueError: a time is not above 0, the directory exists already, or this system does not say
-      what processes use.
+    ValueError: a time is not above 0, the directory already exists, or this system does not report
+      the memory of processes.
   """
   if hours <= 0 or pause <= 0:
     raise ValueError(f'--hours={hours:g} and --pause={pause:g} must be above 0.')
@@ -100,14 +100,14 @@ class _Plan:
   seed: int
 
   def latest_end(self) -> float:
-    """Returns the seconds after which the run is no longer waited for."""
+    """Returns the deadline of the run, in seconds."""
     return 1.6 * self.hours * 3600 + 1200
 
 
 def _follow(
   program: RunningProgram, seen: Seen, recorder: sampler.Recorder, kills: IO[str], plan: _Plan
 ) -> None:
-  """Samples and kills until the launcher has ended, or the drill is told to stop."""
+  """Samples and kills until the launcher ends or the drill gets a signal to stop."""
   launcher = psutil.Process(program.launcher.pid)
   writer = csv.writer(kills)
   writer.writerow(['seconds', 'node', 'pid', 'age'])
@@ -148,15 +148,15 @@ def _follow(
       seen.hours = now / 3600
       time.sleep(TICK_SECONDS)
   except (KeyboardInterrupt, SystemExit):
-    seen.interrupted = 'the drill was told to stop'
+    seen.interrupted = 'a signal stopped the drill'
 
 
 def _kill(victim: psutil.Process, seen: Seen, node: str, now: float, writer: Any) -> None:
   life = seen.lives.latest[node]
   if life.pid != victim.pid or life.killed is not None:
-    return  # It is down already, or on its way.
+    return  # It is already down or restarting.
   try:
-    victim.kill()  # Looks first whether the id is still that process's.
+    victim.kill()  # psutil first checks that the id is still the same process.
   except psutil.NoSuchProcess:
     return
   life.killed = now
@@ -175,7 +175,7 @@ def _sample(
 
 
 class _Growing:
-  """A file that grows now and then."""
+  """A file that grows from time to time."""
 
   def __init__(self, path: str):
     self._path = path
@@ -183,7 +183,7 @@ class _Growing:
     self._since: float | None = None
 
   def pause(self, now: float) -> float:
-    """Returns for how long it has not grown; 0 before it is there."""
+    """Returns the seconds since the file last grew; 0 before it exists."""
     size = os.path.getsize(self._path) if os.path.exists(self._path) else 0
     if size > self._size:
       self._size, self._since = size, now

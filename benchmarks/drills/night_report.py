@@ -1,4 +1,4 @@
-"""What a night's run has to show for it: what has to hold, figures, and a table of what grows."""
+"""The report of a run of hours: checks, figures, and a table of growth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.drills.lives import Seen
 from benchmarks.running import processes
 from rundir import curves
 
-# What launch.py's --node_timeout is by default.
+# The default of launch.py's --node_timeout.
 NODE_TIMEOUT_SECONDS = 300
 DONE = re.compile(r'done: .*evaluator_return=(\S+) actor_steps=(\d+)')
 
@@ -27,12 +27,12 @@ def write(directory: str, seen: Seen, code: int, output: str, errors: str, hours
   """Writes and prints the report; returns whether all checks hold.
 
   Args:
-    directory: of the drill, with `run` and `processes.csv`.
-    seen: what was seen of the run.
+    directory: directory of the drill, with `run` and `processes.csv`.
+    seen: observations of the run.
     code: exit code of launch.py.
-    output: its stdout.
-    errors: its stderr.
-    hours: that the run was to take.
+    output: stdout of launch.py.
+    errors: stderr of launch.py.
+    hours: planned duration of the run.
   """
   run_dir = os.path.join(directory, 'run')
   growths = flatness.growths(sampler.read(os.path.join(directory, 'processes.csv')))
@@ -106,7 +106,7 @@ def _checks(
       not seen.interrupted and code == 0 and done is not None and summary,
       f'it ends by itself, with exit code 0 and a summary ({seen.interrupted or ending})',
     ),
-    Check(not lost, f'every node that was killed came back (not: {lost})'),
+    Check(not lost, f'every killed node restarted (not: {lost})'),
     Check(
       not seen.surprises,
       f'no node ended that the drill did not kill ({len(seen.surprises)} did)',
@@ -133,7 +133,7 @@ def _checks(
 
 
 def _unrolls(run_dir: str, seen: Seen) -> dict[str, Any]:
-  """Returns what became of the unrolls; {} where they are not followed, as in a replay that repeats."""
+  """Returns the account of all unrolls; {} if they are not tracked, as with a replay that repeats."""
   try:
     config = unrolls.config_of(run_dir)
   except OSError:
@@ -145,7 +145,7 @@ def _unrolls(run_dir: str, seen: Seen) -> dict[str, Any]:
 
 
 def _evaluation_gaps(run_dir: str) -> list[float]:
-  """Returns the seconds between the evaluations."""
+  """Returns the seconds between successive evaluations."""
   times = [row[0] for row in curves.read(run_dir, 'evaluator/0', 'seconds', 'evaluator_return')]
   return [after - before for before, after in itertools.pairwise(times)]
 

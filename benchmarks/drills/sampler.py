@@ -1,4 +1,4 @@
-"""What each process of a run uses, read from /proc now and then into a CSV file."""
+"""Samples the resource use of each process of a run from /proc into a CSV file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ class Sample:
   Attributes:
     seconds: since the drill began.
     node: such as 'actor-0', or 'launcher'.
-    life: how many processes the node had before this one.
-    pid: of the process.
+    life: number of earlier processes of the node.
+    pid: process id.
     age: seconds since the drill first saw the process.
-    own_mib: memory that the process alone has written to; not shared, so that the end of another
-      process does not change it.
-    pss_mib: all memory, of shared pages the process's share.
-    descriptors: open ones.
-    threads: of the process.
-    cpu_seconds: used so far, by all threads.
+    own_mib: private memory that the process has written; the end of another process does not change it.
+    pss_mib: all memory, with the process's share of shared pages.
+    descriptors: number of open descriptors.
+    threads: number of threads.
+    cpu_seconds: CPU seconds of all threads so far.
   """
 
   seconds: float
@@ -53,10 +52,10 @@ def take(
   """Returns a sample of a process; None if it has ended.
 
   Args:
-    process: to look at.
-    node: its name.
-    life: how many processes the node had before.
-    seconds: since the drill began.
+    process: the process.
+    node: name of its node.
+    life: number of earlier processes of the node.
+    seconds: seconds since the drill began.
     age: seconds since the process was first seen.
   """
   try:
@@ -75,7 +74,7 @@ def take(
       threads=process.num_threads(),
       cpu_seconds=round(used.user + used.system, 2),
     )
-  except (OSError, KeyError, psutil.Error):  # A process that ends has no memory, then no files.
+  except (OSError, KeyError, psutil.Error):  # An ending process loses its memory, then its files.
     return None
 
 
@@ -86,13 +85,13 @@ def rollup(lines: IO[str]) -> dict[str, int]:
 
 
 class Recorder:
-  """Appends samples to a CSV file, each whole and at once."""
+  """Appends samples to a CSV file; writes each one whole and immediately."""
 
   def __init__(self, path: str):
-    """Begins the file.
+    """Creates the file.
 
     Args:
-      path: of a file that does not exist yet.
+      path: path of a new file.
     """
     self._file = open(path, 'x', newline='')  # noqa: SIM115  open as long as the drill
     self._writer = csv.writer(self._file)
@@ -109,7 +108,7 @@ class Recorder:
 
 
 def read(path: str) -> list[Sample]:
-  """Returns the samples of a file; a last line that is cut off is left out."""
+  """Returns the samples of a file; skips a truncated last line."""
   samples = []
   with open(path, newline='') as f:
     for row in csv.DictReader(f):

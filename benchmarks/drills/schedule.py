@@ -1,4 +1,4 @@
-"""When a drill kills which node."""
+"""Random schedule of a drill's kills."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 
 class Due(NamedTuple):
-  """A kill to come.
+  """A scheduled kill.
 
   Attributes:
-    at: seconds after the drill began to kill.
+    at: seconds since the start of the killing.
     node: such as 'actor-0'.
   """
 
@@ -20,12 +20,12 @@ class Due(NamedTuple):
 
 
 def kills(seed: int, mean_seconds: float, nodes: Sequence[str]) -> Iterator[Due]:
-  """Yields kills without end: after exponential intervals, each of any node with equal chance.
+  """Yields endless kills at exponential intervals, each of a uniformly random node.
 
   Args:
-    seed: the same one gives the same kills of the same nodes.
-    mean_seconds: of an interval.
-    nodes: to choose from, in any order.
+    seed: equal seeds and nodes give equal kills.
+    mean_seconds: mean interval.
+    nodes: nodes to choose from, in any order.
   """
   rng = random.Random(seed)
   names, at = sorted(nodes), 0.0

@@ -1,4 +1,4 @@
-"""Catch whose steps take a while, so that a run lasts for hours and leaves the machine to others.
+"""Catch with slow steps, for runs of hours that leave the machine mostly idle.
 
 --env=benchmarks/drills/slow_catch.py:make --env_options=step_seconds=0.1
 """
@@ -30,13 +30,13 @@ def make(task: str, num_envs: int, seed: int, *, step_seconds: float = 0.1) -> S
   """Makes N games of Catch.
 
   Args:
-    task: empty.
+    task: must be empty.
     num_envs: N.
-    seed: of the columns in which the balls start.
-    step_seconds: that a step of the batch takes at least.
+    seed: seed of the start columns of the balls.
+    step_seconds: minimum seconds of a step of the batch.
 
   Raises:
-    ValueError: there is a task, or a step takes less than no time.
+    ValueError: `task` is not empty, or `step_seconds` is negative.
   """
   errors.reject_task('slow_catch', task)
   errors.require_option(step_seconds >= 0, 'step_seconds', step_seconds, 'be at least 0')

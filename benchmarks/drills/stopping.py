@@ -1,4 +1,4 @@
-"""Processes that are stopped and continued, by SIGSTOP and SIGCONT, and the machine that sleeps."""
+"""Drills: processes are stopped and continued by SIGSTOP and SIGCONT, as when a machine sleeps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.drills.subject import Subject
 NODE_TIMEOUT_SECONDS = 15.0
 SHORT_SECONDS = 6.0
 LONG_SECONDS = 25.0
-# Within which a mistaken kill would follow.
+# Time within which a mistaken kill would follow.
 AFTER_SECONDS = 3.0
 
 
 @contextlib.contextmanager
 def stopped(victims: Sequence[psutil.Process]) -> Iterator[None]:
-  """Stops processes for the time of the block."""
+  """Stops processes during the block."""
   try:
     for victim in victims:
       with contextlib.suppress(psutil.NoSuchProcess):
@@ -34,11 +34,11 @@ def stopped(victims: Sequence[psutil.Process]) -> Iterator[None]:
 
 
 def pause(directory: str, checks: Checks) -> None:
-  """Stops each node for less than --node_timeout, which harms nobody, and for longer, which ends it.
+  """Stops each node for less than --node_timeout (no effect), then for longer (the node restarts).
 
   Args:
-    directory: an existing one.
-    checks: gets what holds.
+    directory: an existing directory.
+    checks: collects the results.
   """
   with Subject(directory, checks, f'--node_timeout={NODE_TIMEOUT_SECONDS:g}') as subject:
     pids = subject.begin()
@@ -63,15 +63,15 @@ def suspend(directory: str, checks: Checks) -> None:
   """Stops the launcher, and then the launcher and all nodes, for longer than --node_timeout.
 
   Args:
-    directory: an existing one.
-    checks: gets what holds.
+    directory: an existing directory.
+    checks: collects the results.
   """
   with Subject(directory, checks, f'--node_timeout={NODE_TIMEOUT_SECONDS:g}') as subject:
     pids = subject.begin()
     launcher = psutil.Process(subject.program.launcher.pid)
     for what, nodes in (('the launcher', set()), ('the launcher and all nodes', pids.keys())):
       victims = [process for name, process in subject.program.nodes().items() if name in nodes]
-      with stopped([launcher, *victims]):  # The first to go on, and to judge, is the launcher.
+      with stopped([launcher, *victims]):  # The launcher continues first, and judges first.
         time.sleep(LONG_SECONDS)
       time.sleep(AFTER_SECONDS)
       subject.unharmed(pids, f'{what}, stopped for {LONG_SECONDS:g} s')

@@ -1,4 +1,4 @@
-"""The program that a drill disturbs: an endless run of a slow Catch, which leaves the machine idle."""
+"""The program that a drill disturbs: an endless run of a slow Catch on a mostly idle machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIGTERM_CODE = 143
 
 
 def evidence(run_dir: str, node: str) -> int:
-  """Returns a number that grows while a node works: the size of what its work leaves behind."""
+  """Returns a number that grows while a node works: the size of its output files."""
   if node.startswith(('actor', 'evaluator')):
     path = curves.csv_path(run_dir, node)
   elif node.startswith(('replay', 'inference_learner')) and os.path.isdir(f'{run_dir}/audit'):
@@ -40,7 +40,7 @@ def evidence(run_dir: str, node: str) -> int:
 
 
 class Subject:
-  """A program that runs until it is told to stop; a context in which it does, at the latest."""
+  """A program that runs until `stop` or the end of the context."""
 
   def __init__(
     self,
@@ -51,15 +51,15 @@ class Subject:
     output: str = '',
     deadline: float = 180.0,
   ):
-    """Starts it.
+    """Starts the program.
 
     Args:
-      directory: an existing one, for its run directory, which may be there for --resume.
-      checks: gets what holds.
-      *flags: for launch.py, which take precedence.
-      environment: variables to set for it.
-      output: an existing directory for what launch.py prints; '' for the same.
-      deadline: seconds that are waited for anything.
+      directory: an existing parent of the run directory, which may already exist for --resume.
+      checks: collects the results.
+      *flags: further flags for launch.py, which take precedence.
+      environment: variables to set for launch.py.
+      output: an existing directory for the output of launch.py; '' for `directory`.
+      deadline: timeout of every wait, in seconds.
     """
     self.run_dir = os.path.join(directory, 'run')
     place = () if any(f.startswith('--resume') for f in flags) else (f'--run_dir={self.run_dir}',)
@@ -91,7 +91,7 @@ class Subject:
     return {name: process.pid for name, process in self.program.nodes().items()}
 
   def wait(self, condition: Callable[[], object], what: str) -> None:
-    """Waits until a condition holds; AssertionError, with what launch.py said, if it never does."""
+    """Waits until a condition holds; otherwise raises AssertionError with launch.py's stderr."""
     self.program.wait_until(condition, what)
 
   def begin(self) -> dict[str, int]:
@@ -102,45 +102,45 @@ class Subject:
     return self.pids()
 
   def evaluations(self) -> int:
-    """Returns how many evaluations there were."""
+    """Returns the number of evaluations so far."""
     return len(curves.read(self.run_dir, 'evaluator/0', 'evaluator_return'))
 
   def works(self, node: str) -> None:
-    """Waits until a node leaves something new behind."""
+    """Waits until there is new evidence of a node's work."""
     before = evidence(self.run_dir, node)
     self.wait(lambda: evidence(self.run_dir, node) > before, f'{node} works')
 
   def process(self, node: str) -> psutil.Process:
-    """Returns the process of a node, for which it waits while there is none."""
+    """Waits until a node has a process; returns the process."""
     return self.program.wait_until(lambda: self.program.nodes().get(node), f'{node} has a process')
 
   def replaced(self, node: str, pid: int) -> bool:
-    """Returns whether a node has another process than it had."""
+    """Returns whether a node has a process other than `pid`."""
     return self.pids().get(node, pid) != pid
 
   def kill(self, node: str) -> None:
-    """Kills a node and waits until its next life works."""
+    """Kills a node and waits until it works after the restart."""
     victim = self.process(node)
     victim.kill()
     self.wait(lambda: self.replaced(node, victim.pid), f'{node} is started again')
     self.works(node)
 
   def unharmed(self, before: Mapping[str, int], after: str) -> None:
-    """Checks that the nodes have the processes that they had.
+    """Checks that no node was replaced.
 
     Args:
-      before: their ids.
-      after: what they have been through.
+      before: earlier process ids, by node.
+      after: the disturbance, for the message.
     """
     now = self.pids()
     harmed = [name for name, pid in before.items() if now.get(name) != pid]
     self.checks.add(not harmed, f'{after}: no node is ended (ended: {harmed})')
 
   def stop(self) -> None:
-    """Asks the program to stop, and checks that it does so with a checkpoint."""
+    """Sends SIGTERM to the launcher, and checks that the program stops and can be resumed."""
     self.program.launcher.terminate()
     code, _, errors = self.program.end()
     self.checks.add(
       code == SIGTERM_CODE and f'--resume={self.run_dir}' in errors,
-      f'SIGTERM: it ends with exit code {SIGTERM_CODE} and says how to go on (exit code {code})',
+      f'SIGTERM: it ends with exit code {SIGTERM_CODE} and prints --resume (exit code {code})',
     )

@@ -1,4 +1,4 @@
-"""What became of every unroll of a run with `--audit`."""
+"""Accounts for every unroll of a run with `--audit`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rundir import audit
 
 
 def account(run_dir: str, kills: int) -> dict[str, Any]:
-  """Follows every unroll of a queue by its id; see `benchmarks/README.md` for the terms.
+  """Tracks every unroll of a queue by its id; see `benchmarks/README.md` for the terms.
 
   Args:
-    run_dir: of the run, which has ended.
-    kills: of those between who produces unrolls and who learns from them: of replay, and of learners
+    run_dir: directory of an ended run.
+    kills: number of kills of nodes between producer and trainer of unrolls: of replay, and of learners
       that do not infer.
   """
   produced = audit.read(run_dir, audit.PRODUCED)[:, 0]
@@ -34,11 +34,11 @@ def account(run_dir: str, kills: int) -> dict[str, Any]:
     for start, stop in edges.reshape(-1, 2).tolist():
       if stop == len(ids):
         tails.append(stop - start)
-      elif start < bound and number > 0:  # Replay sends its next ones to a learner that is dead.
+      elif start < bound and number > 0:  # Replay sends its next unrolls to a dead learner.
         heads[-1] += stop - start
       else:
         gaps.append(stop - start)
-  # Of each learner step, only the last time that it was learned counts.
+  # A repeated learner step counts only the last time.
   undone = len(records) - batch_size * len(np.unique(records[:, 1]))
   return {
     'produced': len(produced),
@@ -54,16 +54,16 @@ def account(run_dir: str, kills: int) -> dict[str, Any]:
 
 
 def config_of(run_dir: str) -> dict[str, Any]:
-  """Returns the options of a run, as resolved."""
+  """Returns the resolved options of a run."""
   with open(os.path.join(run_dir, 'config.json')) as f:
     return json.load(f)['config']
 
 
 def on_their_way(config: dict[str, Any]) -> int:
-  """Returns how many unrolls can be on their way from actors to the learner, at most.
+  """Returns the maximum number of unrolls in flight from actors to the learner.
 
-  The queue, the reader's and the prefetcher's batches, the one being learned from, and two buffers for
-  every environment.
+  They are in the queue, the batches of the reader and the prefetcher, the current batch of the learner,
+  and two buffers for every environment.
   """
   environments = config['num_actors'] * config['envs_per_actor']
   return config.get('queue_size', 0) + 5 * config['batch_size'] + 2 * environments

@@ -1,4 +1,4 @@
-"""Our programs beside other systems that do the same, on the same machine, run after run in turn.
+"""Compares our programs with other systems on the same machine, with alternating runs.
 
 python -m benchmarks.peers --env=cartpole
 python -m benchmarks.peers --env=cartpole --until_return --seconds=300    seconds to a return of 400
@@ -8,17 +8,17 @@ python -m benchmarks.peers --env=atari:Pong --torso=impala --cleanba=path/to/cle
 sebulba, impala   ours, by launch.py, without evaluator
 sample_factory    APPO of Sample Factory
 rllib             IMPALA of RLlib, on PyTorch
-cleanba           the IMPALA of Cleanba, whose script the user has; Atari only
+cleanba           the IMPALA of Cleanba, from the user's copy of its script; Atari only
 
-Each peer gets a virtual environment of its own when it is first needed, with the versions of a list
-beside this file. All get the same environment, network, unroll length, batch size, number of
-environments, discount, learning rate and costs: those of our program, as its flags say; what remains
-different is printed. Every run has a seed of its own, the same in all systems.
+The first use of a peer makes a virtual environment for it, with the versions of a list beside this file.
+All systems get the same environment, network, unroll length, batch size, number of environments,
+discount, learning rate and costs: those of our program's flags. The remaining differences are printed.
+Each run has a different seed, the same in all systems.
 
-A step is a decision of the agent, as each system counts it itself; `learned` are those that the learner
-has learned from, where a system drops or keeps some. Rates are taken over --seconds,
-from the first report --warm_up after the first steps. Prints a table of the runs and one of their
-medians; writes peers-<env>.json and .png.
+A step is a decision of the agent, by each system's own count. `learned` counts the steps that the
+learner trained on, since some systems drop or repeat steps. Rates cover --seconds, from the first report
+--warm_up after the first steps. Prints a table of the runs and one of their medians; writes
+peers-<env>.json and .png.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from benchmarks.peers import settings as common
 from programs.options import flags as config_flags
 
 _SYSTEMS = flags.DEFINE_list(
-  'systems', ['sebulba', 'impala', 'sample_factory', 'rllib'], 'what to compare'
+  'systems', ['sebulba', 'impala', 'sample_factory', 'rllib'], 'systems to compare'
 )
 _CLEANBA = flags.DEFINE_string(
-  'cleanba', '', "path of Cleanba's cleanba_impala.py, which is then compared as well; Atari only"
+  'cleanba', '', "path of Cleanba's cleanba_impala.py, to compare Cleanba as well; Atari only"
 )
 _WHEELS = flags.DEFINE_string(
   'wheels',
   '',
-  'directory with a CPU build of the PyTorch that the lists of requirements name; empty: it is '
+  'directory with a CPU build of the PyTorch in the lists of requirements; if empty, it is '
   'downloaded',
 )
 _UNTIL_RETURN = flags.DEFINE_bool(
-  'until_return', False, 'end a run when its return is that of a learned CartPole, 400'
+  'until_return', False, 'end a run when its return reaches that of a learned CartPole, 400'
 )
 
 
@@ -58,7 +58,7 @@ def chosen() -> list[str]:
   """Returns the systems to compare.
 
   Raises:
-    ValueError: if there is none of that name, or it cannot be; one sentence.
+    ValueError: a system is unknown or cannot be compared; one sentence.
   """
   known = [*common.OURS, *(set(systems.PEERS) - {'cleanba'})]
   for name in _SYSTEMS.value:
@@ -76,10 +76,10 @@ def chosen() -> list[str]:
 
 
 def settings() -> common.Settings:
-  """Returns what all systems are given.
+  """Returns the common settings of all systems.
 
   Raises:
-    ValueError: if it cannot be given to all that were chosen; one sentence.
+    ValueError: a chosen system cannot have these settings; one sentence.
   """
   made = common.make(config_flags.given())
   if _UNTIL_RETURN.value and made.threshold is None:
@@ -157,7 +157,7 @@ def draw(title: str, runs: dict[str, list[dict[str, Any]]], threshold: float | N
 
 
 def main(argv: list[str]) -> None:
-  """Measures, prints and writes."""
+  """Runs the benchmark; prints the tables and writes the results."""
   del argv
   names, given = chosen(), settings()
   try:

@@ -1,4 +1,4 @@
-"""What is not the same in the systems, as far as we know. Printed with every result."""
+"""The known differences between the systems. Printed with every result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVERYWHERE = {
     'resets, rows between episodes, are masked in the loss: counted in `learned`, not in steps',
   ),
   'impala': (
-    'as sebulba, but actors act themselves, with parameters that they ask for every --update_period',
+    'as sebulba, but actors act themselves, with parameters that they fetch every --update_period',
   ),
   'sample_factory': (
     "APPO: PPO's clipped objective and values, and normalised generalised advantages (lambda 0.95), "
@@ -52,7 +52,7 @@ _ATARI = {
 
 
 def lines(systems: Iterable[str], settings: Settings) -> list[str]:
-  """Returns a line for each difference of the systems compared, its system first."""
+  """Returns a line for each difference of the compared systems, with the system's name first."""
   by_env = _CARTPOLE if settings.env == 'cartpole' else _ATARI
   return [
     f'{name}: {text}' for name in systems for text in (*_EVERYWHERE[name], *by_env.get(name, ()))

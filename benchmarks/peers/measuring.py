@@ -1,4 +1,4 @@
-"""A run of a system, from its command to the end of its measurement."""
+"""Measures one run of a system, starting at its command."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from benchmarks.peers.systems import Run
 from benchmarks.peers.tree import Tree
 
 _POLL_SECONDS = 0.25
-# Reading the memory of a process takes the system some milliseconds.
+# Reading the memory of a process costs some milliseconds.
 _MEMORY_SECONDS = 5.0
-# How long a system may take to its first steps, or from one report to the next.
+# Timeout of the first steps, and between reports.
 _SILENCE_SECONDS = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """How long a run is followed.
+  """The length of a measurement.
 
   Attributes:
-    warm_up: seconds after the first steps that are not measured.
-    seconds: that are measured at least: reports end them.
-    threshold: the return whose second is reported; None for none.
-    until_return: whether the run ends there.
+    warm_up: seconds between the first steps and the measurement.
+    seconds: minimum length of the measurement, which ends with a report.
+    threshold: the return for `seconds_to_return`; None for none.
+    until_return: whether the run ends at that return.
   """
 
   warm_up: float
@@ -36,21 +36,21 @@ class Plan:
 
 
 def follow(run: Run, tree: Tree, plan: Plan, action_repeat: int) -> dict[str, Any]:
-  """Follows a run to the end of its measurement.
+  """Measures a run.
 
   Returns:
     seconds_to_first_steps: from the command.
     steps_per_second, learned_steps_per_second, frames_per_second: over the window; None if the run
       ended before it.
-    seconds_to_return: from the command; None if it has not got there.
-    episode_return: the last that was reported, or None.
-    peak_memory: bytes (PSS) of all its processes together, the greatest of several readings.
-    processes: how many there were then.
-    cores_busy: CPU seconds of all processes for each second of the window; None as the rates.
+    seconds_to_return: from the command; None if the run did not reach the threshold.
+    episode_return: the last reported return, or None.
+    peak_memory: bytes (PSS) of all processes together, the maximum of several readings.
+    processes: number of processes at that reading.
+    cores_busy: CPU seconds of all processes per second of the window; None as the rates.
     reports: as `reports.Report`, None for NaN.
 
   Raises:
-    AssertionError: if the run ends by itself, or tells nothing for too long.
+    AssertionError: the run ended by itself, or did not report before the timeout.
   """
   peak = tree.use()
   at_begin: tuple[float, float] | None = None

@@ -1,4 +1,4 @@
-"""What a run tells of its progress, and what follows from it."""
+"""Progress reports of a run, and measurements derived from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-# Episodes over which a return is a mean, in all systems.
+# Number of episodes in a mean return, in all systems.
 EPISODES = 100
 
 
@@ -18,7 +18,7 @@ class Report(NamedTuple):
   Attributes:
     seconds: since the command was given.
     steps: agent decisions so far, by the system's own count.
-    learned: those that the learner has learned from.
+    learned: steps that the learner has trained on.
     episode_return: mean of the last training episodes; NaN before the first has ended.
   """
 
@@ -29,7 +29,7 @@ class Report(NamedTuple):
 
 
 def parse(lines: Iterable[str]) -> list[Report]:
-  """Returns the reports among the lines that a driver has printed; other lines are passed over."""
+  """Returns the reports among the lines that a driver printed; skips other lines."""
   found = []
   for line in lines:
     if not line.startswith('{'):
@@ -40,7 +40,7 @@ def parse(lines: Iterable[str]) -> list[Report]:
       value = math.nan if value is None else value
       found.append(Report(record['seconds'], record['steps'], record['learned'], value))
     except (ValueError, KeyError, TypeError):
-      continue  # A library's own, or half a line.
+      continue  # A library's own line, or an incomplete one.
   return found
 
 
@@ -48,11 +48,11 @@ def recent_returns(intervals: Sequence[tuple[float, float]]) -> list[float]:
   """Returns the mean return of the last episodes after each interval.
 
   Args:
-    intervals: episodes that have ended in each, and their mean return (NaN if none).
+    intervals: (number of ended episodes, mean return or NaN) of each interval.
 
   Returns:
-    After each interval: the mean over as few of the last intervals as hold `EPISODES`, or over all
-    of them; NaN before the first episode has ended.
+    After each interval: the mean over the fewest last intervals that hold `EPISODES` episodes, or over
+    all intervals; NaN before the end of the first episode.
   """
   means = []
   for end in range(1, len(intervals) + 1):
@@ -67,19 +67,19 @@ def recent_returns(intervals: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def first_steps(reports: Sequence[Report]) -> float | None:
-  """Returns when the first steps were reported; None if none have been."""
+  """Returns the second of the first report with steps; None if there is none."""
   return next((report.seconds for report in reports if report.steps > 0), None)
 
 
 def rate(window: Sequence[Report], count: str) -> float | None:
-  """Returns how many steps were added in a second.
+  """Returns the rate of a count per second, from the first to the last report of a window.
 
   Args:
-    window: the reports between the first and the last of which the rate is taken.
+    window: the reports.
     count: 'steps' or 'learned'.
 
   Returns:
-    None where there are no two reports.
+    The rate; None for fewer than two reports.
   """
   if len(window) < 2:
     return None
@@ -88,14 +88,14 @@ def rate(window: Sequence[Report], count: str) -> float | None:
 
 
 def seconds_to(reports: Sequence[Report], threshold: float | None) -> float | None:
-  """Returns when a return was first reported that is at least the threshold; None if none was."""
+  """Returns the second of the first return of at least `threshold`; None if there is none."""
   if threshold is None:
     return None
   return next((r.seconds for r in reports if r.episode_return >= threshold), None)
 
 
 def spread(runs: Sequence[dict[str, Any]], name: str) -> dict[str, float] | None:
-  """Returns the median, the least and the greatest of a measurement over the runs that have it."""
+  """Returns median, minimum and maximum of a measurement over the runs that have it."""
   values = [run[name] for run in runs if run[name] is not None]
   if not values:
     return None
@@ -108,7 +108,7 @@ def spread(runs: Sequence[dict[str, Any]], name: str) -> dict[str, float] | None
 
 
 def shown(values: dict[str, float] | None, runs: int, digits: int = 0) -> str:
-  """Returns a spread as text: '1,234 (1,200 to 1,300)', and of how many runs if not of all."""
+  """Formats a spread: '1,234 (1,200 to 1,300)', with the number of runs if some lack the value."""
   if values is None:
     return '-'
   text = f'{values["median"]:,.{digits}f}'

@@ -1,4 +1,4 @@
-"""What all systems are given alike, taken from the options of our own programs."""
+"""The common settings of all systems, taken from the options of our own programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from programs import registry as programs
 from programs.options import configs
 
 OURS = ('sebulba', 'impala')
-# Options that every system is given, each in its own words.
+# Options that every system gets, under the system's own names.
 COMMON = (
   'env',
   'seed',
@@ -29,7 +29,7 @@ COMMON = (
   'mlp_sizes',
   'hidden_size',
 )
-# Options that only our programs have, and that change nothing of the common ones.
+# Options of our programs only, which do not affect the common settings.
 OWN = (
   'env_groups',
   'inference_batch_size',
@@ -44,15 +44,15 @@ CARTPOLE_RETURN = 400.0
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """The common settings, as a driver gets them in JSON.
+  """The common settings; drivers get them as JSON.
 
   Attributes:
     env: 'cartpole' or 'atari:Pong'.
-    game: the options of our Atari environment that hold for every system, by name; {} on CartPole.
+    game: the options of our Atari environment that apply to every system, by name; {} on CartPole.
     torso: 'mlp', 'nature' or 'impala'.
-    frame_stack: observations that the torso sees together.
-    batch_size: unrolls.
-    Others are called as the options of our programs.
+    frame_stack: number of observations stacked for the torso.
+    batch_size: unrolls in a batch.
+    The others have the names of our programs' options.
   """
 
   env: str
@@ -75,30 +75,29 @@ class Settings:
 
   @property
   def action_repeat(self) -> int:
-    """Environment frames in one agent decision."""
+    """Environment frames per agent decision."""
     return self.game.get('action_repeat', 1)
 
   @property
   def threshold(self) -> float | None:
-    """The return that counts as learned; None where no run of a minute gets there."""
+    """The return that counts as learned; None if a run of a minute cannot reach it."""
     return CARTPOLE_RETURN if self.env == 'cartpole' else None
 
 
 def options_of(program: str, given: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns those of the given options that one of our programs has."""
+  """Returns the given options that `program` has."""
   fields = {field.name for field in dataclasses.fields(programs.load(program).Config)}
   return {name: value for name, value in given.items() if name in fields}
 
 
 def make(given: Mapping[str, Any]) -> Settings:
-  """Returns the settings behind the options that the user has set.
+  """Returns the settings for the options that the user set.
 
   Args:
     given: options of our programs by name, as `programs.options.flags.given` returns them.
 
   Raises:
-    ValueError: if an option is not passed on to peers, or the options do not fit together; one
-      sentence.
+    ValueError: an option is not passed on to peers, or the options do not fit together; one sentence.
   """
   for name in given:
     if name not in COMMON + OWN:

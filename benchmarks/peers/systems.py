@@ -1,4 +1,4 @@
-"""Our programs and the peers: how each is started, and how its progress is read."""
+"""Starts our programs and the peers, and reads their progress."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Peer:
   """A peer.
 
   Attributes:
-    driver: the script that runs it, called with the common settings in JSON.
-    python: the version of Python that its list of requirements is for.
-    packages: of that list, those whose versions are shown.
+    driver: the script that runs the peer; its argument is the common settings in JSON.
+    python: the Python version of the list of requirements.
+    packages: packages of that list whose versions are shown.
   """
 
   driver: str
@@ -51,20 +51,20 @@ PEERS = {
 
 
 class Run(Protocol):
-  """A run that is under way."""
+  """A run in progress."""
 
   def check(self) -> None:
-    """Raises AssertionError, with what it wrote last, if it has ended."""
+    """Raises AssertionError, with its last output, if the run has ended."""
 
   def reports(self) -> list[reports.Report]:
-    """Returns what it has reported so far."""
+    """Returns the reports so far."""
 
   def last_words(self) -> str:
-    """Returns what it wrote last."""
+    """Returns the last output."""
 
 
 class _OurRun:
-  """One of our programs."""
+  """A run of one of our programs."""
 
   def __init__(self, program: RunningProgram, started: float, steps_per_update: int):
     self._program = program
@@ -86,7 +86,7 @@ class _OurRun:
     means: dict[float, float] = {}
     for node in curves.LEARNERS:
       rows += curves.read(self._program.run_dir, node, *columns)
-      # An interval without an episode has no mean, and is not among these.
+      # Excludes intervals without an episode, which have no mean.
       for second, mean in curves.read(self._program.run_dir, node, 'seconds', 'episode_return'):
         means[second] = mean
     if rows and self._monitor_started is None:
@@ -128,14 +128,14 @@ def _lines(path: str) -> list[str]:
 def start(
   name: str, settings: Settings, given: Mapping[str, Any], cleanba: str, tree: Tree
 ) -> contextlib.AbstractContextManager[Run]:
-  """Starts a system; it ends when the block is left.
+  """Starts a system; ends it at the end of the block.
 
   Args:
-    name: of the system.
-    settings: the common ones.
-    given: the options that the user has set, which hold those that only our programs have.
+    name: name of the system.
+    settings: the common settings.
+    given: the options that the user set, including options of our programs only.
     cleanba: path of Cleanba's script.
-    tree: that its processes are to be part of.
+    tree: the tree that the processes join.
   """
   if name in OURS:
     return _start_ours(name, settings, given, tree)
@@ -158,7 +158,7 @@ def _start_peer(
 ) -> Iterator[Run]:
   given = dataclasses.asdict(settings) | {'started': time.time(), 'script': cleanba}
   environment = {**os.environ, **tree.variables, 'RAY_USAGE_STATS_ENABLED': '0'}
-  environment.pop('PYTHONPATH', None)  # It is for our versions of packages.
+  environment.pop('PYTHONPATH', None)  # It leads to our versions of packages.
   with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
     output, errors = (os.path.join(directory, name) for name in ('output.txt', 'errors.txt'))
     with open(output, 'w') as out, open(errors, 'w') as err:
@@ -174,12 +174,12 @@ def _start_peer(
     try:
       yield _PeerRun(process, output, errors)
     finally:
-      tree.kill()  # Before the directory goes.
+      tree.kill()  # Before the directory is removed.
       process.wait()
 
 
 def versions(name: str) -> dict[str, str]:
-  """Returns the versions that a system runs with, by package."""
+  """Returns the package versions of a system, by package."""
   if name in OURS:
     return {'python': sys.version.split()[0]}
   pinned = virtual.pins(virtual.requirements(name).read_text())

@@ -1,4 +1,4 @@
-"""Every process of a run, however they are related, known by a variable in their environment."""
+"""All processes of a run, identified by an environment variable, whatever their parents."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from benchmarks import costs
 
 _VARIABLE = 'LAUNCHPOD_PEERS_RUN'
 _KILL_SECONDS = 20.0
-# How often none has to be seen, and the pause between.
+# Number of successive looks that must find no process, and the pause between looks.
 _UNSEEN = 3
 _PAUSE_SECONDS = 0.1
 
 
 class Use(NamedTuple):
-  """What the processes of a run use.
+  """Resource use of the processes of a run.
 
   Attributes:
-    memory: bytes: what a process has alone, and its share of what several have together (PSS).
-    cpu: seconds, since each of them began.
-    processes: how many they are.
+    memory: bytes, private memory and the share of shared memory (PSS).
+    cpu: CPU seconds since the start of each process.
+    processes: number of processes.
   """
 
   memory: int
@@ -34,14 +34,14 @@ class Use(NamedTuple):
 
 
 class Tree:
-  """The processes that have been started with `variables` in their environment, and theirs."""
+  """The processes started with `variables` in their environment, and their descendants."""
 
   def __init__(self) -> None:
     self._mark = uuid.uuid4().hex
     self.variables = {_VARIABLE: self._mark}
 
   def processes(self) -> list[psutil.Process]:
-    """Returns those that run now."""
+    """Returns the running processes."""
     found = []
     for process in psutil.process_iter():
       with contextlib.suppress(psutil.Error, OSError):
@@ -50,7 +50,7 @@ class Tree:
     return found
 
   def use(self) -> Use:
-    """Measures them."""
+    """Measures the running processes."""
     memory, cpu, processes = 0, 0.0, 0
     for process in self.processes():
       with contextlib.suppress(psutil.Error, OSError):
@@ -60,14 +60,14 @@ class Tree:
     return Use(memory, cpu, processes)
 
   def kill(self) -> None:
-    """Ends all of them at once.
+    """Kills all processes.
 
     Raises:
-      AssertionError: if some are still there after a while.
+      AssertionError: some processes still run at the deadline.
     """
     deadline = time.monotonic() + _KILL_SECONDS
     unseen = 0
-    # A process that is just being started cannot be told yet.
+    # A process that is just starting cannot be identified yet.
     while unseen < _UNSEEN:
       living = [process for process in self.processes() if not _is_zombie(process)]
       unseen = 0 if living else unseen + 1
@@ -88,7 +88,7 @@ def _is_zombie(process: psutil.Process) -> bool:
 
 @contextlib.contextmanager
 def killed_at_the_end() -> Iterator[Tree]:
-  """Yields a tree; kills it when the block is left, however it is left."""
+  """Yields a tree; kills it at the end of the block, also after an exception."""
   tree = Tree()
   try:
     yield tree

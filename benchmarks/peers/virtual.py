@@ -1,4 +1,4 @@
-"""A virtual environment for each peer, made once from a list of pinned versions."""
+"""Virtual environments of the peers, each made once from a list of pinned versions."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ LISTS = pathlib.Path(__file__).parent
 
 
 def pins(text: str) -> dict[str, str]:
-  """Returns the versions in a list of requirements, by package."""
+  """Returns the pinned versions in a list of requirements, by package."""
   return dict(re.findall(r'^([\w.-]+)==(\S+)', text, re.MULTILINE))
 
 
 def requirements(peer: str) -> pathlib.Path:
-  """Returns the file that pins what a peer needs."""
+  """Returns the path of a peer's list of requirements."""
   return LISTS / f'{peer}.txt'
 
 
 def python(peer: str) -> str:
-  """Returns the path of a peer's interpreter, whether it is there yet or not."""
+  """Returns the path of a peer's interpreter, which need not exist yet."""
   return str(DIRECTORY / peer / '.venv' / 'bin' / 'python')
 
 
 def install(peer: str, version: str, wheels: str) -> None:
-  """Makes a peer's environment, unless it is there with the versions that its list has now.
+  """Makes a peer's environment, unless it exists with the current versions of its list.
 
   Args:
-    peer: names the list and the directory.
-    version: of Python, such as '3.11'.
-    wheels: a directory with a CPU build of PyTorch; empty: uv asks PyTorch's own index.
+    peer: name of the list and the directory.
+    version: Python version, such as '3.11'.
+    wheels: a directory with a CPU build of PyTorch; if empty, uv uses PyTorch's own index.
 
   Raises:
-    ValueError: if it cannot be made; says what uv says.
+    ValueError: the environment cannot be made; the message has uv's error.
   """
   pinned = requirements(peer)
   directory = DIRECTORY / peer / '.venv'
@@ -46,7 +46,7 @@ def install(peer: str, version: str, wheels: str) -> None:
   if installed.exists() and installed.read_text() == pinned.read_text():
     return
   print(f'installing {peer} into {directory} (once)', flush=True)
-  # PyTorch's wheels elsewhere hold CUDA, and ask for gigabytes of it.
+  # PyTorch's wheels on other indexes require gigabytes of CUDA.
   torch = ['--find-links', os.path.abspath(wheels)] if wheels else ['--torch-backend', 'cpu']
   same = sys.version_info[:2] == tuple(map(int, version.split('.')))
   interpreter = sys.executable if same else version
@@ -55,7 +55,7 @@ def install(peer: str, version: str, wheels: str) -> None:
     ['pip', 'install', '--quiet', '--no-deps', '--python', python(peer), *torch]
     + ['--requirement', str(pinned)],
   ):
-    # Not here, where uv would read our own overrides of versions.
+    # Not in this directory, where uv would read our own overrides of versions.
     command = [os.path.join(os.path.dirname(sys.executable), 'uv'), *arguments]
     done = subprocess.run(command, cwd='/', stderr=subprocess.PIPE, text=True)
     if done.returncode:

@@ -105,7 +105,7 @@ def test_a_directory_has_the_results_of_one_sweep(tmp_path, monkeypatch):
   directory = str(tmp_path / 'results')
   mine = sweeps.Sweep('r2d2', ['--core=none'], 0)
   mine.take(directory)
-  with pytest.raises(ValueError, match='is taken by a sweep that still goes on'):
+  with pytest.raises(ValueError, match='is in use by a sweep that is still running'):
     mine.take(directory)
   monkeypatch.setattr(run_directory, 'take', lambda path: None)
   mine.take(directory)
@@ -115,6 +115,6 @@ def test_a_directory_has_the_results_of_one_sweep(tmp_path, monkeypatch):
     sweeps.Sweep('sebulba', ['--core=none'], 0),
   ):
     with pytest.raises(
-      ValueError, match='has those of --program=r2d2 -- --core=none; give the same'
+      ValueError, match='has results of --program=r2d2 -- --core=none; give the same'
     ):
       other.take(directory)

@@ -1,7 +1,7 @@
-"""What every engine does with a program: one suite of scenarios, run by a test class for each engine.
+"""The behaviour required of every engine: one suite of scenarios, run by a test class per engine.
 
-A test module defines a fixture `engine`, which returns an `Engine`, and a class that inherits from
-`Contract`. The class may extend a scenario by what is true of its engine only.
+A test module defines a fixture `engine` that returns an `Engine`, and a class that inherits from
+`Contract`. The class may add engine-specific assertions to a scenario.
 """
 
 import abc
@@ -19,7 +19,7 @@ from launchers.placement import Resources
 from tests.launchers import nodes
 
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
-# Of a directory: what sh, sbatch and JSON read as their own.
+# A directory name with the special characters of sh, sbatch and JSON.
 ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
 KILLED = (
   r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; starting it again in (\S+ s \(\d+ of \d+)'
@@ -27,10 +27,10 @@ KILLED = (
 
 
 class Engine(abc.ABC):
-  """How the scenarios use an engine.
+  """The interface of an engine to the scenarios.
 
   Attributes:
-    deadline: seconds that anything may take.
+    deadline: timeout of every wait, in seconds.
   """
 
   deadline = 100
@@ -39,17 +39,17 @@ class Engine(abc.ABC):
   def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
     """Runs a program in an existing directory; returns the exit code and the launcher's output.
 
-    Groups that `placement` leaves out get `Resources()`.
+    Groups without an entry in `placement` get `Resources()`.
     """
 
   @abc.abstractmethod
   def start(self, run_dir):
-    """Starts a launcher in a process of its own, with `Echo` and a node that is blocked in a call.
+    """Starts a launcher in a separate process, with `Echo` and a node that blocks in a call.
 
     The blocked node writes its process id to the file `pid` of the directory.
 
     Returns:
-      A `subprocess.Popen` with its output in `stdout`, or errors in `stderr`.
+      A `subprocess.Popen` with pipes in `stdout` and `stderr`, or one of them.
     """
 
   def kill_launcher(self, launcher):
@@ -57,19 +57,19 @@ class Engine(abc.ABC):
     launcher.kill()
 
   def check_killed(self, code, output):
-    """Checks how a launcher ended by `kill_launcher`."""
+    """Checks the exit of a launcher after `kill_launcher`."""
     assert code == -signal.SIGKILL
 
   @abc.abstractmethod
   def nodes(self, run_dir):
-    """Returns the process ids of the nodes that run for a launch."""
+    """Returns the process ids of the running nodes of a launch."""
 
   def said_nothing(self, output):
-    """Whether the output of a launch holds no more than its engine always says."""
+    """Returns whether a launch printed no more than its engine always prints."""
     return output == ''
 
   def wait_until(self, condition):
-    """Waits for a condition; returns its value."""
+    """Waits until `condition()` is true; returns its value."""
     end = time.monotonic() + self.deadline
     while not (value := condition()):
       assert time.monotonic() < end
@@ -78,7 +78,7 @@ class Engine(abc.ABC):
 
 
 def runs(pid):
-  """Whether a process runs. One that has ended may be a zombie for as long as its parent likes."""
+  """Returns whether a process runs. A zombie, which its parent has not reaped, does not."""
   try:
     return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
   except psutil.NoSuchProcess:
@@ -86,12 +86,12 @@ def runs(pid):
 
 
 def logs(run_dir):
-  """Returns all that the nodes have logged."""
+  """Returns the text of all node logs."""
   return ''.join(path.read_text() for path in (run_dir / 'logs').iterdir())
 
 
 class Contract:
-  """The scenarios."""
+  """The scenarios that every engine must pass."""
 
   def test_stop_from_a_node_ends_every_process_with_code_0(self, engine, tmp_path):
     run_dir, answer, blocked = tmp_path / ODD, tmp_path / 'answer', tmp_path / 'pid'
@@ -173,7 +173,7 @@ class Contract:
     assert (tmp_path / 'written').read_text() == 'Writer'
 
   def _started(self, engine, run_dir):
-    """Returns a launcher in a process of its own whose nodes run."""
+    """Starts a launcher and waits until its nodes run; returns the launcher."""
     launcher = engine.start(run_dir)
     try:
       engine.wait_until(lambda: (run_dir / 'pid').exists() or launcher.poll() is not None)

@@ -1,4 +1,4 @@
-"""Nodes for the launchers' tests: real servers and clients that start in a second."""
+"""Nodes for the tests of launchers: real servers and clients that start within a second."""
 
 import ctypes
 import json
@@ -16,7 +16,7 @@ from nodes.runtime import activity, lifecycle
 
 
 class Echo:
-  """A server."""
+  """A Courier server."""
 
   def hello(self, name):
     return f'hello {name}'
@@ -26,7 +26,7 @@ class Echo:
 
 
 def _write(path, text):
-  """Writes a file that appears whole."""
+  """Writes a file atomically."""
   with open(f'{path}.tmp', 'w') as f:
     f.write(text)
   os.replace(f'{path}.tmp', path)
@@ -38,7 +38,7 @@ def _wait_for(paths):
 
 
 class Caller:
-  """Calls the server once and writes what it said."""
+  """Calls the server once and writes the reply to a file."""
 
   def __init__(self, echo, path):
     self._echo, self._path = echo, path
@@ -48,7 +48,7 @@ class Caller:
 
 
 class Blocked:
-  """Sits in a Courier call that never returns, where no Python signal handler can run."""
+  """Blocks in a Courier call that never returns, where no Python signal handler can run."""
 
   def __init__(self, echo, path):
     self._echo, self._path = echo, path
@@ -82,14 +82,14 @@ class Crasher:
 
 
 class EchoWithPid(Echo):
-  """A server that writes its process id at each start."""
+  """A server that writes its process id to a file at each start."""
 
   def __init__(self, path):
     _write(path, str(os.getpid()))
 
 
 class Killer:
-  """Kills the server whose process id is in a file, calls it, and writes what it said."""
+  """Kills the server whose process id is in a file, calls it, and writes the reply to a file."""
 
   def __init__(self, echo, pid_file, path):
     self._echo, self._pid_file, self._path = echo, pid_file, path
@@ -103,7 +103,7 @@ class Killer:
 
 
 class Assassin:
-  """Kills the server whose process id is in a file, and fails for want of it."""
+  """Kills the server whose process id is in a file, then raises."""
 
   def __init__(self, pid_file):
     self._pid_file = pid_file
@@ -116,7 +116,7 @@ class Assassin:
 
 
 class Mortal:
-  """Kills itself in its first two lives, says hello to the server in the third."""
+  """Kills itself twice; after the second restart calls the server and writes the reply to a file."""
 
   def __init__(self, echo, path):
     self._echo, self._path = echo, path
@@ -129,7 +129,7 @@ class Mortal:
 
 
 class Hanger:
-  """Hangs in its first lives, each time in another way, and writes a file in the next."""
+  """Hangs in a different way after each start, three times; then writes a file."""
 
   def __init__(self, path):
     self._path = path
@@ -153,12 +153,12 @@ class Hanger:
 
 def _hold_the_interpreter_lock():
   libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
-  for _ in range(2):  # The second never returns, whatever signals come.
+  for _ in range(2):  # The second call never returns, whatever the signals.
     libc.pthread_mutex_lock(mutex)
 
 
 class HangsOnce:
-  """Runs no Python any more in its first life; writes a file in the next."""
+  """Blocks while it holds the interpreter lock; after the restart writes a file."""
 
   def __init__(self, path):
     self._path = path
@@ -170,7 +170,7 @@ class HangsOnce:
 
 
 class Locked:
-  """Writes a file, and then runs no Python any more."""
+  """Writes a file, then blocks while it holds the interpreter lock."""
 
   def __init__(self, echo, path):
     self._path = path
@@ -181,7 +181,7 @@ class Locked:
 
 
 class Patient:
-  """Waits for long, and then writes a file."""
+  """Waits for replay for 4 seconds, then writes a file."""
 
   def __init__(self, path):
     self._path = path
@@ -193,7 +193,7 @@ class Patient:
 
 
 class Leaver:
-  """Leaves in its first life before its work is done; writes a file in the second."""
+  """Exits before its work is done, in the way named by `way`; after the restart writes a file."""
 
   def __init__(self, path, way):
     self._path, self._way = path, way
@@ -216,7 +216,7 @@ class Leaver:
 
 
 class Parent:
-  """Starts a process with a session of its own, as simulators do, and one in its group."""
+  """Starts a process in a new session, as simulators do, and one in its own process group."""
 
   def __init__(self, path):
     self._path = path
@@ -229,7 +229,7 @@ class Parent:
 
 
 class Hopeless:
-  """Raises what no restart would help."""
+  """Raises an error that a restart cannot fix."""
 
   def __init__(self, echo, message):
     self._message = message
@@ -239,7 +239,7 @@ class Hopeless:
 
 
 class Finisher:
-  """Has work under way that takes longer than a process is given to stop, and hangs itself."""
+  """Blocks in a call, with work before exit that takes longer than the grace period."""
 
   def __init__(self, echo, paths):
     self._echo = echo
@@ -256,7 +256,7 @@ class Finisher:
 
 
 class Environment:
-  """Writes its environment variables, working directory and niceness, and returns."""
+  """Writes its environment variables, working directory and niceness to a file, then returns."""
 
   def __init__(self, path):
     self._path = path
@@ -267,7 +267,7 @@ class Environment:
 
 
 def program(*nodes):
-  """Returns a program of Echo, with one node per (class, argument) pair beside it."""
+  """Returns a program of Echo and one node per (class, needs_echo, path) triple."""
   graph = lp.Program('test')
   echo = graph.add_node(lp.CourierNode(Echo), label='echo')
   for i, (constructor, needs_echo, path) in enumerate(nodes):
@@ -294,8 +294,8 @@ def make_program(path):
 
 
 def users_own(path, written):
-  """Returns a program of a user's own file, which is gone by then; its node writes its class's name."""
-  from programs import registry  # The nodes of the other tests need not import it.
+  """Returns a program from a user's file, which is then deleted; its node writes its class's name."""
+  from programs import registry  # Lazy: nodes of other tests do not need it.
 
   path.write_text(_OWN)
   program = registry.load(f'{path}:make_program').make_program(str(written))

@@ -1,8 +1,8 @@
-"""Sets the clock of a Python process, for those who have this directory on their PYTHONPATH.
+"""Sets the clock of every Python process that has this directory on its PYTHONPATH.
 
-The file that LAUNCHPOD_DRILL_CLOCK names holds the whole seconds by which `time.time` and
-`time.time_ns` are ahead; while there is none, they are right. What asks the system itself, as C++ does,
-is not deceived.
+The file named by LAUNCHPOD_DRILL_CLOCK holds the whole seconds by which `time.time` and `time.time_ns`
+are ahead. Without the file they are right. Code that reads the system clock directly, such as C++, is
+not affected.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Runs Cleanba's IMPALA, the user's copy of its script; prints JSON lines of its progress.
+"""Runs the user's copy of Cleanba's IMPALA script; prints its progress as JSON lines.
 
 python cleanba_driver.py SETTINGS   JSON: the common settings, `script`, and `started`, in Unix time
 """
@@ -18,7 +18,7 @@ _PRINTED = re.compile(r'global_step=(\d+), avg_episodic_return=([-\d.einfa]+)')
 
 
 def parse(line: str) -> tuple[int, float] | None:
-  """Returns the steps and the mean return in a line that the script prints; None in others."""
+  """Returns the steps and the mean return in a line of the script; None for other lines."""
   found = _PRINTED.search(line)
   return (int(found[1]), float(found[2])) if found else None
 
@@ -45,13 +45,13 @@ def arguments(settings: dict[str, Any]) -> list[str]:
 
 
 class _Listener(io.TextIOBase):
-  """Standard output of the script: what it prints of its progress is told, and the rest dropped."""
+  """Stdout of the script: reports its progress lines and drops the others."""
 
   def __init__(self, progress: Progress):
     self._progress = progress
 
   def write(self, text: str) -> int:
-    """Takes what is printed; `print` gives a line in one piece."""
+    """Handles a printed text; `print` writes a line in one piece."""
     for line in text.splitlines():
       if (found := parse(line)) is not None:
         steps, mean = found

@@ -1,6 +1,6 @@
-"""The environments of peers: ours, as far as Gymnasium's wrappers have them.
+"""The environments of peers: like ours, as far as Gymnasium's wrappers allow.
 
-Runs in the environment of a peer, with its version of Gymnasium.
+Runs in a peer's virtual environment, with its version of Gymnasium.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Stacked(gymnasium.ObservationWrapper):
-  """The last observations, the newest last, zeros before the first of an episode."""
+  """Stacks the last observations, newest last, with zeros before the first of an episode."""
 
   def __init__(self, env: gymnasium.Env, size: int):
     super().__init__(env)
@@ -26,7 +26,7 @@ class Stacked(gymnasium.ObservationWrapper):
     return super().reset(**arguments)
 
   def observation(self, observation: np.ndarray) -> np.ndarray:
-    """Returns uint8 `[size, 84, 84]`, an array of its own."""
+    """Returns uint8 `[size, 84, 84]`, a new array."""
     self._frames = np.concatenate([self._frames[1:], observation[None]])
     return self._frames
 
@@ -35,11 +35,11 @@ def make(settings: dict[str, Any]) -> gymnasium.Env:
   """Makes one environment.
 
   Args:
-    settings: the common ones.
+    settings: the common settings.
   """
   if settings['env'] == 'cartpole':
     return gymnasium.make('CartPole-v1')
-  # By its class: the names of games are not known to every version of Gymnasium.
+  # By class, since not every version of Gymnasium knows the names of games.
   import ale_py
   from ale_py.env import AtariEnv
   from ale_py.roms import get_all_rom_ids
@@ -49,7 +49,7 @@ def make(settings: dict[str, Any]) -> gymnasium.Env:
   title = settings['env'].partition(':')[2].replace('_', '').lower()
   env: gymnasium.Env = AtariEnv(
     next(rom for rom in get_all_rom_ids() if rom.replace('_', '') == title),
-    frameskip=1,  # The wrapper repeats actions, and needs the screens between.
+    frameskip=1,  # The wrapper repeats actions and needs every screen.
     repeat_action_probability=game['sticky_actions'],
     full_action_space=game['full_action_space'],
     max_num_frames_per_episode=game['frame_cap'],

@@ -1,4 +1,4 @@
-"""How a driver tells its progress: a JSON line on standard output."""
+"""Progress reports of a driver: JSON lines on stdout."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import time
 
 
 class Progress:
-  """Prints lines of `seconds`, `steps`, `learned` and `episode_return`, not oftener than is of use."""
+  """Prints lines of `seconds`, `steps`, `learned` and `episode_return`, at a limited rate."""
 
   def __init__(self, started: float, period: float = 0.25):
     """Initialises.
 
     Args:
-      started: when the command was given, in Unix time.
-      period: seconds between lines at least.
+      started: Unix time of the command.
+      period: minimum seconds between lines.
     """
     self._started = started
     self._period = period
     self._last = 0.0
-    # What libraries replace, or print to, is not where the lines go.
+    # Libraries may replace or print to sys.stdout; the lines go elsewhere.
     self._out = sys.__stdout__
 
   def tell(self, steps: float, learned: float, episode_return: float = math.nan) -> None:
@@ -29,8 +29,8 @@ class Progress:
 
     Args:
       steps: agent decisions so far.
-      learned: those of them that the learner has learned from.
-      episode_return: mean of the last training episodes; NaN before the first has ended.
+      learned: the steps that the learner has trained on.
+      episode_return: mean of the last training episodes; NaN before the end of the first.
     """
     now = time.time()
     if now - self._last < self._period:

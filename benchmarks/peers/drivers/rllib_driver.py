@@ -1,4 +1,4 @@
-"""Trains with RLlib's IMPALA on PyTorch; prints JSON lines of its progress until it is killed.
+"""Trains with RLlib's IMPALA on PyTorch; prints its progress as JSON lines until it is killed.
 
 python rllib_driver.py SETTINGS   JSON: the common settings, and `started`, in Unix time
 """
@@ -26,7 +26,7 @@ _ENV = 'peers'
 
 
 class _Residual(nn.Module):
-  """A block of IMPALA's deep network."""
+  """A residual block of IMPALA's deep network."""
 
   def __init__(self, channels: int):
     super().__init__()
@@ -39,7 +39,7 @@ class _Residual(nn.Module):
 
 
 def _convolutions(torso: str, channels: int) -> nn.Sequential:
-  """Returns the convolutions of a torso of ours."""
+  """Returns the convolutions of our torso of that name."""
   layers: list[nn.Module] = []
   if torso == 'nature':
     for size, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
@@ -55,9 +55,9 @@ def _convolutions(torso: str, channels: int) -> nn.Sequential:
 
 
 class ImageModule(TorchRLModule, ValueFunctionAPI):
-  """Convolutions and a layer that policy and value share, as in our network.
+  """Convolutions and a dense layer shared by policy and value, as in our network.
 
-  RLlib's default pads the convolutions, and gives policy and value a layer each.
+  RLlib's default pads the convolutions, and has separate layers for policy and value.
   """
 
   def setup(self) -> None:
@@ -88,7 +88,7 @@ class ImageModule(TorchRLModule, ValueFunctionAPI):
 
 
 def module(settings: dict[str, Any]) -> RLModuleSpec:
-  """Returns the network, RLlib's own for CartPole."""
+  """Returns the network; on CartPole, RLlib's own."""
   if settings['torso'] == 'mlp':
     return RLModuleSpec(
       model_config=DefaultModelConfig(
@@ -102,7 +102,7 @@ def module(settings: dict[str, Any]) -> RLModuleSpec:
 
 
 def configuration(settings: dict[str, Any]) -> IMPALAConfig:
-  """Returns the settings in RLlib's words."""
+  """Translates the settings into RLlib's configuration."""
   cartpole = settings['env'] == 'cartpole'
   return (
     IMPALAConfig()
@@ -134,7 +134,7 @@ def configuration(settings: dict[str, Any]) -> IMPALAConfig:
 def main() -> None:
   """Trains."""
   settings = json.loads(sys.argv[1])
-  # An actor needs one of the CPUs that Ray shares out, however many the machine has.
+  # An actor reserves one of Ray's CPUs, however many the machine has.
   ray.init(
     num_cpus=settings['num_actors'] + 1,
     include_dashboard=False,

@@ -1,4 +1,4 @@
-"""Trains with Sample Factory's APPO; prints JSON lines of its progress until it is killed.
+"""Trains with Sample Factory's APPO; prints its progress as JSON lines until it is killed.
 
 python sample_factory_driver.py SETTINGS   JSON: the common settings, and `started`, in Unix time
 """
@@ -21,7 +21,7 @@ _ENV = 'peers'
 
 
 def arguments(settings: dict[str, Any]) -> dict[str, Any]:
-  """Returns the settings in Sample Factory's words."""
+  """Translates the settings into Sample Factory's options."""
   torsos = {
     'mlp': {'encoder_mlp_layers': settings['mlp_sizes']},
     'nature': {'encoder_conv_architecture': 'convnet_atari'},
@@ -41,7 +41,7 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
     'batch_size': settings['batch_size'] * settings['unroll_length'],
     'num_batches_per_epoch': 1,
     'num_epochs': 1,
-    'with_vtrace': False,  # The release of this version fails with it, in its summaries.
+    'with_vtrace': False,  # This release fails with it, in its summaries.
     'gamma': settings['discount'],
     'learning_rate': settings['learning_rate'],
     'lr_schedule': 'constant',
@@ -49,7 +49,7 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
     'max_grad_norm': settings['max_gradient_norm'],
     'exploration_loss': 'entropy',
     'exploration_loss_coeff': settings['entropy_cost'],
-    # Ours is half of the squared error.
+    # Our value loss is half of the squared error.
     'value_loss_coeff': 0.5 * settings['baseline_cost'],
     'reward_clip': settings['max_abs_reward'] or 1e9,
     'normalize_input': False,
@@ -57,7 +57,7 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
     'use_rnn': False,
     'nonlinearity': 'relu',
     'actor_critic_share_weights': True,
-    'env_frameskip': 1,  # The environment does it: a step is a decision.
+    'env_frameskip': 1,  # The environment repeats actions: a step is a decision.
     'stats_avg': 100,
     **torsos[settings['torso']],
     **({} if settings['torso'] == 'mlp' else image),
@@ -65,7 +65,7 @@ def arguments(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def command_line(values: dict[str, Any]) -> list[str]:
-  """Returns flags for Sample Factory's parser."""
+  """Returns the flags for Sample Factory's parser."""
   flags = []
   for name, value in values.items():
     several = value if isinstance(value, (list, tuple)) else [value]
@@ -74,7 +74,7 @@ def command_line(values: dict[str, Any]) -> list[str]:
 
 
 class _Teller(AlgoObserver):
-  """Tells the progress after each training step."""
+  """Reports the progress after each training step."""
 
   def __init__(self, progress: Progress):
     self._progress = progress
@@ -84,7 +84,7 @@ class _Teller(AlgoObserver):
     returns = runner.policy_avg_stats.get('reward', [()])[0]
     mean = sum(returns) / len(returns) if returns else float('nan')
     learned = runner.env_steps.get(0, 0)
-    # What is collected is told every three seconds only, and is never ahead by more than two batches.
+    # Collected steps are reported only every three seconds, and are at most two batches ahead.
     self._progress.tell(learned, learned, mean)
 
 
