@@ -152,7 +152,7 @@ class RetryingClient:
       self._patient = True
 
   def _lose(self, error: OSError) -> None:
-    level = logging.INFO if self._connection is None else logging.WARNING  # It may not have started yet.
+    level = logging.INFO if self._connection is None else logging.WARNING  # It may be starting.
     logging.log(level, 'asking again, %s: %s', self._what, error)
     self.close()
 
