@@ -22,7 +22,7 @@ class Policy(Protocol):
     """Sends the timesteps `[N]`."""
 
   def receive(self) -> np.ndarray | None:
-    """Returns the actions `[N, ...]`; None once training has finished."""
+    """Returns the actions `[N, ...]`; None if there are no more."""
 
 
 class Episode(NamedTuple):

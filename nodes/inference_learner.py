@@ -23,8 +23,8 @@ from nodes.unrolls import writer
 class InferenceLearner:
   """Serves actors on the actor devices and learns on the learner devices, until `num_steps`.
 
-  It listens from construction, so that actors connect while JAX compiles. A failing node sends no
-  reply: the actor retries until the next incarnation replies.
+  It listens from construction, so that actors connect while JAX compiles. Requests wait
+  until the node is ready. A failing node sends no reply: the actor retries with the next incarnation.
   """
 
   def __init__(
