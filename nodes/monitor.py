@@ -159,7 +159,7 @@ class Monitor:
     try:
       curves.draw(self._run_dir)
     except OSError as error:
-      logging.error('there is no picture of the curves: %s', error)
+      logging.error('could not draw the learning curves: %s', error)
     if self._finished.is_set():
       lifecycle.stop_program()
 

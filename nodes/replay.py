@@ -88,8 +88,8 @@ class ReplayServer:
       problems.append(str(problem))
     if problems:
       raise lifecycle.NonRetryableError(
-        f'none of the {len(problems)} replay checkpoints is usable: {problems[0]}; remove them to go '
-        'on with an empty replay.'
+        f'none of the {len(problems)} replay checkpoints is usable: {problems[0]}; remove them to '
+        'start with an empty replay.'
       )
     return self._make_server(tables, port, None)
 
@@ -111,7 +111,7 @@ class ReplayServer:
     except Exception as error:
       self._checkpoint_failures += 1
       self._checkpoints.empty_scratch()
-      logging.error('no checkpoint could be written, the earlier ones stay: %s', error)
+      logging.error('could not write a checkpoint, earlier ones are kept: %s', error)
 
   def _measure(self, seconds: float) -> dict[str, float]:
     return {'checkpoint_failures': float(self._checkpoint_failures)}

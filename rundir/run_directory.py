@@ -60,7 +60,7 @@ def create(path: str, shared: bool = False) -> str:
     os.makedirs(path, exist_ok=True)
     if not shared and set(os.listdir(path)) - {_LOCK}:
       goes_on = _is_run(path) and has_checkpoints(path)
-      advice = f'; --resume={path} goes on with that run' if goes_on else ''
+      advice = f'; --resume={path} resumes that run' if goes_on else ''
       raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
     take(path)
     with open(os.path.join(path, '.writable'), 'w') as probe:
@@ -96,7 +96,7 @@ def reopen(path: str) -> tuple[str, Record]:
     try:
       take(path)
     except BlockingIOError as error:
-      raise ValueError(f'--resume={path}: that run is still going on.') from error
+      raise ValueError(f'--resume={path}: that run is still running.') from error
     except OSError as error:
       raise ValueError(f'--resume={path} cannot be written: {error.strerror}.') from error
   try:
@@ -180,7 +180,7 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
     commands, earlier = before.commands, before.earlier_versions
     if before.versions != versions:
       earlier = [*earlier, before.versions]
-      news = f'{path} goes on with other versions: {_differences(before.versions, versions)}.'
+      news = f'{path} resumes with other versions: {_differences(before.versions, versions)}.'
   options = dataclasses.asdict(config)
   commands = [*commands, secrets.masked_command(sys.argv)]
   record = Record(program, given, options, commands, versions, earlier)

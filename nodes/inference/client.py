@@ -148,12 +148,12 @@ class RetryingClient:
     if not connection.peer_answers():
       raise TimeoutError(f'the machine has been silent for {self._silent_seconds:g} seconds')
     if not self._patient:
-      logging.info('waiting, %s: the server is there, but busy', self._what)
+      logging.info('%s waits: the server is up but busy', self._what)
       self._patient = True
 
   def _lose(self, error: OSError) -> None:
     level = logging.INFO if self._connection is None else logging.WARNING  # It may be starting.
-    logging.log(level, 'asking again, %s: %s', self._what, error)
+    logging.log(level, 'retrying the request of %s: %s', self._what, error)
     self.close()
 
   def _stop_if_told(self) -> None:

@@ -99,12 +99,12 @@ class Requests:
     """
     run, actor_id, incarnation, group, sequence, *arrays = codec.unpack(message)
     if run != self._run:
-      raise ValueError('it comes from another run, or from no run at all')
+      raise ValueError('it comes from another run or from no run')
     stream = self._streams.get((actor_id, group))
     if stream is None:
       raise Refused(f'no environments were declared for {actor_id!r}, group {group}.')
     if sequence < 0:
-      raise ValueError('it has no place in its sequence')
+      raise ValueError('its sequence number is negative')
     timestep, games = Timestep(*arrays[:4]), arrays[4:]
     self._check(stream.spec, timestep)
     if games and (

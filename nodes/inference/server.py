@@ -292,7 +292,7 @@ class InferenceServer:
     except Refused as error:
       self._inbox.send(connection, codec.pack(None, str(error)))
     except Exception as error:  # The sender is no actor.
-      logging.warning('a message that is no request was dropped: %r', error)
+      logging.warning('dropped an invalid message: %r', error)
       self._inbox.drop(connection)
     else:
       self._consider(request)
@@ -308,7 +308,7 @@ class InferenceServer:
         self._inbox.send(request.connection, _replaced(stream))
       elif not served and request.connection.closed_by_peer():
         # The incarnation died before its request was read; a newer one may already be connected.
-        logging.info('a request of %s, which has gone, was dropped', stream.spec.actor_id)
+        logging.info('dropped a request of %s, which has disconnected', stream.spec.actor_id)
       elif stream.in_flight is not None and request.key == stream.in_flight.key:
         stream.in_flight.connection = request.connection
       elif stream.in_flight is not None:
@@ -408,4 +408,4 @@ class InferenceServer:
 def _replaced(stream: EnvGroup) -> bytes:
   """Returns the reply to a replaced incarnation of an actor."""
   name = stream.spec.actor_id
-  return codec.pack(None, f'another process acts as {name} now, so this one is to leave.')
+  return codec.pack(None, f'another process acts as {name} now, so this one must exit.')

@@ -163,7 +163,7 @@ class SocketServer:
     if not self._warned:
       allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
       logging.warning(
-        'another connection has to wait until one ends (%s; this process may have %d files and '
+        'new connections must wait until one ends (%s; this process may have %d files and '
         'connections open): raise the limit (ulimit -n), or use fewer actors.',
         error.strerror,
         allowed,

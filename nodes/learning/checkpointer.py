@@ -91,7 +91,7 @@ class Checkpointer:
 
   def _failed(self, error: Exception) -> None:
     self.failures += 1
-    logging.exception('no checkpoint could be written, the earlier ones stay: %r', error)
+    logging.exception('could not write a checkpoint, earlier ones are kept: %r', error)
 
 
 def save_final_params(run_dir: str, params: Any, should_stop: Callable[[], bool]) -> None:

@@ -73,7 +73,7 @@ class ParameterServer:
   ) -> tuple[bool, ParamsVersion, Nest | None]:
     """Records an actor's totals and returns new parameters, if any; see `LearnerNode.fetch`."""
     if run != lifecycle.run_token():
-      logging.warning('a question of %s of another run was not answered', actor_id)
+      logging.warning('refused a fetch of %s of another run', actor_id)
       raise rpc.retry_later_error()
     self._take(actor_id, incarnation, ActingTotals(*totals))
     assert self._published is not None

@@ -37,7 +37,7 @@ def write_when_there_is_room(
       if error.errno not in FULL:
         raise
       if not said:
-        logging.error('%s cannot be written, and waits for room on the disk: %s', what, error)
+        logging.error('cannot write %s, waiting for room on the disk: %s', what, error)
       said = True
     if should_stop():
       raise lifecycle.Stopped

@@ -56,7 +56,7 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
         raise lifecycle.Stopped from None
       if not _is_transient(error):
         raise
-      logging.warning('asking again, %s: %s', what, error)
+      logging.warning('retrying %s: %s', what, error)
       time.sleep(next(pauses))
       answer = ask()
 

@@ -25,4 +25,4 @@ class StallWarning:
       self._count, self._since = count, now
     elif now - self._since > self._seconds:
       self._since = now
-      logging.warning('nothing has moved for %d s: %s', self._seconds, self._explain())
+      logging.warning('no progress for %d s: %s', self._seconds, self._explain())

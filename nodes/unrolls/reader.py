@@ -134,7 +134,7 @@ class UnrollReader:
         self._columns.unroll_ids(sample.data[PACKED]), sample.info.times_sampled
       )
       if not wanted.all():
-        logging.info('passed over %d unrolls that were learned from already', sum(~wanted))
+        logging.info('dropped %d duplicate unrolls', sum(~wanted))
         sample = jax.tree.map(lambda x, w=wanted: x[w], sample)
       if held is not None:
         sample, held = jax.tree.map(lambda *parts: np.concatenate(parts), held, sample), None
@@ -180,7 +180,7 @@ def _mutate(client: reverb.Client, priorities: dict[int, float]) -> None:
       client.mutate_priorities(TABLE, priorities)
       return
     except _AWAY as error:
-      logging.warning('priorities could not be set, trying again: %s', error)
+      logging.warning('could not set priorities, retrying: %s', error)
       time.sleep(next(pauses))
 
 

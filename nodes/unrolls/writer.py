@@ -175,7 +175,7 @@ class UnrollWriter:
         if not warned and time.monotonic() - started > LONG_WAIT_SECONDS:
           warned = True
           logging.warning(
-            'replay has taken no unroll for %d s: it is away, or full, or its ratio of samples to '
-            'inserts is not reached; actors wait for the learner.',
+            'replay has accepted no unroll for %d s: it is unavailable, or full, or its ratio of '
+            'samples to inserts is not reached; actors wait for the learner.',
             LONG_WAIT_SECONDS,
           )
