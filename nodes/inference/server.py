@@ -66,7 +66,7 @@ class InferenceServer:
 
   A request whose `run` differs from the server's (`lifecycle.run_token`) is dropped with its
   connection. `sequence` counts the requests of one `incarnation` of the actor. A new incarnation
-  replaces the current one, unless its connection has already closed. The server then resets the
+  replaces the current one, unless its own connection has already closed. A replacement resets the
   stream's core state, partial unroll and running returns. Requests are idempotent: a retry gets the
   same reply and changes nothing, and a request from a replaced incarnation changes nothing either.
   Back-pressure: requests wait while replay accepts no unrolls.
