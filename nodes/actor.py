@@ -1,4 +1,4 @@
-"""The actor: environments and an RPC client, nothing else. Imports neither JAX nor TensorFlow."""
+"""The actor: environments and an inference client. Imports neither JAX nor TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nodes.runtime.reporter import Reporter
 
 
 class Actor:
-  """Steps groups of environments, each with the actions that the inference server sends.
+  """Steps groups of environments with actions from the inference server.
 
-  With two groups, one is stepped while the other waits for its actions.
+  With two groups, the actor steps one while the other waits for its actions.
   """
 
   def __init__(
@@ -30,16 +30,16 @@ class Actor:
     env_groups: int,
     seed: Seed,
   ):
-    """Initialises an actor; its environments are made in `run`.
+    """Initialises an actor; `run` creates its environments.
 
     Args:
       make_environment: takes (number of environments, seed).
-      inference: the inference server, as it can be connected to.
+      inference: the inference server.
       monitor: Courier client of the monitor.
       actor_id: such as 'actor/3'.
       num_envs: environments of this actor.
-      env_groups: into how many groups they are split.
-      seed: different for every actor.
+      env_groups: number of groups to split them into.
+      seed: different for each actor.
     """
     self._make_environment = make_environment
     self._inference = inference
@@ -53,17 +53,17 @@ class Actor:
     self._reporter = Reporter(monitor, actor_id, self._measure, period=2.0)
 
   def run(self) -> None:
-    """Acts until the server says that training has finished, or the program stops.
+    """Acts until training has finished or the program stops.
 
-    An environment that has nothing more to play stops the program.
+    An exhausted environment stops the program.
 
     Raises:
-      ValueError: if the server refuses a timestep, or serves another life of this actor instead.
+      ValueError: if the server refuses a timestep, or a newer incarnation has replaced this one.
     """
     should_stop = lifecycle.stop_event().is_set
     incarnation = lifecycle.new_incarnation()
     size = self._num_envs // self._env_groups
-    # No life plays another's episodes again.
+    # The restart count in the seed keeps a restarted actor from repeating episodes.
     seed = self._seed.child('life', lifecycle.restart_count(), 'environments')
     with self._reporter, contextlib.ExitStack() as opened:
       groups = []

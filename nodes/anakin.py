@@ -1,4 +1,4 @@
-"""Anakin's node: runs the loop on all devices of its host."""
+"""Anakin's node: runs the compiled loop on the devices of its host."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from rundir import checkpoints
 
 
 class Anakin:
-  """Trains until `num_steps`, then hands out the parameters until the program stops.
+  """Trains until `num_steps`, then serves the parameters until the program stops.
 
-  A call of the compiled loop is never interrupted: what there is to report, to write and to stop comes
-  between two calls. A run that goes on from a checkpoint is the run that it would have been.
+  The node reports, writes checkpoints and stops only between calls of the compiled loop. A run resumed
+  from a checkpoint is identical to an uninterrupted one.
   """
 
   def __init__(
@@ -58,13 +58,13 @@ class Anakin:
     self._published: tuple[dict[str, int], Nest] | None = None
     self._gate = ReadyGate()
     self._metrics: dict[str, float] = {}
-    self._ended = np.zeros(3)  # Episodes, and sums of their returns and lengths, since a report.
+    self._ended = np.zeros(3)  # Episodes, return sum and length sum since the last report.
     self._measured: dict[str, int] = {}
 
   def get_params(self) -> tuple[dict[str, int], Nest] | None:
-    """Returns the newest parameters, as NumPy arrays, and the counters at their moment. An RPC.
+    """Returns the newest parameters, as NumPy arrays, and their counters.
 
-    Waits for the first; None if there are never any.
+    An RPC. It waits for the first parameters; returns None if the node stops before them.
     """
     self._gate.wait()
     self._gate.check()
@@ -74,7 +74,7 @@ class Anakin:
     return counts, jax.device_get(params)
 
   def run(self) -> None:
-    """Trains to the end, then serves the evaluator until the program stops."""
+    """Trains until `num_steps`, then serves the evaluator until the program stops."""
     stop = lifecycle.stop_event()
     with self._gate.release_on_exit(stop):
       self._run(stop)
@@ -94,7 +94,7 @@ class Anakin:
     if checkpoint is not None:
       state = loop.put(serialisation.restore(checkpoint, jax.device_get(state)))
       self._counts = dict(checkpoint.counts)
-      logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
+      logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
     with activity.doing(activity.COMPILING):
       loop.compile(state)
     self._state = state
@@ -136,10 +136,10 @@ class Anakin:
       logging.info('stopped: %s', self._counts)
 
   def _train(self, loop: AnakinLoop) -> None:
-    """Does one call of the loop and counts what happened in it.
+    """Calls the loop once and updates the counters.
 
     Raises:
-      lifecycle.NonRetryableError: if an update is not finite; the state of before is used up then.
+      lifecycle.NonRetryableError: if an update is not finite; the previous state is donated by then.
     """
     assert self._state is not None
     activity.mark(activity.COMPILED_LOOP)
@@ -156,7 +156,7 @@ class Anakin:
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counts['actor_steps'] += steps
-    self._counts['environment_frames'] += steps  # No environment in JAX repeats actions.
+    self._counts['environment_frames'] += steps  # JAX environments do not repeat actions.
     self._counts['learner_steps'] += self._options.updates_per_call
     self._published = dict(self._counts), state.learner.params
     self._metrics = {name: float(m[-1]) for name, m in report.metrics.items()}

@@ -18,8 +18,8 @@ from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, Perio
 class AnakinEvaluator(PeriodicEvaluator):
   """Evaluates every `period` actor steps, and once more with the final parameters.
 
-  One evaluation has parameters of one version. It always plays the same episodes, as far as they do
-  not depend on what the agent does.
+  One evaluation uses a single version of the parameters. All evaluations use the same seed, so episodes
+  differ only through the agent's actions.
   """
 
   def __init__(

@@ -1,4 +1,4 @@
-"""The evaluator: plays whole episodes without exploration, on environments of its own."""
+"""The evaluator: plays whole episodes in its own environments, without exploration."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, Perio
 
 
 class Policy(Protocol):
-  """Chooses actions for a batch of timesteps: `RemotePolicy`, or a policy of this process."""
+  """Chooses actions for a batch of timesteps: a `RemotePolicy` or a policy in this process."""
 
   def send(self, timestep: dm_env.TimeStep) -> None:
-    """Takes the timesteps `[N]`."""
+    """Sends the timesteps `[N]`."""
 
   def receive(self) -> np.ndarray | None:
-    """Returns the actions `[N, ...]`; None when there are to be no more."""
+    """Returns the actions `[N, ...]`; None if there are no more."""
 
 
 class Episode(NamedTuple):
-  """An episode that has ended; a whole game, where an episode is less (see `game_over`)."""
+  """A finished episode, or a whole game where an episode is shorter (see `game_over`)."""
 
   episode_return: float  # Raw.
   length: int  # Steps.
@@ -37,7 +37,10 @@ def episodes(
 ) -> Iterator[Episode]:
   """Yields each episode as it ends, `episodes_each` from every environment.
 
-  Taking as many from each environment keeps short episodes from being counted more often.
+  Taking the same number from each environment avoids a bias towards short episodes.
+
+  Raises:
+    lifecycle.Stopped: if the policy returns no actions.
   """
   timestep = environment.reset()
   returns = np.zeros(environment.num_envs)
@@ -68,10 +71,10 @@ def returns(
   episodes_each: int,
   should_stop: Callable[[], bool],
 ) -> list[float]:
-  """Returns the raw returns of `episodes`, played in one life of the evaluator's stream.
+  """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's stream.
 
   Raises:
-    lifecycle.Stopped: when `should_stop` says so.
+    lifecycle.Stopped: once `should_stop` returns True.
   """
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
@@ -81,9 +84,9 @@ def returns(
 class Evaluator(PeriodicEvaluator):
   """Evaluates every `period` actor steps, and once more with the final parameters.
 
-  It asks the same inference server as the actors; its slots act by `evaluation_exploration` and its
-  rows are not stored. While training goes on, newer parameters may arrive within an episode; the
-  final evaluation has one version only.
+  It shares the actors' inference server. Its slots use `evaluation_exploration` and its rows are not
+  stored. During training the parameters may change within an episode; the final evaluation uses a
+  single policy_version.
   """
 
   def __init__(
@@ -97,7 +100,7 @@ class Evaluator(PeriodicEvaluator):
 
     Args:
       make_environment: takes (number of environments, seed).
-      inference: the inference server, as it can be connected to, which expects `num_envs` environments.
+      inference: the inference server, which expects `num_envs` environments.
       monitor: Courier client of the monitor.
       options: of evaluation.
     """

@@ -1,6 +1,6 @@
-"""IMPALA's actor: environments, and inference of its own with parameters that it fetches.
+"""IMPALA's actor: environments, and local inference with parameters fetched from the learner.
 
-The one kind of actor that imports JAX, and through Reverb TensorFlow.
+The only kind of actor that imports JAX and, through Reverb, TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from nodes.unrolls import writer
 
 
 class ImpalaActor:
-  """Steps a batch of environments with actions of its own.
+  """Steps a batch of environments with actions computed in this process.
 
-  What acts and what assembles unrolls is an `InferenceServer` with a single stream, in this process;
-  what steps the environments is an `Actor` that asks it. Only the parameters come from elsewhere.
+  An `InferenceServer` with a single stream acts and assembles unrolls. An `Actor` steps the
+  environments and sends its requests to that server. Only the parameters come from another process.
   """
 
   def __init__(
@@ -52,8 +52,8 @@ class ImpalaActor:
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
-      serving: options of inference, of which it needs no devices: it acts on the first CPU device.
-      update_period: seconds between two parameter fetches.
+      serving: options of inference; `devices` is ignored, since it acts on the first CPU device.
+      update_period: seconds between parameter fetches.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
@@ -65,7 +65,7 @@ class ImpalaActor:
     self._update_period = update_period
 
   def run(self) -> None:
-    """Acts until the learner says that training has finished, or the program stops."""
+    """Acts until training has finished or the program stops."""
     stop = lifecycle.stop_event()
     spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
@@ -92,7 +92,7 @@ class ImpalaActor:
       server.totals,
       server.set_params,
     )
-    # From below: the client is closed last, which raises what it failed with.
+    # Contexts exit in reverse order: the server first, then the client, which raises its error, if any.
     with (
       contextlib.suppress(lifecycle.Stopped),
       contextlib.closing(variables),

@@ -23,7 +23,7 @@ from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, Perio
 class ImpalaEvaluator(PeriodicEvaluator):
   """Evaluates every `period` actor steps, and once more with the final parameters.
 
-  One evaluation has parameters of one version.
+  One evaluation uses a single policy_version.
   """
 
   def __init__(
@@ -60,7 +60,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
       [stream],
       jax.local_devices(backend='cpu')[:1],
       spec,
-      None,  # The rows of an evaluator are not kept.
+      None,  # An evaluator's rows are not stored.
       counting.Counter(),
       repeat,
       batch_size=self._num_envs,

@@ -1,4 +1,4 @@
-"""Sebulba's host unit: inference and learner in one process, parameters handed over on device."""
+"""Sebulba's host unit: inference and learner in one process, with on-device parameter transfer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from nodes.unrolls import writer
 class InferenceLearner:
   """Serves actors on the actor devices and learns on the learner devices, until `num_steps`.
 
-  It listens from the beginning, so that actors connect while JAX compiles. A request gets no reply
-  while there is none, or when the node fails: the actor sends it again to the next incarnation.
+  It listens from construction, so that actors connect while JAX compiles. Requests wait
+  until the node is ready. A failing node sends no reply: the actor retries with the next incarnation.
   """
 
   def __init__(
@@ -46,14 +46,14 @@ class InferenceLearner:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed); used for its specs only.
-      streams: the groups of environments that it serves.
+      streams: the environment groups to serve.
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
       port: to listen on.
       serving: options of inference; actor devices may overlap with learner devices.
       training: options of learning.
-      observers: clients of nodes that see the unrolls. See `nodes.unrolls.observers`.
-      coordinator: host:port at which replicas meet; None for one replica.
+      observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
+      coordinator: host:port of the JAX coordinator; None for one replica.
 
     Raises:
       OSError: if the port is in use.
@@ -70,7 +70,7 @@ class InferenceLearner:
     self._coordinator = coordinator
 
   def run(self) -> None:
-    """Trains to the end, then serves evaluators until the program stops."""
+    """Trains until `num_steps`, then serves evaluators until the program stops."""
     stop = lifecycle.stop_event()
     with contextlib.closing(self._inbox):
       prepared = loop.prepare(
@@ -97,7 +97,7 @@ class InferenceLearner:
       prepared.action_repeat,
       serving.batch_size,
       serving.timeout_ms / 1e3,
-      # Actions after a restart are not those before it again, nor those of another replica.
+      # Neither a restart nor another replica repeats the same random numbers.
       serving.seed.child('replica', self._training.replica, 'life', lifecycle.restart_count()),
       serving.num_environments,
       self._inbox,

@@ -1,4 +1,4 @@
-"""Inference in a process of its own: actions with parameters that it fetches from the learner."""
+"""Stand-alone inference: serves actors with parameters fetched from the learner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHECK_SECONDS = 0.1
 class InferenceWorker:
   """Serves its actors until training has finished, and evaluators until the program stops.
 
-  It listens from the beginning, so that actors connect while JAX compiles.
+  It listens from construction, so that actors connect while JAX compiles.
   """
 
   def __init__(
@@ -52,15 +52,15 @@ class InferenceWorker:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed); used for its specs only.
-      streams: the groups of environments that it serves.
+      streams: the environment groups to serve.
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
       port: to listen on.
       name: of the node, such as 'inference/0'.
-      serving: options of inference; every node has another seed.
-      update_period: seconds between two parameter fetches.
-      observers: clients of nodes that see the unrolls. See `nodes.unrolls.observers`.
+      serving: options of inference; each node has a different seed.
+      update_period: seconds between parameter fetches.
+      observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
 
     Raises:
       OSError: if the port is in use.
@@ -118,7 +118,7 @@ class InferenceWorker:
     )
 
     def measure(seconds: float) -> dict[str, float]:
-      # The learner counts, for all nodes that infer and all their lives.
+      # The learner sums the counters over all inference nodes and their incarnations.
       return {k: v for k, v in server.measure(seconds).items() if k not in COUNTERS}
 
     finished = threading.Event()
@@ -130,7 +130,7 @@ class InferenceWorker:
       activity.mark(activity.COMPILING)
       server.compile()
       if self._serving.one_core and self._devices[0].platform == 'cpu':
-        affinity.share_a_core()  # The threads that matter are begun below.
+        affinity.share_a_core()  # Covers the threads started below.
       server.start()
       if not finished.is_set():
         variables.start(server.check, finished.set)
@@ -142,5 +142,5 @@ class InferenceWorker:
       activity.mark(activity.IDLE)
       variables.close()
       server.finish_training()
-      # From now on the server acts with the final parameters, so the final evaluation may begin.
+      # The server now has the final parameters, so the final evaluation may start.
       reporter.report_finished_until_stopped({}, self._stop, server.check)

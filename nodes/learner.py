@@ -1,4 +1,4 @@
-"""A learner without inference: it learns, and serves its parameters to nodes that infer."""
+"""Learner without inference: trains, and serves parameters to the nodes that run inference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nodes.runtime.gate import ReadyGate
 
 
 class LearnerNode(acme.VariableSource):
-  """Learns until `num_steps`, then hands out the final parameters until the program stops."""
+  """Trains until `num_steps`, then serves the final parameters until the program stops."""
 
   def __init__(
     self,
@@ -48,14 +48,16 @@ class LearnerNode(acme.VariableSource):
     self._server: ParameterServer | None = None
 
   def get_variables(self, names: Sequence[str]) -> list[Nest] | None:
-    """Returns variables of one moment, as NumPy arrays and numbers. An RPC; waits for the first.
+    """Returns a consistent set of variables, as NumPy arrays and numbers.
+
+    An RPC. It waits for the first parameters.
 
     Args:
-      names: 'params'; 'policy_version', the learner steps behind them; 'counts', the counters of the
-        run as they were published.
+      names: 'params'; 'policy_version', their learner step; 'counts', the run's counters when the
+        parameters were published.
 
     Returns:
-      One value for each name; None if there are never any.
+      One value per name; None if the program stops before the first parameters.
     """
     server = self._ready()
     return server.get_variables(names) if server else None
@@ -68,30 +70,30 @@ class LearnerNode(acme.VariableSource):
     incarnation: int,
     totals: Sequence[float],
   ) -> tuple[bool, ParamsVersion | None, Nest | None]:
-    """Takes what an actor has done, and returns the newest parameters if it has others. An RPC.
+    """Records an actor's totals and returns the newest parameters unless the actor has them.
 
-    Idempotent: totals are absolute. Costs little when there is nothing newer. Waits for the first
-    parameters.
+    An RPC. It is idempotent, since totals are absolute. It waits for the first parameters. If nothing
+    changed, the reply is a few bytes.
 
     Args:
-      held: what the answer called the parameters that the actor has; None if it has none.
+      held: version of the actor's parameters, from an earlier reply; None if it has none.
       run: the token of the actor's run.
       actor_id: such as 'actor/3'.
-      incarnation: the identity of this life of the actor process.
-      totals: `nodes.runtime.counters.ActingTotals` since the beginning of that life.
+      incarnation: identifies the incarnation of the actor process.
+      totals: `nodes.runtime.counters.ActingTotals` since the start of that incarnation.
 
     Returns:
-      Whether training has finished, so that the actor is to stop; the name of the newest parameters,
-      (life of the learner, policy_version); and these as NumPy arrays, None if the actor has them.
+      Whether training has finished and the actor must stop; the version of the newest parameters,
+      (learner incarnation, policy_version); the parameters as NumPy arrays, None if the actor has them.
 
     Raises:
-      RuntimeError: `rpc.retry_later_error()`, if the actor is of another run.
+      RuntimeError: `rpc.retry_later_error()`, if the actor belongs to another run.
     """
     server = self._ready()
     return server.fetch(held, run, actor_id, incarnation, totals) if server else (True, None, None)
 
   def run(self) -> None:
-    """Trains to the end, then answers until the program stops."""
+    """Trains until `num_steps`, then serves parameters until the program stops."""
     stop = lifecycle.stop_event()
     with self._gate.release_on_exit(stop):
       training = self._training
@@ -101,7 +103,7 @@ class LearnerNode(acme.VariableSource):
       loop.train(prepared, training, self._server, self._replay_addresses, self._monitor, stop)
 
   def _ready(self) -> ParameterServer | None:
-    """Waits for the gate; returns the server, None if the program stops before it has parameters."""
+    """Waits for the gate; returns the server, or None if the program stopped before any parameters."""
     self._gate.wait()
     self._gate.check()
     return self._server if self._server is not None and self._server.has_params else None

@@ -1,4 +1,4 @@
-"""The monitor: takes every node's measurements, writes the run directory, knows the progress."""
+"""The monitor: records every node's measurements in the run directory and tracks progress."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rundir import curves, files, run_directory
 from rundir.recorder import Recorder
 
 FINAL_EVALUATION = 'final_evaluation.json'
-_LARGEST = 2**63 - 1  # Integer that a call can answer with.
+_LARGEST = 2**63 - 1  # The largest integer that an RPC can return.
 
 
 class Monitor:
   """Logs what nodes report and ends the program after the final evaluation. All methods are RPCs.
 
-  Reports are absolute, so a report that arrives twice changes nothing. Of each node the run
-  directory gets `logs/<node>.csv` and TensorBoard scalars `<node's group>/<name>`; their time axis
-  is environment frames. The counters in them are the program's: of several inference-learners, the
-  actor steps and frames are added up, while learner steps are common to all.
+  Reports are absolute, so a duplicate report changes nothing. For each node the monitor writes
+  `logs/<node>.csv` and TensorBoard scalars `<node's group>/<name>`; their time axis is environment
+  frames. The logged counters are program totals: actor steps and frames are summed over
+  inference-learners, while learner steps are common to all of them.
   """
 
   def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool, num_learners: int = 1):
@@ -38,13 +38,13 @@ class Monitor:
       run_dir: an existing directory.
       num_steps: actor steps of the whole run, for progress.
       has_evaluator: whether to wait for a final evaluation.
-      num_learners: how many nodes call `training_finished`, those that infer for learners included.
+      num_learners: number of nodes that call `training_finished`, inference nodes included.
     """
     self._run_dir = run_dir
     self._num_steps = num_steps
     self._has_evaluator = has_evaluator
     self._num_learners = num_learners
-    # A monitor that is started again goes on where its logs end; what a wall clock says may go back.
+    # A restarted monitor continues from the end of its logs, since the wall clock may be set back.
     self._started = time.monotonic() - curves.last_second(run_dir)
     self._first_step = 0.0
     self._first_count = 0.0
@@ -59,11 +59,11 @@ class Monitor:
     self._finished = threading.Event()
 
   def report(self, node: str, values: Mapping[str, float]) -> None:
-    """Takes a node's measurements, to be logged; waits for no disk.
+    """Records a node's measurements without waiting for the disk.
 
     Args:
       node: such as 'actor/3'.
-      values: by name; those called like a counter update that counter.
+      values: by name; a value named like a counter updates that counter.
     """
     with self._lock:
       if 'actor_steps' in values and node not in self._counts_of:
@@ -90,7 +90,7 @@ class Monitor:
       }
 
   def status(self) -> dict[str, Any]:
-    """Returns what the live view shows: counters, times, each node's last value of everything."""
+    """Returns the live view's data: counters, times and the latest value of each measurement."""
     with self._lock:
       return {
         'elapsed': time.monotonic() - self._started,
@@ -104,13 +104,14 @@ class Monitor:
       }
 
   def training_finished(self, node: str, values: Mapping[str, float]) -> None:
-    """Takes a learner's final counters and whatever else the summary is to say about it.
+    """Records a learner's final counters and its other entries in the summary.
 
-    After the last learner's the program ends; if there is an evaluator, after its final evaluation.
+    Once all `num_learners` nodes have reported, training is finished. The program then ends, with an
+    evaluator only after its final evaluation.
 
     Args:
       node: such as 'inference_learner/0'.
-      values: by name; of a node that does not learn, none.
+      values: by name; empty for a node that does not learn.
     """
     with self._lock:
       self._count(node, values)
@@ -122,13 +123,13 @@ class Monitor:
       self._finished.set()
 
   def final_evaluation(self, values: Mapping[str, float]) -> None:
-    """Takes the evaluation of the final parameters; the program ends.
+    """Records the evaluation of the final parameters and ends the program.
 
-    It is on disk before this returns: the evaluator does not repeat it to a monitor that has
-    restarted.
+    It is on disk before this returns, since the evaluator does not send it again to a restarted
+    monitor.
 
     Raises:
-      RuntimeError: `rpc.retry_later_error()`, while the disk is full: the evaluator is to say it again.
+      RuntimeError: `rpc.retry_later_error()` while the disk is full, so that the evaluator retries.
     """
     if not self._finished.is_set():
       record = {'num_steps': self._num_steps, 'values': dict(values)}
@@ -146,7 +147,7 @@ class Monitor:
     self._finished.set()
 
   def run(self) -> None:
-    """Waits for the end of training, writes summary and picture, and stops the program."""
+    """Waits for the end of training, writes the summary and the curves, and stops the program."""
     stop = lifecycle.stop_event()
     with self._recorder:
       while not stop.wait(0.1) and not self._finished.is_set():
@@ -158,32 +159,32 @@ class Monitor:
     try:
       curves.draw(self._run_dir)
     except OSError as error:
-      logging.error('there is no picture of the curves: %s', error)
+      logging.error('could not draw the learning curves: %s', error)
     if self._finished.is_set():
       lifecycle.stop_program()
 
   def _count(self, node: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Takes the counters among a node's values, which never fall; returns those of the program."""
+    """Updates a node's counters, which never decrease; returns the program's counters."""
     counts = self._counts_of.setdefault(node, dict.fromkeys(COUNTERS, 0.0))
     for name in COUNTERS:
       counts[name] = max(counts[name], values.get(name, 0.0))
     return self._counts()
 
   def _counts(self) -> dict[str, float]:
-    """Returns the program's counters: learners do every update together, and act each for itself."""
+    """Returns the program's counters: learner steps are shared by all nodes, the others are sums."""
     nodes = self._counts_of.values()
     counts = {name: sum(node[name] for node in nodes) for name in COUNTERS}
     return counts | {'learner_steps': max((n['learner_steps'] for n in nodes), default=0.0)}
 
   def _earlier_evaluation(self) -> dict[str, float]:
-    """Returns the final evaluation that an earlier life took; {} if it took none of a run this long."""
+    """Returns an earlier incarnation's final evaluation; {} without one for this `num_steps`."""
     try:
       with open(os.path.join(self._run_dir, FINAL_EVALUATION)) as f:
         record = json.load(f)
       return dict(record['values']) if record['num_steps'] == self._num_steps else {}
     except FileNotFoundError:
       return {}
-    except (ValueError, LookupError, TypeError) as error:  # It is played again.
+    except (ValueError, LookupError, TypeError) as error:  # The evaluator repeats it.
       logging.warning('%s is damaged, and not used: %s', FINAL_EVALUATION, error)
       return {}
 

@@ -1,4 +1,4 @@
-"""Replay: the node that serves Reverb tables."""
+"""The replay node, which serves Reverb tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rundir.replay_checkpoints import Damaged, ReplayCheckpoints
 
 
 class ReplayServer:
-  """A Reverb server that lives until the program stops, and writes checkpoints if it is told to."""
+  """A Reverb server that runs until the program stops and optionally writes checkpoints."""
 
   def __init__(
     self,
@@ -28,19 +28,19 @@ class ReplayServer:
     checkpoint_period: float,
     port: int,
   ):
-    """Restores the newest whole checkpoint, if there is one, and starts to listen.
+    """Restores the newest intact checkpoint, if any, and starts to listen.
 
     Args:
-      tables: builds the tables, in this process.
+      tables: builds the tables; called in this process.
       monitor: client of the monitor; None to report nothing.
       name: of this node, such as 'replay/0'.
-      checkpoint_dir: where its checkpoints are.
+      checkpoint_dir: directory of its checkpoints.
       checkpoint_period: seconds between checkpoints; 0 for none.
       port: to listen on.
 
     Raises:
-      OSError: if the port is in use. Reverb alone would share it in silence.
-      lifecycle.NonRetryableError: if there are checkpoints, but none is usable; one sentence.
+      OSError: if the port is in use. Reverb alone would silently share it.
+      lifecycle.NonRetryableError: if checkpoints exist but none is usable; one sentence.
     """
     listening.check_free(port)
     self._period = checkpoint_period
@@ -72,50 +72,50 @@ class ReplayServer:
       lifecycle.run_before_exit(self._checkpoint).join()
 
   def _restore(self, tables: Callable[[], Sequence[reverb.Table]], port: int) -> reverb.Server:
-    """Returns a server with what is in the newest checkpoint that is whole."""
+    """Returns a server restored from the newest intact checkpoint, or an empty one without any."""
     problems = []
     for checkpoint in self._checkpoints.kept():
       try:
         self._checkpoints.check(checkpoint)
         server = self._make_server(tables, port, checkpoint)
-        logging.info('going on from %s', checkpoint)
+        logging.info('resuming from %s', checkpoint)
         return server
       except Damaged as error:
         problem = error
-      except Exception as error:  # Of Reverb, which leaves neither tables nor a port behind.
+      except Exception as error:  # Raised by Reverb, which then holds neither tables nor the port.
         problem = self._checkpoints.damaged(checkpoint, f'Reverb cannot read it ({error})')
       logging.warning('%s', problem)
       problems.append(str(problem))
     if problems:
       raise lifecycle.NonRetryableError(
-        f'none of the {len(problems)} replay checkpoints is usable: {problems[0]}; remove them to go '
-        'on with an empty replay.'
+        f'none of the {len(problems)} replay checkpoints is usable: {problems[0]}; remove them to '
+        'start with an empty replay.'
       )
     return self._make_server(tables, port, None)
 
   def _make_server(
     self, tables: Callable[[], Sequence[reverb.Table]], port: int, checkpoint: str | None
   ) -> reverb.Server:
-    # Reverb deletes whatever is beside a checkpoint that it writes, and falls back on nothing but a
-    # checkpoint where there is none in that directory: hence one that is empty.
+    # Reverb deletes everything next to the checkpoint that it writes. It reads the fallback only if its
+    # own directory has no checkpoint, so it gets an empty scratch directory.
     checkpointer = reverb.checkpointers.DefaultCheckpointer(
       self._checkpoints.scratch, fallback_checkpoint_path=checkpoint
     )
     return reverb.Server(tables(), port, checkpointer)
 
   def _checkpoint(self) -> None:
-    """Writes all items and the rate limiter's counts. Inserting and sampling wait while Reverb does."""
+    """Writes all items and the rate limiter's counts; inserts and samples block meanwhile."""
     try:
       written = reverb.Client(self._address).checkpoint()
       logging.info('wrote %s', self._checkpoints.keep(written))
     except Exception as error:
       self._checkpoint_failures += 1
       self._checkpoints.empty_scratch()
-      logging.error('no checkpoint could be written, the earlier ones stay: %s', error)
+      logging.error('could not write a checkpoint, earlier ones are kept: %s', error)
 
   def _measure(self, seconds: float) -> dict[str, float]:
     return {'checkpoint_failures': float(self._checkpoint_failures)}
 
   def close(self) -> None:
-    """Stops to listen."""
+    """Stops listening."""
     self._server.stop()

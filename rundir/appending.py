@@ -1,4 +1,4 @@
-"""Files that grow by whole records."""
+"""Append-only files of whole records."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _BLOCK = 1 << 16
 
 
 class AppendedFile:
-  """Takes records, each whole or not at all, also on a disk that fills up."""
+  """Appends records atomically, even if the disk fills up."""
 
   def __init__(self, path: str):
-    """Opens the file, or makes it; its directory exists."""
+    """Opens or creates the file; its directory must exist."""
     self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
 
   @property
   def size(self) -> int:
-    """Bytes."""
+    """The file's size in bytes."""
     return os.fstat(self._file).st_size
 
   def drop_unfinished_line(self) -> None:
-    """Removes what is behind the last end of a line: of a record within which a process was killed."""
+    """Truncates the file after its last newline; drops the partial record of a killed process."""
     end = self.size
     while end:
       begin = max(0, end - _BLOCK)
@@ -34,10 +34,10 @@ class AppendedFile:
       os.ftruncate(self._file, end)
 
   def append(self, record: bytes) -> None:
-    """Adds a record; the kernel has it when this returns.
+    """Appends a record; it has reached the kernel when this returns.
 
     Raises:
-      OSError: if there is no room for all of it; the file is as it was.
+      OSError: if there is no room for the whole record; the file is unchanged.
     """
     size = self.size
     rest = memoryview(record)

@@ -1,7 +1,7 @@
-"""A record, unroll by unroll, of what was produced and what was learned from.
+"""Records of every produced unroll and every unroll trained on.
 
-Off unless asked for. A record is a few bytes that the kernel has once the call returns, so a process
-that is killed the next moment has lost none.
+Off by default. A record is a few bytes that reach the kernel before the call returns, so killing the
+process afterwards loses none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Audit:
     """Opens the file.
 
     Args:
-      run_dir: of the run; '' to record nothing.
+      run_dir: the run directory; '' to record nothing.
       name: PRODUCED or TRAINED.
     """
     self._file: int | None = None
@@ -30,11 +30,11 @@ class Audit:
       self._file = os.open(_path(run_dir, name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
   def record(self, unroll_ids: np.ndarray, learner_step: int = 0) -> None:
-    """Appends one record for each unroll.
+    """Appends one record per unroll.
 
     Args:
       unroll_ids: int64 `[N]`.
-      learner_step: that learned from them, counted from 1; 0 where they are produced.
+      learner_step: the learner step that trained on them, from 1; 0 for produced unrolls.
     """
     if self._file is not None:
       steps = np.full_like(unroll_ids, learner_step)
@@ -42,7 +42,7 @@ class Audit:
 
 
 def read(run_dir: str, name: str) -> np.ndarray:
-  """Returns the records of a run in order, int64 `[N, 2]`: unroll id and learner step."""
+  """Returns a run's records in order, int64 `[N, 2]`: unroll id and learner step."""
   if not os.path.exists(_path(run_dir, name)):
     return np.zeros((0, 2), np.int64)
   return np.fromfile(_path(run_dir, name), np.int64).reshape(-1, 2)

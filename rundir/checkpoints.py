@@ -1,7 +1,7 @@
-"""Learner checkpoints: one file each, there whole or not at all, the last few kept.
+"""Learner checkpoints: one file each, written atomically; the last few are kept.
 
-A file is one line of JSON, with the counters and a digest, and then the state as flax serialises it.
-Reading the line and checking the digest needs nothing but the standard library.
+A file is one line of JSON, with the counters and a digest, followed by the state as flax serialises
+it. Reading the line and checking the digest needs only the standard library.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NAME = re.compile(r'[0-9]+\.checkpoint')
 
 
 class UnusableCheckpoint(NonRetryableError):
-  """A checkpoint that is damaged, or of another agent; one sentence that names the file."""
+  """A checkpoint is damaged or from a different agent; one sentence that names the file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-  """A checkpoint that has been read and found whole.
+  """An intact checkpoint that has been read.
 
   Attributes:
     path: its file.
-    counts: actor_steps, environment_frames and learner_steps at its moment.
+    counts: actor_steps, environment_frames and learner_steps of the state.
     state: the serialised learner state.
   """
 
@@ -43,21 +43,21 @@ class Checkpoint:
 
 
 def directory(run_dir: str) -> str:
-  """Returns where a run's learner checkpoints are."""
+  """Returns the directory of a run's learner checkpoints."""
   return os.path.join(run_dir, 'checkpoints')
 
 
 def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> str:
   """Writes a checkpoint and removes all but the last few; returns its file.
 
-  The file gets its name once it is complete and on disk, so a process that is killed meanwhile
-  leaves the earlier checkpoints as they were.
+  The file gets its name once it is complete and on disk, so killing the process during the write
+  leaves the earlier checkpoints unchanged.
 
   Args:
     path: directory of the checkpoints.
     counts: counters; `learner_steps` names the file.
     state: the serialised learner state.
-    keep: how many checkpoints to keep, this one included.
+    keep: number of checkpoints to keep, this one included.
   """
   os.makedirs(path, exist_ok=True)
   header = {
@@ -66,12 +66,12 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
     'sha256': hashlib.sha256(state).hexdigest(),
   }
   file = os.path.join(path, f'{int(counts["learner_steps"]):012d}{_SUFFIX}')
-  # One partial name, so that those of killed processes do not pile up.
+  # A fixed partial name, so that partial files of killed processes do not accumulate.
   with files.replacing(file, partial=os.path.join(path, 'next.tmp')) as f:
     f.write(json.dumps(header).encode() + b'\n')
     f.write(state)
   others = [other for other in _files(path) if other != file]
-  # Training goes on from the newest whole one, so those of later steps are damaged: they go first.
+  # Training resumes from the newest intact checkpoint, so later steps are damaged: remove them first.
   others.sort(key=lambda other: _steps_of(other) < _steps_of(file))
   for old in others[: max(0, len(others) + 1 - keep)]:
     os.remove(old)
@@ -79,20 +79,20 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
 
 
 def steps(path: str) -> dict[int, str]:
-  """Returns the checkpoints of a directory by their learner_steps, oldest first; whole or not.
+  """Returns the checkpoints of a directory by learner_steps, oldest first, damaged ones included.
 
-  Files that are called otherwise are passed over.
+  Files with other names are ignored.
   """
   return {_steps_of(file): file for file in _files(path)}
 
 
 def newest(path: str) -> Checkpoint | None:
-  """Returns the newest whole checkpoint of a directory; None if it holds no checkpoint at all.
+  """Returns the newest intact checkpoint of a directory; None if it has no checkpoints.
 
-  Logs a warning about each newer one that is not whole.
+  Logs a warning about each newer checkpoint that is damaged.
 
   Raises:
-    UnusableCheckpoint: if there are checkpoints, but none is whole; one sentence.
+    UnusableCheckpoint: if checkpoints exist but all are damaged; one sentence.
   """
   files = _files(path)
   problems = []
@@ -113,7 +113,7 @@ def read(file: str) -> Checkpoint:
   """Reads one checkpoint.
 
   Raises:
-    UnusableCheckpoint: if it is not one, or not whole; one sentence that names the file.
+    UnusableCheckpoint: if the file is damaged or not a checkpoint; one sentence that names it.
   """
   try:
     with open(file, 'rb') as f:
@@ -136,7 +136,7 @@ def read(file: str) -> Checkpoint:
 
 
 def _files(path: str) -> list[str]:
-  """The checkpoints of a directory, oldest first."""
+  """Returns the checkpoints of a directory, oldest first."""
   if not os.path.isdir(path):
     return []
   named = filter(_NAME.fullmatch, os.listdir(path))

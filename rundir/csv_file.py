@@ -1,4 +1,4 @@
-"""A CSV file of numbers: rows under the header to which they belong, and what is new in it."""
+"""CSV files of numbers: a writer that can add columns, and an incremental reader."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _CHUNK = 1 << 20
 
 
 class CsvWriter:
-  """Adds rows to a CSV file. A column means the same in all of them.
+  """Appends rows to a CSV file with one header.
 
-  The file has the columns that any row had: where a row has others, those before it get them too, empty.
-  A row that cannot be written leaves the file as it was, so the next may be tried.
+  The file has the union of all rows' columns: if a row has new columns, earlier rows get empty cells.
+  A failed write leaves the file unchanged, so the caller may write the next row.
   """
 
   def __init__(self, path: str):
-    """Opens the file, or makes it, and its directory."""
+    """Opens or creates the file and its directory."""
     os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
     self._path = path
     self._open()
 
   def write(self, row: Mapping[str, object]) -> None:
-    """Adds a row.
+    """Appends a row.
 
     Raises:
       OSError: if it cannot be written.
@@ -62,7 +62,7 @@ class CsvWriter:
 
 
 def header(path: str) -> list[str]:
-  """Returns the names of the columns; [] if the file has none yet, or is not there."""
+  """Returns the names of the columns; [] if the file has no header yet or does not exist."""
   try:
     with open(path, 'rb') as file:
       line = file.readline()
@@ -72,9 +72,9 @@ def header(path: str) -> list[str]:
 
 
 def numbers(path: str, columns: Sequence[str]) -> Iterator[tuple[float, ...]]:
-  """Yields the rows of a file in which all of some columns have finite values.
+  """Yields the values of some columns, from the rows in which all of them are finite.
 
-  Nothing, if the file is not there or has not all of them. It is read as far as rows are taken.
+  Yields nothing if the file or one of the columns does not exist. Reads the file lazily.
   """
   if not set(columns) <= set(header(path)):
     return
@@ -86,12 +86,12 @@ def numbers(path: str, columns: Sequence[str]) -> Iterator[tuple[float, ...]]:
 def finite(
   rows: Sequence[Sequence[bytes]], names: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[float, ...]]:
-  """Yields the values of some columns, of the rows in which all of them are finite.
+  """Yields the values of some columns, from the rows in which all of them are finite.
 
   Args:
-    rows: their cells.
+    rows: the cells of each row.
     names: of all columns.
-    columns: which are wanted; nothing is yielded if one is none of the names.
+    columns: to select; yields nothing if one of them is not in `names`.
   """
   if not set(columns) <= set(names):
     return
@@ -103,29 +103,29 @@ def finite(
 
 
 class CsvReader:
-  """Reads what has been added to a CSV file since it read last.
+  """Reads the rows added to a CSV file since the last read.
 
-  A row that is not finished is left for the next time. A file that is shorter than before, or has other
-  columns, is read from its beginning.
+  A partial row is left for the next read. A file that has shrunk or has other columns is read from its
+  start.
 
   Attributes:
-    columns: the names in its header; [] before there is one.
-    offset: bytes that have been read, or passed over.
-    restarts: how often it has begun again; sums of earlier rows are void when it grows.
+    columns: the names in its header; [] without a header.
+    offset: bytes read or skipped so far.
+    restarts: number of reads from the start again; sums over earlier rows are void when it grows.
   """
 
   def __init__(self, path: str):
-    """Reads nothing yet."""
+    """Initialises a reader; it opens the file in `read`."""
     self._path = path
     self.columns: list[str] = []
     self.offset = 0
     self.restarts = 0
 
   def read(self, limit: int | None = None) -> list[list[bytes]]:
-    """Returns the cells of each row that has been added.
+    """Returns the cells of each row added since the last read.
 
     Args:
-      limit: bytes to read at most, if a row ends within; None for all that there are.
+      limit: maximum number of bytes to read, but at least one row; None for no limit.
     """
     try:
       with open(self._path, 'rb') as file:
@@ -142,7 +142,7 @@ class CsvReader:
     return [line.split(b',') for line in block.splitlines()]
 
   def skip_to_tail(self, size: int) -> None:
-    """Passes over all but the rows in about the last `size` bytes."""
+    """Skips all but the rows in about the last `size` bytes."""
     try:
       with open(self._path, 'rb') as file:
         end = os.fstat(file.fileno()).st_size
@@ -154,7 +154,7 @@ class CsvReader:
       pass
 
   def _begin(self, file: io.BufferedReader) -> bool:
-    """Looks whether it is still the file that was read; returns whether it has a header."""
+    """Starts over if the file has shrunk or changed columns; returns whether it has a header."""
     line = file.readline()
     columns = _cells(line) if line.endswith(b'\n') else []
     if columns != self.columns or os.fstat(file.fileno()).st_size < self.offset:
@@ -164,7 +164,7 @@ class CsvReader:
 
 
 def number(text: bytes) -> float:
-  """Returns a cell's number; nan of one that has none, such as of a row that was cut off."""
+  """Returns a cell's number; nan if it has none, as in a truncated row."""
   try:
     return float(text)
   except ValueError:

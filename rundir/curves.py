@@ -9,10 +9,10 @@ from typing import Any
 
 from rundir import csv_file
 
-# The nodes that report what training measures; a program has one kind of them.
+# The nodes that report training measurements; a program has one of these kinds.
 LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0')
-# The columns of the curves. The first pair of the evaluator's is of one that knows whose parameters it
-# evaluated, and not only when it had done so.
+# The columns of the curves. For the evaluator, prefer the frame count of the evaluated parameters to
+# that of the time of the report.
 TRAINING = ('environment_frames', 'episode_return')
 _RETURNS = ('evaluator_return', 'evaluator_return_stderr')
 EVALUATION = (('evaluated_frames', *_RETURNS), ('environment_frames', *_RETURNS))
@@ -20,12 +20,12 @@ _TAIL_BYTES = 1 << 16
 
 
 def csv_path(run_dir: str, node: str) -> str:
-  """Returns where the measurements of a node such as 'actor/3' are."""
+  """Returns the CSV file with the measurements of a node such as 'actor/3'."""
   return os.path.join(run_dir, 'logs', node.replace('/', '-') + '.csv')
 
 
 def last_second(run_dir: str) -> float:
-  """Returns how far into the run, in seconds, its logs reach; 0 if there are none."""
+  """Returns the last time in the logs, in seconds since the run's start; 0 without logs."""
   seconds = [0.0]
   for node in nodes(run_dir):
     reader = csv_file.CsvReader(csv_path(run_dir, node))
@@ -36,7 +36,7 @@ def last_second(run_dir: str) -> float:
 
 
 def nodes(run_dir: str) -> list[str]:
-  """Returns the nodes that have logged anything, such as 'actor/3'."""
+  """Returns the nodes with logs, such as 'actor/3'."""
   files = glob.glob(os.path.join(glob.escape(run_dir), 'logs', '*.csv'))
   return sorted('/'.join(os.path.basename(file)[:-4].rsplit('-', 1)) for file in files)
 
@@ -47,9 +47,9 @@ def read(run_dir: str, node: str, *columns: str) -> list[tuple[float, ...]]:
 
 
 def training_returns(run_dir: str) -> list[tuple[float, ...]]:
-  """Returns (environment frames, mean return) of the training episodes, as they were reported."""
+  """Returns (environment frames, mean return) of each report on training episodes."""
   rows = (read(run_dir, node, *TRAINING) for node in nodes(run_dir))
-  return next(filter(None, rows), [])  # Of several learners, those of the first.
+  return next(filter(None, rows), [])  # The first learner's, if there are several.
 
 
 def evaluator_returns(run_dir: str) -> list[tuple[float, ...]]:
@@ -71,7 +71,7 @@ def draw_all(run_dirs: Sequence[str], path: str) -> None:
     path: of the file.
 
   Raises:
-    OSError: the file cannot be written.
+    OSError: if the file cannot be written.
   """
   from matplotlib.backends.backend_agg import FigureCanvasAgg
   from matplotlib.figure import Figure

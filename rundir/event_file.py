@@ -1,4 +1,4 @@
-"""TensorBoard's event files, without TensorFlow and without the threads of other writers."""
+"""TensorBoard event files, written without TensorFlow and without a writer thread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rundir.appending import AppendedFile
 
 
 class EventFile:
-  """A new event file of a directory. An event is in it whole or not at all."""
+  """Writes a new event file in a directory. Each event is written atomically."""
 
   def __init__(self, directory: str):
-    """Begins the file, and makes the directory.
+    """Creates the directory and the file.
 
     Raises:
       OSError: if it cannot be written.
@@ -34,14 +34,14 @@ class EventFile:
       raise
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
-    """Adds scalars of one moment.
+    """Writes scalars of one step.
 
     Args:
-      step: their place on the time axis.
+      step: their position on the time axis.
       values: by tag.
 
     Raises:
-      OSError: if there is no room.
+      OSError: if the disk is full.
     """
     value = summary_pb2.Summary.Value
     summary = summary_pb2.Summary(value=[value(tag=t, simple_value=v) for t, v in values.items()])

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever becomes of the process or the machine."""
+"""Atomic file writes that survive a crash of the process or the machine."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import IO, Any
 def replacing(path: str, partial: str = '', mode: int = 0o666) -> Iterator[IO[bytes]]:
   """Opens a file that gets its name once it is complete and on disk.
 
-  Until then, and after a failure, what was there under that name stays. A power failure leaves the one
-  or the other.
+  Until then, and after a failure, an existing file of that name stays unchanged. A power failure leaves
+  either the old or the new file.
 
   Args:
-    path: of the file; its directory exists.
-    partial: its name until then; by default the path and '.tmp'. In the same file system.
-    mode: its permissions, from which the umask takes some away.
+    path: of the file; its directory must exist.
+    partial: temporary path in the same file system; `path + '.tmp'` by default.
+    mode: its permissions before the umask.
 
   Raises:
     OSError: if it cannot be written.
   """
   partial = partial or path + '.tmp'
   with contextlib.suppress(FileNotFoundError):
-    os.remove(partial)  # Of a process that was killed; it may have other permissions.
+    os.remove(partial)  # Left by a killed process, perhaps with other permissions.
   try:
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), 'wb') as file:
       yield file
@@ -35,24 +35,24 @@ def replacing(path: str, partial: str = '', mode: int = 0o666) -> Iterator[IO[by
     os.replace(partial, path)
   except BaseException:
     with contextlib.suppress(OSError):
-      os.remove(partial)  # On a full disk the room is needed.
+      os.remove(partial)  # Frees room on a full disk.
     raise
   sync_directory(os.path.dirname(path))
 
 
 def write_json(path: str, values: Mapping[str, Any], mode: int = 0o666) -> None:
-  """Writes a JSON file by `replacing`."""
+  """Writes a JSON file atomically with `replacing`."""
   with replacing(path, mode=mode) as file:
     file.write(json.dumps(values, indent=2).encode())
 
 
 def sync(path: str) -> None:
-  """Returns once a file's content is on disk."""
+  """Waits until a file's content is on disk."""
   _sync(path, os.O_RDONLY)
 
 
 def sync_directory(path: str) -> None:
-  """Returns once the names in a directory are on disk."""
+  """Waits until a directory's entries are on disk."""
   _sync(path or '.', os.O_RDONLY | os.O_DIRECTORY)
 
 

@@ -1,4 +1,4 @@
-"""The parameters that a run leaves behind."""
+"""The final parameters of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rundir import files
 
 
 def path(run_dir: str) -> str:
-  """Returns the file of a run's final parameters. The run writes it at its end."""
+  """Returns the file of a run's final parameters, written at the end of training."""
   return os.path.join(run_dir, 'params', 'final.msgpack')
 
 

@@ -1,22 +1,22 @@
-"""Refuses text that does not fit into one line, where a script, a log or a table gets it as one."""
+"""Rejects text with line breaks or control characters, which would break scripts, logs and tables."""
 
 from __future__ import annotations
 
 import re
 
-# Control characters, Unicode's own ends of a line, and bytes of a file name that are no text.
+# Control characters, Unicode line separators, and surrogates of undecodable bytes in file names.
 _BREAKS = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
 
 
 def check(what: str, text: str) -> None:
-  """Checks that a text of the user's is part of one line and can be written to a file.
+  """Checks that user-supplied text fits on one line and can be written to a file.
 
   Args:
-    what: where it comes from, the beginning of the sentence, as in '--run_dir='.
-    text: any.
+    what: its source, such as '--run_dir='; begins the error message.
+    text: the text to check.
 
   Raises:
-    ValueError: one sentence, if it has a control character, or one that is no text.
+    ValueError: if it has a control character, a line break or an undecodable byte; one sentence.
   """
   found = _BREAKS.search(text)
   if found is not None:

@@ -1,4 +1,4 @@
-"""Writes measurements from a thread of its own, so that no report waits for a disk."""
+"""Writes measurements in a separate thread, so that reports never wait for the disk."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rundir import curves
 from rundir.csv_file import CsvWriter
 from rundir.event_file import EventFile
 
-_CAPACITY = 2000  # Rows that may wait: some minutes of a large program's.
-# On a full disk some rows fit and others do not: that is one problem, not many.
+_CAPACITY = 2000  # Queued rows; a few minutes of a large program.
+# A full disk accepts some rows and rejects others; errors within this time count as one problem.
 _CALM_SECONDS = 10.0
 
 
@@ -28,18 +28,18 @@ class _Row(NamedTuple):
 
 
 class Recorder:
-  """Rows for `logs/<node>.csv` and scalars for TensorBoard.
+  """Writes rows to `logs/<node>.csv` and scalars to TensorBoard.
 
-  What cannot be written is lost and counted: on a full disk, or, once many rows wait, on one that
-  does not answer. Each row is tried, so writing goes on where there is room again.
+  Rows are dropped and counted if the disk is full, or if the queue is full because the disk does not
+  respond. The recorder tries every row, so writing resumes once there is room.
 
   Attributes:
-    problem: why measurements are being lost, in one sentence; '' while they are not.
-    lost: rows so far that were not written whole.
+    problem: why measurements are being dropped, in one sentence; '' if none are.
+    lost: number of rows so far that were not fully written.
   """
 
   def __init__(self, run_dir: str):
-    """Begins with the first row."""
+    """Initialises a recorder; its thread starts with the first row."""
     self._run_dir = run_dir
     self._rows: queue.Queue[_Row | None] = queue.Queue(_CAPACITY)
     self._tables: dict[str, CsvWriter] = {}
@@ -58,7 +58,7 @@ class Recorder:
   def put(
     self, node: str, row: Mapping[str, float], step: int, scalars: Mapping[str, float]
   ) -> None:
-    """Takes what a node measured; does not wait.
+    """Queues a node's measurements without waiting.
 
     Args:
       node: such as 'actor/3'.
@@ -75,11 +75,11 @@ class Recorder:
       self._lose('the disk does not answer')
 
   def flush(self) -> None:
-    """Waits until what was put before has been written or lost."""
+    """Waits until all queued rows are written or dropped."""
     self._rows.join()
 
   def close(self, timeout: float = 10.0) -> None:
-    """Writes what it has, for `timeout` seconds at most."""
+    """Writes the queued rows; waits at most `timeout` seconds for each of queue and thread."""
     if self._thread is not None:
       try:
         self._rows.put(None, timeout=timeout)
@@ -91,7 +91,7 @@ class Recorder:
     while row := self._rows.get():
       try:
         self._write(row)
-      except Exception as error:  # Whatever it is, the next row may be written.
+      except Exception as error:  # Any error: the next row may succeed.
         self._lose(getattr(error, 'strerror', None) or repr(error))
       else:
         self._recover()

@@ -1,8 +1,8 @@
-"""Replay checkpoints on disk: the last two are kept, and a damaged one is found before Reverb reads it.
+"""Replay checkpoints on disk: keeps the last two and detects damage before Reverb reads them.
 
-Each is a directory, named by a counter, with the files that Reverb wrote and a digest of each. A
-clock that is set back changes nothing. Directories that are named by a time are of earlier versions,
-without digests.
+Each checkpoint is a directory with Reverb's files and a digest of each. A counter names it, so setting
+the clock back does not affect the order. Directories named by a time come from earlier versions and
+have no digests.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _BLOCK = 1 << 20
 
 
 class Damaged(Exception):
-  """One sentence that names a checkpoint and what is wrong with it."""
+  """A checkpoint is damaged; one sentence that names it and the damage."""
 
 
 class ReplayCheckpoints:
   """The checkpoints of one replay server.
 
   Attributes:
-    scratch: directory into which Reverb is to write; it is emptied at the beginning.
+    scratch: directory into which Reverb writes; emptied at the start.
   """
 
   def __init__(self, path: str):
-    """Makes the directory `path`, in which they are, if it is not there."""
+    """Creates the directory of the checkpoints, `path`, if it does not exist."""
     self._path = path
     self._damaged: set[str] = set()
     self.scratch = os.path.join(path, _SCRATCH)
@@ -44,21 +44,21 @@ class ReplayCheckpoints:
     self.empty_scratch()
 
   def empty_scratch(self) -> None:
-    """Removes what was not completed."""
+    """Removes incomplete checkpoints."""
     shutil.rmtree(self.scratch, ignore_errors=True)
     os.makedirs(self.scratch, exist_ok=True)
 
   def kept(self) -> list[str]:
-    """Returns the checkpoints, newest first; whole or not."""
+    """Returns the checkpoints, newest first, damaged ones included."""
     names = os.listdir(self._path)
     ordered = sorted(filter(_TIME.fullmatch, names)) + sorted(filter(_NUMBER.fullmatch, names))
     return [os.path.join(self._path, name) for name in reversed(ordered)]
 
   def check(self, checkpoint: str) -> None:
-    """Compares a checkpoint with what was written, as far as that is known.
+    """Compares a checkpoint with its digests, if it has any.
 
     Raises:
-      Damaged: if it is another; it does not count as kept from now on.
+      Damaged: if it differs; it no longer counts as one of those to keep.
     """
     try:
       wrong = _difference(checkpoint)
@@ -68,27 +68,27 @@ class ReplayCheckpoints:
       raise self.damaged(checkpoint, wrong)
 
   def damaged(self, checkpoint: str, why: str) -> Damaged:
-    """Notes that a checkpoint cannot be used; returns the exception that says so."""
+    """Marks a checkpoint as damaged; returns the exception to raise."""
     self._damaged.add(checkpoint)
     return Damaged(f'{checkpoint} is damaged: {why}')
 
   def keep(self, written: str) -> str:
-    """Gives a checkpoint in `scratch` its number, and removes all but the last two.
+    """Moves a checkpoint out of `scratch`, numbers it, and removes all but the last two.
 
     Args:
-      written: its directory, complete.
+      written: directory of the complete checkpoint.
 
     Returns:
-      Its directory from now on, which is on disk.
+      Its new directory, which is on disk.
 
     Raises:
-      OSError: if it cannot be; the earlier ones stay.
+      OSError: if it cannot be written to disk; the earlier checkpoints stay.
     """
     names = os.listdir(written)
     digests = {name: _digest(os.path.join(written, name)) for name in names}
     for name in names:
       files.sync(os.path.join(written, name))
-    files.write_json(os.path.join(written, _DIGESTS), digests)  # Syncs the directory, too.
+    files.write_json(os.path.join(written, _DIGESTS), digests)  # Also syncs the directory.
     numbers = [int(os.path.basename(c)) for c in self.kept() if _is_numbered(c)]
     checkpoint = os.path.join(self._path, f'{max(numbers, default=0) + 1:012d}')
     os.rename(written, checkpoint)
@@ -99,14 +99,14 @@ class ReplayCheckpoints:
   def _remove_old(self) -> None:
     whole = [c for c in self.kept() if c not in self._damaged]
     for checkpoint in set(self.kept()) - set(whole[:_KEPT]):
-      # Under its name it is whole until it is gone.
+      # Rename first, so that a numbered directory is never partly deleted.
       dying = os.path.join(self.scratch, os.path.basename(checkpoint))
       os.rename(checkpoint, dying)
       shutil.rmtree(dying, ignore_errors=True)
 
 
 def _difference(checkpoint: str) -> str:
-  """Returns in words how a checkpoint differs from what was written; '' if it does not."""
+  """Returns how a checkpoint differs from what was written, in words; '' if it does not."""
   names = set(os.listdir(checkpoint))
   if _DONE not in names:
     return 'it was not completed'

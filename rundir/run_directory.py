@@ -1,4 +1,4 @@
-"""The directory that a run leaves behind."""
+"""The run directory: its record, lock, restarts and summary."""
 
 from __future__ import annotations
 
@@ -34,26 +34,25 @@ _LAUNCHER = 'launcher.json'
 
 
 def default_path(program: str, env: str) -> str:
-  """Returns a new path under `runs/` that says what and when."""
+  """Returns a new path under `runs/`, named by program, environment, time and process id."""
   name = re.sub(r'[^A-Za-z0-9]+', '-', f'{program}-{env}')
   return os.path.join('runs', f'{name}-{time.strftime("%Y%m%d-%H%M%S")}-{os.getpid()}')
 
 
 def absolute(path: str) -> str:
-  """Returns the absolute path of a directory as the user names it."""
+  """Returns the absolute path of a user-supplied directory; expands `~`."""
   return os.path.abspath(os.path.expanduser(path))
 
 
 def create(path: str, shared: bool = False) -> str:
-  """Makes the directory and takes it for this process; returns its absolute path.
+  """Creates the directory and locks it for this process; returns its absolute path.
 
   Args:
     path: of the directory.
-    shared: whether other nodes of the run may have written to it already.
+    shared: whether other nodes of the run may already have written to it.
 
   Raises:
-    ValueError: if it exists and is not empty, or is taken, or cannot be written, or its path is no
-      line of text.
+    ValueError: if it is not empty, locked or not writable, or its path does not fit on one line.
   """
   path = absolute(path)
   one_line.check('--run_dir=', path)
@@ -61,7 +60,7 @@ def create(path: str, shared: bool = False) -> str:
     os.makedirs(path, exist_ok=True)
     if not shared and set(os.listdir(path)) - {_LOCK}:
       goes_on = _is_run(path) and has_checkpoints(path)
-      advice = f'; --resume={path} goes on with that run' if goes_on else ''
+      advice = f'; --resume={path} resumes that run' if goes_on else ''
       raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
     take(path)
     with open(os.path.join(path, '.writable'), 'w') as probe:
@@ -77,7 +76,7 @@ def create(path: str, shared: bool = False) -> str:
 
 
 def create_or_reopen(path: str) -> str:
-  """Takes a directory that is new or that of an earlier life of this run; returns its absolute path.
+  """Locks a new directory, or that of this run before a restart; returns its absolute path.
 
   Raises:
     ValueError: as `create` and `reopen` do.
@@ -86,11 +85,10 @@ def create_or_reopen(path: str) -> str:
 
 
 def reopen(path: str) -> tuple[str, Record]:
-  """Takes the directory of an earlier run for this process; returns its absolute path and record.
+  """Locks the directory of an earlier run for this process; returns its absolute path and record.
 
   Raises:
-    ValueError: if there is no run, or it is still going on, or cannot be written to, or its path is
-      no line of text.
+    ValueError: if it has no run, is still in use or not writable, or its path does not fit on one line.
   """
   path = absolute(path)
   one_line.check('--resume=', path)
@@ -98,7 +96,7 @@ def reopen(path: str) -> tuple[str, Record]:
     try:
       take(path)
     except BlockingIOError as error:
-      raise ValueError(f'--resume={path}: that run is still going on.') from error
+      raise ValueError(f'--resume={path}: that run is still running.') from error
     except OSError as error:
       raise ValueError(f'--resume={path} cannot be written: {error.strerror}.') from error
   try:
@@ -108,10 +106,10 @@ def reopen(path: str) -> tuple[str, Record]:
 
 
 def read_record(path: str) -> Record:
-  """Reads what a run is, whether or not it is still going on.
+  """Reads the record of a run, which may still be running.
 
   Raises:
-    ValueError: if the directory is not that of a run; one sentence that begins with its path.
+    ValueError: if it is not a run directory; one sentence that begins with its path.
   """
   if not _is_run(path):
     if not os.path.isdir(path):
@@ -130,7 +128,7 @@ def read_record(path: str) -> Record:
 
 
 def program_of(path: str) -> str:
-  """Returns the name of the program of an earlier run; '' if there is none."""
+  """Returns the name of an earlier run's program; '' if there is no such run."""
   try:
     with open(os.path.join(absolute(path), _RECORD)) as f:
       return str(json.load(f)['program'])
@@ -140,15 +138,15 @@ def program_of(path: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-  """What `config.json` holds.
+  """The contents of `config.json`.
 
   Attributes:
-    program: its name.
+    program: name of the program.
     given: the options that the user set, by name.
     config: every option, as resolved.
-    commands: the command that began the run, and those that resumed it.
-    versions: of what the run is made of, by name.
-    earlier_versions: of what it was made of before, oldest first; the same ones not twice in a row.
+    commands: the command that started the run, and those that resumed it.
+    versions: of Python and the packages that the run uses, by name.
+    earlier_versions: `versions` before each change, oldest first.
   """
 
   program: str
@@ -160,17 +158,17 @@ class Record:
 
 
 def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> str:
-  """Replaces `config.json`, with this command added to those that it lists.
+  """Replaces `config.json` and adds this command to its list.
 
-  What an earlier life of the run wrote at its end is removed: call it once nothing is left to refuse.
-  Commands are kept without the values of options that look like secrets; the options themselves
-  have them, for `--resume`, in a file that only its owner may read.
+  Removes the summary of the earlier run, so call it after all checks. Commands are stored without the
+  values of options that look like secrets. The options keep these values for `--resume`, in a file
+  that only its owner may read.
 
   Returns:
-    What has another version than before, in one sentence; '' if nothing has.
+    The packages whose versions changed, in one sentence; '' if none did.
 
   Raises:
-    ValueError: as `read_record` does, of an earlier life; or it cannot be written.
+    ValueError: if an earlier record is invalid, see `read_record`, or the new one cannot be written.
   """
   versions = {'python': sys.version.split()[0]}
   versions |= {name: importlib.metadata.version(name) for name in _RECORDED}
@@ -182,7 +180,7 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
     commands, earlier = before.commands, before.earlier_versions
     if before.versions != versions:
       earlier = [*earlier, before.versions]
-      news = f'{path} goes on with other versions: {_differences(before.versions, versions)}.'
+      news = f'{path} resumes with other versions: {_differences(before.versions, versions)}.'
   options = dataclasses.asdict(config)
   commands = [*commands, secrets.masked_command(sys.argv)]
   record = Record(program, given, options, commands, versions, earlier)
@@ -202,13 +200,13 @@ def _differences(before: dict[str, str], now: dict[str, str]) -> str:
 
 
 def note_restart(path: str, node: str) -> None:
-  """Adds a line to `restarts.csv`: the time, as `time.time()` says it, and the node."""
+  """Appends a line to `restarts.csv`: the time, in `time.time()` seconds, and the node."""
   with contextlib.suppress(OSError), open(os.path.join(path, _RESTARTS), 'a') as f:
     f.write(f'{time.time():.1f},{node}\n')
 
 
 def note_launcher(path: str) -> None:
-  """Writes `launcher.json`: which process supervises the run, and where."""
+  """Writes `launcher.json`: process id, host and Slurm job of the run's launcher."""
   me = {
     'pid': os.getpid(),
     'host': os.uname().nodename,
@@ -219,7 +217,7 @@ def note_launcher(path: str) -> None:
 
 
 def launcher_of(path: str) -> dict[str, Any] | None:
-  """Returns what `note_launcher` has written; None if no process supervises the run."""
+  """Returns the contents of `launcher.json`; None if no launcher supervises the run."""
   try:
     with open(os.path.join(path, _LAUNCHER)) as f:
       return json.load(f)
@@ -228,7 +226,7 @@ def launcher_of(path: str) -> dict[str, Any] | None:
 
 
 def forget_launcher(path: str) -> None:
-  """Removes `launcher.json`, if it names this process: a Slurm job has a launcher of its own."""
+  """Removes `launcher.json` if it names this process, since a Slurm job has its own launcher."""
   launcher = launcher_of(path)
   if launcher is not None and launcher['pid'] == os.getpid():
     with contextlib.suppress(OSError):
@@ -236,7 +234,7 @@ def forget_launcher(path: str) -> None:
 
 
 def restarts(path: str) -> int:
-  """Returns how many times a node of the run has been started again."""
+  """Returns the number of node restarts in the run."""
   try:
     with open(os.path.join(path, _RESTARTS)) as f:
       return sum(1 for _ in f)
@@ -245,10 +243,10 @@ def restarts(path: str) -> int:
 
 
 def is_taken(path: str) -> bool:
-  """Returns whether a launcher on this machine, or one that shares its locks, runs in a directory."""
+  """Returns whether a launcher on this machine, or one that shares its locks, uses a directory."""
   try:
     with open(os.path.join(path, _LOCK)) as lock:
-      fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Let go at once.
+      fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Closing releases it.
   except BlockingIOError:
     return True
   except OSError:
@@ -266,18 +264,18 @@ def has_checkpoints(path: str) -> bool:
 
 
 def take(path: str) -> None:
-  """Locks the directory until this process ends; raises BlockingIOError if another has it."""
+  """Locks the directory until this process exits; raises BlockingIOError if another holds the lock."""
   lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
   fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def summary_path(path: str) -> str:
-  """Returns the file that the monitor writes at the end of a run."""
+  """Returns the path of the summary that the monitor writes at the end of a run."""
   return os.path.join(path, 'summary.json')
 
 
 def read_summary(path: str) -> dict[str, Any] | None:
-  """Returns what the monitor wrote at the end of a run; None if it did not come to its end."""
+  """Returns the summary of a run; None if the run has not finished."""
   try:
     with open(summary_path(path)) as f:
       return json.load(f)
@@ -286,7 +284,7 @@ def read_summary(path: str) -> dict[str, Any] | None:
 
 
 def result(path: str) -> str:
-  """Returns one line with what came out of a run; empty if it did not come to its end."""
+  """Returns the result of a run in one line; '' if the run has not finished."""
   summary = read_summary(path)
   if summary is None:
     return ''

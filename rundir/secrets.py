@@ -1,4 +1,4 @@
-"""Options that look as if their values were secrets."""
+"""Masks the values of options that look like secrets."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _OPTION = re.compile(r'([\w.-]+)=([^,]*)')
 
 
 def masked(text: str) -> str:
-  """Returns options such as 'rows=5,api_key=abc', or a flag with such, without the values of secrets."""
+  """Returns options such as 'rows=5,api_key=abc', or a flag with them, with secrets masked."""
   return _OPTION.sub(lambda m: f'{m[1]}={MASK}' if _is_secret(m[1]) else m[0], text)
 
 
 def masked_command(command: list[str]) -> list[str]:
-  """Returns the words of a command, without the values of secrets."""
+  """Returns the words of a command, with the values of secrets masked."""
   words = [masked(word) for word in command]
   for i, word in enumerate(command[:-1]):
     if word.startswith('-') and '=' not in word and _is_secret(word):
-      words[i + 1] = MASK  # A flag whose value is the next word.
+      words[i + 1] = MASK  # The flag's value is the next word.
   return words
 
 
 def masked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns options by name, without the values of secrets."""
+  """Returns options by name, with the values of secrets masked."""
   return {name: MASK if _is_secret(name) else value for name, value in options.items()}
 
 
 def holds_any(values: Mapping[str, Any]) -> bool:
-  """Whether a secret is among options, or in the text of one, such as `env_options`."""
+  """Returns whether an option is a secret or contains one, as `env_options` may."""
   return any(
     bool(value) and (_is_secret(name) or (isinstance(value, str) and masked(value) != value))
     for name, value in values.items()
@@ -40,5 +40,5 @@ def holds_any(values: Mapping[str, Any]) -> bool:
 
 
 def _is_secret(name: str) -> bool:
-  """Whether a word of a name says so: 'api_key' and 'accessToken', not 'num_tokens'."""
+  """Returns whether a word of the name marks a secret: 'api_key' and 'accessToken', not 'num_tokens'."""
   return any(word.lower() in _SECRET for word in _WORD.findall(name))

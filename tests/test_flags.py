@@ -202,4 +202,4 @@ def test_a_run_that_goes_on_is_not_resumed(tmp_path):
   _earlier_run(tmp_path)
   process = launch(f'--resume={tmp_path}')
   assert process.returncode == 2
-  assert 'that run is still going on' in process.stderr
+  assert 'that run is still running' in process.stderr

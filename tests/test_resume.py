@@ -138,7 +138,7 @@ def test_a_run_without_a_checkpoint_is_to_be_started_elsewhere(tmp_path, capsys)
   with pytest.raises(ValueError, match=r'is not empty; name a new directory\.$'):
     run_directory.create(str(tmp_path))
   (tmp_path / 'checkpoints').mkdir()
-  with pytest.raises(ValueError, match=r'--resume=.* goes on with that run'):
+  with pytest.raises(ValueError, match=r'--resume=.* resumes that run'):
     run_directory.create(str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""Merges the requests of many actors into batches."""
+"""Merges requests from many actors into batches."""
 
 from __future__ import annotations
 
@@ -9,35 +9,37 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Request(Protocol):
-  """What a batcher must know of a request."""
+  """A request that a batcher can merge."""
 
   @property
   def rows(self) -> int:
-    """Environments in it."""
+    """Number of environments in the request."""
 
 
 R = TypeVar('R', bound=Request)
 
 
 class Batcher(Generic[R]):
-  """Requests to one device, merged into batches.
+  """Merges the requests to one device into batches.
 
-  A batch may leave when the next request would not fit, when `timeout` seconds have passed since its
-  first request came, or at once when every live stream is already waiting or being served, because
-  then no other request can join it.
+  A batch is ready when one of these holds:
 
-  One thread at a time puts requests in and takes batches out; any may say that one is `served`.
+  * The next request would not fit.
+  * `timeout` seconds have passed since its first request arrived.
+  * Every live stream is already waiting or being served, so no other request can join.
+
+  One thread at a time calls `put` and `take`; any thread may call `served`.
 
   Attributes:
-    live_streams: how many streams could have a request under way.
+    live_streams: number of streams that may have a request in flight.
   """
 
   def __init__(self, max_rows: int, timeout: float):
     """Initialises a batcher.
 
     Args:
-      max_rows: environments in a batch at most; no request may be larger.
-      timeout: seconds that a request may wait for company.
+      max_rows: maximum number of environments in a batch; no request may be larger.
+      timeout: maximum seconds that a request waits for a fuller batch.
     """
     self._max_rows = max_rows
     self._timeout = timeout
@@ -51,7 +53,7 @@ class Batcher(Generic[R]):
     self._waiting.append((time.monotonic() + self._timeout, request))
 
   def take(self) -> list[R]:
-    """Returns the next batch if it may leave now, [] if not."""
+    """Returns the next batch if it is ready, else []."""
     if not self._waiting:
       return []
     count, full = self._fitting()
@@ -63,18 +65,18 @@ class Batcher(Generic[R]):
     return [self._waiting.popleft()[1] for _ in range(count)]
 
   def served(self, batch: list[R]) -> None:
-    """Says that a batch has its answers."""
+    """Marks a batch as replied to."""
     with self._counting:
       self._being_served -= len(batch)
 
   def seconds_left(self) -> float | None:
-    """Returns after how many seconds the next batch leaves in any case; None if no request waits."""
+    """Returns the seconds until the next batch times out; None if no request waits."""
     if not self._waiting:
       return None
     return max(0.0, self._waiting[0][0] - time.monotonic())
 
   def _fitting(self) -> tuple[int, bool]:
-    """How many waiting requests fit in a batch, and whether they leave no room for another."""
+    """Returns how many waiting requests fit in a batch, and whether that batch is full."""
     rows = 0
     for count, (_, request) in enumerate(self._waiting):
       rows += request.rows
@@ -86,7 +88,7 @@ class Batcher(Generic[R]):
 
 
 def bucket_sizes(smallest: int, largest: int) -> list[int]:
-  """Returns the batch shapes that inference is compiled for: `smallest` doubled up to `largest`."""
+  """Returns the batch sizes to compile inference for: `smallest`, doubled up to `largest`."""
   sizes = []
   size = smallest
   while size < largest:

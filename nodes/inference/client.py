@@ -1,4 +1,4 @@
-"""The client of an inference server, which sends a request until it has a reply."""
+"""Client of an inference server; retries each request until a reply arrives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nodes.runtime.rpc import POLL_SECONDS, backoff
 
 
 class Connectable(Protocol):
-  """A server that accepts connections: a `ServerAddress`, or an `InferenceServer` of this process."""
+  """A server that accepts connections: a `ServerAddress`, or an `InferenceServer` in this process."""
 
   def connect(self) -> MessageSocket:
     """Returns a new connection. Raises OSError while no server listens."""
@@ -27,7 +27,7 @@ class Connectable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ServerAddress:
-  """A server that listens.
+  """The address of a listening server.
 
   Attributes:
     address: host:port.
@@ -42,13 +42,12 @@ class ServerAddress:
 
 
 class RetryingClient:
-  """Asks one question at a time.
+  """Sends one request at a time and retries it until the reply arrives.
 
-  A question is sent in full, however long the network takes. It stays where it is while the machine of
-  the server answers, since a server that compiles reads nothing for minutes. One whose connection is
-  lost, or has been silent for too long, is asked again on another connection, at first at once and then
-  with growing pauses, as long as the program runs. The server is to answer what is asked twice twice,
-  and do it once.
+  A request has no deadline while the server's machine acknowledges packets: a server that compiles
+  reads nothing for minutes. If the connection is lost or silent for too long, the client retries on a
+  new connection. It retries with exponential back-off until the program stops. The server must be
+  idempotent: it replies to a retry, but executes the request only once.
   """
 
   def __init__(
@@ -58,14 +57,14 @@ class RetryingClient:
     what: str,
     silent_seconds: float = 30.0,
   ):
-    """Initialises a conversation; it connects with the first question.
+    """Initialises a client; it connects with the first request.
 
     Args:
-      server: to be asked.
-      should_stop: polled twice a second while an answer is awaited.
-      what: the conversation in words, for the log.
-      silent_seconds: for which no byte has been sent or received, after which the question is asked
-        again, if the server's machine does not answer either.
+      server: receives the requests.
+      should_stop: polled twice a second while waiting for a reply.
+      what: names the client in the log.
+      silent_seconds: seconds without a byte sent or received before a retry. The client retries only
+        if the server's machine does not acknowledge packets either.
     """
     self._server = server
     self._should_stop = should_stop
@@ -74,10 +73,10 @@ class RetryingClient:
     self._connection: MessageSocket | None = None
     self._question = b''
     self._progressed = 0.0
-    self._patient = False  # Whether it has been said that the answer takes long.
+    self._patient = False  # Whether the long wait has been logged.
 
   def send(self, question: bytes) -> None:
-    """Asks, without waiting for more than the connection and the network."""
+    """Sends a request; waits for the connection and the network, but not for the reply."""
     self._question = question
     try:
       self._send(self._begin())
@@ -85,10 +84,10 @@ class RetryingClient:
       self._lose(error)
 
   def receive(self) -> bytes:
-    """Waits for the answer.
+    """Waits for the reply.
 
     Raises:
-      lifecycle.Stopped: when `should_stop` says so.
+      lifecycle.Stopped: once `should_stop` returns True.
     """
     pauses = backoff()
     while True:
@@ -105,13 +104,13 @@ class RetryingClient:
         time.sleep(next(pauses))
 
   def close(self) -> None:
-    """Ends the conversation."""
+    """Closes the connection."""
     if self._connection is not None:
       self._connection.close()
       self._connection = None
 
   def _begin(self) -> MessageSocket:
-    """Begins to send the question, on a new connection if there is none."""
+    """Starts to send the request, on a new connection if none is open."""
     if self._connection is None:
       self._connection = self._server.connect()
       self._connection.set_timeout(POLL_SECONDS)
@@ -121,7 +120,7 @@ class RetryingClient:
     return self._connection
 
   def _send(self, connection: MessageSocket) -> bool:
-    """Sends for as long as the network takes something; returns whether the question is sent."""
+    """Sends while the network accepts bytes; returns whether the whole request is sent."""
     try:
       while not connection.send_some():
         self._progressed = time.monotonic()
@@ -132,7 +131,7 @@ class RetryingClient:
     return True
 
   def _receive(self, connection: MessageSocket) -> bytes | None:
-    """Returns the answer; None if it has not come, or not all of it."""
+    """Returns the reply; None if it is not complete yet."""
     try:
       answer = connection.receive()
     except TimeoutError:
@@ -142,19 +141,19 @@ class RetryingClient:
     return answer
 
   def _check(self, connection: MessageSocket) -> None:
-    """Raises an OSError if the server is lost, and Stopped if there is nothing more to ask."""
+    """Raises OSError if the server is lost, and Stopped if the program is stopping."""
     self._stop_if_told()
     if time.monotonic() - self._progressed < self._silent_seconds:
       return
     if not connection.peer_answers():
       raise TimeoutError(f'the machine has been silent for {self._silent_seconds:g} seconds')
     if not self._patient:
-      logging.info('waiting, %s: the server is there, but busy', self._what)
+      logging.info('%s waits: the server is up but busy', self._what)
       self._patient = True
 
   def _lose(self, error: OSError) -> None:
-    level = logging.INFO if self._connection is None else logging.WARNING  # It may yet be to come.
-    logging.log(level, 'asking again, %s: %s', self._what, error)
+    level = logging.INFO if self._connection is None else logging.WARNING  # It may be starting.
+    logging.log(level, 'retrying the request of %s: %s', self._what, error)
     self.close()
 
   def _stop_if_told(self) -> None:
@@ -163,7 +162,7 @@ class RetryingClient:
 
 
 class RemotePolicy:
-  """One stream's conversation with the inference server."""
+  """Client of one stream: sends timesteps to the inference server and receives actions."""
 
   def __init__(
     self,
@@ -173,31 +172,31 @@ class RemotePolicy:
     group: int,
     should_stop: Callable[[], bool],
   ):
-    """Initialises a conversation.
+    """Initialises a client.
 
     Args:
-      inference: the server, as it can be connected to.
+      inference: the inference server.
       actor_id: this process, as declared to the server.
-      incarnation: the identity of this life of the process.
-      group: which of its environment groups.
-      should_stop: polled while an answer is awaited.
+      incarnation: identifies this incarnation of the process.
+      group: index of its environment group.
+      should_stop: polled while waiting for a reply.
     """
     self._conversation = RetryingClient(inference, should_stop, f'{actor_id}, group {group}')
     self._identity = (lifecycle.run_token(), actor_id, incarnation, group)
     self._sequence = -1
 
   def send(self, timestep: dm_env.TimeStep, game_over: np.ndarray | None = None) -> None:
-    """Asks for actions, without waiting; `game_over` is the environment's."""
+    """Requests actions without waiting for them; `game_over` is the environment's."""
     self._sequence += 1
     games = () if game_over is None else (game_over,)
     self._conversation.send(codec.pack(*self._identity, self._sequence, *timestep, *games))
 
   def receive(self) -> np.ndarray | None:
-    """Waits for the actions `[N, ...]`; None when the server says that training has finished.
+    """Waits for the actions `[N, ...]`; returns None once training has finished.
 
     Raises:
-      ValueError: if the server refuses the timestep, or serves another life of the actor instead.
-      lifecycle.Stopped: when `should_stop` says so.
+      ValueError: if the server refuses the timestep, or a newer incarnation has replaced this one.
+      lifecycle.Stopped: once `should_stop` returns True.
     """
     action, *refusal = codec.unpack(self._conversation.receive())
     if refusal:
@@ -205,5 +204,5 @@ class RemotePolicy:
     return action
 
   def close(self) -> None:
-    """Ends the conversation."""
+    """Closes the connection."""
     self._conversation.close()

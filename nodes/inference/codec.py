@@ -1,6 +1,6 @@
-"""A request for actions, or its answer, as bytes.
+"""Encodes inference requests and replies as bytes.
 
-Only data is packed, so a message cannot make its receiver run code.
+Messages hold only data, so a message cannot make its receiver run code.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 
 
 def pack(*values: Any) -> bytes:
-  """Returns strings, whole numbers, None and arrays as bytes."""
+  """Returns strings, integers, None and arrays as bytes."""
   return msgpack.packb([_parts(v) if isinstance(v, np.ndarray) else v for v in values])
 
 
 def unpack(packed: bytes) -> list[Any]:
-  """Returns what was packed; arrays are read-only and share the memory of the message."""
+  """Returns the packed values; arrays are read-only views of the message."""
   return [_array(*v) if isinstance(v, list) else v for v in msgpack.unpackb(packed)]
 
 

@@ -1,4 +1,4 @@
-"""Inference on one actor device: gather the slots' core states, act, scatter them back."""
+"""Inference on one actor device: gathers the slots' core states, acts, and scatters them back."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class InferenceInput(Protocol):
 
   @property
   def timestep(self) -> Timestep:
-    """Fields are `[N, ...]`."""
+    """The timestep; fields are `[N, ...]`."""
 
   @property
   def rows(self) -> int:
-    """N."""
+    """The number of environments N."""
 
   @property
   def first_slot(self) -> int:
-    """The environments are slots `first_slot .. first_slot + N` of the device."""
+    """The first slot; the environments use `first_slot .. first_slot + N` of the device."""
 
   @property
   def needs_reset(self) -> bool:
-    """Whether the slots' core states are reset first."""
+    """Whether to reset the slots' core states before acting."""
 
 
 class InferenceOutput(NamedTuple):
-  """What a group of environments gets.
+  """The result of inference for one group of environments.
 
   Attributes:
     policy_version: of the parameters that chose the actions.
@@ -59,9 +59,9 @@ class InferenceOutput(NamedTuple):
 class DeviceInference:
   """Serves the streams of one actor device.
 
-  Several threads may serve batches at once: while the device works on one, the host assembles and
-  answers others. The answer for an environment depends on that environment alone: its core state and
-  its random numbers (drawn from the seed, its id and how often it has asked) live in its slot.
+  Several threads may serve batches concurrently: while the device runs one, the host assembles others
+  and replies to them. An environment's action does not depend on the rest of its batch. Its slot
+  holds its core state and its random state (the seed, its id and its number of decisions).
   """
 
   def __init__(
@@ -74,16 +74,16 @@ class DeviceInference:
     buckets: Sequence[int],
     seed: Seed,
   ):
-    """Initialises the slots; `compile` comes before the first request.
+    """Initialises the slots; call `compile` before the first request.
 
     Args:
       agent: the algorithm.
-      device: where to run it.
-      exploration: float32 `[slots]`, one for each environment served here.
-      environment_ids: int32 `[slots]`; no two environments that share a seed have the same.
+      device: the actor device.
+      exploration: float32 `[slots]`, one per environment of this device.
+      environment_ids: int32 `[slots]`; unique among environments that share a seed.
       environment_spec: of one environment.
       buckets: batch sizes to compile for, ascending; the last is the largest batch.
-      seed: of the action sampling.
+      seed: of action sampling.
     """
     self._device = device
     self._spec = environment_spec
@@ -99,18 +99,18 @@ class DeviceInference:
     fold_in = functools.partial(jax.random.fold_in, seed.child('actions').key())
     self._keys = put(jax.vmap(fold_in)(jnp.asarray(environment_ids, jnp.int32)))
     self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2))
-    self._staging: list[dict[int, _Staging]] = []  # One for each batch under way.
+    self._staging: list[dict[int, _Staging]] = []  # One per concurrent batch.
     self.batches = 0
     self.rows = 0
     self.capacity = 0
     self.busy_seconds = 0.0
 
   def set_params(self, version: int, params: Nest) -> None:
-    """Makes parameters act, from the next batch on. They are copied from device to device."""
+    """Sets the parameters from the next batch on; copies them from device to device."""
     self._params = version, jax.device_put(params, self._device)
 
   def compile(self) -> None:
-    """Compiles every bucket; `set_params` comes first."""
+    """Compiles every bucket; call `set_params` first."""
     staging = self._new_staging()
     for arrays in staging.values():
       jax.block_until_ready(self._dispatch_batch(arrays, 0))
@@ -118,11 +118,11 @@ class DeviceInference:
 
   @property
   def compiled_shapes(self) -> int:
-    """How many programs have been compiled; constant once warm."""
+    """The number of compiled programs; constant once warm."""
     return self._jit_answer._cache_size()  # type: ignore[attr-defined]
 
   def serve(self, inputs: Sequence[InferenceInput]) -> list[InferenceOutput]:
-    """Returns the answers to one batch, no larger than the largest bucket."""
+    """Runs inference on one batch, no larger than the largest bucket."""
     started = time.monotonic()
     try:
       staging = self._staging.pop()
@@ -175,7 +175,7 @@ class DeviceInference:
 
 
 def _make_answer(agent: Agent) -> Callable[..., Any]:
-  """Returns the function that runs on an actor device: gather slots, act, scatter slots."""
+  """Returns the function to run on an actor device: gathers slots, acts, scatters slots."""
 
   def answer(
     params: Nest,
@@ -188,7 +188,7 @@ def _make_answer(agent: Agent) -> Callable[..., Any]:
     reset: jax.Array,
     timestep: Timestep,
   ) -> tuple[Nest, jax.Array, Any, dict[str, Any], Nest]:
-    # Padding rows have slot == number of slots: reads are clipped and writes are dropped.
+    # Padding rows have slot == num_slots, so reads are clipped and writes are dropped.
     def gather(table: jax.Array) -> jax.Array:
       return jnp.take(table, slots, axis=0, mode='clip')
 
@@ -206,7 +206,7 @@ def _make_answer(agent: Agent) -> Callable[..., Any]:
 
 
 class _Staging:
-  """The preallocated input arrays of one batch shape."""
+  """Preallocated input arrays of one batch size."""
 
   def __init__(self, size: int, spec: specs.EnvironmentSpec, num_slots: int):
     self._num_slots = num_slots

@@ -1,4 +1,4 @@
-"""What the inference server keeps for each group of environments."""
+"""The inference server's state for each environment group."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _RETIRED = 64
 
 
 class EpisodeStatistics:
-  """Follows the raw return and length of each environment of a stream, game by game."""
+  """Tracks the raw return and length of the current game in each environment of a stream."""
 
   def __init__(self, num_envs: int):
     self._return = np.zeros(num_envs, np.float64)
     self._length = np.zeros(num_envs, np.int64)
 
   def reset(self) -> None:
-    """Forgets the episodes under way."""
+    """Discards the current episodes."""
     self._return[:] = 0
     self._length[:] = 0
 
   def observe(
     self, timestep: Timestep, game_over: np.ndarray | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Takes a timestep `[N]`; returns raw returns and lengths (steps) of what just ended.
+    """Adds a timestep; returns the raw returns and lengths (steps) of the games that it ends.
 
     Args:
       timestep: fields are `[N, ...]`.
-      game_over: bool `[N]`, which games have ended; None: those whose row is LAST.
+      game_over: bool `[N]`, which games have ended; None if games end with LAST rows.
     """
     self._return += timestep.reward
     self._length += timestep.step_type != FIRST
@@ -49,22 +49,22 @@ class EpisodeStatistics:
 
 
 class EnvGroup:
-  """What the server knows about one stream.
+  """The server's state of one stream.
 
   Attributes:
     spec: its actor, index and environments.
     device: index of the actor device that serves it.
-    first_slot: its environments are slots `first_slot .. first_slot + num_envs` there.
-    assembler: of its rows; None if they are not kept.
-    episodes: of its environments.
-    lock: for what follows.
-    incarnation: identity of the life of the actor that the server serves; None before the first.
-    retired: identities of the lives before it, the latest of them.
-    needs_reset: whether that life has had no answer yet, so that its slots are still to be wiped.
-    sequence: the number of the last request that was answered.
-    reply: that answer, packed.
-    in_flight: the request that is being answered.
-    deferred: a request that has to wait until it may be.
+    first_slot: its environments use slots `first_slot .. first_slot + num_envs` on that device.
+    assembler: assembles its rows into unrolls; None if they are not stored.
+    episodes: statistics of its environments.
+    lock: guards the attributes below.
+    incarnation: identifies the actor's current incarnation; None before the first.
+    retired: the most recent earlier incarnations.
+    needs_reset: whether the next request resets the slots; True until the incarnation's first reply.
+    sequence: number of the last request that got a reply.
+    reply: that reply, packed.
+    in_flight: the request being served.
+    deferred: the request that waits until it can be served.
   """
 
   def __init__(
@@ -86,11 +86,11 @@ class EnvGroup:
 
   @property
   def connected(self) -> bool:
-    """Whether any life of the actor has asked yet."""
+    """Whether any incarnation of the actor has sent a request."""
     return self.incarnation is not None
 
   def admit(self, incarnation: int) -> int:
-    """Begins a new life of the actor. Returns how many rows of the last one that loses."""
+    """Starts a new incarnation of the actor; returns how many rows of the previous one are dropped."""
     if self.incarnation is not None:
       self.retired.append(self.incarnation)
     self.incarnation = incarnation

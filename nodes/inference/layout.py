@@ -1,4 +1,4 @@
-"""Which streams of environments a program has, and how its environments are numbered."""
+"""The environment streams of a program and the numbering of its environments."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class EnvGroupSpec:
-  """A batch of environments of one actor that move in lockstep and ask together.
+  """A batch of one actor's environments that step in lockstep and share requests.
 
   Attributes:
-    actor_id: the name of the process behind it, such as 'actor/3'.
-    group: which of that actor's environment groups.
+    actor_id: name of the actor process, such as 'actor/3'.
+    group: index among that actor's environment groups.
     num_envs: environments in the stream.
-    first_environment_id: the stream's environments are numbered from here.
+    first_environment_id: id of the stream's first environment; the others follow consecutively.
     training: whether its rows are trained on; False for an evaluator.
   """
 
@@ -32,18 +32,18 @@ def layout(
   replica: int = 0,
   num_replicas: int = 1,
 ) -> list[EnvGroupSpec]:
-  """Returns the streams of a program, or of one replica: those of its actors, then the evaluator's.
+  """Returns the streams of one replica: those of its actors, then the evaluator's.
 
-  Training environments are numbered from 0 without gaps, in the order of actors and groups. Of
-  several replicas, actor i asks replica `i % num_replicas`, so that each has environments from all of
-  the range over which exploration varies. The evaluator asks the first.
+  Training environments are numbered from 0 without gaps, in the order of actors and groups. Actor i
+  uses replica `i % num_replicas`, so that each replica covers the whole range of exploration. The
+  evaluator uses the first replica.
 
   Args:
-    num_actors: of each replica.
-    envs_per_actor: environments of each actor.
+    num_actors: actors per replica.
+    envs_per_actor: environments per actor.
     env_groups: groups into which an actor's environments are split.
-    eval_envs: environments of the evaluator, 0 for none.
-    replica: whose streams to return.
+    eval_envs: environments of the evaluator; 0 for none.
+    replica: index of the replica.
     num_replicas: in the program.
   """
   size = envs_per_actor // env_groups

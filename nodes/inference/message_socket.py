@@ -1,4 +1,4 @@
-"""Messages over a socket: the number of bytes, in four, and then the bytes."""
+"""Messages over a socket: a four-byte length, then the content."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import struct
 
 _SIZE = struct.Struct('!I')
 _FIRST_BUFFER = 4096
-# A machine that is lost says no goodbye: after 10 s of silence it is asked 4 times, each 5 s.
+# Detects lost machines: after 10 s of silence, TCP sends 4 keepalive probes, 5 s apart.
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
-# So many packets in a row that are not acknowledged, and questions that are not answered, say it too.
+# `peer_answers` returns False at this many successive retransmits or unanswered probes.
 _LOST_PACKETS, _LOST_QUESTIONS = 4, 2
 
 
 class MessageSocket:
-  """One end of a socket on which one message at a time is under way.
+  """One end of a socket that carries one message at a time.
 
-  Raises OSError when the connection is of no more use; its subclasses TimeoutError and BlockingIOError
-  only say that nothing can be sent or received for now.
+  Raises OSError if the connection is unusable. Its subclasses TimeoutError and BlockingIOError only
+  mean that nothing can be sent or received for now.
 
   Attributes:
-    unsent: what of a message is still to be sent.
+    unsent: the unsent rest of a message.
   """
 
   def __init__(self, stream: socket.socket, max_bytes: int = 1 << 30):
-    """Takes a socket over.
+    """Wraps a socket and owns it from now on.
 
     Args:
-      stream: connected; its timeout is that of sending and receiving.
-      max_bytes: of a message that is accepted.
+      stream: connected; its timeout applies to sending and receiving.
+      max_bytes: maximum size of an accepted message.
     """
     self._internet = stream.family in (socket.AF_INET, socket.AF_INET6)
     if self._internet:
@@ -44,21 +44,21 @@ class MessageSocket:
     self.unsent: bytes | memoryview = b''
 
   def fileno(self) -> int:
-    """Returns the socket's number, for a selector."""
+    """Returns the socket's file descriptor, for a selector."""
     return self._socket.fileno()
 
   def set_timeout(self, seconds: float) -> None:
-    """Sets for how long it is waited for the next bytes; TimeoutError after that."""
+    """Sets the timeout for the next bytes; TimeoutError is raised after it."""
     self._socket.settimeout(seconds)
 
   def begin(self, message: bytes) -> None:
-    """Makes a message the one to be sent. Raises OSError if there is another."""
+    """Sets the message to send. Raises OSError if the previous one is not fully sent."""
     if self.unsent:
       raise ConnectionError('the other side has not taken the message before this one.')
     self.unsent = _SIZE.pack(len(message)) + message
 
   def send_some(self) -> bool:
-    """Sends some of the message, after waiting for room; returns whether all of it is sent."""
+    """Waits for room and sends part of the message; returns whether all of it is sent."""
     unsent = self.unsent
     count = self._socket.send(unsent)
     if count == len(unsent):
@@ -68,13 +68,13 @@ class MessageSocket:
     return False
 
   def send(self, message: bytes) -> None:
-    """Sends a message. After a TimeoutError or BlockingIOError, `send_some` goes on with the rest."""
+    """Sends a message. After a TimeoutError or BlockingIOError, `send_some` sends the rest."""
     self.begin(message)
     while not self.send_some():
       pass
 
   def receive(self) -> bytes | None:
-    """Takes some of what has come, after waiting for it; returns the message once it is whole."""
+    """Waits for bytes and reads them; returns the message once it is complete, else None."""
     count = self._socket.recv_into(memoryview(self._buffer)[self._filled :])
     if not count:
       raise ConnectionError('the other side has closed the connection.')
@@ -86,14 +86,14 @@ class MessageSocket:
     if length > self._max_bytes or self._filled > end:
       raise ConnectionError('what came is no message of this protocol.')
     if self._filled < end:
-      if self._filled == len(self._buffer):  # Whatever was announced, room follows what has come.
+      if self._filled == len(self._buffer):  # Room follows the bytes received, not `length`.
         self._buffer.extend(bytes(min(self._filled, end - self._filled)))
       return None
     self._filled = 0
     return bytes(memoryview(self._buffer)[_SIZE.size : end])
 
   def closed_by_peer(self) -> bool:
-    """Returns whether the other side has closed the connection, and all that it sent has been read."""
+    """Returns whether the peer has closed the connection and everything it sent has been read."""
     try:
       return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -102,7 +102,7 @@ class MessageSocket:
       return True
 
   def peer_answers(self) -> bool:
-    """Returns whether the other side's machine still answers, be its process as busy as it may."""
+    """Returns whether the peer's machine still acknowledges packets, even if its process is busy."""
     if not self._internet:
       return True
     # The first bytes of a struct tcp_info: state, congestion, retransmits, probes.
@@ -110,10 +110,10 @@ class MessageSocket:
     return info[2] < _LOST_PACKETS and info[3] < _LOST_QUESTIONS
 
   def give_up(self) -> None:
-    """Ends the connection for both sides, without closing this one."""
+    """Shuts the connection down for both sides, without closing this socket."""
     with contextlib.suppress(OSError):
       self._socket.shutdown(socket.SHUT_RDWR)
 
   def close(self) -> None:
-    """Closes this side."""
+    """Closes this socket."""
     self._socket.close()

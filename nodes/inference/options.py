@@ -1,4 +1,4 @@
-"""How nodes answer actors. Imports no JAX: graphs are built with this."""
+"""Options of nodes that serve actors. Imports no JAX, since the launcher builds graphs with them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from agents.seeding import Seed
 
 @dataclasses.dataclass(frozen=True)
 class ServingOptions:
-  """Options of a node that answers actors.
+  """Options of a node that serves actors.
 
   Attributes:
     devices: actor devices, as indices into `jax.local_devices()`.
-    batch_size: environments in an inference batch at most.
-    timeout_ms: how long a request may wait for a fuller batch.
-    one_core: whether the Python threads share a core, where the devices are CPUs.
+    batch_size: maximum number of environments in an inference batch.
+    timeout_ms: maximum time that a request waits for a fuller batch.
+    one_core: whether the Python threads share a core; applies only to CPU devices.
     num_environments: training environments of the whole program.
-    audit_dir: where every unroll is recorded; '' for nowhere. See `rundir.audit`.
+    audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of action sampling; the node adds its replica and incarnation.
   """
 

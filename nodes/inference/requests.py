@@ -1,4 +1,4 @@
-"""What actors and evaluators send to an inference server."""
+"""Requests of actors and evaluators to an inference server."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _ONE = np.float32(1).tobytes()
 
 
 class Refused(ValueError):
-  """An invalid request, with a sentence for its sender."""
+  """An invalid request; the message is one sentence for its sender."""
 
 
 @dataclasses.dataclass(eq=False)
 class Request:
-  """A stream's timestep, and whom to answer.
+  """A stream's timestep and the connection for its reply.
 
   Attributes:
-    stream: whose it is.
-    incarnation: the identity of the life of the actor that asks.
-    sequence: counts the stream's requests in that life, from 0.
+    stream: the stream that sent it.
+    incarnation: identifies the actor's incarnation.
+    sequence: index of the request in that incarnation of the stream, from 0.
     timestep: fields are `[N, ...]`.
-    connection: on which it came, or came again.
-    game_over: of the environments; see `BatchedEnvironment`.
+    connection: the connection of the request or of its latest retry.
+    game_over: bool `[N]`, of the environments; see `BatchedEnvironment`.
   """
 
   stream: EnvGroup
@@ -46,36 +46,36 @@ class Request:
 
   @property
   def rows(self) -> int:
-    """N."""
+    """The number of environments N."""
     return self.stream.spec.num_envs
 
   @property
   def first_slot(self) -> int:
-    """Of its environments on the actor device."""
+    """The first of its environments' slots on the actor device."""
     return self.stream.first_slot
 
   @property
   def needs_reset(self) -> bool:
-    """Whether this is the first of its actor's incarnation, which begins with initial core states."""
+    """Whether this is its incarnation's first request, which resets the core states."""
     return self.stream.needs_reset
 
   @property
   def key(self) -> tuple[int, int]:
-    """What one that was sent again has, too."""
+    """Identifies the request; a retry has the same key."""
     return self.incarnation, self.sequence
 
 
 class Requests:
-  """Makes requests of messages.
+  """Decodes and validates requests.
 
   Attributes:
-    max_bytes: more than that no message has.
+    max_bytes: upper bound on the size of a valid message.
   """
 
   def __init__(
     self, streams: Mapping[tuple[str, int], EnvGroup], environment_spec: specs.EnvironmentSpec
   ):
-    """Initialises it.
+    """Initialises the decoder.
 
     Args:
       streams: by actor_id and group.
@@ -91,21 +91,20 @@ class Requests:
     self.max_bytes = most * (row + 1) + (1 << 16)
 
   def unpack(self, message: bytes, connection: MessageSocket) -> Request:
-    """Returns the request that a message holds.
+    """Returns the request in a message.
 
     Raises:
-      Refused: if its stream is unknown, an array has the wrong shape or dtype, or a value that no
-        environment may return.
-      Exception: if it is no request at all, or one of another run.
+      Refused: if its stream is unknown, or an array has the wrong shape, dtype or invalid values.
+      Exception: if the message is not a request, or comes from another run.
     """
     run, actor_id, incarnation, group, sequence, *arrays = codec.unpack(message)
     if run != self._run:
-      raise ValueError('it comes from another run, or from no run at all')
+      raise ValueError('it comes from another run or from no run')
     stream = self._streams.get((actor_id, group))
     if stream is None:
       raise Refused(f'no environments were declared for {actor_id!r}, group {group}.')
     if sequence < 0:
-      raise ValueError('it has no place in its sequence')
+      raise ValueError('its sequence number is negative')
     timestep, games = Timestep(*arrays[:4]), arrays[4:]
     self._check(stream.spec, timestep)
     if games and (
@@ -124,7 +123,7 @@ class Requests:
     wrong = ''
     if timestep.step_type.tobytes().strip(_STEP_TYPES):
       wrong = 'step_type that is none of 0, 1 and 2'
-    # Nearly always they are all 1, and comparing bytes costs a tenth of comparing numbers.
+    # Nearly always all are 1, and comparing bytes is ten times cheaper than comparing numbers.
     elif timestep.discount.tobytes() != _ONE * spec.num_envs and not _are_shares(timestep.discount):
       wrong = 'discount that is not between 0 and 1'
     elif not np.isfinite(timestep.reward).all():

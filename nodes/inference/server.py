@@ -1,4 +1,4 @@
-"""Central inference: batches of timesteps in, actions out; the core states stay on the device."""
+"""Central inference: batches of timesteps in, actions out; core states stay on the device."""
 
 from __future__ import annotations
 
@@ -31,45 +31,48 @@ _FINISHED = codec.pack(None)
 
 
 class Writer(Protocol):
-  """Takes finished unrolls: a `nodes.unrolls.writer.UnrollWriter`."""
+  """Receives finished unrolls; implemented by `nodes.unrolls.writer.UnrollWriter`."""
 
   def compile(self, sizes: Iterable[int]) -> None:
-    """Gets ready for groups of so many environments."""
+    """Compiles for groups of these numbers of environments."""
 
   def start(self) -> None:
-    """Begins to write."""
+    """Starts writing."""
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
     """Queues unrolls `[N, L, ...]`; `release` is called once they are copied. Must not block."""
 
   def check(self) -> None:
-    """Raises what writing has failed with, if it has."""
+    """Raises the error that stopped the writer, if any."""
 
   def close(self) -> None:
     """Stops writing."""
 
 
 class InferenceServer:
-  """Serves actions to groups of environments, and turns their rows into unrolls.
+  """Serves actions to groups of environments and assembles their rows into unrolls.
 
-  Streams are spread over the actor devices in turn and stay there, with their core states.
+  Streams are assigned to the actor devices round-robin and stay there, with their core states.
 
-  A stream sends one request at a time over a connection of its own, packed by `nodes.inference.codec`:
+  Each stream has its own connection and one request in flight, packed by `nodes.inference.codec`:
 
     run, actor_id, incarnation, group, sequence, step_type, reward, discount, observation
 
-  and, where an episode is less than a game, the environment's `game_over`. It gets its actions
-  `[N, ...]`; None if training has finished; or None and a sentence, if the request is bad, or another
-  life of the actor has taken its place. A request with another `run` than the server's
-  (`lifecycle.run_token`) is dropped with its connection. `sequence` counts the requests of one life of
-  the actor, which `incarnation` identifies. A life that the server has not met takes the place of the
-  one it serves, unless it has gone already: the stream's slots are wiped, which are core state,
-  half-built unroll and running returns. Requests are idempotent: one that is sent again gets the same
-  answer and changes nothing, and neither does one of a life that was replaced. While replay takes no
-  more unrolls, requests wait.
+  and, where an episode is shorter than a game, the environment's `game_over`. The reply is one of:
 
-  A few threads take turns: one listens, until a batch is complete, and then lets the next one listen
-  while it serves the batch. With one thread, no thread has to wake another.
+  * the actions `[N, ...]`;
+  * None, if training has finished;
+  * None and a sentence, if the request is invalid or a newer incarnation has replaced the actor.
+
+  A request whose `run` differs from the server's (`lifecycle.run_token`) is dropped with its
+  connection. `sequence` counts the requests of one `incarnation` of the actor. A new incarnation
+  replaces the current one, unless its own connection has already closed. A replacement resets the
+  stream's core state, partial unroll and running returns. Requests are idempotent: a retry gets the
+  same reply and changes nothing, and a request from a replaced incarnation changes nothing either.
+  Back-pressure: requests wait while replay accepts no unrolls.
+
+  A few threads take turns. One listens until a batch is complete, then serves it while the next one
+  listens. With a single thread there are no wake-ups between threads.
   """
 
   def __init__(
@@ -87,21 +90,21 @@ class InferenceServer:
     num_environments: int = 0,
     inbox: SocketServer | None = None,
   ):
-    """Initialises a server; `set_params` and `compile` come before `start`.
+    """Initialises a server; call `set_params` and `compile` before `start`.
 
     Args:
       agent: the algorithm.
-      streams: the groups of environments that it serves.
+      streams: the environment groups to serve.
       devices: the actor devices.
       environment_spec: of one environment.
-      writer: of finished unrolls, which the server starts and closes; None: no stream is trained on.
-      counter: gets `actor_steps` and `environment_frames`.
-      action_repeat: environment frames behind one actor step.
-      batch_size: environments in an inference batch at most.
-      timeout: seconds that a request may wait for a fuller batch.
-      seed: of the action sampling.
-      num_environments: training environments of the whole program; 0: those of `streams`.
-      inbox: where requests come in; None: only from this process, see `connect`.
+      writer: receives finished unrolls; the server starts and closes it. None if no stream trains.
+      counter: incremented by `actor_steps` and `environment_frames`.
+      action_repeat: environment frames per actor step.
+      batch_size: maximum number of environments in an inference batch.
+      timeout: maximum seconds that a request waits for a fuller batch.
+      seed: of action sampling.
+      num_environments: training environments of the whole program; 0 for those of `streams`.
+      inbox: receives requests; None to serve only this process, through `connect`.
     """
     self._writer = writer
     self._progress = ActingCounters(counter, action_repeat)
@@ -153,17 +156,17 @@ class InferenceServer:
       for i, device in enumerate(devices)
     ]
     self._batchers = [batching.Batcher[Request](buckets[-1], timeout) for _ in devices]
-    # Beside the one that listens, two threads keep an accelerator busy; on CPUs there is nothing to
-    # be gained by more threads than devices.
+    # One thread listens and two keep an accelerator busy. On CPUs, more threads than devices do not
+    # help.
     self._num_threads = len(devices) if devices[0].platform == 'cpu' else 1 + 2 * len(devices)
 
   def set_params(self, version: int, params: Nest) -> None:
-    """Makes parameters act on every actor device."""
+    """Copies the parameters to every actor device."""
     for device in self._devices:
       device.set_params(version, params)
 
   def compile(self) -> None:
-    """Compiles for every actor device and batch size, so that nothing is compiled while serving."""
+    """Compiles every batch size on every actor device, so that serving never compiles."""
     for device in self._devices:
       device.compile()
     if self._writer is not None:
@@ -171,7 +174,7 @@ class InferenceServer:
       self._writer.compile({spec.num_envs for spec in streams if spec.training})
 
   def start(self) -> None:
-    """Begins to write and to answer."""
+    """Starts writing unrolls and serving requests."""
     if self._writer is not None:
       self._writer.start()
     for i in range(self._num_threads):
@@ -183,8 +186,8 @@ class InferenceServer:
     """Returns a connection from this process.
 
     Raises:
-      lifecycle.Stopped: if the server has been closed.
-      Exception: what it has failed with.
+      lifecycle.Stopped: if the server is closed.
+      Exception: the error that stopped the writer or a serving thread.
     """
     self.check()
     if self._closed.is_set():
@@ -192,22 +195,22 @@ class InferenceServer:
     return self._inbox.connect()
 
   def check(self) -> None:
-    """Raises what writing or serving has failed with, if it has."""
+    """Raises the error that stopped the writer or a serving thread, if any."""
     if self._writer is not None:
       self._writer.check()
     if self._error is not None:
       raise self._error
 
   def finish_training(self) -> None:
-    """Tells the actors to stop, each with its next request. Evaluators go on being served."""
+    """Stops each actor at its next request; the server continues to serve evaluators."""
     self._finished.set()
     self._count_live_streams()
     self._inbox.wake()
 
   def close(self) -> None:
-    """Stops writing and serving, and ends every connection.
+    """Stops writing and serving, and closes every connection.
 
-    Unrolls that replay has not taken are dropped, and requests are not answered.
+    Drops unrolls that replay has not accepted, and pending requests without a reply.
     """
     if self._writer is not None:
       self._writer.close()
@@ -219,11 +222,11 @@ class InferenceServer:
 
   @property
   def actor_steps(self) -> int:
-    """Agent decisions that an environment executed, evaluation not counted."""
+    """Agent decisions executed by training environments."""
     return self._progress.actor_steps
 
   def totals(self) -> ActingTotals:
-    """Returns what the actors have done since the start."""
+    """Returns the actors' totals since the start."""
     return self._progress.totals()
 
   def measure(self, seconds: float) -> dict[str, float]:
@@ -252,7 +255,7 @@ class InferenceServer:
     )
 
   def _work(self) -> None:
-    """Serves batches until the server is closed; the body of each thread."""
+    """Serves batches until the server is closed; runs in each thread."""
     try:
       while True:
         with self._listening:
@@ -268,7 +271,7 @@ class InferenceServer:
       self._inbox.wake()
 
   def _next_batch(self) -> tuple[int, list[Request]]:
-    """Listens until a batch may leave; returns a device's index and its batch, [] once closed."""
+    """Listens until a batch is ready; returns its device's index and the batch, [] once closed."""
     while not self._closed.is_set():
       for device, batcher in enumerate(self._batchers):
         batch = batcher.take()
@@ -289,13 +292,13 @@ class InferenceServer:
     except Refused as error:
       self._inbox.send(connection, codec.pack(None, str(error)))
     except Exception as error:  # The sender is no actor.
-      logging.warning('a message that is no request was dropped: %r', error)
+      logging.warning('dropped an invalid message: %r', error)
       self._inbox.drop(connection)
     else:
       self._consider(request)
 
   def _consider(self, request: Request) -> None:
-    """Answers a request from what is known, or puts it where it is answered later."""
+    """Replies at once if no inference is needed; otherwise batches or defers the request."""
     stream = request.stream
     with stream.lock:
       served = request.incarnation == stream.incarnation
@@ -304,8 +307,8 @@ class InferenceServer:
       elif not served and request.incarnation in stream.retired:
         self._inbox.send(request.connection, _replaced(stream))
       elif not served and request.connection.closed_by_peer():
-        # A life that died while its request waited to be read; the next one may have been met.
-        logging.info('a request of %s, which has gone, was dropped', stream.spec.actor_id)
+        # The incarnation died before its request was read; a newer one may already be connected.
+        logging.info('dropped a request of %s, which has disconnected', stream.spec.actor_id)
       elif stream.in_flight is not None and request.key == stream.in_flight.key:
         stream.in_flight.connection = request.connection
       elif stream.in_flight is not None:
@@ -322,7 +325,7 @@ class InferenceServer:
           self._defer(request)
 
   def _defer(self, request: Request) -> None:
-    """Keeps a request until it is considered again; of several of a stream, the newest."""
+    """Keeps a request until it is considered again; keeps only a stream's newest request."""
     stream, held = request.stream, request.stream.deferred
     if held is None:
       self._deferred.append(stream)
@@ -334,7 +337,7 @@ class InferenceServer:
     stream.deferred = request
 
   def _has_room(self, stream: EnvGroup) -> bool:
-    """Whether a row can be added to the stream's unrolls; emits what stands in the way if it may."""
+    """Returns whether the stream's assembler has room for a row; first emits a full unroll if it can."""
     if stream.assembler is None or not stream.assembler.full:
       return True
     unroll = stream.assembler.take()
@@ -344,7 +347,7 @@ class InferenceServer:
     return True
 
   def _finish(self, request: Request, answer: InferenceOutput) -> None:
-    """Counts and keeps what a stream did, and answers it."""
+    """Counts a stream's steps, appends its row and sends the reply."""
     stream = request.stream
     self._count(request)
     if stream.assembler is not None:
@@ -367,7 +370,7 @@ class InferenceServer:
     self._writer.put(unroll, functools.partial(self._release, stream, unroll))
 
   def _release(self, stream: EnvGroup, unroll: Unroll) -> None:
-    """Takes an unroll's arrays back, from any thread."""
+    """Returns an unroll's arrays to the assembler; any thread may call it."""
     assert stream.assembler is not None
     stream.assembler.release(unroll)
     with stream.lock:
@@ -376,7 +379,7 @@ class InferenceServer:
       self._inbox.wake()
 
   def _count_live_streams(self) -> None:
-    """Tells the batchers how many streams may ask. An evaluator that pauses is not waited for."""
+    """Sets the number of live streams in each batcher, so that none waits for a paused evaluator."""
     live = [0] * len(self._batchers)
     for stream in self._streams.values():
       live[stream.device] += (
@@ -386,7 +389,7 @@ class InferenceServer:
       batcher.live_streams = count
 
   def _admit(self, stream: EnvGroup, incarnation: int) -> None:
-    """Begins to serve another life of an actor."""
+    """Starts to serve a new incarnation of an actor."""
     restart = stream.connected
     self._totals['rows_dropped'] += stream.admit(incarnation)
     self._totals['restarts'] += restart
@@ -403,6 +406,6 @@ class InferenceServer:
 
 
 def _replaced(stream: EnvGroup) -> bytes:
-  """Returns the answer to a life of an actor that is not served any more."""
+  """Returns the reply to a replaced incarnation of an actor."""
   name = stream.spec.actor_id
-  return codec.pack(None, f'another process acts as {name} now, so this one is to leave.')
+  return codec.pack(None, f'another process acts as {name} now, so this one must exit.')

@@ -1,4 +1,4 @@
-"""The messages of many connections, read by one thread."""
+"""A server that reads the messages of many connections in one thread."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 class SocketServer:
   """Accepts connections and reads their messages.
 
-  One thread at a time polls; any may wake it, connect, or send on a connection that it has met. What a
-  connection does not take at once is sent while polling. While the process can have no more
-  connections, others wait to be accepted.
+  One thread at a time calls `poll`; any thread may wake it, connect, or send on an accepted
+  connection. `poll` also sends the rest of messages that a connection did not accept at once. While
+  the process is at its limit of open files, new connections wait to be accepted.
   """
 
   def __init__(self, port: int | None = None, idle_seconds: float = 60.0):
-    """Begins to listen; `poll` accepts connections.
+    """Starts to listen; `poll` accepts connections.
 
     Args:
-      port: on every interface; None to be reached by `connect` alone.
-      idle_seconds: without a byte, after which a connection is dropped that has never sent a message.
+      port: on every interface; None to accept only connections from `connect`.
+      idle_seconds: a connection that has never sent a message is dropped after this time without a
+        byte.
 
     Raises:
       OSError: if the port is in use.
     """
     self._max_bytes = 0
     self._idle_seconds = idle_seconds
-    # When those that have never sent a message are dropped, the first of them first.
+    # Deadlines of connections that have never sent a message, earliest first.
     self._new: dict[MessageSocket, float] = {}
     self._unsent: collections.deque[MessageSocket] = collections.deque()
     self._listens_again: float | None = None
@@ -59,14 +60,14 @@ class SocketServer:
       self._selector.register(self._listener, _READ)
 
   def accept_messages_of(self, max_bytes: int) -> None:
-    """Sets how large a message may be; a larger one closes its connection."""
+    """Sets the maximum message size; a larger message closes its connection."""
     self._max_bytes = max_bytes
 
   def check_room(self, connections: int) -> None:
-    """Checks that this process may have so many connections, if it listens.
+    """Checks the limit of open files against a number of connections, if the server listens.
 
     Raises:
-      lifecycle.NonRetryableError: if it may not.
+      lifecycle.NonRetryableError: if the limit is too low.
     """
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if self._listener is None or allowed == resource.RLIM_INFINITY:
@@ -87,7 +88,10 @@ class SocketServer:
     return MessageSocket(near)
 
   def poll(self, timeout: float | None) -> list[tuple[MessageSocket, bytes]]:
-    """Returns the messages that have come, none after `timeout` seconds, a `wake`, or now and then."""
+    """Returns the messages that have arrived; may be empty, after `timeout` seconds or earlier.
+
+    `wake` ends the wait, as does internal housekeeping.
+    """
     messages = []
     untidy = self._new or self._listens_again is not None
     if untidy:
@@ -112,14 +116,14 @@ class SocketServer:
     return messages
 
   def wake(self) -> None:
-    """Makes the `poll` under way return, or the next one."""
-    with contextlib.suppress(OSError):  # Full: it is awake. Closed: no thread polls.
+    """Makes the current `poll` return, or the next one."""
+    with contextlib.suppress(OSError):  # Full: already awake. Closed: no thread polls.
       self._waker.send(b'!')
 
   def send(self, connection: MessageSocket, message: bytes) -> None:
-    """Sends a message on a connection that was met here, without waiting.
+    """Sends a message on an accepted connection, without waiting.
 
-    One that is lost, or has not taken the message before, is ended: there is nothing to be said to it.
+    Ends the connection if it is lost or has not accepted the whole previous message.
     """
     try:
       connection.send(message)
@@ -130,7 +134,7 @@ class SocketServer:
       connection.give_up()
 
   def drop(self, connection: MessageSocket) -> None:
-    """Forgets and closes a connection. Only the polling thread may call it."""
+    """Unregisters and closes a connection. Only the polling thread may call it."""
     self._selector.unregister(connection)
     self._new.pop(connection, None)
     connection.close()
@@ -146,20 +150,20 @@ class SocketServer:
     assert self._listener is not None
     try:
       connection = self._add(self._listener.accept()[0])
-    except OSError as error:  # It may have gone already.
+    except OSError as error:  # The peer may have disconnected.
       if error.errno in _NO_MORE:
         self._pause(self._listener, error)
     else:
       self._new[connection] = time.monotonic() + self._idle_seconds
 
   def _pause(self, listener: socket.socket, error: OSError) -> None:
-    """Leaves those that want to connect where they are, for a while."""
+    """Stops accepting connections for `_PAUSE_SECONDS`."""
     self._selector.unregister(listener)
     self._listens_again = time.monotonic() + _PAUSE_SECONDS
     if not self._warned:
       allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
       logging.warning(
-        'another connection has to wait until one ends (%s; this process may have %d files and '
+        'new connections must wait until one ends (%s; this process may have %d files and '
         'connections open): raise the limit (ulimit -n), or use fewer actors.',
         error.strerror,
         allowed,
@@ -167,14 +171,14 @@ class SocketServer:
       self._warned = True
 
   def _seconds_left(self, timeout: float | None) -> float:
-    """Returns `timeout`, or less if there is something for `_tidy` to do before."""
+    """Returns `timeout`, or less if `_tidy` is due earlier."""
     ends = [] if self._listens_again is None else [self._listens_again]
     ends += [next(iter(self._new.values()))] if self._new else []
     left = max(0.0, min(ends) - time.monotonic())
     return left if timeout is None else min(timeout, left)
 
   def _tidy(self) -> None:
-    """Drops connections that have been idle from the start, and listens again after a pause."""
+    """Drops connections that never sent a message in time, and resumes listening after a pause."""
     now = time.monotonic()
     while self._new and next(iter(self._new.values())) <= now:
       self.drop(next(iter(self._new)))
@@ -203,8 +207,8 @@ class SocketServer:
     return message
 
   def _await_room(self, connection: MessageSocket) -> None:
-    """Goes on with a message once its connection has room for more of it."""
-    with contextlib.suppress(KeyError, ValueError):  # It has been dropped.
+    """Makes `poll` send the rest of a message once its connection has room."""
+    with contextlib.suppress(KeyError, ValueError):  # Already dropped.
       self._selector.modify(connection, _READ | _WRITE, connection)
 
   def _send_rest(self, connection: MessageSocket) -> None:
@@ -215,12 +219,12 @@ class SocketServer:
       return
     except OSError:
       connection.give_up()
-    with contextlib.suppress(KeyError, ValueError):  # Reading has found that it has ended.
+    with contextlib.suppress(KeyError, ValueError):  # `_read` has dropped it.
       self._selector.modify(connection, _READ, connection)
 
 
 def _allow_many_connections() -> None:
-  """Raises the limit that a shell sets, often 1,024, as far as this process may."""
+  """Raises the soft limit of open files, often 1,024, as far as the hard limit allows."""
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   if 0 <= soft < _OPEN_FILES:
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)

@@ -13,13 +13,13 @@ from nodes.learning import serialisation
 from nodes.runtime import activity, full_disk, lifecycle
 from rundir import checkpoints, final_params
 
-# Seconds between two looks at a checkpoint that is being written, and between two log messages about it.
+# Seconds between polls of a checkpoint thread, and between log messages about it.
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0
 
 
 class Checkpointer:
-  """Writes checkpoints now and then, from a thread that a stopping process lets finish."""
+  """Writes periodic checkpoints from a thread that finishes before the process exits."""
 
   def __init__(
     self,
@@ -32,8 +32,8 @@ class Checkpointer:
 
     Args:
       path: directory of the checkpoints.
-      period: seconds between checkpoints; 0 for none at all.
-      keep: how many to keep.
+      period: seconds between checkpoints; 0 disables them.
+      keep: number of checkpoints to keep.
       save: returns the counters and the state, as NumPy arrays.
     """
     self._path = path
@@ -45,13 +45,13 @@ class Checkpointer:
     self.failures = 0
 
   def maybe_write(self) -> None:
-    """Begins to write a checkpoint if one is due and the one before is done."""
+    """Starts to write a checkpoint if one is due and the previous one is complete."""
     busy = self._thread is not None and self._thread.is_alive()
     if self._period and time.monotonic() - self._last >= self._period and not busy:
       self._begin()
 
   def write_now(self) -> None:
-    """Writes a checkpoint, unless they are switched off, and waits for it."""
+    """Writes a checkpoint and waits for it; does nothing if `period` is 0."""
     with activity.doing(activity.WRITING_CHECKPOINT):
       self._wait()
       if self._period:
@@ -60,7 +60,7 @@ class Checkpointer:
         self._wait()
 
   def _wait(self) -> None:
-    """Waits for the checkpoint under way, and says so in the log now and then."""
+    """Waits for the current checkpoint and logs the wait every 30 seconds."""
     if self._thread is None:
       return
     began = said = time.monotonic()
@@ -86,16 +86,16 @@ class Checkpointer:
     try:
       file = checkpoints.write(self._path, counts, serialisation.serialise(state), self._keep)
       logging.info('wrote %s', file)
-    except Exception as error:  # MemoryError is one.
+    except Exception as error:  # Includes MemoryError.
       self._failed(error)
 
   def _failed(self, error: Exception) -> None:
     self.failures += 1
-    logging.exception('no checkpoint could be written, the earlier ones stay: %r', error)
+    logging.exception('could not write a checkpoint, earlier ones are kept: %r', error)
 
 
 def save_final_params(run_dir: str, params: Any, should_stop: Callable[[], bool]) -> None:
-  """Writes the final parameters; waits while the disk is full. See `nodes.runtime.full_disk`."""
+  """Writes the final parameters; retries while the disk is full. See `nodes.runtime.full_disk`."""
   content = serialisation.serialise(params)
   full_disk.write_when_there_is_room(
     lambda: final_params.save(run_dir, content), should_stop, final_params.path(run_dir)

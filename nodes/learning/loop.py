@@ -1,4 +1,4 @@
-"""Training from replay to its end: what every node with a learner does, whatever else it serves."""
+"""The training loop of every node with a learner."""
 
 from __future__ import annotations
 
@@ -33,41 +33,41 @@ from rundir import audit, checkpoints
 
 
 class ParameterConsumer(Protocol):
-  """What a node does with the parameters while it trains."""
+  """Receives the parameters of a training node and serves them or acts with them."""
 
   def set_params(self, version: int, params: Nest) -> None:
-    """Takes parameters, on the learner devices; called after every learner step."""
+    """Receives parameters, on the learner devices; called after every learner step."""
 
   def compile(self) -> None:
-    """Gets ready; the first parameters are there."""
+    """Compiles; called once the first parameters are set."""
 
   def start(self) -> None:
-    """Begins to answer."""
+    """Starts to serve requests."""
 
   def check(self) -> None:
-    """Raises what the service has failed with, if it has; called often."""
+    """Raises the error that stopped the service, if any; called often."""
 
   def measure(self, seconds: float) -> dict[str, float]:
-    """Returns what to report."""
+    """Returns measurements over the last `seconds`, to be reported."""
 
   def finish_training(self) -> None:
-    """Tells the actors to stop. Evaluators go on being served."""
+    """Stops the actors; the service continues for evaluators."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-  """What a learner knows before it trains.
+  """The state of a learner before training starts.
 
   Attributes:
     agent: the algorithm.
     environment_spec: of one environment.
-    action_repeat: environment frames behind one actor step.
+    action_repeat: environment frames per actor step.
     counter: of the run; the service adds `actor_steps` and `environment_frames`.
     devices: learner devices of all replicas.
-    checkpoint: the newest of the run; None if there is none, or another replica reads it.
-    resumes: whether a replica has found a checkpoint.
-    first_step: learner steps of that checkpoint, 0 without one.
-    trained: whether training had ended by then.
+    checkpoint: the newest of the run; None without one, or if another replica reads it.
+    resumes: whether training resumes from a checkpoint.
+    first_step: learner steps of that checkpoint; 0 without one.
+    trained: whether that checkpoint is of finished training.
   """
 
   agent: Agent
@@ -87,13 +87,13 @@ def prepare(
   options: TrainingOptions,
   coordinator: str | None = None,
 ) -> Prepared:
-  """Joins the other replicas, and finds the checkpoint that training resumes from.
+  """Joins the other replicas and finds the checkpoint to resume from.
 
   Args:
     make_agent: builds the agent from the specs of observations and actions.
     make_environment: takes (number of environments, seed); used for its specs only.
     options: of training.
-    coordinator: host:port at which replicas meet, on the machine of the first; None for one replica.
+    coordinator: host:port of the JAX coordinator, on the first replica's machine; None for one replica.
   """
   writer.begin_import()
   activity.mark(activity.STARTING)
@@ -109,12 +109,12 @@ def prepare(
   agent = make_agent(spec.observations, spec.actions)
   counter = counting.Counter()
   counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)
-  # The first replica reads it and sends it to the others.
+  # The first replica reads the checkpoint and broadcasts it to the others.
   directory = checkpoints.directory(options.run_dir)
   checkpoint = checkpoints.newest(directory) if options.replica == 0 else None
   if checkpoint is not None:
     counter.increment(**checkpoint.counts)
-    logging.info('going on from %s: %s', checkpoint.path, checkpoint.counts)
+    logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
   counts = counter.get_counts()
   news = [
     int(checkpoint is not None),
@@ -150,9 +150,9 @@ def train(
   """Trains until `num_steps`, then reports the end to the monitor until the program stops.
 
   Args:
-    prepared: what `prepare` returned.
+    prepared: the result of `prepare`.
     options: of training.
-    service: takes the parameters.
+    service: receives the parameters.
     replay_addresses: host:port of each Reverb server.
     monitor: client of the monitor.
     stop: set when the program stops.
@@ -161,7 +161,7 @@ def train(
 
 
 class _Training:
-  """Training under way: writes checkpoints and the final parameters, reports, and ends."""
+  """Trains, reports, and writes checkpoints and the final parameters."""
 
   def __init__(
     self,
@@ -172,7 +172,7 @@ class _Training:
     monitor: Any,
     stop: threading.Event,
   ):
-    """Compiles, and begins to read from replay; `service` begins to answer."""
+    """Compiles, starts to read from replay, and starts `service`."""
     self._prepared, self._options = prepared, options
     self._service, self._stop = service, stop
     self._counter = prepared.counter
@@ -182,7 +182,7 @@ class _Training:
     service.compile()
     unroll = unroll_spec(prepared.agent, prepared.environment_spec)
     self._learner.compile(unroll, options.batch_size)
-    from nodes.unrolls.reader import UnrollReader  # `prepare` has begun to import Reverb.
+    from nodes.unrolls.reader import UnrollReader  # `prepare` has started this import.
 
     self._reader = UnrollReader(
       replay_addresses, Columns(unroll), options.batch_size, max_in_flight=options.batch_size
@@ -197,12 +197,12 @@ class _Training:
     self._waiting = StallWarning(self._explain_wait)
     trained = audit.Audit(options.audit_dir, audit.TRAINED)
     if options.one_core and prepared.devices[0].platform == 'cpu':
-      affinity.share_a_core()  # The threads that matter are begun below, XLA's are there already.
+      affinity.share_a_core()  # Covers the threads started below; XLA's already run on all cores.
     self._learner.learn_from(self._reader, self._reader.update_priorities, trained.record)
     service.start()
 
   def run(self) -> None:
-    """Trains to the end, then reports it until the program stops."""
+    """Trains until `num_steps`, then reports the end until the program stops."""
     with self._reporter:
       try:
         while not self._prepared.trained and self._learner.actor_steps() < self._options.num_steps:
@@ -212,7 +212,7 @@ class _Training:
         self._finish()
       except lifecycle.Stopped:
         if not self._finished:
-          # Of an update that another replica will not join any more, nothing can be kept.
+          # If another replica no longer joins the last update, its state cannot be saved.
           with contextlib.suppress(lifecycle.Stopped):
             self._checkpointer.write_now()
         logging.info('stopped: %s', self._counter.get_counts())
@@ -235,7 +235,7 @@ class _Training:
     return learner
 
   def _finish(self) -> None:
-    # On disk before the actors are told: a life that goes on from here is not to need them again.
+    # Write before stopping the actors, so that a restarted learner does not need them again.
     self._checkpointer.write_now()
     params = self._learner.get_variables(['params'])[0]
     if self._options.replica == 0:
@@ -245,7 +245,7 @@ class _Training:
     self._service.finish_training()
     crc = zlib.crc32(serialization.to_bytes(params))
     counts = self._counter.get_counts() | {'params_crc32': crc}
-    activity.mark(activity.IDLE)  # What serves has threads of its own.
+    activity.mark(activity.IDLE)  # The service has its own threads.
     self._reporter.report_finished_until_stopped(counts, self._stop, self._service.check)
 
   def _check(self) -> None:

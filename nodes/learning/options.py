@@ -1,4 +1,4 @@
-"""How nodes learn. Imports no JAX: graphs are built with this."""
+"""Options of nodes that learn. Imports no JAX, since the launcher builds graphs with them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class TrainingOptions:
   Attributes:
     name: of the node, such as 'learner/0'.
     devices: learner devices, as indices into `jax.local_devices()`.
-    batch_size: unrolls in a learner batch, of each replica.
-    num_steps: actor_steps, of all replicas, after which training ends.
-    run_dir: where checkpoints and the final parameters go. Training resumes from its newest checkpoint.
-    checkpoint_period: seconds between checkpoints; 0 for none.
-    checkpoints_kept: how many of them to keep.
-    audit_dir: where every unroll is recorded; '' for nowhere. See `rundir.audit`.
+    batch_size: unrolls in each replica's part of a learner batch.
+    num_steps: actor_steps of all replicas after which training ends.
+    run_dir: receives checkpoints and the final parameters. Training resumes from its newest checkpoint.
+    checkpoint_period: seconds between checkpoints; 0 disables them.
+    checkpoints_kept: number of checkpoints to keep.
+    audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of the initial parameters; the same in all replicas.
-    one_core: whether the Python threads share a core, where the devices are CPUs.
+    one_core: whether the Python threads share a core; applies only to CPU devices.
     replica: index of this replica; the first writes checkpoints and parameters.
-    num_replicas: whose learners do every update together.
+    num_replicas: number of replicas; their learners do every update together.
   """
 
   name: str
@@ -46,13 +46,13 @@ class CompiledLoopOptions:
 
   Attributes:
     num_envs: environments, over all devices.
-    num_devices: how many of the local devices to use; 0 for all.
+    num_devices: number of local devices to use; 0 for all.
     updates_per_call: learner steps in one call of the loop.
-    num_steps: actor_steps after which training ends, at the end of a call.
-    run_dir: where checkpoints and the final parameters go. Training resumes from its newest checkpoint.
-    checkpoint_period: seconds between checkpoints; 0 for none.
-    checkpoints_kept: how many of them to keep.
-    seed: of everything random.
+    num_steps: training ends after the first call that reaches this number of actor_steps.
+    run_dir: receives checkpoints and the final parameters. Training resumes from its newest checkpoint.
+    checkpoint_period: seconds between checkpoints; 0 disables them.
+    checkpoints_kept: number of checkpoints to keep.
+    seed: of all random numbers.
   """
 
   num_envs: int

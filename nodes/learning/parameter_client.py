@@ -1,4 +1,4 @@
-"""Keeps the parameters of an actor up to date; the idea of Acme's class of that name."""
+"""Keeps an actor's parameters up to date, like Acme's variable client."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from nodes.runtime.counters import ActingTotals
 
 
 class ParameterClient:
-  """Asks the learner for newer parameters every `period` seconds, from a thread of its own.
+  """Fetches the newest parameters from the learner every `period` seconds, in a thread.
 
-  Meanwhile the actor acts with those it has. A learner that is away is asked again.
+  The actor keeps its current parameters during a fetch. The client retries while the learner is
+  unavailable.
   """
 
   def __init__(
@@ -31,10 +32,10 @@ class ParameterClient:
     Args:
       learner: Courier client of `nodes.learner.LearnerNode`.
       actor_id: of this actor.
-      incarnation: the identity of this life of it.
-      period: seconds from an answer to the next question.
-      totals: returns what the actor has done in this life.
-      set_params: takes (policy_version, params).
+      incarnation: identifies this incarnation of the actor.
+      period: seconds from a reply to the next fetch.
+      totals: returns the actor's totals since this incarnation started.
+      set_params: receives (policy_version, params).
     """
     self._learner = learner
     self._identity = (lifecycle.run_token(), actor_id, incarnation)
@@ -47,13 +48,13 @@ class ParameterClient:
     self._error: BaseException | None = None
 
   def fetch(self, should_stop: Callable[[], bool]) -> bool:
-    """Asks once, and takes the parameters if they are others; returns whether training goes on.
+    """Fetches once and sets the parameters if they changed; returns False once training has finished.
 
     Args:
-      should_stop: polled while the answer is awaited.
+      should_stop: polled while waiting for the reply.
 
     Raises:
-      lifecycle.Stopped: when `should_stop` says so.
+      lifecycle.Stopped: once `should_stop` returns True.
     """
 
     def ask() -> Any:
@@ -66,11 +67,11 @@ class ParameterClient:
     return not finished
 
   def start(self, check: Callable[[], None], end: Callable[[], None]) -> None:
-    """Begins to ask.
+    """Starts the fetching thread.
 
     Args:
-      check: called before each question; what it raises is a failure of this thread.
-      end: called when training has finished, or this thread has failed.
+      check: called before each fetch; an exception from it fails the thread.
+      end: called when training has finished or the thread has failed.
     """
     self._thread = threading.Thread(
       target=self._run, args=(check, end), name='variable-client', daemon=True
@@ -78,7 +79,7 @@ class ParameterClient:
     self._thread.start()
 
   def close(self) -> None:
-    """Stops to ask, and raises what the thread has failed with, if it has."""
+    """Stops fetching and raises the error that failed the thread, if any."""
     self._closed.set()
     if self._thread is not None:
       self._thread.join(timeout=10.0)

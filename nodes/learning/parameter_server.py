@@ -1,4 +1,4 @@
-"""What a learner without inference serves: its newest parameters, to actors that act themselves."""
+"""Serves a learner's newest parameters to nodes that run inference themselves."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from nodes.runtime import lifecycle, rpc
 from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.runtime.gate import ReadyGate
 
-# Which parameters an actor has: a life of the learner, and the policy version in it. After a restart
-# the learner goes on from an earlier version, so versions alone would not tell them apart.
+# (learner incarnation, policy_version). A restarted learner resumes from an earlier policy_version and
+# reuses the later ones, so policy_version alone is ambiguous.
 ParamsVersion = tuple[int, int]
-# Of an actor; more of them have words under way at no time.
+# Incarnations remembered per actor; more never have reports in flight at once.
 _LIVES = 16
 
 
 class ParameterServer:
-  """Answers with parameters, and counts what actors say that they have done.
+  """Replies with parameters and counts the steps that actors report.
 
-  A `nodes.learning.loop.ParameterConsumer`. One reply has version, parameters and counters of one
-  moment.
+  A `nodes.learning.loop.ParameterConsumer`. The version, parameters and counters in one reply are
+  consistent.
   """
 
   def __init__(self, progress: ActingCounters, counter: Any, gate: ReadyGate):
     """Initialises a server without parameters.
 
     Args:
-      progress: gets what the actors have done.
+      progress: receives the actors' steps and episodes.
       counter: of the run.
-      gate: opened when the first answer can be given.
+      gate: opened once the server can reply.
     """
     self._progress = progress
     self._counter = counter
@@ -50,11 +50,11 @@ class ParameterServer:
 
   @property
   def has_params(self) -> bool:
-    """Whether there is something to hand out."""
+    """Whether parameters have been set."""
     return self._published is not None
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
-    """Returns variables of one moment; see `LearnerNode.get_variables`."""
+    """Returns a consistent set of variables; see `LearnerNode.get_variables`."""
     assert self._published is not None
     version, counts, params = self._published
     known = {'params': params, 'policy_version': version, 'counts': counts}
@@ -71,9 +71,9 @@ class ParameterServer:
     incarnation: int,
     totals: Sequence[float],
   ) -> tuple[bool, ParamsVersion, Nest | None]:
-    """Takes an actor's totals and returns other parameters than it has; see `LearnerNode.fetch`."""
+    """Records an actor's totals and returns new parameters, if any; see `LearnerNode.fetch`."""
     if run != lifecycle.run_token():
-      logging.warning('a question of %s of another run was not answered', actor_id)
+      logging.warning('refused a fetch of %s of another run', actor_id)
       raise rpc.retry_later_error()
     self._take(actor_id, incarnation, ActingTotals(*totals))
     assert self._published is not None
@@ -83,42 +83,42 @@ class ParameterServer:
     return self._finished.is_set(), newest, None if same else self._on_host(version, params)
 
   def set_params(self, version: int, params: Nest) -> None:
-    """Makes these the parameters that are handed out."""
+    """Publishes the parameters; later fetches return them."""
     self._published = version, dict(self._counter.get_counts()), params
 
   def compile(self) -> None:
-    """Begins to reply, so that actors compile while the learner does."""
+    """Starts to reply, so that actors compile while the learner does."""
     self._gate.open()
 
   def start(self) -> None:
-    """There is nothing left to start."""
+    """Does nothing: `compile` has opened the gate."""
 
   def check(self) -> None:
-    """Nothing here fails by itself."""
+    """Does nothing: the server has no thread that could fail."""
 
   def measure(self, seconds: float) -> dict[str, float]:
-    """Returns what the actors have done, and how often one of them has been started again."""
+    """Returns the actors' progress and the number of actor restarts."""
     return self._progress.measure(seconds) | {'restarts': float(self._restarts)}
 
   def finish_training(self) -> None:
-    """Tells the actors to stop, each when it asks next."""
+    """Stops each actor at its next fetch."""
     self._finished.set()
 
   def _on_host(self, version: int, params: Nest) -> Nest:
-    """Returns parameters as NumPy arrays, copied once for each version."""
+    """Returns parameters as NumPy arrays, copied from the device once per version."""
     with self._copying:
       if self._fetched is None or self._fetched[0] != version:
         self._fetched = version, jax.device_get(params)
       return self._fetched[1]
 
   def _take(self, actor_id: str, incarnation: int, totals: ActingTotals) -> None:
-    """Counts what is new in the totals of a life, once, however often and late they arrive."""
+    """Counts an incarnation's new totals exactly once; ignores duplicate and stale reports."""
     with self._reporting:
       lives = self._reported.setdefault(actor_id, {})
       known = lives.pop(incarnation, None)
       if known is None:
-        # A life begins with nothing done. One that another life of the learner has known has done
-        # what that one counted, or what is undone with it.
+        # The first report of an incarnation is its baseline. If the actor outlived the previous learner,
+        # its earlier steps were either counted there or lost with it.
         self._restarts += bool(lives)
       elif totals.actor_steps > known.actor_steps:
         self._progress.add(totals.minus(known))
@@ -126,4 +126,4 @@ class ParameterServer:
         totals = known
       lives[incarnation] = totals
       if len(lives) > _LIVES:
-        del lives[next(iter(lives))]  # The one that has been silent for longest.
+        del lives[next(iter(lives))]  # The one silent for the longest time.

@@ -1,4 +1,4 @@
-"""Several host units whose learners are one JAX job."""
+"""Replicas: host units whose learners form one JAX job."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from nodes.runtime import lifecycle
 
 
 def initialize(coordinator: str, replica: int, num_replicas: int) -> None:
-  """Makes this process one of the job's; waits for the others. Nothing may have used a device yet.
+  """Joins the JAX job and waits for the other replicas.
 
-  Call it from the main thread.
+  Call it from the main thread, before anything uses a device.
 
   Args:
     coordinator: host:port; the first replica listens there.
-    replica: which of them this is.
+    replica: index of this replica.
     num_replicas: in the job.
 
   Raises:
-    lifecycle.NonRetryableError: if the devices of the others cannot be seen from here.
+    lifecycle.NonRetryableError: if this process does not see the devices of all replicas.
   """
   handler = signal.getsignal(signal.SIGTERM)
   jax.distributed.initialize(
     coordinator, num_replicas, replica, cluster_detection_method='deactivate'
   )
-  signal.signal(signal.SIGTERM, handler)  # JAX has put its own in the place of the node's.
+  signal.signal(signal.SIGTERM, handler)  # JAX replaces the node's handler.
   if jax.process_count() != num_replicas:
     raise lifecycle.NonRetryableError(
       f'--num_replicas={num_replicas}, but the devices of this host form a system with those of '
@@ -40,9 +40,9 @@ def initialize(coordinator: str, replica: int, num_replicas: int) -> None:
 
 
 def warm_up_collectives(devices: Sequence[jax.Device]) -> None:
-  """Does an all-reduce over devices of all replicas.
+  """Does an all-reduce over the devices of all replicas.
 
-  On CPUs the first one fails if a replica comes 30 seconds after another; the later ones are patient.
+  On CPUs the first all-reduce fails if a replica joins 30 seconds after another; later ones wait.
   """
   mesh = Mesh(np.asarray(devices), ('data',))
   sharded = NamedSharding(mesh, PartitionSpec('data'))
@@ -52,11 +52,11 @@ def warm_up_collectives(devices: Sequence[jax.Device]) -> None:
 
 
 def broadcast(tree: Nest, replica: int) -> Nest:
-  """Returns what the first replica passes, as NumPy arrays; all replicas call it.
+  """Returns the first replica's `tree`, as NumPy arrays; all replicas call it.
 
   Args:
-    tree: arrays, of the same structure, shapes and dtypes everywhere.
-    replica: which of them this is.
+    tree: arrays of the same structure, shapes and dtypes in all replicas.
+    replica: index of this replica.
   """
   return multihost_utils.broadcast_one_to_all(tree, is_source=replica == 0)
 
@@ -64,15 +64,15 @@ def broadcast(tree: Nest, replica: int) -> Nest:
 def local_devices(
   indices: Sequence[int], flag: str, process: int | None = None
 ) -> list[jax.Device]:
-  """Returns devices of a process by their place among them.
+  """Returns devices of a process by index.
 
   Args:
-    indices: from 0.
-    flag: that names them, for the error.
-    process: JAX's index of it; None for this one.
+    indices: into the process's local devices, from 0.
+    flag: the flag that sets them, for the error.
+    process: its JAX process index; None for this process.
 
   Raises:
-    lifecycle.NonRetryableError: if it has fewer.
+    lifecycle.NonRetryableError: if an index is out of range.
   """
   devices = jax.local_devices(process_index=process)
   if max(indices) >= len(devices):
@@ -84,6 +84,6 @@ def local_devices(
 
 
 def devices_of_all(indices: Sequence[int], flag: str) -> list[jax.Device]:
-  """Returns those devices of every process of the job, in the same order everywhere."""
+  """Returns the devices with these indices of every process of the job, in the same order everywhere."""
   processes = range(jax.process_count())
   return [device for p in processes for device in local_devices(indices, flag, p)]

@@ -1,4 +1,4 @@
-"""A learner's state as the bytes of a checkpoint, and back."""
+"""Converts a learner's state to the bytes of a checkpoint and back."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def restore(checkpoint: Checkpoint, template: Any) -> Any:
   """Returns the state in a checkpoint.
 
   Args:
-    checkpoint: what `newest` or `read` returned.
+    checkpoint: from `newest` or `read`.
     template: a state of the same structure.
 
   Raises:
-    UnusableCheckpoint: if the checkpoint is of another agent or network; one sentence.
+    UnusableCheckpoint: if the checkpoint is from a different agent or network; one sentence.
   """
   try:
     state = serialization.msgpack_restore(checkpoint.state)
@@ -33,15 +33,15 @@ def restore(checkpoint: Checkpoint, template: Any) -> Any:
 
 
 def fit(path: str, template: Any, state: Any) -> Any:
-  """Returns what flax has read from a file in the structure of a template.
+  """Converts a state that flax has read from a file to the structure of a template.
 
   Args:
-    path: of the file, for the errors.
-    template: of the same structure; its leaves have a shape and a dtype.
+    path: of the file, for errors.
+    template: a state of the same structure; its leaves have a shape and a dtype.
     state: nested dictionaries of arrays.
 
   Raises:
-    UnusableCheckpoint: if it is of another agent or network; one sentence.
+    UnusableCheckpoint: if the state is from a different agent or network; one sentence.
   """
   advice = 'it was made by another config; resume with the options of its own run.'
   try:

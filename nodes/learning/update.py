@@ -1,4 +1,4 @@
-"""The learner: batches from replay in, parameters out, over a mesh of learner devices."""
+"""The learner: updates an agent from replay batches on a mesh of learner devices."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from nodes.runtime import activity, lifecycle
 
 
 class DevicePrefetcher:
-  """Keeps the next batch on the devices while the current one is learned from."""
+  """Copies the next batch to the devices while the learner updates from the current one."""
 
   def __init__(self, batches: Iterable[Any], put: Callable[[Any], Any], depth: int = 1):
-    """Starts to fetch.
+    """Starts the prefetch thread.
 
     Args:
-      batches: yields host batches; read from a thread of this object.
-      put: sends a host batch to the devices.
-      depth: batches that may wait.
+      batches: yields host batches; read from the prefetch thread.
+      put: copies a host batch to the devices.
+      depth: maximum number of batches that wait on the devices.
     """
     self._ready: queue.Queue[Any] = queue.Queue(depth)
     self._thread = threading.Thread(
@@ -42,7 +42,7 @@ class DevicePrefetcher:
     self._thread.start()
 
   def next(self, check: Callable[[], None], poll: float = 0.2) -> Any:
-    """Returns the next batch, calling `check` every `poll` seconds while there is none."""
+    """Returns the next batch; calls `check` every `poll` seconds while it waits."""
     while True:
       try:
         item = self._ready.get(timeout=poll)
@@ -64,15 +64,15 @@ class DevicePrefetcher:
 class Learner(acme.Learner):
   """Updates an agent from unrolls, one all-reduced step at a time.
 
-  The batch is sharded over the learner devices, the state is replicated on them; XLA's partitioner
+  The batch is sharded over the learner devices and the state is replicated on them. XLA's partitioner
   turns the loss's mean over the batch into one all-reduce of the gradient.
 
-  The devices may be those of several processes, the replicas. Each has a learner, brings its own rows
-  of every batch, and must do as many steps as the others: a step waits for all of them.
+  The devices may span several processes, the replicas. Each replica has a learner and contributes its
+  own rows of every batch. All replicas must do the same number of steps: a step waits for all of them.
 
   Attributes:
-    learner_steps: updates begun.
-    waits_for_replicas: whether it waits for the end of a step.
+    learner_steps: updates started.
+    waits_for_replicas: whether the learner waits for other replicas to finish a step.
   """
 
   def __init__(
@@ -88,10 +88,10 @@ class Learner(acme.Learner):
 
     Args:
       agent: the algorithm.
-      devices: the learner devices, of all replicas in the same order.
-      publish: takes (policy_version, params) after every step.
-      check: called while there is nothing to learn from; may raise to end `step`.
-      counter: gets `learner_steps`; its `actor_steps` are those of this replica.
+      devices: the learner devices of all replicas, in the same order everywhere.
+      publish: receives (policy_version, params) after every step.
+      check: called while no batch is available; may raise to end `step`.
+      counter: incremented by `learner_steps`; its `actor_steps` are those of this replica.
       seed: of the initial parameters.
     """
     self._mesh = Mesh(np.asarray(devices), ('data',))
@@ -100,7 +100,7 @@ class Learner(acme.Learner):
     self._publish = publish
     self._check = check
     self._counter = counter
-    # It runs once, so its compilation is what it costs.
+    # `init` runs once, so compilation dominates its cost.
     quick = {'xla_backend_optimization_level': 0} if devices[0].platform == 'cpu' else None
     init = jax.jit(agent.init, out_shardings=self._replicated, compiler_options=quick)
     self._state = init(seed.child('parameters').key())
@@ -133,13 +133,13 @@ class Learner(acme.Learner):
     update_priorities: Callable[[Any, Any], bool] = lambda keys, priorities: True,
     trained: Callable[[np.ndarray, int], None] = lambda unroll_ids, learner_step: None,
   ) -> None:
-    """Begins to fetch batches; call it once, before `step`.
+    """Starts to prefetch batches; call it once, before `step`.
 
     Args:
       batches: yields `nodes.unrolls.reader.Batch`es, B divisible by the number of devices.
-      update_priorities: takes a batch's keys and its new priorities, where the agent gives some;
-        returns False to be asked again.
-      trained: takes the ids of a batch's unrolls and the learner step that learned from them.
+      update_priorities: receives a batch's keys and new priorities, if the agent computes priorities;
+        returns False to request a retry.
+      trained: receives a batch's unroll ids and the learner step that trained on them.
     """
 
     def put(batch: Any) -> tuple[Any, Any, Any]:
@@ -155,7 +155,7 @@ class Learner(acme.Learner):
 
     Args:
       unroll: `jax.ShapeDtypeStruct`s without a batch axis.
-      batch_size: B, of each replica.
+      batch_size: B of each replica.
     """
     rows = jax.process_count() * batch_size
     batch = jax.tree.map(
@@ -168,9 +168,9 @@ class Learner(acme.Learner):
     ).compile()
 
   def actor_steps(self) -> int:
-    """Returns the `actor_steps` of all replicas, as they were when the last step began.
+    """Returns the `actor_steps` of all replicas at the start of the last step.
 
-    All replicas get the same number after the same step. Waits for the end of that step.
+    All replicas get the same number after the same step. Waits for that step to finish.
     """
     self._wait()
     return self._actor_steps + int(self._new_actor_steps)
@@ -179,7 +179,7 @@ class Learner(acme.Learner):
     """Does one learner step and publishes its parameters.
 
     Raises:
-      lifecycle.NonRetryableError: if loss, gradient or parameters of the step before were not finite.
+      lifecycle.NonRetryableError: if the previous step's loss, gradient or parameters are not finite.
     """
     assert self._prefetcher is not None, 'learn_from comes first'
     started = time.monotonic()
@@ -187,7 +187,7 @@ class Learner(acme.Learner):
     (unrolls, probabilities), keys, unroll_ids = self._prefetcher.next(self._check)
     self._waited += time.monotonic() - started
     activity.mark(activity.UPDATING)
-    # Waiting for the previous step here, and not for this one, keeps one step queued on the device.
+    # Waiting for the previous step rather than this one keeps one step queued on the device.
     self._actor_steps = self.actor_steps()
     self._check_finite()
     self._ended_metrics = self._metrics
@@ -200,39 +200,39 @@ class Learner(acme.Learner):
     self._trained(unroll_ids, self.learner_steps)
     self._counter.increment(learner_steps=1)
     self._publish_params()
-    # Last, since a stop may end it here: state and counters agree by now.
+    # Last, since `check` may raise here; state and counters are already consistent.
     while priorities is not None and not self._update_priorities(keys, priorities):
       activity.mark(activity.WAITING_FOR_REPLAY)
       self._check()
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
-    """Returns the parameters as NumPy arrays, once for each name: there is one set, 'params'."""
+    """Returns the parameters as NumPy arrays, once per name; the only variable is 'params'."""
     return [jax.device_get(self._state.params) for _ in names]
 
   def save(self) -> Any:
     """Returns the whole learner state as NumPy arrays.
 
     Raises:
-      lifecycle.NonRetryableError: if the last step has spoilt it.
+      lifecycle.NonRetryableError: if the last step made it non-finite.
     """
     self._check_finite()
     return jax.device_get(self._state)
 
   def restore(self, state: Any) -> None:
-    """Goes on from what `save` returned, and publishes its parameters."""
+    """Restores a state from `save` and publishes its parameters."""
     self._state = jax.device_put(state, self._replicated)
     self.learner_steps = int(self._state.learner_steps)
     self._measured = self.learner_steps, self._waited
     self._publish_params()
 
   def _check_finite(self) -> None:
-    """Waits for the last step, and makes sure that what it computed is finite."""
+    """Waits for the last step and raises if its results are not finite."""
     self._wait()
     if not self._finite:
       raise_not_finite(self.learner_steps, self._metrics)
 
   def measure(self, seconds: float) -> dict[str, float]:
-    """Returns the metrics of the last step that has ended, and rates over the last `seconds`."""
+    """Returns the metrics of the last finished step and rates over the last `seconds`."""
     steps, waited = self.learner_steps, self._waited
     previous_steps, previous_waited = self._measured
     self._measured = steps, waited
@@ -243,7 +243,7 @@ class Learner(acme.Learner):
     }
 
   def _wait(self) -> None:
-    """Waits for the last step, which may be long where another replica has yet to join it."""
+    """Waits for the last step, possibly long if another replica has not joined it yet."""
     if jax.process_count() == 1 or self._finite is True:
       jax.block_until_ready(self._finite)
     elif not self._finite.is_ready():
@@ -257,13 +257,13 @@ class Learner(acme.Learner):
       ended.result()
 
   def _global(self, rows: Nest) -> Nest:
-    """Returns the arrays over all replicas of which `rows` are this replica's."""
+    """Returns global arrays over all replicas; `rows` are this replica's part."""
     if jax.process_count() == 1:
       return jax.device_put(rows, self._sharded)  # All leaves at once.
     return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self._sharded, x), rows)
 
   def _local(self, arrays: Nest, sharding: NamedSharding) -> Nest:
-    """Returns what this replica's devices hold of arrays over all replicas; copies nothing."""
+    """Returns this replica's part of global arrays, without a copy."""
     if jax.process_count() == 1:
       return arrays
     return multihost_utils.global_array_to_host_local_array(arrays, self._mesh, sharding.spec)
@@ -275,17 +275,17 @@ class Learner(acme.Learner):
     """Returns this replica's new actor steps, to be summed over the replicas."""
     steps = int(self._counter.get_counts().get('actor_steps', 0))
     new = np.zeros(len(self._sharded.addressable_devices), np.int32)
-    # After a restart they may be too many for an int32.
+    # After a restart the difference may exceed an int32.
     new[0] = min(steps - self._brought, 1 << 30)
     self._brought += int(new[0])
     return self._global(new)
 
 
 def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[Any, Any, Any]]:
-  """Returns a function that does an update, and then what the learner must know of it.
+  """Returns `update` with a finiteness check and a sum of actor steps over all replicas.
 
-  Its last argument is one more, the new actor steps, int32 `[devices]`. It returns the update's
-  output, whether it is finite (`agents.metrics.all_finite`), and the sum of the actor steps.
+  The returned function takes one more argument, the new actor steps, int32 `[devices]`. It returns the
+  update's output, whether that is finite (`agents.metrics.all_finite`), and the sum of actor steps.
   """
 
   def checked(*args: Any) -> tuple[Any, Any, Any]:
@@ -297,7 +297,7 @@ def _with_check(update: Callable[..., UpdateOutput]) -> Callable[..., tuple[Any,
 
 
 def raise_not_finite(learner_step: int, metrics: Mapping[str, Any]) -> None:
-  """Raises lifecycle.NonRetryableError, one sentence that names what of a step is not finite."""
+  """Raises lifecycle.NonRetryableError, one sentence that names a step's non-finite metrics."""
   bad = {k: float(v) for k, v in jax.device_get(metrics).items() if not np.isfinite(v)}
   values = (
     ', '.join(f'{name} is {value}' for name, value in bad.items()) or 'its parameters are not'

@@ -1,7 +1,7 @@
-"""What this process is doing, and for how long it may: the text of its heartbeat.
+"""The activity of this process and its deadline, which its heartbeat reports.
 
-A node marks what it does. `launchers.heartbeat` sends the mark to the launcher once a second, so the
-launcher tells a node that waits from a node that hangs. Needs nothing but the standard library.
+A node marks its activity. `launchers.heartbeat` sends the mark to the launcher once a second, so that
+the launcher distinguishes a waiting node from a hanging one. Uses only the standard library.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import NamedTuple
 
 
 class Activity(NamedTuple):
-  """Something that a node does.
+  """An activity of a node.
 
   Attributes:
     name: for people, as in 'waits for replay'.
-    patience: how long it may last without another mark, in multiples of --node_timeout.
+    patience: deadline for the next mark, in multiples of --node_timeout.
   """
 
   name: str
   patience: float
 
 
-# Progress is expected of these: a node that does one of them marks it again and again.
+# Activities with a deadline: the node must mark them repeatedly.
 STARTING = Activity('starting', 4.0)
 PLAYING = Activity('playing', 1.0)
 UPDATING = Activity('updating', 1.0)
 SERVING = Activity('serving', 1.0)
-# These last as long as they last.
+# Activities without a deadline.
 RUNNING = Activity('running', math.inf)
 IDLE = Activity('idle', math.inf)
 COMPILING = Activity('compiling', math.inf)
@@ -47,8 +47,8 @@ class Mark(NamedTuple):
 
   Attributes:
     activity: the latest.
-    began: when it began, as `time.monotonic()` says.
-    marked: when it was marked last.
+    began: its start, in `time.monotonic()` seconds.
+    marked: the time of its latest mark.
   """
 
   activity: Activity
@@ -60,7 +60,7 @@ _mark = Mark(RUNNING, time.monotonic(), time.monotonic())
 
 
 def mark(activity: Activity) -> None:
-  """Says what the process does from now on, or that it still does so; costs less than 1 us."""
+  """Sets the activity of this process, or renews its deadline; costs less than 1 us."""
   global _mark
   now = time.monotonic()
   _mark = Mark(activity, _mark.began if activity is _mark.activity else now, now)
@@ -73,7 +73,7 @@ def latest() -> Mark:
 
 @contextlib.contextmanager
 def doing(activity: Activity) -> Iterator[None]:
-  """Marks an activity, and at its end the one before it."""
+  """Marks an activity, and on exit the previous one."""
   before = _mark.activity
   mark(activity)
   try:

@@ -1,4 +1,4 @@
-"""Which cores the threads of a node run on."""
+"""CPU affinity of a node's threads."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 
 
 def share_a_core() -> None:
-  """Keeps the calling thread, and those that it begins from now on, on one core.
+  """Pins the calling thread, and the threads that it starts later, to one core.
 
-  Threads of one Python process take turns anyway: on one core they hand the interpreter lock over
-  without waking another core for it. Threads that are there already, XLA's among them, stay free. The
-  core follows from the process's id, so that processes are spread over those they may use. Does
-  nothing where the system knows no affinities.
+  Python threads take turns anyway because of the interpreter lock. On one core they pass the lock
+  without waking another core. Existing threads, including XLA's, are not pinned. The process id
+  selects the core, which spreads processes over the allowed cores. Does nothing if the system has no
+  affinities.
   """
   if hasattr(os, 'sched_setaffinity'):
     cores = sorted(os.sched_getaffinity(0))

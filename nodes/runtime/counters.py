@@ -1,4 +1,4 @@
-"""How far acting has come, and how well it goes: steps, and the episodes that have ended."""
+"""Counters of acting: steps, and returns and lengths of finished episodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
 
 
 class ActingTotals(NamedTuple):
-  """Sums since a beginning, over training environments."""
+  """Sums over training environments since a start."""
 
   actor_steps: float = 0.0
   episodes: float = 0.0
@@ -19,23 +19,23 @@ class ActingTotals(NamedTuple):
   length_sum: float = 0.0  # In actor steps.
 
   def minus(self, other: ActingTotals) -> ActingTotals:
-    """Returns what has been added since `other`."""
+    """Returns the difference from `other`."""
     return ActingTotals(*(a - b for a, b in zip(self, other, strict=True)))
 
   def plus(self, other: ActingTotals) -> ActingTotals:
-    """Returns both together."""
+    """Returns the sum with `other`."""
     return ActingTotals(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class ActingCounters:
-  """Adds up, and measures. May be used from several threads."""
+  """Accumulates acting totals and measures rates. Thread-safe."""
 
   def __init__(self, counter: counting.Counter, action_repeat: int):
-    """Initialises with nothing done.
+    """Initialises the totals to zero.
 
     Args:
-      counter: gets `actor_steps` and `environment_frames`, and may have some from an earlier life.
-      action_repeat: environment frames behind one actor step.
+      counter: incremented by `actor_steps` and `environment_frames`; nonzero if the run was resumed.
+      action_repeat: environment frames per actor step.
     """
     self._counter = counter
     self._action_repeat = action_repeat
@@ -45,18 +45,18 @@ class ActingCounters:
 
   @property
   def actor_steps(self) -> int:
-    """Those of the counter."""
+    """The counter's `actor_steps`."""
     return int(self._counter.get_counts().get('actor_steps', 0))
 
   def add(self, new: ActingTotals) -> None:
-    """Takes what has happened since the last call."""
+    """Adds the totals since the last call."""
     with self._lock:
       self._totals = self._totals.plus(new)
     steps = int(new.actor_steps)
     self._counter.increment(actor_steps=steps, environment_frames=steps * self._action_repeat)
 
   def totals(self) -> ActingTotals:
-    """Returns what has been added."""
+    """Returns the sum of all `add` calls."""
     with self._lock:
       return self._totals
 

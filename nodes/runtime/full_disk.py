@@ -1,4 +1,4 @@
-"""Writes that wait for room on a full disk, where there is nothing else to do without them."""
+"""Retries essential writes while the disk is full."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 def write_when_there_is_room(
   write: Callable[[], Any], should_stop: Callable[[], bool], what: str
 ) -> Any:
-  """Writes; on a full disk tries again until there is room. Returns what `write` returns.
+  """Calls `write`, retries while the disk is full, and returns its result.
 
   Args:
-    write: writes, whole or not at all.
-    should_stop: called before each further try; may raise.
-    what: is written, for the log.
+    write: an atomic write.
+    should_stop: called before each retry; may raise.
+    what: names the file in the log.
 
   Raises:
-    lifecycle.Stopped: when `should_stop` says so.
-    OSError: what `write` fails with for other reasons.
+    lifecycle.Stopped: once `should_stop` returns True.
+    OSError: if `write` fails for another reason.
   """
   said = False
   while True:
@@ -37,7 +37,7 @@ def write_when_there_is_room(
       if error.errno not in FULL:
         raise
       if not said:
-        logging.error('%s cannot be written, and waits for room on the disk: %s', what, error)
+        logging.error('cannot write %s, waiting for room on the disk: %s', what, error)
       said = True
     if should_stop():
       raise lifecycle.Stopped

@@ -1,4 +1,4 @@
-"""Holds back a node's handlers until the node can answer, and knows why if it never will."""
+"""Blocks a node's RPC handlers until the node can reply or has failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodes.runtime import rpc
 
 
 class ReadyGate:
-  """Handlers wait before it; the node opens it once there is something to answer with."""
+  """Blocks RPC handlers until the node opens it, once it can reply."""
 
   def __init__(self) -> None:
     self._opened = threading.Event()
@@ -21,11 +21,11 @@ class ReadyGate:
     self._opened.set()
 
   def wait(self) -> None:
-    """Waits until it is open."""
+    """Waits until the gate is open."""
     self._opened.wait()
 
   def check(self) -> None:
-    """Call it before an answer that says that there is nothing more to do.
+    """Raises if the node has failed. Call it before any reply that means the end of training.
 
     Raises:
       RuntimeError: `rpc.retry_later_error()`, if the node has failed; callers retry.
@@ -37,13 +37,13 @@ class ReadyGate:
   def release_on_exit(
     self, stop: threading.Event, close: Callable[[], None] = lambda: None
   ) -> Iterator[None]:
-    """Opens the gate when the node's work ends, and then calls `close`.
+    """Opens the gate when the node's work ends, then calls `close`.
 
-    After a failure, `check` raises in the calls that waited.
+    After a failure, `check` raises in the handlers that waited.
 
     Args:
-      stop: an exception after it is set is no failure, the program stops.
-      close: stops to serve.
+      stop: set when the program stops; a later exception does not count as a failure.
+      close: stops serving.
     """
     try:
       yield

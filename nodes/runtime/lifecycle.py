@@ -1,4 +1,4 @@
-"""How a node learns that the program is stopping, and how it stops the program."""
+"""A node's lifecycle: its incarnation, the stop event, and stopping the program."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import launchpad as lp
 
-# Nodes raise it by this name.
+# Re-exported: nodes raise `lifecycle.NonRetryableError`.
 from rundir.errors import NonRetryableError as NonRetryableError
 
-# Holds a token that every node of a launch has, and no other.
+# Environment variable with a token that is unique to a launch and shared by its nodes.
 RUN_VARIABLE = 'LAUNCHPOD_RUN'
-# Threads of this name are let finish, unless the launcher kills the process.
+# Threads with this name finish before exit, unless the launcher kills the process.
 FINISH = 'finish-before-leaving'
 
 
@@ -23,17 +23,17 @@ class Stopped(Exception):
 
 
 def restart_count() -> int:
-  """Returns how often the node has been started before, in this launch."""
+  """Returns how often the node has been restarted in this launch."""
   return int(os.environ.get('LAUNCHPOD_LIFE', '0'))
 
 
 def new_incarnation() -> int:
-  """Returns a random number, the identity of what begins now: a life of a node, or an evaluation."""
+  """Returns a random identifier of a new incarnation: of a node, or of an evaluation's stream."""
   return secrets.randbits(62)
 
 
 def run_token() -> str:
-  """Returns what only the processes of this run know; '' outside a launched program."""
+  """Returns the secret token of this run's processes; '' outside a launched program."""
   return os.environ.get(RUN_VARIABLE, '')
 
 
@@ -50,9 +50,9 @@ def stop_event() -> threading.Event:
 
 
 def run_before_exit(work: Callable[[], None]) -> threading.Thread:
-  """Starts work that a process which is asked to stop still finishes before it leaves.
+  """Runs `work` in a thread that a stopping process finishes before it exits.
 
-  The process waits for threads of this name before it exits, as long as the launcher allows it.
+  The process waits for such threads before it exits, as long as the launcher allows.
   """
   thread = threading.Thread(target=work, name=FINISH)
   thread.start()

@@ -1,4 +1,4 @@
-"""A port of this machine, whatever versions of the Internet protocol its kernel has."""
+"""Listens on a port over IPv6 and IPv4, or over IPv4 alone if the kernel has no IPv6."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ _BACKLOG = 1024
 
 
 def check_free(port: int) -> None:
-  """Checks that nothing listens on a port.
+  """Checks that a port is free.
 
-  Connections of an earlier life of the process may still be closing.
+  Ignores connections of an earlier incarnation that are still closing.
 
   Raises:
-    OSError: if something does.
+    OSError: if the port is in use.
   """
   with _unbound_socket() as probe:
     _bind(probe, port)
 
 
 def listen(port: int) -> socket.socket:
-  """Returns a socket that listens on a port of every interface, for IPv6 and IPv4, or for IPv4 alone.
+  """Returns a socket that listens on a port of every interface, over IPv6 and IPv4 or IPv4 alone.
 
   Raises:
     OSError: if the port is in use.
@@ -37,7 +37,7 @@ def listen(port: int) -> socket.socket:
 
 
 def _unbound_socket() -> socket.socket:
-  # The same is in launchers.child_process, which is sent to machines by value.
+  # Duplicated in launchers.child_process, which is sent to machines by value.
   if not socket.has_dualstack_ipv6():
     return socket.socket(socket.AF_INET)
   both = socket.socket(socket.AF_INET6)

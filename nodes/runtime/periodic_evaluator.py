@@ -1,4 +1,4 @@
-"""What evaluators share: when to evaluate, and how to report it."""
+"""Base of evaluators: schedules evaluations and reports them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from agents.seeding import Seed
 from nodes.runtime import activity, lifecycle, rpc
 
-# Raw returns of episodes, and what else to report.
+# Raw returns of episodes, and additional measurements to report.
 Evaluated = tuple[Sequence[float], Mapping[str, float]]
 
 
@@ -22,10 +22,10 @@ class EvaluationOptions:
   """Options of an evaluator.
 
   Attributes:
-    num_envs: environments played at once.
-    episodes: in one evaluation, rounded up to a multiple of `num_envs`.
+    num_envs: number of environments stepped in parallel.
+    episodes: number per evaluation, rounded up to a multiple of `num_envs`.
     period: actor steps between evaluations.
-    seed: of the environments and, where the evaluator infers, of its actions.
+    seed: of the environments and, if the evaluator runs inference, of its actions.
   """
 
   num_envs: int
@@ -54,8 +54,8 @@ class PeriodicEvaluator:
     """Evaluates until the final evaluation is done or the program stops.
 
     Args:
-      play: returns the raw returns of some episodes, and what else to report; raises lifecycle.Stopped
-        when the function that it is given, and often calls, says so.
+      play: plays an evaluation and returns its raw returns and additional measurements. It calls its
+        argument, `should_stop`, often, and raises lifecycle.Stopped once that returns True.
     """
     stop = lifecycle.stop_event()
 

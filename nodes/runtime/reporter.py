@@ -1,4 +1,4 @@
-"""Reports to the monitor what a node measures, without ever waiting for an answer."""
+"""Reports a node's measurements to the monitor without waiting for replies."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nodes.runtime import rpc
 
 
 class Reporter:
-  """Pushes what `measure` returns to the monitor, at most once in `period` seconds.
+  """Sends measurements to the monitor, at most once every `period` seconds.
 
-  A report that the monitor has not taken yet holds back the next one, so a slow or absent monitor
-  costs a node nothing. Every value is absolute (a count since the start, a rate over the last
-  period), so a lost or repeated report does no harm.
+  No report is sent while the previous one is pending, so a slow or unavailable monitor costs a node
+  nothing. Every value is absolute (a count since the start, a rate over the last period), so a lost or
+  duplicate report does no harm.
+
+  Use it as a context manager: on exit it waits for a pending reply. Courier aborts a process that
+  receives a reply during interpreter shutdown.
 
   Attributes:
-    training_finished: whether the monitor has answered so to `ask_for_finish`.
-
-  A context manager, which closes it: Courier aborts a process in which an answer comes while the
-  interpreter is being taken down.
+    training_finished: whether the monitor has confirmed it in reply to `ask_for_finish`.
   """
 
   def __init__(
@@ -38,7 +38,7 @@ class Reporter:
     Args:
       monitor: a Courier client of the monitor, or None to report nothing.
       node: the node's name, such as 'actor/3'.
-      measure: given the seconds since the last report, returns the values by name.
+      measure: takes the seconds since the last report and returns the values by name.
       period: seconds between reports.
     """
     self._monitor = monitor
@@ -50,21 +50,21 @@ class Reporter:
     self.training_finished = False
 
   def maybe_report(self) -> None:
-    """Sends a report if one is due; costs a clock reading if not."""
+    """Sends a report if one is due; otherwise costs one clock reading."""
     if self._due(time.monotonic() - self._last):
       values = self._values()
       self._send(lambda: self._monitor.futures.report(self._node, values))
 
   def ask_for_finish(self) -> None:
-    """Asks whether training has finished, at most once in a period; see `training_finished`."""
+    """Requests whether training has finished, at most once per period; see `training_finished`."""
     if self._due(time.monotonic() - self._last):
       self._send(self._monitor.futures.finished)
 
   def report_now(self, should_stop: Callable[[], bool]) -> None:
-    """Sends a report, due or not, and waits until it has been taken.
+    """Sends a report at once and waits for the monitor's reply.
 
     Raises:
-      lifecycle.Stopped: when `should_stop` says so.
+      lifecycle.Stopped: once `should_stop` returns True.
     """
     values = self._values()
     rpc.call(lambda: self._monitor.futures.report(self._node, values), should_stop, 'report')
@@ -76,7 +76,7 @@ class Reporter:
     self.close()
 
   def close(self, timeout: float = 0.5) -> None:
-    """Waits for the answer under way, `timeout` seconds at most."""
+    """Waits at most `timeout` seconds for a pending reply."""
     if self._pending is not None:
       futures.wait([self._pending], timeout)
 
@@ -86,18 +86,18 @@ class Reporter:
     stop: threading.Event,
     check: Callable[[], None] = lambda: None,
   ) -> None:
-    """Tells the monitor that training has finished, until the program stops.
+    """Reports the end of training to the monitor until the program stops.
 
-    It repeats the call: a monitor that restarts has to receive it again.
+    The report is repeated, since a restarted monitor needs it again.
 
     Args:
-      values: the final counters, and whatever else the summary is to say about the node.
+      values: the final counters and the node's other entries in the summary.
       stop: set when the program stops.
-      check: raises what the node has failed with meanwhile, if it has; called often.
+      check: raises the node's error, if any; called often.
 
     Raises:
-      lifecycle.Stopped: when it does so within a call.
-      Exception: what `check` raises.
+      lifecycle.Stopped: if the program stops during a call.
+      Exception: any exception from `check`.
     """
 
     def should_stop() -> bool:

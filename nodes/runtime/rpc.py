@@ -1,4 +1,4 @@
-"""Calls with a deadline, which are retried while the server may come back."""
+"""RPCs with a deadline and retries, for servers that may restart."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _AWAY = 'the server is about to be away; ask again'
 
 
 def retry_later_error() -> Exception:
-  """Returns what a server raises in its handlers when its next life is to answer instead."""
+  """Returns the exception by which a handler makes the caller retry with the next incarnation."""
   return RuntimeError(_AWAY)
 
 
 def backoff() -> Iterator[float]:
-  """Yields the seconds to pause before something is tried again, more each time."""
+  """Yields the pauses before retries, in seconds: 0.1, doubled each time, up to 5."""
   pause = 0.1
   while True:
     yield pause
@@ -30,19 +30,19 @@ def backoff() -> Iterator[float]:
 
 
 def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], what: str) -> Any:
-  """Makes a call that may be repeated, and waits for the answer.
+  """Makes an idempotent call and waits for the reply.
 
-  The deadline of a call is its client's `call_timeout`. A call that is overdue, or whose server is
-  away, is made again, at first at once and then with growing pauses, as long as the program runs.
+  The deadline of a call is its client's `call_timeout`. A call that exceeds it, or whose server is
+  unavailable, is retried with exponential back-off until the program stops.
 
   Args:
     ask: makes the call.
     should_stop: polled twice a second.
-    what: the call in words, for the log.
+    what: names the call in the log.
 
   Raises:
-    lifecycle.Stopped: when `should_stop` says so.
-    Exception: what the server raised.
+    lifecycle.Stopped: once `should_stop` returns True.
+    Exception: any other exception that the server raised.
   """
   answer, pauses = ask(), backoff()
   while True:
@@ -56,12 +56,12 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
         raise lifecycle.Stopped from None
       if not _is_transient(error):
         raise
-      logging.warning('asking again, %s: %s', what, error)
+      logging.warning('retrying %s: %s', what, error)
       time.sleep(next(pauses))
       answer = ask()
 
 
 def _is_transient(error: Exception) -> bool:
-  """Whether the call may be repeated: it timed out, or the server was or will be away."""
+  """Returns whether to retry: the deadline passed, or the server is or will be unavailable."""
   code = str(getattr(error, 'code', ''))
   return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code or _AWAY in str(error)

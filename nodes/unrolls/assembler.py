@@ -1,4 +1,4 @@
-"""Collects the rows of a group of environments into unrolls."""
+"""Assembles the rows of an environment group into unrolls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agents.types import Array, Nest, Timestep, Unroll
 
 
 def unroll_spec(agent: Agent, environment_spec: specs.EnvironmentSpec) -> Unroll:
-  """Returns what one unroll of an agent holds, as `jax.ShapeDtypeStruct`s without a batch axis."""
+  """Returns the structure of an agent's unroll: `jax.ShapeDtypeStruct`s without a batch axis."""
   observation = environment_spec.observations
   timestep = Timestep(
     step_type=jax.ShapeDtypeStruct((1,), np.uint8),
@@ -48,22 +48,22 @@ def unroll_spec(agent: Agent, environment_spec: specs.EnvironmentSpec) -> Unroll
 
 @dataclasses.dataclass(frozen=True)
 class CoreStateRows:
-  """Some rows of a core state batch that may still be on its way from the device."""
+  """Rows of a core state batch that may still be in transfer from the device."""
 
   batch: Nest
   start: int
   stop: int
 
   def fetch(self) -> Nest:
-    """Returns the rows as NumPy arrays, waiting for the device if need be."""
+    """Returns the rows as NumPy arrays; waits for the device if necessary."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[self.start : self.stop], self.batch)
 
 
 class UnrollAssembler:
-  """Collects the rows of one stream into unrolls, in preallocated arrays.
+  """Assembles the rows of one stream into unrolls, in preallocated arrays.
 
-  Unrolls of `rows` rows start every `period` rows, so neighbours share `rows - period` rows. All
-  environments of a stream complete their unrolls together; one call handles them all.
+  Unrolls of `rows` rows start every `period` rows, so successive unrolls share `rows - period` rows.
+  All environments of a stream complete their unrolls together, in one call.
   """
 
   def __init__(
@@ -81,7 +81,7 @@ class UnrollAssembler:
       rows: rows L of an unroll.
       period: rows between the starts of successive unrolls, 1 <= period <= rows.
       first_environment_id: the id of the stream's first environment.
-      num_buffers: unrolls that may exist at once: the one being filled and those not yet released.
+      num_buffers: maximum number of unrolls: the one being filled and those not yet released.
     """
     if not 1 <= period <= rows:
       raise ValueError(f'unrolls of {rows} rows cannot start every {period} rows.')
@@ -91,20 +91,20 @@ class UnrollAssembler:
     self._environment_id = np.arange(
       first_environment_id, first_environment_id + num_envs, dtype=np.int32
     )
-    self._free: list[Unroll | None] = [None] * (num_buffers - 1)  # None is still to be allocated.
+    self._free: list[Unroll | None] = [None] * (num_buffers - 1)  # None: not allocated yet.
     self._buffer: Unroll | None = None
     self._filled = 0
-    self._shared = 0  # Of the filled rows, those that an earlier unroll has too.
+    self._shared = 0  # Filled rows that the previous unroll also has.
     self._row_index = 0
     self._starts: collections.deque[CoreStateRows] = collections.deque()
 
   @property
   def full(self) -> bool:
-    """Whether there is a finished unroll that `append` had to keep; `take` it before the next row."""
+    """Whether a finished unroll waits for a free buffer; call `take` before the next `append`."""
     return self._filled == self._rows
 
   def reset(self) -> int:
-    """Drops the half-built unroll. Returns how many rows, over all environments, that loses."""
+    """Drops the partial unroll; returns how many rows, over all environments, are lost."""
     lost = (self._filled - self._shared) * self._num_envs
     self._filled = self._shared = 0
     self._row_index = 0
@@ -126,10 +126,10 @@ class UnrollAssembler:
       action: `[N, ...]`.
       extras: `[N, ...]` each.
       policy_version: of the parameters that chose `action`.
-      core_state: the state before this row was consumed; kept only where an unroll starts.
+      core_state: the state before this row was consumed; stored only where an unroll starts.
 
     Returns:
-      What `take` returns, if this row completed an unroll.
+      The result of `take` if this row completes an unroll, else None.
     """
     if self._buffer is None:
       self._buffer = _allocate(self._num_envs, self._rows, timestep, action, extras)
@@ -150,14 +150,14 @@ class UnrollAssembler:
     return self.take()
 
   def release(self, unroll: Unroll) -> None:
-    """Gives the arrays of a finished unroll back for reuse. May be called from any thread."""
+    """Returns the arrays of a finished unroll for reuse. Any thread may call it."""
     self._free.append(unroll._replace(core_state=()))
 
   def take(self) -> Unroll | None:
     """Returns the N finished unrolls, fields `[N, L, ...]`; None while all other buffers are in use.
 
-    Hand them back with `release` once they are copied. That there may be none is how a full replay
-    queue slows the actors down.
+    Call `release` with them once they are copied. Returning None is the back-pressure by which a full
+    replay queue slows the actors down.
     """
     finished = self._buffer
     if not self._free:
@@ -191,5 +191,5 @@ def _allocate(
 
 
 def _row_arrays(unroll: Unroll) -> list[np.ndarray]:
-  """The arrays with a row axis, in a fixed order."""
+  """Returns the arrays with a row axis, in a fixed order."""
   return [*unroll.timestep, unroll.action, *unroll.extras.values(), unroll.policy_version]

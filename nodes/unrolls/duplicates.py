@@ -1,7 +1,7 @@
-"""Passes over unrolls that replay gives twice, because their writer had to send them twice.
+"""Drops duplicate unrolls that a writer sent twice.
 
-A writer whose server dies sends what the server had not confirmed again, to the next life; some of it
-may have been sampled already.
+If a replay server dies, its writers resend all unconfirmed unrolls to the next incarnation. The learner
+may have sampled some of them already.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ _REMEMBERED = 1 << 14
 
 
 class DuplicateFilter:
-  """Remembers the unrolls that were sampled last."""
+  """Remembers the most recently sampled unrolls."""
 
   def __init__(self) -> None:
     self._ids: set[int] = set()
     self._order: collections.deque[int] = collections.deque()
 
   def keep_mask(self, unroll_ids: np.ndarray, times_sampled: np.ndarray) -> np.ndarray:
-    """Returns which samples are to be learned from, bool `[B]`.
+    """Returns which samples to train on, bool `[B]`.
 
     Args:
       unroll_ids: int64 `[B]`.
-      times_sampled: `[B]`, how often the server has given the item, this time included. From the second
-        time on it means to.
+      times_sampled: `[B]`, how often the server has sampled the item, this time included. A value above
+        1 is a deliberate repeat and is kept.
     """
     wanted = np.ones(len(unroll_ids), bool)
     for i, unroll_id in enumerate(unroll_ids.tolist()):

@@ -1,4 +1,4 @@
-"""An unroll as named columns, and the columns as the bytes of one Reverb item."""
+"""Converts unrolls to named columns, and the columns to the bytes of one Reverb item."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import numpy as np
 
 from agents.types import Array, Unroll
 
-# The one column of a Reverb item, and the id among the columns of an unroll.
+# Name of the only column of a Reverb item, and of the id column of an unroll.
 PACKED = 'unroll'
 UNROLL_ID = 'unroll_id'
 
 
 class Columns:
-  """Names the leaves of an unroll and packs them, with an id that no other unroll has.
+  """Names the leaves of an unroll and packs them together with a unique id.
 
-  Reverb takes and gives one array for each item, whose cost does not grow with the number of leaves.
+  Reverb handles one array per item, so its cost does not grow with the number of leaves.
 
   Attributes:
     names: of the leaves.
-    stored: shape and dtype of every column, the id included.
-    item_bytes: of an unroll.
+    stored: shape and dtype of every column, including the id.
+    item_bytes: size of a packed unroll.
   """
 
   def __init__(self, example: Unroll):
-    """Takes the structure of `example`, whose leaves have shapes and dtypes without a batch axis."""
+    """Initialises from an example, whose leaves have shapes and dtypes without a batch axis."""
     paths, self._structure = jax.tree_util.tree_flatten_with_path(example)
     self.names = [_name(path) for path, _ in paths]
     self.stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {
@@ -52,7 +52,7 @@ class Columns:
     """Returns uint8 `[N, item_bytes]` for columns `[N, ...]`.
 
     Raises:
-      ValueError: if the columns are not of one N, or a shape or dtype is not the stored one.
+      ValueError: if the columns differ in N, or a shape or dtype differs from `stored`.
     """
     count = len(columns[UNROLL_ID])
     packed = np.empty((count, self.item_bytes), np.uint8)

@@ -20,21 +20,21 @@ from nodes.unrolls.duplicates import DuplicateFilter
 from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
 from nodes.unrolls.tables import TABLE
 
-# What a call raises whose server is away, or dies meanwhile: a deadline, or a status without a class.
+# Raised by calls to an unavailable server: an exceeded deadline, or a status without its own class.
 _AWAY = (reverb.ReverbError, RuntimeError)
 
 
 class Batch(NamedTuple):
-  """A batch of unrolls as sampled: fields of `unrolls` are `[B, L, ...]`."""
+  """A sampled batch of unrolls; fields of `unrolls` are `[B, L, ...]`."""
 
   unrolls: Unroll
-  unroll_ids: np.ndarray  # int64 `[B]`, of no other unroll of the run.
+  unroll_ids: np.ndarray  # int64 `[B]`, unique in the run.
   keys: np.ndarray  # uint64 `[B]`, Reverb's item keys.
-  probabilities: np.ndarray  # float32 `[B]`, with which its server chose each item.
+  probabilities: np.ndarray  # float32 `[B]`, of each item at its server.
 
 
 class UnrollReader:
-  """Samples batches from one or several servers, as many from each, and updates priorities.
+  """Samples batches in equal parts from one or more servers, and updates priorities.
 
   Row i of a batch comes from server `i // (B / number of servers)`.
   """
@@ -46,17 +46,17 @@ class UnrollReader:
 
     Args:
       addresses: host:port of each server.
-      columns: what an item holds.
+      columns: layout of an item.
       batch_size: unrolls B in a batch, divisible by the number of servers.
-      max_in_flight: unrolls that may be on their way beyond a batch. They count as sampled: they
-        have left a queue already, so they add to the policy lag.
+      max_in_flight: maximum number of unrolls in transfer beyond a batch. They count as sampled and
+        have left a queue, so they add to the policy lag.
     """
     self._addresses = addresses
     self._columns = columns
     self._share = batch_size // len(addresses)
     self._max_in_flight = max(1, max_in_flight // len(addresses))
     self._clients = [reverb.Client(address) for address in addresses]
-    # Bounded: a learner that outruns the servers waits here, and no update is lost.
+    # Bounded, so that a learner that outruns the servers waits here and no update is dropped.
     self._updates: queue.Queue[tuple[np.ndarray, Array]] = queue.Queue(maxsize=4)
     self._error: BaseException | None = None
     threading.Thread(target=self._send_updates, name='priorities', daemon=True).start()
@@ -75,17 +75,17 @@ class UnrollReader:
       )
 
   def update_priorities(self, keys: np.ndarray, priorities: Array) -> bool:
-    """Sets priorities, from another thread; the newest update of an item wins.
+    """Queues a priority update for another thread; the newest update of an item wins.
 
-    Items that have left replay meanwhile are passed over.
+    Items that are no longer in replay are skipped.
 
     Args:
       keys: uint64 `[B]`, of a batch of this reader, in its order.
-      priorities: `[B]`, possibly still on their way from a device.
+      priorities: `[B]`, possibly still in transfer from a device.
 
     Returns:
-      Whether the update was taken. It is not where earlier ones still wait, because a server is busy
-      or away; ask again then.
+      Whether the update was queued. False means that earlier updates still wait for a busy or
+      unavailable server; retry.
 
     Raises:
       RuntimeError: if an earlier update failed.
@@ -99,7 +99,7 @@ class UnrollReader:
     return True
 
   def measure(self) -> dict[str, float]:
-    """Returns items held and, since each server's start, samples per insert; nan if one is away."""
+    """Returns items held and samples per insert since each server's start; nan if one is unavailable."""
     try:
       tables = [client.server_info(timeout=1)[TABLE] for client in self._clients]
     except _AWAY:
@@ -112,7 +112,7 @@ class UnrollReader:
     }
 
   def explain_wait(self) -> str:
-    """Says why there is nothing to sample, in one sentence for the log."""
+    """Returns why no batch can be sampled, in one sentence for the log."""
     for client, address in zip(self._clients, self._addresses, strict=True):
       try:
         table = client.server_info(timeout=1)[TABLE]
@@ -127,14 +127,14 @@ class UnrollReader:
     return 'replay holds unrolls, but their ratio to samples is reached; it waits for the actors.'
 
   def _once(self, samples: Iterator[Any]) -> Iterator[Any]:
-    """Passes over what a writer had to send twice, and fills the batches up with what follows."""
+    """Drops duplicates that a writer sent twice, and refills batches with the next samples."""
     repeats, held = DuplicateFilter(), None
     for sample in samples:
       wanted = repeats.keep_mask(
         self._columns.unroll_ids(sample.data[PACKED]), sample.info.times_sampled
       )
       if not wanted.all():
-        logging.info('passed over %d unrolls that were learned from already', sum(~wanted))
+        logging.info('dropped %d duplicate unrolls', sum(~wanted))
         sample = jax.tree.map(lambda x, w=wanted: x[w], sample)
       if held is not None:
         sample, held = jax.tree.map(lambda *parts: np.concatenate(parts), held, sample), None
@@ -173,14 +173,14 @@ class UnrollReader:
 
 
 def _mutate(client: reverb.Client, priorities: dict[int, float]) -> None:
-  """Sets priorities, again after a server that was away comes back."""
+  """Sets priorities; retries while the server is unavailable."""
   pauses = rpc.backoff()
   while True:
     try:
       client.mutate_priorities(TABLE, priorities)
       return
     except _AWAY as error:
-      logging.warning('priorities could not be set, trying again: %s', error)
+      logging.warning('could not set priorities, retrying: %s', error)
       time.sleep(next(pauses))
 
 

@@ -14,9 +14,9 @@ def queue_table(max_size: int) -> list[reverb.Table]:
   """Returns a FIFO table that delivers each unroll once and blocks writers while it is full.
 
   Args:
-    max_size: unrolls that may wait.
+    max_size: maximum number of unrolls in the queue.
   """
-  import reverb  # Only in the process of the table: writers need no more than its name before.
+  import reverb  # Imported only in the table's process; writers need only `TABLE` from here.
 
   return [reverb.Table.queue(TABLE, max_size)]
 
@@ -31,11 +31,11 @@ def prioritized_table(
   """Returns a table that samples by priority and drops the oldest unroll when it is full.
 
   Args:
-    max_size: unrolls held at most.
-    min_size: unrolls held before the first is sampled.
-    samples_per_insert: how often an unroll is sampled on average, over the whole run.
-    error_buffer: samples by which the ratio may be ahead or behind before one side is blocked.
-    priority_exponent: P(i) is proportional to priority(i) to this power. The table applies it.
+    max_size: maximum number of unrolls.
+    min_size: number of unrolls before the first is sampled.
+    samples_per_insert: average number of times an unroll is sampled, over the whole run.
+    error_buffer: samples by which the ratio may deviate before the rate limiter blocks one side.
+    priority_exponent: P(i) is proportional to priority(i) to this power; the table applies it.
   """
   import reverb
 

@@ -1,6 +1,6 @@
 """Writes unrolls to replay.
 
-One unroll is one Reverb item with one step, whose one column is the unroll as bytes; see
+Each unroll is one Reverb item with one step and one column, the unroll as bytes; see
 `nodes.unrolls.packing`.
 """
 
@@ -31,9 +31,9 @@ LONG_WAIT_SECONDS = 30
 
 
 def begin_import() -> None:
-  """Begins to import Reverb, and TensorFlow with it, in a thread.
+  """Starts to import Reverb, and with it TensorFlow, in a thread.
 
-  It takes about as long as all compilation. A later import waits for the thread.
+  The import takes about as long as all compilation. A later import waits for the thread.
   """
   threading.Thread(target=importlib.import_module, args=('reverb',), name='import-reverb').start()
 
@@ -45,14 +45,14 @@ def make_writer(
   audit_dir: str,
   observers: Sequence[Any] = (),
 ) -> UnrollWriter:
-  """Returns a writer of an agent's unrolls, with the priorities that the agent gives them.
+  """Returns a writer of an agent's unrolls with the agent's initial priorities.
 
   Args:
     agent: the algorithm.
     environment_spec: of one environment.
     replay_addresses: host:port of each Reverb server.
-    audit_dir: where every unroll is recorded; '' for nowhere. See `rundir.audit`.
-    observers: clients of nodes that see the unrolls. See `nodes.unrolls.observers`.
+    audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
+    observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
   """
   begin_import()
   return UnrollWriter(
@@ -65,10 +65,10 @@ def make_writer(
 
 
 class UnrollWriter:
-  """Writes unrolls to replay from a thread of its own, to several servers in turn.
+  """Writes unrolls from its own thread to several replay servers, round-robin.
 
-  What waits to be written is bounded by the buffers of the streams: a stream whose unrolls have not
-  been taken by replay gets no actions, so a full table slows the environments down and loses nothing.
+  The streams' buffers bound the queue. A stream gets no actions until replay accepts its unrolls, so a
+  full table slows the environments down and drops nothing.
   """
 
   def __init__(
@@ -83,15 +83,15 @@ class UnrollWriter:
 
     Args:
       addresses: host:port of each server.
-      columns: what an item holds.
-      priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None where they do not matter.
-      produced: takes the ids of unrolls, int64 `[N]`, before replay gets them.
-      observers: see the columns of unrolls, `[N, L, ...]`, before replay gets them.
+      columns: layout of an item.
+      priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None if replay ignores them.
+      produced: receives the ids of unrolls, int64 `[N]`, before replay does.
+      observers: receive the columns of unrolls, `[N, L, ...]`, before replay does.
     """
     self._columns = columns
     self._produced = produced
     self._observers = observers or UnrollObservers([])
-    self._first_id = secrets.randbits(31) << 32  # No two lives of a writer give the same ids.
+    self._first_id = secrets.randbits(31) << 32  # Differs between incarnations of a writer.
     self._priorities = priorities
     self._addresses = addresses
     self._writers: list[Any] = []
@@ -102,7 +102,7 @@ class UnrollWriter:
     self.written = 0
 
   def compile(self, sizes: Iterable[int]) -> None:
-    """Compiles the priorities for groups of so many environments."""
+    """Compiles the priorities for groups of these numbers of environments."""
     for size in sizes:
       zeros = {
         name: np.zeros((size, *shape), dtype)
@@ -111,20 +111,20 @@ class UnrollWriter:
       self._priorities(self._columns.unflatten(zeros))
 
   def start(self) -> None:
-    """Begins to write, once Reverb has been imported."""
+    """Starts the writing thread, which waits for the import of Reverb."""
     self._thread.start()
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
-    """Queues unrolls, fields `[N, L, ...]`; `release` is called when they have been copied."""
+    """Queues unrolls, fields `[N, L, ...]`; calls `release` once they are copied."""
     self._waiting.put((unrolls, release))
 
   def check(self) -> None:
-    """Raises what the writing thread failed with, if it failed."""
+    """Raises the error that stopped the writing thread, if any."""
     if self._error is not None:
       raise self._error
 
   def close(self) -> None:
-    """Stops writing; what replay has not taken is given up."""
+    """Stops writing; drops unrolls that replay has not accepted."""
     self._stopping.set()
     self._waiting.put(None)
     self._observers.close()
@@ -163,7 +163,7 @@ class UnrollWriter:
       self.written += 1
 
   def _flush(self, writer: Any) -> None:
-    """Waits until replay has taken the items, which for a full table may be long."""
+    """Waits until replay has accepted the items, possibly long if a table is full."""
     import reverb
 
     started, warned = time.monotonic(), False
@@ -175,7 +175,7 @@ class UnrollWriter:
         if not warned and time.monotonic() - started > LONG_WAIT_SECONDS:
           warned = True
           logging.warning(
-            'replay has taken no unroll for %d s: it is away, or full, or its ratio of samples to '
-            'inserts is not reached; actors wait for the learner.',
+            'replay has accepted no unroll for %d s: it is unavailable, or full, or its ratio of '
+            'samples to inserts is not reached; actors wait for the learner.',
             LONG_WAIT_SECONDS,
           )

@@ -127,7 +127,7 @@ def test_where_none_is_usable_one_sentence_says_so_and_nothing_is_left_behind(st
     start()
   assert re.fullmatch(
     r'none of the 2 replay checkpoints is usable: .*/replay/000000000002 is damaged: chunks.tfrecord '
-    r'is not what was written; remove them to go on with an empty replay\.',
+    r'is not what was written; remove them to start with an empty replay\.',
     str(raised.value),
   )
   for directory in ('000000000001', '000000000002'):

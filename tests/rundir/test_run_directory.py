@@ -61,7 +61,7 @@ def test_other_versions_than_before_are_said_and_both_are_kept(tmp_path, monkeyp
 
   assert write() == '' and write() == ''
   versions['jax'] = '2.0'
-  assert 'goes on with other versions: jax 2.0 (was 1.0).' in write()
+  assert 'resumes with other versions: jax 2.0 (was 1.0).' in write()
   assert write() == ''
   record = run_directory.read_record(str(tmp_path))
   assert record.versions['jax'] == '2.0' and len(record.commands) == 4
