@@ -11,7 +11,10 @@ from launchers.supervise import RunCallbacks
 from rundir import run_directory
 
 _CPU_NODES = flags.DEFINE_integer(
-  'slurm_cpu_nodes', 1, 'number of CPU hosts, shared by the nodes without an accelerator', lower_bound=1
+  'slurm_cpu_nodes',
+  1,
+  'number of CPU hosts, shared by the nodes without an accelerator',
+  lower_bound=1,
 )
 _OPTIONS = flags.DEFINE_string(
   'slurm_options', '', 'sbatch options for every host of the job: "--time=60 --account=me"'
