@@ -71,8 +71,8 @@ class Launcher(abc.ABC):
   a one-sentence ValueError.
 
   Attributes:
-    resume_flags: flags that resuming a run needs in addition to --resume; None if the engine restarts
-      an ended run itself, so that users never resume one.
+    resume_flags: flags that resuming a run needs in addition to --resume; None if the engine itself
+      restarts an ended process, so that users never resume a run.
     resume_refusal: why this engine does not support --resume; '' if it does.
   """
 
@@ -148,4 +148,4 @@ class Launcher(abc.ABC):
         terminal.say(done)
     elif self.resume_flags is not None and run_directory.has_checkpoints(job.run_dir):
       flags = shlex.quote(f'--resume={job.run_dir}') + self.resume_flags
-      terminal.say(f'to go on: python launch.py {flags}', sys.stderr)
+      terminal.say(f'to resume: python launch.py {flags}', sys.stderr)

@@ -26,7 +26,7 @@ class Kills:
       return ''
     held = f' when it held {beat.memory_mib:,.0f} MiB' if beat is not None else ''
     return (
-      f'{held}, and the kernel has killed a process for want of memory meanwhile: use fewer or smaller '
+      f'{held}, and the kernel has killed a process to free memory: use fewer or smaller '
       'environments, batches or replay, or more memory'
     )
 

@@ -28,7 +28,7 @@ def dumps(name: str, function: Callable[[], object]) -> bytes:
     path, value = _culprit(_arguments(node)) or ('', function)
     where = f'{path}, of type {type(value).__name__},' if path else 'something in it'
     raise ValueError(
-      f'node {name} cannot be sent to a process of its own, because {where} cannot be pickled '
+      f'node {name} cannot be sent to a separate process, because {where} cannot be pickled '
       f'({error}); make it in the node instead, in its constructor or in run().'
     ) from error
 

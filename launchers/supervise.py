@@ -195,8 +195,8 @@ class _Supervision(Generic[N]):
       return False
     left = [w.node.name for w in self._watched if w.exit_code() is None]
     self._say(
-      f'error: SIGKILL has not ended {", ".join(left)}: the kernel waits there, perhaps for a file '
-      'system that is away; leaving.'
+      f'error: SIGKILL has not ended {", ".join(left)}: they are blocked in the kernel, perhaps '
+      'on an unreachable file system; exiting.'
     )
     self._code = self._code or FAILED
     return True

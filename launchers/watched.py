@@ -66,7 +66,7 @@ class Node(Protocol):
 def describe_exit(code: int) -> str:
   """Returns an exit code in words."""
   if code == child_process.LEFT:
-    return 'left with exit code 0 before its work was done'
+    return 'exited with code 0 before its work was done'
   return f'was killed by {signal.Signals(-code).name}' if code < 0 else f'exited with code {code}'
 
 
@@ -104,7 +104,7 @@ class Watched(Generic[N]):
     self._due = time.monotonic() + delay
     how = self.problem or self.node.ending()
     return (
-      f'node {self.node.name} {how}; starting it again in {delay:g} s '
+      f'node {self.node.name} {how}; restarting in {delay:g} s '
       f'({self._record.failures} of {self.node.resources.max_restarts} restarts in a row)'
     )
 
@@ -118,7 +118,7 @@ class Watched(Generic[N]):
       self.node.restart()
       self.problem = ''
     except OSError as error:  # Out of processes, memory or descriptors.
-      self.problem = f'cannot be started again ({error})'
+      self.problem = f'cannot be restarted ({error})'
 
   def beat(self) -> Beat | None:
     """Returns the latest heartbeat of this incarnation; None before the first or during a restart."""

@@ -64,7 +64,7 @@ def read(run_dir: str, which: str, counts: dict[str, int]) -> Parameters:
     checkpoint = checkpoints.read(kept[int(which)])
   else:
     there = ([FINAL] if os.path.exists(final) else []) + list(map(str, kept))
-    raise ValueError(f'--checkpoint={which} is not there; {run_dir} has: {", ".join(there)}.')
+    raise ValueError(f'--checkpoint={which} does not exist; {run_dir} has: {", ".join(there)}.')
   state = _unpack(checkpoint.path, checkpoint.state)
   # Anakin's checkpoints contain the environments in addition to the learner's state.
   return Parameters(checkpoint.path, checkpoint.counts, state.get('learner', state)['params'])
@@ -87,7 +87,7 @@ def _unpack(path: str, content: bytes) -> Any:
   try:
     state = serialization.msgpack_restore(content)
   except Exception as error:  # msgpack and its callbacks raise many types.
-    raise ValueError(f'{path} is damaged: it is no whole msgpack ({error}).') from error
+    raise ValueError(f'{path} is damaged: it is not complete msgpack ({error}).') from error
   if not isinstance(state, dict):
     raise ValueError(f'{path} is damaged: it holds no parameters.')
   return state

@@ -75,7 +75,7 @@ def chips_per_host(group: Group) -> int:
   where, resources = f'group {group.label!r}', group.resources
   if resources.accelerator not in CHIPS_PER_HOST or not resources.topology:
     raise ValueError(
-      f'{where} needs a TPU, but GKE has to know which: with --placement, set accelerator, one of '
+      f'{where} needs a TPU, but GKE needs its type: with --placement, set accelerator, one of '
       f'{", ".join(CHIPS_PER_HOST)}, and topology, as in 2x4.'
     )
   sides = [int(side) for side in resources.topology.split('x')]

@@ -22,7 +22,7 @@ def hosts(name: str) -> str:
 
 
 def ending_group(groups: Sequence[Group]) -> Group | None:
-  """Returns the group whose end is the program's end; None if all groups must end.
+  """Returns the group that ends the program; None if the program ends once all groups have ended.
 
   Raises:
     ValueError: if more than one node is placed with the launcher.
@@ -98,7 +98,7 @@ def manifest(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def follow_command(run: Run, groups: Sequence[Group]) -> str:
-  """Returns the command that follows the log of the pod whose end is the program's end."""
+  """Returns the command that follows the log of the pod that ends the program."""
   ending = ending_group(groups)
   selector = f'{JOBSET_LABEL}={run.name}'
   if ending is not None:

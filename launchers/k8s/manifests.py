@@ -72,7 +72,7 @@ class Generated:
       kept = (
         f'The run directory is {run_dir(run.name)} on the volume {run.volume}, which is mounted in '
         f'{writers}; unless one machine has them all, it must be ReadWriteMany. Applied again under '
-        'the same name, the run goes on from its newest checkpoint.'
+        'the same name, the run resumes from its newest checkpoint.'
       )
     else:
       kept = (

@@ -51,6 +51,6 @@ def crowding(program: lp.Program, placement: Mapping[str, Resources]) -> str:
   if asked <= _CROWDED * cores:
     return ''
   return (
-    f'the nodes ask for {asked:g} cores, of which this machine has {cores}; they will be slow to start, '
-    'and perhaps slow: see --num_actors and --envs_per_actor.'
+    f'the nodes ask for {asked:g} cores, of which this machine has {cores}; they may start and run '
+    'slowly: lower --num_actors or --envs_per_actor.'
   )

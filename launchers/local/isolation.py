@@ -62,13 +62,13 @@ def enter(mode: str, placement: Mapping[str, Resources]) -> None:
   if mode == 'require':
     raise ValueError(
       f'--isolate=require cannot be had: {obstacle}; allow it, or close the ports 1024-65535 of this '
-      'machine with a firewall and say --isolate=no.'
+      'machine with a firewall and set --isolate=no.'
     )
   from launchers import terminal  # Not available to the script.
 
   terminal.say(
-    f'warning: the nodes are not isolated, because {obstacle}: whoever can reach the ports 1024-65535 '
-    'of this machine can run code in them; close the ports with a firewall (--isolate=no: no warning).',
+    f'warning: the nodes are not isolated, because {obstacle}: any process that can reach ports '
+    '1024-65535 of this machine can run code in them; close the ports with a firewall (--isolate=no: no warning).',
     sys.stderr,
   )
 

@@ -147,8 +147,8 @@ def _start(
   elsewhere = {p.machine for places in groups.values() for p in places if not p.shares_run_dir}
   if elsewhere:
     terminal.say(
-      f'warning: {run_dir} is not shared with {", ".join(sorted(elsewhere))}; what nodes write to it '
-      'there stays there.',
+      f'warning: {run_dir} is not shared with {", ".join(sorted(elsewhere))}; files that '
+      'nodes write to it there stay there.',
       out or sys.stderr,
     )
 

@@ -23,7 +23,7 @@ _POLL_SECONDS = 2.0
 
 
 class RayNode:
-  """A node and the supervisor actor beside it; a `watched.Node`.
+  """A node and its supervisor actor; a `watched.Node`.
 
   Attributes:
     label: its group.
@@ -171,15 +171,15 @@ class RayNode:
     except ray.exceptions.ActorUnavailableError:
       self._poll()  # Ray needs time to detect a lost machine.
     except ray.exceptions.RayTaskError as error:
-      self._lose(f'could not be looked after ({first_line(error.cause)})')
+      self._lose(f'could not be supervised ({first_line(error.cause)})')
     except ray.exceptions.RayError as error:
-      peers = '; it cannot move, for its peers know its address' if self.num_ports else ''
+      peers = '; it cannot move, because its peers know its address' if self.num_ports else ''
       self._lose(f'was lost with its machine or its Ray worker ({first_line(error)}){peers}')
 
   def _hear(self, news: Any) -> None:
     if self._moving:
       if news.problem:
-        self._lose(f'was to move to machine {news.machine}, which {news.problem}')
+        self._lose(f'could not move to machine {news.machine}, which {news.problem}')
         return
       self.place = news
       self._begin()
