@@ -56,8 +56,8 @@ def supervise(
 ) -> int:
   """Waits until every node has exited.
 
-  A node that fails is restarted as its group's policy allows. A node that hangs writes its stacks to
-  its log and is killed first. The program stops on a failure without a restart left, on a request, or
+  A failed node is restarted as its group's policy allows. A hanging node writes its stacks to its log,
+  is killed, and counts as failed. The program stops on a failure with no restart left, on a request, or
   on an exception in this function: every node gets SIGTERM, and SIGKILL 30 seconds later. A second
   Ctrl-C kills every node at once.
 

@@ -116,11 +116,11 @@ class RayNode:
     return self._lost or describe_exit(self._exit_code)
 
   def beat(self) -> tuple[Beat | None, float]:
-    """Returns the latest heartbeat and its age in seconds; before the first, the age of the start."""
+    """Returns the latest heartbeat and its age in seconds; before the first, None and the run time."""
     return self._beat, time.monotonic() - self._beat_at
 
   def can_restart(self) -> bool:
-    """Returns whether the node can be restarted: a lost server cannot, its peers know its address."""
+    """Returns whether a restart is possible; not for a lost server, whose address its peers use."""
     return not (self._lost and self.num_ports)
 
   def restart(self) -> None:

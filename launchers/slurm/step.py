@@ -79,7 +79,7 @@ class SlurmNode:
     return describe_exit(code)
 
   def beat(self) -> tuple[heartbeat.Beat | None, float]:
-    """Returns the latest heartbeat and its age in seconds; before the first, the age of the start."""
+    """Returns the latest heartbeat and its age in seconds; before the first, None and the run time."""
     if not self._messages.closed:
       self._listener.poll()
     return self._listener.beat, self._listener.age()
