@@ -3,12 +3,12 @@
 python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
-python launch.py --dry_run --graph=graph.svg       and draws it
+python launch.py --dry_run --graph=graph.svg       also draws the graph
 python launch.py --program=path/to/mine.py:make_program    a program of your own
 python launch.py --resume=runs/...                 resumes that run from its newest checkpoint
-python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
-python launch.py --launcher=slurm                  as a Slurm job
-python launch.py --launcher=k8s --image=... --output=DIR   writes what runs it on Kubernetes
+python launch.py --launcher=ray                    runs on the Ray cluster of this machine
+python launch.py --launcher=slurm                  runs as a Slurm job
+python launch.py --launcher=k8s --image=... --output=DIR   writes Kubernetes manifests
 """
 
 from __future__ import annotations

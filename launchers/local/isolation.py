@@ -68,7 +68,8 @@ def enter(mode: str, placement: Mapping[str, Resources]) -> None:
 
   terminal.say(
     f'warning: the nodes are not isolated, because {obstacle}: any process that can reach ports '
-    '1024-65535 of this machine can run code in them; close them with a firewall (--isolate=no: no warning).',
+    '1024-65535 of this machine can run code in them; close them with a firewall '
+    '(--isolate=no: no warning).',
     sys.stderr,
   )
 
