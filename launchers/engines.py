@@ -21,7 +21,7 @@ TABLE: Mapping[str, Launcher] = {
   'pod': launchers.k8s.engine.Pod(),
 }
 
-for _engine in TABLE.values():  # Adopters of this module's flags get every engine's.
+for _engine in TABLE.values():  # So that --help and flag adoption include them.
   flags.adopt_module_key_flags(sys.modules[type(_engine).__module__])
 _LAUNCHER = flags.DEFINE_enum(
   'launcher',

@@ -24,7 +24,7 @@ class Row(NamedTuple):
   step: int  # Step in the episode; 0 for its FIRST row.
   action: np.ndarray | None  # None in a LAST row.
   reward: float  # Raw reward that arrived with the observation.
-  episode_return: float  # So far, this reward included.
+  episode_return: float  # Raw return so far, including this reward.
   last: bool
 
 

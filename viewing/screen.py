@@ -35,7 +35,7 @@ def show(runs: Sequence[Progress], console: Console) -> RenderableType:
 
 
 def curves(runs: Sequence[Progress], width: int, height: int) -> str:
-  """Returns the returns of runs against environment frames, drawn with ANSI colours; '' if none."""
+  """Plots episode returns over environment frames as text with ANSI colours; '' without data."""
   plotext.clear_figure()
   plotext.theme('clear')
   plotext.limitsize(False, False)  # Not to the terminal size that it detects.

@@ -55,7 +55,7 @@ class Generated:
   dockerfile: str
 
   def write(self, directory: str) -> None:
-    """Writes the files; raises ValueError, one sentence, if they cannot be written."""
+    """Writes the files; raises a one-sentence ValueError if they cannot be written."""
     try:
       os.makedirs(directory, exist_ok=True)
       for file, text in {**self.manifests, 'Dockerfile': self.dockerfile}.items():

@@ -1,4 +1,4 @@
-"""Runs a graph under Launchpad's own launchers: local_mt, test_mt and test_mp."""
+"""Runs a graph with Launchpad's own launchers: local_mt, test_mt and test_mp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine for a Ray cluster that this machine is part of."""
+"""The engine for the Ray cluster of this machine."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Supervisor:
         )
         self._life += 1
         with contextlib.suppress(PermissionError):
-          os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have 15.
+          os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have niceness 15.
         self._running.set()
       finally:
         ready.set()

@@ -76,7 +76,7 @@ def launch(
   node_timeout: float = math.inf,
   out: IO[str] = sys.stdout,
 ) -> int:
-  """Submits a program and follows the job to its end.
+  """Submits a program and follows the job to completion.
 
   The job's output goes to `run_dir/slurm.log`, each node's to `run_dir/logs/<label>-<index>.log`.
   While following, this process forwards the first SIGINT or SIGTERM to the job, which stops as under
