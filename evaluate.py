@@ -1,13 +1,13 @@
-"""Evaluates what a run has learned: whole episodes, without exploration, in this process.
+"""Evaluates the parameters of a run on whole episodes, without exploration, in this process.
 
 python evaluate.py RUN_DIR                                   the final parameters, 100 episodes
 python evaluate.py RUN_DIR --checkpoint=newest --episodes=20
-python evaluate.py RUN_DIR --video=policy.gif                and records what the policy does
+python evaluate.py RUN_DIR --video=policy.gif                also records the policy
 python evaluate.py RUN_DIR --json=score.json
 
-A run whose program or environment is somebody's own Python file runs that file: of a run that is not
-yours, read config.json first.
-It runs on the CPU, beside a run that has the accelerator, unless JAX_PLATFORMS says otherwise.
+If the program or environment of the run is a Python file, this command executes it: read config.json
+before you evaluate another person's run.
+It runs on the CPU, so that a run can use the accelerator meanwhile; set JAX_PLATFORMS to change this.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEFAULT_NUM_ENVS = 10
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-  """Returns the flags; raises ValueError, one sentence, if they make no sense."""
+  """Returns the flags; raises a one-sentence ValueError if they are invalid."""
   assert __doc__
   summary, _, examples = __doc__.partition('\n')
   parser = argparse.ArgumentParser(
@@ -47,7 +47,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     '--episodes',
     type=int,
     default=100,
-    help='how many to play, rounded up to as many from each environment (100)',
+    help='episodes to play, rounded up to the same number per environment (100)',
   )
   add(
     '--num_envs',
@@ -58,15 +58,17 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add(
     '--checkpoint',
     default='',
-    help='which parameters: final, newest, or the learner_steps of a checkpoint; if left out, the '
-    'final ones, or if the run has not come to its end, the newest',
+    help='which parameters: final, newest, or the learner_steps of a checkpoint; if left out, final, '
+    'or newest if the run has not ended',
   )
-  add('--env_options', help="the environment's options, in place of the run's: another protocol")
-  add('--seed', type=int, default=0, help='of environments and action sampling (0)')
-  add('--video', default='', help='file.gif for a recording of the first environment')
-  add('--video_episodes', type=int, default=3, help='how many of its episodes to record (3)')
-  add('--video_frames', type=int, default=1000, help='frames in a recording at most (1000)')
-  add('--json', default='', help='file for the score and its protocol')
+  add(
+    '--env_options', help="options of the environment that replace the run's, for another protocol"
+  )
+  add('--seed', type=int, default=0, help='seed of environments and action sampling (0)')
+  add('--video', default='', help='write a recording of the first environment to this GIF file')
+  add('--video_episodes', type=int, default=3, help='episodes to record (3)')
+  add('--video_frames', type=int, default=1000, help='most frames in the recording (1000)')
+  add('--json', default='', help='write the score and its protocol to this file')
   args = parser.parse_args(argv)
   for name in ('episodes', 'video_episodes', 'video_frames'):
     if getattr(args, name) < 1:
@@ -83,7 +85,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_writable(name: str, path: str) -> None:
-  """Tries whether a file can be written, before anything is played for it."""
+  """Checks that a file can be written, before any episode is played."""
   try:
     if os.path.isdir(path):
       raise IsADirectoryError(0, 'it is a directory')
@@ -94,10 +96,10 @@ def _check_writable(name: str, path: str) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
-  """Plays, and records where that is asked for; returns the score and its protocol."""
+  """Plays the episodes and optionally records them; returns the score and its protocol."""
   path = args.run_dir
   run = runs.recorded_run(path)
-  # What follows imports JAX, which takes seconds.
+  # These modules import JAX, which takes seconds.
   from viewing import evaluation, parameters
   from viewing.film import Film
 
@@ -145,7 +147,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _text(result: dict[str, Any]) -> str:
-  """Returns a score for people."""
+  """Returns the result as text."""
   score, protocol, kept = result['score'], result['protocol'], dict(result['parameters'])
   options = ','.join(f'{name}={value}' for name, value in protocol['env_options'].items())
   greedy = f'exploration {protocol["exploration"]:g}' if protocol['exploration'] else 'greedy'
@@ -168,7 +170,7 @@ def _text(result: dict[str, Any]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-  """Does what the flags say; returns the exit code."""
+  """Runs the command; returns the exit code."""
   try:
     args = _parse(argv)
     result = _evaluate(args)

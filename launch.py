@@ -3,12 +3,12 @@
 python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --dry_run                         prints the graph and starts nothing
-python launch.py --dry_run --graph=graph.svg       and draws it
+python launch.py --dry_run --graph=graph.svg       also draws the graph
 python launch.py --program=path/to/mine.py:make_program    a program of your own
 python launch.py --resume=runs/...                 resumes that run from its newest checkpoint
-python launch.py --launcher=ray                    on the Ray cluster that this machine is part of
-python launch.py --launcher=slurm                  as a Slurm job
-python launch.py --launcher=k8s --image=... --output=DIR   writes what runs it on Kubernetes
+python launch.py --launcher=ray                    runs on the Ray cluster of this machine
+python launch.py --launcher=slurm                  runs as a Slurm job
+python launch.py --launcher=k8s --image=... --output=DIR   writes Kubernetes manifests
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from programs import plan, registry
 from programs.options import early
 from programs.options import flags as config_flags
 
-_DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement, start nothing')
+_DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement; start nothing')
 _GRAPH = flags.DEFINE_string(
-  'graph', '', 'also draw the graph into this file: a picture, .svg, or Mermaid text, .mmd or .md'
+  'graph', '', 'also write a picture of the graph to this file: .svg, or Mermaid text (.mmd or .md)'
 )
 _LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environments")
 
@@ -39,7 +39,7 @@ def _list_environments() -> int:
 
 
 def main(argv: list[str]) -> int:
-  """Does what the flags say; returns the exit code."""
+  """Runs the command that the flags describe; returns the exit code."""
   os.environ.update(placement.NO_PROXY)
   try:
     if _LIST_ENVS.value:
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
     if _GRAPH.value:
       picture.check_path(_GRAPH.value)
-    with guard.swept():  # A user's own environment is tried, and may leave processes behind.
+    with guard.swept():  # Planning runs the user's environment, which may leave processes.
       job = plan.plan(launcher, _DRY_RUN.value, _GRAPH.value)
     if not _DRY_RUN.value:
       launcher.claim(job)
@@ -84,7 +84,7 @@ if __name__ == '__main__':
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
-  for module in (config_flags, plan, engines):  # --help lists them as well.
+  for module in (config_flags, plan, engines):  # So that --help lists their flags.
     flags.adopt_module_key_flags(module)
 
   def _run(argv: list[str]) -> None:

@@ -1,12 +1,12 @@
-"""Shows how runs are doing, or have done, from their directories alone.
+"""Shows the progress and results of runs, from their directories alone.
 
-python watch.py RUN_DIR                     figures and curve, until the run ends (or Ctrl-C)
-python watch.py RUN_DIR RUN_DIR ...         side by side, with the options in which they differ
-python watch.py RUN_DIR ... --png=out.png   writes their curves into one picture, and ends
-python watch.py RUN_DIR --stacks            prints the stacks of every node, and ends; the run goes on
-python watch.py RUN_DIR --stacks=actor/3    those of one node
+python watch.py RUN_DIR                     figures and curves, until the run ends (or Ctrl-C)
+python watch.py RUN_DIR RUN_DIR ...         side by side, with the options that differ
+python watch.py RUN_DIR ... --png=out.png   writes their curves to one picture and exits
+python watch.py RUN_DIR --stacks            prints the stacks of every node and exits; the run continues
+python watch.py RUN_DIR --stacks=actor/3    the same for one node
 
-A run may be on another machine, if this one sees its directory.
+A run may be on another machine if this one can read its directory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _going_on(runs: list[Progress]) -> bool:
 
 
 def _follow(runs: list[Progress], period: float) -> None:
-  """Shows runs until none is going on: live on a terminal, by lines elsewhere."""
+  """Shows runs until all have ended or stopped: a live table on a terminal, lines elsewhere."""
   console = output.Pipe()
   if sys.stdout.isatty():
     with Live(console=console, refresh_per_second=4) as live:
@@ -66,11 +66,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     allow_abbrev=False,
   )
   parser.add_argument('run_dir', nargs='+', help='directory of a run')
-  parser.add_argument('--png', default='', help='write the curves into this PNG file, and end')
+  parser.add_argument('--png', default='', help='write the curves to this PNG file and exit')
   parser.add_argument(
-    '--stacks', nargs='?', const='', metavar='NODE', help='print the stacks of the nodes, and end'
+    '--stacks', nargs='?', const='', metavar='NODE', help='print the stacks of the nodes and exit'
   )
-  parser.add_argument('--period', type=float, default=2.0, help='seconds between two looks (2)')
+  parser.add_argument('--period', type=float, default=2.0, help='seconds between two reads (2)')
   args = parser.parse_args(argv)
   if args.png and not args.png.endswith('.png'):
     raise ValueError(f'--png={args.png} must end in .png.')
@@ -93,7 +93,7 @@ def _print_stacks(run_dirs: Sequence[str], node: str) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-  """Does what the command line says; returns the exit code."""
+  """Runs the command; returns the exit code."""
   try:
     args = _parse(argv)
     if args.stacks is not None:

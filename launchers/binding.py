@@ -1,8 +1,8 @@
-"""What every launcher of ours does with a graph: bind its addresses and pack its nodes.
+"""Binds the addresses of a graph and pickles its nodes, for every launcher of this repository.
 
-Launchpad's launch types are a closed set, but every part they use is public, so a launcher is a
-function of a program: initialise the contexts, connect the handles, bind the addresses, serialise
-each node's function, and have `launchers.node_entry` call it in a process of its own.
+Launchpad's launch types are a closed set, but every part they use is public. A launcher is therefore a
+function of a program: initialise the contexts, connect the handles, bind the addresses, serialise each
+node's function, and have `launchers.node_entry` call it in a separate process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodes.runtime.lifecycle import RUN_VARIABLE
 
 
 class StaticAddress(lp.AbstractAddressBuilder):
-  """An address that is known when the graph is launched."""
+  """An address known at launch."""
 
   def __init__(self, address: str):
     self._address = address
@@ -32,7 +32,7 @@ class StaticAddress(lp.AbstractAddressBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class SignalStopper:
-  """Stops a local program: what `lp.stop()` calls in a node."""
+  """Stops a local program; `lp.stop()` calls it in a node."""
 
   launcher_pid: int
 
@@ -48,7 +48,7 @@ class NodeTask:
   Attributes:
     label: its group.
     index: its place in the group.
-    payload: the file that holds its function.
+    payload: path of the file with its pickled function.
   """
 
   label: str
@@ -62,7 +62,7 @@ class NodeTask:
 
 
 def run_token() -> dict[str, str]:
-  """Returns a variable for every node of one launch, by which a server knows its own actors."""
+  """Returns the environment variable by which a server recognises the actors of its own launch."""
   return {RUN_VARIABLE: os.urandom(16).hex()}
 
 
@@ -76,14 +76,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def log_path(run_dir: str, task: NodeTask) -> str:
-  """Returns the file for a node's output, in a directory that exists from now on."""
+  """Returns the file for a node's output, and creates its directory."""
   logs = os.path.join(run_dir, 'logs')
   os.makedirs(logs, exist_ok=True)
   return os.path.join(logs, f'{task.label}-{task.index}.log')
 
 
 def python_path(leave_out: str = '') -> str:
-  """Returns a PYTHONPATH with which a process imports what this one can, but for one directory."""
+  """Returns this process's import path as a PYTHONPATH, without one directory."""
   return os.pathsep.join(p or os.getcwd() for p in sys.path if not leave_out or p != leave_out)
 
 
@@ -92,12 +92,11 @@ def bind(
   addresses: Callable[[str, int, int], list[str]],
   stopper: Callable[[], None],
 ) -> None:
-  """Connects the handles of a program and binds its addresses, so that its nodes can be called.
+  """Connects the handles of a program and binds its addresses. Its nodes can then be called.
 
   Args:
     program: the graph.
-    addresses: takes (label, index, count) and returns host:port for each of the `count` addresses
-      of that node.
+    addresses: maps (label, index, count) to host:port for each of the `count` addresses of that node.
     stopper: called in a node's process by `lp.stop()`.
   """
   for nodes in program.groups.values():
@@ -122,16 +121,16 @@ def prepare(
   stopper: Callable[[], None],
   directory: str,
 ) -> list[NodeTask]:
-  """Binds a program's addresses and writes one file for each node.
+  """Binds a program's addresses and writes one file with the pickled function of each node.
 
   Args:
     program: the graph.
     addresses: as for `bind`.
     stopper: as for `bind`; picklable.
-    directory: an existing directory, readable wherever nodes run.
+    directory: an existing directory, readable on every machine that runs a node.
 
   Raises:
-    ValueError: if a node cannot be pickled, or its file cannot be written; names the node or the file.
+    ValueError: if a node cannot be pickled or its file cannot be written; names the node or the file.
   """
   bind(program, addresses, stopper)
   serialization.enable_lru_cache_pickling_once()

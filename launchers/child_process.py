@@ -1,6 +1,7 @@
-"""What a machine does for a node that runs on it: find free ports, start and signal its process.
+"""Finds free ports on a machine, and starts and signals the process of a node.
 
-Needs nothing but the standard library: `launchers.ray.machines` sends it to machines by value.
+This module uses only the standard library, because `launchers.ray.machines` sends it to machines by
+value.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import IO
 
 from launchers import guard, heartbeat
 
-# What `NodeProcess.exit_code` makes of code 0 where the node's work had not returned.
+# `NodeProcess.exit_code` of a node that exited with code 0 before its work returned.
 LEFT = 250
 
 
 def bind_ports(count: int) -> list[socket.socket]:
-  """Returns sockets that hold ports which nothing else on this machine has.
+  """Returns sockets bound to ports that no other process on this machine uses.
 
-  They do not listen. A node can have the port once its socket is closed.
+  The sockets do not listen. A node can bind the port once its socket is closed.
   """
   sockets = [unbound_socket() for _ in range(count)]
   for s in sockets:
@@ -32,11 +33,8 @@ def bind_ports(count: int) -> list[socket.socket]:
 
 
 def unbound_socket() -> socket.socket:
-  """Returns a TCP socket that a port of IPv6 and IPv4 can be bound to, or of IPv4 alone.
-
-  A kernel without IPv6 makes the latter.
-  """
-  # The same is in nodes.runtime.listening, which launchers do not import.
+  """Returns a TCP socket for IPv6 and IPv4, or for IPv4 alone on a kernel without IPv6."""
+  # Duplicates nodes.runtime.listening, which launchers do not import.
   if not socket.has_dualstack_ipv6():
     return socket.socket(socket.AF_INET)
   both = socket.socket(socket.AF_INET6)
@@ -45,13 +43,13 @@ def unbound_socket() -> socket.socket:
 
 
 class NodeProcess:
-  """One life of a node. Dies with the thread that starts it.
+  """The process of one incarnation of a node. It dies with the thread that starts it.
 
-  What the node has started ends with it: the rest of its process group, and whatever has inherited its
-  environment variables.
+  Its children are killed when it exits: the rest of its process group, and every process that has
+  inherited its environment variables.
 
   Attributes:
-    pid: of the process, which leads its process group.
+    pid: process id; the process leads its process group.
   """
 
   def __init__(
@@ -67,10 +65,10 @@ class NodeProcess:
 
     Args:
       python: the interpreter.
-      payload: the file that holds the node's function.
-      environment: all of its variables; PYTHONPATH must lead to `launchers`.
-      log: a file that gets its output.
-      mark: begins with that of a `guard.Guard`; no other process's mark begins with it.
+      payload: path of the file with the node's pickled function.
+      environment: all of its variables; `launchers` must be importable from PYTHONPATH.
+      log: the file that receives its output.
+      mark: starts with the mark of a `guard.Guard`; it must not be a prefix of any other mark.
       cwd: its working directory; None for that of the caller.
     """
     self._mark = mark
@@ -104,7 +102,7 @@ class NodeProcess:
     self._listener = heartbeat.Listener(heartbeat.pipe_reader(beats))
 
   def exit_code(self) -> int | None:
-    """Returns None while it runs; LEFT if it has left with code 0 before its work returned."""
+    """Returns None while it runs; LEFT if it exited with code 0 before its work returned."""
     code = self._popen.poll()
     if code is None:
       return None
@@ -115,7 +113,7 @@ class NodeProcess:
     return LEFT if code == 0 and not (beat and beat.returned) else code
 
   def _end(self) -> None:
-    """Ends what the node has left behind."""
+    """Kills the remaining children of the node."""
     with contextlib.suppress(OSError):  # The group lasts as long as a process is in it.
       os.killpg(self.pid, signal.SIGKILL)
     guard.sweep(self._mark)
@@ -124,14 +122,14 @@ class NodeProcess:
     self._ended = True
 
   def beat(self) -> tuple[heartbeat.Beat | None, float]:
-    """Returns the latest heartbeat, None before the first, and how many seconds ago it came."""
+    """Returns the latest heartbeat, None before the first, and its age in seconds."""
     with self._ending:
       if not self._ended:
         self._listener.poll()
     return self._listener.beat, self._listener.age()
 
   def wait(self) -> None:
-    """Waits for its end."""
+    """Waits for the process to exit."""
     self._popen.wait()
 
   def send(self, number: int | signal.Signals) -> None:

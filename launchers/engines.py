@@ -1,4 +1,4 @@
-"""The table of engines. A new engine is a folder with a `launcher.Launcher`, and a line here."""
+"""The table of engines. To add one, write a folder with a `launcher.Launcher` and add a line here."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ TABLE: Mapping[str, Launcher] = {
   'pod': launchers.k8s.engine.Pod(),
 }
 
-for _engine in TABLE.values():  # So that a module that adopts the flags of this one has them all.
+for _engine in TABLE.values():  # So that --help and flag adoption include them.
   flags.adopt_module_key_flags(sys.modules[type(_engine).__module__])
 _LAUNCHER = flags.DEFINE_enum(
   'launcher',
   'local',
   [*TABLE],
-  'where it runs: on this machine; on a Ray cluster; as a Slurm job; on Kubernetes, for which files '
-  'are written; in this pod, as those files say',
+  'where the program runs: local: this machine; ray: a Ray cluster; slurm: a Slurm job; k8s: writes '
+  'Kubernetes manifests; pod: one node in this pod, used by those manifests',
 )
 
 
 def chosen() -> Launcher:
-  """Returns the engine of the flag.
+  """Returns the engine that --launcher selects.
 
   Raises:
-    ValueError: if a flag of the local engine is given with another; one sentence.
+    ValueError: if a flag of the local engine is given with another engine; one sentence.
   """
   if _LAUNCHER.value != 'local':
     launchers.local.engine.refuse_flags(_LAUNCHER.value)

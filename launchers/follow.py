@@ -1,4 +1,4 @@
-"""Knows from a program's monitor how it is doing, while it runs."""
+"""Polls the monitor of a running program for its status."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PERIOD_SECONDS = 0.5
 
 
 class Follower:
-  """Asks the monitor twice a second, from a thread, until closed.
+  """Polls the monitor twice a second from a thread, until closed.
 
-  Of a program without a group 'monitor' it knows nothing.
+  `status` stays None for a program without a group 'monitor'.
   """
 
   def __init__(self, program: lp.Program):
@@ -28,23 +28,23 @@ class Follower:
     self.status: dict[str, Any] | None = None
 
   def start(self) -> None:
-    """Begins to ask."""
+    """Starts polling."""
     if self._handle is not None:
       self._handle.set_client_kwargs(call_timeout=2)
       self._thread.start()
 
   def close(self) -> None:
-    """Stops to ask."""
+    """Stops polling."""
     self._closed.set()
     if self._thread.ident is not None:
       self._thread.join(timeout=5)
 
   def _follow(self) -> None:
     assert self._handle is not None
-    # Kept for good: Courier aborts when an answer under way holds the last reference to its client.
+    # Never released: Courier aborts if a pending reply holds the last reference to its client.
     self._client = self._handle.dereference()
     while not self._closed.wait(_PERIOD_SECONDS):
       try:
         self.status = self._client.futures.status().result(timeout=2)
       except Exception:
-        continue  # It is not there yet, or away for a while.
+        continue  # The monitor has not started yet, or is restarting.

@@ -1,8 +1,8 @@
-"""Ends what nodes have started, once their launcher is gone: `python -m launchers.guard MARK`.
+"""Kills the children of nodes once their launcher has exited: `python -m launchers.guard MARK`.
 
-A node dies with its launcher, but what the node has started does not: the simulator of an environment,
-the workers of a vectorised one. Every process inherits its node's environment variables, so they are
-found by one of them, whatever session or parent they have. Needs nothing but the standard library:
+A node dies with its launcher, but its children do not: the simulator of an environment, the workers of
+a vectorised one. Children inherit an environment variable of their node, which identifies them in any
+session and under any parent. This module uses only the standard library, because
 `launchers.ray.machines` sends it to machines by value.
 """
 
@@ -21,7 +21,7 @@ _SWEEPS = 20
 
 
 def marked(mark: str) -> Iterator[int]:
-  """Yields the ids of processes whose variable begins with `mark`; zombies have none."""
+  """Yields the ids of processes whose variable starts with `mark`; zombies have no variables."""
   wanted = f'{VARIABLE}={mark}'.encode()
   for name in os.listdir('/proc'):
     if name.isdecimal() and int(name) != os.getpid():
@@ -31,7 +31,7 @@ def marked(mark: str) -> Iterator[int]:
 
 
 def sweep(mark: str) -> None:
-  """Kills every process whose variable begins with `mark`, and what they start meanwhile."""
+  """Kills every process whose variable starts with `mark`, and children that they start meanwhile."""
   for _ in range(_SWEEPS):
     found = list(marked(mark))
     for pid in found:
@@ -44,7 +44,7 @@ def sweep(mark: str) -> None:
 
 @contextlib.contextmanager
 def swept() -> Iterator[None]:
-  """Kills at its end what this process has started meanwhile, and what that has started."""
+  """Kills, on exit, every descendant that this process has started inside the context."""
   mark = f'{os.urandom(8).hex()};'
   earlier = _children()
   os.environ[VARIABLE] = mark
@@ -52,7 +52,7 @@ def swept() -> Iterator[None]:
     yield
   finally:
     del os.environ[VARIABLE]
-    for pid in _children() - earlier:  # A fork shows the variables that this process began with.
+    for pid in _children() - earlier:  # A plain fork does not show the new variable.
       with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
     sweep(mark)
@@ -67,10 +67,10 @@ def _children() -> set[int]:
 
 
 class Guard:
-  """A process that sweeps once this one has ended, however it did.
+  """A process that sweeps after this process has ended for any reason.
 
   Attributes:
-    mark: what the variable of the nodes' processes begins with.
+    mark: prefix of the variable of the nodes' processes.
   """
 
   def __init__(self, python: str, python_path: str, cwd: str | None = None):
@@ -78,7 +78,7 @@ class Guard:
 
     Args:
       python: the interpreter.
-      python_path: a PYTHONPATH that leads to `launchers`.
+      python_path: a PYTHONPATH from which `launchers` can be imported.
       cwd: its working directory; None for that of this process.
     """
     self.mark = os.urandom(8).hex()
@@ -86,7 +86,7 @@ class Guard:
     self._process = subprocess.Popen(
       [python, '-S', '-m', 'launchers.guard', self.mark],
       env={**inherited, 'PYTHONPATH': python_path},
-      stdin=subprocess.PIPE,  # Which ends with this process.
+      stdin=subprocess.PIPE,  # Reaches end of file when this process exits.
       stdout=subprocess.DEVNULL,
       stderr=subprocess.DEVNULL,
       cwd=cwd,
@@ -94,7 +94,7 @@ class Guard:
     )
 
   def close(self) -> None:
-    """Sweeps now, and ends the process."""
+    """Sweeps now and ends the guard process."""
     sweep(self.mark)
     assert self._process.stdin is not None
     self._process.stdin.close()
@@ -102,7 +102,7 @@ class Guard:
 
 
 def main(mark: str) -> None:
-  """Waits for the end of stdin, and sweeps."""
+  """Waits for end of file on stdin, then sweeps."""
   for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
   while os.read(0, 1):

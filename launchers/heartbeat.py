@@ -1,8 +1,9 @@
-"""The heartbeat of a node: one line a second, from a thread of its process to what started it.
+"""The heartbeat of a node: one line a second, from a thread of its process to its supervisor.
 
-Silence means that the process runs no Python: it has stopped, or something holds the interpreter lock.
-`nodes.runtime.activity` says what the node does. An activity without a mark for too long is a hang as
-well. Needs nothing but the standard library: `launchers.ray.machines` sends it to machines by value.
+Missing heartbeats mean that the process runs no Python: it has stopped, or something holds the
+interpreter lock. `nodes.runtime.activity` records what the node does. An activity that is not marked
+for too long is a hang as well. This module uses only the standard library, because
+`launchers.ray.machines` sends it to machines by value.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from collections.abc import Callable
 VARIABLE = 'LAUNCHPOD_HEARTBEAT_FD'
 PERIOD_SECONDS = 1.0
 _FINAL_SECONDS = 60.0
-_SLOW_FIGURES = 10  # Beats from one count of open files to the next.
+_SLOW_FIGURES = 10  # Beats between two counts of open files.
 _MIB = 1 << 20
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 
 
 @dataclasses.dataclass(frozen=True)
 class Beat:
-  """What a node says of itself.
+  """One heartbeat: the state of a node.
 
   Attributes:
-    doing: its activity, for people.
-    seconds: for how long.
-    unmarked: seconds since it has marked its activity, a suspension not counted.
-    patience: the `unmarked` seconds that are no hang, in multiples of --node_timeout.
-    memory_mib: resident memory that the process shares with no other.
-    cpu_seconds: of this life.
-    open_files: descriptors.
-    threads: of any language.
-    returned: whether its work has returned, so that it may leave.
+    doing: name of its activity.
+    seconds: duration of the activity so far.
+    unmarked: seconds since the node last marked its activity, without time spent suspended.
+    patience: `unmarked` seconds that do not count as a hang, in multiples of --node_timeout.
+    memory_mib: resident memory that the process does not share, in MiB.
+    cpu_seconds: CPU time of this incarnation.
+    open_files: number of open descriptors.
+    threads: number of threads, Python or not.
+    returned: whether its work has returned, so that it may exit.
   """
 
   doing: str
@@ -52,12 +53,12 @@ class Beat:
   returned: bool = False
 
   def pack(self) -> bytes:
-    """Returns it as one line."""
+    """Returns the beat as one line of JSON."""
     return json.dumps(dataclasses.asdict(self)).encode() + b'\n'
 
 
 def unpack(line: bytes) -> Beat | None:
-  """Returns the beat in a line; None if there is none."""
+  """Returns the beat in a line; None if the line holds none."""
   try:
     return Beat(**json.loads(line))
   except (ValueError, TypeError):
@@ -65,10 +66,10 @@ def unpack(line: bytes) -> Beat | None:
 
 
 class Heart:
-  """The thread in a node that sends its heartbeat, where `VARIABLE` says to which descriptor."""
+  """The thread in a node that sends its heartbeat to the descriptor in `VARIABLE`."""
 
   def __init__(self) -> None:
-    """Takes the descriptor over, so that no child of the node has it; call `start`."""
+    """Claims the descriptor, so that children of the node do not inherit it; call `start` next."""
     self._fd = int(os.environ.pop(VARIABLE, '-1'))
     self._count = self._open_files = self._threads = 0
     self._last = time.monotonic()
@@ -79,12 +80,12 @@ class Heart:
       os.set_blocking(self._fd, False)
 
   def start(self) -> None:
-    """Begins to beat."""
+    """Starts the heartbeat thread."""
     if self._fd >= 0:
       threading.Thread(target=self._run, name='heartbeat', daemon=True).start()
 
   def returned(self) -> None:
-    """Says that the node's work has returned, however long the other side takes to make room."""
+    """Reports that the node's work has returned; waits up to 60 seconds for room in the pipe."""
     if self._fd < 0:
       return
     with contextlib.suppress(OSError):
@@ -97,16 +98,16 @@ class Heart:
       try:
         os.write(self._fd, self._beat().pack())
       except BlockingIOError:
-        pass  # What started the node is suspended; it will find enough beats.
+        pass  # The supervisor is suspended; the pipe holds enough beats.
       except OSError:
         return
       pause.wait(PERIOD_SECONDS)
 
   def _beat(self) -> Beat:
-    from nodes.runtime import activity  # Not where this module only listens.
+    from nodes.runtime import activity  # Not needed to listen.
 
     now, latest = time.monotonic(), activity.latest()
-    # A process that was suspended has had no chance to mark anything.
+    # A suspended process cannot mark its activity, so each beat adds at most three periods.
     self._unmarked += min(now - self._last, 3 * PERIOD_SECONDS)
     if latest.marked != self._marked:
       self._unmarked = min(now - latest.marked, 3 * PERIOD_SECONDS)
@@ -122,7 +123,7 @@ class Heart:
       doing=latest.activity.name,
       seconds=round(now - latest.began, 1),
       unmarked=round(self._unmarked, 1),
-      patience=patience if math.isfinite(patience) else 1e9,  # JSON knows no infinity.
+      patience=patience if math.isfinite(patience) else 1e9,  # JSON has no infinity.
       memory_mib=round((resident - shared) * _PAGE / _MIB, 1),
       cpu_seconds=round(time.process_time(), 2),
       open_files=self._open_files,
@@ -135,7 +136,7 @@ def _num_threads() -> int:
 
 
 class Listener:
-  """Reads the heartbeat of one life of a node.
+  """Reads the heartbeat of one incarnation of a node.
 
   Attributes:
     beat: the latest; None before the first.
@@ -145,7 +146,7 @@ class Listener:
     """Initialises a listener.
 
     Args:
-      read: returns what has come since the last call, b'' if nothing has; does not block.
+      read: returns the bytes received since the last call, b'' if none; does not block.
     """
     self._read = read
     self._rest = b''
@@ -153,7 +154,7 @@ class Listener:
     self._heard = time.monotonic()
 
   def poll(self) -> Beat | None:
-    """Takes what has come; returns the latest beat."""
+    """Reads new heartbeats; returns the latest."""
     *lines, self._rest = (self._rest + self._read()).split(b'\n')
     for line in reversed(lines):
       beat = unpack(line)
@@ -163,12 +164,12 @@ class Listener:
     return self.beat
 
   def age(self) -> float:
-    """Returns the seconds since the latest beat; before the first, since listening began."""
+    """Returns the seconds since the latest beat, or since construction before the first."""
     return time.monotonic() - self._heard
 
 
 def pipe_reader(fd: int) -> Callable[[], bytes]:
-  """Returns a function that reads what a pipe holds, without blocking; b'' at its end, too."""
+  """Returns a function that reads a pipe without blocking; it returns b'' at end of file too."""
   os.set_blocking(fd, False)
 
   def read() -> bytes:

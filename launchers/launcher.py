@@ -1,11 +1,10 @@
-"""What launch.py asks of an engine, which is where and how a graph runs. `engines.py` lists them.
+"""The interface between launch.py and an engine. An engine decides where and how a graph runs.
 
-To add one, write a folder with an `engine.py`, which defines its flags and a `Launcher`, and add a line
-to `engines.py`. `launch` finds a place for every node, calls `binding.prepare`, and hands
-`supervise.supervise` one `watched.Node` for each node. Where every address is known in advance, no
-payload needs to be sent: as in `k8s/pod.py`, each process builds the graph, calls `binding.bind` and
-runs its own node. `tests/launchers/contract.py` has the scenarios that an engine of the first kind
-must pass.
+To add an engine, write a folder with an `engine.py` that defines its flags and a `Launcher`, and add a
+line to `engines.py`. `launch` finds a place for every node, calls `binding.prepare`, and passes one
+`watched.Node` per node to `supervise.supervise`. An engine that knows every address in advance sends no
+payloads: each process builds the graph, calls `binding.bind` and runs its own node (`k8s/pod.py`).
+Engines of the first kind must pass the scenarios of `tests/launchers/contract.py`.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from rundir import run_directory
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """What is launched: one graph, built once for one run directory.
+  """One graph, built once for one run directory.
 
   Attributes:
-    name: of the program, as the flag has it.
+    name: value of --program.
     program: the graph.
-    placement: resources for each group, as the user's file changes them.
+    placement: resources of each group, with the changes of the user's file applied.
     given: the options that the user set, by name.
-    config: every option; `run_dir` is the directory of the run, '' if a dry run has none.
-    resumed: whether the run directory is that of an earlier run, which this process has locked.
+    config: every option; `run_dir` is the run directory, '' in a dry run without one.
+    resumed: whether the run directory belongs to an earlier run; this process then holds its lock.
     node_timeout: see `supervise.supervise`.
-    notes: what a preview says beside the graph; one paragraph each.
-    warnings: what the user should know of the options; one sentence each.
+    notes: paragraphs that a preview prints after the graph.
+    warnings: warnings about the options; one sentence each.
   """
 
   name: str
@@ -66,15 +65,15 @@ class Job:
 
 
 class Launcher(abc.ABC):
-  """An engine. Its module defines the flags that belong to it.
+  """An engine. Its module defines its flags.
 
-  launch.py calls the methods in the order in which they stand here. Every refusal is a ValueError of
-  one sentence.
+  launch.py calls the methods in the order in which they are defined here. A method rejects a job with
+  a one-sentence ValueError.
 
   Attributes:
-    resume_flags: what the command that resumes a run needs beside --resume; None if the engine
-      itself restarts what has ended, so that the user resumes nothing.
-    resume_refusal: why --resume does not go with this engine; '' if it does.
+    resume_flags: flags that resuming a run needs in addition to --resume; None if the engine itself
+      restarts an ended process, so that users never resume a run.
+    resume_refusal: why this engine does not support --resume; '' if it does.
   """
 
   resume_flags: str | None = ''
@@ -82,7 +81,7 @@ class Launcher(abc.ABC):
 
   @property
   def pickles_nodes(self) -> bool:
-    """Whether nodes are pickled, because they run in processes of their own."""
+    """Whether nodes are pickled, because each runs in a separate process."""
     return True
 
   @property
@@ -93,14 +92,14 @@ class Launcher(abc.ABC):
   def run_dir(self, given: str, program: str, env: str, dry_run: bool) -> str:
     """Returns the path of a new run's directory, which `claim` creates.
 
-    The path is chosen before the graph is built, since nodes hold it. The directory is created only
-    after every check, so that a refused launch leaves nothing behind.
+    The path is chosen before the graph is built, because nodes store it. The directory is created only
+    after every check, so that a rejected launch leaves no files.
 
     Args:
       given: the user's --run_dir, or ''.
       program: title of the program.
       env: title of the environment.
-      dry_run: whether nothing will run; then '' may stay ''.
+      dry_run: whether nothing will run; '' is then returned unchanged.
     """
     if dry_run:
       return given
@@ -108,19 +107,19 @@ class Launcher(abc.ABC):
 
   @abc.abstractmethod
   def check(self, job: Job, dry_run: bool) -> None:
-    """Refuses a job that this engine cannot run, as far as can be known before anything starts."""
+    """Raises ValueError for a job that this engine cannot run, as far as is known before the start."""
 
   def claim(self, job: Job) -> None:
-    """Creates the run directory of a new run, and locks it for this process."""
+    """Creates and locks the run directory of a new run."""
     if self.owns_run_dir and not job.resumed:
       run_directory.create(job.run_dir)
 
   def warnings(self, job: Job) -> Sequence[str]:
-    """Returns what the user should know before the program starts; one sentence each."""
+    """Returns warnings to print before the program starts; one sentence each."""
     return job.warnings
 
   def preview(self, job: Job) -> str:
-    """Returns what --dry_run prints."""
+    """Returns the output of --dry_run."""
     return '\n\n'.join([describe.describe(job.program, job.placement), *job.notes])
 
   def record(self, job: Job) -> None:
@@ -135,18 +134,18 @@ class Launcher(abc.ABC):
 
   @abc.abstractmethod
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
-    """Runs a job to its end; returns the exit code.
+    """Runs a job to completion; returns the exit code.
 
     Args:
       job: the job.
-      callbacks: what to call while the program runs, if this process supervises it.
+      callbacks: called while the program runs, if this process supervises it.
     """
 
   def conclude(self, job: Job, code: int) -> None:
-    """Says what the run has achieved, or how to resume it."""
+    """Prints the result of the run, or the command that resumes it."""
     if code == 0:
       if done := run_directory.result(job.run_dir):
         terminal.say(done)
     elif self.resume_flags is not None and run_directory.has_checkpoints(job.run_dir):
       flags = shlex.quote(f'--resume={job.run_dir}') + self.resume_flags
-      terminal.say(f'to go on: python launch.py {flags}', sys.stderr)
+      terminal.say(f'to resume: python launch.py {flags}', sys.stderr)

@@ -1,4 +1,4 @@
-"""The logs of nodes: bounded, whatever the nodes write, and read from their end."""
+"""Bounds the size of node logs, and reads their last lines."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _TAIL_BYTES = 1 << 20
 
 
 def bound(path: str, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
-  """Moves the end of a log that has grown too large to `path.1`, and empties the log.
+  """Moves the end of a log that is too large to `path.1`, and truncates the log.
 
-  What writes it has it open for appending, and goes on at its new end. Lines that it writes meanwhile
+  The writer has the log open for appending and continues at its new end. Lines written during the call
   may be lost.
 
   Args:
-    path: of the log.
-    max_bytes: at which it is too large.
-    kept_bytes: of its end, which replace those of an earlier `path.1`.
+    path: path of the log.
+    max_bytes: largest size that is left alone.
+    kept_bytes: bytes kept from the end; they replace an earlier `path.1`.
 
   Raises:
     OSError: if there is no log, or the disk is full.
@@ -33,7 +33,7 @@ def bound(path: str, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -
 
 
 def tail(path: str, lines: int) -> list[str]:
-  """Returns the last lines of a log, each with its end of line."""
+  """Returns the last lines of a log, with their line ends."""
   return _end(path, _TAIL_BYTES).decode(errors='replace').splitlines(keepends=True)[-lines:]
 
 

@@ -1,4 +1,4 @@
-"""Whether the kernel has killed processes for want of memory."""
+"""Detects out-of-memory kills by the kernel."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _CGROUP = '/sys/fs/cgroup/memory.events'
 
 
 class Kills:
-  """Counts the kernel's out-of-memory kills from now on, of this machine and of this control group."""
+  """Detects out-of-memory kills after construction, on this machine and in this control group."""
 
   def __init__(self) -> None:
     self._before = _count()
 
   def explain(self, beat: Beat | None) -> str:
-    """Returns how memory may have ended a node that was killed, for the end of a sentence.
+    """Returns the end of a sentence about a killed node; '' if the kernel has killed no process.
 
     Args:
-      beat: the last of the node.
+      beat: the node's last heartbeat.
     """
     if _count() <= self._before:
       return ''
     held = f' when it held {beat.memory_mib:,.0f} MiB' if beat is not None else ''
     return (
-      f'{held}, and the kernel has killed a process for want of memory meanwhile: use fewer or smaller '
+      f'{held}, and the kernel has killed a process to free memory: use fewer or smaller '
       'environments, batches or replay, or more memory'
     )
 

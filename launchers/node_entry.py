@@ -1,11 +1,14 @@
 """The process of one node: `python -m launchers.node_entry PAYLOAD [GRACE_SECONDS]`.
 
 Launchpad's own entry ignores SIGTERM while the main thread is inside a Courier call, exits with -14
-after a clean stop, and opens a debugger on a crash. This one exits 0 after a requested stop, at the
-latest `GRACE_SECONDS` after SIGTERM whatever the main thread is doing (a checkpoint that is being
-written is finished first), exits 1 after an exception with the traceback last, and does not outlive
-its launcher. It sends a heartbeat from its first second on, and writes the stacks of all threads to
-its log on `STACKS`, even where no Python can run.
+after a clean stop, and opens a debugger on a crash. This entry behaves as follows:
+
+* After a requested stop it exits 0, at most `GRACE_SECONDS` after SIGTERM, even if the main thread is
+  busy. A checkpoint in progress is completed first.
+* After an exception it exits 1, with the traceback as its last output.
+* It does not outlive its launcher.
+* It sends a heartbeat from its first second.
+* On `STACKS` it writes the stacks of all threads to its log, even if no Python can run.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from nodes.runtime import activity
 
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
-# A process that does not know it ignores it, so what a node has started is not harmed.
+# Processes ignore it by default, so it does not harm the children of a node.
 STACKS = signal.SIGURG
 
 
@@ -36,7 +39,7 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _leave(code: int) -> None:
-  """Ends the process, waiting for few of its threads: others may be in calls that never return."""
+  """Exits, after the threads named `lifecycle.FINISH`; others may be in calls that never return."""
   from nodes.runtime import lifecycle  # Imports Launchpad.
 
   for thread in threading.enumerate():
@@ -48,16 +51,16 @@ def _leave(code: int) -> None:
 
 
 def _watch_for_sigterm(stop: threading.Event, grace: float, stopped: Callable[[], int]) -> None:
-  """Sets `stop` on SIGTERM, and ends the process with the code of `stopped` `grace` seconds later.
+  """Sets `stop` on SIGTERM, and exits with the code of `stopped` after `grace` seconds.
 
-  A Python signal handler runs only when the main thread returns to the interpreter; the wake-up
-  file descriptor is written by the C handler, so a thread that reads it always learns of the signal.
+  A Python signal handler runs only when the main thread returns to the interpreter. The C handler
+  writes to the wake-up file descriptor, so a thread that reads it always receives the signal.
   """
   reader, writer = socket.socketpair()
   writer.setblocking(False)
   signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
-  def watch(writer: socket.socket) -> None:  # Holds the writer: closing it would lose the signal.
+  def watch(writer: socket.socket) -> None:  # Keeps the writer open, or the signal is lost.
     while (number := reader.recv(1)) and number[0] != signal.SIGTERM:
       pass
     stop.set()
@@ -77,12 +80,12 @@ def run(
 
   Args:
     load: returns the node's function.
-    grace: seconds after SIGTERM at which the process ends, whatever the node is doing.
-    stopped: returns the exit code of a node that SIGTERM has stopped.
-    returned: called when the node's function has returned, and nothing had asked it to stop.
+    grace: seconds after SIGTERM at which the process exits, even if the node is busy.
+    stopped: returns the exit code of a node stopped by SIGTERM.
+    returned: called when the node's function has returned without a request to stop.
 
   Returns:
-    The exit code. The process is to be left by `os._exit`: threads may never return.
+    The exit code. The caller must exit with `os._exit`, because threads may never return.
   """
   allocator.limit_arenas()
   from absl import flags, logging
@@ -96,9 +99,9 @@ def run(
   _watch_for_sigterm(stop, grace, stopped)
   try:
     function = load()
-    activity.mark(activity.RUNNING)  # A class that promises more marks more.
+    activity.mark(activity.RUNNING)  # A node class may mark finer activities.
     function()
-  except BaseException as error:  # SystemExit, too: a library that exits has not done the work.
+  except BaseException as error:  # Includes SystemExit: a library that exits has not done the work.
     if not stop.is_set():
       traceback.print_exc()
       return getattr(error, 'exit_code', 1)
@@ -109,7 +112,7 @@ def run(
 
 
 def main(argv: list[str]) -> None:
-  """Runs the node whose function is in the file `argv[1]`. Does not return."""
+  """Runs the node whose pickled function is in the file `argv[1]`. Does not return."""
   parent = int(os.environ.get('LAUNCHPOD_LAUNCHER_PID', os.getppid()))
   _die_with_parent(parent)
   activity.mark(activity.STARTING)

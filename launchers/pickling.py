@@ -1,4 +1,4 @@
-"""Packs a node's function, and says what of it cannot be packed."""
+"""Pickles a node's function, and names the part that cannot be pickled."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _DEPTH = 6
 
 
 def dumps(name: str, function: Callable[[], object]) -> bytes:
-  """Returns a node's function as bytes.
+  """Pickles a node's function.
 
   Args:
-    name: of the node, for the message.
+    name: name of the node, for the message.
     function: a bound method of a Launchpad node.
 
   Raises:
@@ -28,13 +28,13 @@ def dumps(name: str, function: Callable[[], object]) -> bytes:
     path, value = _culprit(_arguments(node)) or ('', function)
     where = f'{path}, of type {type(value).__name__},' if path else 'something in it'
     raise ValueError(
-      f'node {name} cannot be sent to a process of its own, because {where} cannot be pickled '
+      f'node {name} cannot be sent to a separate process, because {where} cannot be pickled '
       f'({error}); make it in the node instead, in its constructor or in run().'
     ) from error
 
 
 def _arguments(node: Any) -> Iterator[tuple[str, Any]]:
-  """Yields what a Launchpad node was given, by the names that its author knows."""
+  """Yields the arguments of a Launchpad node, under the names that its author used."""
   constructor = getattr(node, '_constructor', None) or getattr(node, '_function', None)
   yield 'its constructor', constructor
   for i, value in enumerate(getattr(node, '_args', ())):
@@ -44,7 +44,7 @@ def _arguments(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _culprit(parts: Iterator[tuple[str, Any]], depth: int = _DEPTH) -> tuple[str, Any] | None:
-  """Returns the innermost part that cannot be pickled, and how to get to it."""
+  """Returns the innermost part that cannot be pickled, after its path."""
   for path, value in parts:
     try:
       cloudpickle.dumps(value)

@@ -1,4 +1,4 @@
-"""Where the groups of a graph run, and what that means for the environment of their processes."""
+"""Resources of the groups of a graph, and the environment variables that they imply."""
 
 from __future__ import annotations
 
@@ -11,45 +11,43 @@ from collections.abc import Mapping
 
 from rundir import one_line
 
-# For each type of TPU: how many chips one machine with it may have.
+# For each type of TPU, the numbers of chips that one machine may have.
 CHIPS_PER_HOST = {'tpu-v4': (4,), 'tpu-v5e': (1, 4, 8), 'tpu-v5p': (4,), 'tpu-v6e': (1, 4, 8)}
 ACCELERATORS = (None, 'gpu', 'tpu', *CHIPS_PER_HOST)
-# Of an environment variable; `env` takes what begins with a hyphen for an option.
+# Name of an environment variable. No leading hyphen: `env` would read it as an option.
 _VARIABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 RESTARTS = ('never', 'on_failure')
-# For the processes of a run, the launcher's too: gRPC would have a proxy lead to every server, even
-# one on the same machine. What downloads something still uses the proxy. The list is of suffixes of
-# host names, so it holds every last character; of an empty grpc_proxy, gRPC complains in each log.
+# For all processes of a run, including the launcher: gRPC would use a proxy for every server, even on
+# the same machine. Downloads still use the proxy. The list holds suffixes of host names, so it holds
+# every possible last character. An empty grpc_proxy would make gRPC complain in each log.
 NO_PROXY = {'no_grpc_proxy': ','.join(string.ascii_lowercase + string.digits + ':.')}
 
 
 @dataclasses.dataclass(frozen=True)
 class Resources:
-  """What every node of a group needs.
+  """Resources and restart policy of every node of a group.
 
-  The local launcher heeds `accelerator`, `devices`, `env`, `one_job` and what is said about restarts;
-  the rest is for launchers that choose a machine.
+  The local launcher uses `accelerator`, `devices`, `env`, `one_job` and the restart policy. The other
+  fields are for launchers that choose a machine.
 
   Attributes:
-    cpus: cores to set aside; 0 for a node that hardly computes.
-    memory_gb: memory to set aside, in units of 2**30 bytes; 0 for no claim.
-    accelerator: None for a CPU worker, or 'gpu' or 'tpu', or a type of TPU, as in 'tpu-v5e'.
-    topology: of the TPU slice that the nodes of the group make up, as in '2x4'; empty for no claim.
-    num_devices: how many accelerators it needs; 0 for as many as `devices` has, at least one.
-    devices: which of the host's accelerators the process may see; empty for all of them. Where the
+    cpus: cores to reserve; 0 for a node that hardly computes.
+    memory_gb: memory to reserve, in units of 2**30 bytes; 0 for no reservation.
+    accelerator: None for a CPU worker, 'gpu', 'tpu', or a type of TPU such as 'tpu-v5e'.
+    topology: topology of the TPU slice that the nodes of the group form, such as '2x4'; empty for any.
+    num_devices: number of accelerators per node; 0 for the length of `devices`, at least one.
+    devices: indices of the host's accelerators that the process may see; empty for all of them. If the
       launcher chooses the devices, only their number counts.
-    resources: further things that the machine must have, by the names the cluster gives them.
-    labels: labels that the machine must bear.
-    with_launcher: whether it must be on the launcher's machine, where the run directory is. On
-      Kubernetes, which has no such machine, whether the end of its node is that of the program.
+    resources: further resources of the machine, by the cluster's names for them.
+    labels: labels that the machine must have.
+    with_launcher: whether it must run on the launcher's machine, which has the run directory. On
+      Kubernetes, which has no such machine, whether the program ends when its node ends.
     env: further environment variables.
-    restart: 'never', so that a failure of the node ends the program, or 'on_failure', so that the node
-      is started again.
-    max_restarts: failures in a row after which it is not; a minute without one clears the record.
-    restart_backoff: seconds before the first restart; each further one in a row waits twice as long,
-      8 at most.
-    one_job: whether its nodes are one job of several processes: each in a process of its own with
-      accelerators of its own, and none can be started again without the others.
+    restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted.
+    max_restarts: largest number of restarts in a row; a minute without a failure resets the count.
+    restart_backoff: seconds before the first restart; doubles with each restart in a row, up to 8.
+    one_job: whether its nodes form one multi-process job. Each then needs a separate process with
+      separate accelerators, and none can be restarted without the others.
   """
 
   cpus: float = 1.0
@@ -104,13 +102,13 @@ class Resources:
 
   @property
   def device_count(self) -> int:
-    """How many accelerators to set aside."""
+    """Number of accelerators to reserve."""
     if self.accelerator is None:
       return 0
     return self.num_devices or len(self.devices) or 1
 
   def describe(self) -> str:
-    """Returns one phrase for people; what is as by default is left out."""
+    """Returns a readable phrase without the fields that have their defaults."""
     if self.accelerator is None:
       words = ['CPU worker']
     else:
@@ -134,11 +132,11 @@ class Resources:
 
 
 def environment_variables(resources: Resources) -> dict[str, str]:
-  """Returns the variables that hold a process to its resources.
+  """Returns the variables that restrict a process to its resources.
 
-  A process on a CPU worker sees no accelerator at all. One with an accelerator sees the devices it
-  was given and does not allocate their memory ahead. A variable that the user's shell has set to
-  tune XLA is kept and added to. The nodes reach each other without a proxy.
+  A process on a CPU worker sees no accelerator. A process with an accelerator sees only its own devices
+  and does not preallocate their memory. XLA variables of the user's shell are kept. Nodes connect to
+  each other without a proxy.
   """
   visible = ','.join(map(str, resources.devices))
   variables = {'TF_CPP_MIN_LOG_LEVEL': '3', 'GLOG_minloglevel': '2', 'GRPC_VERBOSITY': 'ERROR'}

@@ -1,4 +1,4 @@
-"""The user's changes to a program's placement: a small YAML or JSON file.
+"""Reads the user's changes to a program's placement from a small YAML or JSON file.
 
 inference_learner:
   accelerator: tpu
@@ -20,15 +20,15 @@ from launchers.placement import Resources
 
 
 def override(placement: Mapping[str, Resources], path: str) -> dict[str, Resources]:
-  """Returns a placement with the fields that a file names replaced.
+  """Returns a placement with the fields in a file replaced.
 
   Args:
-    placement: of every group of the program.
-    path: of a file that maps groups to mappings from fields of `Resources` to values.
+    placement: resources of every group of the program.
+    path: path of a file that maps groups to mappings from fields of `Resources` to values.
 
   Raises:
-    ValueError: if the file cannot be read, or names an unknown group or field, or a value is none;
-      one sentence that says where.
+    ValueError: if the file cannot be read, or has an unknown group or field or an invalid value; one
+      sentence that locates the error.
   """
   flag = f'--placement={path}'
   try:
@@ -49,7 +49,7 @@ def override(placement: Mapping[str, Resources], path: str) -> dict[str, Resourc
       raise ValueError(f'{flag}: group {group!r} must map fields to values, as in {{cpus: 2}}.')
     try:
       values = {name: _value(name, value) for name, value in fields.items()}
-      # What says something about the devices replaces all that the program said about them.
+      # A change to the devices replaces all of the program's device fields.
       if values.get('accelerator', '') is None or {'devices', 'num_devices'} & values.keys():
         values = {'topology': '', 'devices': (), 'num_devices': 0} | values
       result[group] = dataclasses.replace(placement[group], **values)
@@ -59,7 +59,7 @@ def override(placement: Mapping[str, Resources], path: str) -> dict[str, Resourc
 
 
 def _value(name: str, value: Any) -> Any:
-  """Returns the value of a field of `Resources`, or raises a ValueError that says what it must be."""
+  """Returns the value of a field of `Resources`, or raises a ValueError that states the valid type."""
   if name not in _FIELDS:
     raise ValueError(f'there is no field {name!r}; there are: {", ".join(_FIELDS)}.')
   wanted, parse = _FIELDS[name]
@@ -96,7 +96,7 @@ def _texts(value: Any) -> dict[str, str]:
   return {_typed(str)(k): str(text(v)) for k, v in _typed(dict)(value).items()}
 
 
-# What a field's value must be, in words and as a parser that raises TypeError.
+# For each field, a description of its values and a parser that raises TypeError.
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
   'cpus': ('a number', _typed(int, float)),
   'memory_gb': ('a number', _typed(int, float)),

@@ -1,4 +1,4 @@
-"""What a launcher is asked to do by signals."""
+"""Requests that reach a launcher as signals."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-# What `lp.stop()` sends: the program has done its work. No site or shell sends it.
+# `lp.stop()` sends it: the program has done its work. No cluster software or shell sends it.
 DONE = signal.SIGRTMIN + 4
 STACKS = signal.SIGURG
-# With which code a launcher ends that was asked to stop: 128 and the signal's number.
+# Exit codes of a launcher after a request to stop: 128 plus the signal's number.
 EXIT_CODES: dict[int, int] = {int(DONE): 0} | {
   int(number): 128 + number
   for number in (
@@ -26,7 +26,7 @@ class Requests(list[int]):
   """The requests to stop, oldest first: numbers of signals in `EXIT_CODES`.
 
   Attributes:
-    stacks: whether every node is to write its stacks to its log.
+    stacks: whether every node must write its stacks to its log.
   """
 
   stacks = False
@@ -34,13 +34,13 @@ class Requests(list[int]):
 
 @contextlib.contextmanager
 def collected() -> Iterator[Requests]:
-  """Collects the signals that reach this process, which end nothing by themselves meanwhile."""
+  """Collects the signals that reach this process, and disables their default actions meanwhile."""
   requests = Requests()
 
   def ask_for_stacks(number: int, frame: object) -> None:
     requests.stacks = True
 
-  heeded = [n for n in EXIT_CODES if signal.getsignal(n) is not signal.SIG_IGN]  # As nohup has it.
+  heeded = [n for n in EXIT_CODES if signal.getsignal(n) is not signal.SIG_IGN]  # Set by nohup.
   before = {n: signal.signal(n, lambda number, frame: requests.append(number)) for n in heeded}
   before[STACKS] = signal.signal(STACKS, ask_for_stacks)
   try:

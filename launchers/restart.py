@@ -1,19 +1,19 @@
-"""How often a node that failed is started again, and how long after."""
+"""The restart policy: how often a failed node is restarted, and after which delay."""
 
 from __future__ import annotations
 
 from launchers.placement import Resources
 from rundir.errors import NonRetryableError
 
-# A node that has run for this long begins with a clean record.
+# A node that has run for longer starts with a clean record.
 STEADY_SECONDS = 60.0
-# A node that raises this often in a row has a defect that no restart mends.
+# This many exceptions in a row indicate a defect that a restart cannot fix.
 MAX_EXCEPTIONS = 3
 MAX_BACKOFF_SECONDS = 8.0
 
 
 class Record:
-  """The failures of one node, and what its group's policy says to the next."""
+  """Counts the failures of one node, and applies its group's restart policy."""
 
   def __init__(self, resources: Resources):
     self._resources = resources
@@ -21,14 +21,14 @@ class Record:
     self.failures = 0
 
   def delay(self, code: int, seconds: float) -> float | None:
-    """Notes a failure; returns the seconds until the node is to be started again.
+    """Records a failure; returns the seconds until the restart, or None for no restart.
 
-    None if its policy has had enough: it is 'never', or this is the failure after `max_restarts` in a
-    row, or the third exception in a row, which would only come again, or the node itself says so.
+    There is no restart if the policy is 'never', after `max_restarts` restarts in a row, after the third
+    exception in a row, or if the exit code is that of a `NonRetryableError`.
 
     Args:
       code: exit code of the node, negative for a signal.
-      seconds: how long it had run.
+      seconds: how long the node had run.
     """
     if seconds > STEADY_SECONDS:
       self.failures = self._exceptions = 0

@@ -1,4 +1,4 @@
-"""Looks after the nodes of a running program, on whatever machines they are."""
+"""Supervises the nodes of a running program, on any machines."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from launchers.heartbeat import Beat
 from launchers.requests import EXIT_CODES, STACKS, Requests
 from launchers.watched import Node, Watched
 
-# Nodes leave within 4 seconds of SIGTERM, but for those that write a checkpoint.
+# Nodes exit within 4 seconds of SIGTERM, except while they write a checkpoint.
 STOP_SECONDS = 30.0
 FAILED = 1
 _TICK_SECONDS = 0.1
 _BEATS_SECONDS = 1.0
 _LOGS_SECONDS = 20.0
-# A pause of this process that is no busy moment, but a suspension.
+# A longer gap between two ticks means that this process was suspended.
 _SUSPENDED_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class RunCallbacks:
-  """What a launcher calls while it supervises a program.
+  """Callbacks of a launcher that supervises a program.
 
   Attributes:
     started: called once every address is bound.
@@ -56,16 +56,17 @@ def supervise(
 ) -> int:
   """Waits until every node has exited.
 
-  A node that fails is started again as its group's policy allows. A node that hangs is killed first,
-  and its stacks are in its log. A failure beyond that, a request or an exception in here stops the
-  program: every node gets SIGTERM, and SIGKILL 30 seconds later. A second Ctrl-C kills at once.
+  A failed node is restarted as its group's policy allows. A hanging node writes its stacks to its log,
+  is killed, and counts as failed. The program stops on a failure with no restart left, on a request, or
+  on an exception in this function: every node gets SIGTERM, and SIGKILL 30 seconds later. A second
+  Ctrl-C kills every node at once.
 
   Args:
-    nodes: of the program.
-    requests: signals may add to it while this waits.
-    out: gets a sentence about each failure that does not end the program, and the end of the log of
-      the node whose failure does; None for stderr. It may be closed at any time.
-    callbacks: what to call meanwhile.
+    nodes: the nodes of the program.
+    requests: signal handlers may append to it during the call.
+    out: receives a sentence about each failure that does not end the program, and the last log lines
+      of the node whose failure does; None for stderr. It may be closed at any time.
+    callbacks: called during supervision.
     node_timeout: seconds without a heartbeat, or without progress, after which a node is killed.
 
   Returns:
@@ -120,7 +121,7 @@ class _Supervision(Generic[N]):
     return self._code
 
   def stop(self, code: int, culprit: Watched | None = None) -> None:
-    """Asks every node to stop; the first call decides the exit code."""
+    """Sends SIGTERM to every node; the first call sets the exit code."""
     if self._deadline is not None:
       return
     self._code, self._culprit = code, culprit
@@ -149,7 +150,7 @@ class _Supervision(Generic[N]):
     if self._deadline is not None:
       return
     failed = [(w, code) for w in self._watched if (code := w.exit_code())]
-    # One that was killed comes first: others may have failed for want of it.
+    # A killed node comes first: its failure may have caused the others.
     for watched, code in sorted(failed, key=lambda f: f[1] >= 0):
       if sentence := watched.schedule_restart(code):
         self._say(sentence)
@@ -161,7 +162,7 @@ class _Supervision(Generic[N]):
   def _kill_hung_nodes(self) -> None:
     now = time.monotonic()
     if now - self._last_tick > _SUSPENDED_SECONDS:
-      self._attentive_since = now  # Heartbeats that came meanwhile are yet to be read.
+      self._attentive_since = now  # Heartbeats sent during the suspension are not read yet.
     self._last_tick = now
     for watched in self._watched:
       watched.restart_if_due()
@@ -182,31 +183,31 @@ class _Supervision(Generic[N]):
           logs.bound(watched.node.log_path)
 
   def _call(self, callback: Callable, *args: object) -> None:
-    """Calls a callback. Its failure is no failure of the program."""
+    """Calls a callback. An exception in it does not stop the program."""
     try:
       callback(*args)
     except Exception as error:
-      self._say(f'warning: the program goes on, but {error!r} came of showing its state')
+      self._say(f'warning: showing the state raised {error!r}; the program continues')
 
   def _given_up(self) -> bool:
-    """Whether nodes are left that not even SIGKILL has ended for long."""
+    """Returns whether some node is still running STOP_SECONDS after SIGKILL."""
     if self._deadline is None or time.monotonic() < self._deadline + STOP_SECONDS:
       return False
     left = [w.node.name for w in self._watched if w.exit_code() is None]
     self._say(
-      f'error: SIGKILL has not ended {", ".join(left)}: the kernel waits there, perhaps for a file '
-      'system that is away; leaving.'
+      f'error: SIGKILL has not ended {", ".join(left)}: they are blocked in the kernel, perhaps '
+      'on an unreachable file system; exiting.'
     )
     self._code = self._code or FAILED
     return True
 
   def _say(self, sentence: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # A terminal that has gone ends nothing.
+    with contextlib.suppress(OSError, ValueError):  # A closed terminal does not stop the program.
       print(sentence, file=self._out, flush=True)
 
 
 def report(watched: Watched, out: IO[str], lines: int = 60) -> None:
-  """Prints how a node failed and the end of its log, from the last traceback on."""
+  """Prints how a node failed, and the end of its log from the last traceback on."""
   node = watched.node
   code = node.exit_code()
   assert code is not None

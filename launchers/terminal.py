@@ -1,4 +1,4 @@
-"""What a launcher shows of a running program, and keeps of it in the run directory."""
+"""Shows a running program in the launcher's terminal, and records it in the run directory."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _COLUMNS = (
 
 
 def say(sentence: str, file: IO[str] | None = None) -> None:
-  """Prints a sentence, to stdout if `file` is None; a terminal that has gone misses it."""
+  """Prints a sentence, to stdout if `file` is None. Ignores a closed terminal."""
   with contextlib.suppress(OSError, ValueError):
     print(sentence, file=file, flush=True)
 
 
 def ensure_streams() -> None:
-  """Gives a process that was started without stdout or stderr the null device for them."""
+  """Opens the null device as stdout or stderr if the process was started without it."""
   for name in ('stdout', 'stderr'):
     if getattr(sys, name) is None:
       setattr(sys, name, open(os.devnull, 'w'))  # noqa: SIM115  is open as long as the process
 
 
 def flush() -> None:
-  """Flushes stdout and stderr, as far as somebody still reads them."""
+  """Flushes stdout and stderr. Ignores a closed terminal."""
   for stream in (sys.stdout, sys.stderr):
     with contextlib.suppress(OSError, ValueError):
       stream.flush()
@@ -54,18 +54,18 @@ def flush() -> None:
 
 @contextlib.contextmanager
 def shown(program: lp.Program, title: str, run_dir: str) -> Iterator[RunCallbacks]:
-  """Shows a program in the terminal while it is supervised, and keeps what it says in its directory.
+  """Shows a program in the terminal while it is supervised, and records it in its run directory.
 
-  `launcher.json` says which process supervises it; `processes.csv` gets what each node does, and
-  its memory, every 30 seconds; `restarts.csv` gets each restart.
+  `launcher.json` names the supervising process. `processes.csv` receives the activity and memory of
+  each node every 30 seconds. `restarts.csv` receives each restart.
 
   Args:
     program: the graph.
-    title: of the view.
-    run_dir: its directory.
+    title: title of the view.
+    run_dir: the run directory.
 
   Yields:
-    What the supervision calls.
+    The callbacks for the supervision.
   """
   follower = Follower(program)
   view = View(follower, title)
@@ -100,7 +100,7 @@ class _Processes:
     self._due = 0.0
 
   def note(self, beats: Mapping[str, Beat]) -> None:
-    """Adds a row for each node, if it is time. A full disk loses rows."""
+    """Adds a row for each node, at most every 30 seconds. Drops rows if the disk is full."""
     if time.monotonic() < self._due:
       return
     self._due = time.monotonic() + _PERIOD_SECONDS

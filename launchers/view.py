@@ -1,4 +1,4 @@
-"""What the terminal shows while a program runs: a live table, or log lines where there is none."""
+"""The view of a running program: a live table on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from launchers.follow import Follower
 from launchers.heartbeat import Beat
 
 _CENTURY = 100 * 365.25 * 86400  # Seconds.
-# What several inference-learners have more of together; of the rest, the last one is shown.
+# Figures that are summed over inference-learners; of other figures, the last learner's is shown.
 _ADDED = {
   'actor_steps_per_second',
   'environment_frames_per_second',
@@ -26,25 +26,25 @@ _ADDED = {
   'checkpoint_failures',
 }
 
-# What a node does for longer than this is shown, unless nothing else is to be expected of it.
+# A longer activity is shown, unless it is one of normal operation.
 _LONG_SECONDS = 60.0
 _UNREMARKABLE = {'idle', 'running', 'serving', 'playing', 'updating'}
 
 
 class View:
-  """Shows what a follower knows, from a thread, until closed.
+  """Shows the status of a follower, from a thread, until closed.
 
   Attributes:
-    thread: ends with the view, or with its terminal.
+    thread: ends when the view or its terminal is closed.
   """
 
   def __init__(self, follower: Follower, title: str, log_period: float = 5.0):
     """Initialises a view.
 
     Args:
-      follower: of the program.
-      title: of the live table.
-      log_period: seconds between log lines where stdout is no terminal.
+      follower: follower of the program.
+      title: title of the live table.
+      log_period: seconds between log lines if stdout is not a terminal.
     """
     self._follower = follower
     self._title = title
@@ -56,21 +56,21 @@ class View:
     self.thread = threading.Thread(target=self._show, name='view', daemon=True)
 
   def start(self) -> None:
-    """Begins to show."""
+    """Starts the view."""
     self.thread.start()
 
   def close(self) -> None:
-    """Stops and leaves the terminal as it was, the last state on it."""
+    """Stops the view, restores the terminal and leaves the last state on it."""
     self._closed.set()
     if self.thread.ident is not None:
       self.thread.join(timeout=5)
 
   def restarted(self, name: str) -> None:
-    """Counts that a node is started again."""
+    """Counts a restart of a node."""
     self._restarts += 1
 
   def beats(self, beats: Mapping[str, Beat]) -> None:
-    """Takes the latest heartbeat of each node; those long at one thing are shown."""
+    """Receives the latest heartbeat of each node; nodes in a long activity are shown."""
     self._waiting = {
       node: f'{beat.doing} ({_clock(beat.seconds)})'
       for node, beat in sorted(beats.items())
@@ -78,7 +78,7 @@ class View:
     }
 
   def _show(self) -> None:
-    # A terminal that has gone ends the view, not the program.
+    # A closed terminal ends the view, not the program.
     with contextlib.suppress(OSError, ValueError):
       self._show_until_closed()
 
@@ -108,7 +108,7 @@ class View:
 
 
 def remaining(status: dict[str, Any]) -> float:
-  """Returns the seconds to the end of training at the rate since the first step; nan if not known."""
+  """Returns the seconds to the end of training at the rate since the first step; nan if unknown."""
   if status['finished']:
     return 0.0
   steps, since = status['counts']['actor_steps'], status['since_first_step']
@@ -124,7 +124,7 @@ def _num_steps(status: dict[str, Any]) -> float:
 
 
 def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
-  """Returns the figures to show, as (name, text); '-' for what has not been measured."""
+  """Returns the figures to show, as (name, text); '-' for a figure that has not been measured."""
   latest: dict[str, float] = {}
   for node, values in status['latest'].items():
     if not node.startswith('actor/'):

@@ -1,4 +1,4 @@
-"""A node through all its lives: when it is started again, and whether it hangs."""
+"""A node across its incarnations: schedules restarts and detects hangs."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.requests import STACKS
 
-# How much longer than at work a node may be silent while its process starts.
+# A starting node may be silent for this multiple of --node_timeout.
 START_FACTOR = 4.0
-# A hanging node has this long to write its stacks before it is killed.
+# Time for a hanging node to write its stacks before it is killed.
 STACKS_SECONDS = 2.0
 
 
 class Node(Protocol):
-  """A running node, as an engine shows it to the supervision."""
+  """The interface through which the supervision sees a running node of any engine."""
 
   @property
   def name(self) -> str:
-    """What to call it in a message: label and index, and then perhaps where, as in 'actor/3 on h1'."""
+    """Name in messages: label and index, optionally with the machine, as in 'actor/3 on h1'."""
 
   @property
   def log_path(self) -> str:
-    """The file on this machine that has its output; complete once it has exited."""
+    """The file on this machine that receives its output; complete once the node has exited."""
 
   @property
   def resources(self) -> Resources:
-    """Those of its group; what they say about restarts is heeded here."""
+    """Resources of its group; the supervision applies their restart policy."""
 
   def exit_code(self) -> int | None:
     """Returns None while it runs; -N if signal N killed it. Does not block.
 
-    `child_process.LEFT` if it has left with code 0 before its work returned.
+    Returns `child_process.LEFT` if the node exited with code 0 before its work returned.
     """
 
   def ending(self) -> str:
-    """Says how it ended, as in 'exited with code 1'."""
+    """Returns how the node ended, as in 'exited with code 1'."""
 
   def beat(self) -> tuple[Beat | None, float]:
-    """Returns the latest heartbeat of this life, None before the first, and its age in seconds.
+    """Returns the latest heartbeat of this incarnation and its age in seconds. Does not block.
 
-    Before the first it is the age of this life. Does not block.
+    Before the first heartbeat, returns None and the age of the incarnation.
     """
 
   def send(self, number: int) -> None:
-    """Signals its process, if it still runs, and whatever that has started. Does not block."""
+    """Signals its process, if it still runs, and the children of that process. Does not block."""
 
   def can_restart(self) -> bool:
-    """Whether there is a way to start it again after its latest end."""
+    """Returns whether the node can be restarted after its latest exit."""
 
   def restart(self) -> None:
-    """Starts it again, once it has exited, at the addresses it had. Its log goes on.
+    """Restarts the node, after it has exited, at the same addresses. Output is appended to its log.
 
-    LAUNCHPOD_LIFE in its environment says how often it has been started before.
+    LAUNCHPOD_LIFE in its environment is the number of earlier starts.
 
     Raises:
       OSError: if it cannot be started now.
@@ -64,9 +64,9 @@ class Node(Protocol):
 
 
 def describe_exit(code: int) -> str:
-  """Says what an exit code means."""
+  """Returns an exit code in words."""
   if code == child_process.LEFT:
-    return 'left with exit code 0 before its work was done'
+    return 'exited with code 0 before its work was done'
   return f'was killed by {signal.Signals(-code).name}' if code < 0 else f'exited with code {code}'
 
 
@@ -74,11 +74,11 @@ N = TypeVar('N', bound=Node)
 
 
 class Watched(Generic[N]):
-  """A node, its restarts and its silence.
+  """A node with its restart record and its hang detection.
 
   Attributes:
-    node: as its engine shows it.
-    problem: why it could not be started again, if it could not; '' otherwise.
+    node: the node of the engine.
+    problem: why the last restart failed; '' if it did not.
   """
 
   def __init__(self, node: N):
@@ -91,25 +91,25 @@ class Watched(Generic[N]):
     self._hung = 0.0
 
   def exit_code(self) -> int | None:
-    """Returns None while the node runs or is to run again."""
+    """Returns None while the node runs or awaits a restart."""
     return None if self._due is not None else self.node.exit_code()
 
   def schedule_restart(self, code: int) -> str:
-    """Schedules a restart after a failure; returns a sentence about it, or '' if there is none."""
-    code = -signal.SIGKILL if self.problem else code  # No defect of the node's own.
-    # The time in which it hung is no time that it has run for.
+    """Schedules a restart after a failure; returns a sentence about it, '' if no restart is allowed."""
+    code = -signal.SIGKILL if self.problem else code  # Not a defect of the node.
+    # Time spent hanging does not count as run time.
     delay = self._record.delay(code, time.monotonic() - self._began - self._hung)
     if delay is None or not self.node.can_restart():
       return ''
     self._due = time.monotonic() + delay
     how = self.problem or self.node.ending()
     return (
-      f'node {self.node.name} {how}; starting it again in {delay:g} s '
+      f'node {self.node.name} {how}; restarting in {delay:g} s '
       f'({self._record.failures} of {self.node.resources.max_restarts} restarts in a row)'
     )
 
   def restart_if_due(self) -> None:
-    """Restarts the node when that is due. A start that fails is a failure of the node."""
+    """Restarts the node when its restart is due. A failed start counts as a failure of the node."""
     if self._due is None or time.monotonic() < self._due:
       return
     self._due, self._kill_at, self._hung = None, None, 0.0
@@ -117,26 +117,26 @@ class Watched(Generic[N]):
     try:
       self.node.restart()
       self.problem = ''
-    except OSError as error:  # No process, memory or descriptor is free just now.
-      self.problem = f'cannot be started again ({error})'
+    except OSError as error:  # Out of processes, memory or descriptors.
+      self.problem = f'cannot be restarted ({error})'
 
   def beat(self) -> Beat | None:
-    """Returns the latest heartbeat of the present life; None before the first, or between lives."""
+    """Returns the latest heartbeat of this incarnation; None before the first or during a restart."""
     return None if self._due is not None else self.node.beat()[0]
 
   def kill_if_hung(self, timeout: float, attentive: float) -> str:
-    """Kills the node if it hangs, once its stacks are in its log; returns a sentence, or ''.
+    """Kills a hanging node once its stacks are in its log; returns a sentence, or ''.
 
     Args:
       timeout: --node_timeout, in seconds.
-      attentive: for how many seconds this process has been watching without a pause.
+      attentive: seconds that this process has supervised without being suspended.
     """
     if self.exit_code() is not None or self._due is not None:
       return ''
     now = time.monotonic()
     if self._kill_at is not None:
       if now >= self._kill_at:
-        self.node.send(signal.SIGKILL)  # On another machine it takes a while to be seen.
+        self.node.send(signal.SIGKILL)  # The exit of a remote node is seen later.
       return ''
     hang = self._hang(timeout, attentive)
     if not hang:

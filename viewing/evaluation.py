@@ -1,4 +1,4 @@
-"""What a run's parameters are worth: whole episodes without exploration, and the protocol of it."""
+"""Evaluates parameters on whole episodes without exploration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from viewing.local_policy import LocalPolicy
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """What came out of some episodes. Returns are raw, lengths are steps."""
+  """Statistics of a set of episodes. Returns are raw; lengths are in steps."""
 
   mean: float
   standard_error: float
@@ -35,17 +35,17 @@ class Score:
 def make_environment(
   environments: Any, name: str, options: str, num_envs: int, seed: Seed
 ) -> BatchedEnvironment:
-  """Makes a batch of a program's environments, be they written in JAX or not.
+  """Makes a batch of a program's environments, in JAX or not.
 
   Args:
-    environments: the program's: `environments.registry` or `environments.jax_registry`.
+    environments: the program's registry: `environments.registry` or `environments.jax_registry`.
     name: `family` or `family:task`.
     options: 'key=value,key=value'.
-    num_envs: how many.
-    seed: of the batch.
+    num_envs: number of environments.
+    seed: seed of the batch.
 
   Raises:
-    ValueError: there is no such environment; one sentence.
+    ValueError: if there is no such environment; one sentence.
   """
   if environments is jax_registry:
     return JaxBatch(jax_registry.make(name, options), num_envs, seed)
@@ -55,21 +55,21 @@ def make_environment(
 def play(
   agent: Agent, params: Nest, environment: BatchedEnvironment, episodes_each: int, seed: Seed
 ) -> list[Episode]:
-  """Plays whole episodes, as many in each environment; returns them as they ended.
+  """Plays the same number of whole episodes in each environment; returns them in order of their ends.
 
   Args:
-    agent: who acts.
-    params: of the agent.
-    environment: the batch.
-    episodes_each: that count, of each environment.
-    seed: of the action sampling, for agents that keep some.
+    agent: the acting agent.
+    params: its parameters.
+    environment: the batch of environments.
+    episodes_each: episodes per environment.
+    seed: seed of action sampling, for agents that sample in evaluation.
   """
   policy = LocalPolicy(agent, params, environment.num_envs, seed)
   return list(episodes(environment, policy, episodes_each))
 
 
 def score(played: Sequence[Episode]) -> Score:
-  """Returns the mean return, its standard error, and so on."""
+  """Returns the statistics of the episodes."""
   returns = np.array([episode.episode_return for episode in played])
   return Score(
     mean=float(np.mean(returns)),

@@ -1,4 +1,4 @@
-"""A recording of what a policy does in the first environment of a batch."""
+"""Records the first environment of a batch while a policy acts."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ FIRST, LAST = dm_env.StepType.FIRST, dm_env.StepType.LAST
 
 
 class Row(NamedTuple):
-  """A timestep of the first environment, and the answer to it."""
+  """A timestep of the first environment, and the action that followed it."""
 
-  picture: Image.Image | None  # What the environment draws; None where it draws nothing.
+  picture: Image.Image | None  # Rendered by the environment; None if it renders nothing.
   observation: np.ndarray
-  episode: int  # From 1 on; a game, where an episode is less.
-  step: int  # Of the episode; 0 is its FIRST row.
+  episode: int  # Counts from 1. Counts games if an episode is shorter than a game.
+  step: int  # Step in the episode; 0 for its FIRST row.
   action: np.ndarray | None  # None in a LAST row.
-  reward: float  # That arrived with the observation, raw.
-  episode_return: float  # So far, this reward included.
+  reward: float  # Raw reward that arrived with the observation.
+  episode_return: float  # Raw return so far, including this reward.
   last: bool
 
 
 class Film(BatchedEnvironment):
-  """A batch of environments that passes everything on and keeps the rows of the first of them."""
+  """Wraps a batch of environments, and keeps the rows of the first environment."""
 
   def __init__(self, environment: BatchedEnvironment, num_episodes: int, max_frames: int):
-    """Takes a batch.
+    """Wraps a batch.
 
     Args:
       environment: the batch.
-      num_episodes: how many episodes to keep.
-      max_frames: how many rows at most.
+      num_episodes: number of episodes to keep.
+      max_frames: largest number of rows to keep.
     """
     self.num_envs = environment.num_envs
     self.action_repeat = environment.action_repeat
@@ -55,7 +55,7 @@ class Film(BatchedEnvironment):
 
   @property
   def cut(self) -> bool:
-    """Whether it ends within an episode, for want of room."""
+    """Whether the recording stops inside an episode, at `max_frames`."""
     return len(self.rows) >= self._max_frames and not self.rows[-1].last
 
   def reset(self) -> dm_env.TimeStep:
@@ -82,10 +82,10 @@ class Film(BatchedEnvironment):
     self._environment.close()
 
   def save(self, path: str) -> None:
-    """Writes what was kept as a GIF: a frame for each row.
+    """Writes a GIF with one frame per kept row.
 
     Raises:
-      OSError: the file cannot be written.
+      OSError: if the file cannot be written.
     """
     low, high = self._range()
     pictures = (
@@ -101,7 +101,7 @@ class Film(BatchedEnvironment):
     frames.save(path, pictures, [row.last for row in self.rows])
 
   def _see(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-    """Notes the first environment's timestep."""
+    """Records the first environment's timestep."""
     first, ended = timestep.step_type[0] == FIRST, timestep.step_type[0] == LAST
     self.game_over = self._environment.game_over
     over = bool(ended if self.game_over is None else self.game_over[0])
@@ -129,7 +129,7 @@ class Film(BatchedEnvironment):
     return timestep
 
   def _range(self) -> tuple[float, float]:
-    """Returns the values that are drawn darkest and brightest, for all frames alike."""
+    """Returns the values drawn darkest and brightest in all frames."""
     spec = self.observation_spec()
     if spec.dtype == np.uint8:
       return 0.0, 255.0

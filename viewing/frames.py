@@ -1,4 +1,4 @@
-"""Pictures of what an environment shows, each with a line about its row; and the file of them."""
+"""Draws observations as captioned pictures, and writes them to a GIF file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-_SIZE = 320  # Pixels of the longer side, about.
+_SIZE = 320  # Approximate pixels of the longer side.
 _CAPTION = 40
 _MILLISECONDS = 80
 _LAST_MILLISECONDS = 1000
-# Of the channels of an observation that has more than colours: Okabe and Ito's.
+# Okabe and Ito's colours, for the channels of observations that have not 1 or 3 channels.
 _CHANNELS = np.array(
   [
     [86, 180, 233],
@@ -30,7 +30,7 @@ _CHANNELS = np.array(
 
 
 def is_picture(observation: np.ndarray) -> bool:
-  """Returns whether an observation has the shape of one: two sides, and perhaps channels."""
+  """Returns whether an observation has the shape of a picture: two sides and optional channels."""
   shape = observation.shape
   return len(shape) in (2, 3) and min(shape[:2]) > 1
 
@@ -39,10 +39,10 @@ def draw(observation: np.ndarray, low: float, high: float) -> Image.Image:
   """Draws an observation.
 
   Args:
-    observation: `[height, width]` in shades of gray; `[height, width, channels]` in colours, a colour
-      for each channel where there are not one or three; anything else as bars.
-    low: the value that is black, or below every bar.
-    high: the value that is white.
+    observation: `[height, width]` is drawn in gray; `[height, width, channels]` in gray for 1 channel,
+      RGB for 3, and one colour per channel otherwise; other shapes as bars.
+    low: the value drawn black, or below every bar.
+    high: the value drawn white.
   """
   scaled = np.clip((observation.astype(np.float32) - low) / max(high - low, 1e-6), 0, 1)
   if is_picture(observation):
@@ -51,7 +51,7 @@ def draw(observation: np.ndarray, low: float, high: float) -> Image.Image:
 
 
 def shrink(picture: np.ndarray) -> Image.Image:
-  """Returns uint8 `[height, width, 3]` as a picture that is not larger than those drawn here."""
+  """Returns uint8 `[height, width, 3]` as a picture, reduced to the size of drawn observations."""
   small = Image.fromarray(picture)
   small.thumbnail((_SIZE, _SIZE))
   return small
@@ -69,12 +69,13 @@ def caption(picture: Image.Image, lines: Sequence[str]) -> Image.Image:
 
 
 def save(path: str, frames: Iterable[Image.Image], ends: Sequence[bool]) -> None:
-  """Writes an endless GIF.
+  """Writes a GIF that loops.
 
   Args:
-    path: of the file.
-    frames: of one size, at least one, no two in a row alike: Pillow would make one of them.
-    ends: which of them are the last of an episode; they are shown for longer.
+    path: path of the file.
+    frames: at least one frame, all of one size. Consecutive frames must differ: Pillow merges equal
+      ones.
+    ends: for each frame, whether it is the last of an episode; such frames are shown for longer.
   """
   durations = [_LAST_MILLISECONDS if end else _MILLISECONDS for end in ends]
   first, *rest = (frame.quantize(64) for frame in frames)
@@ -90,7 +91,7 @@ def _colours(scaled: np.ndarray) -> np.ndarray:
   if scaled.shape[2] == 3:
     return (255 * scaled).astype(np.uint8)
   picture = np.zeros((*scaled.shape[:2], 3), np.float32)
-  for channel in range(scaled.shape[2]):  # Those after cover those before.
+  for channel in range(scaled.shape[2]):  # Later channels cover earlier ones.
     weight = scaled[:, :, channel, None]
     picture = picture * (1 - weight) + weight * _CHANNELS[channel % len(_CHANNELS)]
   return picture.astype(np.uint8)
@@ -102,7 +103,7 @@ def _enlarge(picture: Image.Image, how: Image.Resampling) -> Image.Image:
 
 
 def _bars(scaled: np.ndarray, zero: float) -> Image.Image:
-  """Draws a bar from zero for each number in [0, 1]; of more than there are columns, the mean."""
+  """Draws a bar from zero for each number in [0, 1]; averages numbers that share a column."""
   columns = np.array_split(scaled, min(len(scaled), _SIZE // 2))
   height, width = _SIZE // 2, max(2, _SIZE // len(columns))
   picture = Image.new('RGB', (width * len(columns), height))

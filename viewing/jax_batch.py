@@ -1,4 +1,4 @@
-"""A batch of environments that are written in JAX, as any other batch of environments."""
+"""Adapts a JAX environment to the interface of batched environments."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from environments.base import BatchedEnvironment
 
 
 class JaxBatch(BatchedEnvironment):
-  """Steps N of one environment with one compiled call."""
+  """Steps N copies of one environment in one compiled call."""
 
   def __init__(self, environment: JaxEnvironment, num_envs: int, seed: Seed):
-    """Takes one environment.
+    """Makes N copies of an environment.
 
     Args:
-      environment: one of them.
+      environment: the environment.
       num_envs: N.
-      seed: of the batch; each environment has random numbers of its own.
+      seed: seed of the batch; each copy gets its own random keys.
     """
     self.num_envs = num_envs
     self._environment = environment
@@ -45,7 +45,7 @@ class JaxBatch(BatchedEnvironment):
     self._step = jax.jit(step)
 
   def reset(self) -> dm_env.TimeStep:
-    """Starts N episodes, those of the first reset each time. See the base class."""
+    """Starts N episodes; every reset starts the same ones. See the base class."""
     self._steps = 0
     return self._take(*self._reset(self._keys))
 

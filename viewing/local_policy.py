@@ -1,4 +1,4 @@
-"""An agent that answers timesteps in this process."""
+"""A policy that runs an agent in this process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class LocalPolicy:
     """Initialises the core states.
 
     Args:
-      agent: who acts.
-      params: of the agent.
-      num_envs: whom it answers at once.
-      seed: of the action sampling.
+      agent: the acting agent.
+      params: its parameters.
+      num_envs: N, the batch size.
+      seed: seed of action sampling.
     """
     exploration = jnp.full(num_envs, agent.evaluation_exploration, jnp.float32)
     self._params = params
@@ -41,7 +41,7 @@ class LocalPolicy:
     self._act = jax.jit(act)
 
   def send(self, timestep: dm_env.TimeStep) -> None:
-    """Takes the timesteps `[N]`."""
+    """Acts on the timesteps `[N]`."""
     self._action, self._core_state = self._act(
       self._params, self._core_state, Timestep(*timestep), self._keys, self._count
     )

@@ -1,4 +1,4 @@
-"""What a node has logged, of which only what is new is read."""
+"""Reads a node's CSV log incrementally."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _CHUNK_BYTES = 1 << 22
 
 
 class NodeLog:
-  """The CSV file of a node, looked at again and again.
+  """The CSV file of a node; `update` reads the new rows.
 
   Attributes:
-    latest: the last finite value in each column that has one; of a file without a series, as far as
-      they are near its end when it is looked at first.
-    series: rows of the columns that were asked for, in which all have finite values.
+    latest: the last finite value in each column that has one. In a file without a requested series, the
+      first read covers only the end of the file.
+    series: for each requested set of columns, the rows in which all of them are finite.
   """
 
   def __init__(self, path: str, series: Sequence[tuple[str, ...]]):
-    """Reads nothing yet.
+    """Initialises the log without reading it.
 
     Args:
-      path: of the file.
-      series: columns whose rows are kept; the file is read whole if it has those of one of them.
+      path: path of the file.
+      series: sets of columns whose rows are kept; a file with all columns of a set is read whole.
     """
     self._path = path
     self._reader = csv_file.CsvReader(path)
@@ -35,7 +35,7 @@ class NodeLog:
     self.series: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
 
   def update(self) -> None:
-    """Reads what has been added since the last time."""
+    """Reads the rows added since the last call."""
     if self._restarts < 0:
       self._forget()
     while rows := self._reader.read(_CHUNK_BYTES):
@@ -45,11 +45,11 @@ class NodeLog:
       self._take(rows)
 
   def first(self, *columns: str) -> tuple[float, ...] | None:
-    """Returns the first row of the file in which all of some columns have finite values."""
+    """Returns the first row of the file in which all given columns are finite."""
     return next(csv_file.numbers(self._path, columns), None)
 
   def _forget(self) -> None:
-    """Begins again, as far from the end as is worth it."""
+    """Resets the state; skips to the tail of a file without a requested series."""
     self._reader = csv_file.CsvReader(self._path)
     self._restarts = 0
     self.latest = {}

@@ -1,4 +1,4 @@
-"""Commands whose readers may go before they have printed all."""
+"""Runs commands whose output pipe may be closed before they have printed everything."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ READER_GONE = 128 + signal.SIGPIPE
 
 
 class Pipe(Console):
-  """A console that leaves it to `run` what becomes of a command without a reader."""
+  """A console that leaves broken pipes to `run`."""
 
   def on_broken_pipe(self) -> None:
-    """Raises; rich would end the process here."""
+    """Raises BrokenPipeError; rich would exit here."""
     raise BrokenPipeError
 
 
 def run(main: Callable[[], int]) -> int:
-  """Runs a command; returns its exit code, or that of one whose reader has gone.
+  """Runs a command; returns its exit code, or READER_GONE if its output pipe was closed.
 
   Args:
-    main: prints, and returns its exit code.
+    main: the command; returns its exit code.
   """
-  if sys.stdout is None:  # Of a shell's >&-.
-    sys.stdout = open(os.devnull, 'w')  # noqa: SIM115  as long as the process
+  if sys.stdout is None:  # Closed by a shell's >&-.
+    sys.stdout = open(os.devnull, 'w')  # noqa: SIM115  open until the process exits
   try:
     code = main()
     sys.stdout.flush()
     return code
   except BrokenPipeError:
-    # Python flushes once more when it ends.
+    # Python flushes again on exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return READER_GONE

@@ -1,4 +1,4 @@
-"""The parameters that a run has kept: the final ones, and those in its checkpoints."""
+"""Reads the saved parameters of a run: the final ones and those of its checkpoints."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NEWEST = 'newest'
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-  """Parameters as a run has kept them.
+  """Saved parameters of a run.
 
   Attributes:
     path: their file.
-    counts: actor_steps, environment_frames and learner_steps when they were kept; {} if unknown.
-    state: as flax serialises them: nested dictionaries of arrays.
+    counts: actor_steps, environment_frames and learner_steps at the time of saving; {} if unknown.
+    state: nested dictionaries of arrays, as serialised by flax.
   """
 
   path: str
@@ -38,13 +38,13 @@ def read(run_dir: str, which: str, counts: dict[str, int]) -> Parameters:
   """Reads parameters of a run.
 
   Args:
-    run_dir: its directory.
-    which: 'final'; 'newest', of its checkpoints; the learner_steps of a checkpoint; '' for the final
-      ones if there are any, else the newest.
-    counts: those of the final parameters.
+    run_dir: the run directory.
+    which: 'final'; 'newest' for the newest checkpoint; the learner_steps of a checkpoint; '' for the
+      final parameters if they exist, else the newest.
+    counts: counts of the final parameters.
 
   Raises:
-    ValueError: there are none such, or they cannot be read; one sentence.
+    ValueError: if they do not exist or cannot be read; one sentence.
   """
   final = final_params.path(run_dir)
   kept = checkpoints.steps(checkpoints.directory(run_dir))
@@ -64,17 +64,17 @@ def read(run_dir: str, which: str, counts: dict[str, int]) -> Parameters:
     checkpoint = checkpoints.read(kept[int(which)])
   else:
     there = ([FINAL] if os.path.exists(final) else []) + list(map(str, kept))
-    raise ValueError(f'--checkpoint={which} is not there; {run_dir} has: {", ".join(there)}.')
+    raise ValueError(f'--checkpoint={which} does not exist; {run_dir} has: {", ".join(there)}.')
   state = _unpack(checkpoint.path, checkpoint.state)
-  # Anakin's checkpoints have the environments beside the learner's state.
+  # Anakin's checkpoints contain the environments in addition to the learner's state.
   return Parameters(checkpoint.path, checkpoint.counts, state.get('learner', state)['params'])
 
 
 def fit(parameters: Parameters, agent: Agent) -> Nest:
-  """Returns parameters as the agent takes them.
+  """Returns parameters in the structure that the agent expects.
 
   Raises:
-    ValueError: they are those of another network; one sentence.
+    ValueError: if they belong to a different network; one sentence.
   """
   template = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0))).params
   try:
@@ -86,8 +86,8 @@ def fit(parameters: Parameters, agent: Agent) -> Nest:
 def _unpack(path: str, content: bytes) -> Any:
   try:
     state = serialization.msgpack_restore(content)
-  except Exception as error:  # msgpack has many, and what it calls back has others.
-    raise ValueError(f'{path} is damaged: it is no whole msgpack ({error}).') from error
+  except Exception as error:  # msgpack and its callbacks raise many types.
+    raise ValueError(f'{path} is damaged: it is not complete msgpack ({error}).') from error
   if not isinstance(state, dict):
     raise ValueError(f'{path} is damaged: it holds no parameters.')
   return state

@@ -1,4 +1,4 @@
-"""How a run is doing, as its directory tells: nobody is asked, so it may run anywhere."""
+"""Reads the progress of a run from its directory alone; the run may be on any machine."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rundir import curves, run_directory, secrets
 from viewing.node_log import NodeLog
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
-# A run that nobody here holds and that has written nothing for so long is not going on.
+# A run without a lock on this machine counts as stopped after this time without a write.
 SILENT_SECONDS = 60.0
 
 
 class Progress:
-  """Reads a run directory again and again."""
+  """The progress of a run; `update` reads its directory."""
 
   def __init__(self, run_dir: str):
-    """Takes a run.
+    """Reads a run for the first time.
 
     Args:
       run_dir: its directory.
 
     Raises:
-      ValueError: if it is none; one sentence.
+      ValueError: if it is not a run directory; one sentence.
     """
     self.run_dir = run_dir
     self.name = os.path.basename(os.path.normpath(run_dir))
@@ -43,19 +43,19 @@ class Progress:
     self.update()
 
   def update(self) -> None:
-    """Reads what has changed.
+    """Reads the changes in the directory.
 
-    Afterwards `state` is one of those above; `status` is as `nodes.monitor` gives it, and None before
-    the first measurement; `training` and `evaluation` are those of `rundir.curves`.
+    Sets `state` to ENDED, GOING_ON or STOPPED. Sets `status` in the format of `nodes.monitor`, None
+    before the first measurement. Sets `training` and `evaluation` in the format of `rundir.curves`.
 
     Raises:
-      ValueError: if the directory is no longer that of a run; one sentence.
+      ValueError: if the directory is no longer a run directory; one sentence.
     """
     record = run_directory.read_record(self.run_dir)
     self.program, self.config = record.program, record.config
     written = self._last_written()
     if written != self._written:
-      # How long ago is asked once: a time in the future says nothing but that it was written.
+      # The file's age is used once only. Clocks may differ, so later only a change of time counts.
       age = 0.0 if self._written else max(time.time() - written, 0.0)
       self._written, self._changed = written, time.monotonic() - age
     silent = time.monotonic() - self._changed
@@ -101,20 +101,20 @@ class Progress:
     }
 
   def _curve(self, series: Sequence[tuple[str, ...]]) -> list[tuple[float, ...]]:
-    """Returns the rows of the first node that has any of the first of these."""
+    """Returns the rows of the first of these series that a node has, from the first such node."""
     logs = [self._logs[node] for node in sorted(self._logs)]
     rows = (log.series.get(columns, []) for columns in series for log in logs)
     return next(filter(None, rows), [])
 
   def _last_written(self) -> float:
-    """Returns when anything was written: not by this machine's clock, where another one runs it."""
+    """Returns the time of the last write, by the clock of the machine that runs the program."""
     files = glob.glob(os.path.join(glob.escape(self.run_dir), 'logs', '*'))
     files.append(os.path.join(self.run_dir, 'config.json'))
     return max((os.path.getmtime(file) for file in files if os.path.exists(file)), default=0.0)
 
 
 def differences(runs: list[Progress]) -> dict[str, list[str]]:
-  """Returns the options that all runs have and in which they differ, each with its value in every run.
+  """Returns the options, common to all runs, that differ between them, with the value in every run.
 
   The program comes first.
   """

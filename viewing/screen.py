@@ -1,4 +1,4 @@
-"""Runs on a terminal: their figures side by side, and their curves."""
+"""Shows the figures and curves of runs on a terminal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from launchers import view
 from viewing import progress
 from viewing.progress import Progress
 
-_HEIGHT = 16  # Of the curves, in lines.
+_HEIGHT = 16  # Height of the curves, in lines.
 _LEAST_HEIGHT = 8
-_POINTS = 400  # Of a curve, at most: more than there are columns.
+_POINTS = 400  # Most points of a curve; more than the columns of a terminal.
 _COLOURS = ('blue+', 'orange+', 'green+', 'red+', 'magenta+', 'cyan+')
 
 
 def show(runs: Sequence[Progress], console: Console) -> RenderableType:
-  """Returns tables and curves of some runs, which a live terminal has room for if it can have.
+  """Returns tables and curves of some runs, sized to fit a live terminal if possible.
 
   Args:
-    runs: at least one.
-    console: where they are to be shown.
+    runs: at least one run.
+    console: the console that shows them.
   """
   table = _side_by_side(list(runs)) if len(runs) > 1 else _alone(runs[0])
   height = _HEIGHT
@@ -35,14 +35,14 @@ def show(runs: Sequence[Progress], console: Console) -> RenderableType:
 
 
 def curves(runs: Sequence[Progress], width: int, height: int) -> str:
-  """Returns the returns of runs against environment frames, drawn with ANSI colours; '' if none."""
+  """Plots episode returns over environment frames as text with ANSI colours; '' without data."""
   plotext.clear_figure()
   plotext.theme('clear')
-  plotext.limitsize(False, False)  # To what it takes for the terminal's size.
+  plotext.limitsize(False, False)  # Not to the terminal size that it detects.
   plotext.plotsize(width, height)
   drawn = False
   for i, run in enumerate(runs):
-    # Of several runs one curve each is enough: that of the evaluator, if there is one.
+    # Several runs show one curve each: the evaluator's if it exists.
     kinds = [('training', run.training), ('evaluator', run.evaluation)]
     kinds = [(kind, rows) for kind, rows in kinds if rows]
     for j, (kind, rows) in enumerate(kinds[-1:] if len(runs) > 1 else kinds):
@@ -58,7 +58,7 @@ def curves(runs: Sequence[Progress], width: int, height: int) -> str:
 
 
 def line(run: Progress) -> str:
-  """Returns what is known of a run in one line."""
+  """Returns the figures of a run in one line."""
   figures = view.as_line(run.status) if run.status else 'starting'
   return f'{run.name}: {figures}' if run.state == progress.GOING_ON else f'{run.name}: {run.state}'
 
@@ -69,7 +69,7 @@ def _alone(run: Progress) -> RenderableType:
 
 
 def _side_by_side(runs: list[Progress]) -> Table:
-  """Returns a column for each run: what they were told differently, then how they do."""
+  """Returns a table with a column per run: the options that differ, then the figures."""
   table = Table()
   table.add_column('')
   for run in runs:
@@ -87,6 +87,6 @@ def _side_by_side(runs: list[Progress]) -> Table:
 
 
 def _thin(values: list[float]) -> list[float]:
-  """Returns at most some hundred values, the last among them."""
+  """Returns at most `_POINTS` evenly spaced values, including the last."""
   step = -(-len(values) // _POINTS)
   return values[::-1][::step][::-1]

@@ -1,4 +1,4 @@
-"""The stacks of every thread of every node of a running program."""
+"""Collects the stacks of every thread of every node of a running program."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _SETTLED_SECONDS = 1.0
 
 
 def collect(run_dir: str, node: str = '') -> Iterator[tuple[str, str]]:
-  """Has the nodes of a run write their stacks to their logs, and yields what they have written.
+  """Makes the nodes of a run write their stacks to their logs, and yields the stacks.
 
-  It works where a node runs no Python. The run goes on.
+  This works even if a node runs no Python. The run continues.
 
   Args:
-    run_dir: of a run that is going on. Its launcher must be on this machine, or a Slurm job.
-    node: one node only, such as 'actor/3'; '' for all.
+    run_dir: directory of a running program. Its launcher must be on this machine or in a Slurm job.
+    node: a single node such as 'actor/3'; '' for all nodes.
 
   Yields:
-    The name of each node and its stacks; '' where it wrote none within 10 seconds.
+    The name of each node and its stacks; '' if it wrote none within 10 seconds.
 
   Raises:
-    ValueError: if no launcher can be asked, or there is no such node; one sentence.
+    ValueError: if no launcher can be signalled, or there is no such node; one sentence.
   """
   logs = {_name(path): path for path in sorted(glob.glob(os.path.join(run_dir, 'logs', '*.log')))}
   if node and node not in logs:
@@ -67,7 +67,7 @@ def _ask(run_dir: str) -> None:
 
 
 def _wait_until_settled(logs: dict[str, str], before: dict[str, int]) -> None:
-  """Waits until every log has grown, and none grows any more, or the deadline."""
+  """Waits until every log has grown and all have stopped growing, or until the deadline."""
   end = time.monotonic() + _DEADLINE_SECONDS
   sizes, since = dict(before), time.monotonic()
   while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""A graph in words: its groups, nodes, placement and edges."""
+"""Describes a graph as text: its groups, nodes, placement and edges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from launchers.placement import Resources
 
 
 def edges(program: lp.Program) -> dict[tuple[str, str], int]:
-  """Returns how many nodes of one group hold a handle on another: {(from, to): count}."""
+  """Counts the handles that the nodes of one group hold on another: {(from, to): count}."""
   nodes = handles.nodes(program)
   count: dict[tuple[str, str], int] = {}
   for node in nodes:
@@ -28,7 +28,7 @@ def what_runs(node: lp.Node) -> str:
 
 
 def describe(program: lp.Program, placement: Mapping[str, Resources]) -> str:
-  """Returns a text of a few lines."""
+  """Returns the description of a graph, in several lines."""
   width = max(map(len, program.groups))
   lines = [f'program {program.name}', '', 'groups']
   for label, nodes in program.groups.items():

@@ -1,4 +1,4 @@
-"""Which nodes of a graph hold handles on which others."""
+"""Finds the handles that the nodes of a graph hold on each other."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import launchpad as lp
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-  """A node of a graph; others are given by their place in the list of all nodes.
+  """A node of a graph. It refers to other nodes by their index in the list of all nodes.
 
   Attributes:
     label: its group.
     name: label and index, as in 'actor/3'.
-    node: Launchpad's.
-    holds: the owners of the handles that it was given, once for each handle.
-    calls: those of them that it can call, for an address is no call.
-    strangers: handles it was given whose owners are not in the program.
+    node: Launchpad's node.
+    holds: owners of the handles that it holds, once per handle.
+    calls: the subset of `holds` that it can call; a handle on a plain address cannot be called.
+    strangers: number of handles whose owners are not in the program.
   """
 
   label: str
@@ -54,7 +54,7 @@ def _answers(handle: object) -> bool:
 
 
 def circles(graph: Sequence[Node]) -> Iterator[list[int]]:
-  """Yields the way around each circle of calls, of two nodes or more, that a search in depth meets."""
+  """Yields the nodes of each cycle of calls, of two nodes or more, that a depth-first search finds."""
   done: set[int] = set()
   for start in range(len(graph)):
     way, ahead = [start], [iter(graph[start].calls)]

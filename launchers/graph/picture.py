@@ -1,7 +1,7 @@
-"""A graph as a picture: groups, edges and placement, in Mermaid's language and as an SVG file.
+"""Draws a graph with its groups, edges and placement, as Mermaid text or an SVG file.
 
-GitHub, GitLab and many editors show Mermaid in Markdown; any browser shows an SVG. Neither takes
-anything that is not here.
+GitHub, GitLab and many editors render Mermaid in Markdown; any browser renders SVG. Neither needs a
+further dependency.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from launchers.graph import describe
 from launchers.placement import Resources
 
 SUFFIXES = ('.svg', '.mmd', '.md')
-# The fill of a group's box, by the kind of place it runs in.
+# Fill colour of a group's box, by the kind of machine.
 _FILLS = {'accelerator': '#fde2c4', 'worker': '#dcebfa', 'launcher': '#e6e6e6'}
 _BOX_WIDTH, _LINE, _GAP_X, _GAP_Y, _MARGIN = 200, 16, 90, 28, 30
 
@@ -33,10 +33,10 @@ def check_path(path: str) -> None:
 
 
 def write(path: str, program: lp.Program, placement: Mapping[str, Resources]) -> None:
-  """Writes the picture in the form that the path's suffix says.
+  """Writes the picture in the format of the path's suffix.
 
   Raises:
-    ValueError: the suffix is another, or the file cannot be written; one sentence.
+    ValueError: if the suffix is unknown or the file cannot be written; one sentence.
   """
   check_path(path)
   suffix = os.path.splitext(path)[1]
@@ -66,7 +66,7 @@ def mermaid(program: lp.Program, placement: Mapping[str, Resources]) -> str:
 
 
 def svg(program: lp.Program, placement: Mapping[str, Resources]) -> str:
-  """Returns the graph as an SVG file: callers on the left of the nodes that they call."""
+  """Returns the graph as an SVG file, with callers to the left of the nodes that they call."""
   edges = describe.edges(program)
   columns = _columns(list(program.groups), edges)
   texts = {label: _words(program, placement, label) for label in program.groups}
@@ -86,7 +86,7 @@ def svg(program: lp.Program, placement: Mapping[str, Resources]) -> str:
     if x1 - x0 == _BOX_WIDTH + _GAP_X:
       curve = [(right, y0 + heights[source] / 2), (right + _GAP_X / 2, y0 + heights[source] / 2)]
       curve += [(x1 - _GAP_X / 2, y1 + heights[target] / 2), (x1, y1 + heights[target] / 2)]
-    else:  # It passes below the groups between, and below such edges before it.
+    else:  # Passes below the groups between, and below earlier such edges.
       low += 1.5 * _GAP_Y
       below += 1
       enter = x1 + _BOX_WIDTH * below / (len(edges) + 1)
@@ -123,7 +123,7 @@ orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>
 
 
 def _words(program: lp.Program, placement: Mapping[str, Resources], label: str) -> list[str]:
-  """Returns what is written into a group's box: its name, its nodes, and where they run."""
+  """Returns the lines of a group's box: its name, its nodes and their placement."""
   nodes = program.groups[label]
   where = placement[label].describe()
   runs = f'{len(nodes)} x {describe.what_runs(nodes[0]) or type(nodes[0]).__name__}'
@@ -137,9 +137,9 @@ def _place(resources: Resources) -> str:
 
 
 def _columns(groups: list[str], edges: Mapping[tuple[str, str], int]) -> list[list[str]]:
-  """Returns the groups in columns: each as far to the right of its callers as it takes.
+  """Returns the groups in columns, each group to the right of its callers.
 
-  Groups that call each other in a circle stay within as many columns as there are groups.
+  Cycles of calls are limited to as many columns as groups.
   """
   column = dict.fromkeys(groups, 0)
   for _ in groups:

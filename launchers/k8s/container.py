@@ -1,4 +1,4 @@
-"""A pod of a graph on Kubernetes: its container, what it may do, what it can write to, where it runs."""
+"""The pod spec of a node on Kubernetes: container, security context, volumes and node selector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GKE_TPUS = {
   'tpu-v6e': 'tpu-v6e-slice',
 }
 RUNS = '/runs'
-# Of processes that are not root.
+# Default user and group of pods that do not run as root.
 USER = 1000
 _SCRATCH = '/tmp'
 
@@ -29,10 +29,10 @@ class Group:
 
   Attributes:
     label: its name in the graph.
-    size: how many nodes it has.
-    resources: what each of them needs.
-    ports: on which they listen.
-    knows_run_dir: whether they are given the run directory, and so may write to it.
+    size: number of nodes.
+    resources: resources of each node.
+    ports: ports that the nodes listen on.
+    knows_run_dir: whether the nodes hold the path of the run directory, and so may write to it.
   """
 
   label: str
@@ -44,17 +44,17 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """What all pods of a run share.
+  """Settings shared by all pods of a run.
 
   Attributes:
-    name: of the JobSet.
-    image: of the container.
-    command: what each pod runs; its group is added to it.
+    name: name of the JobSet.
+    image: container image.
+    command: command of each pod; the flags of its group are appended.
     volume: name of the PersistentVolumeClaim for run directories; empty for none.
-    token: by which its nodes know each other, in the environment of every pod; hexadecimal.
-    user: number of the user and group that all pods run as, 0 for root; None: `USER`, or root where a
-      group has a TPU, whose device files are root's.
-    egress: where pods may connect to beside each other; see `launchers.k8s.network`.
+    token: hexadecimal token in every pod's environment, by which nodes recognise their own run.
+    user: user and group id of all pods, 0 for root; None: `USER`, or root if a group has a TPU, whose
+      device files belong to root.
+    egress: destinations that pods may connect to besides each other; see `launchers.k8s.network`.
   """
 
   name: str
@@ -67,15 +67,15 @@ class Run:
 
 
 def chips_per_host(group: Group) -> int:
-  """Returns how many chips each node of a TPU group has, which are all of its machine.
+  """Returns the chips per node of a TPU group; a node uses all chips of its machine.
 
   Raises:
-    ValueError: if the topology is not one for that many nodes; one sentence that names the group.
+    ValueError: if the topology does not fit the number of nodes; one sentence that names the group.
   """
   where, resources = f'group {group.label!r}', group.resources
   if resources.accelerator not in CHIPS_PER_HOST or not resources.topology:
     raise ValueError(
-      f'{where} needs a TPU, but GKE has to know which: with --placement, set accelerator, one of '
+      f'{where} needs a TPU, but GKE needs its type: with --placement, set accelerator, one of '
       f'{", ".join(CHIPS_PER_HOST)}, and topology, as in 2x4.'
     )
   sides = [int(side) for side in resources.topology.split('x')]
@@ -101,25 +101,25 @@ def chips_per_host(group: Group) -> int:
 
 
 def _literal(text: str) -> str:
-  """Returns what Kubernetes makes into a text: it puts variables in for $(NAME), and $ for $$."""
+  """Escapes a text for Kubernetes, which replaces $(NAME) by variables and $$ by $."""
   return text.replace('$', '$$')
 
 
 def _pod_security(user: int) -> dict[str, Any]:
-  # All of a run's pods have one user: they write to one run directory.
+  # All pods of a run have the same user, because they write to the same run directory.
   security: dict[str, Any] = {
     'runAsUser': user,
     'runAsGroup': user,
     'seccompProfile': {'type': 'RuntimeDefault'},
   }
   if user:
-    # The volume is given to this group when it is mounted.
+    # Kubernetes gives the volume to this group when it mounts it.
     security |= {'runAsNonRoot': True, 'fsGroup': user, 'fsGroupChangePolicy': 'OnRootMismatch'}
   return security
 
 
 def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
-  """Returns what a pod can write to, {path: volume}."""
+  """Returns the writable volumes of a pod, {path: volume}."""
   result: dict[str, dict[str, Any]] = {}
   if group.knows_run_dir or group.resources.with_launcher:
     if run.volume:
@@ -130,21 +130,21 @@ def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
 
 
 def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
-  """Returns what a pod of a group is.
+  """Returns the spec of a group's pods.
 
   Args:
-    run: of the pod.
-    group: of the pod.
-    user: number of the user and group that it runs as; 0 for root.
+    run: the run of the pods.
+    group: the group of the pods.
+    user: user and group id of the pods; 0 for root.
 
   Raises:
-    ValueError: if its group cannot be placed; one sentence.
+    ValueError: if the group cannot be placed; one sentence.
   """
   resources = group.resources
   command = [*run.command, f'--pod_group={group.label}']
   if resources.with_launcher:
     command.append('--pod_ends_program')
-  # The machine has the devices and no others.
+  # The container sees only its own devices.
   variables = environment_variables(dataclasses.replace(resources, devices=()))
   variables = {'PYTHONUNBUFFERED': '1', 'HOME': _SCRATCH, **variables, RUN_VARIABLE: run.token}
   volumes = _volumes(run, group)

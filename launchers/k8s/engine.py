@@ -1,4 +1,4 @@
-"""The engines for Kubernetes: one writes the manifests, the other runs a node in a pod of theirs."""
+"""The engines for Kubernetes: `Kubernetes` writes manifests, `Pod` runs a node in one of their pods."""
 
 from __future__ import annotations
 
@@ -17,33 +17,37 @@ from rundir import one_line, run_directory
 
 _OUTPUT = flags.DEFINE_string('output', '', 'directory for the files of --launcher=k8s')
 _IMAGE = flags.DEFINE_string('image', '', 'container image of the pods of --launcher=k8s')
-_NAME = flags.DEFINE_string('k8s_name', '', 'of the JobSet; empty: <program>-<env>-<time>')
+_NAME = flags.DEFINE_string('k8s_name', '', 'name of the JobSet; empty: <program>-<env>-<time>')
 _VOLUME = flags.DEFINE_string(
-  'k8s_volume', '', 'PersistentVolumeClaim that keeps the run directory; empty: lost with the pods'
+  'k8s_volume', '', 'PersistentVolumeClaim for the run directory; empty: it is lost with the pods'
 )
 _PORT = flags.DEFINE_integer(
   'k8s_port',
   8900,
-  'the ports of the nodes are counted from here',
+  'first port of the nodes; the others follow it',
   lower_bound=1024,
   upper_bound=60000,
 )
 _USER = flags.DEFINE_integer(
   'k8s_user',
   None,
-  'number of the user and group that all pods run as; 0: root; by default '
-  f"{container.USER}, but root where a group has a TPU, whose device files are root's",
+  'user and group id of all pods; 0: root; by default '
+  f'{container.USER}, but root if a group has a TPU, whose device files belong to root',
   lower_bound=0,
 )
 _EGRESS = flags.DEFINE_list(
   'k8s_egress',
   [],
-  "where the pods may connect to, beside each other and DNS: all, metadata (of Google's machines; pods "
-  'with a TPU may anyway), networks such as 10.1.0.0/16, with a port such as 10.1.2.3/32:443',
+  'destinations that pods may connect to besides each other and DNS: all, metadata (server of Google '
+  'Cloud; always allowed for pods with a TPU), networks such as 10.1.0.0/16 or 10.1.2.3/32:443',
 )
-_POD_GROUP = flags.DEFINE_string('pod_group', '', 'the group of this pod, as a manifest says it')
-_POD_HOSTS = flags.DEFINE_string('pod_hosts', '', 'host name of a node, with {job} and {index}')
-_POD_ENDS_PROGRAM = flags.DEFINE_bool('pod_ends_program', False, "this pod's end is the program's")
+_POD_GROUP = flags.DEFINE_string('pod_group', '', 'group of this pod; set by the manifest')
+_POD_HOSTS = flags.DEFINE_string(
+  'pod_hosts', '', 'host name pattern of nodes, with {job} and {index}'
+)
+_POD_ENDS_PROGRAM = flags.DEFINE_bool(
+  'pod_ends_program', False, 'the program ends when this pod ends'
+)
 
 
 class Kubernetes(Launcher):
@@ -55,7 +59,7 @@ class Kubernetes(Launcher):
 
   @property
   def owns_run_dir(self) -> bool:
-    """False: the directory is in the pods."""
+    """False: the run directory is in the pods."""
     return False
 
   def run_dir(self, given: str, program: str, env: str, dry_run: bool) -> str:
@@ -67,7 +71,7 @@ class Kubernetes(Launcher):
     return manifests.run_dir(_NAME.value or manifests.jobset_name(program, env))
 
   def check(self, job: Job, dry_run: bool) -> None:
-    """Refuses a job without an image or a directory for the files, or that no manifest can say."""
+    """Raises ValueError without --image or --output, or if no manifest can express the job."""
     if not _IMAGE.value.strip():
       raise ValueError('--launcher=k8s needs --image, the container image that the pods will run.')
     one_line.check('--image=', _IMAGE.value)
@@ -77,21 +81,21 @@ class Kubernetes(Launcher):
     self._generate(job)
 
   def preview(self, job: Job) -> str:
-    """Returns the graph in words and the manifests, as a stream of documents."""
+    """Returns the description of the graph and the manifests, as a stream of YAML documents."""
     generated = self._generate(job)
     placed = {group.label: group.resources for group in generated.groups}
     words = describe.describe(job.program, placed) + '\n'
     return '---\n'.join([words, *generated.manifests.values()])
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
-    """Writes the files, and says what to do with them."""
+    """Writes the files, and prints how to use them."""
     generated = self._generate(job)
     generated.write(_OUTPUT.value)
     print(generated.instructions(_OUTPUT.value))
     return 0
 
   def _generate(self, job: Job) -> manifests.Generated:
-    """Returns the files; raises ValueError if a file of the user's is in no image."""
+    """Returns the files; raises ValueError if a file of the user's is outside the image."""
     program = _in_image('program', job.name)
     env = _in_image('env', job.config.env)
     command = ['python', 'launch.py', f'--program={program}']
@@ -114,7 +118,7 @@ class Kubernetes(Launcher):
 
 
 def _in_image(flag: str, name: str) -> str:
-  """Returns the name of a program or environment in a container; ValueError if it is not there."""
+  """Returns the name of a program or environment in a container; raises ValueError if it has none."""
   try:
     return own_file.in_checkout(name)
   except ValueError as error:
@@ -122,35 +126,35 @@ def _in_image(flag: str, name: str) -> str:
 
 
 class Pod(Launcher):
-  """Runs one node of a graph in this pod. Kubernetes replaces a pod, so that no user resumes one."""
+  """Runs one node of a graph in this pod. Kubernetes replaces failed pods, so users resume nothing."""
 
   resume_flags = None
 
   @property
   def owns_run_dir(self) -> bool:
-    """Whether this pod is the one whose end is the program's."""
+    """Whether the program ends when this pod ends."""
     return _POD_ENDS_PROGRAM.value
 
   def run_dir(self, given: str, program: str, env: str, dry_run: bool) -> str:
-    """Returns the path that the manifest gives; a pod that does not own it may have none."""
+    """Returns the path in the manifest; it may be '' in a pod that does not own the directory."""
     return super().run_dir(given, program, env, dry_run) if self.owns_run_dir else given
 
   def check(self, job: Job, dry_run: bool) -> None:
-    """Refuses to run outside of a pod."""
+    """Raises ValueError outside of a pod."""
     if not dry_run:
       pod.node_index()
 
   def claim(self, job: Job) -> None:
-    """Creates the run directory, or locks that of an earlier pod in the place of this one."""
+    """Creates the run directory, or locks the one of the pod that this one replaces."""
     if self.owns_run_dir and not job.resumed:
       run_directory.create_or_reopen(job.run_dir)
 
   def warnings(self, job: Job) -> Sequence[str]:
-    """Returns none, since they were printed with the manifests."""
+    """Returns no warnings, because they were printed with the manifests."""
     return ()
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
-    """Runs the node of this pod; only the owner of the run directory shows the program."""
+    """Runs the node of this pod. Only the owner of the run directory shows the program."""
     return pod.launch(
       job.program,
       _POD_GROUP.value,

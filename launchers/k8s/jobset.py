@@ -1,4 +1,4 @@
-"""A graph as a Kubernetes object: a JobSet of one indexed Job for each group."""
+"""Converts a graph into a Kubernetes JobSet with one indexed Job per group."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LONGEST_NAME = 63
 
 
 def hosts(name: str) -> str:
-  """Returns the host names that the pods of a JobSet have, with {job} and {index} to be filled in."""
+  """Returns the host name pattern of a JobSet's pods, with {job} and {index}."""
   return f'{name}-{{job}}-0-{{index}}.{name}'
 
 
 def ending_group(groups: Sequence[Group]) -> Group | None:
-  """Returns the group whose end is the program's; None if all groups have to end.
+  """Returns the group that ends the program; None if the program ends once all groups have ended.
 
   Raises:
     ValueError: if more than one node is placed with the launcher.
@@ -37,7 +37,7 @@ def ending_group(groups: Sequence[Group]) -> Group | None:
 
 
 def check_names(run: Run, groups: Sequence[Group]) -> None:
-  """Checks that Kubernetes takes the names of all pods.
+  """Checks that Kubernetes accepts the names of all pods.
 
   Raises:
     ValueError: one sentence that names the flag or the group.
@@ -69,7 +69,7 @@ def manifest(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
   """Returns the JobSet.
 
   Raises:
-    ValueError: if a group cannot be placed, or a name is none for Kubernetes; one sentence.
+    ValueError: if a group cannot be placed, or Kubernetes rejects a name; one sentence.
   """
   check_names(run, groups)
   ending = ending_group(groups)
@@ -98,7 +98,7 @@ def manifest(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def follow_command(run: Run, groups: Sequence[Group]) -> str:
-  """Returns the command that shows the output of the node whose end is the program's."""
+  """Returns the command that follows the log of the pod that ends the program."""
   ending = ending_group(groups)
   selector = f'{JOBSET_LABEL}={run.name}'
   if ending is not None:
@@ -109,7 +109,7 @@ def follow_command(run: Run, groups: Sequence[Group]) -> str:
 def _replicated_job(run: Run, group: Group, user: int) -> dict[str, Any]:
   resources = group.resources
   metadata: dict[str, Any] = {}
-  if resources.topology and group.size > 1:  # All of its pods in one slice.
+  if resources.topology and group.size > 1:  # All pods share one slice.
     key = 'alpha.jobset.sigs.k8s.io/exclusive-topology'
     metadata = {'metadata': {'annotations': {key: 'cloud.google.com/gke-nodepool'}}}
   job = {
@@ -127,7 +127,7 @@ def _replicated_job(run: Run, group: Group, user: int) -> dict[str, Any]:
 
 
 def _restarts(resources: Resources) -> dict[str, Any]:
-  """Returns how often a Job replaces a pod that has failed; when it may not, the Job fails."""
+  """Returns the restart policy of a Job: how often it replaces a failed pod before the Job fails."""
   if resources.restart == 'never':
     return {'backoffLimit': 0}
   hopeless = {'operator': 'In', 'values': [NonRetryableError.exit_code]}
@@ -137,7 +137,7 @@ def _restarts(resources: Resources) -> dict[str, Any]:
     'maxFailedIndexes': 0,
     'podFailurePolicy': {
       'rules': [
-        {'action': 'FailJob', 'onExitCodes': hopeless},  # No restart mends it.
+        {'action': 'FailJob', 'onExitCodes': hopeless},  # A restart cannot fix it.
         {'action': 'Ignore', 'onPodConditions': [evicted]},
       ]
     },

@@ -1,4 +1,4 @@
-"""Writes what runs a graph on Kubernetes: manifests and a Dockerfile. Talks to no cluster."""
+"""Writes the manifests and the Dockerfile of a run on Kubernetes. Contacts no cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOCKS = {'tpu': 'requirements-tpu.txt', 'gpu': 'requirements-cuda12.txt'}
 
 
 def jobset_name(program: str, env: str) -> str:
-  """Returns the name of a run that says what and when."""
+  """Returns a name from the program, the environment and the time."""
   what = [re.sub(r'[^a-z0-9]+', '-', text.lower()) for text in (program[:12], env[:16])]
   return f'{"-".join(t.strip("-") for t in what)}-{time.strftime("%m%d%H%M%S")}'
 
@@ -40,13 +40,13 @@ def name_of(run_dir: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Generated:
-  """What runs a graph on Kubernetes.
+  """The generated files of a run on Kubernetes.
 
   Attributes:
-    run: what all pods share.
-    groups: what the manifests say of each group.
-    manifests: the text of each by its file name.
-    dockerfile: the text of the Dockerfile.
+    run: settings shared by all pods.
+    groups: the groups, as in the manifests.
+    manifests: text of each manifest by file name.
+    dockerfile: text of the Dockerfile.
   """
 
   run: container.Run
@@ -55,7 +55,7 @@ class Generated:
   dockerfile: str
 
   def write(self, directory: str) -> None:
-    """Writes the files; raises ValueError, one sentence, if they cannot be written."""
+    """Writes the files; raises a one-sentence ValueError if they cannot be written."""
     try:
       os.makedirs(directory, exist_ok=True)
       for file, text in {**self.manifests, 'Dockerfile': self.dockerfile}.items():
@@ -65,14 +65,14 @@ class Generated:
       raise ValueError(f'--output={directory} cannot be written: {error.strerror}.') from error
 
   def instructions(self, directory: str) -> str:
-    """Returns what to do with the files in a directory."""
+    """Returns instructions for the files in a directory."""
     run, groups = self.run, self.groups
     if run.volume:
       writers = ', '.join(g.label for g in groups if g.knows_run_dir)
       kept = (
         f'The run directory is {run_dir(run.name)} on the volume {run.volume}, which is mounted in '
         f'{writers}; unless one machine has them all, it must be ReadWriteMany. Applied again under '
-        'the same name, the run goes on from its newest checkpoint.'
+        'the same name, the run resumes from its newest checkpoint.'
       )
     else:
       kept = (
@@ -102,14 +102,14 @@ def generate(
   """Returns the manifests and the Dockerfile.
 
   Args:
-    program: the graph, made for `run_dir(run.name)`.
-    placement: resources for each group.
-    run: what all pods share; its command builds the same graph.
-    first_port: the ports of all nodes are counted from here.
-    own: directories with the user's own files, as they lead from that of launch.py.
+    program: the graph, built for `run_dir(run.name)`.
+    placement: resources of each group.
+    run: settings shared by all pods; its command builds the same graph.
+    first_port: first port; nodes get consecutive ports.
+    own: directories with the user's own files, relative to that of launch.py.
 
   Raises:
-    ValueError: one sentence, if a flag is wrong or a group cannot be placed.
+    ValueError: if a flag is invalid or a group cannot be placed; one sentence.
   """
   groups = _groups(program, placement, run, first_port)
   documents = {
@@ -122,10 +122,10 @@ def generate(
 
 
 def dockerfile(placement: Mapping[str, Resources], own: Sequence[str] = ()) -> str:
-  """Returns a Dockerfile for the image of every pod, to be built where launch.py is.
+  """Returns a Dockerfile for the image of all pods. Its build context is the directory of launch.py.
 
   Raises:
-    ValueError: if it cannot name a directory; one sentence.
+    ValueError: if a Dockerfile cannot contain the name of a directory; one sentence.
   """
   for directory in own:
     if not re.fullmatch(r'\w[\w./-]*', directory, re.ASCII):
@@ -166,7 +166,7 @@ def _groups(
     if directory in pickling.dumps(f'{label}/{index}', node.function)
   }
   placement = {
-    # Without a volume, a new pod of these would find nothing to resume from.
+    # Without a volume, a replacement pod would have no run directory to resume from.
     label: dataclasses.replace(resources, restart='never')
     if label in writers and not run.volume
     else resources

@@ -1,4 +1,4 @@
-"""The NetworkPolicies of a run on Kubernetes: which pods accept connections, and from where."""
+"""The NetworkPolicies of a run on Kubernetes: the connections that its pods may accept and open."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ from launchers.k8s.jobset import JOB_LABEL, JOBSET_LABEL
 
 ANYWHERE = 'all'
 METADATA = 'metadata'
-# Of Google's machines, which tells libtpu about its own; the second is GKE's, for pods.
+# Metadata servers of Google Cloud, which describe the machine to libtpu; the second is GKE's, for pods.
 _METADATA_SERVERS = {'169.254.169.254/32': 80, '169.254.169.252/32': 988}
 
 
 def policies(run: Run, groups: Sequence[Group]) -> list[dict[str, Any]]:
   """Returns the NetworkPolicies.
 
-  The first lets the run's own pods, and no others, reach its ports, and lets its pods reach those,
-  DNS, and what `run.egress` names. Where a group has a TPU, a second one lets its pods reach the
-  metadata server.
+  The first allows connections to the run's ports from the run's own pods only. It allows the pods to
+  connect to those ports, to DNS and to `run.egress`. If a group has a TPU, a second policy allows its
+  pods to connect to the metadata server.
 
   Raises:
-    ValueError: if an entry of `run.egress` is none; one sentence.
+    ValueError: if an entry of `run.egress` is invalid; one sentence.
   """
   own = {'matchLabels': {JOBSET_LABEL: run.name}}
   listed = [_port('TCP', port) for group in groups for port in group.ports]
-  # The machines of a TPU slice, and the processes of one job in their collectives, talk to each other
-  # on ports of their own choice.
+  # The machines of a TPU slice, and the collectives of a multi-process job, choose their own ports.
   between_hosts = any(
     group.size > 1 and (group.resources.topology or group.resources.one_job) for group in groups
   )
   ports = {} if between_hosts else {'ports': listed}
   peers = [{'podSelector': own}]
-  # Where the resolver is depends on the cluster.
+  # The address of the DNS resolver depends on the cluster.
   egress = [{'to': peers, **ports}] if listed else []
   egress.append({'ports': [_port('UDP', 53), _port('TCP', 53)]})
   egress += [rule for text in run.egress for rule in _destinations(text)]
@@ -76,7 +75,7 @@ def _port(protocol: str, port: int) -> dict[str, Any]:
 
 
 def _destinations(text: str) -> list[dict[str, Any]]:
-  """Returns the rules for one entry of the flag: a word, or a network, perhaps with a port."""
+  """Returns the rules for one entry of --k8s_egress: a word, or a network with an optional port."""
   if text == ANYWHERE:
     return [{}]
   if text == METADATA:

@@ -1,7 +1,7 @@
-"""Runs one node of a graph in this process, which is the first of a Kubernetes pod.
+"""Runs one node of a graph in this process, which is the first process of a Kubernetes pod.
 
-No pod is sent anything: each builds the whole graph from the flags of the manifest, binds every node's
-address, of which host and port are known before anything runs, and calls its own node.
+Pods receive no payload. Each pod builds the whole graph from the flags of the manifest, binds every
+node's address (hosts and ports are known before the start), and calls its own node.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import launchpad as lp
 from launchers import binding, node_entry
 
 INDEX_VARIABLE = 'JOB_COMPLETION_INDEX'
-# Kubernetes kills a pod this long after SIGTERM, which the node's own end must precede.
+# Kubernetes kills a pod this long after SIGTERM; the node must exit earlier.
 TERMINATION_SECONDS = 30
 _GRACE = 20.0
 _STOPPED = 128 + signal.SIGTERM
-# What the Job counts of earlier pods in the place of this one: those that count against their restarts,
-# and those that were evicted.
+# The Job's counts of earlier pods with this index: failures, which count against the restart limit, and
+# evictions.
 _EARLIER = {
   'LAUNCHPOD_FAILURES': 'batch.kubernetes.io/job-index-failure-count',
   'LAUNCHPOD_EVICTIONS': 'batch.kubernetes.io/job-index-ignored-failure-count',
@@ -45,7 +45,7 @@ def ports(program: lp.Program, first_port: int) -> dict[tuple[str, int], list[in
 
 
 def life_variables() -> list[dict[str, Any]]:
-  """Returns the variables of a container from which its process knows which life of the node it is."""
+  """Returns the variables of a container from which `life` computes the incarnation of the node."""
   return [
     {'name': name, 'valueFrom': {'fieldRef': {'fieldPath': f"metadata.annotations['{key}']"}}}
     for name, key in _EARLIER.items()
@@ -53,15 +53,15 @@ def life_variables() -> list[dict[str, Any]]:
 
 
 def life() -> int:
-  """Returns how many pods have been in the place of this one before."""
-  return sum(int(os.environ.get(name) or 0) for name in _EARLIER)  # A Job may leave them out.
+  """Returns the incarnation of the node: the number of earlier pods with this index."""
+  return sum(int(os.environ.get(name) or 0) for name in _EARLIER)  # A Job may omit them.
 
 
 def node_index() -> int:
-  """Returns which node of its group this pod is, as Kubernetes tells it.
+  """Returns the index of this pod's node in its group, from Kubernetes' variable.
 
   Raises:
-    ValueError: if it does not.
+    ValueError: if the variable is missing.
   """
   text = os.environ.get(INDEX_VARIABLE, '')
   if not text.isdecimal():
@@ -81,27 +81,26 @@ def launch(
   ends_program: bool,
   started: Callable[[], None] = lambda: None,
 ) -> int:
-  """Runs a node to its end.
+  """Runs a node to completion.
 
-  There is no launcher to tell of `lp.stop()`. The JobSet ends the program when the pod of one group,
-  the one with `ends_program`, has succeeded. In that group `lp.stop()` stops the node itself, which
-  then succeeds; elsewhere it raises.
+  No launcher receives `lp.stop()`. The JobSet ends the program when the pod with `ends_program` has
+  succeeded. In that pod `lp.stop()` stops the node itself, which then succeeds; elsewhere it raises.
 
   Args:
     program: the graph, the same in every pod.
     label: the node's group.
-    index: its place in the group.
-    hosts: where nodes are, as in 'run-{job}-0-{index}.run'.
-    first_port: the ports of all nodes are counted from here.
-    ends_program: whether the end of this node is the program's.
+    index: its index in the group.
+    hosts: host name pattern of the nodes, as in 'run-{job}-0-{index}.run'.
+    first_port: first port; nodes get consecutive ports.
+    ends_program: whether the program ends when this node ends.
     started: called once every address is bound.
 
   Returns:
-    The exit code: 0; 1 after an exception; 143 after SIGTERM. A pod that is evicted has not done its
-    work, and must not pass for one that has.
+    The exit code: 0; 1 after an exception; 143 after SIGTERM, because an evicted pod has not completed
+    its work and must not count as a success.
 
   Raises:
-    ValueError: if there is no such node.
+    ValueError: if the graph has no such node.
   """
   if index >= len(program.groups.get(label, ())):
     raise ValueError(

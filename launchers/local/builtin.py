@@ -1,4 +1,4 @@
-"""Runs a graph under Launchpad's own launchers: local_mt, test_mt and test_mp."""
+"""Runs a graph with Launchpad's own launchers: local_mt, test_mt and test_mp."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from launchers.placement import Resources, environment_variables
 
 
 class _Case(absltest.TestCase):
-  """Stands for the test case that Launchpad's test launch types want."""
+  """The test case that Launchpad's test launch types require."""
 
   def runTest(self) -> None:
-    """Is never called."""
+    """Never called."""
 
 
 def launch(
@@ -25,13 +25,13 @@ def launch(
   placement: Mapping[str, Resources],
   started: Callable[[], None] = lambda: None,
 ) -> int:
-  """Runs a program to its end.
+  """Runs a program to completion.
 
   Args:
     program: the graph.
     launch_type: 'local_mt', 'test_mt' or 'test_mp'. The first two run the nodes as threads of this
-      process, so that placement has no effect.
-    placement: resources for each group.
+      process, so placement has no effect.
+    placement: resources of each group.
     started: called once the nodes have been started.
 
   Returns:

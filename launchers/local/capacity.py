@@ -1,4 +1,4 @@
-"""Whether one machine can hold a program."""
+"""Checks that one machine can run a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import launchpad as lp
 
 from launchers.placement import Resources
 
-# A node seldom keeps a core busy; so many times what there is is too much all the same.
+# Nodes seldom keep a core busy, so only a demand above this multiple of the cores is too high.
 _CROWDED = 8
 
 
@@ -18,11 +18,11 @@ def check(placement: Mapping[str, Resources], one_process: bool) -> None:
   """Checks that a program can run on one machine.
 
   Args:
-    placement: resources for each group.
+    placement: resources of each group.
     one_process: whether its nodes are threads of one process.
 
   Raises:
-    ValueError: one sentence naming the group.
+    ValueError: if it cannot; one sentence that names the group.
   """
   for label, resources in placement.items():
     if resources.one_job and one_process:
@@ -45,12 +45,12 @@ def check(placement: Mapping[str, Resources], one_process: bool) -> None:
 
 
 def crowding(program: lp.Program, placement: Mapping[str, Resources]) -> str:
-  """Returns a sentence if one machine's cores are far too few for the program's processes, or ''."""
+  """Returns a warning if this machine has far too few cores for the program's processes, else ''."""
   cores = len(os.sched_getaffinity(0))
   asked = sum(placement[label].cpus * len(nodes) for label, nodes in program.groups.items())
   if asked <= _CROWDED * cores:
     return ''
   return (
-    f'the nodes ask for {asked:g} cores, of which this machine has {cores}; they will be slow to start, '
-    'and perhaps slow: see --num_actors and --envs_per_actor.'
+    f'the nodes ask for {asked:g} cores, of which this machine has {cores}; they may start and run '
+    'slowly: lower --num_actors or --envs_per_actor.'
   )

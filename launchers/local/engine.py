@@ -1,4 +1,4 @@
-"""The engine for this machine: a process for each node, or Launchpad's own launch types."""
+"""The engine for this machine: one process per node, or one of Launchpad's own launch types."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _ISOLATE = flags.DEFINE_enum(
   'isolate',
   'auto',
   isolation.MODES,
-  'whether a local run gets a network of its own, so that its nodes and other processes do not reach '
-  'each other: auto, where the system allows it and no TPU is used; require, or refuse to run; no',
+  'whether a local run gets its own network namespace, so that its nodes and other processes cannot '
+  'connect to each other: auto: if the system allows it and no TPU is used; require: fail otherwise; no',
 )
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 _THREADS = ('local_mt', 'test_mt')
 
 
 def refuse_flags(launcher: str) -> None:
-  """Refuses the flags of this engine beside another one.
+  """Rejects flags of this engine when another one is selected.
 
   Args:
-    launcher: the other.
+    launcher: name of the other engine.
 
   Raises:
-    ValueError: if one of them is given; one sentence.
+    ValueError: if such a flag is given; one sentence.
   """
   if flags.FLAGS['lp_launch_type'].present:
     raise ValueError(
@@ -51,21 +51,21 @@ class Local(Launcher):
     return lp.LAUNCH_TYPE.value not in _THREADS
 
   def check(self, job: Job, dry_run: bool) -> None:
-    """Refuses groups that one machine cannot hold."""
+    """Raises ValueError for groups that one machine cannot run."""
     capacity.check(job.placement, one_process=not self.pickles_nodes)
 
   def claim(self, job: Job) -> None:
-    """Enters a network namespace first, for which launch.py may start again in this process."""
+    """Enters a network namespace first; for this, launch.py may re-execute itself in this process."""
     isolation.enter(_ISOLATE.value, job.placement)
     super().claim(job)
 
   def warnings(self, job: Job) -> Sequence[str]:
-    """Warns of too few cores, too."""
+    """Adds a warning about too few cores."""
     crowding = capacity.crowding(job.program, job.placement)
     return [*([crowding] if crowding else []), *job.warnings]
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
-    """Runs a job under the launch type of the flag."""
+    """Runs a job under the launch type of --lp_launch_type."""
     launch_type = lp.LAUNCH_TYPE.value
     if launch_type == 'local_mp':
       return local_mp.launch(

@@ -1,12 +1,12 @@
-"""Gives a local run a network of its own, so that no other process connects to its nodes.
+"""Runs a local run in its own network namespace, so that no other process can connect to its nodes.
 
 Courier and Reverb listen on every interface, do not authenticate clients, and cannot be configured to;
-Courier unpickles what it receives. A Linux network namespace with only a loopback interface is
-reachable from the processes of the run and from no others.
+Courier unpickles what it receives. A Linux network namespace with only a loopback interface can be
+reached only by the processes of the run.
 
-Only a process without threads may enter a user namespace, and by the time the flags are known launch.py
-has some. So it becomes this script, which enters the namespace and becomes launch.py again: one
-process throughout, with its id, terminal, working directory and parent.
+Only a process without threads may enter a user namespace, and launch.py has threads once it has parsed
+its flags. So it executes this script, which enters the namespace and executes launch.py again. It stays
+one process, with the same id, terminal, working directory and parent.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # The script is to need nothing but the standard library.
+if TYPE_CHECKING:  # The script uses only the standard library.
   from launchers.placement import Resources
 
 MODES = ('auto', 'require', 'no')
-_VARIABLE = 'LAUNCHPOD_ISOLATED'  # Holds the name of the namespace that was made for this run.
+_VARIABLE = 'LAUNCHPOD_ISOLATED'  # Name of the namespace of this run.
 _SCRIPT = os.path.abspath(__file__)
 _CLONE_NEWUTS = 0x04000000
 _CLONE_NEWUSER = 0x10000000
@@ -36,18 +36,18 @@ _IFF_UP = 1
 
 
 def enter(mode: str, placement: Mapping[str, Resources]) -> None:
-  """Moves this process into a network of its own; returns once it is there, or is not to be.
+  """Moves this process into its own network namespace; returns inside it, or if no move is made.
 
-  To move, the process runs its command again, so call this before anything is written or started.
-  If mode is 'auto' and the process cannot move, stderr gets one line.
+  To move, the process executes its command again, so call this before writing or starting anything.
+  If mode is 'auto' and the process cannot move, it prints a one-line warning to stderr.
 
   Args:
-    mode: 'auto', where the system allows it and no node needs the network to find its devices;
-      'require'; or 'no'.
-    placement: resources for each group.
+    mode: 'auto' moves if the system allows it and no node needs the network to find its devices;
+      'require' always moves; 'no' never does.
+    placement: resources of each group.
 
   Raises:
-    ValueError: if it is required and the system does not allow it.
+    ValueError: if mode is 'require' and the system does not allow it.
   """
   if mode == 'no' or os.environ.get(_VARIABLE) == _namespace():
     return
@@ -62,13 +62,14 @@ def enter(mode: str, placement: Mapping[str, Resources]) -> None:
   if mode == 'require':
     raise ValueError(
       f'--isolate=require cannot be had: {obstacle}; allow it, or close the ports 1024-65535 of this '
-      'machine with a firewall and say --isolate=no.'
+      'machine with a firewall and set --isolate=no.'
     )
-  from launchers import terminal  # Not where this is a script.
+  from launchers import terminal  # Not available to the script.
 
   terminal.say(
-    f'warning: the nodes are not isolated, because {obstacle}: whoever can reach the ports 1024-65535 '
-    'of this machine can run code in them; close the ports with a firewall (--isolate=no: no warning).',
+    f'warning: the nodes are not isolated, because {obstacle}: any process that can reach ports '
+    '1024-65535 of this machine can run code in them; close them with a firewall '
+    '(--isolate=no: no warning).',
     sys.stderr,
   )
 
@@ -81,7 +82,7 @@ def _namespace() -> str:
 
 
 def _obstacle() -> str:
-  """Tries it in another process; returns what prevents it, or ''."""
+  """Tries to enter a namespace in another process; returns the obstacle, or ''."""
   tried = subprocess.run([sys.executable, '-I', _SCRIPT], capture_output=True, text=True)
   if tried.returncode == 0:
     return ''
@@ -102,10 +103,10 @@ def _start_loopback() -> None:
 
 
 def _be_found_by_name() -> None:
-  """Calls the machine 127.0.0.1, in here, if its name leads to no address that is in here.
+  """Sets the host name to 127.0.0.1 if the current one has no address inside the namespace.
 
-  The collectives of JAX on CPUs listen at the address that the name leads to. No file has to know
-  this name.
+  JAX's CPU collectives listen at the address of the host name. This name resolves without an entry in
+  any file.
   """
   try:
     with socket.socket() as s:
@@ -116,7 +117,7 @@ def _be_found_by_name() -> None:
 
 
 def _enter_namespace() -> None:
-  """Enters a new network namespace; without the right to, in a user namespace of the same user."""
+  """Enters a new network namespace; if not permitted, inside a user namespace of the same user."""
   try:
     _unshare(_CLONE_NEWNET)
     _start_loopback()
@@ -135,7 +136,7 @@ def _enter_namespace() -> None:
 
 
 def _main(command: list[str]) -> None:
-  """Enters a network namespace and becomes `command`, or only tries if that is empty."""
+  """Enters a network namespace and executes `command`, unless it is empty."""
   try:
     _enter_namespace()
   except OSError as error:

@@ -1,4 +1,4 @@
-"""Runs a graph on this machine, one process for each node, and looks after them."""
+"""Runs a graph on this machine, one process per node, and supervises them."""
 
 from __future__ import annotations
 
@@ -81,29 +81,29 @@ def launch(
   callbacks: supervise.RunCallbacks = supervise.NO_CALLBACKS,
   node_timeout: float = math.inf,
 ) -> int:
-  """Runs a program to its end.
+  """Runs a program to completion.
 
-  The program ends when every node has returned, when a node calls `lp.stop()`, when a node fails whose
-  group allows no further restart, or on a signal in `requests.EXIT_CODES`. Then every process gets
-  SIGTERM, and SIGKILL 30 seconds later; a second Ctrl-C kills at once. Each node's output is in
+  The program ends when every node has returned, when a node calls `lp.stop()`, when a node fails with
+  no restart left, or on a signal in `requests.EXIT_CODES`. Every process then gets SIGTERM, and SIGKILL
+  30 seconds later. A second Ctrl-C kills every process at once. Each node's output is in
   `run_dir/logs/<label>-<index>.log`.
 
   Args:
     program: the graph.
-    placement: resources for each group.
+    placement: resources of each group.
     run_dir: an existing directory.
-    out: where to report a failure; None for stderr.
-    callbacks: what to call meanwhile.
+    out: receives reports of failures; None for stderr.
+    callbacks: called while the program runs.
     node_timeout: see `supervise.supervise`.
 
   Returns:
-    The exit code: 0; 1 if a node failed, after its log's end, traceback last, went to `out`; 130
+    The exit code: 0; 1 if a node failed (the end of its log, traceback last, is then in `out`); 130
     after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
   """
   payloads = os.path.join(run_dir, 'nodes')
   os.makedirs(payloads, exist_ok=True)
   count = sum(len(node.addresses) for group in program.groups.values() for node in group)
-  # All at once: one that is not in use yet might be found twice.
+  # All ports in one call: a second call could return a port that is reserved but not yet in use.
   ports = iter(binding.free_ports(count))
   tasks = binding.prepare(
     program,

@@ -1,9 +1,9 @@
-"""Runs a graph on a Ray cluster, each group on machines that have what it needs.
+"""Runs a graph on a Ray cluster, each group on machines with the resources that it needs.
 
-Ray chooses the machines and carries what the launcher and they have to say to each other; the nodes
-themselves are plain processes that talk Courier and Reverb, as under the local launcher. For each
-node there is one `launchers.ray.supervisor.Supervisor` actor, which holds the node's resources. In
-order: every supervisor is placed and reserves ports; addresses are bound; the nodes start.
+Ray chooses the machines and carries the messages between them and the launcher. The nodes are plain
+processes that use Courier and Reverb, as under the local launcher. Each node has one
+`launchers.ray.supervisor.Supervisor` actor, which holds the node's resources. Order of the start: every
+supervisor is placed and reserves ports; addresses are bound; the nodes start.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from launchers.ray import machines, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
 from rundir import files
 
-# Variables of the launcher that tune XLA; the machines' own variables are kept beside them.
+# XLA variables that are copied from the launcher to the nodes, in addition to the machines' own.
 _FORWARDED = ('XLA_FLAGS', 'LIBTPU_INIT_ARGS')
 
 
@@ -37,10 +37,10 @@ def connection(address: str) -> Iterator[None]:
   """Connects to a running cluster.
 
   Args:
-    address: host:port of its head, or 'auto' for the one that this machine is part of.
+    address: host:port of its head, or 'auto' for the cluster of this machine.
 
   Raises:
-    ValueError: if there is none, in one sentence.
+    ValueError: if no cluster is found; one sentence.
   """
   advice = (
     'start one with "ray start --head", or join one with "ray start --address=host:port", on this '
@@ -52,7 +52,7 @@ def connection(address: str) -> Iterator[None]:
       'launcher; run launch.py on a machine of the cluster with --ray_address=auto.'
     )
   try:
-    if address != 'auto':  # Ray itself would try for minutes.
+    if address != 'auto':  # Ray itself would retry for minutes.
       host, _, port = address.rpartition(':')
       socket.create_connection((host, int(port)), timeout=5).close()
     ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
@@ -77,28 +77,28 @@ def launch(
   callbacks: supervise.RunCallbacks = supervise.NO_CALLBACKS,
   node_timeout: float = math.inf,
 ) -> int:
-  """Runs a program to its end, as `launchers.local.local_mp.launch` does, on a Ray cluster.
+  """Runs a program on a Ray cluster to completion, as `launchers.local.local_mp.launch` does locally.
 
-  Each node's output comes to `run_dir/logs/<label>-<index>.log` on this machine, and
-  `run_dir/nodes.json` says where each node and the launcher ran. What nodes write to the run
-  directory themselves stays on their machines unless the machines share its file system.
+  Each node's output is copied to `run_dir/logs/<label>-<index>.log` on this machine.
+  `run_dir/nodes.json` records the machine of each node and of the launcher. Files that nodes write to
+  the run directory stay on their machines, unless the machines share its file system.
 
   Args:
     program: the graph.
-    placement: resources for each group.
+    placement: resources of each group.
     run_dir: an existing directory.
-    address: of the cluster; this machine must be part of it.
-    timeout: seconds that Ray has to place every node.
-    out: where to report a failure; None for stderr.
-    callbacks: what to call meanwhile.
+    address: address of the cluster; this machine must be part of it.
+    timeout: seconds for Ray to place every node.
+    out: receives reports of failures; None for stderr.
+    callbacks: called while the program runs.
     node_timeout: see `supervise.supervise`.
 
   Returns:
-    The exit code, as that of the local launcher.
+    The exit code, as for the local launcher.
 
   Raises:
-    ValueError: one sentence, if there is no cluster, or no room in it for a group, or a machine
-      lacks the code. Nothing runs then.
+    ValueError: if there is no cluster, a group does not fit in it, or a machine lacks the code; one
+      sentence. No node has been started then.
   """
   reservation.check(placement)
   with connection(address), requests.collected() as asked:
@@ -120,7 +120,7 @@ def _start(
   out: IO[str] | None,
   started: Callable[[], None],
 ) -> None:
-  """Binds the addresses, starts every node and writes down where."""
+  """Binds the addresses, starts every node and writes `nodes.json`."""
   groups: dict[str, list[supervisor.Place]] = {}
   for node in nodes:
     assert node.place is not None
@@ -139,7 +139,7 @@ def _start(
       _write_down(run_dir, {t.name: n.place for t, n in zip(tasks, nodes, strict=True)})
 
     for task, node in zip(tasks, nodes, strict=True):
-      # Ray has chosen the devices and set the variables that show them.
+      # Ray has chosen the devices and set the variables that select them.
       variables = environment_variables(dataclasses.replace(placement[task.label], devices=()))
       variables |= token | {n: os.environ[n] for n in _FORWARDED if n in os.environ}
       node.start(task, binding.log_path(run_dir, task), variables, write_down)
@@ -147,14 +147,14 @@ def _start(
   elsewhere = {p.machine for places in groups.values() for p in places if not p.shares_run_dir}
   if elsewhere:
     terminal.say(
-      f'warning: {run_dir} is not shared with {", ".join(sorted(elsewhere))}; what nodes write to it '
-      'there stays there.',
+      f'warning: {run_dir} is not shared with {", ".join(sorted(elsewhere))}; files that '
+      'nodes write to it there stay there.',
       out or sys.stderr,
     )
 
 
 def _write_down(run_dir: str, places: Mapping[str, supervisor.Place | None]) -> None:
-  """Writes `nodes.json`: where each node is, and the launcher."""
+  """Writes `nodes.json`: the machines of the nodes and of the launcher."""
   record: dict[str, dict[str, Any]] = {
     name: {n: getattr(place, n) for n in ('machine', 'ip', 'ray_node_id', 'ports')}
     for name, place in places.items()
@@ -168,7 +168,7 @@ def _write_down(run_dir: str, places: Mapping[str, supervisor.Place | None]) -> 
 
 
 def _release(nodes: Sequence[RayNode]) -> None:
-  """Kills what still runs and gives the machines back."""
+  """Kills running nodes and releases the machines."""
   with contextlib.suppress(ray.exceptions.RayError):
     closed = [node.supervisor.close.remote() for node in nodes if node.started]
     if closed:

@@ -1,4 +1,4 @@
-"""The engine for a Ray cluster that this machine is part of."""
+"""The engine for the Ray cluster of this machine."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from launchers.launcher import Job, Launcher
 from launchers.supervise import RunCallbacks
 
 _ADDRESS = flags.DEFINE_string(
-  'ray_address', 'auto', "host:port of the Ray cluster's head; auto: the one of this machine"
+  'ray_address', 'auto', "host:port of the Ray cluster's head; auto: the cluster of this machine"
 )
 _TIMEOUT = flags.DEFINE_float(
-  'ray_timeout', 60.0, 'seconds that Ray has to find a machine for every node', lower_bound=0.0
+  'ray_timeout', 60.0, 'seconds for Ray to find a machine for every node', lower_bound=0.0
 )
 
 
 class Ray(Launcher):
-  """Runs a graph on a Ray cluster. Ray is imported only where it is used."""
+  """Runs a graph on a Ray cluster. Ray is imported only on use."""
 
   resume_flags = ' --launcher=ray'
 
   def check(self, job: Job, dry_run: bool) -> None:
-    """Refuses a timeout that is no finite number, and groups that Ray cannot place."""
+    """Raises ValueError for a non-finite timeout, or for groups that Ray cannot place."""
     if not math.isfinite(_TIMEOUT.value):
       raise ValueError(f'--ray_timeout={_TIMEOUT.value} must be a finite number.')
     from launchers.ray import reservation
@@ -31,7 +31,7 @@ class Ray(Launcher):
     reservation.check(job.placement)
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
-    """Runs a job on the cluster of the flag."""
+    """Runs a job on the cluster of --ray_address."""
     from launchers.ray import cluster
 
     return cluster.launch(

@@ -27,24 +27,24 @@ def find(
   nodes: list[RayNode],
   requests: list[int],
 ) -> bool:
-  """Has Ray find a place for every node.
+  """Places every node on a machine that Ray chooses.
 
-  Groups that need an accelerator come first, so that others do not take the cores of its machine.
+  Groups with an accelerator are placed first, so that other groups do not take the cores of its machine.
 
   Args:
     program: the graph.
-    placement: resources for each group.
+    placement: resources of each group.
     run_dir: the run directory.
-    timeout: seconds that Ray has.
-    nodes: an empty list; gets the nodes as they are created, and has the order of the graph once
-      all have a place.
-    requests: may get signals from elsewhere while this waits; then it gives up.
+    timeout: seconds for Ray to place all nodes.
+    nodes: an empty list; receives the nodes as they are created, in the order of the graph once all are
+      placed.
+    requests: signal handlers may append to it during the call, which then stops waiting.
 
   Returns:
-    Whether it did not give up.
+    Whether every node has been placed; False after a request.
 
   Raises:
-    ValueError: if a group has found no room, or a machine lacks the code.
+    ValueError: if a group does not fit on the cluster, or a machine lacks the code.
   """
   code = _code(run_dir)
   end = time.monotonic() + timeout
@@ -87,7 +87,7 @@ def _code(run_dir: str) -> supervisor.Code:
     python=sys.executable,
     version='{}.{}'.format(*sys.version_info[:2]),
     root=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
-    # Importing Ray puts its own copies of other packages first.
+    # Importing Ray puts its own copies of other packages first on the path.
     python_path=binding.python_path(
       os.path.join(os.path.dirname(ray.__file__), 'thirdparty_files')
     ),
@@ -96,7 +96,7 @@ def _code(run_dir: str) -> supervisor.Code:
 
 
 def _creators(label: str, resources: Resources, num_nodes: int) -> list[Callable[[], Any]]:
-  """Returns a function for each node of a group, which creates a supervisor actor for it."""
+  """Returns a function for each node of a group that creates its supervisor actor."""
   if reservation.is_gang(resources, num_nodes):
     gang = placement_group(**reservation.gang(label, resources, num_nodes))
     options = [reservation.in_gang(gang, i) for i in range(num_nodes)]
@@ -104,12 +104,12 @@ def _creators(label: str, resources: Resources, num_nodes: int) -> list[Callable
     here = ray.get_runtime_context().get_node_id()
     options = [reservation.options(label, resources, here)] * num_nodes
   actor = ray.remote(supervisor.Supervisor)
-  # Polling, signalling and closing go on at the same time.
+  # Polling, signalling and closing run concurrently.
   return [actor.options(**o, max_concurrency=8).remote for o in options]
 
 
 def _is_unschedulable(node: RayNode) -> bool:
-  """Whether Ray has said of a node without a place that it can never have one."""
+  """Returns whether Ray has reported that it can never place a node."""
   try:
     ray.get(node.reservation)
   except ray.exceptions.ActorUnschedulableError:
@@ -122,14 +122,14 @@ def _is_unschedulable(node: RayNode) -> bool:
 def _refuse(
   labels: list[str], program: lp.Program, placement: Mapping[str, Resources], timeout: float
 ) -> NoReturn:
-  """Raises the ValueError that says which group has no place, and what the cluster has.
+  """Raises the ValueError that names a group without a place, and the cluster's resources.
 
   Args:
-    labels: groups of the nodes without a place. One that no machine has room for is named before
-      one that may only be late.
+    labels: groups of the nodes without a place. A group that fits on no machine is named before a group
+      that may only be late.
     program: the graph.
-    placement: resources for each group.
-    timeout: seconds that were waited.
+    placement: resources of each group.
+    timeout: seconds that Ray has had.
   """
   machines = [machine for machine in ray.nodes() if machine['Alive']]
   label = min(labels, key=lambda label: _has_room(label, placement[label], machines))
@@ -150,7 +150,7 @@ def _refuse(
 
 
 def _has_room(label: str, resources: Resources, machines: list[dict[str, Any]]) -> bool:
-  """Whether there is a machine that could have a node of the group if nothing else ran on it."""
+  """Returns whether some machine, if idle, could run a node of the group."""
   claims = reservation.amounts(reservation.options(label, resources))
   return any(
     all(machine['Resources'].get(name, 0) >= amount for name, amount in claims.items())

@@ -1,4 +1,4 @@
-"""A node on some machine of a Ray cluster, as the launcher sees it."""
+"""The launcher's view of a node on a machine of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from launchers.ray import supervisor
 from launchers.requests import DONE
 from launchers.watched import describe_exit
 
-# Counts as a kill, not as an exception of the node's own.
+# Exit code of a lost node. It counts as a kill, not as an exception in the node.
 LOST = -signal.SIGKILL
 _POLL_SECONDS = 2.0
 
 
 class RayNode:
-  """A node and the supervisor actor beside it; a `watched.Node`.
+  """A node and its supervisor actor; a `watched.Node`.
 
   Attributes:
     label: its group.
-    num_ports: how many it listens on.
+    num_ports: number of ports that it listens on.
     resources: those of its group.
-    supervisor: the actor.
-    reservation: Ray's promise of its place.
-    place: where it is, once that is known.
+    supervisor: its supervisor actor.
+    reservation: Ray's future of its place.
+    place: its machine and ports; None until Ray has placed it.
   """
 
   def __init__(
@@ -44,16 +44,16 @@ class RayNode:
     timeout: float,
     requests: list[int],
   ):
-    """Asks for a place; returns at once.
+    """Requests a place from Ray without waiting for it.
 
     Args:
       label: its group.
-      num_ports: how many it listens on.
+      num_ports: number of ports that it listens on.
       resources: those of its group.
-      code: what its machine must have.
-      create: creates a supervisor actor, wherever Ray finds room for the node.
-      timeout: seconds that Ray has to find room when the node must move.
-      requests: gets `requests.DONE` when the node calls `lp.stop()`.
+      code: the code that its machine must have.
+      create: creates a supervisor actor on a machine that Ray chooses.
+      timeout: seconds for Ray to find a place when the node must move.
+      requests: receives `requests.DONE` when the node calls `lp.stop()`.
     """
     self.label = label
     self.num_ports = num_ports
@@ -81,28 +81,28 @@ class RayNode:
     variables: Mapping[str, str],
     moved: Callable[[], None],
   ) -> None:
-    """Starts the node at its place; returns at once.
+    """Starts the node at its place without waiting for the process.
 
     Args:
       task: the node.
-      log_path: a file that gets its output.
-      variables: for its environment.
-      moved: called when it has a new place.
+      log_path: the file that receives its output.
+      variables: environment variables of the node.
+      moved: called when the node has a new place.
     """
     self.log_path, self._variables, self._moved = log_path, variables, moved
     self._title, self._file = task.name, f'{task.label}-{task.index}'
     with open(task.payload, 'rb') as f:
       self._payload = f.read()
-    open(log_path, 'ab').close()  # A resumed run has one.
+    open(log_path, 'ab').close()  # Exists already in a resumed run.
     self._begin()
 
   @property
   def started(self) -> bool:
-    """Whether it was started at its place."""
+    """Whether the node was started at its place."""
     return self._polled is not None and not self._moving
 
   def exit_code(self) -> int | None:
-    """Returns None while it runs or looks for a new place."""
+    """Returns None while the node runs or waits for a new place."""
     if self._exit_code is None:
       if ray.wait([self._polled], timeout=0)[0]:
         self._listen()
@@ -111,20 +111,20 @@ class RayNode:
     return self._exit_code
 
   def ending(self) -> str:
-    """Says how it ended."""
+    """Returns how the node ended."""
     assert self._exit_code is not None
     return self._lost or describe_exit(self._exit_code)
 
   def beat(self) -> tuple[Beat | None, float]:
-    """Returns its latest heartbeat and how long ago that came; before the first, since the start."""
+    """Returns the latest heartbeat and its age in seconds; before the first, None and the run time."""
     return self._beat, time.monotonic() - self._beat_at
 
   def can_restart(self) -> bool:
-    """Whether `restart` can bring it back: a server must stay where its peers look for it."""
+    """Returns whether a restart is possible; not for a lost server, whose address its peers use."""
     return not (self._lost and self.num_ports)
 
   def restart(self) -> None:
-    """Starts it again: where it was, or on another machine if it was lost with its own."""
+    """Restarts the node on its machine, or on another one if its machine was lost."""
     self._exit_code, self._sent = None, None
     self._beat, self._beat_at = None, time.monotonic()
     self._life += 1
@@ -138,7 +138,7 @@ class RayNode:
       self._polled = self.supervisor.restart.remote(self._life_variable())
 
   def send(self, number: int) -> None:
-    """Signals its process; while there is none, it ends without one."""
+    """Signals the process; a node that waits for a new place ends instead."""
     if self._exit_code is not None:
       return
     if self._moving:
@@ -169,17 +169,17 @@ class RayNode:
     try:
       self._hear(ray.get(self._polled))
     except ray.exceptions.ActorUnavailableError:
-      self._poll()  # Ray takes a while to find out whether a machine is lost.
+      self._poll()  # Ray needs time to detect a lost machine.
     except ray.exceptions.RayTaskError as error:
-      self._lose(f'could not be looked after ({first_line(error.cause)})')
+      self._lose(f'could not be supervised ({first_line(error.cause)})')
     except ray.exceptions.RayError as error:
-      peers = '; it cannot move, for its peers know its address' if self.num_ports else ''
+      peers = '; it cannot move, because its peers know its address' if self.num_ports else ''
       self._lose(f'was lost with its machine or its Ray worker ({first_line(error)}){peers}')
 
   def _hear(self, news: Any) -> None:
     if self._moving:
       if news.problem:
-        self._lose(f'was to move to machine {news.machine}, which {news.problem}')
+        self._lose(f'could not move to machine {news.machine}, which {news.problem}')
         return
       self.place = news
       self._begin()
@@ -193,7 +193,7 @@ class RayNode:
         with (
           contextlib.suppress(OSError),
           open(self.log_path, 'ab') as log,
-        ):  # Its disk may be full.
+        ):  # The disk may be full.
           log.write(news.output)
         self._written += len(news.output)
       if news.stop_requested:

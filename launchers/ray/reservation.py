@@ -1,4 +1,4 @@
-"""What Ray sets aside for the nodes of a group, and on which machines."""
+"""Ray's resource reservations for the nodes of a group, and their machines."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from launchers.placement import Resources
 
 TPU_COUNTS = (1, 2, 4, 8)
 _RESERVED = {'CPU': 'cpus', 'GPU': 'num_devices', 'TPU': 'num_devices', 'memory': 'memory_gb'}
-# Ray's name for what only the first host of a TPU slice has, as in TPU-v4-16-head.
+# Ray's name for the resource of the first host of a TPU slice, as in TPU-v4-16-head.
 _SLICE_HEAD = re.compile('TPU-.+-head')
 
 
 def options(label: str, resources: Resources, launcher_node_id: str = '') -> dict[str, Any]:
-  """Returns the options of a group's supervisor actors: what Ray sets aside for each node, and where.
+  """Returns the options of a group's supervisor actors, which reserve resources for each node.
 
   Args:
     label: the group.
-    resources: of the group.
-    launcher_node_id: Ray's name for the launcher's machine.
+    resources: resources of the group.
+    launcher_node_id: Ray's id of the launcher's machine.
 
   Raises:
-    ValueError: if Ray cannot set that aside; one sentence that names the group.
+    ValueError: if Ray cannot reserve the resources; one sentence that names the group.
   """
   devices, extra = resources.device_count, dict(resources.resources)
   for name in extra:
@@ -59,7 +59,7 @@ def options(label: str, resources: Resources, launcher_node_id: str = '') -> dic
 
 
 def amounts(wanted: Mapping[str, Any]) -> dict[str, float]:
-  """Returns how much of what `options` claim, by Ray's names for it; memory in bytes."""
+  """Returns the amounts that `options` reserve, by Ray's resource names; memory in bytes."""
   claims = {
     'CPU': wanted['num_cpus'],
     'GPU': wanted.get('num_gpus', 0),
@@ -70,15 +70,18 @@ def amounts(wanted: Mapping[str, Any]) -> dict[str, float]:
 
 
 def is_gang(resources: Resources, num_nodes: int) -> bool:
-  """Whether a group gets room for all its nodes at once or for none: if they share accelerators."""
+  """Returns whether all nodes of a group are placed together or not at all.
+
+  This holds for several nodes with accelerators, unless they are placed with the launcher.
+  """
   return resources.accelerator is not None and num_nodes > 1 and not resources.with_launcher
 
 
 def gang(label: str, resources: Resources, num_nodes: int) -> dict[str, Any]:
-  """Returns the arguments of the placement group that holds all nodes of a group.
+  """Returns the arguments of the placement group for all nodes of a group.
 
-  TPU nodes are one to a host, since one process has all of a host's part of a slice. What only the
-  first host of a slice has is for the first node.
+  Each TPU node has a separate host, because one process uses all chips of a host in a slice. Only the
+  first node requests the resource of the slice's first host.
   """
   every = amounts(options(label, resources))
   others = {name: amount for name, amount in every.items() if not _SLICE_HEAD.fullmatch(name)}
@@ -102,7 +105,7 @@ def in_gang(group: PlacementGroup, index: int) -> dict[str, Any]:
 
 
 def describe(label: str, resources: Resources) -> str:
-  """Returns in words what a node needs, as in '1 CPU and 4 TPU and label pool=a'."""
+  """Returns the needs of a node in words, as in '1 CPU and 4 TPU and label pool=a'."""
   claims = amounts(options(label, resources))
   if claims.pop('memory', 0):
     claims['GB of memory'] = resources.memory_gb
@@ -114,6 +117,6 @@ def describe(label: str, resources: Resources) -> str:
 
 
 def check(placement: Mapping[str, Resources]) -> None:
-  """Raises the ValueError of `options` if Ray cannot set aside what a group asks for."""
+  """Raises the ValueError of `options` if Ray cannot reserve the resources of a group."""
   for label, resources in placement.items():
     options(label, resources)

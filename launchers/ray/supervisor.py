@@ -1,8 +1,8 @@
-"""The Ray actor that looks after one node on the machine that Ray chose for it.
+"""The Ray actor that supervises one node on the machine that Ray chose for it.
 
-The node is a clean process of its own, with no Ray in it; the actor starts it, passes on its output
-and its end, and signals it. `launchers.ray.machines` sends this module and
-`launchers.child_process` by value, so that it can say what a machine without the code lacks.
+The node is a separate process that does not use Ray. The actor starts and signals it, and forwards its
+output and exit code. `launchers.ray.machines` sends this module and `launchers.child_process` by value,
+so that the actor can report what a machine without the code lacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_OUTPUT = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class FileStopper:
-  """What `lp.stop()` calls in a node: tells its supervisor, through a file that it looks for."""
+  """Stops the program; `lp.stop()` calls it in a node. The node's supervisor polls for a file."""
 
   def __call__(self, mark_as_completed: bool = False) -> None:
     """Creates the file."""
@@ -35,12 +35,12 @@ class FileStopper:
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-  """What every machine must have at the same place.
+  """The code that every machine must have at the same paths.
 
   Attributes:
     python: path of the interpreter.
     version: its major and minor version, as in '3.10'.
-    root: the directory that holds `launchers`.
+    root: the directory that contains `launchers`.
     python_path: PYTHONPATH of the nodes.
     run_dir: the run directory.
   """
@@ -54,15 +54,15 @@ class Code:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Where a node will run.
+  """The machine and ports of a node.
 
   Attributes:
-    machine: its name.
-    ip: its address, as Ray knows it.
-    ray_node_id: Ray's name for it.
-    ports: free ones, held for the node.
-    problem: what the machine lacks, as the predicate of a sentence; empty if nothing.
-    shares_run_dir: whether the run directory is there, too.
+    machine: host name.
+    ip: IP address, as known to Ray.
+    ray_node_id: Ray's id of the machine.
+    ports: free ports, reserved for the node.
+    problem: the predicate of a sentence about what the machine lacks; empty if nothing.
+    shares_run_dir: whether the run directory exists on the machine.
   """
 
   machine: str
@@ -75,14 +75,14 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class News:
-  """What has become of a node.
+  """The reply to a poll: the state of a node.
 
   Attributes:
-    output: further output.
-    stop_requested: whether it has called `lp.stop()`.
+    output: new output.
+    stop_requested: whether the node has called `lp.stop()`.
     exit_code: None while it runs or has more output; see `child_process.NodeProcess.exit_code`.
     beat: its latest heartbeat.
-    age: how many seconds ago that came.
+    age: age of the heartbeat in seconds.
   """
 
   output: bytes
@@ -93,10 +93,10 @@ class News:
 
 
 class Supervisor:
-  """Looks after one node. Its methods are called at the same time, from threads of the actor."""
+  """Supervises one node. Threads of the actor call its methods concurrently."""
 
   def reserve(self, num_ports: int, code: Code) -> Place:
-    """Finds out where this is and what is there, and holds ports."""
+    """Checks the machine and reserves ports; returns the place."""
     import ray
 
     self._code = code
@@ -114,19 +114,19 @@ class Supervisor:
   def start(self, name: str, payload: bytes, variables: Mapping[str, str]) -> None:
     """Starts the node.
 
-    Its files are in a temporary directory, which stays behind only if this actor is killed.
+    Its files are in a temporary directory, which is left over only if this actor is killed.
 
     Args:
-      name: a file name, by which a process list shows the node.
+      name: file name that identifies the node in a process list.
       payload: its pickled function.
-      variables: beside those of the machine and those that Ray has set for the actor's devices.
+      variables: added to those of the machine and to those that Ray sets for the actor's devices.
     """
     self._directory = tempfile.mkdtemp(prefix='launchpod-')
     self._path = path = os.path.join(self._directory, f'{name}.pkl')
     with open(path, 'wb') as f:
       f.write(payload)
     self._stop_file = os.path.join(self._directory, 'stop')
-    self._output = tempfile.TemporaryFile()  # noqa: SIM115  has no name, so that nothing is left
+    self._output = tempfile.TemporaryFile()  # noqa: SIM115  unnamed, so that no file is left over
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(('RAY_', 'PYTHON'))}
     self._environment = {
       **inherited,
@@ -141,7 +141,7 @@ class Supervisor:
     self._run()
 
   def restart(self, variables: Mapping[str, str]) -> None:
-    """Starts the node again after it has exited, with further variables; its output goes on."""
+    """Restarts the node after its exit, with further variables. New output is appended."""
     self._running.clear()
     self._environment |= variables
     self._run()
@@ -150,7 +150,7 @@ class Supervisor:
     ready, exited = threading.Event(), threading.Event()
 
     def run() -> None:
-      # A process dies with the thread that started it, so this one stays as long as the process.
+      # A process dies with the thread that started it, so this thread waits for the process.
       try:
         self._process = child_process.NodeProcess(
           self._code.python,
@@ -162,7 +162,7 @@ class Supervisor:
         )
         self._life += 1
         with contextlib.suppress(PermissionError):
-          os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have 15.
+          os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have niceness 15.
         self._running.set()
       finally:
         ready.set()
@@ -176,11 +176,11 @@ class Supervisor:
     self._exited = exited
 
   def poll(self, offset: int, seconds: float) -> News:
-    """Waits for news of the node.
+    """Waits for output, a stop request or the exit of the node; returns its state.
 
     Args:
-      offset: how many bytes of the output the caller has.
-      seconds: after which an answer without news is given.
+      offset: bytes of output that the caller already has.
+      seconds: longest wait.
     """
     end = time.monotonic() + seconds
     while True:
@@ -193,7 +193,7 @@ class Supervisor:
       self._exited.wait(0.1)
 
   def send(self, number: int) -> None:
-    """Signals the node, once it has been started."""
+    """Signals the node; waits up to 10 seconds for its start."""
     self._running.wait(10)
     self._process.send(number)
 

@@ -1,8 +1,8 @@
 """The launcher inside a Slurm job: `python -m launchers.slurm.allocation RUN_DIR`.
 
-It runs in place of the batch script, on the job's first host, and starts one job step for each node.
-In order: a step on every host says what the host lacks and which ports are free; addresses are bound;
-the nodes start. `lp.stop()` and the user reach it by signals to the batch script.
+It replaces the batch script on the job's first host, and starts one job step per node. Order of the
+start: a step on every host reports missing files and free ports; addresses are bound; the nodes start.
+`lp.stop()` and the user signal it through the batch script.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from rundir import files, run_directory
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-  """What Slurm gave for one component.
+  """The allocated hosts of one component.
 
   Attributes:
-    names: of the hosts.
-    job_id: of the component; its steps are called job_id.number.
-    options: of srun, for a step that may use all that the job has on a host.
+    names: host names.
+    job_id: job id of the component; the ids of its steps are job_id.number.
+    options: srun options for a step that may use all of the job's resources on a host.
   """
 
   names: list[str]
@@ -40,7 +40,7 @@ class Hosts:
   options: list[str]
 
   def srun(self, hosts: Sequence[str], *further: str) -> list[str]:
-    """Returns the beginning of a command that runs a step with one task on each of some hosts."""
+    """Returns the first words of a command that runs a step with one task on each of `hosts`."""
     return [
       'srun',
       *self.options,
@@ -55,14 +55,14 @@ def _allocated(plan: Plan) -> list[Hosts]:
   """Returns the hosts of each component.
 
   Raises:
-    ValueError: if they are not those of the plan.
+    ValueError: if their number differs from the plan.
   """
   result = []
   for k, component in enumerate(plan.components):
     suffix = f'_HET_GROUP_{k}' if len(plan.components) > 1 else ''
     options = [f'--het-group={k}'] if suffix else []
-    # Every node may use every core that the job has on its host: a step of fewer cores might be given
-    # the same ones as the next.
+    # Every node may use all of the job's cores on its host: steps with fewer cores might be given the
+    # same cores.
     options += [f'--cpus-per-task={component.cpus}', '--overlap', '--mem=0']
     options += ['--kill-on-bad-exit=0', '--mpi=none', '--export=ALL', '--quiet']
     node_list = os.environ[f'SLURM_JOB_NODELIST{suffix}']
@@ -82,7 +82,7 @@ def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, l
   """Returns free ports of every host.
 
   Raises:
-    ValueError: one sentence, if a host lacks something.
+    ValueError: if a host lacks something; one sentence.
   """
   names = [name for component in hosts for name in component.names]
   first = probe.first_port(int(hosts[0].job_id))
@@ -106,17 +106,17 @@ def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, l
 
 
 def run(run_dir: str, out: IO[str] | None = None) -> int:
-  """Runs the program of a job to its end, as `launchers.local.local_mp.launch` does.
+  """Runs the program of a job to completion, as `launchers.local.local_mp.launch` does.
 
   Args:
-    run_dir: the run directory, which holds the job file.
-    out: where to report a failure; None for stderr.
+    run_dir: the run directory, which contains the job file.
+    out: receives reports of failures; None for stderr.
 
   Returns:
-    The exit code, as that of the local launcher.
+    The exit code, as for the local launcher.
 
   Raises:
-    ValueError: one sentence, if the hosts are not what the job needs. No node has been started then.
+    ValueError: if the hosts do not meet the job's needs; one sentence. No node has been started then.
   """
   job_file = os.path.join(run_dir, JOB_FILE)
   with open(job_file, 'rb') as f:
@@ -172,13 +172,13 @@ def _command(
   task: binding.NodeTask, resources: Resources, component: Hosts, machine: str
 ) -> list[str]:
   """Returns the command that runs a node as a job step."""
-  if resources.accelerator_kind == 'gpu':  # Slurm has chosen them and shows them.
+  if resources.accelerator_kind == 'gpu':  # Slurm has chosen the GPUs and set their variables.
     resources = dataclasses.replace(resources, devices=())
   variables = environment_variables(resources)
   variables |= {'PYTHONPATH': binding.python_path(), 'PYTHONUNBUFFERED': '1'}
   return [
     *component.srun([machine], f'--job-name={task.label}-{task.index}'),
-    # A step has all that the job has on its host, unless an option says otherwise.
+    # By default, a step gets all of the job's resources on its host.
     *([] if resources.accelerator else ['--gres=none']),
     *('sh', '-c', STEP, 'sh'),
     *(f'{name}={value}' for name, value in variables.items()),

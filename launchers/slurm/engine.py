@@ -1,4 +1,4 @@
-"""The engine for Slurm: submits a job, and follows it."""
+"""The engine for Slurm: submits a job and follows it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from launchers.supervise import RunCallbacks
 from rundir import run_directory
 
 _CPU_NODES = flags.DEFINE_integer(
-  'slurm_cpu_nodes', 1, 'CPU hosts to spread the nodes without an accelerator over', lower_bound=1
+  'slurm_cpu_nodes',
+  1,
+  'number of CPU hosts, shared by the nodes without an accelerator',
+  lower_bound=1,
 )
 _OPTIONS = flags.DEFINE_string(
-  'slurm_options', '', 'options of sbatch for every host of the job: "--time=60 --account=me"'
+  'slurm_options', '', 'sbatch options for every host of the job: "--time=60 --account=me"'
 )
 _ACCELERATOR_OPTIONS = flags.DEFINE_string(
-  'slurm_accelerator_options', '', 'the same, for accelerator hosts: "--partition=tpu"'
+  'slurm_accelerator_options', '', 'further sbatch options for accelerator hosts: "--partition=tpu"'
 )
-_CPU_OPTIONS = flags.DEFINE_string('slurm_cpu_options', '', 'the same, for CPU hosts')
+_CPU_OPTIONS = flags.DEFINE_string('slurm_cpu_options', '', 'further sbatch options for CPU hosts')
 _WAIT = flags.DEFINE_bool('slurm_wait', True, 'follow the job and return its exit code')
 
 
@@ -33,28 +36,28 @@ def _options() -> Options:
 
 
 class Slurm(Launcher):
-  """Runs a graph as a Slurm job, in which a launcher of its own supervises the nodes."""
+  """Runs a graph as a Slurm job. A launcher inside the job supervises the nodes."""
 
   resume_flags = ' --launcher=slurm'
 
   def check(self, job: Job, dry_run: bool) -> None:
-    """Refuses what sbatch cannot be asked for, and a machine without sbatch unless in a dry run."""
+    """Raises ValueError for a job that sbatch cannot express, or (unless a dry run) without sbatch."""
     submit.check(job.placement, dry_run)
     path = run_directory.absolute(job.run_dir or '.')
     submit.script(job.program, job.placement, path, _options())
 
   def preview(self, job: Job) -> str:
-    """Adds the batch script."""
+    """Returns the output of --dry_run, with the batch script."""
     script = submit.script(job.program, job.placement, job.run_dir or 'RUN_DIR', _options())
     return f'{super().preview(job)}\n\n{script.rstrip()}'
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
-    """Submits the job; `callbacks` stay unused, since the launcher in the job has its own."""
+    """Submits the job. `callbacks` are unused, because the launcher in the job has its own."""
     return submit.launch(
       job.program, job.placement, job.run_dir, _options(), _WAIT.value, job.node_timeout
     )
 
   def conclude(self, job: Job, code: int) -> None:
-    """Says only how to resume: the launcher in the job has printed the result."""
+    """Prints only how to resume: the launcher in the job has printed the result."""
     if code:
       super().conclude(job, code)

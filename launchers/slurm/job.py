@@ -1,4 +1,4 @@
-"""What the process that submits a Slurm job, the launcher inside the job and its nodes share."""
+"""Types shared by the process that submits a Slurm job, the launcher in the job, and its nodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ REFUSED = 2  # Exit code of a launcher that has started no node.
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-  """What the process that submits a job hands to the launcher in it.
+  """Data that the submitting process passes to the launcher in the job.
 
   Attributes:
     program: the graph.
-    placement: resources for each group.
-    plan: the hosts that were asked for, and the slots of the nodes.
+    placement: resources of each group.
+    plan: the requested hosts, and the slots of the nodes.
     node_timeout: see `supervise.supervise`.
   """
 
@@ -36,7 +36,7 @@ class Submission:
 
 @dataclasses.dataclass(frozen=True)
 class JobStopper:
-  """What `lp.stop()` calls in a node: signals the launcher through Slurm."""
+  """Signals the launcher through Slurm; `lp.stop()` calls it in a node."""
 
   job_id: str
 

@@ -1,8 +1,8 @@
-"""What to ask Slurm for, and which of the hosts it gives each node runs on; starts nothing.
+"""Plans a Slurm job: the hosts to request, and the host of each node. Starts nothing.
 
-A job has one component of hosts for each kind of host that the groups need: those with accelerators,
-where each node has a host to itself, come first; the other nodes share CPU hosts. The launcher runs
-on the first host of the first component, and with it the groups that must be beside it.
+A job has one component per kind of host that the groups need. Accelerator components come first; there
+each node has a host to itself. The other nodes share CPU hosts. The launcher and the groups placed with
+it run on the first host of the first component.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rundir import one_line
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """What the user says about a job.
+  """The user's options of a job.
 
   Attributes:
-    cpu_nodes: CPU hosts to spread the nodes without an accelerator over.
-    common: options of sbatch for every component, as in '--time=60 --account=me'.
-    accelerator: those for components with accelerators.
-    cpu: those for components without.
+    cpu_nodes: number of CPU hosts, shared by the nodes without an accelerator.
+    common: sbatch options for every component, as in '--time=60 --account=me'.
+    accelerator: sbatch options for components with accelerators.
+    cpu: sbatch options for components without accelerators.
   """
 
   cpu_nodes: int = 1
@@ -35,14 +35,14 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Component:
-  """Hosts that are alike.
+  """Hosts of the same kind.
 
   Attributes:
-    hosts: how many.
-    cpus: cores on each.
-    memory_mb: on each, in units of 2**20 bytes; 0 for no claim.
-    gres: accelerators on each, as in 'gpu:4'; empty for none.
-    constraint: features that each must have; empty for none.
+    hosts: number of hosts.
+    cpus: cores per host.
+    memory_mb: memory per host, in units of 2**20 bytes; 0 for no reservation.
+    gres: accelerators per host, as in 'gpu:4'; empty for none.
+    constraint: features that each host must have; empty for none.
   """
 
   hosts: int
@@ -54,7 +54,7 @@ class Component:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-  """A place for a node: a host, by its component and its number among the component's hosts."""
+  """The host of a node: the component, and the index of the host in it."""
 
   component: int
   host: int
@@ -62,14 +62,14 @@ class Slot:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The components of a job, and a slot for each node of each group."""
+  """The components of a job, and the slot of each node of each group."""
 
   components: tuple[Component, ...]
   slots: Mapping[str, list[Slot]]
 
 
 def check(placement: Mapping[str, Resources]) -> None:
-  """Raises a ValueError, one sentence, if a group asks for what a job cannot have."""
+  """Raises a one-sentence ValueError if a Slurm job cannot satisfy the resources of a group."""
   for label, resources in placement.items():
     if resources.resources:
       raise ValueError(
@@ -85,15 +85,15 @@ def check(placement: Mapping[str, Resources]) -> None:
 
 
 def plan(counts: Mapping[str, int], placement: Mapping[str, Resources], options: Options) -> Plan:
-  """Returns the hosts to ask for and where each node goes.
+  """Returns the hosts to request and the slot of each node.
 
   Args:
     counts: number of nodes of each group.
-    placement: resources for each group.
-    options: of the job.
+    placement: resources of each group.
+    options: the user's options.
 
   Raises:
-    ValueError: that of `check`.
+    ValueError: see `check`.
   """
   check(placement)
   beside = [label for label in counts if placement[label].with_launcher]
@@ -135,16 +135,16 @@ def script(
   """Returns the batch script.
 
   Args:
-    job: what to ask for.
-    options: of the job.
-    name: of the job.
-    run_dir: where its output goes and its program lies.
+    job: the hosts to request.
+    options: the user's options.
+    name: name of the job.
+    run_dir: the run directory, with the job file and the job's output.
     python: the interpreter.
-    python_path: PYTHONPATH, with which it finds `launchers`.
+    python_path: PYTHONPATH from which `launchers` can be imported.
 
   Raises:
-    ValueError: if an option is none, or the name or the directory would leave the comment that it is
-      part of; one sentence.
+    ValueError: if an option is invalid, or the name or the directory does not fit in an #SBATCH line;
+      one sentence.
   """
   one_line.check('--run_dir=', run_dir)
   if '\\' in run_dir:
@@ -170,7 +170,7 @@ def script(
     else:
       lines += _user_line('--slurm_cpu_options', options.cpu)
   command = ' '.join(map(shlex.quote, [python, '-m', 'launchers.slurm.allocation', run_dir]))
-  # The launcher replaces the shell, so that it gets the signals to the batch script.
+  # The launcher replaces the shell, so that it receives the signals to the batch script.
   lines += ['', f'export PYTHONPATH={shlex.quote(python_path)}', f'exec {command}', '']
   return '\n'.join(lines)
 
@@ -180,7 +180,7 @@ def _line(*words: str) -> str:
 
 
 def _user_line(flag: str, text: str) -> list[str]:
-  """Returns the line for options that the user gave under a flag, if any."""
+  """Returns the line for the user's options of a flag; empty without options."""
   one_line.check(f'{flag}=', text)
   try:
     words = shlex.split(text)

@@ -1,7 +1,7 @@
-"""What a host of a Slurm job says before nodes start there: can it see the others, which ports has it.
+"""Probes a host of a Slurm job before nodes start: its free ports, and the names that it can resolve.
 
-`python -m launchers.slurm.probe FIRST_PORT COUNT HOST...` prints one JSON object. Where that cannot be
-run, `command` prints one word of its own for what is missing; `ports` puts both into words.
+`python -m launchers.slurm.probe FIRST_PORT COUNT HOST...` prints one JSON object. If it cannot run, the
+shell script of `command` prints one word for the missing part. `ports` parses both.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any
 
 from launchers import child_process
 
-# Below the range from which systems give ports to outgoing connections, so that a node which comes
-# back finds its port free.
+# Below the range of ports for outgoing connections, so that a restarted node finds its port free.
 _LOWEST, _HIGHEST = 10_000, 32_000
-# Run by sh: $1 is the interpreter, $2 the job file; the rest is for this module. It prints words that
-# are its own, and no path: whatever a path is made of, the line stays readable.
+# Run by sh: $1 is the interpreter, $2 the job file; the rest are arguments of this module. It prints
+# fixed words and no paths, so that special characters in a path cannot break the line.
 _SCRIPT = """
 python=$1 file=$2; shift 2
 if ! [ -r "$file" ]; then missing=file
@@ -40,28 +39,28 @@ _LACKS = {
 def command(
   python: str, job_file: str, first_port: int, num_ports: int, hosts: Iterable[str]
 ) -> list[str]:
-  """Returns the command of a host's step: what it prints is for `ports`.
+  """Returns the command of a host's step; `ports` parses its output.
 
   Args:
     python: the interpreter of the nodes.
-    job_file: which every host must have.
-    first_port: where to look for ports first.
-    num_ports: how many.
-    hosts: names that the host must know.
+    job_file: path of the job file, which every host must have.
+    first_port: first port to try.
+    num_ports: number of ports to find.
+    hosts: names that the host must resolve.
   """
   return ['sh', '-c', _SCRIPT, 'sh', python, job_file, str(first_port), str(num_ports), *hosts]
 
 
 def ports(lines: Iterable[str], python: str, job_file: str) -> dict[str, list[int]]:
-  """Returns the free ports of the hosts that have said so, by their names.
+  """Returns the free ports of each host that has reported them, by host name.
 
   Args:
-    lines: what the steps have printed; the site may have printed lines of its own.
+    lines: output of the steps; other lines, such as the site's, are ignored.
     python: as for `command`.
     job_file: as for `command`.
 
   Raises:
-    ValueError: one sentence, if a host lacks something.
+    ValueError: if a host lacks something; one sentence.
   """
   found: dict[str, list[int]] = {}
   for line in lines:
@@ -83,15 +82,15 @@ def ports(lines: Iterable[str], python: str, job_file: str) -> dict[str, list[in
 
 
 def first_port(job_id: int) -> int:
-  """Returns where to look for ports first: jobs that share a host look in different places."""
+  """Returns the first port to try; it depends on the job, because jobs may share a host."""
   return _LOWEST + job_id * 97 % (_HIGHEST - _LOWEST)
 
 
 def free_ports(first: int, count: int) -> list[int]:
-  """Returns the next ports from `first` on that nothing on this host has.
+  """Returns the next free ports of this host, starting at `first`.
 
   Raises:
-    OSError: if there are not that many.
+    OSError: if fewer than `count` ports are free.
   """
   ports: list[int] = []
   for offset in range(_HIGHEST - _LOWEST):
@@ -114,7 +113,7 @@ def _problem(hosts: list[str]) -> str:
 
 
 def main(argv: list[str]) -> None:
-  """Prints the object: host, ports, problem."""
+  """Prints the JSON object: host, ports, problem."""
   report = {
     'host': os.environ['SLURMD_NODENAME'],
     'ports': free_ports(int(argv[1]), int(argv[2])),

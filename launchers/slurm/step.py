@@ -15,8 +15,8 @@ from launchers.watched import describe_exit
 
 _KILL_SECONDS = 5.0
 _MAX_MESSAGES = 1 << 20
-# Run by sh on a node's host. The step's number comes first on stderr, which is then left to heartbeats
-# and to the messages of srun.
+# Run by sh on a node's host. The first line on stderr is the step's number; heartbeats and messages of
+# srun follow.
 STEP = f'echo "$SLURM_STEP_ID" >&2; exec 3>&2; exec env {heartbeat.VARIABLE}=3 "$@" 2>&1'
 
 
@@ -35,13 +35,13 @@ class SlurmNode:
     self.restart()
 
   def can_restart(self) -> bool:
-    """Whether it can be started again: as a step on its host, as far as can be known here."""
+    """Returns True: Slurm can start another step on the host, as far as is known here."""
     return True
 
   def restart(self) -> None:
-    """Starts the step, again if it has ended."""
-    self._killed = 0.0  # When its step was, in seconds.
-    self._messages = tempfile.TemporaryFile('a+b')  # noqa: SIM115  has no name, so that nothing is left
+    """Starts the step, or restarts it after its exit."""
+    self._killed = 0.0  # Monotonic time of the first SIGKILL, in seconds.
+    self._messages = tempfile.TemporaryFile('a+b')  # noqa: SIM115  unnamed, so that no file is left
     self._offset = 0
     self._said = b''
     self._listener = heartbeat.Listener(self._new_beats)
@@ -63,7 +63,7 @@ class SlurmNode:
       return None
     if not self._messages.closed:
       self._listener.poll()
-      if not self._step():  # The node never started: what srun says is all there is.
+      if not self._step():  # The node never started: log the messages of srun.
         with open(self.log_path, 'ab') as log:
           log.write(self._said)
       self._messages.close()
@@ -73,35 +73,35 @@ class SlurmNode:
     return 128 - code if code > 128 else code
 
   def ending(self) -> str:
-    """Says how it ended."""
+    """Returns how the node ended."""
     code = self.exit_code()
     assert code is not None
     return describe_exit(code)
 
   def beat(self) -> tuple[heartbeat.Beat | None, float]:
-    """Returns its latest heartbeat and how long ago that came; before the first, since the start."""
+    """Returns the latest heartbeat and its age in seconds; before the first, None and the run time."""
     if not self._messages.closed:
       self._listener.poll()
     return self._listener.beat, self._listener.age()
 
   def send(self, number: int) -> None:
-    """Signals every process of the step; one that is to be killed, or has none yet, ends at once."""
+    """Signals every process of the step. SIGKILL, or any signal before its start, ends it at once."""
     if self._srun.poll() is not None:
       return
     step = self._step()
     if number != signal.SIGKILL and step:
       name = signal.Signals(number).name.removeprefix('SIG')
-      self._scancel = subprocess.Popen(  # Which complains if the step ends just then.
+      self._scancel = subprocess.Popen(  # Complains if the step has just ended.
         ['scancel', f'--signal={name}', step], stderr=subprocess.DEVNULL
       )
     elif not self._killed:
       self._killed = time.monotonic()
-      self._srun.terminate()  # At which it has the step killed at once.
+      self._srun.terminate()  # srun then kills the step at once.
     elif time.monotonic() - self._killed > _KILL_SECONDS:
       self._srun.kill()
 
   def _step(self) -> str:
-    """Returns what Slurm calls the step; empty until the node's process is about to start."""
+    """Returns Slurm's id of the step; empty until the node's process is about to start."""
     self._listener.poll()
     for line in self._said.splitlines():
       if line.isdigit():
@@ -109,13 +109,13 @@ class SlurmNode:
     return ''
 
   def _new_beats(self) -> bytes:
-    """Returns the heartbeats that have come, and keeps what else has."""
+    """Returns new heartbeats, and stores other messages."""
     if self._messages.closed:
       return b''
     new = os.pread(self._messages.fileno(), _MAX_MESSAGES, self._offset)
     new = new[: new.rfind(b'\n') + 1]
     self._offset += len(new)
-    if self._offset > _MAX_MESSAGES:  # srun appends, wherever the end is.
+    if self._offset > _MAX_MESSAGES:  # Safe, because srun appends.
       os.ftruncate(self._messages.fileno(), 0)
       self._offset = 0
     beats = []

@@ -1,6 +1,6 @@
-"""Runs a graph as a Slurm job: submits it, and follows it from here.
+"""Runs a graph as a Slurm job: submits it and follows its output.
 
-The job needs nothing of this process: `launchers.slurm.allocation` is its launcher.
+The job does not depend on this process: `launchers.slurm.allocation` is its launcher.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from launchers.slurm.job import JOB_FILE, REFUSED, Submission
 
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
-# With which the launcher in the job ends, having said why.
+# Exit codes of the launcher in the job after it has reported the reason.
 _LAUNCHER_CODES = {supervise.FAILED, REFUSED, *requests.EXIT_CODES.values()}
 _POLL_SECONDS = 3.0
 _DEFAULT = planning.Options()
 
 
 def check(placement: Mapping[str, Resources], dry_run: bool) -> None:
-  """Raises a ValueError, one sentence, if these groups cannot run as a job, or nothing can here."""
+  """Raises a one-sentence ValueError if the groups cannot run as a job, or sbatch is missing."""
   planning.check(placement)
   if not dry_run and shutil.which('sbatch') is None:
     raise ValueError(
@@ -50,7 +50,7 @@ def script(
   run_dir: str,
   options: planning.Options,
 ) -> str:
-  """Returns the batch script of a job; raises ValueError if there can be none."""
+  """Returns the batch script of a job; raises ValueError if the job is invalid."""
   return _plan(program, placement, run_dir, options)[1]
 
 
@@ -60,7 +60,7 @@ def _plan(
   run_dir: str,
   options: planning.Options,
 ) -> tuple[planning.Plan, str]:
-  """Returns what to ask for, and the batch script that asks."""
+  """Returns the plan of a job and its batch script."""
   counts = {label: len(nodes) for label, nodes in program.groups.items()}
   plan = planning.plan(counts, placement, options)
   path = binding.python_path()
@@ -76,26 +76,27 @@ def launch(
   node_timeout: float = math.inf,
   out: IO[str] = sys.stdout,
 ) -> int:
-  """Submits a program and follows the job to its end.
+  """Submits a program and follows the job to completion.
 
   The job's output goes to `run_dir/slurm.log`, each node's to `run_dir/logs/<label>-<index>.log`.
-  While it is followed, SIGINT and SIGTERM go on to the job, which ends as it would under the local
-  launcher; the second one cancels it, and with the third it is left to itself.
+  While following, this process forwards the first SIGINT or SIGTERM to the job, which stops as under
+  the local launcher. A second signal cancels the job. After a third, this process exits and leaves the
+  job running.
 
   Args:
     program: the graph.
-    placement: resources for each group.
-    run_dir: an existing directory, which the hosts of the job share.
-    options: of the job.
+    placement: resources of each group.
+    run_dir: an existing directory, shared by the hosts of the job.
+    options: the user's options.
     follow: whether to wait for the end of the job.
     node_timeout: see `supervise.supervise`.
-    out: gets the job's output.
+    out: receives the job's output.
 
   Returns:
-    The exit code of the job, as that of the local launcher; 0 if it is not followed.
+    The exit code of the job, as for the local launcher; 0 if it is not followed.
 
   Raises:
-    ValueError: one sentence, if the job cannot be submitted.
+    ValueError: if the job cannot be submitted; one sentence.
   """
   plan, text = _plan(program, placement, run_dir, options)
   os.makedirs(os.path.join(run_dir, os.path.dirname(JOB_FILE)), exist_ok=True)
@@ -124,7 +125,7 @@ def launch(
 
 
 def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
-  """Copies the job's output, from an offset on, until the job has ended; returns its exit code."""
+  """Copies the job's output from an offset until the job has ended; returns its exit code."""
   written, forwarded, shown = 0, 0, ''
   pause = threading.Event()
   with requests.collected() as asked:
@@ -148,46 +149,46 @@ def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
     return requests.EXIT_CODES[asked[0] if asked else signal.SIGTERM]
   if written and state == ('FAILED' if code else 'COMPLETED') and code in _LAUNCHER_CODES:
     return code
-  # Nobody in the job could say why.
+  # The launcher in the job has not reported the reason.
   why = '' if written else f' and wrote nothing to {log}; does its first host share that directory?'
   terminal.say(f'error: job {job_id} ended as {state}{why or "."}', out)
   return supervise.FAILED
 
 
 def _state(job_id: str) -> tuple[str, str, int]:
-  """Returns the job's state, the reason for it and its exit code, 128 + N for signal N."""
+  """Returns the job's state, its reason, and the job's exit code, 128 + N for signal N."""
   shown = subprocess.run(
     ['scontrol', '--oneliner', 'show', 'job', job_id], capture_output=True, text=True
   )
   first = shown.stdout.partition('\n')[0]
   found = re.search(r'JobState=(\w+) Reason=(\S+).* ExitCode=(\d+):(\d+)', first)
   if found is None:
-    # A controller that does not answer may do so later; one that does and knows no such job will not.
+    # Retry if the controller does not reply; an unknown job id is final.
     return 'FAILED' if 'Invalid job id' in shown.stderr else '', '', 0
   state, reason, code, number = found.groups()
   return state, reason, int(code) or (128 + int(number) if int(number) else 0)
 
 
 def _copy(log: str, offset: int, out: IO[str]) -> int:
-  """Copies what a file has beyond an offset; returns how many bytes."""
+  """Copies a file from an offset to its end; returns the number of bytes."""
   try:
     with open(log, 'rb') as f:
       f.seek(offset)
       new = f.read()
   except FileNotFoundError:
     return 0
-  with contextlib.suppress(OSError, ValueError):  # A terminal that has gone misses it.
+  with contextlib.suppress(OSError, ValueError):  # Ignores a closed terminal.
     out.write(new.decode(errors='replace'))
     out.flush()
   return len(new)
 
 
 def _cancel(job_id: str, number: int, first: bool) -> None:
-  """Passes a signal on to the launcher in the job, or cancels a job that has none or had one."""
+  """Forwards the first signal to the launcher in the job; cancels a pending or signalled job."""
   if first:
     name = signal.Signals(number).name.removeprefix('SIG')
     commands = [['--state=PENDING'], ['--batch', f'--signal={name}']]
   else:
     commands = [[]]
-  for options in commands:  # Each complains if the job is in no state for it.
+  for options in commands:  # Each complains if the job's state does not match.
     subprocess.run(['scancel', *options, job_id], stderr=subprocess.DEVNULL)

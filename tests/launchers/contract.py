@@ -21,9 +21,7 @@ from tests.launchers import nodes
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 # A directory name with the special characters of sh, sbatch and JSON.
 ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
-KILLED = (
-  r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; starting it again in (\S+ s \(\d+ of \d+)'
-)
+KILLED = r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; restarting in (\S+ s \(\d+ of \d+)'
 
 
 class Engine(abc.ABC):

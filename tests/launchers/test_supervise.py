@@ -132,7 +132,7 @@ def _attentive_for(monkeypatch, seconds):
 def test_a_node_that_left_unasked_is_started_again(log):
   code, output = _supervise(Node(log, LEFT, 0))
   assert code == 0
-  assert 'node node/0 left with exit code 0 before its work was done; starting it again' in output
+  assert 'node node/0 exited with code 0 before its work was done; restarting' in output
 
 
 def test_a_start_that_fails_is_tried_again(log):
@@ -140,7 +140,7 @@ def test_a_start_that_fails_is_tried_again(log):
   node.refuses_to_start = [OSError(11, 'Resource temporarily unavailable')] * 5
   code, output = _supervise(node)
   assert code == 0
-  assert output.count('cannot be started again ([Errno 11] Resource temporarily unavailable)') == 5
+  assert output.count('cannot be restarted ([Errno 11] Resource temporarily unavailable)') == 5
 
 
 def test_a_node_that_can_never_be_started_again_ends_the_program_in_order(log):
@@ -149,7 +149,7 @@ def test_a_node_that_can_never_be_started_again_ends_the_program_in_order(log):
   node.refuses_to_start = [OSError(12, 'Cannot allocate memory')] * 9
   code, output = _supervise(node, other)
   assert code == supervise.FAILED and other.sent == [signal.SIGTERM]
-  assert 'error: node node/0 cannot be started again ([Errno 12] Cannot allocate memory)' in output
+  assert 'error: node node/0 cannot be restarted ([Errno 12] Cannot allocate memory)' in output
 
 
 def test_a_terminal_that_has_gone_ends_nothing(log):

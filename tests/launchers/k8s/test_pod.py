@@ -102,7 +102,7 @@ def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, start):
   said = ''.join(log.read_text() for log in logs.values())
   assert 'Traceback' not in said
   # Kubernetes replaces a pod; there is nothing for the user to resume.
-  assert (run_dir / 'checkpoints').is_dir() and 'to go on:' not in said
+  assert (run_dir / 'checkpoints').is_dir() and 'to resume:' not in said
   assert logs['monitor/0'].read_text().splitlines()[-1].startswith('done: evaluator_return=')
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] > 0
   assert json.loads((run_dir / 'config.json').read_text())['config']['num_steps'] == 2000

@@ -50,7 +50,7 @@ def test_a_node_that_only_raises_ends_the_program_in_the_end(tmp_path):
   program = nodes.program((nodes.Crasher, False, str(go)))
   code, output = _launch(program, tmp_path, RESTARTED)
   assert code == 1
-  assert output.count('starting it again') == 2
+  assert output.count('restarting in') == 2
   assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
 
 
@@ -87,8 +87,8 @@ def test_a_node_that_leaves_before_its_work_is_done_is_started_again(tmp_path, w
   program.add_node(lp.PyClassNode(nodes.Leaver, str(answer), way), label='leaver')
   code, output = _launch(program, tmp_path, RESTARTED)
   assert (code, answer.read_text()) == (0, 'life 1')
-  assert output.count('starting it again') == 1
-  left = 'node leaver/0 left with exit code 0 before its work was done'
+  assert output.count('restarting in') == 1
+  left = 'node leaver/0 exited with code 0 before its work was done'
   assert (left in output) is (way != 'system_exit')
 
 
@@ -120,7 +120,7 @@ def test_what_a_node_has_started_ends_with_it(tmp_path):
 def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):
   program = nodes.program((nodes.Hopeless, True, 'the disk is gone'))
   code, output = _launch(program, tmp_path, RESTARTED)
-  assert code == 1 and 'starting it again' not in output
+  assert code == 1 and 'restarting' not in output
   assert output.rstrip().endswith('NonRetryableError: the disk is gone')
 
 

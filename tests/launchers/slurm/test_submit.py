@@ -331,7 +331,7 @@ def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_
     process.kill()
     process.wait()
   assert process.returncode == 0, output
-  assert re.search(r'node actor/0 on h[23] was killed by SIGKILL; starting it again', output)
+  assert re.search(r'node actor/0 on h[23] was killed by SIGKILL; restarting', output)
   assert re.fullmatch(r'done: evaluator_return=.* learner_steps=\d+ .*', output.splitlines()[-1])
   assert json.loads((run_dir / 'summary.json').read_text())['actor_steps'] >= 100000
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
