@@ -1,4 +1,4 @@
-"""What is wrong with a graph, as far as can be known before anything starts."""
+"""Checks of a program graph before launch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def check(
     program: the graph.
     placement: resources for each group.
     cycles: sets of groups whose nodes may call each other in a circle.
-    pickled: whether nodes go to processes of their own.
+    pickled: whether the launcher pickles nodes to run them in separate processes.
 
   Raises:
-    ValueError: all that is wrong, a sentence and a line for each.
+    ValueError: every problem found, one sentence and one line each.
   """
   nodes = handles.nodes(program)
   problems = [*_misnamed(program), *_unplaced(program, placement)]
@@ -39,7 +39,7 @@ def check(
 
 
 def _misnamed(program: lp.Program) -> Iterator[str]:
-  """Says which names cannot be parts of file names, lines of logs and job scripts."""
+  """Yields an error for each name that is unusable in file names, log lines or job scripts."""
   for what, name in (('program', program.name), *(('group', label) for label in program.groups)):
     try:
       one_line.check(f'the name of the {what}, ', name)
@@ -82,7 +82,7 @@ def _circles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]]
 
 
 def _unpicklable(nodes: Sequence[handles.Node]) -> Iterator[str]:
-  """Says it of the first such node of each group."""
+  """Yields an error for the first node of each group that cannot be pickled."""
   serialization.enable_lru_cache_pickling_once()
   told: set[str] = set()
   for node in nodes:
