@@ -47,8 +47,8 @@ def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:
   """Checks that a resumed run changes only options that may change.
 
-  Resources may change; the environment, the agent and the rest of the learning problem may not. An option
-  may be given its recorded value again.
+  Resources may change; the environment, the agent and the rest of the learning problem may not. An
+  option may be given its recorded value again.
 
   Args:
     recorded: option name to recorded value; lists for tuples.

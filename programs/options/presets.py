@@ -1,7 +1,7 @@
 """Presets that several programs share."""
 
 # V-trace learns the pendulum swing-up of Gymnasium and gymnax with these. Costs are 0 to 16.3 per step,
-# so rewards are scaled. Without the entropy bonus the policy turns deterministic before its first swing-up.
+# so rewards are scaled. Without the entropy bonus the policy is deterministic before its first swing-up.
 PENDULUM = {
   'discount': 0.95,
   'vtrace_lambda': 0.95,
