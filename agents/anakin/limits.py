@@ -1,4 +1,4 @@
-"""What one call of the compiled loop can count. Imports no JAX: launching a program reads only this."""
+"""Limits of one call of the compiled loop. Imports no JAX: launching a program reads only this."""
 
 from __future__ import annotations
 
