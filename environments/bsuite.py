@@ -43,8 +43,8 @@ def make(
     )
   if episodes < 0 or (episodes and not results_dir):
     raise ValueError(
-      f'--env_options episodes={episodes}: how many episodes results_dir records; name one, or leave '
-      'it out.'
+      f'--env_options episodes={episodes} needs results_dir and must not be negative; set results_dir, '
+      'or leave episodes out.'
     )
   try:
     if results_dir:

@@ -73,9 +73,7 @@ def check(name: str, options: str = '') -> None:
   family = name.partition(':')[0]
   if family not in _FAMILIES and not own_file.is_spec(name):
     known = ', '.join(f'{name} ({text})' for name, text in families().items())
-    raise ValueError(
-      f'--env={name} is not written in JAX, as the environments of --program=anakin are: {known}.'
-    )
+    raise ValueError(f'--env={name} is not written in JAX; --program=anakin needs one of: {known}.')
   if name == 'catch' and not options:
     return  # Always valid; starting JAX takes seconds.
   process = subprocess.run(

@@ -134,7 +134,7 @@ def named(spec: str, beside: str = '') -> Named:
   except OSError as error:
     raise ValueError(f'{spec}: {path} cannot be read: {error.strerror}.') from error
   except (SyntaxError, UnicodeDecodeError) as error:
-    raise ValueError(f'{spec}: {path} is no Python file ({error}).') from error
+    raise ValueError(f'{spec}: {path} is not a Python file ({error}).') from error
 
 
 def carried(name: str) -> str | Named:
@@ -166,7 +166,7 @@ def in_checkout(name: str) -> str:
     return name
   if not os.path.dirname(path).startswith(_ROOT + os.sep):
     raise ValueError(
-      f'{name} is not in a directory of {_ROOT}, of which the image is made; put the file into one.'
+      f'{name} is not in a directory of {_ROOT}, from which the image is built; move the file into one.'
     )
   return path.removeprefix(_ROOT + os.sep)
 

@@ -101,21 +101,21 @@ def check(config: Any) -> None:
     return
   if run.first_batch > config.num_steps and isinstance(config, PrioritizedConfig):
     raise ValueError(
-      f'--num_steps={config.num_steps} is over before replay holds --min_replay_size='
+      f'--num_steps={config.num_steps} ends before replay holds --min_replay_size='
       f'{config.min_replay_size} unrolls, after about {run.first_batch} actor_steps, so nothing would '
-      'be learned; raise the one or lower the other.'
+      'be learned; raise --num_steps or lower --min_replay_size.'
     )
   if run.first_batch > config.num_steps and isinstance(config, QueueConfig):
     raise ValueError(
-      f'--num_steps={config.num_steps} is over before there is a batch of --batch_size='
+      f'--num_steps={config.num_steps} ends before the first batch of --batch_size='
       f'{config.batch_size} unrolls, after about {run.first_batch} actor_steps, so nothing would be '
-      'learned; raise the one or lower the other.'
+      'learned; raise --num_steps or lower --batch_size.'
     )
   if run.copies is not None and run.most_updates < config.target_update_period:
     raise ValueError(
       f'--target_update_period={config.target_update_period} is more than the {run.most_updates} '
-      f'updates of --num_steps={config.num_steps}, so the target network would stay as it began; '
-      'lower the one or raise the other.'
+      f'updates of --num_steps={config.num_steps}, so the target network would never be updated; '
+      'lower --target_update_period or raise --num_steps.'
     )
 
 
@@ -125,8 +125,8 @@ def warnings(config: Any) -> list[str]:
   if run is not None and run.updates < FEW_UPDATES:
     batch = '--num_envs' if isinstance(config, CompiledLoopConfig) else '--batch_size'
     found.append(
-      f'--num_steps={config.num_steps} is about {run.updates:,} updates, few to learn from; raise it, '
-      f'or lower {batch}.'
+      f'--num_steps={config.num_steps} is about {run.updates:,} updates, too few to learn much; raise '
+      f'it, or lower {batch}.'
     )
   if run is not None and run.copies is not None and run.copies < FEW_COPIES:
     found.append(
@@ -146,7 +146,7 @@ def warnings(config: Any) -> list[str]:
     and config.rmsprop_eps > _HARDLY_MOVES
   ):
     found.append(
-      f'--optimizer=rmsprop hardly moves on gradients of means, which are small beside '
+      f'--optimizer=rmsprop hardly moves on gradients of means, which are small compared with '
       f'--rmsprop_eps={config.rmsprop_eps}; add --loss_reduction=sum.'
     )
   return found

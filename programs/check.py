@@ -76,8 +76,8 @@ def _circles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]]
       told.append(labels)
       way = ' -> '.join(nodes[k].name for k in (*circle, circle[0]))
       yield (
-        f'nodes call each other in a circle, {way}, and may deadlock; take a handle away, '
-        f'or, if no RPC of theirs waits for another, say CYCLES = [{sorted(labels)}] in your file.'
+        f'nodes call each other in a circle, {way}, and may deadlock; remove a handle, '
+        f'or, if none of their RPCs waits for another, set CYCLES = [{sorted(labels)}] in your file.'
       )
 
 

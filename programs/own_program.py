@@ -40,14 +40,14 @@ class OwnProgram:
     self.make_agent = getattr(module, 'make_agent', None)
     if not (dataclasses.is_dataclass(self.Config) and issubclass(self.Config, CommonConfig)):
       raise ValueError(
-        f'{name}: Config is no dataclass with the options of every program; make it a subclass of '
+        f'{name}: Config is not a dataclass with the options of every program; make it a subclass of '
         'programs.options.common.CommonConfig or of the Config of another program.'
       )
     for field in dataclasses.fields(self.Config):
       if type(field.default) not in _TYPES:
         raise ValueError(
-          f'{name}: the option {field.name} of Config needs a default that a flag could have: a bool, '
-          'int, float, string or tuple of ints.'
+          f'{name}: the option {field.name} of Config needs a default of a flag type: bool, int, float, '
+          'string or tuple of ints.'
         )
 
   def make_program(self, config: Any) -> lp.Program:

@@ -70,7 +70,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
     resumed=resumes,
     node_timeout=_NODE_TIMEOUT.value,
     notes=(
-      f'learning: {arithmetic.describe(config) or "as the program has it"}',
+      f'learning: {arithmetic.describe(config) or "defined by the program"}',
       f'picture: {drawing or "with --graph=graph.svg, or .md for Mermaid"}',
     ),
     warnings=arithmetic.warnings(config),

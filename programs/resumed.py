@@ -47,7 +47,7 @@ def resumed_run(path: str, program: str) -> Run:
   evaluated = run_directory.read_summary(path) is not None
   if checkpoint.counts['actor_steps'] >= config.num_steps and evaluated:
     raise ValueError(
-      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
+      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to continue.'
     )
   # Counting resumes gives the actors new seeds, so they do not replay the first episodes.
   config = dataclasses.replace(config, run_dir=path, resumes=len(record.commands))

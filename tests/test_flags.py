@@ -72,7 +72,7 @@ def test_help_names_every_option_with_its_default():
     ),
     (
       ['--program=r2d2', '--target_update_period=2500'],
-      ['--target_update_period=2500', 'the target network would stay as it began'],
+      ['--target_update_period=2500', 'the target network would never be updated'],
     ),
     (['--num_steps=500'], ['--num_steps=500', '--batch_size=16', 'nothing would be learned']),
     (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'no option']),

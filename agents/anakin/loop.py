@@ -76,7 +76,7 @@ class AnakinLoop:
         f'--num_envs={num_envs} does not divide over {len(devices)} devices; make it a multiple.'
       )
     if agent.unroll_period != agent.unroll_rows - 1:
-      raise ValueError('Anakin learns from unrolls that share one row with the next, and no more.')
+      raise ValueError('Anakin needs unrolls that share exactly one row with the next.')
     check_rows(num_envs, agent.unroll_period, updates_per_call)
     self.num_envs = num_envs
     self.steps_per_call = updates_per_call * num_envs * agent.unroll_period

@@ -45,7 +45,7 @@ def unstrided(
     ValueError: for any other padding.
   """
   if padding != 'VALID':
-    raise ValueError(f'a convolution is made one without strides for padding VALID, not {padding}.')
+    raise ValueError(f'unstrided supports padding VALID only, not {padding}.')
   stride, size = strides[0], kernel.shape[0]
   height, width = ((pixels - size) // stride * stride + size for pixels in x.shape[1:3])
   x = space_to_depth(x[:, :height, :width], stride)

@@ -62,7 +62,7 @@ class CommonConfig(CheckedOptions):
     if self.eval_envs and not self.eval_episodes:
       raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
     if self.accelerator not in ('cpu', 'gpu', 'tpu'):
-      raise ValueError(f'--accelerator={self.accelerator} is none of cpu, gpu, tpu.')
+      raise ValueError(f'--accelerator={self.accelerator} must be cpu, gpu or tpu.')
 
   def _require_at_least_one(self, *names: str) -> None:
     for name in names:

@@ -48,7 +48,7 @@ def check(module: Any, config: Any) -> None:
   actions = module.environments.make_spec(config.env, config.env_options).actions
   if not isinstance(actions, specs.DiscreteArray):
     raise ValueError(
-      f"--env={config.env} has continuous actions, of which this program's agent takes none: use "
+      f"--env={config.env} has continuous actions, which this program's agent does not support: use "
       '--program=sebulba, or an environment with discrete actions.'
     )
 

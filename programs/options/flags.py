@@ -39,7 +39,7 @@ def define(own_program: str = '') -> None:
       if field.name in flags.FLAGS or type(field.default) is not type(first.default):
         raise ValueError(
           f'--program={program}: the option {field.name} of Config clashes with a flag of that name; '
-          'call it something else.'
+          'rename it.'
         )
   for name, by_program in fields.items():
     field = next(iter(by_program.values()))

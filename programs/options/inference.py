@@ -79,7 +79,7 @@ class InferenceConfig(ActorsConfig):
     if len(self.actor_devices) > num_streams:
       raise ValueError(
         f'--actor_devices lists {len(self.actor_devices)} devices, but only {num_streams} groups of '
-        'environments ask for actions there (--num_actors times --env_groups, over --inference_nodes); '
+        'environments use them (--num_actors times --env_groups, over --inference_nodes); '
         'use fewer devices.'
       )
 

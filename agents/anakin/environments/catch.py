@@ -81,7 +81,7 @@ def make(task: str, *, rows: int = 10, columns: int = 5) -> Catch:
     raise ValueError(f'--env=catch:{task}: catch has no tasks; write --env=catch.')
   if rows < 2 or columns < 1:
     raise ValueError(
-      f'--env_options=rows={rows},columns={columns} leaves no board to play on; it takes at least 2 '
-      'rows and 1 column.'
+      f'--env_options=rows={rows},columns={columns} is too small a board; set at least 2 rows '
+      'and 1 column.'
     )
   return Catch(rows, columns)
