@@ -4,8 +4,8 @@ The defaults are the protocol of Machado et al. 2018 (Revisiting the Arcade Lear
 section 5): sticky actions with probability 0.25, all 18 actions, no episode end at the loss of a life,
 truncation at 108,000 emulator frames (half an hour). Rewards are the game's own.
 
-ale-py 0.12 does not copy the screen of the frame in which an episode ends, so the observation of a
-LAST row is pooled from screens up to six frames older. After a termination the discount 0 cancels
+ale-py 0.12 does not copy the screen of the frame in which an episode ends. The observation of a LAST
+row is therefore pooled from screens up to six frames older. After a termination the discount 0 cancels
 its value. After a truncation it shows a state at most a tenth of a second earlier.
 """
 

@@ -1,7 +1,7 @@
 """Estimates from a run's options: updates, target copies, and the actor_steps until replay is filled.
 
-The estimates take rows for actor_steps, but LAST rows are not counted as steps. Short episodes therefore
-give more updates than estimated: a tenth more on Catch, at most twice as many.
+The estimates count every row as one actor_step, although LAST rows are not steps. Short episodes
+therefore give more updates than estimated: a tenth more on Catch, at most twice as many.
 """
 
 from __future__ import annotations

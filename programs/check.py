@@ -51,7 +51,7 @@ def _misnamed(program: lp.Program) -> Iterator[str]:
 
 def _unplaced(program: lp.Program, placement: Mapping[str, Resources]) -> Iterator[str]:
   spare = ', '.join(map(repr, sorted(placement.keys() - program.groups.keys())))
-  hint = f'; it places {spare}, which is no group' if spare else ''
+  hint = f'; it places {spare}, which is not a group' if spare else ''
   for label in program.groups:
     if label not in placement:
       yield f'group {label!r} has no placement; add it to what placement(config) returns{hint}.'

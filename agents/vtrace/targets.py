@@ -38,7 +38,7 @@ def vtrace(
 
   computed backwards from v_T = V(x_T) by
   v_s - V(x_s) = delta_s + gamma_{s+1} c_s (v_{s+1} - V(x_{s+1})). An invalid transition has
-  delta_t = 0, c_t = 0 and no advantage, so v_s = V(x_s) in a LAST row and no correction flows back from
+  delta_t = 0, c_t = 0 and no advantage. So v_s = V(x_s) in a LAST row, and no correction flows back from
   the next episode. The other arguments are ignored there.
 
   Args:

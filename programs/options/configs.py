@@ -59,7 +59,7 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
   values = dict(values)
   for name, value in values.items():
     if name not in fields:
-      raise ValueError(f'--{name} is no option of this program.')
+      raise ValueError(f'--{name} is not an option of this program.')
     if isinstance(fields[name].default, tuple):
       try:
         values[name] = tuple(int(v) for v in value)

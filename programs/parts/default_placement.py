@@ -23,7 +23,7 @@ def placement(**groups: Resources) -> dict[str, Resources]:
 
 
 def restart_of_learner(config: CommonConfig) -> str:
-  """Returns the restart policy of nodes whose only saved state is the learner's checkpoint."""
+  """Returns the restart policy of nodes with no saved state except the learner's checkpoints."""
   # Without checkpoints a restart would lose all that was learned.
   return 'on_failure' if config.checkpoint_period else 'never'
 
