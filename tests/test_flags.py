@@ -104,7 +104,10 @@ def test_help_names_every_option_with_its_default():
     (['--program=anakin', '--env=gymnax:CartPol-v1'], ['CartPol-v1', 'did you mean CartPole-v1']),
     (['--program=anakin', '--env_options=speed=3'], ['--env_options', 'speed']),
     (['--program=anakin', '--num_actors=2'], ['--num_actors', 'not an option']),
-    (['--program=impala', '--inference_batch_size=32'], ['--inference_batch_size', 'not an option']),
+    (
+      ['--program=impala', '--inference_batch_size=32'],
+      ['--inference_batch_size', 'not an option'],
+    ),
     (['--inference_nodes=-1'], ['--inference_nodes=-1', 'negative']),
     (['--inference_nodes=3', '--num_actors=4'], ['--num_actors=4', '--inference_nodes=3']),
     (['--inference_nodes=2', '--num_replicas=2'], ['--inference_nodes=2', '--num_replicas=2']),

@@ -3,8 +3,9 @@
 A policy samples a *draw*, which determines the action that the environment executes. For a discrete
 action, draw and action are equal. For a continuous one the draw is an unbounded Gaussian sample, and the
 action is its tanh, scaled to the bounds of the action spec. The action never leaves its bounds and,
-unlike for a clipped Gaussian, the density is nowhere flat in the draw. The entropy is that of the executed
-action, so its bonus pulls the policy away from the bounds; for a clipped Gaussian it would only widen it.
+unlike for a clipped Gaussian, the density is nowhere flat in the draw. The entropy is that of the
+executed action, so its bonus pulls the policy away from the bounds. For a clipped Gaussian the bonus
+would only widen the policy.
 
 V-trace trains on draws, which rows store in their extras. They cannot be recovered from actions: tanh in
 float32 is 1 from 9 on. tanh changes the density by a factor that depends on the draw alone. Therefore
