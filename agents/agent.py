@@ -1,4 +1,4 @@
-"""What an agent is to the nodes: a handful of pure functions over arrays."""
+"""The agent interface: pure functions over arrays, which the nodes call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LearnerState = Any
 
 
 class ActOutput(NamedTuple):
-  """The answer to a batch of timesteps."""
+  """The actions for a batch of timesteps, and the state after it."""
 
   action: Array  # `[B, ...]`, as the environment executes it.
   extras: dict[str, Array]  # `[B, ...]` each, stored in the row.
@@ -25,7 +25,7 @@ class UpdateOutput(NamedTuple):
 
   state: LearnerState
   priorities: Array | None  # float32 `[B]` for prioritized replay; None where replay is a queue.
-  metrics: dict[str, Array]  # Scalars, by the name under which they are logged.
+  metrics: dict[str, Array]  # Scalars, by their logged name.
 
 
 class Agent(abc.ABC):
@@ -41,7 +41,7 @@ class Agent(abc.ABC):
 
   @abc.abstractmethod
   def init(self, key: Array) -> LearnerState:
-    """Returns a fresh learner state; it has an attribute `params`, the parameters that act."""
+    """Returns a new learner state; its attribute `params` holds the parameters that `act` takes."""
 
   @abc.abstractmethod
   def initial_core_state(self, batch_size: int) -> Nest:
@@ -52,9 +52,9 @@ class Agent(abc.ABC):
 
   @abc.abstractmethod
   def exploration(self, num_environments: int) -> np.ndarray:
-    """Returns how much each training environment explores, float32 `[num_environments]`.
+    """Returns the exploration of each training environment, float32 `[num_environments]`.
 
-    The meaning is the agent's; `evaluation_exploration` is the value that evaluators use.
+    Each agent defines its meaning. Evaluators use `evaluation_exploration`.
     """
 
   evaluation_exploration: float = 0.0
@@ -63,13 +63,13 @@ class Agent(abc.ABC):
   def act(
     self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Answers a batch of timesteps.
+    """Chooses actions for a batch of timesteps.
 
-    The answer for one environment depends on that environment's inputs only.
+    The output for one environment depends on that environment's inputs only.
 
     Args:
       params: the `params` of a learner state.
-      core_state: `[B, ...]` per leaf, before the timestep. Reset inside where it is FIRST.
+      core_state: `[B, ...]` per leaf, before the timestep; `act` resets it where the timestep is FIRST.
       timestep: fields are `[B, ...]`.
       exploration: float32 `[B]`.
       keys: `[B]` typed PRNG keys, one for each environment.
@@ -84,14 +84,14 @@ class Agent(abc.ABC):
     Args:
       state: what `init` or the previous `update` returned.
       unrolls: fields are `[B, L, ...]`, batch first, as replay delivers them.
-      probabilities: float32 `[B]`, with which replay chose each unroll; None for a queue.
+      probabilities: float32 `[B]`, with which replay sampled each unroll; None for a queue.
     """
 
   def initial_priorities(self, unrolls: Unroll) -> Array | None:
-    """Returns float32 `[B]`, with which new unrolls enter prioritized replay.
+    """Returns the priorities, float32 `[B]`, of new unrolls in prioritized replay; None for a queue.
 
-    None where replay is a queue. It needs no parameters: `unrolls`, fields `[B, L, ...]`, hold in
-    their extras what the agent thought when it acted.
+    It needs no parameters: the extras of `unrolls`, fields `[B, L, ...]`, hold the network outputs at
+    acting time.
     """
     del unrolls
     return None

@@ -13,23 +13,23 @@ def policy_lag(learner_steps: Array, policy_version: Array) -> dict[str, Array]:
 
   Args:
     learner_steps: int32 `[]`, the updates done before this one.
-    policy_version: int32 `[...]`, those behind the parameters that acted, row by row.
+    policy_version: int32 `[...]`, the updates behind the acting parameters of each row.
   """
   lag = (learner_steps - policy_version).astype(jnp.float32)
   return {'policy_lag_mean': jnp.mean(lag), 'policy_lag_max': jnp.max(lag)}
 
 
-# Where an update reports these, they decide whether it is any good; every other metric only
-# describes it, and may overflow where what is learned from is clipped and finite.
+# An update is valid only if these metrics, where reported, are finite. Other metrics may overflow while
+# the clipped quantities that enter the loss stay finite.
 DECISIVE = ('loss', 'grad_norm')
 
 
 def all_finite(params: Nest, metrics: dict[str, Array]) -> Array:
-  """Returns whether an update has left something to go on from, bool `[]`.
+  """Returns whether parameters and decisive metrics are finite after an update, bool `[]`.
 
   Args:
-    params: after it.
-    metrics: of it, or of several with a leading axis; only those of `DECISIVE` are looked at.
+    params: the parameters after the update.
+    metrics: of the update, or of several with a leading axis; only those in `DECISIVE` are checked.
   """
   decisive = [jnp.asarray(metrics[name]) for name in DECISIVE if name in metrics]
   leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.inexact)]

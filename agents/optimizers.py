@@ -10,14 +10,14 @@ from agents.vtrace.config import VTraceConfig
 def clip_gradients(
   optimizer: optax.GradientTransformation, max_norm: float
 ) -> optax.GradientTransformation:
-  """Returns an optimizer whose gradients are scaled down to a global norm; 0 for no clipping."""
+  """Returns the optimizer with gradients clipped to a global norm; 0 for no clipping."""
   if max_norm > 0.0:
     return optax.chain(optax.clip_by_global_norm(max_norm), optimizer)
   return optimizer
 
 
 def make_schedule(config: VTraceConfig) -> optax.Schedule:
-  """Returns the learning rate as a function of learner steps done."""
+  """Returns the learning rate as a function of completed learner steps."""
   if config.learning_rate_schedule == 'linear':
     return optax.linear_schedule(config.learning_rate, 0.0, config.learning_rate_decay_steps)
   return optax.constant_schedule(config.learning_rate)

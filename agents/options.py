@@ -1,4 +1,4 @@
-"""Config dataclasses whose fields document themselves, and say what values they can have."""
+"""Config dataclasses whose fields declare help texts and value ranges."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ def option(
 
   Args:
     default: an int, float, bool, str or tuple of ints; its type is the flag's type.
-    help: one sentence: what it is, its unit, the paper's value where it differs.
-    at_least: the smallest value that it can have; None for any.
-    at_most: the largest; None for any.
+    help: one sentence: the meaning, the unit, the paper's value where it differs.
+    at_least: the smallest allowed value; None for no limit.
+    at_most: the largest allowed value; None for no limit.
   """
   metadata = {'help': help, 'at_least': at_least, 'at_most': at_most}
   return dataclasses.field(default=default, metadata=metadata)
 
 
 class CheckedOptions:
-  """A config dataclass whose classes each check their own options, in `_check`."""
+  """A config dataclass in which each class of the MRO checks its own options in `_check`."""
 
   def validate(self) -> None:
-    """Checks every number by itself, and then calls the `_check` of each class, base classes first.
+    """Checks the range of every number, then calls the `_check` of each class, base classes first.
 
-    A class with options defines `_check(self) -> None` and calls no `super()` in it.
+    A class with options defines `_check(self) -> None`, without calling `super()`.
 
     Raises:
       ValueError: one sentence that names the flag and the fix.
@@ -40,9 +40,9 @@ class CheckedOptions:
 
 
 def check_numbers(config: Any) -> None:
-  """Checks every number of a config dataclass by itself.
+  """Checks the range of every number of a config dataclass.
 
-  A float is finite, unless its default is not, and a number is within the range that its field declares.
+  A float must be finite unless its default is not. A number must be in the range that its field sets.
 
   Raises:
     ValueError: one sentence that names the flag and the fix.

@@ -1,8 +1,8 @@
-"""Where every random number of a program comes from. Imports JAX only where a key is made.
+"""A tree of seeds, the source of all random numbers of a program. JAX is imported only to make a key.
 
-A program has one root, and each of its nodes a child of it, by role and index. Whoever draws takes a
-child by a name of its own, be it of a node's life, a group of environments or `actions`, so that two of
-them may be given the same seed and still share nothing. No seed is ever made by adding to another.
+A program has one root seed, and each node has a child of it, by role and index. Every consumer derives
+its own named child, such as an incarnation, a group of environments or `actions`. Consumers that receive
+the same seed therefore share no random numbers. Seeds are never derived by addition.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ _ENVIRONMENT_BITS = 31
 
 @dataclasses.dataclass(frozen=True)
 class Seed:
-  """A node in a tree of seeds. Equal ones give equal numbers, in any process; others are unrelated.
+  """A node in a tree of seeds.
+
+  Equal seeds give equal numbers in any process; different seeds give independent ones.
 
   Attributes:
-    root: what the user chose, at least 0.
-    path: the names that lead here.
+    root: the user's seed, at least 0.
+    path: the names from the root to this node.
   """
 
   root: int
   path: tuple[str | int, ...] = ()
 
   def child(self, *names: str | int) -> Seed:
-    """Returns the seed further down by some names, such as `'actor', 3`."""
+    """Returns the descendant with these names, such as `'actor', 3`."""
     return Seed(self.root, self.path + names)
 
   def number(self) -> int:
-    """Returns a seed for a batch of environments, in [0, 2**31), which every library takes."""
+    """Returns a seed for a batch of environments, in [0, 2**31), which every library accepts."""
     return int(self._words(1)[0] >> np.uint32(32 - _ENVIRONMENT_BITS))
 
   def key(self) -> Any:
-    """Returns a typed PRNG key of JAX, of all the bits that its generator takes."""
+    """Returns a typed JAX PRNG key, with as many seed bits as its generator takes."""
     import jax
     import jax.numpy as jnp
 

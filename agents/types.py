@@ -1,25 +1,24 @@
-"""What flows through a program: rows, unrolls, and the time index of each field.
+"""Rows, unrolls, and the time index of each of their fields.
 
-A *row* is one timestep of one environment. It follows dm_env exactly, the LAST rows included. Row `t`
-holds
+A *row* is one timestep of one environment. It follows dm_env exactly, LAST rows included. Row `t` holds
 
     step_type[t], reward[t], discount[t], observation[t]
-        what the environment returned together. reward[t] and discount[t] *arrived with*
+        one timestep from the environment. reward[t] and discount[t] *arrived with*
         observation[t]: they belong to the transition from row t-1 into row t. They are 0 and 1
         where step_type[t] is FIRST.
     action[t], extras[t]
-        what the agent answered to observation[t]. In a LAST row the environment ignores the action.
+        the agent's output for observation[t]. In a LAST row the environment ignores the action.
     policy_version[t]
-        the number of learner steps behind the parameters that answered.
+        the number of learner steps behind the parameters that chose action[t].
 
 The transition t -> t+1 therefore pairs observation[t], action[t] with reward[t+1], discount[t+1],
-observation[t+1]. Where step_type[t] is LAST it is no transition: row t+1 is the FIRST of another
-episode, it carries no loss and nothing flows through it. Termination is LAST with discount 0,
+observation[t+1]. If step_type[t] is LAST, t -> t+1 is not a transition: row t+1 is the FIRST of another
+episode. It carries no loss, and no return or gradient crosses it. Termination is LAST with discount 0,
 truncation is LAST with discount 1: bootstrap from the value of the LAST observation times its discount.
 
 An *unroll* is a fixed number `L` of consecutive rows of one environment, across episode ends. Its last
-row only bootstraps. `core_state` is the agent's state *before* row 0 was consumed. Rewards are raw:
-clipping and rescaling belong to the loss.
+row only bootstraps. `core_state` is the agent's state *before* row 0 was consumed. Rewards are raw: the
+loss clips and rescales them.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ import numpy as np
 Array = Any
 Nest = Any
 
-# The values of dm_env.StepType, as they travel in `step_type` fields.
+# The values of dm_env.StepType in `step_type` fields.
 FIRST = np.uint8(0)
 MID = np.uint8(1)
 LAST = np.uint8(2)
 
 
 class Timestep(NamedTuple):
-  """What the environments returned: the first half of a row. Leading axes are `[B]` or `[T, B]`."""
+  """The environments' half of a row. Leading axes are `[B]` or `[T, B]`."""
 
   step_type: Array  # uint8: FIRST, MID or LAST.
   reward: Array  # float32, raw; 0 at FIRST.
@@ -48,11 +47,11 @@ class Timestep(NamedTuple):
 
 
 class Unroll(NamedTuple):
-  """`L` consecutive rows of one environment; a batch has `[B]` in front of every shape below."""
+  """`L` consecutive rows of one environment; a batch prepends `[B]` to every shape below."""
 
   timestep: Timestep  # Fields are `[L, ...]`.
   action: Array  # `[L, ...]`, the action as executed.
   extras: dict[str, Array]  # `[L, ...]` each, the agent's own; V-trace: behaviour_logits.
   policy_version: Array  # int32 `[L]`.
   core_state: Nest  # `[...]` per leaf, before row 0 was consumed; no time axis.
-  environment_id: Array  # int32 `[]`, counted over all actors of the program.
+  environment_id: Array  # int32 `[]`, unique over all actors of the program.

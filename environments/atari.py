@@ -1,12 +1,12 @@
 """Atari 2600 games, on the compiled vector environment of ale-py.
 
 The defaults are the protocol of Machado et al. 2018 (Revisiting the Arcade Learning Environment,
-section 5): sticky actions with probability 0.25, all 18 actions, losing a life does not end an
-episode, episodes are cut at 108,000 emulator frames (half an hour). Rewards are the game's own.
+section 5): sticky actions with probability 0.25, all 18 actions, no episode end at the loss of a life,
+truncation at 108,000 emulator frames (half an hour). Rewards are the game's own.
 
-ale-py 0.12 does not copy the screen of the frame in which an episode ends, so the observation of a
-LAST row is pooled from screens up to six frames older. After a termination the discount 0 cancels
-its value; after a truncation it stands for a state at most a tenth of a second earlier.
+ale-py 0.12 does not copy the screen of the frame in which an episode ends. The observation of a LAST
+row is therefore pooled from screens up to six frames older. After a termination the discount 0 cancels
+its value. After a truncation it shows a state at most a tenth of a second earlier.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ def make(
 ) -> GymnasiumBatch:
   """Makes N copies of a game.
 
-  Observations are single gray frames, uint8 `[84, 84]`: stacking them is the network's concern.
+  Observations are single gray frames, uint8 `[84, 84]`; the network stacks them.
 
   Args:
     task: a game, in CamelCase or snake_case: MsPacman or ms_pacman.
     num_envs: N.
-    seed: of the batch.
-    sticky_actions: probability that the emulator repeats the previous action, in each frame.
-    full_action_space: all 18 actions, or only those that the game uses.
-    noop_max: an episode starts with a random number of no-ops, at most so many; 0 for none.
-    life_loss_terminates: whether losing a life ends the episode; the game goes on, and scores are
-      those of games. See `environments.lives`.
-    fire_reset: whether an episode starts with FIRE, in games that wait for it.
+    seed: the seed of the batch.
+    sticky_actions: probability, per frame, that the emulator repeats the previous action.
+    full_action_space: whether to use all 18 actions, or only those that the game uses.
+    noop_max: maximum of the random number of no-ops at the start of an episode; 0 for none.
+    life_loss_terminates: whether losing a life ends the episode; the game continues, and scores are
+      those of whole games. See `environments.lives`.
+    fire_reset: whether an episode starts with FIRE, in games that require it.
     frame_cap: emulator frames after which an episode is truncated.
     action_repeat: emulator frames in one step.
     maxpool: whether an observation is the maximum of the last two frames of its step.
     num_threads: threads that step the N games.
 
   Raises:
-    ValueError: there is no such game, or an option is out of its range.
+    ValueError: the game is unknown, or an option is out of range.
   """
   errors.require_task('atari', task, 'Pong')
   names = {_key(rom): rom for rom in roms.get_all_rom_ids()}
@@ -109,7 +109,7 @@ def make(
 
 
 def _key(game: str) -> str:
-  """Returns what the spellings of one game have in common: MsPacman and ms_pacman, 'mspacman'."""
+  """Returns the normalized spelling of a game: 'mspacman' for MsPacman and ms_pacman."""
   return game.replace('_', '').lower()
 
 

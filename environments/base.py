@@ -1,4 +1,4 @@
-"""The one environment interface: a batch of environments that one call steps together."""
+"""The environment interface: a batch of environments, stepped together by one call."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from acme import specs
 
 
 class Exhausted(Exception):
-  """There is nothing more to play: the experiment is over, and with it the program."""
+  """Raised at the end of an experiment with a fixed number of episodes; it ends the program."""
 
 
 class BatchedEnvironment(abc.ABC):
-  """`N` environments of one kind in lockstep, with dm_env's semantics for each of them.
+  """`N` environments of one kind in lockstep, each with dm_env's semantics.
 
   `reset` and `step` return a `dm_env.TimeStep` whose fields are arrays: step_type uint8 `[N]`, reward
   float32 `[N]`, discount float32 `[N]`, observation `[N, ...]`. An environment that returned LAST
   starts its next episode at the next `step`: it ignores the action and returns FIRST, with reward 0
   and discount 1. Termination is LAST with discount 0, truncation is LAST with discount 1. Rewards are
-  raw. The returned arrays are the caller's to keep.
+  raw. The caller owns the returned arrays.
 
   Attributes:
     num_envs: N.
-    action_repeat: frames of the environment behind one step.
-    protocol: what a score depends on and its name does not say, in one line.
-    game_over: where an episode is less than a game, which is what scores are of: bool `[N]`, whether a
-      game ended with the latest timestep, its LAST row or, rarely, the step before a FIRST one. None
-      where every episode is a game.
+    action_repeat: environment frames per step.
+    protocol: settings that affect scores and are not in the environment's name, in one line.
+    game_over: bool `[N]`, whether a game ended with the latest timestep: its LAST row or, rarely, the
+      step before a FIRST row. Scores are those of games. None if every episode is a game.
   """
 
   num_envs: int
@@ -49,7 +48,7 @@ class BatchedEnvironment(abc.ABC):
       action: `[N, ...]` in the dtype of the action spec.
 
     Raises:
-      Exhausted: at the end of an experiment that has one.
+      Exhausted: at the end of an experiment with a fixed number of episodes.
     """
 
   @abc.abstractmethod
@@ -61,17 +60,17 @@ class BatchedEnvironment(abc.ABC):
     """Returns the spec of one action: int32 DiscreteArray, or float32 BoundedArray, both finite."""
 
   def render(self) -> np.ndarray | None:
-    """Returns a picture of the first environment, uint8 `[height, width, 3]`; None if it has none.
+    """Returns an image of the first environment, uint8 `[height, width, 3]`; None if it has none.
 
-    Where the observation is a picture itself, nothing else is needed.
+    Environments with image observations need not override it.
     """
     return None
 
-  def close(self) -> None:  # noqa: B027  most environments hold nothing
-    """Releases what the environments hold."""
+  def close(self) -> None:  # noqa: B027  most environments hold no resources
+    """Releases the environments' resources."""
 
   def spec(self) -> specs.EnvironmentSpec:
-    """Returns acme's description of one environment of the batch."""
+    """Returns the `acme.specs.EnvironmentSpec` of one environment of the batch."""
     return specs.EnvironmentSpec(
       observations=self.observation_spec(),
       actions=self.action_spec(),
@@ -83,12 +82,12 @@ class BatchedEnvironment(abc.ABC):
 def describe(
   make_environment: Callable[[int, int], BatchedEnvironment],
 ) -> tuple[specs.EnvironmentSpec, int]:
-  """Returns the spec of one environment and its action repeat, from one that is closed again.
+  """Returns the spec and the action repeat of an environment, by making one and closing it.
 
   Args:
     make_environment: takes (number of environments, seed).
   """
-  environment = make_environment(1, 0)  # Nothing is played in it.
+  environment = make_environment(1, 0)  # Never stepped.
   try:
     return environment.spec(), environment.action_repeat
   finally:

@@ -16,21 +16,21 @@ from environments.dm import DmEnvBatch
 def make(
   task: str, num_envs: int, seed: int, *, results_dir: str = '', episodes: int = 0
 ) -> DmEnvBatch:
-  """Makes N copies of one bsuite experiment, which differ in their seeds only.
+  """Makes N copies of one bsuite experiment that differ only in their seeds.
 
-  The experiment's own settings stay as they are, `mapping_seed` included: what an action means is
-  part of the task and the same in all N.
+  The experiment's other settings stay, `mapping_seed` included: the meaning of an action is part of the
+  task and the same in all N.
 
   Args:
     task: a bsuite id, `<experiment>/<index of its settings>`.
     num_envs: N.
-    seed: of the batch; not used where results are recorded.
-    results_dir: gets bsuite's own results, of one environment; '' for none.
-    episodes: after which a recorded environment ends; 0 for bsuite's number of them.
+    seed: the seed of the batch; not used where results are recorded.
+    results_dir: directory for bsuite's own results, of one environment; '' for none.
+    episodes: episodes after which a recorded environment ends; 0 for bsuite's number.
 
   Raises:
-    ValueError: there is no such id, bsuite cannot load the data the experiment needs, or the options
-      do not fit together.
+    ValueError: the id is unknown, bsuite cannot load the experiment's data, or the options are
+      inconsistent.
   """
   errors.require_task('bsuite', task, 'catch/0')
   if task not in bsuite.bsuite.sweep.SETTINGS:
@@ -43,8 +43,8 @@ def make(
     )
   if episodes < 0 or (episodes and not results_dir):
     raise ValueError(
-      f'--env_options episodes={episodes}: how many episodes results_dir records; name one, or leave '
-      'it out.'
+      f'--env_options episodes={episodes} needs results_dir and must not be negative; set results_dir, '
+      'or leave episodes out.'
     )
   try:
     if results_dir:
@@ -59,8 +59,8 @@ def make(
 def _load(task: str, seed: int) -> dm_env.Environment:
   """Returns the experiment with `seed` in place of its own.
 
-  Most constructors take a seed. deep_sea_stochastic's does not, though its environment draws from
-  `_rng`, which is replaced here. The rest of those without a seed are deterministic.
+  Most constructors take a seed. deep_sea_stochastic's does not, but its environment draws from `_rng`,
+  which is replaced here. The other experiments without a seed are deterministic.
   """
   experiment, _ = bsuite.bsuite.unpack_bsuite_id(task)
   constructor = bsuite.bsuite.EXPERIMENT_NAME_TO_ENVIRONMENT[experiment]

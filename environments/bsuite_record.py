@@ -1,4 +1,4 @@
-"""bsuite's own results: what it logs of one environment, episode by episode."""
+"""bsuite's own results: its log of one environment, episode by episode."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from environments.base import Exhausted
 
 
 def csv_path(results_dir: str, task: str) -> str:
-  """Returns where bsuite keeps the results of an id."""
+  """Returns the path of bsuite's results for an id."""
   name = task.replace(bsuite.bsuite.sweep.SEPARATOR, csv_logging.SAFE_SEPARATOR)
   return os.path.join(results_dir, f'{csv_logging.BSUITE_PREFIX}{name}.csv')
 
 
 class RecordedEnvironment(dm_env.Environment):
-  """The environment that bsuite loads for an id, its own seed included; writes bsuite's results.
+  """The environment that bsuite loads for an id, with bsuite's seed; it writes bsuite's results.
 
-  Making it writes nothing. The one that is reset first takes the file; the results are of it alone,
-  from its first episode to the experiment's last, after which there is nothing more to play.
+  The constructor writes nothing. The instance that is reset first creates the file. The results cover
+  that instance alone, from its first episode to the experiment's last, where `step` raises `Exhausted`.
   """
 
   def __init__(self, task: str, results_dir: str, episodes: int = 0):
@@ -29,8 +29,8 @@ class RecordedEnvironment(dm_env.Environment):
 
     Args:
       task: a bsuite id.
-      results_dir: gets the file that `csv_path` names.
-      episodes: how many there are; 0 for as many as bsuite asks for.
+      results_dir: directory of the file that `csv_path` names.
+      episodes: number of episodes; 0 for bsuite's number.
     """
     experiment, _ = bsuite.bsuite.unpack_bsuite_id(task)
     self._environment = bsuite.bsuite.load(experiment, bsuite.bsuite.sweep.SETTINGS[task])
@@ -43,7 +43,7 @@ class RecordedEnvironment(dm_env.Environment):
     """Starts an episode.
 
     Raises:
-      ValueError: there are results already.
+      ValueError: the results file already exists.
     """
     if self._logged is None:
       self._logged = self._record()
@@ -53,7 +53,7 @@ class RecordedEnvironment(dm_env.Environment):
     """Steps the environment.
 
     Raises:
-      Exhausted: the last episode is over.
+      Exhausted: the last episode has ended.
     """
     assert self._logged is not None, 'reset it first'
     if not self._left:
@@ -63,11 +63,11 @@ class RecordedEnvironment(dm_env.Environment):
     return timestep
 
   def observation_spec(self) -> dm_env.specs.Array:
-    """Returns bsuite's."""
+    """Returns bsuite's observation spec."""
     return self._environment.observation_spec()
 
   def action_spec(self) -> dm_env.specs.DiscreteArray:
-    """Returns bsuite's."""
+    """Returns bsuite's action spec."""
     return self._environment.action_spec()
 
   def _record(self) -> dm_env.Environment:
@@ -77,7 +77,7 @@ class RecordedEnvironment(dm_env.Environment):
       open(path, 'x').close()
     except FileExistsError:
       raise ValueError(
-        f'--env_options results_dir={self._results_dir}: {path} is there already, and bsuite records '
+        f'--env_options results_dir={self._results_dir}: {path} already exists, and bsuite records '
         'one environment from its first episode on; name a new directory, and use --num_actors=1 '
         '--envs_per_actor=1 --env_groups=1 --eval_envs=0.'
       ) from None

@@ -1,7 +1,7 @@
-"""Catch, for a whole batch at once.
+"""Catch, vectorised over a batch.
 
 The rules are those of bsuite's Catch (Osband et al. 2020, Behaviour Suite for Reinforcement
-Learning): a ball falls one row a step down a uniformly random column, the paddle in the bottom row
+Learning). A ball falls one row per step in a uniformly random column. The paddle in the bottom row
 starts in the middle column (`columns // 2`) and moves by at most one. When the ball reaches the
 bottom row the episode terminates with reward 1 if the paddle is under it, else -1.
 """
@@ -21,8 +21,8 @@ _MOVES = np.array([-1, 0, 1])  # Left, stay, right.
 class Catch(BatchedEnvironment):
   """`N` games of Catch.
 
-  Every episode lasts `rows - 1` steps, so that the N balls are always in the same row and the N
-  episodes end together.
+  Every episode lasts `rows - 1` steps, so the N balls are always in the same row and the N episodes end
+  together.
 
   Observations are float32 `[rows, columns]`, 1 at the ball and at the paddle. Actions are 0 (left),
   1 (stay) and 2 (right).
@@ -34,7 +34,7 @@ class Catch(BatchedEnvironment):
     self._rows = rows
     self._columns = columns
     self._index = np.arange(num_envs)
-    self._ball_row = rows - 1  # Where an episode has ended: the next step starts one.
+    self._ball_row = rows - 1  # As after an episode end: the next step resets.
     self._ball = np.zeros(num_envs, np.int64)
     self._paddle = np.zeros(num_envs, np.int64)
 
@@ -90,12 +90,12 @@ def make(task: str, num_envs: int, seed: int, *, rows: int = 10, columns: int = 
   Args:
     task: empty.
     num_envs: N.
-    seed: of the columns in which the balls start.
+    seed: the seed of the balls' columns.
     rows: height of the board; an episode lasts `rows - 1` steps.
     columns: width of the board.
 
   Raises:
-    ValueError: there is a task, or the board is too small to play on.
+    ValueError: the task is not empty, or the board is too small to play on.
   """
   errors.reject_task('catch', task)
   errors.require_option(rows >= 2, 'rows', rows, 'be at least 2')

@@ -14,9 +14,9 @@ from environments.base import BatchedEnvironment
 
 
 class DmEnvBatch(BatchedEnvironment):
-  """Steps N scalar environments one after the other.
+  """Steps N scalar environments in sequence.
 
-  Observations become single arrays. One array keeps its shape and dtype, except that floats become
+  Observations become single arrays. An array keeps its shape and dtype, except that floats become
   float32 and a scalar becomes `[1]`. A nest (dict, tuple) becomes one float32 vector: its leaves,
   in the order of dm-tree (dict keys sorted), raveled and concatenated.
 
@@ -30,18 +30,17 @@ class DmEnvBatch(BatchedEnvironment):
     protocol: str = '',
     action_repeat: int = 1,
   ):
-    """Takes environments that share their specs.
+    """Initialises the batch.
 
     Args:
-      environments: N of them, each with its own seed.
+      environments: N environments with equal specs, each with its own seed.
       protocol: see the base class.
-      action_repeat: steps of an environment in one step of the batch, fewer where its episode ends.
-        Their rewards are added up as they are, so that returns stay raw; their discounts are
-        multiplied. The two agree with a return that is discounted within the repeat where an
-        environment's discounts are 1 but for the last.
+      action_repeat: environment steps per step of the batch, fewer where an episode ends. Their rewards
+        are summed without discounting, so that returns stay raw; their discounts are multiplied. This
+        equals a return discounted within the repeat if all discounts but the last are 1.
 
     Raises:
-      ValueError: the action spec is none of those above.
+      ValueError: the action spec is none of the above.
     """
     self.num_envs = len(environments)
     self.protocol = protocol
@@ -83,7 +82,7 @@ class DmEnvBatch(BatchedEnvironment):
       environment.close()
 
   def _step(self, environment: dm_env.Environment, action: Any) -> dm_env.TimeStep:
-    """Steps one environment as often as an action is repeated; a step after LAST is only a reset."""
+    """Steps one environment `action_repeat` times or to LAST; a step after LAST only resets."""
     timestep = environment.step(action)
     reward, discount = timestep.reward, timestep.discount
     for _ in range(self.action_repeat - 1):
@@ -95,7 +94,7 @@ class DmEnvBatch(BatchedEnvironment):
     return timestep._replace(reward=reward, discount=discount)
 
   def _flatten(self, observation: Any) -> np.ndarray:
-    """Returns one environment's observation as the single array of the class's docstring."""
+    """Returns one environment's observation as a single array; see the class docstring."""
     if self._nested:
       leaves = [np.ravel(leaf) for leaf in tree.flatten(observation)]
       return np.concatenate(leaves, dtype=np.float32, casting='unsafe')
@@ -103,7 +102,7 @@ class DmEnvBatch(BatchedEnvironment):
     return array.astype(np.float32) if np.issubdtype(array.dtype, np.floating) else array
 
   def _batch(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
-    """Returns N timesteps as one; the None that comes with FIRST is reward 0 and discount 1."""
+    """Stacks N timesteps; the None reward and discount of a FIRST timestep become 0 and 1."""
     observation = np.empty(
       (self.num_envs, *self._observation_spec.shape), self._observation_spec.dtype
     )

@@ -1,4 +1,4 @@
-"""The tasks of the DeepMind Control Suite (Tassa et al. 2018), in MuJoCo, from their state."""
+"""The DeepMind Control Suite (Tassa et al. 2018), in MuJoCo, with state observations."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _UNBOUNDED = 1e10  # MuJoCo's mjMAXVAL.
 def make(
   task: str, num_envs: int, seed: int, *, action_repeat: int = 1, time_limit: float = 0.0
 ) -> DmEnvBatch:
-  """Makes N copies of a task, stepped one after the other.
+  """Makes N copies of a task, stepped in sequence.
 
-  The observation is the suite's, as one vector; actions are floats within the task's bounds. Episodes
-  that the time limit ends are truncated. Nothing is rendered, and no display is looked for, unless the
-  environment variable MUJOCO_GL names a renderer.
+  The observation is the suite's, as one vector; actions are floats within the task's bounds. The time
+  limit truncates episodes. Nothing is rendered and no display is needed, unless the environment
+  variable MUJOCO_GL names a renderer.
 
   Args:
     task: `<domain>/<task>`.
     num_envs: N.
-    seed: of the batch.
-    action_repeat: control steps for which an action is held; their rewards are added up.
-    time_limit: truncate episodes after so many seconds of the simulation; 0 is the task's own limit.
+    seed: the seed of the batch.
+    action_repeat: control steps for which an action is held; their rewards are summed.
+    time_limit: simulated seconds after which an episode is truncated; 0 for the task's own limit.
 
   Raises:
-    ValueError: there is no such task, its actions have no bounds, or an option is out of its range.
+    ValueError: the task is unknown, its actions have no bounds, or an option is out of range.
   """
   errors.require_task('dm_control', task, 'cartpole/swingup')
   errors.require_option(action_repeat >= 1, 'action_repeat', action_repeat, 'be at least 1')
@@ -59,8 +59,8 @@ def make(
 def load_suite() -> Any:
   """Returns the module `dm_control.suite`.
 
-  MuJoCo and dm_control look for a renderer when they are first imported, and complain where there is no
-  display, unless MUJOCO_GL says otherwise.
+  On first import, MuJoCo and dm_control look for a renderer and warn without a display, unless MUJOCO_GL
+  is set. It is set to `disabled` here by default.
   """
   os.environ.setdefault('MUJOCO_GL', 'disabled')
   with _quietly():
@@ -70,7 +70,7 @@ def load_suite() -> Any:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-  """Keeps what MuJoCo has to say about the suite's own models from the user."""
+  """Suppresses MuJoCo's warnings about the suite's own models."""
   verbosity = logging.get_verbosity()
   logging.set_verbosity(logging.ERROR)
   try:

@@ -1,4 +1,4 @@
-"""The sentences in which factories refuse a task or an option, each naming the flag to change."""
+"""Errors of factories for an invalid task or option; each names the flag to change."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def reject_task(family: str, task: str) -> None:
-  """Raises ValueError where a family that is one environment was given a task."""
+  """Raises ValueError if a task is given for a family without tasks."""
   if task:
     raise ValueError(f'--env {family}:{task}: {family} has no tasks, write --env {family}')
 
 
 def require_task(family: str, task: str, example: str) -> None:
-  """Raises ValueError where a family of many environments was given no task."""
+  """Raises ValueError if no task is given for a family with tasks."""
   if not task:
     raise ValueError(f'--env {family} needs a task, for example --env {family}:{example}')
 
@@ -30,9 +30,9 @@ def unknown_task(family: str, task: str, known: Iterable[str], hint: str = '') -
 
   Args:
     family: the part of the name before the colon.
-    task: the part after it.
-    known: the tasks there are, among which the sentence suggests the closest.
-    hint: what tasks look like, where no list would be short enough.
+    task: the part after the colon.
+    known: the family's tasks; the error suggests the closest.
+    hint: the format of task names, for families with many tasks.
   """
   tail = f' ({hint})' if hint else ''
   return ValueError(
@@ -41,12 +41,12 @@ def unknown_task(family: str, task: str, known: Iterable[str], hint: str = '') -
 
 
 def require_option(condition: bool, option: str, value: object, must: str) -> None:
-  """Raises ValueError where an option's value is outside its range.
+  """Raises ValueError if an option's value is out of range.
 
   Args:
-    condition: whether the value is acceptable.
-    option: its name.
-    value: what was given.
+    condition: whether the value is valid.
+    option: the option's name.
+    value: the given value.
     must: the rest of the sentence '... must', such as 'be at least 2'.
   """
   if not condition:

@@ -20,10 +20,10 @@ _FIRST, _MID, _LAST = (np.uint8(int(step_type)) for step_type in dm_env.StepType
 
 
 class GymnasiumBatch(BatchedEnvironment):
-  """A vector environment with next-step autoreset: done is LAST, the step after it FIRST.
+  """A vector environment with next-step autoreset: done is LAST, and the next step is FIRST.
 
   `terminated` is LAST with discount 0, `truncated` alone is LAST with discount 1. Float
-  observations become float32; other dtypes stay. Discrete actions count from 0.
+  observations become float32; other dtypes are kept. Discrete actions start at 0.
   """
 
   def __init__(
@@ -34,17 +34,17 @@ class GymnasiumBatch(BatchedEnvironment):
     protocol: str = '',
     observation_shape: tuple[int, ...] | None = None,
   ):
-    """Takes over a vector environment; the batch closes it.
+    """Initialises the batch, which owns and closes the vector environment.
 
     Args:
-      vector_env: Box observations, Discrete or bounded float Box actions; returns fresh arrays.
-      seed: what the `reset` of this vector environment takes; given to the first one.
+      vector_env: Box observations, Discrete or bounded float Box actions; returns new arrays each step.
+      seed: passed to the first `reset` of the vector environment.
       action_repeat: see the base class.
       protocol: see the base class.
-      observation_shape: the shape given to an observation, where not the space's own.
+      observation_shape: shape to reshape observations to; None for the space's own.
 
     Raises:
-      ValueError: the autoreset mode or a space is another one.
+      ValueError: the autoreset mode or a space is not supported.
     """
     mode = vector_env.metadata.get('autoreset_mode')
     if mode != AutoresetMode.NEXT_STEP:
@@ -109,7 +109,7 @@ class GymnasiumBatch(BatchedEnvironment):
     return self._action_spec
 
   def render(self) -> np.ndarray | None:
-    """Returns what Gymnasium draws of the first environment, without a display. See the base class."""
+    """Returns Gymnasium's rendering of the first environment, without a display. See the base class."""
     os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
     os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
     renderer: Any = self._env
@@ -117,7 +117,7 @@ class GymnasiumBatch(BatchedEnvironment):
       renderer = self._env.envs[0].unwrapped
     if 'rgb_array' not in renderer.metadata.get('render_modes', ()):
       return None
-    renderer.render_mode = 'rgb_array'  # What it draws with is made at the first call.
+    renderer.render_mode = 'rgb_array'  # The renderer is created at the first call.
     try:
       drawn = renderer.render()
     except (gymnasium.error.Error, NotImplementedError, ImportError):
@@ -129,7 +129,7 @@ class GymnasiumBatch(BatchedEnvironment):
     """Closes the vector environment; a second call does nothing."""
     if hasattr(self, '_env'):
       self._env.close()
-      del self._env  # ale-py ends its threads with the last reference, not in close().
+      del self._env  # ale-py stops its threads when the last reference is dropped, not in close().
 
   def _observation(self, observation: np.ndarray) -> np.ndarray:
     """Returns the batch in the shape and dtype of the spec, in C order."""
@@ -138,19 +138,19 @@ class GymnasiumBatch(BatchedEnvironment):
 
 
 def make(task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0) -> GymnasiumBatch:
-  """Makes N copies of a registered Gymnasium environment, stepped one after the other.
+  """Makes N copies of a registered Gymnasium environment, stepped in sequence.
 
   Observations other than Box (Dict, Tuple, Discrete, ...) are flattened by the rule of
   `gymnasium.spaces.flatten`: a Discrete is one-hot, a Dict is concatenated in its keys' order.
 
   Args:
-    task: an id, such as Acrobot-v1; 'module:id' imports the module that registers it first.
+    task: an id, such as Acrobot-v1; 'module:id' first imports the module that registers it.
     num_envs: N.
-    seed: of the batch.
-    max_episode_steps: truncate episodes after so many steps; 0 is the environment's own limit.
+    seed: the seed of the batch.
+    max_episode_steps: steps after which an episode is truncated; 0 for the environment's own limit.
 
   Raises:
-    ValueError: Gymnasium has no such id or lacks its dependencies, the limit is negative, or a
+    ValueError: Gymnasium does not know the id or lacks its dependencies, the limit is negative, or a
       space has no array form.
   """
   errors.require_task('gymnasium', task, 'Acrobot-v1')
@@ -178,16 +178,16 @@ def make(task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0) -> 
 def make_cartpole(
   task: str, num_envs: int, seed: int, *, max_episode_steps: int = 500
 ) -> GymnasiumBatch:
-  """Makes N CartPole-v1, vectorised in NumPy.
+  """Makes N copies of CartPole-v1, vectorised in NumPy.
 
   Args:
     task: empty.
     num_envs: N.
-    seed: of the batch.
-    max_episode_steps: truncate episodes after so many steps; CartPole-v1 has 500.
+    seed: the seed of the batch.
+    max_episode_steps: steps after which an episode is truncated; CartPole-v1 has 500.
 
   Raises:
-    ValueError: there is a task, or the limit is not positive.
+    ValueError: the task is not empty, or the limit is not positive.
   """
   errors.reject_task('cartpole', task)
   errors.require_option(

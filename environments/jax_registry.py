@@ -1,12 +1,12 @@
-"""Names of environments that are written in JAX, and what makes them.
+"""Registry of environments written in JAX: names and factories.
 
 A name is `family` or `family:task`: `catch`, `gymnax:CartPole-v1`. To add a family, write one factory
 and one line of the table below. A factory is
 
     def make(task: str, *, option=default, ...) -> agents.anakin.environment.JaxEnvironment
 
-as those of `environments.registry` but for the number of environments and the seed. Importing this
-module imports no JAX, nor does `check`, which tries a name in a process of its own:
+like those of `environments.registry`, without the number of environments and the seed. Importing this
+module imports no JAX, nor does `check`, which makes the environment in a subprocess:
 
     python -m environments.jax_registry NAME OPTIONS
 """
@@ -37,7 +37,7 @@ def families() -> dict[str, str]:
 
 
 def maker(name: str, options: str = '') -> Callable[[], Any]:
-  """Returns what makes an environment in any process, also where a user's own file is not."""
+  """Returns a function that makes the environment in any process, even without the user's own file."""
   return functools.partial(make, own_file.carried(name), options)
 
 
@@ -49,35 +49,33 @@ def make(name: str | own_file.Named, options: str = '') -> Any:
     options: 'key=value,key=value' for the factory's keyword-only parameters.
 
   Raises:
-    ValueError: the name or an option is unusable, in one sentence that says how to change the flag.
+    ValueError: the name or an option is invalid; one sentence that names the flag and the fix.
   """
   factory, task, keywords = resolve(_FAMILIES, name, options)
   return factory(task, **keywords)
 
 
 def all_options(name: str, options: str = '') -> dict[str, Any]:
-  """Returns every option of an environment with its value, as given or by default.
+  """Returns every option of an environment with its given or default value.
 
   Raises:
-    ValueError: as `make` would, for the family and the options.
+    ValueError: as in `make`, for the family and the options.
   """
   return resolve(_FAMILIES, name, options)[2]
 
 
 def check(name: str, options: str = '') -> None:
-  """Makes an environment in another process, to find mistakes before a program starts.
+  """Makes an environment in a subprocess, to find errors before a program starts.
 
   Raises:
-    ValueError: as `make` would, or the environment is not written in JAX.
+    ValueError: as in `make`, or the environment is not written in JAX.
   """
   family = name.partition(':')[0]
   if family not in _FAMILIES and not own_file.is_spec(name):
     known = ', '.join(f'{name} ({text})' for name, text in families().items())
-    raise ValueError(
-      f'--env={name} is not written in JAX, as the environments of --program=anakin are: {known}.'
-    )
+    raise ValueError(f'--env={name} is not written in JAX; --program=anakin needs one of: {known}.')
   if name == 'catch' and not options:
-    return  # Which cannot be wrong; starting JAX takes seconds.
+    return  # Always valid; starting JAX takes seconds.
   process = subprocess.run(
     [sys.executable, '-m', 'environments.jax_registry', name, options],
     cwd=pathlib.Path(__file__).parent.parent,

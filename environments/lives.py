@@ -1,4 +1,4 @@
-"""Games of several lives, each of which is an episode."""
+"""Games with several lives, each an episode."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from gymnasium.vector import VectorEnv
 
 
 class LivesAsEpisodes(VectorEnv):
-  """Ends an episode where a life is lost, and lets the game go on.
+  """Ends an episode at the loss of a life, while the game continues.
 
-  As Mnih et al. 2015 and Espeholt et al. 2018 train: the emulator is reset at the end of a game only.
-  The step after a lost life takes a fixed action in place of the agent's, and what it shows is the
-  first observation of the next episode. What it is rewarded with arrives with the row after that, so
-  that the rewards of a game add up to its score.
+  As in Mnih et al. 2015 and Espeholt et al. 2018, the emulator is reset only at the end of a game. The
+  step after a lost life takes a fixed action instead of the agent's; its observation is the first of the
+  next episode. Its reward arrives with the following row, so the rewards of a game sum to its score.
 
-  A life counts as lost where some are left: at the last one it is the game that ends, which some games
-  say a few steps after they show no life.
+  A life counts as lost only while others are left. The loss of the last one ends the game, which some
+  games report a few steps after they show no life.
 
   Attributes:
-    game_over: bool `[N]`, where a game has ended with the latest step; see `BatchedEnvironment`.
+    game_over: bool `[N]`, whether a game ended with the latest step; see `BatchedEnvironment`.
   """
 
   def __init__(self, vector_env: VectorEnv, first_action: int):
-    """Takes over a vector environment; closing this closes it.
+    """Wraps a vector environment; closing the wrapper closes it.
 
     Args:
-      vector_env: resets itself at the step after the end of a game; its infos have `lives`; a call of
-        `reset` with the option `reset_mask` resets some of it.
-      first_action: taken in the first step of a further life.
+      vector_env: autoresets at the step after the end of a game; its infos have `lives`; its `reset`
+        supports the option `reset_mask`, which selects the games to reset.
+      first_action: the action in the first step of each later life of a game.
     """
     self.num_envs = vector_env.num_envs
     self.metadata = vector_env.metadata
@@ -53,17 +52,17 @@ class LivesAsEpisodes(VectorEnv):
   def step(
     self, actions: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-    """Steps all environments; `terminated` is true where a life was lost as well."""
+    """Steps all environments; `terminated` is also true where a life was lost."""
     resumed = self._lost
     actions = np.where(resumed, np.asarray(self._first_action, actions.dtype), actions)
     observation, reward, terminated, truncated, info = self._env.step(actions)
     self.game_over = terminated | truncated
     cut = resumed & self.game_over
-    if cut.any():  # The step that was to begin a life: the next game begins in its place.
+    if cut.any():  # The game ended in the first step of a life: start the next game instead.
       observation, info = self._env.reset(options={'reset_mask': cut})
     lives, goes_on = info['lives'], ~self.game_over
     self._lost = ~resumed & goes_on & (lives > 0) & (lives < self._lives)
-    # One that is lost again at once is noticed at the step after.
+    # A life lost in its first step is detected at the following step.
     self._lives = np.where(resumed & goes_on, np.maximum(lives, self._lives), lives)
     arrived = np.where(resumed, 0.0, reward + self._owed)
     self._owed = np.where(resumed & goes_on, reward, 0.0)

@@ -1,7 +1,7 @@
-"""A user's own Python file, which a flag names: --env=path/to/mine.py:make, --program=path/to/mine.py:f.
+"""A user's own Python file, given by flag: --env=path/to/mine.py:make, --program=path/to/mine.py:f.
 
-A file travels as text, and what is made of its classes and functions by value, so that it need not be
-where the nodes run. Modules that it imports are to be importable there.
+The file is pickled as text, and its classes, functions and their instances by value, so nodes run
+without the file. Modules that it imports must be importable there.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _LOADING = threading.RLock()
 
 @dataclasses.dataclass(frozen=True)
 class OwnFile:
-  """A file as it was when it was read.
+  """The content of a file at the time it was read.
 
   Attributes:
-    path: absolute.
-    text: its source.
+    path: the absolute path.
+    text: the source.
   """
 
   path: str
   text: str
 
   def load(self) -> ModuleType:
-    """Returns its module, of which there is one in a process; what it raises is the author's."""
+    """Returns the file's module, one per process; exceptions of the user's code propagate."""
     stem = os.path.splitext(os.path.basename(self.path))[0]
     name = f'{stem}_{zlib.crc32(f"{self.path}:{self.text}".encode()):08x}'
     with _LOADING:
@@ -72,12 +72,12 @@ class OwnFile:
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-  """Calls a class or function of a file with what it is called with, loading the file at that moment.
+  """A callable that loads the file at the first call and calls a class or function in it.
 
   Attributes:
     file: the file.
-    name: of the class or function.
-    task: what a flag says behind the name.
+    name: the name of the class or function.
+    task: the part of the flag after the name.
   """
 
   file: OwnFile
@@ -85,17 +85,17 @@ class Named:
   task: str = ''
 
   def __call__(self, *args: Any, **kwargs: Any) -> Any:
-    """Calls it."""
+    """Calls the class or function."""
     return self.load()(*args, **kwargs)
 
   def __str__(self) -> str:
     return f'{self.file.path}:{self.name}' + (f':{self.task}' if self.task else '')
 
   def load(self) -> Callable[..., Any]:
-    """Returns it.
+    """Returns the class or function.
 
     Raises:
-      ValueError: one sentence, if the file cannot be imported or has nothing of that name.
+      ValueError: one sentence, if the file cannot be imported or does not define the name.
     """
     with explained(f'{self}: importing it', self.file.path):
       module = self.file.load()
@@ -108,16 +108,16 @@ class Named:
 
 
 def is_spec(text: str) -> bool:
-  """Whether a flag's value names a user's own file."""
+  """Returns whether a flag's value names a user's own file."""
   return text.endswith('.py') or _SPEC.fullmatch(text) is not None
 
 
 def named(spec: str, beside: str = '') -> Named:
-  """Reads a user's file; runs nothing of it.
+  """Reads a user's file without running it.
 
   Args:
-    spec: path/to/file.py:name, and perhaps :task.
-    beside: a file from whose directory a relative path leads; empty for the working directory.
+    spec: path/to/file.py:name or path/to/file.py:name:task.
+    beside: a file to whose directory `spec` is relative; empty for the working directory.
 
   Raises:
     ValueError: one sentence, if the file cannot be read, or no name is given.
@@ -134,39 +134,39 @@ def named(spec: str, beside: str = '') -> Named:
   except OSError as error:
     raise ValueError(f'{spec}: {path} cannot be read: {error.strerror}.') from error
   except (SyntaxError, UnicodeDecodeError) as error:
-    raise ValueError(f'{spec}: {path} is no Python file ({error}).') from error
+    raise ValueError(f'{spec}: {path} is not a Python file ({error}).') from error
 
 
 def carried(name: str) -> str | Named:
-  """Returns a name that means the same in every process: a user's file goes along with it.
+  """Returns a name that is valid in every process: for a user's file, it includes the source.
 
   Args:
-    name: of an environment or program, from a flag.
+    name: an environment or program, from a flag.
 
   Raises:
-    ValueError: as `named` does.
+    ValueError: as in `named`.
   """
   return named(name) if is_spec(name) else name
 
 
 def absolute(name: str) -> str:
-  """Returns the name with the path of a user's file made absolute; other names as they are."""
+  """Returns the name with the path of a user's file made absolute; other names unchanged."""
   found = _SPEC.fullmatch(name)
   return _absolute(found['path']) + name[found.end('path') :] if found else name
 
 
 def in_checkout(name: str) -> str:
-  """Returns the name with the path of a user's file as it leads from the directory of launch.py.
+  """Returns the name with the path of a user's file relative to the directory of launch.py.
 
   Raises:
-    ValueError: one sentence, if the file is outside of it.
+    ValueError: one sentence, if the file is not in a subdirectory of it.
   """
   path = absolute(name)
   if not is_spec(name):
     return name
   if not os.path.dirname(path).startswith(_ROOT + os.sep):
     raise ValueError(
-      f'{name} is not in a directory of {_ROOT}, of which the image is made; put the file into one.'
+      f'{name} is not in a directory of {_ROOT}, from which the image is built; move the file into one.'
     )
   return path.removeprefix(_ROOT + os.sep)
 
@@ -176,7 +176,7 @@ def _absolute(path: str, beside: str = '') -> str:
 
 
 def title(name: str) -> str:
-  """Returns a name for people: of a user's file without its directory and function."""
+  """Returns a display name: that of a user's file omits directory and function."""
   found = _SPEC.fullmatch(name)
   if found is None:
     return name
@@ -186,11 +186,11 @@ def title(name: str) -> str:
 
 @contextlib.contextmanager
 def explained(what: str, path: str) -> Iterator[None]:
-  """Turns what a user's code raises into a ValueError of one sentence, which names the line.
+  """Converts an exception of a user's code to a ValueError of one sentence that names the line.
 
   Args:
-    what: was done, the beginning of the sentence.
-    path: of the user's file.
+    what: the operation; starts the sentence.
+    path: the path of the user's file.
   """
   try:
     yield

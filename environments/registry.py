@@ -1,4 +1,4 @@
-"""Names of environments, and what makes them.
+"""Registry of environments: names and factories.
 
 A name is `family` or `family:task`: `catch`, `bsuite:memory_len/5`, `atari:Pong`. To add a family,
 write one factory and one line of the table below. An environment of your own needs no line: its name
@@ -7,8 +7,8 @@ is `path/to/mine.py:factory` or `path/to/mine.py:factory:task`. A factory is
     def make(task: str, num_envs: int, seed: int, *, option=default, ...) -> BatchedEnvironment
 
 Its keyword-only parameters are the options of the environment; their defaults are bools, ints,
-floats or strings and give the options their types. It raises ValueError with one sentence for a
-task or a value that it cannot serve.
+floats or strings and give the options their types. It raises ValueError with one sentence for an
+unsupported task or value.
 
 Importing this module imports no environment library: a factory named 'module:function' is imported
 when one of its environments is first made or checked.
@@ -32,7 +32,7 @@ Factory = Callable[..., BatchedEnvironment]
 
 
 class Family(NamedTuple):
-  """A row of the table: the factory, or where it is, and a line of help."""
+  """A row of the table: the factory, or its 'module:function', and a line of help."""
 
   factory: str | Factory
   description: str
@@ -58,7 +58,7 @@ _BOOLS = {'true': True, '1': True, 'yes': True, 'false': False, '0': False, 'no'
 def register(family: str, factory: str | Factory, description: str = '') -> None:
   """Adds a family to the table of this process, or replaces it.
 
-  Every process that makes the environment must do so. A line in the builtin table does it for all.
+  Every process that makes the environment must call it. A line in the built-in table covers all.
 
   Args:
     family: the name before the colon.
@@ -79,14 +79,14 @@ def make(
   """Makes a batch of environments.
 
   Args:
-    name: `family` or `family:task`; or a user's own, also as `own_file.carried` returns it.
+    name: `family` or `family:task`; or a user's own, as a string or from `own_file.carried`.
     num_envs: N, at least 1.
-    seed: the seed of the batch, at least 0. The N environments get different seeds from it.
+    seed: the seed of the batch, at least 0; each of the N environments gets a different seed from it.
     options: 'key=value,key=value' for the factory's keyword-only parameters.
 
   Raises:
-    ValueError: the name, an option, `num_envs` or the seed is unusable, in one sentence that says
-      how to change the flag.
+    ValueError: the name, an option, `num_envs` or the seed is invalid; one sentence that names the flag
+      and the fix.
   """
   if num_envs < 1:
     raise ValueError(f'a batch has at least 1 environment, not {num_envs}')
@@ -97,7 +97,7 @@ def make(
 
 
 def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironment]:
-  """Returns what makes batches of an environment, given their size and a seed, in any process.
+  """Returns a function that makes a batch in any process, given its size and a seed.
 
   Raises:
     ValueError: a user's own file cannot be read.
@@ -106,12 +106,12 @@ def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironme
 
 
 def check(name: str, options: str = '') -> None:
-  """Makes one environment and closes it, to find mistakes before a program starts.
+  """Makes one environment and closes it, to find errors before a program starts.
 
-  An environment of a user's own file is tried, too.
+  An environment of a user's own file is also stepped; see `environments.trial`.
 
   Raises:
-    ValueError: as `make` would, or the user's environment is none; one sentence.
+    ValueError: as in `make`, or the user's environment violates the interface; one sentence.
   """
   if not own_file.is_spec(name):
     make(name, 1, 0, options).close()
@@ -121,10 +121,10 @@ def check(name: str, options: str = '') -> None:
 
 
 def all_options(name: str, options: str = '') -> dict[str, Any]:
-  """Returns every option of an environment with its value, as given or by default.
+  """Returns every option of an environment with its given or default value.
 
   Raises:
-    ValueError: as `make` would, for the family and the options.
+    ValueError: as in `make`, for the family and the options.
   """
   return resolve(_FAMILIES, name, options)[2]
 
@@ -133,7 +133,7 @@ def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
   """Returns the spec of one environment, by making one and closing it.
 
   Raises:
-    ValueError: as `make` would.
+    ValueError: as in `make`.
   """
   environment = make(name, 1, 0, options)
   try:
@@ -153,11 +153,11 @@ def resolve(
     options: 'key=value,key=value' for the factory's keyword-only parameters.
 
   Returns:
-    The family's factory, imported where it is a string; the task; every option, in the types of the
+    The family's factory, imported if it is a string; the task; every option, in the types of the
     factory's defaults.
 
   Raises:
-    ValueError: there is no such family, or an option is unusable; one sentence.
+    ValueError: the family is unknown, or an option is invalid; one sentence.
   """
   try:
     own = own_file.carried(name) if isinstance(name, str) else name
@@ -180,7 +180,7 @@ def resolve(
 
 
 def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, Any]:
-  """Returns the factory's defaults, changed as 'key=value,key=value' says, in their types."""
+  """Returns the factory's defaults, updated from 'key=value,key=value', in their types."""
   defaults = {
     parameter.name: parameter.default
     for parameter in inspect.signature(factory).parameters.values()
@@ -204,7 +204,7 @@ def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, 
 
 
 def _convert(key: str, text: str, default: Any) -> Any:
-  """Returns `text` in the type of a default; only where that is not finite need it not be."""
+  """Returns `text` in the type of the default; a float must be finite unless the default is not."""
   kind = type(default)
   try:
     value = _BOOLS[text.lower()] if kind is bool else kind(text)

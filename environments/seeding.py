@@ -1,4 +1,4 @@
-"""From the seed of a batch to a seed for each of its environments."""
+"""Derives a seed for each environment from the seed of a batch."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def spawn(seed: int, num_envs: int) -> list[int]:
-  """Returns `num_envs` seeds in [0, 2**31), spread so that nearby batch seeds share none of them.
+  """Returns `num_envs` seeds in [0, 2**31), hashed so that nearby batch seeds share none of them.
 
-  Consecutive seeds would make environment 1 of batch `seed` the twin of environment 0 of batch
-  `seed + 1`. The seed of environment `i` does not depend on `num_envs`.
+  With consecutive seeds, environment 1 of batch `seed` would equal environment 0 of batch `seed + 1`.
+  The seed of environment `i` does not depend on `num_envs`.
 
   Args:
     seed: the seed of the batch, at least 0.

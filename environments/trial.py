@@ -1,4 +1,4 @@
-"""Tries an environment of a user's own file, to find mistakes before a program starts."""
+"""Tests an environment of a user's own file, to find errors before a program starts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MAX_STEPS = 200
 
 
 def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
-  """Makes a batch, plays it beyond the end of an episode, if that comes soon, and closes it.
+  """Makes a batch, plays it until an episode restarts, at most 200 steps, and closes it.
 
   Args:
-    factory: as those of `environments.registry`.
+    factory: a factory as in `environments.registry`.
     options: its keyword-only arguments.
 
   Raises:
-    ValueError: one sentence that says what raised, or what it returned and should have.
+    ValueError: one sentence that names the failing call, or the returned and the expected value.
   """
   flag = f'--env={factory}'
   path = factory.file.path
@@ -60,7 +60,7 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
 
 
 def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: str) -> None:
-  """Raises ValueError if a timestep is not as `BatchedEnvironment` says."""
+  """Raises ValueError if a timestep violates the interface of `BatchedEnvironment`."""
   spec = environment.observation_spec()
   expected = {
     'observation': (spec.shape, spec.dtype),

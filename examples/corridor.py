@@ -1,4 +1,4 @@
-"""An environment: a slippery corridor, whose far end is worth 1."""
+"""An environment: a slippery corridor with a reward of 1 at its far end."""
 
 import dm_env
 import numpy as np
@@ -17,8 +17,8 @@ class Corridor(dm_env.Environment):
     self._place, self._steps_left = 0, 5 * self._length
     return dm_env.restart(self._views[0])
 
-  def step(self, action):  # 1 is right, 0 is left; one step in ten goes the other way.
-    if not self._steps_left:  # An episode has ended, and this begins the next.
+  def step(self, action):  # 1 is right, 0 is left; one step in ten moves the other way.
+    if not self._steps_left:  # The episode has ended: begin the next.
       return self.reset()
     right = bool(action) != (self._rng.random() < 0.1)
     self._place = max(self._place + (1 if right else -1), 0)

@@ -1,4 +1,4 @@
-"""A node: watches unrolls go by and publishes how often each action was taken."""
+"""A node: observes unrolls and reports the frequency of each action."""
 
 import numpy as np
 

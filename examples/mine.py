@@ -1,4 +1,4 @@
-"""A program: Sebulba in the corridor, with the agent and the node beside this file."""
+"""A program: Sebulba in the corridor, with the agent and the node from the files beside it."""
 
 import dataclasses
 import functools

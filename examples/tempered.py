@@ -1,4 +1,4 @@
-"""An agent: V-trace, but every environment explores at a temperature of its own."""
+"""An agent: V-trace in which each environment explores at its own temperature."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ class Tempered(VTrace):
 
   def act(self, params, core_state, timestep, exploration, keys):
     output, core_state = self.network.step(params, core_state, timestep)
-    # Evaluators have temperature 0. What acted is stored, so V-trace can correct for it.
+    # Evaluators have temperature 0. The tempered logits are stored, so V-trace can correct for them.
     logits = output.logits / jnp.maximum(exploration, 1e-6)[:, None]
     action = jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
     core_state = self.network.record_action(core_state, action)

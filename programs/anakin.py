@@ -24,10 +24,10 @@ from programs.options.presets import PENDULUM
 from programs.parts import default_placement, monitoring
 from programs.parts.launchpad_nodes import Deferred
 
-# The deadline of a call in seconds, after which it is repeated; see nodes.runtime.rpc.
+# Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 120
 
-# Options that suit a family of environments better than the defaults; flags override them.
+# Options per family of environments; they override the defaults, and flags override them.
 PRESETS = {
   OTHERS: {'num_steps': 1_500_000},
   'gymnax': {'learning_rate': 1e-3, 'num_steps': 2_000_000},
@@ -46,7 +46,7 @@ class Config(CompiledLoopConfig, VTraceConfig):
 
 
 def make_agent(config: Config) -> Any:
-  """Returns what takes the specs of observations and actions and returns the agent."""
+  """Returns the agent's constructor: it takes the specs of observations and actions."""
   # Clear run_dir: the Kubernetes launcher mounts the volume into each group whose pickled node names it.
   config = dataclasses.replace(config, run_dir='')
   return functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
@@ -76,7 +76,7 @@ def make_program(config: Config) -> lp.Program:
 
 
 def placement(config: Config) -> dict[str, Resources]:
-  """Returns where each group runs: the loop on the accelerator, the rest on CPUs."""
+  """Returns the resources of each group: the loop on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(
     anakin=default_placement.on_accelerator(config, config.num_devices, restart=restart)

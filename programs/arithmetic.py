@@ -1,7 +1,7 @@
-"""What a run's options amount to before it starts: updates, target copies, and when replay is filled.
+"""Estimates from a run's options: updates, target copies, and the actor_steps until replay is filled.
 
-Rows are taken for actor_steps. Episodes add their LAST rows to them, which are no steps: where these are
-short there are more updates than said here, by a tenth on Catch, at most twice as many.
+The estimates count every row as one actor_step, although LAST rows are not steps. Short episodes
+therefore give more updates than estimated: a tenth more on Catch, at most twice as many.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from programs.options.queue import QueueConfig
 
 FEW_UPDATES = 500
 FEW_COPIES = 10
-LONG_FILLING = 0.5  # Of num_steps.
-_MOST_STEPS = 2**31 - 1  # Of a schedule, which JAX counts in an int32.
-_HARDLY_MOVES = 1e-6  # The mean square of a gradient of means, over parameters, at most.
+LONG_FILLING = 0.5  # Fraction of num_steps.
+_MOST_STEPS = 2**31 - 1  # JAX counts the steps of a schedule in an int32.
+_HARDLY_MOVES = 1e-6  # Upper bound on the mean square, over parameters, of a mean-loss gradient.
 
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-  """What a run does in its num_steps.
+  """Estimates for a run of num_steps.
 
   Attributes:
-    updates: about how many learner steps.
-    most_updates: how many if the learner is as far ahead as replay's ratio lets it be.
+    updates: approximate number of learner steps.
+    most_updates: learner steps if the learner is as far ahead as replay's ratio allows.
     first_batch: actor_steps until learning can start.
-    copies: how often the target network becomes a copy; None where there is none.
+    copies: target network copies; None for agents without a target network.
   """
 
   updates: int
@@ -40,7 +40,7 @@ class Expected:
 
 
 def expected(config: Any) -> Expected | None:
-  """Returns what a run with these options does; None for a program that is not made of these parts."""
+  """Returns the estimates for these options; None if the config has no known replay or loop options."""
   unroll_length = getattr(config, 'unroll_length', 0)
   if not unroll_length:
     return None
@@ -51,7 +51,7 @@ def expected(config: Any) -> Expected | None:
     first = batch
   elif isinstance(config, PrioritizedConfig):
     first = _steps_until(config, config.min_replay_size)
-    # The limiter of each table keeps its samples within the error of
+    # Each table's rate limiter keeps its samples within samples_per_insert_error of
     # samples_per_insert * (inserts - min_size).
     samples = config.samples_per_insert * (_unrolls(config) - config.min_replay_size)
     error = config.samples_per_insert_error * config.num_replay_shards
@@ -67,7 +67,7 @@ def expected(config: Any) -> Expected | None:
 
 
 def with_decay(config: Any) -> Any:
-  """Returns the config with a linear schedule that ends with the run, where none was given."""
+  """Returns the config with learning_rate_decay_steps set to the run's updates, if linear and unset."""
   if getattr(config, 'learning_rate_schedule', '') != 'linear' or config.learning_rate_decay_steps:
     return config
   run = expected(config)
@@ -78,7 +78,7 @@ def with_decay(config: Any) -> Any:
 
 
 def describe(config: Any) -> str:
-  """Returns a line about what a run does; '' for a program that is not made of these parts."""
+  """Returns the estimates as one line; '' if the config has no known replay or loop options."""
   run = expected(config)
   if run is None:
     return ''
@@ -90,43 +90,43 @@ def describe(config: Any) -> str:
 
 
 def check(config: Any) -> None:
-  """Checks that something can be learned.
+  """Checks that the run can do at least one update and, if it has a target network, one copy.
 
   Raises:
-    ValueError: one sentence that names the flag and the fix, if not one update can be done, or the
-      target network would stay as it began.
+    ValueError: one sentence that names the flag and the fix, if the run would do no update or the
+      target network would keep its initial parameters.
   """
   run = expected(config)
   if run is None:
     return
   if run.first_batch > config.num_steps and isinstance(config, PrioritizedConfig):
     raise ValueError(
-      f'--num_steps={config.num_steps} is over before replay holds --min_replay_size='
+      f'--num_steps={config.num_steps} ends before replay holds --min_replay_size='
       f'{config.min_replay_size} unrolls, after about {run.first_batch} actor_steps, so nothing would '
-      'be learned; raise the one or lower the other.'
+      'be learned; raise --num_steps or lower --min_replay_size.'
     )
   if run.first_batch > config.num_steps and isinstance(config, QueueConfig):
     raise ValueError(
-      f'--num_steps={config.num_steps} is over before there is a batch of --batch_size='
+      f'--num_steps={config.num_steps} ends before the first batch of --batch_size='
       f'{config.batch_size} unrolls, after about {run.first_batch} actor_steps, so nothing would be '
-      'learned; raise the one or lower the other.'
+      'learned; raise --num_steps or lower --batch_size.'
     )
   if run.copies is not None and run.most_updates < config.target_update_period:
     raise ValueError(
       f'--target_update_period={config.target_update_period} is more than the {run.most_updates} '
-      f'updates of --num_steps={config.num_steps}, so the target network would stay as it began; '
-      'lower the one or raise the other.'
+      f'updates of --num_steps={config.num_steps}, so the target network would never be updated; '
+      'lower --target_update_period or raise --num_steps.'
     )
 
 
 def warnings(config: Any) -> list[str]:
-  """Returns what speaks against learning much, a sentence each that names the flag and the fix."""
+  """Returns reasons why the run may learn little, each a sentence that names the flag and the fix."""
   run, found = expected(config), []
   if run is not None and run.updates < FEW_UPDATES:
     batch = '--num_envs' if isinstance(config, CompiledLoopConfig) else '--batch_size'
     found.append(
-      f'--num_steps={config.num_steps} is about {run.updates:,} updates, few to learn from; raise it, '
-      f'or lower {batch}.'
+      f'--num_steps={config.num_steps} is about {run.updates:,} updates, too few to learn much; raise '
+      f'it, or lower {batch}.'
     )
   if run is not None and run.copies is not None and run.copies < FEW_COPIES:
     found.append(
@@ -146,31 +146,31 @@ def warnings(config: Any) -> list[str]:
     and config.rmsprop_eps > _HARDLY_MOVES
   ):
     found.append(
-      f'--optimizer=rmsprop hardly moves on gradients of means, which are small beside '
+      f'--optimizer=rmsprop hardly moves on gradients of means, which are small compared with '
       f'--rmsprop_eps={config.rmsprop_eps}; add --loss_reduction=sum.'
     )
   return found
 
 
 def _environments(config: ActorsConfig) -> int:
-  """Returns those that train, of a replica."""
+  """Returns the training environments of a replica."""
   return config.num_actors * config.envs_per_actor
 
 
 def _rows(config: Any) -> int:
-  """Returns the rows of an unroll."""
+  """Returns the number of rows in an unroll."""
   return getattr(config, 'burn_in', 0) + config.unroll_length + 1
 
 
 def _unrolls(config: Any) -> int:
-  """Returns how many unrolls a replica's actors finish in the run."""
+  """Returns the number of unrolls that a replica's actors finish in the run."""
   environments = _environments(config)
   rows = config.num_steps // (environments * getattr(config, 'num_replicas', 1))
   return environments * max(0, (rows - _rows(config)) // config.unroll_length + 1)
 
 
 def _steps_until(config: Any, unrolls: int) -> int:
-  """Returns the actor_steps, of all replicas, until each has so many unrolls."""
+  """Returns the actor_steps, summed over replicas, until each replica has `unrolls` unrolls."""
   environments = _environments(config)
   each = math.ceil(unrolls / environments)
   rows = _rows(config) + (each - 1) * config.unroll_length

@@ -1,4 +1,4 @@
-"""What is wrong with a graph, as far as can be known before anything starts."""
+"""Checks of a program graph before launch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def check(
     program: the graph.
     placement: resources for each group.
     cycles: sets of groups whose nodes may call each other in a circle.
-    pickled: whether nodes go to processes of their own.
+    pickled: whether the launcher pickles nodes to run them in separate processes.
 
   Raises:
-    ValueError: all that is wrong, a sentence and a line for each.
+    ValueError: every problem found, one sentence and one line each.
   """
   nodes = handles.nodes(program)
   problems = [*_misnamed(program), *_unplaced(program, placement)]
@@ -39,7 +39,7 @@ def check(
 
 
 def _misnamed(program: lp.Program) -> Iterator[str]:
-  """Says which names cannot be parts of file names, lines of logs and job scripts."""
+  """Yields an error for each name that is unusable in file names, log lines or job scripts."""
   for what, name in (('program', program.name), *(('group', label) for label in program.groups)):
     try:
       one_line.check(f'the name of the {what}, ', name)
@@ -51,7 +51,7 @@ def _misnamed(program: lp.Program) -> Iterator[str]:
 
 def _unplaced(program: lp.Program, placement: Mapping[str, Resources]) -> Iterator[str]:
   spare = ', '.join(map(repr, sorted(placement.keys() - program.groups.keys())))
-  hint = f'; it places {spare}, which is no group' if spare else ''
+  hint = f'; it places {spare}, which is not a group' if spare else ''
   for label in program.groups:
     if label not in placement:
       yield f'group {label!r} has no placement; add it to what placement(config) returns{hint}.'
@@ -76,13 +76,13 @@ def _circles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]]
       told.append(labels)
       way = ' -> '.join(nodes[k].name for k in (*circle, circle[0]))
       yield (
-        f'nodes call each other in a circle, {way}, and may deadlock; take a handle away, '
-        f'or, if no RPC of theirs waits for another, say CYCLES = [{sorted(labels)}] in your file.'
+        f'nodes call each other in a circle, {way}, and may deadlock; remove a handle, '
+        f'or, if none of their RPCs waits for another, set CYCLES = [{sorted(labels)}] in your file.'
       )
 
 
 def _unpicklable(nodes: Sequence[handles.Node]) -> Iterator[str]:
-  """Says it of the first such node of each group."""
+  """Yields an error for the first node of each group that cannot be pickled."""
   serialization.enable_lru_cache_pickling_once()
   told: set[str] = set()
   for node in nodes:

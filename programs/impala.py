@@ -1,4 +1,4 @@
-"""IMPALA: every actor infers with parameters that it fetches; the queue and the learner are Sebulba's.
+"""IMPALA: actors fetch parameters and infer locally; the queue and the learner are Sebulba's.
 
 actor x N   --fetch-->          learner   <--batches--  replay x K  <--unrolls--  actor x N
 evaluator   --get_variables-->  learner
@@ -70,7 +70,7 @@ def make_program(config: Config) -> lp.Program:
 
 
 def placement(config: Config) -> dict[str, Resources]:
-  """Returns where each group runs: the learner on the accelerator, the rest on CPUs."""
+  """Returns the resources of each group: the learner on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(
     replay=Resources(restart=restart),

@@ -16,18 +16,19 @@ _TYPES = (bool, int, float, str, tuple)
 
 
 class OwnProgram:
-  """Has what the module of a program has; what the user's file does not say is as by default.
+  """A user's file with the attributes of a program module; missing ones have defaults.
 
   Attributes:
-    Config: the file's, or the options that every program with actors and inference has.
-    PRESETS, CYCLES, environments, make_agent: the file's, or none, and the usual environments.
+    Config: the file's; by default `InferenceConfig`.
+    PRESETS, CYCLES, make_agent: the file's; by default empty, empty and None.
+    environments: the file's; by default `environments.registry`.
   """
 
   def __init__(self, name: own_file.Named):
     """Imports the file.
 
     Raises:
-      ValueError: one sentence, if it cannot be imported, or its Config has what no flag can say.
+      ValueError: one sentence, if the import fails or an option of Config has no flag type.
     """
     self._function, module = name.load(), name.file.load()
     self._flag, self._path = f'--program={name}', name.file.path
@@ -39,21 +40,21 @@ class OwnProgram:
     self.make_agent = getattr(module, 'make_agent', None)
     if not (dataclasses.is_dataclass(self.Config) and issubclass(self.Config, CommonConfig)):
       raise ValueError(
-        f'{name}: Config is no dataclass with the options of every program; make it a subclass of '
+        f'{name}: Config is not a dataclass with the options of every program; make it a subclass of '
         'programs.options.common.CommonConfig or of the Config of another program.'
       )
     for field in dataclasses.fields(self.Config):
       if type(field.default) not in _TYPES:
         raise ValueError(
-          f'{name}: the option {field.name} of Config needs a default that a flag could have: a bool, '
-          'int, float, string or tuple of ints.'
+          f'{name}: the option {field.name} of Config needs a default of a flag type: bool, int, float, '
+          'string or tuple of ints.'
         )
 
   def make_program(self, config: Any) -> lp.Program:
     """Returns the program graph.
 
     Raises:
-      ValueError: one sentence, if the user's function raises, or returns something else.
+      ValueError: one sentence, if the user's function raises or does not return an `lp.Program`.
     """
     with own_file.explained(f'{self._flag}: calling it', self._path):
       program = self._function(config)
@@ -62,7 +63,7 @@ class OwnProgram:
     return program
 
   def placement(self, config: Any) -> dict[str, Resources]:
-    """Returns where each group runs: as the file says, or every node on a CPU worker.
+    """Returns the resources of each group: those of the file, or a CPU worker for every node.
 
     Raises:
       ValueError: one sentence, if the user's function raises.

@@ -1,4 +1,4 @@
-"""From the flags to what is launched: the options, the graph and where it runs, all checked."""
+"""Builds a job from the flags: options, graph and placement, all checked."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _NODE_TIMEOUT = flags.DEFINE_float(
 
 
 def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
-  """Returns what the flags ask for. Its graph is built once, for the directory of the run.
+  """Returns the job that the flags describe. The graph is built once, for the run directory.
 
   Args:
-    launcher: where it is to run.
-    dry_run: whether nothing is to be started.
+    launcher: runs the job.
+    dry_run: True if the job is not to be started.
     drawing: the file for a picture of the graph, or ''.
 
   Raises:
-    ValueError: if there can be no such run; one sentence, or one for each fault of the graph.
+    ValueError: if the flags are invalid; one sentence, or one for each problem of the graph.
   """
   if not math.isfinite(_NODE_TIMEOUT.value):
     raise ValueError(f'--node_timeout={_NODE_TIMEOUT.value} must be a finite number.')
@@ -70,7 +70,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
     resumed=resumes,
     node_timeout=_NODE_TIMEOUT.value,
     notes=(
-      f'learning: {arithmetic.describe(config) or "as the program has it"}',
+      f'learning: {arithmetic.describe(config) or "defined by the program"}',
       f'picture: {drawing or "with --graph=graph.svg, or .md for Mermaid"}',
     ),
     warnings=arithmetic.warnings(config),

@@ -24,8 +24,8 @@ from programs.parts.replay import make_prioritized
 placement = sebulba.placement
 environments = sebulba.environments
 
-# Options that suit a family of environments better than the published ones, which are for Atari on
-# hundreds of actors; flags override them.
+# Options per family of environments. The published ones, which are the defaults, are for Atari on
+# hundreds of actors. Flags override both.
 _SMALL = {
   'lstm_size': 64,
   'head_size': 64,
@@ -41,8 +41,8 @@ _SMALL = {
   'samples_per_insert': 8.0,
 }
 PRESETS = {
-  # Acme's R2D2 (Hoffman et al. 2020), for runs a thousand times shorter than the published ones. Each of
-  # its steps is in two unrolls that are sampled once; here it is in one that is sampled twice.
+  # Acme's R2D2 (Hoffman et al. 2020), for runs a thousand times shorter than the published ones. Acme
+  # puts each step in two unrolls, sampled once each; here each step is in one unroll, sampled twice.
   'atari': {
     'frame_stack': 4,
     'burn_in': 8,
@@ -69,7 +69,7 @@ class Config(InferenceConfig, PrioritizedConfig, R2D2Config):
 
 
 def make_agent(config: Config) -> Any:
-  """Returns what takes the specs of observations and actions and returns the agent."""
+  """Returns the agent's constructor: it takes the specs of observations and actions."""
   return functools.partial(Deferred('agents.r2d2.agent', 'R2D2'), config)
 
 

@@ -1,4 +1,4 @@
-"""The programs that launch.py knows by name."""
+"""The built-in programs of launch.py, by name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 from environments import own_file
 from programs.own_program import OwnProgram
 
-# A program is a module with a frozen dataclass `Config`; `make_agent(config)`, which returns what takes
-# the specs of observations and actions and returns the agent; `make_program(config) -> lp.Program`;
-# `placement(config) -> {group: Resources}`; `PRESETS`: {family, or family:task: {option: value}}; and
-# `environments`, with `check(name, options)` and `families()`, as `environments.registry` has them, and
-# `make_spec(name, options)` where the agent takes no continuous actions.
-# `OwnProgram` makes one of a user's own file.
+# A program is a module with these attributes (`OwnProgram` provides them for a user's own file):
+#   Config: a frozen dataclass.
+#   make_agent(config): returns the agent's constructor: it takes the specs of observations and actions.
+#   make_program(config) -> lp.Program
+#   placement(config) -> {group: Resources}
+#   PRESETS: {family or family:task: {option: value}}
+#   environments: has `check(name, options)` and `families()` like `environments.registry`, and
+#     `make_spec(name, options)` if the agent takes no continuous actions.
 PROGRAMS = {
   'anakin': 'programs.anakin',
   'impala': 'programs.impala',
@@ -23,10 +25,10 @@ PROGRAMS = {
 
 
 def load(name: str) -> Any:
-  """Returns the module of a program, or what stands for that of path/to/mine.py:make_program.
+  """Returns the module of a program, or an `OwnProgram` for path/to/mine.py:make_program.
 
   Raises:
-    ValueError: if there is none of that name, or the user's file is of no use; one sentence.
+    ValueError: if the name is unknown, or the user's file is unusable; one sentence.
   """
   if own_file.is_spec(name):
     try:

@@ -1,4 +1,4 @@
-"""From the directory of an earlier run, and flags, to what is to be launched."""
+"""Resuming a run: its record, changed by the flags."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rundir import checkpoints, run_directory
 
 
 def resumed_run(path: str, program: str) -> Run:
-  """Returns an earlier run, with what the flags change of it.
+  """Returns an earlier run with the changes that the flags make.
 
   Args:
-    path: its directory, which this process takes.
-    program: what the user says that it is; '' if he says nothing.
+    path: the run directory, which this process locks.
+    program: the value of --program; '' if not given.
 
   Raises:
-    ValueError: if it cannot be resumed, or not so; one sentence.
+    ValueError: if the run cannot be resumed, or not with these flags; one sentence.
   """
   path, record = run_directory.reopen(path)
   if own_file.absolute(program) not in ('', record.program):
@@ -31,7 +31,7 @@ def resumed_run(path: str, program: str) -> Run:
   module, changes = registry.load(record.program), flags.given()
   given = record.given | changes
   config = keep(record.config, resolve(module, given), changes)
-  # Older records have another seed for each time that the run was resumed.
+  # Older records store a different seed after each resume.
   began = {'seed': resolve(module, dict(record.given)).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:
     began['run_dir'] = config.run_dir
@@ -43,12 +43,12 @@ def resumed_run(path: str, program: str) -> Run:
       f'--resume={path} has no checkpoint yet; start a new run, in another --run_dir '
       'or with this one removed.'
     )
-  # Without a summary, the final evaluation is still to be done.
+  # Without a summary, the final evaluation is missing.
   evaluated = run_directory.read_summary(path) is not None
   if checkpoint.counts['actor_steps'] >= config.num_steps and evaluated:
     raise ValueError(
-      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to go on.'
+      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to continue.'
     )
-  # The actors are not to play the episodes of the beginning again.
+  # Counting resumes gives the actors new seeds, so they do not replay the first episodes.
   config = dataclasses.replace(config, run_dir=path, resumes=len(record.commands))
   return Run(record.program, module, given, config)

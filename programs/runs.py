@@ -1,4 +1,4 @@
-"""What is launched, from flags, and what has been, from the directory of a run."""
+"""New runs, from flags, and recorded runs, from their run directory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rundir import run_directory
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """What is to be launched.
+  """A program with its options.
 
   Attributes:
-    program, module: its name and its module.
+    program, module: the program's name and module.
     given: the options that the user set.
     config: every option, checked.
   """
@@ -29,7 +29,7 @@ class Run:
 
 
 def new_run(program: str) -> Run:
-  """Returns what the flags say to run; its directory is not made yet.
+  """Returns the run that the flags describe; its directory is not created yet.
 
   Raises:
     ValueError: if the flags do not fit together; one sentence.
@@ -40,10 +40,10 @@ def new_run(program: str) -> Run:
 
 
 def recorded_run(path: str) -> Run:
-  """Returns a run as it was launched last, to look at; it may still be going on.
+  """Returns a run as it was last launched, for inspection; it may still be running.
 
   Raises:
-    ValueError: if the directory is not that of a run of this version; one sentence.
+    ValueError: if the directory does not hold a run of this version; one sentence.
   """
   record = run_directory.read_record(path)
   module = registry.load(record.program)

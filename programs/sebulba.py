@@ -5,7 +5,7 @@ evaluator   --timesteps-->  inference_learner   <--batches--  replay x K
 all nodes   --report-->     monitor
 
 With --num_replicas=R there are R inference-learners, each with its own N actors and K replay servers.
-Their learners are one JAX job, whose coordinator listens beside the first. With --inference_nodes=M:
+Their learners form one JAX job, whose coordinator is on the first one's host. With --inference_nodes=M:
 
 actor x N, evaluator  --timesteps-->  inference x M  --unrolls-->  replay x K  --batches-->  learner
                                       inference x M  --fetch-->    learner
@@ -35,12 +35,12 @@ from programs.parts.launchpad_nodes import AddressHandle, Deferred, InferenceHan
 from programs.parts.learner import add_learner, training_options
 from programs.parts.replay import add_replay, make_queue
 
-# The deadline of a call in seconds, after which it is repeated; see nodes.runtime.rpc.
+# Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 30
 
-# Options that suit a family of environments better than the defaults; flags override them.
+# Options per family of environments; they override the defaults, and flags override them.
 PRESETS = {
-  # Espeholt et al. 2018, table G.1, but for Adam and losses that are means over transitions.
+  # Espeholt et al. 2018, table G.1, except for Adam and losses averaged over transitions.
   'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'batch_size': 32, 'num_steps': 10_000_000},
   'catch': {'num_steps': 300_000},
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
@@ -54,7 +54,7 @@ class Config(InferenceConfig, QueueConfig, VTraceConfig):
 
 
 def make_agent(config: VTraceConfig) -> Any:
-  """Returns what takes the specs of observations and actions and returns the agent."""
+  """Returns the agent's constructor: it takes the specs of observations and actions."""
   return functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
 
 
@@ -71,16 +71,16 @@ def make_graph(
   replay_checkpoint_period: float = 0.0,
   add_observer: Callable[[lp.Program, Any], Any] | None = None,
 ) -> lp.Program:
-  """Returns Sebulba's graph with some agent and replay table.
+  """Returns Sebulba's graph with the given agent and replay table.
 
   Args:
-    name: of the program.
+    name: the program's name.
     config: resolved and validated.
     make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
     make_table: returns the Reverb tables of one replay server.
     replay_checkpoint_period: see `programs.parts.replay.add_replay`.
-    add_observer: takes the program and a handle on the monitor, adds a node that sees the unrolls
-      (see `nodes.unrolls.observers`), and returns a handle on it.
+    add_observer: takes the program and a handle on the monitor, adds a node that receives the unrolls
+      (see `nodes.unrolls.observers`), and returns a handle on that node.
   """
   program = lp.Program(name)
   make_environment = environments.maker(config.env, config.env_options)
@@ -161,7 +161,7 @@ def make_graph(
 
 
 def placement(config: InferenceConfig) -> dict[str, Resources]:
-  """Returns where each group runs: inference and learner on accelerators, the rest on CPUs."""
+  """Returns the resources of each group: inference and learner on accelerators, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   on_accelerator = functools.partial(default_placement.on_accelerator, config)
   actor_devices, learner_devices = config.actor_devices, config.learner_devices
@@ -181,7 +181,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
 
 
 def _streams(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
-  """Returns the groups of environments that one of the nodes that infer serves."""
+  """Returns the groups of environments that inference server number `server` serves."""
   return layout(
     config.actors_per_server,
     config.envs_per_actor,

@@ -1,4 +1,4 @@
-"""What Anakin asks of an environment: two pure functions and two specs."""
+"""The environment interface of Anakin: two pure functions and two specs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agents.types import FIRST, LAST, MID, Array, Nest, Timestep
 class JaxEnvironment(Protocol):
   """One environment, written in JAX. Its methods are pure; Anakin maps them over a batch.
 
-  States are nests of arrays of the same shapes and dtypes, whichever method returned them.
-  `begin_episode` and `transition` make the timesteps.
+  Both methods return states with the same nest, shapes and dtypes. Use `begin_episode` and `transition`
+  to make the timesteps.
   """
 
   observation_spec: dm_env.specs.Array
@@ -29,11 +29,11 @@ class JaxEnvironment(Protocol):
     """
 
   def step(self, state: Nest, action: Array, key: Array) -> tuple[Nest, Timestep]:
-    """Returns the next state and its row, MID or LAST; never called after a LAST row.
+    """Returns the next state and its row, MID or LAST; the result is discarded after a LAST row.
 
     Args:
-      state: what the previous row came with.
-      action: one action, as the action spec says.
+      state: the state of the previous row.
+      action: one action that conforms to the action spec.
       key: a typed PRNG key.
     """
 
@@ -49,10 +49,10 @@ def transition(
   """Returns a MID or LAST row.
 
   Args:
-    observation: after the step; where the episode ends, its last one and not the next one's first.
+    observation: after the step; at an episode end its last one, not the first of the next episode.
     reward: raw.
-    terminated: bool `[]`, whether there is nothing more to gain: LAST with discount 0.
-    truncated: bool `[]`, whether the episode ends though there is: LAST with discount 1.
+    terminated: bool `[]`, whether the episode ends in a terminal state: LAST with discount 0.
+    truncated: bool `[]`, whether the episode is cut off in any other state: LAST with discount 1.
   """
   terminated = jnp.asarray(terminated, bool)
   return Timestep(
@@ -66,13 +66,13 @@ def transition(
 def next_row(
   environment: JaxEnvironment, state: Nest, step_type: Array, action: Array, key: Array
 ) -> tuple[Nest, Timestep]:
-  """Steps an environment, or begins its next episode where the last row was LAST.
+  """Steps an environment, or begins its next episode if the previous row was LAST.
 
   Args:
-    environment: whose functions to call.
-    state: what the previous row came with.
+    environment: the environment.
+    state: the state of the previous row.
     step_type: uint8 `[]`, of the previous row.
-    action: the answer to the previous row; without effect where that was LAST.
+    action: the action for the previous row; ignored if that was LAST.
     key: a typed PRNG key.
   """
   started, stepped = environment.reset(key), environment.step(state, action, key)

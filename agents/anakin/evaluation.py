@@ -1,4 +1,4 @@
-"""Evaluation in JAX environments: whole episodes, as many from each environment."""
+"""Evaluation in JAX environments: whole episodes, the same number in each environment."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from agents.types import LAST, Array, Nest
 
 
 class EvaluationState(NamedTuple):
-  """An evaluation under way."""
+  """An evaluation in progress."""
 
   streams: Streams
-  returns: Array  # float32 `[B, episodes_each]`, raw, of the episodes that have ended.
-  finished: Array  # int32 `[B]`, how many have.
+  returns: Array  # float32 `[B, episodes_each]`, raw, of the finished episodes.
+  finished: Array  # int32 `[B]`, the number of finished episodes.
 
 
 class Evaluation:
-  """Plays with the agent's `evaluation_exploration`.
+  """Plays episodes with the agent's `evaluation_exploration`.
 
-  Taking as many episodes from each environment keeps short ones from being counted more often.
+  Every environment contributes the same number of episodes, so short episodes are not over-represented.
   """
 
   def __init__(
@@ -39,11 +39,11 @@ class Evaluation:
     """Initialises an evaluation.
 
     Args:
-      agent: who acts.
+      agent: the acting agent.
       environment: one environment.
-      num_envs: how many of it to play.
-      episodes_each: that count, of each environment.
-      rows_per_call: rows that one call of `play` adds.
+      num_envs: number of copies to play.
+      episodes_each: episodes that count, per environment.
+      rows_per_call: rows per call of `play`.
     """
     self._agent = agent
     self._environment = environment
@@ -58,7 +58,7 @@ class Evaluation:
     return self._begin(params, key)
 
   def play(self, params: Nest, state: EvaluationState) -> EvaluationState:
-    """Plays on for `rows_per_call` rows; uses `state` up."""
+    """Plays `rows_per_call` more rows; donates the buffers of `state`."""
     return self._play(params, state)
 
   def done(self, state: EvaluationState) -> bool:

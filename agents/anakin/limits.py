@@ -1,4 +1,4 @@
-"""What one call of the compiled loop can count. Imports no JAX: launching a program reads only this."""
+"""Limits of one call of the compiled loop. Imports no JAX: launching a program reads only this."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def check_rows(num_envs: int, unroll_length: int, updates_per_call: int) -> None
   if rows >= 2**31:
     raise ValueError(
       f'--updates_per_call={updates_per_call} unrolls of --unroll_length={unroll_length} in each of '
-      f'--num_envs={num_envs} are {rows} rows in one call, and 2147483647 can be counted; make one of '
+      f'--num_envs={num_envs} are {rows} rows in one call, above the limit of 2147483647; make one of '
       'the three smaller.'
     )

@@ -1,9 +1,8 @@
-"""Anakin (Hessel et al. 2021, "Podracer architectures"): the whole of learning as one function.
+"""Anakin (Hessel et al. 2021, "Podracer architectures"): acting and learning in one compiled function.
 
-One compiled call plays and learns `updates_per_call` times: a scan over updates, in each of which a
-scan over time steps and acts in all environments, and the agent's update learns from the unrolls. The
-environments are spread over the devices and the learner state is replicated on them. Nothing leaves
-the devices within a call.
+One compiled call does `updates_per_call` updates in a scan. In each, a scan over time acts in and steps
+all environments, and the agent's update learns from the resulting unrolls. The environments are sharded
+over the devices and the learner state is replicated. Nothing leaves the devices within a call.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from agents.types import Array, Nest, Unroll
 
 
 class AnakinState(NamedTuple):
-  """All that a run carries on: from the same state follows the same run."""
+  """The complete state of a run: equal states continue identically."""
 
   learner: LearnerState  # Replicated.
   streams: Streams  # Sharded.
 
 
 class Report(NamedTuple):
-  """What happened in one call. Every leaf is a scalar but the metrics, which are `[updates]`."""
+  """The results of one call. Metrics are `[updates]`; all other leaves are scalars."""
 
   metrics: dict[str, Array]  # Of each update, by name.
   finite: Array  # bool; see `agents.metrics.all_finite`.
@@ -43,12 +42,12 @@ class Report(NamedTuple):
 class AnakinLoop:
   """The loop of one agent in one kind of environment.
 
-  The random numbers of an environment are its own, and the update is a mean over all unrolls, which
-  becomes one all-reduce: how many devices there are does not matter, but for rounding.
+  Each environment has its own random numbers, and the update is a mean over all unrolls, which becomes
+  one all-reduce. Results therefore do not depend on the number of devices, except for rounding.
 
   Attributes:
     num_envs: environments, over all devices.
-    steps_per_call: rows that are played in one call, over all environments.
+    steps_per_call: rows played in one call, over all environments.
   """
 
   def __init__(
@@ -62,22 +61,22 @@ class AnakinLoop:
     """Initialises a loop; nothing is compiled yet.
 
     Args:
-      agent: learns from unrolls as they come; unrolls share their first row with the one before.
+      agent: an on-policy agent; successive unrolls share one row.
       environment: one environment.
-      num_envs: how many of it to play, divisible by the number of devices.
-      devices: of this process.
+      num_envs: number of copies to play, divisible by the number of devices.
+      devices: local devices of this process.
       updates_per_call: learner steps in one call of `train`.
 
     Raises:
-      ValueError: the environments do not divide over the devices, the rows of a call are more than
-        its counters hold, or the agent's unrolls overlap by more than a row.
+      ValueError: the environments do not divide over the devices, the rows of a call overflow its
+        counters, or the agent's successive unrolls do not share exactly one row.
     """
     if num_envs % len(devices):
       raise ValueError(
         f'--num_envs={num_envs} does not divide over {len(devices)} devices; make it a multiple.'
       )
     if agent.unroll_period != agent.unroll_rows - 1:
-      raise ValueError('Anakin learns from unrolls that share one row with the next, and no more.')
+      raise ValueError('Anakin needs unrolls that share exactly one row with the next.')
     check_rows(num_envs, agent.unroll_period, updates_per_call)
     self.num_envs = num_envs
     self.steps_per_call = updates_per_call * num_envs * agent.unroll_period
@@ -93,23 +92,23 @@ class AnakinLoop:
       self._updates,
       in_shardings=self._shardings,
       out_shardings=(*self._shardings, replicated),
-      # Not the learner state: who holds its parameters may go on to use them.
+      # The learner state is not donated, so callers may keep using its parameters.
       donate_argnums=1,
     )
 
   def init(self, key: Array) -> AnakinState:
-    """Returns the state at the start of the run that a typed PRNG key stands for."""
+    """Returns the initial state of a run from a typed PRNG key."""
     return AnakinState(*self._init(key))
 
   def put(self, state: AnakinState) -> AnakinState:
-    """Returns a state of NumPy arrays, such as one that was saved, on the devices."""
+    """Moves a state of NumPy arrays, such as a restored one, to the devices."""
     return AnakinState(*map(jax.device_put, state, self._shardings))
 
   def train(self, state: AnakinState) -> tuple[AnakinState, Report]:
     """Does `updates_per_call` learner steps, each on a new unroll of every environment.
 
     Args:
-      state: its `streams` are used up, its `learner` stays valid.
+      state: the buffers of its `streams` are donated; its `learner` stays valid.
     """
     learner, streams, report = self._train(*state)
     return AnakinState(learner, streams), report
@@ -150,7 +149,7 @@ class AnakinLoop:
     (learner, streams, episodes), metrics = jax.lax.scan(
       update, (learner, streams, episodes), length=self._updates_per_call
     )
-    # Lengths are of whole episodes, which may have begun calls ago: their sum fits no int32.
+    # Episodes may span many calls, so the sum of their lengths may overflow int32.
     episodes = episodes._replace(length_sum=episodes.length_sum.astype(jnp.float32))
     sums = jax.tree.map(lambda x: jnp.sum(x, dtype=x.dtype), episodes)
     return learner, streams, Report(metrics, all_finite(learner.params, metrics), sums)
@@ -158,7 +157,7 @@ class AnakinLoop:
   def _unroll(
     self, params: Nest, learner_steps: Array, streams: Streams
   ) -> tuple[Streams, Unroll, Episodes]:
-    """Plays each device's environments on that device; the partitioner has no say in it."""
+    """Plays each device's environments on that device; shard_map bypasses the partitioner."""
     data, everywhere = PartitionSpec('data'), PartitionSpec()
     return jax.shard_map(
       lambda *args: playing.unroll(self._agent, self._environment, *args),

@@ -1,4 +1,4 @@
-"""Acting in a batch of JAX environments: rows, and the unrolls they make up."""
+"""Acting in a batch of JAX environments: rows, and the unrolls made of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
 
 
 class Row(NamedTuple):
-  """A row of `agents.types`, complete with the agent's answer. Leading axes as in `Timestep`."""
+  """A row of `agents.types`, with the agent's outputs. Leading axes as in `Timestep`."""
 
   timestep: Timestep
   action: Array
@@ -22,29 +22,29 @@ class Row(NamedTuple):
 
 
 class Streams(NamedTuple):
-  """`B` environments between two rows. Every leaf is `[B, ...]`; nothing depends on its neighbours.
+  """`B` independent environments between two rows. Every leaf is `[B, ...]`.
 
-  Random numbers belong to the environment, so that a run does not depend on how a batch is spread.
+  Each environment has its own random numbers, so a run does not depend on how the batch is sharded.
   """
 
   environment: Nest  # The environments' states.
-  key: Array  # uint32 `[B, ...]`, data of the key that the next row's random numbers come from.
+  key: Array  # uint32 `[B, ...]`, data of the PRNG keys for the next row.
   exploration: Array  # float32.
   environment_id: Array  # int32.
   before: Nest  # The core state before `row` was consumed.
-  after: Nest  # The core state after it.
-  row: Row  # The latest.
+  after: Nest  # The core state after `row` was consumed.
+  row: Row  # The latest row.
   episode_return: Array  # float32, raw, of the episode so far, `row` included.
   episode_length: Array  # int32, steps of the episode so far.
 
 
 class Episodes(NamedTuple):
-  """What happened in some rows, for each environment. Every leaf is `[B]`; they add up."""
+  """Statistics of some rows, for each environment. Every leaf is `[B]` and additive."""
 
-  actor_steps: Array  # int32, decisions that the environment executed.
-  episodes: Array  # int32, that ended.
-  return_sum: Array  # float32, raw, of those that ended.
-  length_sum: Array  # int32, likewise.
+  actor_steps: Array  # int32, actions that the environment executed.
+  episodes: Array  # int32, episodes that ended.
+  return_sum: Array  # float32, raw, sum of the returns of those episodes.
+  length_sum: Array  # int32, sum of their lengths.
 
 
 def begin(
@@ -55,12 +55,12 @@ def begin(
   exploration: Array,
   key: Array,
 ) -> Streams:
-  """Starts an episode in every environment and answers its FIRST row.
+  """Starts an episode in every environment and acts on its FIRST row.
 
   Args:
-    agent: who acts.
-    environment: one environment; as many of it as `exploration` has elements are played.
-    params: of the agent.
+    agent: the acting agent.
+    environment: one environment; `exploration` has one element for each copy to play.
+    params: the agent's parameters.
     policy_version: int32 `[]`, the number of learner steps behind `params`.
     exploration: float32 `[B]`.
     key: a typed PRNG key.
@@ -87,7 +87,7 @@ def begin(
 def advance(
   agent: Agent, environment: JaxEnvironment, params: Nest, policy_version: Array, streams: Streams
 ) -> Streams:
-  """Executes the answers to the latest rows, and answers the next; see `begin`."""
+  """Executes the actions of the latest rows and acts on the next; arguments as in `begin`."""
   keys, environment_keys, agent_keys = _split(jax.random.wrap_key_data(streams.key))
   state, timestep = jax.vmap(lambda *args: next_row(environment, *args))(
     streams.environment, streams.row.timestep.step_type, streams.row.action, environment_keys
@@ -110,18 +110,18 @@ def advance(
 def unroll(
   agent: Agent, environment: JaxEnvironment, params: Nest, policy_version: Array, streams: Streams
 ) -> tuple[Streams, Unroll, Episodes]:
-  """Plays on until every stream has a further unroll.
+  """Plays one unroll in every environment.
 
   Args:
-    agent: who acts.
+    agent: the acting agent.
     environment: one environment.
-    params: of the agent.
+    params: the agent's parameters.
     policy_version: int32 `[]`, the number of learner steps behind `params`.
     streams: their latest row becomes the first of the unroll.
 
   Returns:
-    The streams, whose latest row is the last of the unroll, the unrolls `[B, L, ...]`, and what
-    happened in the rows after the first.
+    The streams, whose latest row is the last of the unroll; the unrolls `[B, L, ...]`; and the
+    statistics of the rows after the first.
   """
 
   def step(now: Streams, _: None) -> tuple[Streams, tuple[Row, Array, Array]]:
@@ -162,21 +162,21 @@ def _answer(
   exploration: Array,
   keys: Array,
 ) -> tuple[Row, Nest]:
-  """Returns the complete row and the core state after it."""
+  """Acts on a batch of timesteps; returns the complete row and the core state after it."""
   output = agent.act(params, core_state, timestep, exploration, keys)
   version = jnp.full(exploration.shape, policy_version, jnp.int32)
   return Row(timestep, output.action, output.extras, version), output.core_state
 
 
 def _split(keys: Array) -> tuple[Array, Array, Array]:
-  """Splits each of `[B]` keys: for the rows to come, and for environment and agent in the next one.
+  """Splits each of `[B]` keys in three: for later rows, and for environment and agent in the next row.
 
-  `fold_in` with a small number would return what an environment that splits its key has, too.
+  `fold_in` with a small number could collide with an environment's own splits of its key.
   """
   split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
   return split[:, 0], split[:, 1], split[:, 2]
 
 
 def _strong(state: Nest) -> Nest:
-  """Returns arrays whose types do not give way to others, as a loop's carry must not."""
+  """Returns the state without weak types, as the carry of a loop requires."""
   return jax.tree.map(lambda x: jnp.asarray(x, x.dtype), state)

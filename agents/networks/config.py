@@ -13,10 +13,10 @@ CORES = ('none', 'lstm')
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig(CheckedOptions):
-  """What turns observations into features: a torso per row, then an optional recurrent core.
+  """Options of a torso, applied per row, and an optional recurrent core.
 
   Attributes:
-    continuous_actions: whether the agent takes them; not an option, it belongs to the agent.
+    continuous_actions: whether the agent supports them; a property of the agent, not an option.
   """
 
   continuous_actions: ClassVar[bool] = False
@@ -33,10 +33,10 @@ class NetworkConfig(CheckedOptions):
   core: str = option('none', 'Memory over time: none or lstm.')
   lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.')
   frame_stack: int = option(
-    1, 'Consecutive observations the torso sees together, zeros before the first of an episode.'
+    1, 'Consecutive observations that the torso receives, zeros before the first of an episode.'
   )
   clip_reward_input: bool = option(
-    True, 'Whether the core sees the previous reward clipped to [-1, 1], as in IMPALA, or raw.'
+    True, 'Whether the core receives the previous reward clipped to [-1, 1], as in IMPALA, or raw.'
   )
 
   def _check(self) -> None:
@@ -49,11 +49,11 @@ class NetworkConfig(CheckedOptions):
 
 
 def require(condition: bool, name: str, value: object, expected: str) -> None:
-  """Raises ValueError saying that flag `name` has an unusable `value`, unless `condition` holds."""
+  """Raises ValueError with the flag, its `value` and the `expected` fix unless `condition` holds."""
   if not condition:
     raise ValueError(f'--{name} is {value!r}: set it to {expected}.')
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-  """Raises ValueError naming flag `name` and its `choices` if `value` is none of them."""
+  """Raises ValueError with the flag and its `choices` if `value` is none of them."""
   require(value in choices, name, value, f'{", ".join(choices[:-1])} or {choices[-1]}')

@@ -1,4 +1,4 @@
-"""A convolution with strides as one without them, whose gradient XLA computes faster."""
+"""A strided convolution, computed without strides for a faster gradient in XLA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agents.types import Array
 
 
 def space_to_depth(x: Array, size: int) -> Array:
-  """Puts the pixels of each square of `size` x `size` into the channels of one.
+  """Moves the pixels of each `size` x `size` square into the channels of one pixel.
 
   Args:
     x: `[N, H, W, C]`, H and W multiples of `size`.
@@ -27,10 +27,10 @@ def space_to_depth(x: Array, size: int) -> Array:
 def unstrided(
   x: Array, kernel: Array, strides: Sequence[int], padding: Any, *args: Any, **kwargs: Any
 ) -> Array:
-  """`jax.lax.conv_general_dilated` for `flax.linen.Conv(..., padding='VALID')`; parameters are the same.
+  """`jax.lax.conv_general_dilated` for `flax.linen.Conv(..., padding='VALID')`, with equal parameters.
 
-  A kernel that moves over an image by s pixels is one that moves by one over its squares of s x s. The
-  gradient of a strided convolution is one of inputs with zeros between them, which are multiplied too.
+  A convolution with stride s equals one with stride 1 over s x s squares of pixels. The gradient of a
+  strided convolution is a convolution over inputs dilated with zeros, and spends time on the zeros.
 
   Args:
     x: `[N, H, W, C]`.
@@ -39,13 +39,13 @@ def unstrided(
     padding: 'VALID'.
 
   Returns:
-    `[N, h, w, features]`: the strided convolution, but for the order of its sums.
+    `[N, h, w, features]`: the strided convolution, except for the order of summation.
 
   Raises:
     ValueError: for any other padding.
   """
   if padding != 'VALID':
-    raise ValueError(f'a convolution is made one without strides for padding VALID, not {padding}.')
+    raise ValueError(f'unstrided supports padding VALID only, not {padding}.')
   stride, size = strides[0], kernel.shape[0]
   height, width = ((pixels - size) // stride * stride + size for pixels in x.shape[1:3])
   x = space_to_depth(x[:, :height, :width], stride)

@@ -1,6 +1,6 @@
-"""The core state: what a network carries from row to row within an episode.
+"""The core state, which a network carries from row to row within an episode.
 
-It is a dict with only the parts that the network needs, so a memoryless one has `{}`:
+It is a dict of the parts that the network needs; `{}` for a memoryless network:
 
     lstm         (c, h), float32 `[B, lstm_size]` each.
     prev_action  the action executed in the previous row: int32 `[B]`, -1 at the start of an
@@ -40,11 +40,11 @@ def initial(
 
 
 def reset(core_state: Nest, initial_state: Nest, is_first: Array) -> Nest:
-  """Starts again where a new episode begins.
+  """Resets the core state where a new episode begins.
 
   Args:
     core_state: leaves `[*P, ...]`, P being the shape of `is_first`.
-    initial_state: the same nest, leaves that broadcast against those.
+    initial_state: the same nest, with leaves that broadcast against those of `core_state`.
     is_first: bool `[*P]`, usually `[B]`.
 
   Returns:
@@ -59,14 +59,14 @@ def reset(core_state: Nest, initial_state: Nest, is_first: Array) -> Nest:
 
 
 def no_action(action_spec: dm_env.specs.Array, batch_size: int) -> Array:
-  """Returns the `prev_action` of rows that have none, `[batch_size, ...]`."""
+  """Returns the `prev_action` of rows without a previous action, `[batch_size, ...]`."""
   if isinstance(action_spec, dm_env.specs.DiscreteArray):
     return jnp.full((batch_size,), -1, jnp.int32)
   return jnp.zeros((batch_size, *action_spec.shape), jnp.float32)
 
 
 def encode_action(action_spec: dm_env.specs.Array, action: Array) -> Array:
-  """Returns actions `[T, B, ...]` as float32 `[T, B, n]`: one-hot, -1 all zeros, or flattened."""
+  """Returns actions `[T, B, ...]` as float32 `[T, B, n]`: one-hot (-1 is all zeros) or flattened."""
   if isinstance(action_spec, dm_env.specs.DiscreteArray):
     return jax.nn.one_hot(action, action_spec.num_values, dtype=jnp.float32)
   return action.reshape(*action.shape[:2], -1).astype(jnp.float32)

@@ -8,16 +8,15 @@ from agents.types import Array
 
 
 def stack_frames(frames: Array, observation: Array, is_first: Array) -> tuple[Array, Array]:
-  """Puts each observation behind the `k - 1` that preceded it in its episode.
+  """Stacks each observation with the `k - 1` before it in its episode.
 
   Args:
-    frames: `[B, k-1, ...]`, the observations before row 0, oldest first; zeros where the episode is
-      younger.
+    frames: `[B, k-1, ...]`, the observations before row 0, oldest first; zeros before the episode.
     observation: `[T, B, ...]`, same dtype.
     is_first: bool `[T, B]`.
 
   Returns:
-    stacked: `[T, B, ..., k]`, same dtype, newest last; zeros for what lies before the FIRST row.
+    stacked: `[T, B, ..., k]`, same dtype, newest last; zeros before the FIRST row.
     frames: `[B, k-1, ...]`, the same state after row T-1.
   """
   depth, num_rows = frames.shape[1] + 1, observation.shape[0]

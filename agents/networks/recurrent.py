@@ -1,4 +1,4 @@
-"""The network of an agent: torso, optional LSTM core, any head; the same to act and to learn."""
+"""The network of an agent, for acting and learning: torso, optional LSTM core, any head."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from agents.types import FIRST, Array, Nest, Timestep
 
 
 class LSTM(nn.Module):
-  """An LSTM over time that starts again where an episode does; forget gates are biased by 1.
+  """An LSTM over time that resets at episode starts; forget gates are biased by 1.
 
-  The input projection of all rows is one matrix product; only the recurrent one is in the scan.
+  The input projection of all rows is one matrix product; only the recurrent product is in the scan.
   """
 
   size: int
@@ -25,7 +25,7 @@ class LSTM(nn.Module):
   def __call__(
     self, inputs: Array, is_first: Array, state: tuple[Array, Array]
   ) -> tuple[Array, tuple[Array, Array]]:
-    """Consumes rows in order, resetting the state before it consumes a FIRST row.
+    """Consumes rows in order, resetting the state before each FIRST row.
 
     Args:
       inputs: float32 `[T, B, D]`.
@@ -67,9 +67,9 @@ class Body(nn.Module):
 
     Args:
       observation: `[T, B, ...]`, frames already stacked.
-      context: float32 `[T, B, n]`, what the core sees beside the features; None without a core.
+      context: float32 `[T, B, n]`, the core's inputs besides the features; None without a core.
       is_first: bool `[T, B]`.
-      state: of the core, before row 0; None without a core.
+      state: the core's state before row 0; None without a core.
 
     Returns:
       The head's outputs, `[T, B, ...]` per leaf, and the core's state after row T-1.
@@ -88,13 +88,14 @@ class RecurrentNetwork:
   """A network over rows, generic over the head. Its methods are pure.
 
   The head is a module from float32 `[T, B, features]` to a nest of `[T, B, ...]`. The LSTM core
-  sees the torso's features, the previously executed action and the reward that arrived with the
-  row (Espeholt et al. 2018, Figure 3), clipped to [-1, 1] if the config says so.
+  receives the torso's features, the previously executed action and the reward that arrived with the
+  row (Espeholt et al. 2018, Figure 3), clipped to [-1, 1] with `clip_reward_input`.
 
   Attributes:
-    body: the module behind it, which knows nothing of specs, stacks or previous actions.
+    body: the flax module; independent of specs, frame stacks and previous actions.
 
-  Raises ValueError if the observations do not suit the torso.
+  Raises:
+    ValueError: the torso cannot take the observations.
   """
 
   def __init__(
@@ -114,7 +115,7 @@ class RecurrentNetwork:
     )
 
   def init(self, key: Array) -> Nest:
-    """Returns fresh parameters, a nest of float32 arrays."""
+    """Returns new parameters, a nest of float32 arrays."""
     spec = self._observation_spec
     timestep = Timestep(
       step_type=jnp.full((1, 1), FIRST),
@@ -151,7 +152,7 @@ class RecurrentNetwork:
     return outputs, carried
 
   def step(self, params: Nest, core_state: Nest, timestep: Timestep) -> tuple[Nest, Nest]:
-    """Runs one row whose action is yet to be chosen: `unroll` with T=1 and no time axes.
+    """Runs one row before its action is chosen: `unroll` with T=1 and no time axes.
 
     Args:
       params: what `init` returned.
@@ -159,8 +160,8 @@ class RecurrentNetwork:
       timestep: fields are `[B, ...]`.
 
     Returns:
-      The head's outputs, `[B, ...]` per leaf, and the core state after the row, complete once
-      `record_action` has put the chosen action into it.
+      The head's outputs, `[B, ...]` per leaf, and the core state after the row, which `record_action`
+      completes with the chosen action.
     """
     batch_size = timestep.step_type.shape[0]
     unknown = core_states.no_action(self._action_spec, batch_size)[None]
@@ -177,7 +178,7 @@ class RecurrentNetwork:
   def _inputs(
     self, core_state: Nest, timestep: Timestep, action: Array
   ) -> tuple[tuple[Array, Array | None, Array, Nest], dict[str, Nest]]:
-    """Returns the arguments of `Body`, and all of the next core state but the LSTM's."""
+    """Returns the arguments of `Body`, and the next core state without the LSTM's."""
     is_first = timestep.step_type == FIRST
     observation, context, carried = timestep.observation, None, {}
     if 'frames' in core_state:

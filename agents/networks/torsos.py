@@ -14,7 +14,7 @@ from agents.networks.config import NetworkConfig
 from agents.networks.convolution import unstrided
 from agents.types import Array
 
-# The smallest image that leaves a pixel after the three unpadded convolutions of `Nature`.
+# The smallest image for which the three unpadded convolutions of `Nature` output at least one pixel.
 NATURE_MIN_PIXELS = 36
 
 # Keeps the scale of activations from layer to layer under ReLU (He et al. 2015).
@@ -22,7 +22,7 @@ RELU_INIT = nn.initializers.he_normal()
 
 
 def to_float(observation: Array) -> Array:
-  """Returns an observation as float32; uint8 is taken for pixels and scaled to [0, 1]."""
+  """Returns an observation as float32; uint8 is treated as pixels and scaled to [0, 1]."""
   if observation.dtype == jnp.uint8:
     return observation.astype(jnp.float32) * np.float32(1 / 255)
   return observation.astype(jnp.float32)
@@ -65,7 +65,7 @@ class Nature(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-  """`x + conv(relu(conv(relu(x))))`, 3x3 and as many channels as x."""
+  """`x + conv(relu(conv(relu(x))))`, 3x3 with the channels of x."""
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
@@ -96,10 +96,10 @@ class Impala(nn.Module):
 
 
 def resolve(torso: str, observation_spec: dm_env.specs.Array) -> str:
-  """Returns 'mlp', 'nature' or 'impala': `torso`, with 'auto' decided by the observation.
+  """Returns 'mlp', 'nature' or 'impala': `torso`, with 'auto' resolved from the observation spec.
 
   Raises:
-    ValueError: a convolutional torso was asked for and the observation is no image it can take.
+    ValueError: `torso` is convolutional and the observation is not an image that it can take.
   """
   shape = observation_spec.shape
   is_image = len(shape) in (2, 3)
@@ -120,7 +120,7 @@ def resolve(torso: str, observation_spec: dm_env.specs.Array) -> str:
 
 
 def make_torso(config: NetworkConfig, observation_spec: dm_env.specs.Array) -> nn.Module:
-  """Returns the torso that the config names; raises as `resolve` does."""
+  """Returns the torso of the config; raises as `resolve` does."""
   name = resolve(config.torso, observation_spec)
   if name == 'mlp':
     return MLP(config.mlp_sizes)

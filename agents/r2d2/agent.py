@@ -1,4 +1,4 @@
-"""R2D2 as an `Agent`: discrete actions, experience from prioritized replay."""
+"""R2D2 as an `Agent`: discrete actions, prioritized replay."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class R2D2State(NamedTuple):
 class R2D2(Agent):
   """Recurrent replay distributed DQN (Kapturowski et al. 2019).
 
-  An unroll has `burn_in` rows that only bring its stored core state up to date, then the
-  `unroll_length + 1` rows of its *suffix*, whose transitions are learnt from. Unrolls start
-  `unroll_length` rows apart, so that suffixes tile the stream: each transition is in one of them.
-  They run across episode ends, where the core state starts again.
+  An unroll has `burn_in` rows, which only refresh its stored core state, then the `unroll_length + 1`
+  rows of its *suffix*, whose transitions are trained on. Unrolls start `unroll_length` rows apart, so
+  suffixes tile the stream: each transition is in exactly one. Unrolls cross episode ends, where the core
+  state is reset.
 
-  Building one starts no JAX backend. An update reduces over the whole batch, so under `jax.jit` it
-  is the same update whether the batch is on one device or sharded over many.
+  The constructor starts no JAX backend. An update reduces over the whole batch, so under `jax.jit` the
+  result is the same on one device and sharded over many.
 
   Attributes:
     network: the network whose outputs are Q-values `[..., A]` in the range of h.
@@ -71,7 +71,7 @@ class R2D2(Agent):
     )
 
   def init(self, key: Array) -> R2D2State:
-    """Returns a fresh learner state; the target network starts as a copy of the online network."""
+    """Returns a new learner state; the target network starts as a copy of the online network."""
     params = self.network.init(key)
     target_params = jax.tree.map(jnp.copy, params)
     return R2D2State(params, target_params, self._optimizer.init(params), jnp.int32(0))
@@ -81,14 +81,14 @@ class R2D2(Agent):
     return self.network.initial_core_state(batch_size)
 
   def exploration(self, num_environments: int) -> np.ndarray:
-    """Returns the probabilities of random actions, float32 `[num_environments]`, falling."""
+    """Returns the probabilities of random actions, float32 `[num_environments]`, descending."""
     config = self._config
     return epsilons(num_environments, config.epsilon_base, config.epsilon_alpha).astype(np.float32)
 
   def act(
     self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Takes the action with the largest Q, or any with probability `exploration`.
+    """Acts epsilon-greedily: a uniformly random action with probability `exploration`, else argmax Q.
 
     Args:
       params: the `params` of a learner state.
@@ -106,19 +106,19 @@ class R2D2(Agent):
     return ActOutput(action, {'q_values': q_values}, core_state)
 
   def initial_priorities(self, unrolls: Unroll) -> Array:
-    """Returns float32 `[B]`: the priorities by the Q-values that acted, recorded in the extras.
+    """Returns the priorities of new unrolls, float32 `[B]`, from the Q-values recorded in the extras.
 
-    They are what `update` would return if online and target network both had the parameters that
-    acted in every row.
+    They equal those of `update` if online and target network both had the acting parameters of every
+    row.
     """
     config, (timestep, action) = self._config, self._suffix((unrolls.timestep, unrolls.action))
     q_values = self._suffix(unrolls.extras['q_values'])
     return losses.priorities(config, losses.td_errors(config, q_values, q_values, action, timestep))
 
   def suffix_q_values(self, params: Nest, unrolls: Unroll) -> Array:
-    """Replays unrolls from their stored core states; returns Q of the suffix, `[U+1, B, A]`.
+    """Unrolls the network from the stored core states; returns Q of the suffix, `[U+1, B, A]`.
 
-    The core state after burn-in is a constant: no gradient flows into the burn-in rows.
+    No gradient flows through the core state after burn-in.
     """
     rows = _time_major((unrolls.timestep, unrolls.action))
     burn_in, core_state = self._config.burn_in, unrolls.core_state
@@ -132,9 +132,9 @@ class R2D2(Agent):
   def loss(
     self, params: Nest, target_params: Nest, unrolls: Unroll, probabilities: Array | None
   ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
-    """Returns what `r2d2_loss` does; the arguments are as in `update`.
+    """Returns the output of `r2d2_loss`; the arguments are as in `update`.
 
-    Each network burns in by itself, from the same stored core state.
+    Each network does its own burn-in from the same stored core state.
     """
     timestep, action = self._suffix((unrolls.timestep, unrolls.action))
     if probabilities is None:
@@ -151,12 +151,12 @@ class R2D2(Agent):
     """Does one gradient step.
 
     Args:
-      state: its buffers may be donated.
+      state: the learner state; its buffers may be donated.
       unrolls: fields are `[B, burn_in + U + 1, ...]`; the extras are not used.
-      probabilities: float32 `[B]`, with which replay chose each unroll; None for all the same.
+      probabilities: float32 `[B]`, with which replay sampled each unroll; None for uniform ones.
 
     Returns:
-      The next state; priorities, float32 `[B]`, by the errors before the step; and the metrics of
+      The next state; priorities, float32 `[B]`, from the errors before the step; and the metrics of
       `r2d2_loss` with `grad_norm` (before clipping), and `policy_lag_mean` and `policy_lag_max`, in
       learner steps, over the rows of the suffix.
     """

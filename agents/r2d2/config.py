@@ -12,12 +12,12 @@ from agents.options import option
 class R2D2Config(NetworkConfig):
   """R2D2 (Kapturowski et al. 2019), recurrent Q-learning from prioritized replay.
 
-  The defaults are what SEED RL (Espeholt et al. 2020) ran on Atari, by its published launch script.
-  Where that script and the defaults of SEED's own flags disagree, the script is followed, since it
-  is the one that names the experiment and agrees with R2D2's table of hyper-parameters: learning
-  rate 1e-4 (flag: 4.8e-4) and gradient norm 80 (flag: 40; R2D2 gives none). The review version of
-  R2D2 did without importance weights; its final version and SEED use them, with exponent 0.6. What
-  belongs to the replay (sizes, the priority exponent, samples per insert) is not here.
+  The defaults are those of SEED RL (Espeholt et al. 2020) on Atari, from its published launch script.
+  Where the script and the defaults of SEED's flags disagree, the script decides: it names the experiment
+  and agrees with R2D2's table of hyper-parameters. It has learning rate 1e-4 (flag: 4.8e-4) and gradient
+  norm 80 (flag: 40; R2D2 gives none). The review version of R2D2 had no importance weights; its final
+  version and SEED use them, with exponent 0.6. Replay options (sizes, the priority exponent, samples per
+  insert) are in `programs.options.prioritized`.
   """
 
   core: str = option('lstm', 'Memory over time: lstm, or none as a feed-forward control.')
@@ -28,21 +28,21 @@ class R2D2Config(NetworkConfig):
   head_size: int = option(512, 'Units in the hidden layer of each stream of the dueling head.')
   burn_in: int = option(
     40,
-    'Rows at the start of an unroll that only bring the stored core state up to date with the '
+    'Rows at the start of an unroll that only refresh the stored core state with the current '
     'parameters; 0 for none.',
   )
   unroll_length: int = option(
     80,
-    'Transitions of an unroll that are learnt from; an unroll has --burn_in rows before them and '
+    'Transitions of an unroll that are trained on; an unroll has --burn_in rows before them and '
     'one after, which only bootstraps.',
   )
   n_step: int = option(5, 'Transitions before a target bootstraps; fewer where an unroll ends.')
   discount: float = option(0.997, 'Discount gamma per environment step.')
   rescale_epsilon: float = option(
-    1e-3, 'Weight of the linear part of h, in whose range values are learnt; R2D2: 1e-3.'
+    1e-3, 'Weight of the linear part of the value rescaling h; R2D2: 1e-3.'
   )
   target_update_period: int = option(
-    2500, 'Learner steps after which the target network becomes a copy of the online network.'
+    2500, 'Learner steps between copies of the online network to the target network.'
   )
   learning_rate: float = option(
     1e-4, "Step size: 1e-4 in R2D2 and SEED's script, 4.8e-4 in SEED's flags."
@@ -52,7 +52,7 @@ class R2D2Config(NetworkConfig):
   adam_eps: float = option(1e-3, "Added to Adam's denominator; R2D2: 1e-3.")
   max_gradient_norm: float = option(
     80.0,
-    'Gradients, of losses summed over an unroll, are scaled down to this global norm; 0 for no '
+    'Gradients, of losses summed over an unroll, are clipped to this global norm; 0 for no '
     "clipping; SEED's script: 80, its flags: 40.",
   )
   importance_exponent: float = option(
@@ -63,14 +63,14 @@ class R2D2Config(NetworkConfig):
   )
   priority_floor: float = option(
     1e-3,
-    'Least priority, so that nothing is lost from sight; as an error in the range of h it is 1/400 '
-    'of a surprise by one unit of return.',
+    'Smallest priority, so that every unroll can be sampled; as an error in the range of h it is '
+    '1/400 of an error of one unit of return.',
   )
   epsilon_base: float = option(
     0.4, 'Training environment i of N acts at random with probability base^(1 + alpha i / (N - 1)).'
   )
   epsilon_alpha: float = option(
-    7.0, 'The alpha in that exponent: how much less the later environments explore; 0: no less.'
+    7.0, 'The alpha in that exponent: larger means later environments explore less; 0: all equal.'
   )
   evaluation_epsilon: float = option(1e-3, 'Probability of a random action in evaluation.')
 

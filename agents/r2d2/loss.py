@@ -1,4 +1,4 @@
-"""The R2D2 loss and what is computed beside it (Kapturowski et al. 2019, section 2.3)."""
+"""The R2D2 loss, priorities and importance weights (Kapturowski et al. 2019, section 2.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.types import LAST, Array, Timestep
 
 
 class TDErrors(NamedTuple):
-  """Index t is the transition from row t to row t+1, t = 0 .. U-1. All are in the range of h."""
+  """TD errors; index t is the transition t -> t+1, t = 0 .. U-1. Values are in the range of h."""
 
   errors: Array  # `[U, B]`, target minus Q; 0 where invalid.
   q_values: Array  # `[U, B]`, of the actions taken.
@@ -24,7 +24,7 @@ class TDErrors(NamedTuple):
 def td_errors(
   config: R2D2Config, q_online: Array, q_target: Array, action: Array, timestep: Timestep
 ) -> TDErrors:
-  """Compares Q of the actions taken with its targets.
+  """Computes the errors between Q of the actions taken and its targets.
 
   Args:
     config: discount, n_step and rescale_epsilon.
@@ -63,16 +63,15 @@ def r2d2_loss(
 ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
   """Sums half the squared errors of each unroll and takes the weighted mean over the batch.
 
-  The sum is over the valid transitions, so the transitions out of LAST rows count for nothing and
-  an unroll with fewer valid ones counts for less; the mean divides by B, not by the sum of weights.
-  Both are as in SEED RL.
+  The sum is over valid transitions: those out of LAST rows are excluded, and an unroll with fewer valid
+  ones weighs less. The mean divides by B, not by the sum of weights. Both follow SEED RL.
 
   Args:
     config: as in `td_errors`, with priority_eta and priority_floor.
-    q_online: as in `td_errors`; so are the next three.
-    q_target: see there.
-    action: see there.
-    timestep: see there.
+    q_online: as in `td_errors`.
+    q_target: as in `td_errors`.
+    action: as in `td_errors`.
+    timestep: as in `td_errors`.
     weights: float32 `[B]`, the importance weights.
 
   Returns:
@@ -106,9 +105,9 @@ def unroll_priorities(td_errors: Array, valid: Array, *, eta: float, floor: floa
 
   Args:
     td_errors: `[U, B]`, delta.
-    valid: bool `[U, B]`; transitions that are false take part in neither max nor mean.
+    valid: bool `[U, B]`; max and mean exclude transitions where it is false.
     eta: in [0, 1].
-    floor: what is returned instead if it is more.
+    floor: lower bound on the result.
   """
   absolute = jnp.where(valid, jnp.abs(td_errors), 0.0)
   mean = jnp.sum(absolute, axis=0) / jnp.maximum(jnp.sum(valid, axis=0), 1)
@@ -118,7 +117,7 @@ def unroll_priorities(td_errors: Array, valid: Array, *, eta: float, floor: floa
 def importance_weights(probabilities: Array, exponent: float) -> Array:
   """Returns (1 / (N P_i))^exponent over the largest in the batch (Schaul et al. 2016, section 3.4).
 
-  The size N of the replay cancels. The largest is that of the whole batch, wherever it is sharded.
+  The size N of the replay cancels. The maximum is over the whole batch, also if it is sharded.
 
   Args:
     probabilities: float32 `[B]`, P, above 0.

@@ -1,4 +1,4 @@
-"""The head of the R2D2 network, and how its Q-values explore."""
+"""The dueling head of R2D2, and its epsilon-greedy exploration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents.types import Array
 
 
 class DuelingHead(nn.Module):
-  """Q = V + A - mean of A (Wang et al. 2016, equation 9); V and A have a hidden layer each."""
+  """Q = V + A - mean of A (Wang et al. 2016, equation 9); V and A have one hidden layer each."""
 
   num_actions: int
   hidden_size: int
@@ -38,7 +38,7 @@ def epsilons(num_environments: int, base: float, alpha: float) -> np.ndarray:
 
 
 def epsilon_greedy(key: Array, q_values: Array, epsilon: Array) -> Array:
-  """Returns one action, int32 `[]`: any with probability `epsilon`, else the one with the largest Q.
+  """Returns one action, int32 `[]`: uniformly random with probability `epsilon`, else argmax Q.
 
   Args:
     key: a typed PRNG key, `[]`.

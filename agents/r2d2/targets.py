@@ -1,4 +1,4 @@
-"""What Q regresses to: n-step double Q-learning, rescaled (R2D2, section 2.3)."""
+"""Targets of R2D2: rescaled n-step double Q-learning (R2D2, section 2.3)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def n_step_returns(
 
       x^k_t = r_{t+1} + gamma_{t+1} x^{k-1}_{t+1},
 
-  n times; but x^k_t = V(x_t) where row t is LAST or the last of all. The horizon is therefore
-  shorter than n where the rows or the episode end: a truncated episode bootstraps from the value of
-  its LAST row, a terminated one from nothing, since gamma is 0 there, and nothing crosses from a
-  LAST row to the FIRST after it.
+  n times; but x^k_t = V(x_t) where row t is LAST or the final row. The horizon is therefore shorter than
+  n where the rows or the episode end. A truncated episode bootstraps from the value of its LAST row. A
+  terminated one does not bootstrap, since gamma is 0 there. No return crosses from a LAST row to the
+  FIRST after it.
 
   Args:
     values: `[U+1, B]`, V(x_0) .. V(x_U).
     rewards: `[U, B]`; index t is r_{t+1}, which arrived with row t+1.
     discounts: `[U, B]`; index t is gamma_{t+1}, gamma times the discount that arrived with row t+1.
-    valid: bool `[U, B]`; false where row t is LAST, so that t -> t+1 is no transition.
+    valid: bool `[U, B]`; false where row t is LAST, so that t -> t+1 is not a transition.
     n_step: at least 1.
 
   Returns:
-    `[U, B]`, x^n_0 .. x^n_{U-1}; an invalid transition has V(x_t).
+    `[U, B]`, x^n_0 .. x^n_{U-1}; V(x_t) for an invalid transition.
   """
   returns = values
   for _ in range(n_step):
@@ -56,20 +56,20 @@ def double_q_targets(
 ) -> Array:
   """Computes h of the n-step returns that bootstrap from the target network.
 
-  The value of a row is h^-1 of the target network's Q of the action that the online network prefers
-  (van Hasselt et al. 2016).
+  The value of a row is h^-1 of the target network's Q of the online network's greedy action (van Hasselt
+  et al. 2016).
 
   Args:
-    q_online: `[U+1, B, A]`, which choose the actions.
-    q_target: `[U+1, B, A]`, which value them.
-    rewards: as in `n_step_returns`; so are `discounts`, `valid` and `n_step`.
-    discounts: see there.
-    valid: see there.
-    n_step: see there.
-    rescale_epsilon: of h.
+    q_online: `[U+1, B, A]`; selects the actions.
+    q_target: `[U+1, B, A]`; evaluates them.
+    rewards: as in `n_step_returns`.
+    discounts: as in `n_step_returns`.
+    valid: as in `n_step_returns`.
+    n_step: as in `n_step_returns`.
+    rescale_epsilon: the epsilon of h.
 
   Returns:
-    `[U, B]` in the range of h; gradients stop there.
+    `[U, B]` in the range of h, without gradients.
   """
   values = h_inverse(select(q_target, jnp.argmax(q_online, axis=-1)), rescale_epsilon)
   returns = n_step_returns(values, rewards, discounts, valid, n_step)
@@ -78,7 +78,7 @@ def double_q_targets(
 
 def h(x: Array, epsilon: float) -> Array:
   """Returns sign(x) (sqrt(|x| + 1) - 1) + epsilon x, elementwise, in the dtype of `x`."""
-  # sqrt(|x| + 1) - 1 = |x| / (sqrt(|x| + 1) + 1), in which nothing cancels.
+  # sqrt(|x| + 1) - 1 = |x| / (sqrt(|x| + 1) + 1), which avoids cancellation.
   return x / (jnp.sqrt(jnp.abs(x) + 1.0) + 1.0) + epsilon * x
 
 

@@ -1,4 +1,4 @@
-"""V-trace as an `Agent`: discrete or continuous actions, experience from a queue."""
+"""V-trace as an `Agent`: discrete or continuous actions, a queue as replay."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class VTraceState(NamedTuple):
 class VTrace(Agent):
   """V-trace actor-critic (Espeholt et al. 2018, "IMPALA").
 
-  Building one starts no JAX backend. An update reduces over the whole batch, so under `jax.jit` it
-  is the same update whether the batch is on one device or sharded over many.
+  The constructor starts no JAX backend. An update reduces over the whole batch, so under `jax.jit` the
+  result is the same on one device and sharded over many.
 
   Attributes:
-    network: the network whose outputs are `PolicyValue`s.
-    distribution: what their logits are the parameters of.
+    network: the network; it outputs `PolicyValue`s.
+    distribution: the policy's distribution, with the logits as parameters.
 
   Raises:
     ValueError: the config is unusable, or the actions are neither discrete nor bounded.
@@ -62,22 +62,22 @@ class VTrace(Agent):
     self._schedule = make_schedule(config)
 
   def init(self, key: Array) -> VTraceState:
-    """Returns a fresh learner state."""
+    """Returns a new learner state."""
     params = self.network.init(key)
     return VTraceState(params, self._optimizer.init(params), jnp.zeros((), jnp.int32))
 
   def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the core state at the start of an episode; `{}` without LSTM and frame stack."""
+    """Returns the core state at the start of an episode; `{}` without LSTM or frame stack."""
     return self.network.initial_core_state(batch_size)
 
   def exploration(self, num_environments: int) -> np.ndarray:
-    """Returns ones: training environments sample from the policy; 0 takes its mode."""
+    """Returns ones: training environments sample from the policy. 0 would select its mode."""
     return np.ones((num_environments,), np.float32)
 
   def act(
     self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Samples an action where exploration is above 0, takes the policy's mode elsewhere.
+    """Samples an action where exploration is above 0; takes the policy's mode elsewhere.
 
     Args:
       params: the `params` of a learner state.
@@ -88,7 +88,7 @@ class VTrace(Agent):
 
     Returns:
       Actions `[B, ...]`, the next core state, and the extras `behaviour_logits`, float32 `[B, P]`, and,
-      of continuous actions, `draw`, float32 `[B, A]`.
+      for continuous actions, `draw`, float32 `[B, A]`.
     """
     output, core_state = self.network.step(params, core_state, timestep)
     sampled = jax.vmap(self.distribution.sample)(keys, output.logits)
@@ -107,9 +107,9 @@ class VTrace(Agent):
     """Does one gradient step.
 
     Args:
-      state: its buffers may be donated.
-      unrolls: fields are `[B, T+1, ...]`, extras as `act` returned them.
-      probabilities: ignored; V-trace samples nothing.
+      state: the learner state; its buffers may be donated.
+      unrolls: fields are `[B, T+1, ...]`, extras as returned by `act`.
+      probabilities: ignored; a queue does not sample.
 
     Returns:
       The next state, no priorities, and the metrics of `vtrace_loss` with `grad_norm` (before

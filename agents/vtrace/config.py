@@ -19,33 +19,32 @@ class VTraceConfig(NetworkConfig):
   )
   discount: float = option(0.99, 'Discount gamma per environment step.')
   rho_bar: float = option(
-    1.0, 'Clip of the importance weight of each temporal difference; decides the fixed point.'
+    1.0, 'Clip of the importance weight of each temporal difference; determines the fixed point.'
   )
   c_bar: float = option(
-    1.0, 'Clip of the importance weights that carry later differences back; decides the variance.'
+    1.0,
+    'Clip of the importance weights that trace later differences back; determines the variance.',
   )
   vtrace_lambda: float = option(1.0, 'Lambda in [0, 1] that mixes n-step targets; IMPALA uses 1.')
   baseline_cost: float = option(0.5, 'Weight of the baseline loss, itself half a squared error.')
   entropy_cost: float = option(0.01, 'Weight of the entropy bonus, entropy in nats.')
-  reward_scale: float = option(
-    1.0, 'Rewards are multiplied by this in the loss, before they are clipped.'
-  )
+  reward_scale: float = option(1.0, 'Factor of the rewards in the loss, before clipping.')
   max_abs_reward: float = option(
     0.0, 'Clip rewards to plus or minus this in the loss; 0 for no clipping; IMPALA on Atari: 1.'
   )
   loss_reduction: str = option(
     'mean',
-    'Over the transitions of a batch: mean, or sum as in IMPALA, whose gradient norm and best '
-    'learning rate grow with batch size and unroll length.',
+    'Reduction over the transitions of a batch: mean, or sum as in IMPALA, whose gradient norm and '
+    'best learning rate grow with batch size and unroll length.',
   )
   optimizer: str = option('adam', 'Optimizer: adam or rmsprop; IMPALA uses rmsprop.')
   learning_rate: float = option(6e-4, 'Step size at the first update; IMPALA on Atari: 6e-4.')
   learning_rate_schedule: str = option(
-    'constant', 'constant, or linear: down to 0 after learning_rate_decay_steps.'
+    'constant', 'constant, or linear: decays to 0 over learning_rate_decay_steps.'
   )
   learning_rate_decay_steps: int = option(
     0,
-    'Learner steps over which the linear schedule decays; 0: those of the run, about; 0 with the '
+    'Learner steps over which the linear schedule decays; 0: about all of the run; must be 0 with the '
     'constant schedule.',
   )
   adam_b1: float = option(0.9, "Decay of Adam's mean of gradients.")
@@ -56,7 +55,7 @@ class VTraceConfig(NetworkConfig):
     0.01, "Added to RMSProp's mean of squares, inside the root; IMPALA on Atari: 0.01."
   )
   max_gradient_norm: float = option(
-    40.0, 'Gradients are scaled down to this global norm; 0 for no clipping; IMPALA: 40, for sums.'
+    40.0, 'Gradients are clipped to this global norm; 0 for no clipping; IMPALA: 40, for sums.'
   )
 
   def _check(self) -> None:

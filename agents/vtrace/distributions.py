@@ -1,14 +1,15 @@
-"""What V-trace asks of a policy's distribution, and the two there are: over labels and over boxes.
+"""Policy distributions of V-trace: categorical and squashed Gaussian.
 
-A policy makes a *draw*, from which the action follows that the environment executes. Of a discrete
-action they are the same. Of a continuous one the draw is Gaussian and unbounded, and the action its
-tanh, scaled to the bounds of the action spec. That beats clipping, since the action never leaves its
-bounds and the density is nowhere flat in the draw; and the entropy is that of the executed action, so
-that its bonus pulls a policy back from the bounds, where for a clipped Gaussian it would only widen.
+A policy samples a *draw*, which determines the action that the environment executes. For a discrete
+action, draw and action are equal. For a continuous one the draw is an unbounded Gaussian sample, and the
+action is its tanh, scaled to the bounds of the action spec. The action never leaves its bounds and,
+unlike for a clipped Gaussian, the density is nowhere flat in the draw. The entropy is that of the
+executed action, so its bonus pulls the policy away from the bounds. For a clipped Gaussian the bonus
+would only widen the policy.
 
-What is learned from is the draw, which rows keep in their extras: float32 tanh is 1 from 9 on, so no
-inverse would bring a draw back. tanh changes the density by a factor that depends on the draw alone, so
-that pi/mu of the actions is pi/mu of their draws, and so are the gradients of log pi.
+V-trace trains on draws, which rows store in their extras. They cannot be recovered from actions: tanh in
+float32 is 1 from 9 on. tanh changes the density by a factor that depends on the draw alone. Therefore
+pi/mu and the gradients of log pi are the same for actions and for their draws.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Distribution(abc.ABC):
   """A family of distributions over draws. Any number of axes may precede the shapes below.
 
   Attributes:
-    num_logits: parameters of one distribution, as the network has them for each row.
-    has_draws: whether a draw is something else than its action, and is to be kept beside it.
+    num_logits: number of parameters of one distribution, the network's logits for a row.
+    has_draws: whether draws differ from actions, so that rows store them too.
   """
 
   num_logits: int
@@ -43,11 +44,11 @@ class Distribution(abc.ABC):
 
   @abc.abstractmethod
   def mode(self, logits: Array) -> Array:
-    """Returns the draw that stands for a distribution where nothing is to be explored."""
+    """Returns the draw for acting without exploration."""
 
   @abc.abstractmethod
   def log_prob(self, logits: Array, draw: Array) -> Array:
-    """Returns the logarithm of the probability, or density, of draws: float32 `[]`."""
+    """Returns the log-probability, or log-density, of a draw, float32 `[]`."""
 
   @abc.abstractmethod
   def entropy(self, logits: Array) -> Array:
@@ -55,11 +56,11 @@ class Distribution(abc.ABC):
 
   @abc.abstractmethod
   def action(self, draw: Array) -> Array:
-    """Returns the action that a draw stands for, in the shape and dtype of the action spec."""
+    """Returns the action of a draw, in the shape and dtype of the action spec."""
 
 
 class Categorical(Distribution):
-  """Over the labels 0 .. A-1; a draw is its action."""
+  """A distribution over the labels 0 .. A-1; draw and action are equal."""
 
   has_draws = False
 
@@ -71,7 +72,7 @@ class Categorical(Distribution):
     return jax.random.categorical(key, logits).astype(jnp.int32)
 
   def mode(self, logits: Array) -> Array:
-    """Returns the likeliest label, int32 `[]`."""
+    """Returns the most probable label, int32 `[]`."""
     return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
   def log_prob(self, logits: Array, draw: Array) -> Array:
@@ -90,16 +91,16 @@ class Categorical(Distribution):
 
 
 class SquashedGaussian(Distribution):
-  """Over a box of A dimensions in all: tanh of independent Gaussians, scaled to the bounds.
+  """tanh of independent Gaussians, scaled to the bounds of a box with A dimensions in total.
 
-  Of the parameters `[2A]` the first half is the means, the second gives the standard deviations as
+  The first half of the parameters `[2A]` is the means. The second gives the standard deviations as
   MIN_STD + softplus, which needs no clamp and so has a gradient everywhere. A draw is float32 `[A]`.
   """
 
   has_draws = True
 
   def __init__(self, action_spec: dm_env.specs.BoundedArray):
-    """Takes the bounds, which are finite."""
+    """Initialises the distribution; the bounds of `action_spec` must be finite."""
     self._shape = action_spec.shape
     self._low = np.broadcast_to(action_spec.minimum, self._shape).astype(np.float32)
     self._high = np.broadcast_to(action_spec.maximum, self._shape).astype(np.float32)
@@ -115,20 +116,21 @@ class SquashedGaussian(Distribution):
     return _mean_and_std(logits)[0]
 
   def log_prob(self, logits: Array, draw: Array) -> Array:
-    """Returns the Gaussian log-density of a draw, before tanh. See the top of this file."""
+    """Returns the Gaussian log-density of a draw, before tanh. See the module docstring."""
     mean, std = _mean_and_std(logits)
     log_density = -0.5 * jnp.square((draw - mean) / std) - jnp.log(std) - 0.5 * np.log(2 * np.pi)
     return jnp.sum(log_density, axis=-1)
 
   def entropy(self, logits: Array) -> Array:
-    """Returns the entropy of the action in a box [-1, 1] in every dimension.
+    """Returns the entropy of the action, with every dimension scaled to [-1, 1].
 
-    It is at most A log 2, that of the uniform one; the units of the action would add a constant.
+    It is at most A log 2, the entropy of the uniform distribution. Scaling to the bounds would add a
+    constant.
     """
     return jnp.sum(squashed_entropy.entropy(*_mean_and_std(logits)), axis=-1)
 
   def action(self, draw: Array) -> Array:
-    """Returns float32 within the bounds, which rounding does not exceed either."""
+    """Returns the action, float32; clipped, so that rounding does not exceed the bounds."""
     squashed = jnp.tanh(draw).reshape(*draw.shape[:-1], *self._shape)
     middle, half = 0.5 * (self._high + self._low), 0.5 * (self._high - self._low)
     return jnp.clip(middle + half * squashed, self._low, self._high)
@@ -141,7 +143,7 @@ def _mean_and_std(logits: Array) -> tuple[Array, Array]:
 
 
 def make_distribution(action_spec: dm_env.specs.Array) -> Distribution:
-  """Returns the distribution that suits the actions.
+  """Returns the distribution for an action spec.
 
   Raises:
     ValueError: the spec is neither a DiscreteArray nor a finite BoundedArray of floats.

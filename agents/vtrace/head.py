@@ -10,16 +10,16 @@ from agents.types import Array
 
 
 class PolicyValue(NamedTuple):
-  """What the network says about rows `[...]`."""
+  """The network's outputs for rows `[...]`."""
 
   logits: Array  # float32 `[..., num_logits]`, the parameters of the policy pi.
   value: Array  # float32 `[...]`, the baseline V.
 
 
 class PolicyValueHead(nn.Module):
-  """A linear layer for the logits, nearly zero at first; another one for V.
+  """One linear layer for the logits, initially near zero, and one for V.
 
-  Zero logits are a uniform policy, or one around the middle of continuous actions.
+  Zero logits are a uniform policy, or one centred in the bounds of continuous actions.
   """
 
   num_logits: int

@@ -11,7 +11,7 @@ from agents.vtrace.distributions import Distribution
 from agents.vtrace.head import PolicyValue
 from agents.vtrace.targets import vtrace
 
-# exp overflows where pi/mu is beyond e^88, which the clipped loss does not mind.
+# exp overflows where pi/mu is above e^88; the loss clips it, so only the metric is affected.
 _MAX_RHO_SHOWN = 1e6
 
 
@@ -25,22 +25,22 @@ def vtrace_loss(
 ) -> tuple[Array, dict[str, Array]]:
   """Sums the policy-gradient, baseline and entropy losses of a batch of unrolls.
 
-  The transitions out of LAST rows count for nothing: not in the loss, in its gradient, in the mean
-  over transitions, or in the metrics. The last row only bootstraps, without gradient.
+  Transitions out of LAST rows are excluded from the loss, its gradient, the mean over transitions and
+  the metrics. The last row only bootstraps, without gradient.
 
   Args:
     config: rho_bar, c_bar, vtrace_lambda, discount, the costs, reward_scale, max_abs_reward and
       loss_reduction.
-    distribution: what the logits are the parameters of.
+    distribution: the policy's distribution, with the logits as parameters.
     output: the learner's logits `[T+1, B, P]` and values `[T+1, B]`.
     behaviour_logits: float32 `[T+1, B, P]`, of the policy mu that acted; the last row is not used.
-    draw: `[T+1, B, ...]`, what mu drew; the last row is not used.
+    draw: `[T+1, B, ...]`, sampled from mu; the last row is not used.
     timestep: step types, raw rewards and discounts, `[T+1, B]`; observations are not used.
 
   Returns:
     The loss, float32 `[]`, and metrics, float32 `[]` each. `policy_loss`, `baseline_loss` and
-    `entropy_loss` are reduced as the loss is, before their costs; the others are means over
-    transitions, `rho` of pi/mu cut at 1e6.
+    `entropy_loss` are reduced like the loss, before their costs. The others are means over transitions;
+    `rho` is the mean of pi/mu clipped at 1e6.
   """
   valid = timestep.step_type[:-1] != LAST
   num_valid = jnp.maximum(jnp.sum(valid, dtype=jnp.float32), 1.0)

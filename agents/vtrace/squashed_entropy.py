@@ -1,4 +1,4 @@
-"""The entropy of tanh(u), u Gaussian, by quadrature that holds for narrow and wide Gaussians."""
+"""The entropy of tanh(u), u Gaussian, by quadrature for narrow and wide Gaussians."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import numpy as np
 from agents.types import Array
 
 _NODES = 32
-_WIDE = 1.0  # Standard deviation from which on the second formula is used.
-_REACH = 10.0  # log(1 + exp(-2 |u|)) is below 3e-9 beyond.
+_WIDE = 1.0  # Standard deviation from which `_wide` is used.
+_REACH = 10.0  # log(1 + exp(-2 |u|)) is below 3e-9 for |u| above this.
 
 
 def entropy(mean: Array, std: Array) -> Array:
   """Returns the entropy in nats of tanh(u), u ~ N(mean, std^2), elementwise.
 
-  It is that of u, plus E[log dtanh(u)/du], for which there is no closed form. Both quadratures have
-  fixed nodes, so no random numbers are needed and the gradient is that of the integral. Value and
-  gradient are off by less than 1e-5, relatively where they are above 1, for any standard deviation
-  from 0.02 to 100.
+  It is the entropy of u plus E[log dtanh(u)/du], which has no closed form. Both quadratures have fixed
+  nodes, so they need no random numbers and the gradient is that of the integral. For standard deviations
+  from 0.02 to 100, value and gradient have an error below 1e-5, relative where they are above 1.
 
   Args:
     mean: float32 `[...]`.
@@ -30,7 +29,7 @@ def entropy(mean: Array, std: Array) -> Array:
 
 
 def _narrow(mean: Array, std: Array) -> Array:
-  """Returns E[log dtanh(u)/du] by Gauss-Hermite quadrature, which wants it smooth on the scale of u."""
+  """Returns E[log dtanh(u)/du] by Gauss-Hermite quadrature; it must be smooth on the scale of u."""
   nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
   draws = mean[..., None] + std[..., None] * nodes.astype(np.float32)
   log_slope = 2.0 * (np.log(2.0) - draws - jax.nn.softplus(-2.0 * draws))
@@ -40,9 +39,9 @@ def _narrow(mean: Array, std: Array) -> Array:
 def _wide(mean: Array, std: Array) -> Array:
   """Returns E[log dtanh(u)/du] where u is at least as wide as the bend of tanh.
 
-  log dtanh(u)/du = 2 log 2 - 2 |u| - 2 log(1 + exp(-2 |u|)). E|u| is that of the folded normal; what
-  is left vanishes beyond the bend, so it is integrated there, against the density of u, by
-  Gauss-Legendre quadrature on each side of 0.
+  log dtanh(u)/du = 2 log 2 - 2 |u| - 2 log(1 + exp(-2 |u|)). E|u| is that of the folded normal. The last
+  term vanishes beyond the bend, so Gauss-Legendre quadrature on each side of 0 integrates it there,
+  against the density of u.
   """
   std = jnp.maximum(std, _WIDE)
   standard = mean / std

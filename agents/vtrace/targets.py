@@ -11,7 +11,7 @@ from agents.types import Array
 
 
 class VTraceTargets(NamedTuple):
-  """What the losses regress to, without gradients; index s is row s, s = 0 .. T-1."""
+  """Targets and advantages, without gradients; index s is row s, s = 0 .. T-1."""
 
   values: Array  # `[T, B]`, v_s.
   advantages: Array  # `[T, B]`, clipped rho_s times (r_{s+1} + gamma_{s+1} v_{s+1} - V(x_s)).
@@ -38,21 +38,21 @@ def vtrace(
 
   computed backwards from v_T = V(x_T) by
   v_s - V(x_s) = delta_s + gamma_{s+1} c_s (v_{s+1} - V(x_{s+1})). An invalid transition has
-  delta_t = 0, c_t = 0 and no advantage, so v_s = V(x_s) in a LAST row and nothing flows back from
-  the episode after it. What the other arguments hold there is ignored.
+  delta_t = 0, c_t = 0 and no advantage. So v_s = V(x_s) in a LAST row, and no correction flows back from
+  the next episode. The other arguments are ignored there.
 
   Args:
     values: `[T+1, B]`, V(x_0) .. V(x_T); the last only bootstraps.
     rewards: `[T, B]`; index t is r_{t+1}, which arrived with row t+1.
     discounts: `[T, B]`; index t is gamma_{t+1}, gamma times the discount that arrived with row t+1.
     rhos: `[T, B]`, pi(a_t | x_t) / mu(a_t | x_t), unclipped.
-    valid: bool `[T, B]`; false where row t is LAST, so that t -> t+1 is no transition.
+    valid: bool `[T, B]`; false where row t is LAST, so that t -> t+1 is not a transition.
     rho_bar: clip of rho, here and in the advantages.
     c_bar: clip of c, before lambda.
     lambda_: in [0, 1].
 
   Returns:
-    Targets and advantages in the dtype of the inputs; gradients stop there.
+    Targets and advantages in the dtype of the inputs, without gradients.
   """
   value, next_value = values[:-1], values[1:]
   clipped_rho = jnp.minimum(rho_bar, rhos)

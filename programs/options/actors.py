@@ -8,14 +8,14 @@ from agents.options import option
 from programs.options.common import CommonConfig
 
 BATCH_SIZE_HELP = (
-  'unrolls that each replica adds to a learner batch, over its learner devices; an update is over '
+  'unrolls that each replica adds to a learner batch, split over its learner devices; an update uses '
   'num_replicas times as many'
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class ActorsConfig(CommonConfig):
-  """Options of programs with actors, replay and a learner, wherever the acting is done."""
+  """Options of programs with actors, replay and a learner, for central and local inference alike."""
 
   num_actors: int = option(2, 'actor processes of each replica')
   envs_per_actor: int = option(32, 'environments in each actor process')
@@ -23,7 +23,7 @@ class ActorsConfig(CommonConfig):
   batch_size: int = option(16, BATCH_SIZE_HELP)
   update_period: float = option(
     0.01,
-    'seconds between two parameter fetches of a node that infers in another process than the learner',
+    'seconds between parameter fetches of a node that infers outside the learner process',
     at_most=3600.0,
   )
   num_replay_shards: int = option(
@@ -33,7 +33,7 @@ class ActorsConfig(CommonConfig):
 
   @property
   def audit_dir(self) -> str:
-    """Where every unroll is recorded; '' for nowhere."""
+    """The directory in which every unroll is recorded; '' for no recording."""
     return self.run_dir if self.audit else ''
 
   def _check(self) -> None:

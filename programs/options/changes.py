@@ -8,34 +8,34 @@ from typing import Any
 
 from programs.options.inference import InferenceConfig
 
-# Options of every program that cannot, beside those of the agent.
+# Options of every program that cannot change, in addition to the agent's.
 _FIXED = {
   'env',
   'env_options',
   'run_dir',
   'num_replicas',
-  'inference_nodes',  # What learns has another name with it, and the logs of it.
+  'inference_nodes',  # It decides the name of the learner node and of its logs.
   'num_replay_shards',
   'batch_size',
   'seed',
 }
-# Options of a single program that can.
+# Options of a single program that can change.
 _FREE = {'num_devices', 'replay_checkpoint_period'}
-# Options that follow num_steps, which can change, unless they were given.
+# Options derived from num_steps, which can change, unless given.
 _FOLLOWING = {'learning_rate_decay_steps'}
-# Options that a resumed run gets from elsewhere.
+# Options that are set for a resumed run separately.
 _OWN = {'seed', 'run_dir'}
 
 
 def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
-  """Returns the config of a resumed run, with what may not change as it was.
+  """Returns the config of a resumed run, with the recorded values of options that may not change.
 
-  Presets and defaults may be others in the version that resumes it.
+  The resuming version may have different presets and defaults.
 
   Args:
     recorded: as in `check_changes`.
-    config: as the flags and this version have it.
-    names: of the options that the user gave on resume.
+    config: as resolved from the flags by this version.
+    names: the options that the user gave on resume.
   """
   fixed = {f.name for f in dataclasses.fields(config)} - _may_change() - _FOLLOWING - _OWN
   kept = {name: recorded[name] for name in fixed & recorded.keys() - set(names)}
@@ -45,17 +45,18 @@ def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
 
 
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:
-  """Checks that options of an earlier run may change when it is resumed.
+  """Checks that a resumed run changes only options that may change.
 
-  How it is run may, what it learns and from what may not. To give the same value again is no change.
+  Resources may change; the environment, the agent and the rest of the learning problem may not. An
+  option may be given its recorded value again.
 
   Args:
-    recorded: name to value, as it was; lists for tuples.
-    config: every option, as it is to be.
-    names: of the options that the user gave on resume.
+    recorded: option name to recorded value; lists for tuples.
+    config: every option of the resumed run.
+    names: the options that the user gave on resume.
 
   Raises:
-    ValueError: one sentence that names the first flag that may not.
+    ValueError: one sentence that names the first flag that may not change.
   """
   for name in sorted(set(names) - _may_change()):
     value, before = getattr(config, name), recorded.get(name)

@@ -13,7 +13,7 @@ C = TypeVar('C', bound='CommonConfig')
 
 @dataclasses.dataclass(frozen=True)
 class CommonConfig(CheckedOptions):
-  """Options of every program. One flag each; 0 means 'choose for me' where it says so."""
+  """Options of every program, one flag each. 0 means 'choose for me' where the help text says so."""
 
   env: str = option(
     'catch', 'environment, family or family:task; see --list_envs; or path/to/mine.py:make'
@@ -24,19 +24,19 @@ class CommonConfig(CheckedOptions):
   )
   seed: int = option(
     1,
-    'of parameters, action sampling and environments',
+    'seed of parameters, action sampling and environments',
     at_least=0,
-    at_most=2**32 - 1,  # JAX takes no more bits of it.
+    at_most=2**32 - 1,  # JAX uses only 32 bits.
   )
   run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
 
-  accelerator: str = option('cpu', "what the learner's host has: cpu, gpu or tpu")
+  accelerator: str = option('cpu', "accelerator of the learner's host: cpu, gpu or tpu")
 
   checkpoint_period: float = option(
     60.0,
-    'seconds between checkpoints of the learner; 0: none, and a failure of it ends the program',
+    'seconds between learner checkpoints; 0: none, and a learner failure ends the program',
   )
-  checkpoints_kept: int = option(3, 'how many of them to keep')
+  checkpoints_kept: int = option(3, 'number of learner checkpoints to keep')
 
   eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
   eval_episodes: int = option(100, 'episodes in one evaluation')
@@ -44,12 +44,12 @@ class CommonConfig(CheckedOptions):
     0, 'actor_steps between evaluations; 0: a twentieth of num_steps', at_least=0
   )
 
-  # How often the run has been resumed: no flag, its directory knows.
+  # Number of times the run has been resumed. Not a flag; it is read from the run directory.
   resumes: int = dataclasses.field(default=0, metadata={'flag': False})
 
   @property
   def root_seed(self) -> Seed:
-    """What all seeds of a program come from: another one each time that the run is resumed."""
+    """The root of all seeds of a program; a resume changes it."""
     return Seed(self.seed).child('resume', self.resumes)
 
   def resolve(self: C) -> C:
@@ -62,7 +62,7 @@ class CommonConfig(CheckedOptions):
     if self.eval_envs and not self.eval_episodes:
       raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
     if self.accelerator not in ('cpu', 'gpu', 'tpu'):
-      raise ValueError(f'--accelerator={self.accelerator} is none of cpu, gpu, tpu.')
+      raise ValueError(f'--accelerator={self.accelerator} must be cpu, gpu or tpu.')
 
   def _require_at_least_one(self, *names: str) -> None:
     for name in names:

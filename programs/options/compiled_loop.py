@@ -11,22 +11,22 @@ from programs.options.common import CommonConfig
 
 @dataclasses.dataclass(frozen=True)
 class CompiledLoopConfig(CommonConfig):
-  """Options of a program whose environment, acting and learning are one compiled function."""
+  """Options of programs that compile environment, acting and learning into one function."""
 
   num_envs: int = option(
-    64, 'environments, over all devices; a learner batch is an unroll of each of them'
+    64, 'environments, over all devices; a learner batch is one unroll of each'
   )
   num_devices: int = option(
-    0, 'local devices that the environments are spread over; 0: all that the process sees'
+    0, 'local devices that the environments are sharded over; 0: all local devices'
   )
   updates_per_call: int = option(
     8,
-    'learner steps in one call of the compiled loop, between which nothing is reported or stopped',
+    'learner steps per call of the compiled loop; reports, checkpoints and stops happen between calls',
   )
 
   @property
   def root_seed(self) -> Seed:
-    """What all seeds come from: a run that is resumed is the run that it would have been."""
+    """The root of all seeds. It ignores resumes: a resumed run equals the uninterrupted run."""
     return Seed(self.seed)
 
   def _check(self) -> None:

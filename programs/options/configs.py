@@ -1,4 +1,4 @@
-"""From values of flags to configs."""
+"""Builds configs from flag values."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from acme import specs
 from environments import own_file
 from programs import arithmetic
 
-# Of a program's presets, the one for families that have none of their own, and for users' files.
+# The key in PRESETS for families without a preset, and for users' files.
 OTHERS = '*'
 
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
 
-  A preset for the environment's family, or for those without one, goes below them and above the
-  defaults; one for the very environment goes above that of its family.
+  Precedence, highest first: flags; the preset of the environment; the preset of its family, or `OTHERS`;
+  the defaults.
 
   Args:
-    module: the program's.
+    module: the program's module.
     values: flag name to value; lists hold strings.
 
   Raises:
-    ValueError: if a flag is not one of the program's, or the values do not fit together.
+    ValueError: if the program has no such flag, or the values are inconsistent.
   """
   config = resolve(module, values)
   check(module, config)
@@ -33,14 +33,14 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
 
 
 def check(module: Any, config: Any) -> None:
-  """Checks that the options fit together, that something can be learned, and that `env` can be played.
+  """Checks that the options are consistent, the run can learn and the agent can play `env`.
 
   Raises:
-    ValueError: if not; one sentence.
+    ValueError: if a check fails; one sentence.
   """
   config.validate()
   arithmetic.check(config)
-  continuous = getattr(config, 'continuous_actions', True)  # Without an agent's options, who knows.
+  continuous = getattr(config, 'continuous_actions', True)  # Unknown without an agent's options.
   if continuous or own_file.is_spec(config.env):
     module.environments.check(config.env, config.env_options)
   if continuous:
@@ -48,18 +48,18 @@ def check(module: Any, config: Any) -> None:
   actions = module.environments.make_spec(config.env, config.env_options).actions
   if not isinstance(actions, specs.DiscreteArray):
     raise ValueError(
-      f"--env={config.env} has continuous actions, of which this program's agent takes none: use "
+      f"--env={config.env} has continuous actions, which this program's agent does not support: use "
       '--program=sebulba, or an environment with discrete actions.'
     )
 
 
 def resolve(module: Any, values: dict[str, Any]) -> Any:
-  """As `make_config`, but whether the values fit together is still to be checked."""
+  """Like `make_config`, but without the checks of `check`."""
   fields = {f.name: f for f in dataclasses.fields(module.Config)}
   values = dict(values)
   for name, value in values.items():
     if name not in fields:
-      raise ValueError(f'--{name} is no option of this program.')
+      raise ValueError(f'--{name} is not an option of this program.')
     if isinstance(fields[name].default, tuple):
       try:
         values[name] = tuple(int(v) for v in value)

@@ -1,4 +1,4 @@
-"""What has to be known of the command line before its flags are defined."""
+"""Parsing of the command line before its flags are defined."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rundir import run_directory
 
 
 def own_program(argv: Sequence[str]) -> str:
-  """Returns the user's own program that a command line names, or the run that it resumes; else ''.
+  """Returns the user's own program named by the command line or by the run that it resumes; else ''.
 
   Args:
     argv: the command line.
 
   Raises:
-    ValueError: if the file of the run's program is gone; one sentence.
+    ValueError: if the program file of the resumed run is missing; one sentence.
   """
   name, resumed = _last(argv, 'program'), _last(argv, 'resume')
   if not name and resumed:
@@ -28,7 +28,7 @@ def own_program(argv: Sequence[str]) -> str:
 
 
 def _last(argv: Sequence[str], flag: str) -> str:
-  """Returns the value that the command line gives a flag last, as --flag=value or --flag value."""
+  """Returns the last value of a flag on the command line, as --flag=value or --flag value; else ''."""
   value = ''
   for word, following in zip(argv, [*argv[1:], ''], strict=True):
     if word == '--':

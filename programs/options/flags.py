@@ -11,17 +11,17 @@ from absl import flags
 from environments import own_file
 from programs import registry
 
-_own: list[str] = []  # A user's own program, whose options have flags, too.
+_own: list[str] = []  # The user's own program, if any; its options are flags too.
 
 
 def define(own_program: str = '') -> None:
   """Defines a flag for each option of each program's config.
 
   Args:
-    own_program: path/to/mine.py:make_program, if the command line says so.
+    own_program: path/to/mine.py:make_program, if given on the command line.
 
   Raises:
-    ValueError: if it cannot be loaded, or its options clash with other flags; one sentence.
+    ValueError: if the program cannot be loaded, or its options clash with other flags; one sentence.
   """
   _own[:] = [own_program] if own_program else []
   define: dict[type, Callable[..., Any]] = {
@@ -39,7 +39,7 @@ def define(own_program: str = '') -> None:
       if field.name in flags.FLAGS or type(field.default) is not type(first.default):
         raise ValueError(
           f'--program={program}: the option {field.name} of Config clashes with a flag of that name; '
-          'call it something else.'
+          'rename it.'
         )
   for name, by_program in fields.items():
     field = next(iter(by_program.values()))
@@ -49,13 +49,13 @@ def define(own_program: str = '') -> None:
 
 
 def _fields(program: str) -> list[dataclasses.Field]:
-  """Returns those fields of a program's config that have a flag."""
+  """Returns the fields of a program's config that have a flag."""
   fields = dataclasses.fields(registry.load(program).Config)
   return [field for field in fields if field.metadata.get('flag', True)]
 
 
 def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
-  """Says what a flag's default is, and which programs have the flag if not all of them do."""
+  """Describes a flag's default, and the programs that have the flag unless all of them do."""
   shown = {
     program: ','.join(map(str, f.default)) if isinstance(f.default, tuple) else repr(f.default)
     for program, f in by_program.items()

@@ -13,38 +13,37 @@ C = TypeVar('C', bound='InferenceConfig')
 
 @dataclasses.dataclass(frozen=True)
 class InferenceConfig(ActorsConfig):
-  """Options of programs with central inference, which do not depend on the agent."""
+  """Options of programs with central inference, independent of the agent."""
 
   num_replicas: int = option(
     1,
-    'host units: an inference-learner, its replay and its actors, on a host of its own; the learners '
-    'average their gradients, and the numbers of actors and sizes of replay are for each replica',
+    'replicas, each one inference-learner with its replay and actors on its own host; learners average '
+    'their gradients, and numbers of actors and replay sizes are per replica',
   )
   inference_nodes: int = option(
     0,
-    'nodes that infer, in processes of their own, each for an equal share of the actors; 0: the '
-    'learner infers',
+    'stand-alone inference nodes, each for an equal share of the actors; 0: the learner process infers',
   )
   env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
   inference_batch_size: int = option(
-    0, 'environments in an inference batch at most; 0: half of those of a node'
+    0, 'largest inference batch, in environments; 0: half of the environments of a node'
   )
   inference_timeout_ms: float = option(
-    2.0, 'how long a request waits for a fuller batch', at_most=3_600_000.0
+    2.0, 'milliseconds that a request waits for a fuller batch', at_most=3_600_000.0
   )
   one_core: bool = option(
-    True, 'on CPU devices, keep the Python threads of a node that infers on one core'
+    True, 'on CPU devices, pin the Python threads of an inference node to one core'
   )
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
 
   @property
   def num_servers(self) -> int:
-    """Nodes that answer actors: the replicas, or the inference nodes of a single learner."""
+    """Nodes that serve actors: the replicas, or the inference nodes of a single learner."""
     return self.num_replicas * max(self.inference_nodes, 1)
 
   @property
   def actors_per_server(self) -> int:
-    """Actors that each of them answers."""
+    """Actors that each of these nodes serves."""
     return self.num_actors // max(self.inference_nodes, 1)
 
   @property
@@ -80,7 +79,7 @@ class InferenceConfig(ActorsConfig):
     if len(self.actor_devices) > num_streams:
       raise ValueError(
         f'--actor_devices lists {len(self.actor_devices)} devices, but only {num_streams} groups of '
-        'environments ask for actions there (--num_actors times --env_groups, over --inference_nodes); '
+        'environments use them (--num_actors times --env_groups, over --inference_nodes); '
         'use fewer devices.'
       )
 

@@ -15,7 +15,9 @@ C = TypeVar('C', bound='PrioritizedConfig')
 class PrioritizedConfig(ActorsConfig):
   """Options of prioritized replay at a fixed ratio of samples to inserts."""
 
-  replay_size: int = option(100_000, 'unrolls that the replay of a replica holds, over its shards')
+  replay_size: int = option(
+    100_000, 'capacity of the replay of a replica, in unrolls, over its shards'
+  )
   min_replay_size: int = option(
     5_000, 'unrolls in the replay of a replica before learning starts, over its shards'
   )
@@ -24,14 +26,14 @@ class PrioritizedConfig(ActorsConfig):
   )
   samples_per_insert_error: float = option(
     0.0,
-    'samples by which that ratio may be off before actors or learner wait, per shard; '
+    'deviation from that ratio, in samples per shard, at which actors or learner wait; '
     '0: a tenth of min_replay_size times samples_per_insert, at least twice a batch',
   )
   replay_checkpoint_period: float = option(
-    600.0, 'seconds between checkpoints of replay, which stands still meanwhile; 0: none'
+    600.0, 'seconds between replay checkpoints, during which replay blocks; 0: none'
   )
   priority_exponent: float = option(
-    0.9, 'an unroll is sampled in proportion to its priority to this power'
+    0.9, 'exponent of priorities; unrolls are sampled in proportion to priority to this power'
   )
 
   def resolve(self: C) -> C:

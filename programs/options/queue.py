@@ -16,7 +16,7 @@ class QueueConfig(ActorsConfig):
   """Options of a queue that delivers each unroll once."""
 
   queue_size: int = option(
-    0, 'unrolls that may wait in all replay queues of a replica together; 0: twice the batch'
+    0, 'capacity of the replay queues of a replica, in unrolls, over its shards; 0: twice the batch'
   )
 
   def resolve(self: C) -> C:

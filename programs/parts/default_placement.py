@@ -1,4 +1,4 @@
-"""Where groups run by default."""
+"""Default placement of groups."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from launchers.placement import Resources
 from programs.options.common import CommonConfig
 
-# For XLA on CPUs: batches of actions are small, handing parts of them to other threads costs more
-# than it brings, and every core has a process anyway.
+# One XLA thread on CPUs: action batches are small, so handing parts to other threads costs more than it
+# saves, and every core runs a process already.
 ONE_THREAD = {'NPROC': '1'}
 
 
 def placement(**groups: Resources) -> dict[str, Resources]:
-  """Returns where the groups run: those given, and monitor and evaluator."""
+  """Returns the resources of the given groups, the monitor and the evaluator."""
   return {
     # The monitor writes the run directory.
     'monitor': Resources(cpus=0, with_launcher=True, restart='on_failure'),
@@ -23,13 +23,13 @@ def placement(**groups: Resources) -> dict[str, Resources]:
 
 
 def restart_of_learner(config: CommonConfig) -> str:
-  """Returns the restart policy of nodes whose state is in the learner's checkpoints, or nowhere."""
-  # What it would forget without checkpoints keeps the learner from being started again.
+  """Returns the restart policy of nodes with no saved state except the learner's checkpoints."""
+  # Without checkpoints a restart would lose all that was learned.
   return 'on_failure' if config.checkpoint_period else 'never'
 
 
 def on_accelerator(config: CommonConfig, num_devices: int, **others: Any) -> Resources:
-  """Returns where a group runs that has `num_devices` of the accelerators, where there are some."""
+  """Returns the resources of a group with `num_devices` accelerators, or CPUs if config has none."""
   if config.accelerator == 'cpu':
     return Resources(**others)
   return Resources(accelerator=config.accelerator, num_devices=num_devices, **others)

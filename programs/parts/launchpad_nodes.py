@@ -1,4 +1,4 @@
-"""Launchpad nodes and handles that the launcher can build without JAX, TensorFlow and Reverb."""
+"""Launchpad nodes and handles that the launcher builds without importing JAX, TensorFlow or Reverb."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from nodes.runtime import activity
 
 @dataclasses.dataclass(frozen=True)
 class Deferred:
-  """Calls `module.name` with what it is called with, importing the module at that moment.
+  """A picklable callable that imports `module` at the first call and calls `module.name`.
 
-  A node's class is imported in the node's process and nowhere else: the launcher builds a graph
-  without JAX and TensorFlow, and an actor never sees them. Picklable.
+  A node's class is imported in the node's process only. The launcher builds a graph without JAX and
+  TensorFlow, and an actor never imports them.
 
   Attributes:
     module: dotted module path.
-    name: of a class or function in it.
+    name: a class or function in the module.
   """
 
   module: str
   name: str
 
   def __call__(self, *args: Any, **kwargs: Any) -> Any:
-    """Imports and calls; a call that hangs is one of a node that starts."""
+    """Imports and calls; a hang here is reported as a hang at node start."""
     with activity.doing(activity.STARTING):
       return getattr(importlib.import_module(self.module), self.name)(*args, **kwargs)
 
 
 class AddressHandle(base.Handle[Any]):
-  """Stands for an address; a node that is given it gets host:port.
+  """A handle on an address; a node that holds it receives host:port.
 
   Attributes:
-    answers: whether nodes that are given it wait for replies from there.
+    answers: whether nodes that hold the handle wait for replies from the address.
   """
 
   answers = False
 
   def __init__(self, name: str):
-    """Initialises a handle of an address that is still to be assigned to a node.
+    """Initialises a handle on an address that is not yet assigned to a node.
 
     Args:
-      name: small letters and digits.
+      name: lower-case letters and digits.
     """
     self._address = lp.Address(name)
 
   def assign(self, node: lp.PyClassNode) -> None:
-    """Has the launcher choose a port on the machine of `node`, which is to listen there."""
+    """Lets the launcher choose a port on the machine of `node`, which listens there."""
     node.allocate_address(self._address)
     node._track_handle(self)
 
   @property
   def port(self) -> int:
-    """The address's port, once it is bound."""
+    """The address's port; available once the address is bound."""
     return lp.get_port_from_address(self._address.resolve())
 
   def dereference(self) -> Any:
@@ -67,26 +67,26 @@ class AddressHandle(base.Handle[Any]):
 
 
 class InferenceHandle(AddressHandle):
-  """Stands for an inference server; a node gets a `nodes.inference.client.ServerAddress` for it."""
+  """A handle on an inference server; a node receives a `nodes.inference.client.ServerAddress`."""
 
   answers = True
 
   def dereference(self) -> Any:
-    """Returns what the server is asked by."""
+    """Returns the `ServerAddress`."""
     return ServerAddress(super().dereference())
 
 
 class ListeningNode(lp.PyClassNode):
-  """A node that listens by itself, on a port that the launcher chooses for it."""
+  """A node that opens its own socket, on a port that the launcher chooses."""
 
   def __init__(self, handle: AddressHandle, make: Deferred, *args: Any, **kwargs: Any):
     """Initialises the node.
 
     Args:
-      handle: on the address, not yet assigned.
-      make: of the node's object; gets `port` beside the other arguments.
-      *args: of it.
-      **kwargs: of it.
+      handle: a handle on the address, not yet assigned.
+      make: constructs the node's object; gets `port` in addition to the other arguments.
+      *args: positional arguments of `make`.
+      **kwargs: keyword arguments of `make`.
     """
     super().__init__(make, *args, **kwargs)
     self._handle = handle
@@ -105,8 +105,8 @@ class ReplayNode(ListeningNode):
   """Runs `nodes.replay.ReplayServer`.
 
   `lp.ReverbNode` imports Reverb where the graph is built, which takes 10 seconds and 400 MB before
-  anything starts, and shares an occupied port silently. This node imports Reverb in its own process
-  and refuses an occupied port.
+  anything starts. It also shares an occupied port silently. This node imports Reverb in its own process
+  and rejects an occupied port.
   """
 
   def __init__(self, tables: Any, *args: Any):
@@ -114,7 +114,7 @@ class ReplayNode(ListeningNode):
 
     Args:
       tables: a picklable function without arguments that returns Reverb tables.
-      *args: further arguments of `ReplayServer`, but for the port.
+      *args: the other arguments of `ReplayServer`, except the port.
     """
     make = Deferred('nodes.replay', 'ReplayServer')
     super().__init__(AddressHandle('reverb'), make, tables, *args)

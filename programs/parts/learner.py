@@ -1,4 +1,4 @@
-"""Learners: their options, and the node of one that does not infer."""
+"""Options of learners, and the stand-alone learner node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from programs.parts.launchpad_nodes import AddressHandle, Deferred
 
 
 def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
-  """Returns the options of a program's only learner, whose node is called `name`."""
+  """Returns the options of a program's only learner, in the node `name`."""
   return TrainingOptions(
     name=name,
     devices=config.learner_devices,
@@ -36,19 +36,19 @@ def add_learner(
   monitor: Any,
   call_timeout: float,
 ) -> Any:
-  """Adds the learner.
+  """Adds the stand-alone learner.
 
   Args:
-    program: to add it to.
-    config: of the program.
+    program: the graph.
+    config: the program's options.
     make_agent: takes the specs of observations and actions.
     make_environment: takes (number of environments, seed).
     replay: addresses of the replay servers.
-    monitor: a handle on it.
-    call_timeout: the deadline of a call in seconds, after which it is repeated; see nodes.runtime.rpc.
+    monitor: a handle on the monitor.
+    call_timeout: deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 
   Returns:
-    A handle on it.
+    A handle on the learner.
   """
   learner = program.add_node(
     lp.CourierNode(
@@ -58,7 +58,7 @@ def add_learner(
       replay,
       monitor,
       training_options(config, 'learner/0'),
-      # At the start, handlers wait for the first parameters; a call that is repeated takes a second one.
+      # At start, handlers block until the first parameters exist; a retried call occupies a second one.
       courier_kwargs={'thread_pool_size': 2 * (config.num_actors + 1) + 4},
     ),
     label='learner',

@@ -1,4 +1,4 @@
-"""The two nodes that every program has."""
+"""The monitor and evaluator nodes of every program."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def add_monitor(
   """Adds the monitor.
 
   Args:
-    program: to add it to.
-    config: of the program.
-    call_timeout: the deadline of a call in seconds, after which it is repeated; see nodes.runtime.rpc.
-    num_learners: how many nodes report that training has finished.
+    program: the graph.
+    config: the program's options.
+    call_timeout: deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
+    num_learners: number of nodes that report the end of training.
 
   Returns:
-    A handle on it.
+    A handle on the monitor.
   """
   monitor = program.add_node(
     lp.CourierNode(
@@ -42,13 +42,13 @@ def add_monitor(
 def add_evaluator(
   program: lp.Program, config: CommonConfig, evaluator: Deferred, *args: Any
 ) -> None:
-  """Adds the evaluator, where the program has one.
+  """Adds the evaluator, unless --eval_envs=0.
 
   Args:
-    program: to add it to.
-    config: of the program.
-    evaluator: its class, a `nodes.runtime.periodic_evaluator.PeriodicEvaluator`.
-    *args: what it needs beside the options of evaluation.
+    program: the graph.
+    config: the program's options.
+    evaluator: the class, a `nodes.runtime.periodic_evaluator.PeriodicEvaluator`.
+    *args: its arguments before the `EvaluationOptions`.
   """
   if config.eval_envs:
     program.add_node(

@@ -26,16 +26,15 @@ def add_replay(
   """Adds the replay servers.
 
   Args:
-    program: to add them to.
-    config: of the program.
+    program: the graph.
+    config: the program's options.
     make_table: returns the Reverb tables of one server.
-    monitor: a handle on it.
-    checkpoint_period: seconds between checkpoints; 0 where the unrolls are not worth keeping, as in a
-      queue.
-    num_replicas: that have as many servers each.
+    monitor: a handle on the monitor.
+    checkpoint_period: seconds between checkpoints; 0 for none, as for a queue.
+    num_replicas: number of replicas, each with num_replay_shards servers.
 
   Returns:
-    A handle on the address of each, those of a replica side by side.
+    A handle on the address of each server; those of a replica are adjacent.
   """
   with program.group('replay'):
     return [
@@ -53,14 +52,14 @@ def add_replay(
 
 
 def make_queue(config: QueueConfig) -> Callable[[], Any]:
-  """Returns what makes the table of one server of a program whose replay is a queue."""
+  """Returns the constructor of the queue table of one replay server."""
   return functools.partial(
     Deferred('nodes.unrolls.tables', 'queue_table'), config.queue_size // config.num_replay_shards
   )
 
 
 def make_prioritized(config: PrioritizedConfig) -> Callable[[], Any]:
-  """Returns what makes the table of one server of a program whose replay is prioritized."""
+  """Returns the constructor of the prioritized table of one replay server."""
   return functools.partial(
     Deferred('nodes.unrolls.tables', 'prioritized_table'),
     max_size=config.replay_size // config.num_replay_shards,

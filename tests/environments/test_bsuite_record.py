@@ -53,7 +53,7 @@ def test_results_are_of_one_environment(tmp_path):
   options = f'results_dir={tmp_path}'
   first, second = (registry.make('bsuite:catch/0', 1, seed, options) for seed in (0, 1))
   first.reset()
-  with pytest.raises(ValueError, match=r'is there already.*--num_actors=1'):
+  with pytest.raises(ValueError, match=r'already exists.*--num_actors=1'):
     second.reset()
   with pytest.raises(ValueError, match='bsuite records one environment; use --num_actors=1'):
     registry.make('bsuite:catch/0', 2, 0, options)

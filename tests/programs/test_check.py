@@ -96,7 +96,7 @@ def test_a_group_without_placement_is_named_and_so_is_a_placement_without_a_grou
   program.add_node(lp.CourierNode(Server), label='histogram')
   (problem,) = _problems(program, {'histogramm': Resources()})
   assert "group 'histogram' has no placement" in problem
-  assert "'histogramm', which is no group" in problem
+  assert "'histogramm', which is not a group" in problem
 
 
 def test_a_table_that_nobody_writes_or_reads_is_named():

@@ -1,7 +1,7 @@
 """Catch as pure JAX functions.
 
 The rules are those of bsuite's Catch (Osband et al. 2020, Behaviour Suite for Reinforcement
-Learning): a ball falls one row a step down a uniformly random column, the paddle in the bottom row
+Learning). A ball falls one row per step in a uniformly random column. The paddle in the bottom row
 starts in the middle column and moves by at most one. When the ball reaches the bottom row the episode
 terminates with reward 1 if the paddle is under it, else -1.
 """
@@ -75,13 +75,13 @@ def make(task: str, *, rows: int = 10, columns: int = 5) -> Catch:
     columns: width of the board.
 
   Raises:
-    ValueError: there is a task, or the board is too small to play on.
+    ValueError: the task is not empty, or the board is too small to play on.
   """
   if task:
     raise ValueError(f'--env=catch:{task}: catch has no tasks; write --env=catch.')
   if rows < 2 or columns < 1:
     raise ValueError(
-      f'--env_options=rows={rows},columns={columns} leaves no board to play on; it takes at least 2 '
-      'rows and 1 column.'
+      f'--env_options=rows={rows},columns={columns} is too small a board; set at least 2 rows '
+      'and 1 column.'
     )
   return Catch(rows, columns)

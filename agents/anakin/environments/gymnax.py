@@ -17,18 +17,18 @@ from agents.types import Array, Nest, Timestep
 
 
 class Gymnax:
-  """One environment of gymnax. Episodes that its time limit ends are truncated.
+  """One environment of gymnax; its time limit truncates episodes.
 
-  Float observations and truth values become float32, Discrete ones one-hot; arrays keep their shape.
+  Float and bool observations become float32, and Discrete ones one-hot; arrays keep their shape.
   """
 
   def __init__(self, environment: Any, params: Any, name: str):
-    """Takes an environment of gymnax.
+    """Wraps an environment of gymnax.
 
     Args:
-      environment: what `gymnax.make` returned.
-      params: the environment's, likewise.
-      name: for the error.
+      environment: the environment from `gymnax.make`.
+      params: its parameters from `gymnax.make`.
+      name: for error messages.
 
     Raises:
       ValueError: actions are neither discrete nor a bounded array, or an observation is not one array.
@@ -72,8 +72,8 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
   """Makes one environment.
 
   Args:
-    task: its id, such as CartPole-v1.
-    max_episode_steps: truncate episodes after so many steps; 0 is the environment's own limit.
+    task: a gymnax id, such as CartPole-v1.
+    max_episode_steps: steps after which an episode is truncated; 0 for the environment's own limit.
 
   Raises:
     ValueError: gymnax has no such id, the limit is negative, or a space has no array form.
@@ -109,5 +109,5 @@ def _action_spec(space: spaces.Space, name: str) -> dm_env.specs.Array:
 
 
 def _arrays(state: Nest) -> Nest:
-  """Returns a state without Python numbers, so that every method's has the same dtypes."""
+  """Returns a state without Python numbers, so that its dtypes are the same from every method."""
   return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), state)
