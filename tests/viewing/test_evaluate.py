@@ -142,7 +142,7 @@ def test_anakins_checkpoints_and_its_environments(tmp_path, capsys):
   checkpoints.write(checkpoints.directory(str(tmp_path)), counts, content, keep=1)
   found = score(capsys, tmp_path, tmp_path, '--episodes=8')
   assert found['parameters'].items() >= counts.items()
-  final_params.save(str(tmp_path), jax.device_get(state.learner.params))
+  final_params.save(str(tmp_path), serialisation.serialise(jax.device_get(state.learner.params)))
   final = score(capsys, tmp_path, tmp_path, '--episodes=8', '--checkpoint=final')
   assert final['parameters']['file'].endswith('final.msgpack')
   assert found['score'] == final['score']
