@@ -103,7 +103,7 @@ def assert_ended(
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == int(learner_steps)
   assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
   assert f'{asker} -->|{number}| {learner}' in (run_dir / 'graph.md').read_text()
-  assert re.search(f'{number} x (Acting)?Actor', (run_dir / 'graph.svg').read_text())
+  assert re.search(f'{number} x (Impala)?Actor', (run_dir / 'graph.svg').read_text())
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
   assert list((run_dir / 'tensorboard').iterdir())
   with open(run_dir / 'logs' / 'evaluator-0.csv') as f:
