@@ -90,7 +90,7 @@ def test_a_question_to_a_busy_server_stays_on_its_connection_and_arrives_whole()
   assert server.lost == -1 and conversation._connection.unsent
   inbox.accept_messages_of(len(question))
   with futures.ThreadPoolExecutor(1) as pool:
-    answer = pool.submit(conversation.answer)
+    answer = pool.submit(conversation.receive)
     connection, got = _read_one(inbox)
     inbox.send(connection, b'answer')
     assert answer.result(DEADLINE) == b'answer'
