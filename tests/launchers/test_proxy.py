@@ -1,4 +1,4 @@
-"""Servers of a run, where a proxy is set that nobody answers at."""
+"""Servers of a run while the environment names a proxy that does not answer."""
 
 from launchers import placement
 from launchers.placement import Resources

@@ -1,4 +1,4 @@
-"""What a run's options amount to, and that nobody's defaults amount to nothing."""
+"""The updates that a run's options amount to; every preset amounts to enough of them."""
 
 import dataclasses
 

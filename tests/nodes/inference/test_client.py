@@ -239,7 +239,7 @@ def test_a_limit_that_is_sure_to_be_too_low_is_refused():
   ):
     inbox.check_room(1 << 40)
   inbox.close()
-  SocketServer().check_room(1 << 40)  # It accepts nobody.
+  SocketServer().check_room(1 << 40)  # It accepts no connections.
 
 
 def test_who_says_nothing_is_dropped_and_who_has_sent_a_message_may_pause():
