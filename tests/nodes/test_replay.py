@@ -27,6 +27,7 @@ from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from programs import arithmetic, r2d2
 
+DEADLINE = 60
 L = 3
 
 
@@ -76,8 +77,10 @@ def _write(addresses, count, priorities):
   writer.put(_unrolls(0, count), written.set)
   assert written.wait(30)
   clients = [reverb.Client(a) for a in addresses]
+  end = time.monotonic() + DEADLINE
   while sum(c.server_info()[tables.TABLE].current_size for c in clients) < count:
     writer.check()
+    assert time.monotonic() < end
   return writer
 
 
@@ -294,8 +297,9 @@ def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
   for _ in range(5):  # Unknown keys, as of items that have left, are passed over.
     reader.update_priorities(update, np.array([1e6 if i in (2, 5) else 1e-6 for i in order]))
   reader.update_priorities(np.arange(16, dtype=np.uint64), np.ones(16))
+  end = time.monotonic() + DEADLINE
   while reader._updates.qsize():
-    pass
+    assert time.monotonic() < end
   list(itertools.islice(batches, 10))  # What was in flight.
   assert set(next(batches).unrolls.environment_id) == {2, 5}
   writer.close()
@@ -349,8 +353,10 @@ def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
   for first in (0, 3):
     writer.put(_unrolls(first, 3), lambda: None)
   reader = UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
+  end = time.monotonic() + DEADLINE
   while reader.measure()['replay_size'] < 6:
     writer.check()
+    assert time.monotonic() < end
   assert asked == [[0, 1, 2], [3, 4, 5]]
   total = np.sum(np.arange(1.0, 7.0) ** 0.9)
   batch = list(itertools.islice(reader, 30))[-1]
