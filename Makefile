@@ -13,7 +13,7 @@ export PATH := $(PATH):/usr/sbin
 .PHONY: help train quick test nightly newest check docs lock slurm clean
 
 help:
-	@echo 'make train   set up, then train Sebulba on Catch (about two minutes)'
+	@echo 'make train   set up, then train Sebulba on Catch (under a minute)'
 	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
 	@echo 'make test    set up, then check and test everything except nightly tests'
 	@echo 'make nightly the tests that need minutes or a quiet machine, then make newest'
