@@ -18,7 +18,7 @@ import sys
 
 from absl import app, flags
 
-from launchers import engines, guard, placement, terminal
+from launchers import engines, guard, placement, streams, terminal
 from launchers.graph import picture
 from programs import plan, registry
 from programs.options import early
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     if not _DRY_RUN.value:
       launcher.claim(job)
     for sentence in launcher.warnings(job):
-      terminal.say(f'warning: {sentence}', sys.stderr)
+      streams.say(f'warning: {sentence}', sys.stderr)
     if _GRAPH.value:
       picture.write(_GRAPH.value, job.program, job.placement)
     if _DRY_RUN.value:
@@ -62,23 +62,23 @@ def main(argv: list[str]) -> int:
       return 0
     launcher.record(job)
   except ValueError as error:
-    terminal.say(f'error: {error}', sys.stderr)
+    streams.say(f'error: {error}', sys.stderr)
     return 2
   except OSError as error:
-    terminal.say(f'error: {error.filename} cannot be written: {error.strerror}.', sys.stderr)
+    streams.say(f'error: {error.filename} cannot be written: {error.strerror}.', sys.stderr)
     return 2
   try:
     with terminal.shown(job.program, job.title, job.run_dir) as callbacks:
       code = launcher.launch(job, callbacks)
   except ValueError as error:
-    terminal.say(f'error: {error}', sys.stderr)
+    streams.say(f'error: {error}', sys.stderr)
     return 2
   launcher.conclude(job, code)
   return code
 
 
 if __name__ == '__main__':
-  terminal.ensure_streams()
+  streams.ensure_streams()
   try:
     config_flags.define(early.own_program(sys.argv))
   except ValueError as error:
@@ -89,7 +89,7 @@ if __name__ == '__main__':
 
   def _run(argv: list[str]) -> None:
     code = main(argv)
-    terminal.flush()
+    streams.flush()
     # Under the multi-threaded launch types, node threads may still be inside calls that never return.
     os._exit(code)
 

@@ -20,7 +20,7 @@ from typing import Any
 import launchpad as lp
 
 from environments import own_file
-from launchers import terminal
+from launchers import streams
 from launchers.graph import describe, picture
 from launchers.placement import Resources
 from launchers.supervise import RunCallbacks
@@ -128,7 +128,7 @@ class Launcher(abc.ABC):
       return
     changed = run_directory.write_record(job.run_dir, job.name, dict(job.given), job.config)
     if changed:
-      terminal.say(f'warning: {changed}', sys.stderr)
+      streams.say(f'warning: {changed}', sys.stderr)
     for name in ('graph.md', 'graph.svg'):
       picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
 
@@ -145,7 +145,7 @@ class Launcher(abc.ABC):
     """Prints the result of the run, or the command that resumes it."""
     if code == 0:
       if done := run_directory.result(job.run_dir):
-        terminal.say(done)
+        streams.say(done)
     elif self.resume_flags is not None and run_directory.has_checkpoints(job.run_dir):
       flags = shlex.quote(f'--resume={job.run_dir}') + self.resume_flags
-      terminal.say(f'to resume: python launch.py {flags}', sys.stderr)
+      streams.say(f'to resume: python launch.py {flags}', sys.stderr)

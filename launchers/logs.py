@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from rundir import files
+
 MAX_BYTES = 64 << 20
 KEPT_BYTES = 8 << 20
 _TAIL_BYTES = 1 << 20
@@ -26,9 +28,8 @@ def bound(path: str, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -
   if os.path.getsize(path) <= max_bytes:
     return
   end = _end(path, kept_bytes)
-  with open(f'{path}.1.tmp', 'wb') as f:
+  with files.replacing(f'{path}.1') as f:
     f.write(end)
-  os.replace(f'{path}.1.tmp', f'{path}.1')
   os.truncate(path, 0)
 
 

@@ -24,12 +24,11 @@ import traceback
 from collections.abc import Callable
 
 from launchers import allocator, heartbeat
+from launchers.requests import STACKS
 from nodes.runtime import activity
 
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
-# Processes ignore it by default, so it does not harm the children of a node.
-STACKS = signal.SIGURG
 
 
 def _die_with_parent(parent: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 # `lp.stop()` sends it: the program has done its work. No cluster software or shell sends it.
 DONE = signal.SIGRTMIN + 4
+# Processes ignore it by default, so it does not harm the children of a node.
 STACKS = signal.SIGURG
 # Exit codes of a launcher after a request to stop: 128 plus the signal's number.
 EXIT_CODES: dict[int, int] = {int(DONE): 0} | {

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from signal import SIGINT, SIGKILL
 from typing import IO, Generic, TypeVar
 
-from launchers import logs
+from launchers import logs, streams
 from launchers.heartbeat import Beat
 from launchers.requests import EXIT_CODES, STACKS, Requests
 from launchers.watched import Node, Watched
@@ -202,8 +202,7 @@ class _Supervision(Generic[N]):
     return True
 
   def _say(self, sentence: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # A closed terminal does not stop the program.
-      print(sentence, file=self._out, flush=True)
+    streams.say(sentence, self._out)
 
 
 def report(watched: Watched, out: IO[str], lines: int = 60) -> None:

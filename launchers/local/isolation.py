@@ -64,9 +64,9 @@ def enter(mode: str, placement: Mapping[str, Resources]) -> None:
       f'--isolate=require cannot be had: {obstacle}; allow it, or close the ports 1024-65535 of this '
       'machine with a firewall and set --isolate=no.'
     )
-  from launchers import terminal  # Not available to the script.
+  from launchers import streams  # Not available to the script.
 
-  terminal.say(
+  streams.say(
     f'warning: the nodes are not isolated, because {obstacle}: any process that can reach ports '
     '1024-65535 of this machine can run code in them; close them with a firewall '
     '(--isolate=no: no warning).',

@@ -22,7 +22,7 @@ from typing import IO, Any
 import launchpad as lp
 import ray
 
-from launchers import binding, requests, supervise, terminal
+from launchers import binding, requests, streams, supervise
 from launchers.placement import Resources, environment_variables
 from launchers.ray import machines, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
@@ -146,7 +146,7 @@ def _start(
   write_down()
   elsewhere = {p.machine for places in groups.values() for p in places if not p.shares_run_dir}
   if elsewhere:
-    terminal.say(
+    streams.say(
       f'warning: {run_dir} is not shared with {", ".join(sorted(elsewhere))}; files that '
       'nodes write to it there stay there.',
       out or sys.stderr,

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import IO, Any
 
-from launchers import binding, requests, supervise, terminal
+from launchers import binding, requests, streams, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm import probe
 from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
@@ -195,11 +195,11 @@ def main(argv: list[str]) -> int:
     print(f'error: {error}', file=sys.stderr)
     return REFUSED
   if code == 0 and (done := run_directory.result(argv[1])):
-    terminal.say(done)
+    streams.say(done)
   return code
 
 
 if __name__ == '__main__':
   code = main(sys.argv)
-  terminal.flush()
+  streams.flush()
   os._exit(code)

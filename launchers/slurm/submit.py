@@ -21,7 +21,7 @@ import cloudpickle
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import binding, requests, supervise, terminal
+from launchers import binding, requests, streams, supervise
 from launchers.placement import Resources
 from launchers.slurm import planning
 from launchers.slurm.job import JOB_FILE, REFUSED, Submission
@@ -119,8 +119,8 @@ def launch(
     said = ' '.join(submitted.stderr.replace('sbatch: error: ', '').split())
     raise ValueError(f'sbatch refused the job that {path} asks for: {said}')
   job_id = submitted.stdout.strip().partition(';')[0]
-  terminal.say(f'job {job_id}; its output is in {log}', out)
-  terminal.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)
+  streams.say(f'job {job_id}; its output is in {log}', out)
+  streams.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)
   return _follow(job_id, log, earlier, out) if follow else 0
 
 
@@ -135,7 +135,7 @@ def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
       if state in _FINAL:
         break
       if state == 'PENDING' and reason not in ('None', shown):
-        terminal.say(f'job {job_id} is pending ({reason})', out)
+        streams.say(f'job {job_id} is pending ({reason})', out)
         shown = reason
       for _ in range(int(_POLL_SECONDS / 0.1)):
         if len(asked) > forwarded:
@@ -151,7 +151,7 @@ def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
     return code
   # The launcher in the job has not reported the reason.
   why = '' if written else f' and wrote nothing to {log}; does its first host share that directory?'
-  terminal.say(f'error: job {job_id} ended as {state}{why or "."}', out)
+  streams.say(f'error: job {job_id} ended as {state}{why or "."}', out)
   return supervise.FAILED
 
 

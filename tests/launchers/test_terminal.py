@@ -9,7 +9,7 @@ import threading
 import launchpad as lp
 import pytest
 
-from launchers import terminal, view
+from launchers import streams, view
 from launchers.follow import Follower
 from tests.launchers.test_view import STATUS
 
@@ -28,7 +28,7 @@ def gone():
 
 
 def test_a_sentence_to_a_terminal_that_has_gone_is_lost(gone):
-  terminal.say('done', gone)
+  streams.say('done', gone)
 
 
 def test_the_view_ends_with_its_terminal(gone, monkeypatch):
