@@ -59,10 +59,15 @@ class MessageSocket:
 
   def send_some(self) -> bool:
     """Waits for room and sends part of the message; returns whether all of it is sent."""
-    unsent = self.unsent
-    count = self._socket.send(unsent)
+    # Cleared before the peer can have the message: its next request may be served, and that reply
+    # be sent by another thread, before this one runs again.
+    unsent, self.unsent = self.unsent, b''
+    try:
+      count = self._socket.send(unsent)
+    except OSError:
+      self.unsent = unsent
+      raise
     if count == len(unsent):
-      self.unsent = b''
       return True
     self.unsent = memoryview(unsent)[count:]
     return False

@@ -1,0 +1,40 @@
+"""Messages over a socket."""
+
+import socket
+
+from nodes.inference.message_socket import MessageSocket
+
+
+class QuickPeer:
+  """A socket whose peer reads a message and is sent the next one before `send` returns."""
+
+  def __init__(self, stream):
+    self._stream = stream
+    self.family = stream.family
+    self.on_sent = None
+
+  def send(self, message):
+    count = self._stream.send(message)
+    on_sent, self.on_sent = self.on_sent, None
+    if on_sent is not None:
+      on_sent()
+    return count
+
+
+def test_a_second_thread_sends_the_next_reply_before_the_first_thread_has_returned():
+  near, far = socket.socketpair()
+  far.settimeout(10)
+  quick = QuickPeer(near)
+  server, client = MessageSocket(quick), MessageSocket(far)
+  received = []
+
+  def peer_answers_at_once():
+    received.append(client.receive())
+    server.send(b'second')
+
+  quick.on_sent = peer_answers_at_once
+  server.send(b'first')
+  received.append(client.receive())
+  assert received == [b'first', b'second']
+  near.close()
+  far.close()
