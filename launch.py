@@ -34,7 +34,7 @@ _LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environm
 def _list_environments() -> int:
   for family, text in registry.load(plan.PROGRAM.value).environments.families().items():
     print(f'{family:12} {text}')
-  print('or your own, --env=path/to/mine.py:make; see WORKSPACE.md')
+  print('or your own, --env=path/to/mine.py:make; see docs/extending.md')
   return 0
 
 
