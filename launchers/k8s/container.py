@@ -32,14 +32,12 @@ class Group:
     size: number of nodes.
     resources: resources of each node.
     ports: ports that the nodes listen on.
-    knows_run_dir: whether the nodes hold the path of the run directory, and so may write to it.
   """
 
   label: str
   size: int
   resources: Resources
   ports: Sequence[int] = ()
-  knows_run_dir: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +62,14 @@ class Run:
   token: str = ''
   user: int | None = None
   egress: Sequence[str] = ()
+
+
+def has_run_dir(resources: Resources) -> bool:
+  """Returns whether the pods of a group have the run directory.
+
+  The pod that ends the program records the run, so it has the directory whatever its group declares.
+  """
+  return resources.uses_run_dir or resources.with_launcher
 
 
 def chips_per_host(group: Group) -> int:
@@ -121,7 +127,7 @@ def _pod_security(user: int) -> dict[str, Any]:
 def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
   """Returns the writable volumes of a pod, {path: volume}."""
   result: dict[str, dict[str, Any]] = {}
-  if group.knows_run_dir or group.resources.with_launcher:
+  if has_run_dir(group.resources):
     if run.volume:
       result[RUNS] = {'name': 'runs', 'persistentVolumeClaim': {'claimName': run.volume}}
     else:

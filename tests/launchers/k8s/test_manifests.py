@@ -15,20 +15,25 @@ from launchers import placement
 from launchers.k8s import jobset, manifests, network
 from launchers.k8s.container import Group, Run
 from launchers.placement import Resources
+from programs import registry
 from tests.launchers.k8s import schemas
 from tests.programs_under_test import ROOT, launch
 
 RUN = Run('lp-demo', 'registry/image:1', ['python', 'launch.py'], volume='runs', token='0badcafe')
-MONITOR = Group('monitor', 1, Resources(cpus=0, with_launcher=True), [8900], knows_run_dir=True)
+MONITOR = Group('monitor', 1, Resources(cpus=0, with_launcher=True), [8900])
 TPU = Resources(accelerator='tpu-v6e', topology='2x4', num_devices=8, cpus=8, memory_gb=1.5)
 GROUPS = [
   MONITOR,
-  Group('inference_learner', 1, TPU, [8901], knows_run_dir=True),
+  Group('inference_learner', 1, TPU, [8901]),
   Group(
     'actor',
     3,
     Resources(
-      labels={'pool': 'cpu'}, env={'COLOUR': 'green'}, restart='on_failure', max_restarts=7
+      labels={'pool': 'cpu'},
+      uses_run_dir=False,
+      env={'COLOUR': 'green'},
+      restart='on_failure',
+      max_restarts=7,
     ),
   ),
   Group('scorer', 1, Resources(accelerator='gpu', resources={'example.com/disk': 2})),
@@ -231,6 +236,63 @@ def test_every_pod_can_write_to_its_temporary_and_home_directory_and_writers_to_
     (container,) = pod['containers']
     assert [mount['mountPath'] for mount in container['volumeMounts']] == paths
     assert {'name': 'HOME', 'value': '/tmp'} in container['env']
+
+
+_USERS_OWN = """
+import launchpad as lp
+from programs.options.common import CommonConfig as Config
+
+class Node:
+  def run(self):
+    pass
+
+def make_program(config):
+  program = lp.Program('mine')
+  for label in ('a', 'b', 'c'):
+    program.add_node(lp.PyClassNode(Node), label=label)
+  return program
+"""
+_DECLARED = """
+from launchers.placement import Resources
+
+def placement(config):
+  return {
+    'a': Resources(restart='on_failure'),
+    'b': Resources(restart='on_failure', uses_run_dir=False),
+    'c': Resources(restart='on_failure', uses_run_dir=False, with_launcher=True),
+  }
+"""
+
+
+def _users_own(tmp_path, text, volume):
+  """Returns the groups that have the run directory, and those whose pods are replaced."""
+  path = tmp_path / f'{len(text)}.py'
+  path.write_text(text)
+  program = registry.load(f'{path}:make_program')
+  config = program.Config().resolve()
+  generated = manifests.generate(
+    program.make_program(config),
+    program.placement(config),
+    dataclasses.replace(RUN, volume=volume),
+    8900,
+  )
+  jobset = yaml.safe_load(generated.manifests['jobset.yaml'])
+  schemas.validate_jobset(jobset)
+  jobs = {job['name']: job['template'] for job in jobset['spec']['replicatedJobs']}
+  mounted = [
+    name
+    for name, job in jobs.items()
+    if '/runs' in [m['mountPath'] for m in _pod(job)['containers'][0]['volumeMounts']]
+  ]
+  return mounted, [name for name, job in jobs.items() if 'backoffLimitPerIndex' in job['spec']]
+
+
+def test_a_users_group_has_the_run_directory_unless_it_declares_that_it_needs_none(tmp_path):
+  assert _users_own(tmp_path, _USERS_OWN, 'claim') == (['a', 'b', 'c'], [])
+  declared = _USERS_OWN + _DECLARED
+  assert _users_own(tmp_path, declared, 'claim') == (['a', 'c'], ['a', 'b', 'c'])
+  # A pod that replaced another would not have its run directory.
+  assert _users_own(tmp_path, declared, '') == (['a', 'c'], ['b'])
 
 
 def test_every_pod_has_the_token_of_the_run_whatever_its_group_says():
