@@ -45,6 +45,7 @@ def main(argv: list[str]) -> int:
     if _LIST_ENVS.value:
       return _list_environments()
     launcher = engines.chosen()
+    launcher.begin()
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
     if _GRAPH.value:

@@ -79,6 +79,9 @@ class Launcher(abc.ABC):
   resume_flags: str | None = ''
   resume_refusal: str = ''
 
+  def begin(self) -> None:  # noqa: B027 (Most engines have nothing to begin.)
+    """Called before anything is planned."""
+
   @property
   def pickles_nodes(self) -> bool:
     """Whether nodes are pickled, because each runs in a separate process."""
