@@ -4,7 +4,7 @@ To add an engine, write a folder with an `engine.py` that defines its flags and 
 line to `engines.py`. `launch` finds a place for every node, calls `binding.prepare`, and passes one
 `watched.Node` per node to `supervise.supervise`. An engine that knows every address in advance sends no
 payloads: each process builds the graph, calls `binding.bind` and runs its own node (`k8s/pod.py`).
-Engines of the first kind must pass the scenarios of `tests/launchers/contract.py`.
+Engines of the first kind must pass `Contract` of `tests/launchers/contract.py`, others `NodeContract`.
 """
 
 from __future__ import annotations

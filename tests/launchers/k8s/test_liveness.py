@@ -36,11 +36,11 @@ os._exit(code)
 class _Pod:
   """A pod without a network, and the command that its manifest has for its probes."""
 
-  def __init__(self, tmp_path, node, earlier_failures=0):
-    self._file = tmp_path / 'heartbeat'
-    self.log = tmp_path / 'log'
-    counts = {'LAUNCHPOD_FAILURES': str(earlier_failures), pod.INDEX_VARIABLE: '0'}
-    self._environment = {**os.environ, **counts, liveness.VARIABLE: str(self._file)}
+  def __init__(self, directory, node, failures):
+    directory.mkdir()
+    self.log = directory / 'log'
+    counts = {'LAUNCHPOD_FAILURES': str(failures), pod.INDEX_VARIABLE: '0'}
+    self._environment = {**os.environ, **counts, liveness.VARIABLE: str(directory / 'heartbeat')}
     run = container.Run('x', 'x', [], node_timeout=TIMEOUT)
     spec = container.spec(run, container.Group('node', 1, Resources()), user=1000)
     startup, live = (spec['containers'][0][probe] for probe in ('startupProbe', 'livenessProbe'))
@@ -48,7 +48,7 @@ class _Pod:
     self._command = [sys.executable, *live['exec']['command'][1:]]
     with open(self.log, 'w') as log:
       self.process = subprocess.Popen(
-        [sys.executable, '-c', _DRIVER, node, str(tmp_path / 'written')],
+        [sys.executable, '-c', _DRIVER, node, str(directory / 'written')],
         cwd=ROOT,
         env=self._environment,
         stdin=subprocess.DEVNULL,
@@ -76,8 +76,8 @@ class _Pod:
 def start(tmp_path):
   started = []
 
-  def start(*arguments):
-    started.append(_Pod(tmp_path, *arguments))
+  def start(node, failures=0):
+    started.append(_Pod(tmp_path / str(len(started)), node, failures))
     return started[-1]
 
   yield start
@@ -94,22 +94,20 @@ def _wait_for_stacks(log, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'hang, how, stack',
-  [
-    # How `nodes.Hanger` hangs after so many failures. A stopped process writes nothing.
-    (0, 'has sent no heartbeat for', ''),
-    (1, 'has sent no heartbeat for', '_hold_the_interpreter_lock'),
-    (2, 'has made no progress for', '_make_no_progress'),
-  ],
-)
-def test_the_probe_of_a_pod_that_hangs_fails_and_its_log_has_the_stacks(start, hang, how, stack):
-  started = start('Hanger', hang)
-  started.wait_for(1, f'the node {how} ')
-  _wait_for_stacks(started.log, stack)
-  code, said = started.probe()
-  assert code == 1 and said.endswith(f'(--node_timeout={TIMEOUT})')
-  assert started.process.poll() is None
+def test_the_probe_of_a_pod_that_hangs_fails_and_its_log_has_the_stacks(start):
+  # After so many failures `nodes.Hanger` hangs in these ways. A stopped process writes nothing.
+  hangs = [
+    ('has sent no heartbeat for', ''),
+    ('has sent no heartbeat for', '_hold_the_interpreter_lock'),
+    ('has made no progress for', '_make_no_progress'),
+  ]
+  pods = [start('Hanger', failures) for failures in range(len(hangs))]
+  for started, (how, stack) in zip(pods, hangs, strict=True):
+    started.wait_for(1, f'the node {how} ')
+    _wait_for_stacks(started.log, stack)
+    code, said = started.probe()
+    assert code == 1 and said.endswith(f'(--node_timeout={TIMEOUT})')
+    assert started.process.poll() is None
 
 
 @pytest.mark.slow
