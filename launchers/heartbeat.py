@@ -93,7 +93,7 @@ class Heart:
     """Initialises a heart; call `start` next.
 
     Args:
-      send: receives each beat. An OSError ends the thread.
+      send: receives each beat. If it raises an OSError, the thread ends.
     """
     self._send = send
     self._count = self._open_files = self._threads = 0
@@ -112,10 +112,16 @@ class Heart:
 
   def _run(self) -> None:
     pause = threading.Event()
-    with contextlib.suppress(OSError):
-      while True:
-        self._send(self._beat())
-        pause.wait(PERIOD_SECONDS)
+    while True:
+      beat = None
+      with contextlib.suppress(OSError):  # Out of descriptors, perhaps for a moment.
+        beat = self._beat()
+      try:
+        if beat is not None:
+          self._send(beat)
+      except OSError:
+        return
+      pause.wait(PERIOD_SECONDS)
 
   def _beat(self) -> Beat:
     from nodes.runtime import activity  # Not needed to listen.
@@ -165,9 +171,8 @@ def pipe_sender() -> Callable[[Beat], None]:
   def send(beat: Beat) -> None:
     if fd >= 0 and beat.returned:
       select.select([], [fd], [], _FINAL_SECONDS)
-    with contextlib.suppress(
-      BlockingIOError
-    ):  # The supervisor is suspended; the pipe holds enough.
+    # The pipe is full if the supervisor is suspended; it then holds enough beats.
+    with contextlib.suppress(BlockingIOError):
       os.write(fd, beat.pack())
 
   return send
