@@ -34,7 +34,7 @@ _LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environm
 def _list_environments() -> int:
   for family, text in registry.load(plan.PROGRAM.value).environments.families().items():
     print(f'{family:12} {text}')
-  print('or your own, --env=path/to/mine.py:make; see WORKSPACE.md')
+  print('or your own, --env=path/to/mine.py:make; see docs/extending.md')
   return 0
 
 
@@ -45,6 +45,7 @@ def main(argv: list[str]) -> int:
     if _LIST_ENVS.value:
       return _list_environments()
     launcher = engines.chosen()
+    launcher.begin()
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
     if _GRAPH.value:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from rich.live import Live
 
-from rundir import curves, run_directory
+from rundir import curves, node_files, run_directory
 from viewing import output, progress, screen, stacks
 from viewing.progress import Progress
 
@@ -52,7 +52,7 @@ def _follow(runs: list[Progress], period: float) -> None:
       time.sleep(period)
     console.print(screen.show(runs, console))
   for run in runs:
-    stopped = f'{run.name}: stopped before its end; {run.run_dir}/logs says why'
+    stopped = f'{run.name}: stopped before its end; {node_files.directory(run.run_dir)} says why'
     print(run_directory.result(run.run_dir) or stopped)
 
 

@@ -16,7 +16,7 @@ import psutil
 
 from benchmarks import costs, roles
 from benchmarks.running import RunningProgram
-from rundir import curves
+from rundir import curves, node_files
 
 _COMPILED = re.compile(r'Finished XLA compilation of (\S+) in ([0-9.e-]+) sec')
 # For each wait before the end of the measurement.
@@ -58,7 +58,7 @@ def compilations(run_dir: str) -> list[tuple[str, float]]:
 
   Requires a program that runs with JAX_LOG_COMPILES=1.
   """
-  logs = sorted(pathlib.Path(run_dir, 'logs').glob('*.log'))
+  logs = map(pathlib.Path, node_files.find(run_dir, node_files.LOG).values())
   found = [match for log in logs for match in _COMPILED.findall(log.read_text(errors='replace'))]
   return [(name, float(seconds)) for name, seconds in found]
 

@@ -12,7 +12,6 @@ launch on few cores the imports compete. Every figure is the median of --repeats
 from __future__ import annotations
 
 import datetime
-import os
 import re
 import statistics
 import subprocess
@@ -26,7 +25,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import costs, end_to_end, options, results, roles
 from benchmarks.running import ROOT, RunningProgram
-from rundir import audit
+from rundir import audit, node_files
 
 # Imports of each process: the launcher, and each node's class with the imports of its run method.
 IMPORTS = {
@@ -49,7 +48,7 @@ def learner() -> str:
 
 def compile_times(run_dir: str) -> tuple[float, float]:
   """Returns the first and last times of XLA compilation in the learner's process, in Unix time."""
-  with open(os.path.join(run_dir, 'logs', f'{learner()}.log'), errors='replace') as f:
+  with open(node_files.log_path(run_dir, learner()), errors='replace') as f:
     lines = f.read()
   year = datetime.datetime.now().year
   times = [

@@ -35,4 +35,5 @@ def make_program(config):
 
 
 def placement(config):
-  return {**sebulba.placement(config), 'histogram': Resources(cpus=0, restart='on_failure')}
+  histogram = Resources(cpus=0, restart='on_failure', uses_run_dir=False)
+  return {**sebulba.placement(config), 'histogram': histogram}

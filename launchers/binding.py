@@ -17,6 +17,7 @@ from launchpad.launch import serialization
 
 from launchers import child_process, pickling, requests
 from nodes.runtime.lifecycle import RUN_VARIABLE
+from rundir import node_files
 
 
 class StaticAddress(lp.AbstractAddressBuilder):
@@ -77,9 +78,8 @@ def free_ports(count: int) -> list[int]:
 
 def log_path(run_dir: str, task: NodeTask) -> str:
   """Returns the file for a node's output, and creates its directory."""
-  logs = os.path.join(run_dir, 'logs')
-  os.makedirs(logs, exist_ok=True)
-  return os.path.join(logs, f'{task.label}-{task.index}.log')
+  os.makedirs(node_files.directory(run_dir), exist_ok=True)
+  return node_files.log_path(run_dir, task.name)
 
 
 def python_path(leave_out: str = '') -> str:

@@ -1,4 +1,4 @@
-"""The heartbeat of a node: one line a second, from a thread of its process to its supervisor.
+"""The heartbeat of a node: one a second, from a thread of its process to its supervisor.
 
 Missing heartbeats mean that the process runs no Python: it has stopped, or something holds the
 interpreter lock. `nodes.runtime.activity` records what the node does. An activity that is not marked
@@ -20,6 +20,8 @@ from collections.abc import Callable
 
 VARIABLE = 'LAUNCHPOD_HEARTBEAT_FD'
 PERIOD_SECONDS = 1.0
+# A starting node may be silent for this multiple of --node_timeout.
+START_FACTOR = 4.0
 _FINAL_SECONDS = 60.0
 _SLOW_FIGURES = 10  # Beats between two counts of open files.
 _MIB = 1 << 20
@@ -65,40 +67,58 @@ def unpack(line: bytes) -> Beat | None:
     return None
 
 
-class Heart:
-  """The thread in a node that sends its heartbeat to the descriptor in `VARIABLE`."""
+def find_hang(
+  beat: Beat | None, age: float, timeout: float, attentive: float = math.inf
+) -> tuple[str, float]:
+  """Returns how a node hangs, in words, and for how many seconds; ('', 0.0) if it does not.
 
-  def __init__(self) -> None:
-    """Claims the descriptor, so that children of the node do not inherit it; call `start` next."""
-    self._fd = int(os.environ.pop(VARIABLE, '-1'))
+  Args:
+    beat: its latest heartbeat; None before the first.
+    age: seconds since that heartbeat; before the first, since the start of the process.
+    timeout: --node_timeout, in seconds.
+    attentive: seconds for which the caller could have received a heartbeat.
+  """
+  silence = min(age, attentive)
+  if silence > (START_FACTOR if beat is None else 1.0) * timeout:
+    return f'has sent no heartbeat for {silence:.0f} s', silence
+  if beat is not None and age < timeout and beat.unmarked > beat.patience * timeout:
+    return f'has made no progress for {beat.unmarked:.0f} s ({beat.doing})', beat.unmarked
+  return '', 0.0
+
+
+class Heart:
+  """The thread in a node that sends its heartbeat."""
+
+  def __init__(self, send: Callable[[Beat], None]):
+    """Initialises a heart; call `start` next.
+
+    Args:
+      send: receives each beat. If it raises an OSError, the thread ends.
+    """
+    self._send = send
     self._count = self._open_files = self._threads = 0
     self._last = time.monotonic()
     self._unmarked = 0.0
     self._marked = 0.0
-    if self._fd >= 0:
-      os.set_inheritable(self._fd, False)
-      os.set_blocking(self._fd, False)
 
   def start(self) -> None:
     """Starts the heartbeat thread."""
-    if self._fd >= 0:
-      threading.Thread(target=self._run, name='heartbeat', daemon=True).start()
+    threading.Thread(target=self._run, name='heartbeat', daemon=True).start()
 
   def returned(self) -> None:
-    """Reports that the node's work has returned; waits up to 60 seconds for room in the pipe."""
-    if self._fd < 0:
-      return
+    """Reports that the node's work has returned."""
     with contextlib.suppress(OSError):
-      select.select([], [self._fd], [], _FINAL_SECONDS)
-      os.write(self._fd, dataclasses.replace(self._beat(), returned=True).pack())
+      self._send(dataclasses.replace(self._beat(), returned=True))
 
   def _run(self) -> None:
     pause = threading.Event()
     while True:
+      beat = None
+      with contextlib.suppress(OSError):  # Out of descriptors, perhaps for a moment.
+        beat = self._beat()
       try:
-        os.write(self._fd, self._beat().pack())
-      except BlockingIOError:
-        pass  # The supervisor is suspended; the pipe holds enough beats.
+        if beat is not None:
+          self._send(beat)
       except OSError:
         return
       pause.wait(PERIOD_SECONDS)
@@ -133,6 +153,29 @@ class Heart:
 
 def _num_threads() -> int:
   return len(os.listdir('/proc/self/task'))
+
+
+def pipe_sender() -> Callable[[Beat], None]:
+  """Claims the descriptor in `VARIABLE`, so that children of the node do not inherit it.
+
+  Returns:
+    A function that writes a beat to the descriptor as one line. It drops a beat if the pipe is full. For
+    the last beat it waits up to 60 seconds for room. It raises OSError if there is no descriptor, or no
+    supervisor reads it.
+  """
+  fd = int(os.environ.pop(VARIABLE, '-1'))
+  if fd >= 0:
+    os.set_inheritable(fd, False)
+    os.set_blocking(fd, False)
+
+  def send(beat: Beat) -> None:
+    if fd >= 0 and beat.returned:
+      select.select([], [fd], [], _FINAL_SECONDS)
+    # The pipe is full if the supervisor is suspended; it then holds enough beats.
+    with contextlib.suppress(BlockingIOError):
+      os.write(fd, beat.pack())
+
+  return send
 
 
 class Listener:

@@ -4,7 +4,7 @@ To add an engine, write a folder with an `engine.py` that defines its flags and 
 line to `engines.py`. `launch` finds a place for every node, calls `binding.prepare`, and passes one
 `watched.Node` per node to `supervise.supervise`. An engine that knows every address in advance sends no
 payloads: each process builds the graph, calls `binding.bind` and runs its own node (`k8s/pod.py`).
-Engines of the first kind must pass the scenarios of `tests/launchers/contract.py`.
+Engines of the first kind must pass `Contract` of `tests/launchers/contract.py`, others `NodeContract`.
 """
 
 from __future__ import annotations
@@ -78,6 +78,9 @@ class Launcher(abc.ABC):
 
   resume_flags: str | None = ''
   resume_refusal: str = ''
+
+  def begin(self) -> None:  # noqa: B027 (Most engines have nothing to begin.)
+    """Called before anything is planned."""
 
   @property
   def pickles_nodes(self) -> bool:

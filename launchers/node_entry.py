@@ -69,6 +69,20 @@ def _watch_for_sigterm(stop: threading.Event, grace: float, stopped: Callable[[]
   threading.Thread(target=watch, args=(writer,), name='sigterm-watch', daemon=True).start()
 
 
+def begin_heartbeat(send: Callable[[heartbeat.Beat], None]) -> heartbeat.Heart:
+  """Starts the heartbeat of this process, and has `STACKS` write its stacks to stderr.
+
+  Args:
+    send: see `heartbeat.Heart`.
+  """
+  activity.mark(activity.STARTING)
+  heart = heartbeat.Heart(send)
+  heart.start()
+  faulthandler.enable()
+  faulthandler.register(STACKS, all_threads=True)
+  return heart
+
+
 def run(
   load: Callable[[], Callable[[], object]],
   grace: float = DEFAULT_GRACE,
@@ -114,11 +128,7 @@ def main(argv: list[str]) -> None:
   """Runs the node whose pickled function is in the file `argv[1]`. Does not return."""
   parent = int(os.environ.get('LAUNCHPOD_LAUNCHER_PID', os.getppid()))
   _die_with_parent(parent)
-  activity.mark(activity.STARTING)
-  heart = heartbeat.Heart()
-  heart.start()
-  faulthandler.enable()
-  faulthandler.register(STACKS, all_threads=True)
+  heart = begin_heartbeat(heartbeat.pipe_sender())
   from absl import flags
 
   flags.FLAGS(argv[:1])

@@ -28,7 +28,7 @@ class Resources:
   """Resources and restart policy of every node of a group.
 
   The local launcher uses `accelerator`, `devices`, `env`, `one_job` and the restart policy. The other
-  fields are for launchers that choose a machine.
+  fields are for launchers that choose a machine, and `uses_run_dir` is for Kubernetes.
 
   Attributes:
     cpus: cores to reserve; 0 for a node that hardly computes.
@@ -42,6 +42,8 @@ class Resources:
     labels: labels that the machine must have.
     with_launcher: whether it must run on the launcher's machine, which has the run directory. On
       Kubernetes, which has no such machine, whether the program ends when its node ends.
+    uses_run_dir: False declares that its nodes neither write to the run directory nor read from it.
+      On Kubernetes such a group has no volume, and is restarted even if the run directory is not kept.
     env: further environment variables.
     restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted.
     max_restarts: largest number of restarts in a row; a minute without a failure resets the count.
@@ -59,6 +61,7 @@ class Resources:
   resources: Mapping[str, float] = dataclasses.field(default_factory=dict)
   labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
   with_launcher: bool = False
+  uses_run_dir: bool = True
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
   restart: str = 'never'
   max_restarts: int = 20
@@ -108,7 +111,7 @@ class Resources:
     return self.num_devices or len(self.devices) or 1
 
   def describe(self) -> str:
-    """Returns a readable phrase without the fields that have their defaults."""
+    """Returns a readable phrase on machine and restarts, without the fields that have their defaults."""
     if self.accelerator is None:
       words = ['CPU worker']
     else:

@@ -107,6 +107,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
   'resources': ('a mapping from names to numbers', _numbers),
   'labels': ('a mapping from names to texts', _texts),
   'with_launcher': ('true or false', _typed(bool)),
+  'uses_run_dir': ('true or false', _typed(bool)),
   'env': ('a mapping from names to texts', _texts),
   'restart': ('never or on_failure', _typed(str)),
   'max_restarts': ('a whole number', _typed(int)),

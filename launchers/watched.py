@@ -7,12 +7,10 @@ import time
 from typing import Generic, Protocol, TypeVar
 
 from launchers import child_process, restart
-from launchers.heartbeat import Beat
+from launchers.heartbeat import Beat, find_hang
 from launchers.placement import Resources
 from launchers.requests import STACKS
 
-# A starting node may be silent for this multiple of --node_timeout.
-START_FACTOR = 4.0
 # Time for a hanging node to write its stacks before it is killed.
 STACKS_SECONDS = 2.0
 
@@ -138,26 +136,16 @@ class Watched(Generic[N]):
       if now >= self._kill_at:
         self.node.send(signal.SIGKILL)  # The exit of a remote node is seen later.
       return ''
-    hang = self._hang(timeout, attentive)
+    hang, seconds = find_hang(*self.node.beat(), timeout, attentive)
     if not hang:
       return ''
+    self._hung = seconds
     self.node.send(STACKS)
     self._kill_at = now + STACKS_SECONDS
     return (
       f'node {self.node.name} {hang}, longer than --node_timeout={timeout:g} allows; killing it, its '
       f'stacks are in {self.node.log_path}'
     )
-
-  def _hang(self, timeout: float, attentive: float) -> str:
-    beat, age = self.node.beat()
-    silence = min(age, attentive)
-    if silence > (START_FACTOR if beat is None else 1.0) * timeout:
-      self._hung = silence
-      return f'has sent no heartbeat for {silence:.0f} s'
-    if beat is not None and age < timeout and beat.unmarked > beat.patience * timeout:
-      self._hung = beat.unmarked
-      return f'has made no progress for {beat.unmarked:.0f} s ({beat.doing})'
-    return ''
 
   def stop(self) -> None:
     """Stops the node, or cancels its restart."""

@@ -47,8 +47,6 @@ class Config(CompiledLoopConfig, VTraceConfig):
 
 def make_agent(config: Config) -> Any:
   """Returns the agent's constructor: it takes the specs of observations and actions."""
-  # Clear run_dir: the Kubernetes launcher mounts the volume into each group whose pickled node names it.
-  config = dataclasses.replace(config, run_dir='')
   return functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
 
 

@@ -77,5 +77,7 @@ def placement(config: Config) -> dict[str, Resources]:
     learner=default_placement.on_accelerator(
       config, 1 + max(config.learner_devices), restart=restart
     ),
-    actor=Resources(restart='on_failure', env=default_placement.ONE_THREAD),
+    actor=Resources(
+      restart='on_failure', env=default_placement.ONE_THREAD, uses_run_dir=config.audit
+    ),
   )

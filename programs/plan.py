@@ -10,7 +10,7 @@ from absl import flags
 from environments import own_file
 from launchers import placement_file
 from launchers.launcher import Job, Launcher
-from programs import arithmetic, check, registry, resumed, runs
+from programs import arithmetic, check, registry, runs
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -48,7 +48,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
   if resumes and launcher.resume_refusal:
     raise ValueError(launcher.resume_refusal)
   if resumes:
-    run = resumed.resumed_run(_RESUME.value, PROGRAM.value if PROGRAM.present else '')
+    run = runs.resumed_run(_RESUME.value, PROGRAM.value if PROGRAM.present else '')
     config = run.config
   else:
     run = runs.new_run(PROGRAM.value)

@@ -1,4 +1,4 @@
-"""New runs, from flags, and recorded runs, from their run directory."""
+"""A run: new, from the flags; or earlier, from its run directory, resumed or as recorded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from environments import own_file
 from programs import registry
 from programs.options import flags
-from programs.options.configs import make_config, resolve
-from rundir import run_directory
+from programs.options.changes import check_changes, keep
+from programs.options.configs import check, make_config, resolve
+from rundir import checkpoints, run_directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,47 @@ def new_run(program: str) -> Run:
   program = own_file.absolute(program)
   module, given = registry.load(program), flags.given()
   return Run(program, module, given, make_config(module, given))
+
+
+def resumed_run(path: str, program: str) -> Run:
+  """Returns an earlier run with the changes that the flags make.
+
+  Args:
+    path: the run directory, which this process locks.
+    program: the value of --program; '' if not given.
+
+  Raises:
+    ValueError: if the run cannot be resumed, or not with these flags; one sentence.
+  """
+  path, record = run_directory.reopen(path)
+  if own_file.absolute(program) not in ('', record.program):
+    raise ValueError(
+      f'--resume={path} is a run of --program={record.program}; leave --program out.'
+    )
+  module, changes = registry.load(record.program), flags.given()
+  given = record.given | changes
+  config = keep(record.config, resolve(module, given), changes)
+  # Older records store a different seed after each resume.
+  began = {'seed': resolve(module, dict(record.given)).seed, 'run_dir': path}
+  if run_directory.absolute(config.run_dir) == path:
+    began['run_dir'] = config.run_dir
+  check_changes(record.config | began, config, changes)
+  check(module, config)
+  checkpoint = checkpoints.newest(checkpoints.directory(path))
+  if checkpoint is None:
+    raise ValueError(
+      f'--resume={path} has no checkpoint yet; start a new run, in another --run_dir '
+      'or with this one removed.'
+    )
+  # Without a summary, the final evaluation is missing.
+  evaluated = run_directory.read_summary(path) is not None
+  if checkpoint.counts['actor_steps'] >= config.num_steps and evaluated:
+    raise ValueError(
+      f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to continue.'
+    )
+  # Counting resumes gives the actors new seeds, so they do not replay the first episodes.
+  config = dataclasses.replace(config, run_dir=path, resumes=len(record.commands))
+  return Run(record.program, module, given, config)
 
 
 def recorded_run(path: str) -> Run:

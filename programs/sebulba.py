@@ -168,7 +168,9 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   groups = {'replay': Resources(restart=restart)}
   if config.inference_nodes:
     env = default_placement.ONE_THREAD
-    groups['inference'] = on_accelerator(1 + max(actor_devices), restart='on_failure', env=env)
+    groups['inference'] = on_accelerator(
+      1 + max(actor_devices), restart='on_failure', env=env, uses_run_dir=config.audit
+    )
     groups['learner'] = on_accelerator(1 + max(learner_devices), restart=restart)
   else:
     several = config.num_replicas > 1
@@ -177,7 +179,8 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
       restart='never' if several else restart,
       one_job=several,
     )
-  return default_placement.placement(**groups, actor=Resources(restart='on_failure'))
+  groups['actor'] = Resources(restart='on_failure', uses_run_dir=False)
+  return default_placement.placement(**groups)
 
 
 def _streams(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:

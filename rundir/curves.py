@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Sequence
 from typing import Any
 
-from rundir import csv_file
+from rundir import csv_file, node_files
 
 # The nodes that report training measurements; a program has one of these kinds.
 LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0')
@@ -19,16 +18,11 @@ EVALUATION = (('evaluated_frames', *_RETURNS), ('environment_frames', *_RETURNS)
 _TAIL_BYTES = 1 << 16
 
 
-def csv_path(run_dir: str, node: str) -> str:
-  """Returns the CSV file with the measurements of a node such as 'actor/3'."""
-  return os.path.join(run_dir, 'logs', node.replace('/', '-') + '.csv')
-
-
 def last_second(run_dir: str) -> float:
   """Returns the last time in the logs, in seconds since the run's start; 0 without logs."""
   seconds = [0.0]
-  for node in nodes(run_dir):
-    reader = csv_file.CsvReader(csv_path(run_dir, node))
+  for path in node_files.find(run_dir, node_files.CSV).values():
+    reader = csv_file.CsvReader(path)
     reader.skip_to_tail(_TAIL_BYTES)
     rows = reader.read()
     seconds += (value for (value,) in csv_file.finite(rows, reader.columns, ['seconds']))
@@ -36,14 +30,13 @@ def last_second(run_dir: str) -> float:
 
 
 def nodes(run_dir: str) -> list[str]:
-  """Returns the nodes with logs, such as 'actor/3'."""
-  files = glob.glob(os.path.join(glob.escape(run_dir), 'logs', '*.csv'))
-  return sorted('/'.join(os.path.basename(file)[:-4].rsplit('-', 1)) for file in files)
+  """Returns the nodes with measurements, such as 'actor/3'."""
+  return list(node_files.find(run_dir, node_files.CSV))
 
 
 def read(run_dir: str, node: str, *columns: str) -> list[tuple[float, ...]]:
   """Returns the rows of a node's CSV in which all the columns have finite values; [] if none."""
-  return list(csv_file.numbers(csv_path(run_dir, node), columns))
+  return list(csv_file.numbers(node_files.csv_path(run_dir, node), columns))
 
 
 def training_returns(run_dir: str) -> list[tuple[float, ...]]:

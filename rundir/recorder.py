@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from absl import logging
 
-from rundir import curves
+from rundir import node_files
 from rundir.csv_file import CsvWriter
 from rundir.event_file import EventFile
 
@@ -105,7 +105,7 @@ class Recorder:
 
   def _write(self, row: _Row) -> None:
     if row.node not in self._tables:
-      self._tables[row.node] = CsvWriter(curves.csv_path(self._run_dir, row.node))
+      self._tables[row.node] = CsvWriter(node_files.csv_path(self._run_dir, row.node))
     self._tables[row.node].write(row.row)
     if self._events is None:
       self._events = EventFile(os.path.join(self._run_dir, 'tensorboard'))

@@ -214,6 +214,8 @@ def test_only_the_function_is_needed_and_what_the_file_has_is_used(train, tmp_pa
   assert '--num_actors: actor processes' in text
   process = launch(f'--program={name}', '--list_envs')
   assert process.returncode == 0 and 'catch' in process.stdout
+  page = process.stdout.split()[-1]
+  assert (ROOT / page).read_text().startswith('# Extending')
   path.write_text(GOOD.replace('class Config(CommonConfig)', 'class Other(CommonConfig)'))
   process = train(f'--program={name}', '--num_actors=1', f'--run_dir={tmp_path / "run"}')
   assert process.returncode == 0, process.stderr

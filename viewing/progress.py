@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodes.runtime.counters import COUNTERS
-from rundir import curves, run_directory, secrets
+from rundir import curves, node_files, run_directory, secrets
 from viewing.node_log import NodeLog
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
@@ -74,7 +74,7 @@ class Progress:
     for node in curves.nodes(self.run_dir):
       if node not in self._logs:
         series = curves.EVALUATION if node == 'evaluator/0' else [curves.TRAINING]
-        self._logs[node] = NodeLog(curves.csv_path(self.run_dir, node), series)
+        self._logs[node] = NodeLog(node_files.csv_path(self.run_dir, node), series)
       self._logs[node].update()
     logs = {node: log for node, log in self._logs.items() if 'seconds' in log.latest}
     if not logs:
@@ -108,7 +108,7 @@ class Progress:
 
   def _last_written(self) -> float:
     """Returns the time of the last write, by the clock of the machine that runs the program."""
-    files = glob.glob(os.path.join(glob.escape(self.run_dir), 'logs', '*'))
+    files = glob.glob(os.path.join(glob.escape(node_files.directory(self.run_dir)), '*'))
     files.append(os.path.join(self.run_dir, 'config.json'))
     return max((os.path.getmtime(file) for file in files if os.path.exists(file)), default=0.0)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import subprocess
 import time
 from collections.abc import Iterator
 
 from launchers.requests import STACKS
-from rundir import run_directory
+from rundir import node_files, run_directory
 
 _DEADLINE_SECONDS = 10.0
 _SETTLED_SECONDS = 1.0
@@ -30,7 +29,7 @@ def collect(run_dir: str, node: str = '') -> Iterator[tuple[str, str]]:
   Raises:
     ValueError: if no launcher can be signalled, or there is no such node; one sentence.
   """
-  logs = {_name(path): path for path in sorted(glob.glob(os.path.join(run_dir, 'logs', '*.log')))}
+  logs = node_files.find(run_dir, node_files.LOG)
   if node and node not in logs:
     raise ValueError(f'{run_dir} has no node {node!r}; it has {", ".join(logs)}.')
   wanted = {name: path for name, path in logs.items() if node in ('', name)}
@@ -41,11 +40,6 @@ def collect(run_dir: str, node: str = '') -> Iterator[tuple[str, str]]:
     with open(path, errors='replace') as f:
       f.seek(before[name] if os.path.getsize(path) >= before[name] else 0)
       yield name, f.read()
-
-
-def _name(path: str) -> str:
-  label, _, index = os.path.basename(path).removesuffix('.log').rpartition('-')
-  return f'{label}/{index}'
 
 
 def _ask(run_dir: str) -> None:

@@ -10,7 +10,7 @@ import psutil
 
 from benchmarks.drills.checks import Checks
 from benchmarks.running import ROOT, RunningProgram
-from rundir import audit, curves
+from rundir import audit, curves, node_files
 
 SLOW_CATCH = os.path.join(ROOT, 'benchmarks', 'drills', 'slow_catch.py:make')
 FOR_EVER = '--num_steps=1000000000'
@@ -30,11 +30,11 @@ SIGTERM_CODE = 143
 def evidence(run_dir: str, node: str) -> int:
   """Returns a number that grows while a node works: the size of its output files."""
   if node.startswith(('actor', 'evaluator')):
-    path = curves.csv_path(run_dir, node)
+    path = node_files.csv_path(run_dir, node)
   elif node.startswith(('replay', 'inference_learner')) and os.path.isdir(f'{run_dir}/audit'):
     path = os.path.join(run_dir, 'audit', audit.TRAINED)
   else:
-    paths = (curves.csv_path(run_dir, learner) for learner in curves.LEARNERS)
+    paths = (node_files.csv_path(run_dir, learner) for learner in curves.LEARNERS)
     path = next(filter(os.path.exists, paths), '')
   return os.path.getsize(path) if os.path.exists(path) else 0
 

@@ -20,7 +20,7 @@ from benchmarks.peers import reports, virtual
 from benchmarks.peers.settings import OURS, Settings, options_of
 from benchmarks.peers.tree import Tree
 from benchmarks.running import RunningProgram
-from rundir import curves
+from rundir import curves, node_files
 
 _DRIVERS = pathlib.Path(__file__).parent / 'drivers'
 _LAST_LINES = 30
@@ -77,8 +77,8 @@ class _OurRun:
       raise AssertionError(f'the program ended: {self._program.end()[2]}')
 
   def last_words(self) -> str:
-    logs = sorted(pathlib.Path(self._program.run_dir, 'logs').glob('*.log'))
-    return ''.join(line for path in logs for line in _lines(str(path))[-_LAST_LINES:])
+    logs = node_files.find(self._program.run_dir, node_files.LOG).values()
+    return ''.join(line for path in logs for line in _lines(path)[-_LAST_LINES:])
 
   def reports(self) -> list[reports.Report]:
     columns = ('seconds', 'actor_steps', 'learner_steps', 'episodes')

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from launchers.k8s import pod
+from launchers.k8s import liveness, pod
 from launchers.placement import CHIPS_PER_HOST, Resources, environment_variables
 from nodes.runtime.lifecycle import RUN_VARIABLE
 
@@ -21,6 +21,8 @@ RUNS = '/runs'
 # Default user and group of pods that do not run as root.
 USER = 1000
 _SCRATCH = '/tmp'
+# In memory, so that a full disk stops no heartbeat.
+_HEARTBEAT = '/heartbeat'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +34,12 @@ class Group:
     size: number of nodes.
     resources: resources of each node.
     ports: ports that the nodes listen on.
-    knows_run_dir: whether the nodes hold the path of the run directory, and so may write to it.
   """
 
   label: str
   size: int
   resources: Resources
   ports: Sequence[int] = ()
-  knows_run_dir: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Run:
     user: user and group id of all pods, 0 for root; None: `USER`, or root if a group has a TPU, whose
       device files belong to root.
     egress: destinations that pods may connect to besides each other; see `launchers.k8s.network`.
+    node_timeout: --node_timeout, in seconds; infinite: nothing detects that a node hangs.
   """
 
   name: str
@@ -64,6 +65,15 @@ class Run:
   token: str = ''
   user: int | None = None
   egress: Sequence[str] = ()
+  node_timeout: float = math.inf
+
+
+def has_run_dir(resources: Resources) -> bool:
+  """Returns whether the pods of a group have the run directory.
+
+  The pod that ends the program records the run, so it has the directory whatever its group declares.
+  """
+  return resources.uses_run_dir or resources.with_launcher
 
 
 def chips_per_host(group: Group) -> int:
@@ -121,12 +131,17 @@ def _pod_security(user: int) -> dict[str, Any]:
 def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
   """Returns the writable volumes of a pod, {path: volume}."""
   result: dict[str, dict[str, Any]] = {}
-  if group.knows_run_dir or group.resources.with_launcher:
+  if has_run_dir(group.resources):
     if run.volume:
       result[RUNS] = {'name': 'runs', 'persistentVolumeClaim': {'claimName': run.volume}}
     else:
       result[RUNS] = {'name': 'runs', 'emptyDir': {}}
-  return {**result, _SCRATCH: {'name': 'scratch', 'emptyDir': {}}}
+  memory = {'medium': 'Memory', 'sizeLimit': '1Mi'}
+  return {
+    **result,
+    _SCRATCH: {'name': 'scratch', 'emptyDir': {}},
+    _HEARTBEAT: {'name': 'heartbeat', 'emptyDir': memory},
+  }
 
 
 def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
@@ -147,6 +162,7 @@ def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
   # The container sees only its own devices.
   variables = environment_variables(dataclasses.replace(resources, devices=()))
   variables = {'PYTHONUNBUFFERED': '1', 'HOME': _SCRATCH, **variables, RUN_VARIABLE: run.token}
+  variables[liveness.VARIABLE] = f'{_HEARTBEAT}/node'
   volumes = _volumes(run, group)
   container: dict[str, Any] = {
     'name': 'node',
@@ -154,6 +170,7 @@ def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
     'command': [_literal(word) for word in command],
     'env': [{'name': name, 'value': _literal(value)} for name, value in variables.items()]
     + pod.life_variables(),
+    **liveness.probes(run.node_timeout),
     'resources': _amounts(group),
     'volumeMounts': [{'name': v['name'], 'mountPath': path} for path, v in volumes.items()],
     'securityContext': {

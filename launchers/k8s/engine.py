@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from environments import own_file
+from launchers import node_entry
 from launchers.graph import describe
-from launchers.k8s import container, jobset, manifests, pod
+from launchers.k8s import container, jobset, liveness, manifests, pod
 from launchers.launcher import Job, Launcher
 from launchers.supervise import RunCallbacks
 from rundir import one_line, run_directory
@@ -113,6 +114,7 @@ class Kubernetes(Launcher):
       token=secrets.token_hex(16),
       user=_USER.value,
       egress=_EGRESS.value,
+      node_timeout=job.node_timeout,
     )
     return manifests.generate(job.program, job.placement, run, _PORT.value, own)
 
@@ -129,6 +131,11 @@ class Pod(Launcher):
   """Runs one node of a graph in this pod. Kubernetes replaces failed pods, so users resume nothing."""
 
   resume_flags = None
+
+  def begin(self) -> None:
+    """Starts the heartbeat, so that a pod that hangs while it builds the graph is found too."""
+    if path := os.environ.get(liveness.VARIABLE):
+      node_entry.begin_heartbeat(liveness.sender(path))
 
   @property
   def owns_run_dir(self) -> bool:

@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import launchpad as lp
 import yaml
-from launchpad.launch import serialization
 
-from launchers import pickling
 from launchers.k8s import container, jobset, network, pod
 from launchers.placement import Resources
 
@@ -67,17 +65,17 @@ class Generated:
   def instructions(self, directory: str) -> str:
     """Returns instructions for the files in a directory."""
     run, groups = self.run, self.groups
+    users = ', '.join(g.label for g in groups if container.has_run_dir(g.resources))
     if run.volume:
-      writers = ', '.join(g.label for g in groups if g.knows_run_dir)
       kept = (
         f'The run directory is {run_dir(run.name)} on the volume {run.volume}, which is mounted in '
-        f'{writers}; unless one machine has them all, it must be ReadWriteMany. Applied again under '
+        f'{users}; unless one machine has them all, it must be ReadWriteMany. Applied again under '
         'the same name, the run resumes from its newest checkpoint.'
       )
     else:
       kept = (
-        'The run directory is lost with the pods, parameters and curves with it: name a '
-        'PersistentVolumeClaim with --k8s_volume to keep it.'
+        'The run directory is lost with the pods, parameters and curves with it, and no failed pod of '
+        f'{users} is replaced: name a PersistentVolumeClaim with --k8s_volume to keep it.'
       )
     file = os.path.join(directory, 'Dockerfile')
     return '\n'.join(
@@ -156,19 +154,11 @@ def _groups(
   run: container.Run,
   first_port: int,
 ) -> list[container.Group]:
-  """Returns the groups of the graph; raises ValueError if a node cannot run in another process."""
-  serialization.enable_lru_cache_pickling_once()
-  directory = run_dir(run.name).encode()
-  writers = {
-    label
-    for label, nodes in program.groups.items()
-    for index, node in enumerate(nodes)
-    if directory in pickling.dumps(f'{label}/{index}', node.function)
-  }
+  """Returns the groups of the graph."""
   placement = {
     # Without a volume, a replacement pod would have no run directory to resume from.
     label: dataclasses.replace(resources, restart='never')
-    if label in writers and not run.volume
+    if container.has_run_dir(resources) and not run.volume
     else resources
     for label, resources in placement.items()
   }
@@ -179,7 +169,6 @@ def _groups(
       size=len(nodes),
       resources=placement[label],
       ports=[port for index in range(len(nodes)) for port in ports[label, index]],
-      knows_run_dir=label in writers,
     )
     for label, nodes in program.groups.items()
   ]

@@ -15,10 +15,9 @@ ONE_THREAD = {'NPROC': '1'}
 def placement(**groups: Resources) -> dict[str, Resources]:
   """Returns the resources of the given groups, the monitor and the evaluator."""
   return {
-    # The monitor writes the run directory.
     'monitor': Resources(cpus=0, with_launcher=True, restart='on_failure'),
     **groups,
-    'evaluator': Resources(restart='on_failure'),
+    'evaluator': Resources(restart='on_failure', uses_run_dir=False),
   }
 
 

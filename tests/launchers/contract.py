@@ -2,6 +2,12 @@
 
 A test module defines a fixture `engine` that returns an `Engine`, and a class that inherits from
 `Contract`. The class may add engine-specific assertions to a scenario.
+
+The pods of Kubernetes have no launcher: Kubernetes itself supervises them. Their class inherits from
+`NodeContract`, which leaves out three scenarios:
+
+* Ctrl-C at the launcher, and its death: there is none. A pod's processes end with the pod.
+* A user's file that is not where the nodes run: pods build the graph, so the image must have the file.
 """
 
 import abc
@@ -27,6 +33,8 @@ KILLED = r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; restarting in (\S+ s 
 class Engine(abc.ABC):
   """The interface of an engine to the scenarios.
 
+  The checks of what a launch printed hold for engines that call `supervise.supervise`.
+
   Attributes:
     deadline: timeout of every wait, in seconds.
   """
@@ -40,7 +48,6 @@ class Engine(abc.ABC):
     Groups without an entry in `placement` get `Resources()`.
     """
 
-  @abc.abstractmethod
   def start(self, run_dir):
     """Starts a launcher in a separate process, with `Echo` and a node that blocks in a call.
 
@@ -49,6 +56,7 @@ class Engine(abc.ABC):
     Returns:
       A `subprocess.Popen` with pipes in `stdout` and `stderr`, or one of them.
     """
+    raise NotImplementedError('an engine whose class inherits from Contract starts a launcher')
 
   def kill_launcher(self, launcher):
     """Kills the process that supervises the nodes."""
@@ -65,6 +73,28 @@ class Engine(abc.ABC):
   def said_nothing(self, output):
     """Returns whether a launch printed no more than its engine always prints."""
     return output == ''
+
+  def check_failed(self, output, node, how, last=''):
+    """Checks that a launch printed which node ended the program and how, and its log's last line."""
+    assert re.search(rf'error: node {node}( on \S+)? {how}; the end of ', output)
+    assert output.rstrip().endswith(last)
+
+  def check_restarted(self, output, labels):
+    """Checks that a launch restarted the first nodes of these groups, in any order, after SIGKILL."""
+    expected = [
+      (label, f'{0.1 * 2**i:g} s ({i + 1} of 20')
+      for label in set(labels)
+      for i in range(labels.count(label))
+    ]
+    assert sorted(re.findall(KILLED, output)) == sorted(expected)
+
+  def check_hung(self, output, node):
+    """Checks that a launch with node_timeout=5 killed and restarted a node without a heartbeat."""
+    assert re.search(
+      rf'node {node}( on \S+)? has sent no heartbeat for .* --node_timeout=5 allows; killing',
+      output,
+    )
+    assert re.search(KILLED, output)
 
   def wait_until(self, condition):
     """Waits until `condition()` is true; returns its value."""
@@ -88,7 +118,7 @@ def logs(run_dir):
   return ''.join(path.read_text() for path in (run_dir / 'logs').iterdir())
 
 
-class Contract:
+class NodeContract:
   """The scenarios that every engine must pass."""
 
   def test_stop_from_a_node_ends_every_process_with_code_0(self, engine, tmp_path):
@@ -113,9 +143,8 @@ class Contract:
     )
     code, output = engine.launch(program, tmp_path)
     assert code == 1
-    assert re.search(r'error: node node1/0( on \S+)? exited with code 1; the end of ', output)
     last = 'RuntimeError: the node broke on purpose'
-    assert output.rstrip().endswith(last)
+    engine.check_failed(output, 'node1/0', 'exited with code 1', last)
     assert (tmp_path / 'logs' / 'node1-0.log').read_text().rstrip().endswith(last)
     assert not runs(int(blocked.read_text()))
     assert engine.nodes(tmp_path) == []
@@ -132,9 +161,7 @@ class Contract:
     assert code == 0, output
     assert pathlib.Path(again).read_text() == 'hello again'
     assert pathlib.Path(mortal).read_text() == 'hello life 3'
-    restarts = sorted(re.findall(KILLED, output))
-    assert [label for label, _ in restarts] == ['echo', 'mortal', 'mortal']
-    assert restarts[1:] == [('mortal', '0.1 s (1 of 20'), ('mortal', '0.2 s (2 of 20')]
+    engine.check_restarted(output, ['echo', 'mortal', 'mortal'])
     assert 'Traceback' not in logs(tmp_path)
 
   def test_a_killed_node_without_restarts_ends_the_program_and_is_named(self, engine, tmp_path):
@@ -144,7 +171,7 @@ class Contract:
     program.add_node(lp.PyClassNode(nodes.Killer, echo, pid, str(tmp_path / 'no')), label='killer')
     code, output = engine.launch(program, tmp_path)
     assert code == 1
-    assert re.search(r'error: node echo/0( on \S+)? was killed by SIGKILL', output)
+    engine.check_failed(output, 'echo/0', 'was killed by SIGKILL')
     assert not (tmp_path / 'no').exists()
     assert engine.nodes(tmp_path) == []
 
@@ -157,12 +184,12 @@ class Contract:
       program, tmp_path, dict.fromkeys(program.groups, RESTARTED), node_timeout=5
     )
     assert code == 0 and answer.read_text().startswith('life '), output
-    assert re.search(
-      r'node hanger/0( on \S+)? has sent no heartbeat for .* --node_timeout=5 allows; killing',
-      output,
-    )
-    assert re.search(KILLED, output)
+    engine.check_hung(output, 'hanger/0')
     assert '_hold_the_interpreter_lock' in (tmp_path / 'logs' / 'hanger-0.log').read_text()
+
+
+class Contract(NodeContract):
+  """The scenarios that every engine with a launcher must pass."""
 
   def test_a_users_own_file_need_not_be_where_its_nodes_run(self, engine, tmp_path):
     program = nodes.users_own(tmp_path / 'mine.py', tmp_path / 'written')

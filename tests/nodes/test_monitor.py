@@ -5,7 +5,7 @@ import math
 import pytest
 
 from nodes.monitor import Monitor
-from rundir import curves
+from rundir import curves, node_files
 
 FINAL = {'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9}
 
@@ -47,7 +47,7 @@ def test_csv_has_counters_beside_every_report(monitor, tmp_path):
   monitor.report('inference_learner/0', {'environment_frames': 160.0, 'episode_return': 1.5})
   monitor.report('evaluator/0', {'evaluator_return': 2.5, 'evaluator_return_stderr': 0.1})
   monitor._recorder.flush()
-  with open(curves.csv_path(str(tmp_path), 'evaluator/0')) as f:
+  with open(node_files.csv_path(str(tmp_path), 'evaluator/0')) as f:
     [row] = csv.DictReader(f)
   assert float(row['environment_frames']) == 160 and float(row['evaluator_return']) == 2.5
   assert read(monitor, tmp_path, 'inference_learner/0', 'episode_return') == [(1.5,)]

@@ -9,7 +9,7 @@ import pytest
 import watch
 from nodes.runtime.counters import COUNTERS
 from programs import sebulba
-from rundir import curves, run_directory
+from rundir import node_files, run_directory
 from rundir.csv_file import CsvWriter
 from viewing import progress
 
@@ -19,7 +19,7 @@ def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
   config = sebulba.Config(num_steps=1000, run_dir=str(path), **options).resolve()
   run_directory.create(str(path))
   run_directory.write_record(str(path), 'sebulba', options, config)
-  table = CsvWriter(curves.csv_path(str(path), 'inference_learner/0'))
+  table = CsvWriter(node_files.csv_path(str(path), 'inference_learner/0'))
   for seconds, steps, value in rows:
     table.write(
       {

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
-RUNS = '/mnt/runs'
+TEMPORARY = '/tmp'
 
 
 def missing():
@@ -22,12 +22,17 @@ def missing():
   return ''
 
 
-def command(pod, runs):
+def inside(mounted):
+  """Returns where a volume is, for a path in a manifest. This machine's root has no room for it."""
+  return f'/mnt{mounted}'
+
+
+def command(pod, volumes):
   """Returns the beginning of a command, to which that of the process is added.
 
   Args:
     pod: what the manifest says of it.
-    runs: a directory that the pods share; it is `RUNS` in there.
+    volumes: its volumes but for `TEMPORARY`, {path in the manifest: directory}; see `inside`.
   """
   (container,) = pod['containers']
   own, shared = container['securityContext'], pod['securityContext']
@@ -37,18 +42,21 @@ def command(pod, runs):
   script = [
     'mount --make-rprivate /',
     'mount -t tmpfs -o mode=755 tmpfs /mnt',
-    f'mkdir {RUNS}',
-    f'chown {user} {shlex.quote(str(runs))}',
-    f'mount --bind {shlex.quote(str(runs))} {RUNS}',
   ]
+  for mounted, directory in volumes.items():
+    script += [
+      f'mkdir {inside(mounted)}',
+      f'chown {user} {shlex.quote(str(directory))}',
+      f'mount --bind {shlex.quote(str(directory))} {inside(mounted)}',
+    ]
   # The code and its interpreter stay where they are, also in what is new, and what only root may enter.
   kept = {os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, ROOT)}
-  hidden = {'/tmp', *filter(None, map(_private, kept))}
+  hidden = {TEMPORARY, *filter(None, map(_private, kept))}
   kept = sorted(k for k in kept if any(k.startswith(h + os.sep) for h in hidden))
   for i, path in enumerate(kept):
     script += [f'mkdir /mnt/{i}', f'mount --bind {shlex.quote(path)} /mnt/{i}']
   for path in hidden:
-    mode = 1777 if path == '/tmp' else 755
+    mode = 1777 if path == TEMPORARY else 755
     script.append(f'mount -t tmpfs -o mode={mode} tmpfs {shlex.quote(path)}')
   for i, path in enumerate(kept):
     script += [f'mkdir -p {shlex.quote(path)}', f'mount --bind /mnt/{i} {shlex.quote(path)}']

@@ -15,23 +15,40 @@ from launchers import placement
 from launchers.k8s import jobset, manifests, network
 from launchers.k8s.container import Group, Run
 from launchers.placement import Resources
+from programs import registry
 from tests.launchers.k8s import schemas
 from tests.programs_under_test import ROOT, launch
 
-RUN = Run('lp-demo', 'registry/image:1', ['python', 'launch.py'], volume='runs', token='0badcafe')
-MONITOR = Group('monitor', 1, Resources(cpus=0, with_launcher=True), [8900], knows_run_dir=True)
+RUN = Run(
+  'lp-demo',
+  'registry/image:1',
+  ['python', 'launch.py'],
+  volume='runs',
+  token='0badcafe',
+  node_timeout=300.0,
+)
+MONITOR = Group('monitor', 1, Resources(cpus=0, with_launcher=True), [8900])
 TPU = Resources(accelerator='tpu-v6e', topology='2x4', num_devices=8, cpus=8, memory_gb=1.5)
 GROUPS = [
   MONITOR,
-  Group('inference_learner', 1, TPU, [8901], knows_run_dir=True),
+  Group('inference_learner', 1, TPU, [8901]),
   Group(
     'actor',
     3,
     Resources(
-      labels={'pool': 'cpu'}, env={'COLOUR': 'green'}, restart='on_failure', max_restarts=7
+      labels={'pool': 'cpu'},
+      uses_run_dir=False,
+      env={'COLOUR': 'green'},
+      restart='on_failure',
+      max_restarts=7,
     ),
   ),
   Group('scorer', 1, Resources(accelerator='gpu', resources={'example.com/disk': 2})),
+]
+# Of every pod. The heartbeat is in memory, so that a full disk stops none.
+OWN_VOLUMES = [
+  {'name': 'scratch', 'emptyDir': {}},
+  {'name': 'heartbeat', 'emptyDir': {'medium': 'Memory', 'sizeLimit': '1Mi'}},
 ]
 DNS = {'ports': [{'protocol': 'UDP', 'port': 53}, {'protocol': 'TCP', 'port': 53}]}
 METADATA = [
@@ -75,7 +92,7 @@ def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
 
   actor = _pod(jobs['actor'])
   assert actor['nodeSelector'] == {'pool': 'cpu'}
-  assert actor['volumes'] == [{'name': 'scratch', 'emptyDir': {}}]
+  assert actor['volumes'] == OWN_VOLUMES
   assert {'name': 'COLOUR', 'value': 'green'} in actor['containers'][0]['env']
   failures = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"
   source = {'fieldRef': {'fieldPath': failures}}
@@ -208,6 +225,19 @@ def test_a_pod_may_do_no_more_than_it_must():
       }
 
 
+def test_every_pod_is_checked_for_hangs_as_often_as_the_timeout_asks_for():
+  for job in _jobs(GROUPS).values():
+    (container,) = _pod(job)['containers']
+    assert {'name': 'LAUNCHPOD_HEARTBEAT_FILE', 'value': '/heartbeat/node'} in container['env']
+    for name, failures in (('startupProbe', 40), ('livenessProbe', 3)):
+      assert container[name] == {
+        'exec': {'command': ['python', '-S', '-m', 'launchers.k8s.liveness', '300']},
+        'periodSeconds': 30,
+        'timeoutSeconds': 30,
+        'failureThreshold': failures,
+      }
+
+
 def test_all_pods_are_root_where_one_has_a_tpu_or_the_user_says_so():
   for groups, user in ((GROUPS, None), ([MONITOR], 0)):
     for job in _jobs(groups, dataclasses.replace(RUN, user=user)).values():
@@ -223,14 +253,68 @@ def test_all_pods_are_root_where_one_has_a_tpu_or_the_user_says_so():
 def test_every_pod_can_write_to_its_temporary_and_home_directory_and_writers_to_their_run():
   unkept = [Group('monitor', 1, Resources(with_launcher=True)), GROUPS[2]]
   monitor, actor = map(_pod, _jobs(unkept, dataclasses.replace(RUN, volume='')).values())
-  assert monitor['volumes'] == [
-    {'name': 'runs', 'emptyDir': {}},
-    {'name': 'scratch', 'emptyDir': {}},
-  ]
-  for pod, paths in ((monitor, ['/runs', '/tmp']), (actor, ['/tmp'])):
+  assert monitor['volumes'] == [{'name': 'runs', 'emptyDir': {}}, *OWN_VOLUMES]
+  for pod, paths in ((monitor, ['/runs', '/tmp', '/heartbeat']), (actor, ['/tmp', '/heartbeat'])):
     (container,) = pod['containers']
     assert [mount['mountPath'] for mount in container['volumeMounts']] == paths
     assert {'name': 'HOME', 'value': '/tmp'} in container['env']
+
+
+_USERS_OWN = """
+import launchpad as lp
+from programs.options.common import CommonConfig as Config
+
+class Node:
+  def run(self):
+    pass
+
+def make_program(config):
+  program = lp.Program('mine')
+  for label in ('a', 'b', 'c'):
+    program.add_node(lp.PyClassNode(Node), label=label)
+  return program
+"""
+_DECLARED = """
+from launchers.placement import Resources
+
+def placement(config):
+  return {
+    'a': Resources(restart='on_failure'),
+    'b': Resources(restart='on_failure', uses_run_dir=False),
+    'c': Resources(restart='on_failure', uses_run_dir=False, with_launcher=True),
+  }
+"""
+
+
+def _users_own(tmp_path, text, volume):
+  """Returns the groups that have the run directory, and those whose pods are replaced."""
+  path = tmp_path / f'{len(text)}.py'
+  path.write_text(text)
+  program = registry.load(f'{path}:make_program')
+  config = program.Config().resolve()
+  generated = manifests.generate(
+    program.make_program(config),
+    program.placement(config),
+    dataclasses.replace(RUN, volume=volume),
+    8900,
+  )
+  jobset = yaml.safe_load(generated.manifests['jobset.yaml'])
+  schemas.validate_jobset(jobset)
+  jobs = {job['name']: job['template'] for job in jobset['spec']['replicatedJobs']}
+  mounted = [
+    name
+    for name, job in jobs.items()
+    if '/runs' in [m['mountPath'] for m in _pod(job)['containers'][0]['volumeMounts']]
+  ]
+  return mounted, [name for name, job in jobs.items() if 'backoffLimitPerIndex' in job['spec']]
+
+
+def test_a_users_group_has_the_run_directory_unless_it_declares_that_it_needs_none(tmp_path):
+  assert _users_own(tmp_path, _USERS_OWN, 'claim') == (['a', 'b', 'c'], [])
+  declared = _USERS_OWN + _DECLARED
+  assert _users_own(tmp_path, declared, 'claim') == (['a', 'c'], ['a', 'b', 'c'])
+  # A pod that replaced another would not have its run directory.
+  assert _users_own(tmp_path, declared, '') == (['a', 'c'], ['b'])
 
 
 def test_every_pod_has_the_token_of_the_run_whatever_its_group_says():
@@ -260,6 +344,7 @@ def test_kubernetes_puts_nothing_into_what_the_user_says():
     ('replicatedJobs.0.template.spec.backofLimit', 0),
     ('replicatedJobs.0.template.spec.template.spec.containers.0.imagee', 'x'),
     ('replicatedJobs.0.template.spec.template.spec.containers.0.env.0.value', 1),
+    ('replicatedJobs.0.template.spec.template.spec.containers.0.livenessProbe.exec.comand', []),
     ('replicatedJobs.0.template.spec.template.spec.restartPolicy', 3),
     ('replicatedJobs.0.template.spec.template.spec.nodeSelector', ['x']),
   ],
@@ -403,6 +488,7 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
     *('--launcher=k8s', '--program=r2d2', '--env=bsuite:memory_len/15', '--num_replay_shards=2'),
     *(*_TPU_FLAGS, _placement(tmp_path), '--image=registry/image:1', f'--output={output}'),
     *('--k8s_volume=claim', '--k8s_user=7', '--k8s_egress=metadata,10.0.0.0/8'),
+    '--node_timeout=60',
   )
   assert process.returncode == 0, process.stderr
   manifest = yaml.safe_load((output / 'jobset.yaml').read_text())
@@ -416,6 +502,7 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
   jobs = {job['name']: job['template'] for job in manifest['spec']['replicatedJobs']}
   assert jobs['replay']['spec']['completions'] == 2
   (container,) = _pod(jobs['inference-learner'])['containers']
+  assert container['livenessProbe']['exec']['command'][-1] == '60'
   for argument in (
     '--program=r2d2',
     '--env=bsuite:memory_len/15',

@@ -1,38 +1,28 @@
 """Pods of a JobSet as local processes: the commands of its manifest, with localhost for host names."""
 
+import dataclasses
 import json
+import math
 import os
 import pathlib
+import re
 import signal
-import socket
 import subprocess
 import sys
 
+import cloudpickle
 import pytest
 import yaml
+from launchpad.launch import serialization
 
-from launchers import binding
-from launchers.k8s import container, pod
+from launchers.k8s import container, liveness, manifests, pod
 from launchers.placement import Resources
-from tests.launchers import nodes
-from tests.launchers.k8s import confined
+from tests.launchers import contract, nodes
+from tests.launchers.k8s import confined, schemas, small_cluster
 from tests.programs_under_test import SMALL
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 200
-
-
-def _first_free_port(count):
-  """Returns the first of `count` ports in a row on which nothing listens."""
-  while True:
-    first = binding.free_ports(1)[0]
-    try:
-      for port in range(first, first + count):
-        with socket.socket(socket.AF_INET6) as probe:
-          probe.bind(('', port))
-      return first
-    except (OSError, OverflowError):
-      continue
 
 
 @pytest.fixture
@@ -60,53 +50,64 @@ def start():
 
 
 @pytest.mark.program
-def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, start):
-  output, runs = tmp_path / 'manifests', tmp_path / 'runs'
-  runs.mkdir()
-  run_dir, seen = runs / 'run', confined.RUNS if not confined.missing() else str(runs)
+@pytest.mark.parametrize(
+  'flags, nodes_that_return',
+  [
+    (('--num_actors=2',), ['monitor/0', 'actor/0', 'actor/1', 'evaluator/0']),
+    pytest.param(
+      ('--program=impala', '--audit'),
+      ['monitor/0', 'actor/0', 'evaluator/0'],
+      marks=pytest.mark.nightly,
+    ),
+  ],
+)
+def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, flags, nodes_that_return):
+  output = tmp_path / 'manifests'
+  port = small_cluster.first_free_port(8)
   written = subprocess.run(
-    [sys.executable, 'launch.py', *SMALL, '--num_actors=2', '--launcher=k8s', '--image=x']
-    + [f'--output={output}'],
+    [sys.executable, 'launch.py', *SMALL, *flags, '--launcher=k8s', '--image=x', '--k8s_name=run']
+    + ['--k8s_volume=claim', f'--k8s_port={port}', '--node_timeout=60', f'--output={output}'],
     cwd=ROOT,
     capture_output=True,
     text=True,
   )
   assert written.returncode == 0, written.stderr
-  jobset = yaml.safe_load((output / 'jobset.yaml').read_text())
-  here = ['--pod_hosts=localhost', f'--k8s_port={_first_free_port(3)}', f'--run_dir={seen}/run']
-  pods, logs = {}, {}
-  for job in jobset['spec']['replicatedJobs']:
-    spec = job['template']['spec']
-    (container,) = spec['template']['spec']['containers']
-    confinement = [] if confined.missing() else confined.command(spec['template']['spec'], runs)
-    variables = {v['name']: v['value'] for v in container['env'] if 'value' in v}
-    for index in range(spec['completions']):
-      name = f'{job["name"]}/{index}'
-      command = [*confinement, sys.executable, *container['command'][1:], *here]
-      logs[name] = tmp_path / f'{job["name"]}-{index}.log'
-      with open(logs[name], 'w') as log:
-        pods[name] = start(command, variables, index, log)
-  names = ['monitor/0', 'replay/0', 'inference-learner/0', 'actor/0', 'actor/1', 'evaluator/0']
-  assert list(pods) == names
+  # The pods' names are those of the cluster; here they have this machine's.
+  manifest = (output / 'jobset.yaml').read_text()
+  jobset = yaml.safe_load(
+    manifest.replace('--pod_hosts=run-{job}-0-{index}.run', '--pod_hosts=localhost')
+  )
+  cluster = small_cluster.SmallCluster(jobset, tmp_path, confine=not confined.missing())
+  pods = cluster.pods
+  try:
+    # The actors and the evaluator go when training has ended; the monitor's end is the program's.
+    cluster.run_until(
+      lambda: (
+        all(pods[name].exit_code == 0 for name in nodes_that_return) or cluster.succeeded is False
+      ),
+      DEADLINE,
+    )
+    assert cluster.succeeded, [pod.log.read_text() for pod in pods.values()]
+    rest = pods.keys() - nodes_that_return
+    assert {pods[name].exit_code for name in rest} == {None}
+  finally:
+    cluster.delete()
+  assert {pods[name].exit_code for name in rest} == {143}
+  # Only before the first heartbeat does a probe fail.
+  assert all(
+    event.endswith('has sent no heartbeat yet (--node_timeout=60)') for event in cluster.events
+  )
 
-  # The actors and the evaluator go when training has ended; the monitor's end is the program's.
-  for name in ('monitor/0', 'actor/0', 'actor/1', 'evaluator/0'):
-    assert pods[name].wait(DEADLINE) == 0, logs[name].read_text()
-  assert jobset['spec']['successPolicy']['targetReplicatedJobs'] == ['monitor']
-  # Now the JobSet controller deletes the others.
-  for name in ('replay/0', 'inference-learner/0'):
-    assert pods[name].poll() is None, logs[name].read_text()
-    pods[name].send_signal(signal.SIGTERM)
-    assert pods[name].wait(DEADLINE) == 143, logs[name].read_text()
-
-  said = ''.join(log.read_text() for log in logs.values())
+  said = ''.join(pod.log.read_text() for pod in pods.values())
   assert 'Traceback' not in said
   # Kubernetes replaces a pod; there is nothing for the user to resume.
+  run_dir = tmp_path / 'claim' / 'run'
   assert (run_dir / 'checkpoints').is_dir() and 'to resume:' not in said
-  assert logs['monitor/0'].read_text().splitlines()[-1].startswith('done: evaluator_return=')
+  assert pods['monitor/0'].log.read_text().splitlines()[-1].startswith('done: evaluator_return=')
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] > 0
   assert json.loads((run_dir / 'config.json').read_text())['config']['num_steps'] == 2000
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
+  assert (run_dir / 'audit').exists() is ('--audit' in flags)
 
 
 _LOOK = """
@@ -118,17 +119,23 @@ def writable(directory):
     return False
   return True
 status = dict(line.strip('\\n').split(':\\t', 1) for line in open('/proc/self/status') if ':\\t' in line)
-paths = ['/tmp', '/mnt/runs', '/', '/usr', '/var/tmp', os.getcwd(), os.path.expanduser('~')]
+paths = ['/tmp', '/mnt/runs', '/mnt/heartbeat', '/', '/usr', '/var/tmp', os.getcwd()]
+paths.append(os.path.expanduser('~'))
 print(json.dumps([os.getuid(), status, {path: writable(path) for path in paths}]))
 """
 
 
 @pytest.mark.skipif(bool(confined.missing()), reason=f'it needs {confined.missing()}')
 def test_a_pod_here_is_confined_as_its_manifest_says(tmp_path):
+  volumes = {'/runs': tmp_path / 'runs', '/heartbeat': tmp_path / 'heartbeat'}
+  for path in volumes.values():
+    path.mkdir()
   group = container.Group('monitor', 1, Resources(with_launcher=True))
   spec = container.spec(container.Run('x', 'x', []), group, user=4711)
+  mounted = {m['mountPath'] for m in spec['containers'][0]['volumeMounts']}
+  assert mounted == {*volumes, '/tmp'}
   look = subprocess.run(
-    [*confined.command(spec, tmp_path), sys.executable, '-c', _LOOK],
+    [*confined.command(spec, volumes), sys.executable, '-c', _LOOK],
     capture_output=True,
     text=True,
     env={**os.environ, 'HOME': '/tmp'},
@@ -136,7 +143,11 @@ def test_a_pod_here_is_confined_as_its_manifest_says(tmp_path):
   user, status, writable = json.loads(look.stdout)
   assert user == 4711 and status['NoNewPrivs'] == '1'
   assert {int(status[f'Cap{which}'], 16) for which in ('Inh', 'Prm', 'Eff', 'Bnd', 'Amb')} == {0}
-  assert {path for path, is_writable in writable.items() if is_writable} == {'/tmp', '/mnt/runs'}
+  assert {path for path, is_writable in writable.items() if is_writable} == {
+    '/tmp',
+    '/mnt/runs',
+    '/mnt/heartbeat',
+  }
 
 
 _DRIVER = """
@@ -158,7 +169,7 @@ os._exit(code)
 
 
 def test_a_pod_says_by_its_exit_code_how_its_node_ended(tmp_path, start):
-  port = _first_free_port(1)
+  port = small_cluster.first_free_port(1)
 
   def run(label, ends_program='no'):
     arguments = [str(tmp_path / 'answer'), label, str(port), ends_program]
@@ -191,7 +202,7 @@ def test_a_pod_says_by_its_exit_code_how_its_node_ended(tmp_path, start):
 def test_a_node_knows_which_life_it_is_from_what_its_job_has_counted(
   tmp_path, start, counted, life
 ):
-  arguments = [str(tmp_path / 'environment'), 'node3', str(_first_free_port(1)), 'no']
+  arguments = [str(tmp_path / 'environment'), 'node3', str(small_cluster.first_free_port(1)), 'no']
   assert start([sys.executable, '-c', _DRIVER, *arguments], counted).wait(DEADLINE) == 0
   assert json.loads((tmp_path / 'environment').read_text())['LAUNCHPOD_LIFE'] == life
 
@@ -208,3 +219,78 @@ def test_a_pod_that_is_none_is_refused(monkeypatch):
     pod.node_index()
   with pytest.raises(ValueError, match='--pod_group=echo has no node 1'):
     pod.launch(nodes.program(), 'echo', 1, 'localhost', 8900, False)
+
+
+_POD = """
+import os, sys, types
+import cloudpickle
+from absl import flags
+from launchers.k8s import engine
+from launchers.supervise import NO_CALLBACKS
+path = sys.argv[1]
+flags.FLAGS(sys.argv[1:])
+pod = engine.Pod()
+pod.begin()
+with open(path, 'rb') as f:
+  job = types.SimpleNamespace(program=cloudpickle.load(f))
+code = pod.launch(job, NO_CALLBACKS)
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(code)
+"""
+
+
+class _Pods(contract.Engine):
+  """The pods of manifests; their output is in the log files, and that of a launch is the events."""
+
+  def __init__(self):
+    self._cluster = None
+
+  def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
+    where = dict.fromkeys(program.groups, Resources()) | (placement or {})
+    for label, (node, *_) in program.groups.items():
+      if node._constructor is nodes.Stopper:
+        # In a pod of any other group, lp.stop() raises.
+        where[label] = dataclasses.replace(where[label], with_launcher=True)
+    serialization.enable_lru_cache_pickling_once()
+    path = run_dir / 'program.pkl'
+    path.write_bytes(cloudpickle.dumps(program))
+    port = small_cluster.first_free_port(len(where))
+    command = [sys.executable, '-c', _POD, str(path), '--pod_hosts=localhost', f'--k8s_port={port}']
+    run = container.Run('test', 'x', command, 'claim', token='0badcafe', node_timeout=node_timeout)
+    jobset = yaml.safe_load(manifests.generate(program, where, run, port).manifests['jobset.yaml'])
+    schemas.validate_jobset(jobset)
+    # A pod that is deleted while its node is in a call has 30 seconds; two are enough to see it go.
+    self._cluster = small_cluster.SmallCluster(jobset, run_dir, grace=2)
+    succeeded = self._cluster.run(self.deadline)
+    return 0 if succeeded else 1, '\n'.join(self._cluster.events)
+
+  def nodes(self, run_dir):
+    return [pod.pid for pod in self._cluster.pods.values() if contract.runs(pod.pid)]
+
+  def check_failed(self, output, node, how, last=''):
+    code = {'was killed by SIGKILL': 137, 'exited with code 1': 1}[how]
+    assert output.splitlines()[-1] == f'{node}: exited with code {code}'
+
+  def check_restarted(self, output, labels):
+    replaced = re.findall(r'^(\w+)/0: replaced$', output, re.MULTILINE)
+    assert sorted(replaced) == labels
+    assert output.count('exited with code 137') == len(labels)
+
+  def check_hung(self, output, node):
+    events = [event for event in output.splitlines() if event.startswith(node)]
+    i = events.index(f'{node}: killed')
+    assert events[i + 1 : i + 3] == [f'{node}: exited with code 137', f'{node}: replaced']
+    hang = rf'{node}: probe failed: the node has sent no heartbeat for \d+ s \(--node_timeout=5\)'
+    checks = [event for event in events[:i] if re.fullmatch(hang, event)]
+    assert len(checks) == liveness.FAILURES
+
+
+@pytest.fixture
+def engine():
+  return _Pods()
+
+
+@pytest.mark.slow
+class TestContract(contract.NodeContract):
+  pass

@@ -1,0 +1,248 @@
+"""Plays Kubernetes for a JobSet: its pods are processes of this machine.
+
+It does what the kubelet, the Job controller and the JobSet controller do with the fields of our
+manifests, but replaces a failed pod without a pause. It fails if a manifest has another policy.
+"""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+
+from launchers import binding
+from launchers.k8s.pod import INDEX_VARIABLE
+from tests.launchers.k8s import confined
+
+PROBES = ('startupProbe', 'livenessProbe')
+
+
+def first_free_port(count):
+  """Returns the first of `count` ports in a row on which nothing listens."""
+  while True:
+    first = binding.free_ports(1)[0]
+    try:
+      for port in range(first, first + count):
+        with socket.socket(socket.AF_INET6) as probe:
+          probe.bind(('', port))
+      return first
+    except (OSError, OverflowError):
+      continue
+
+
+class SmallCluster:
+  """Runs one JobSet.
+
+  Attributes:
+    pods: the pod of each node, by name, such as 'inference-learner/0'.
+    succeeded: whether the JobSet has; None while it runs.
+    events: what happened to the pods, one sentence each.
+  """
+
+  def __init__(self, jobset, directory, confine=False, grace=None):
+    """Starts the pods.
+
+    Args:
+      jobset: the manifest.
+      directory: an existing directory; gets the pods' volumes, and their logs in `logs/`.
+      confine: whether the pods have the rights and the file system that their manifests say; their
+        volumes are then below /mnt.
+      grace: seconds between SIGTERM and SIGKILL; None for those of the manifest.
+    """
+    spec = jobset['spec']
+    assert spec['failurePolicy'] == {'maxRestarts': 0}
+    assert spec['successPolicy']['operator'] == 'All'
+    self._jobs = {job['name']: job['template']['spec'] for job in spec['replicatedJobs']}
+    self._targets = spec['successPolicy'].get('targetReplicatedJobs', [*self._jobs])
+    self.succeeded = None
+    self.events = []
+    (directory / 'logs').mkdir(exist_ok=True)
+    self.pods = {
+      f'{name}/{index}': Pod(name, index, job['template']['spec'], directory, confine, grace)
+      for name, job in self._jobs.items()
+      for index in range(job['completions'])
+    }
+
+  def step(self):
+    """Looks at each pod once."""
+    for name, pod in self.pods.items():
+      if not pod.handled:
+        self.events += [f'{name}: {event}' for event in pod.step()]
+        if pod.exit_code is not None:
+          pod.handled = True
+          self._ended(name, pod)
+    if self.succeeded is None:
+      ended = [p.exit_code for p in self.pods.values() if p.job in self._targets]
+      self.succeeded = True if all(code == 0 for code in ended) else None
+
+  def _ended(self, name, pod):
+    if pod.exit_code == 0 or self.succeeded is not None:
+      return
+    self.events.append(f'{name}: exited with code {pod.exit_code}')
+    job = self._jobs[pod.job]
+    if 'backoffLimitPerIndex' not in job:
+      assert job['backoffLimit'] == 0
+      self.succeeded = False
+      return
+    hopeless, evicted = job['podFailurePolicy']['rules']
+    assert hopeless['action'] == 'FailJob' and evicted['onPodConditions']
+    pod.failures += 1
+    if (
+      pod.exit_code in hopeless['onExitCodes']['values']
+      or pod.failures > job['backoffLimitPerIndex']
+    ):
+      assert job['maxFailedIndexes'] == 0
+      self.succeeded = False
+    else:
+      pod.start()
+      self.events.append(f'{name}: replaced')
+
+  def run_until(self, condition, deadline):
+    """Runs the pods until `condition()`, for at most `deadline` seconds."""
+    end = time.monotonic() + deadline
+    while not condition():
+      assert time.monotonic() < end, self.events
+      self.step()
+      time.sleep(0.05)
+
+  def run(self, deadline):
+    """Runs the JobSet to its end; returns whether it has succeeded."""
+    try:
+      self.run_until(lambda: self.succeeded is not None, deadline)
+    finally:
+      self.delete()
+    return self.succeeded
+
+  def delete(self):
+    """Ends all pods that are left."""
+    left = [pod for pod in self.pods.values() if pod.exit_code is None]
+    for pod in left:
+      pod.end()
+    while any(pod.exit_code is None for pod in left):
+      for pod in left:
+        pod.step()
+      time.sleep(0.05)
+
+
+class Pod:
+  """The pod of one node; its successors take its place.
+
+  Attributes:
+    job: name of the replicated job.
+    exit_code: as the status of a container has it, 137 after SIGKILL; None while it runs.
+    failures: how many earlier pods have failed.
+    handled: whether the cluster knows that it has ended.
+    log: the path of its output.
+  """
+
+  def __init__(self, job, index, spec, directory, confine, grace):
+    assert spec['restartPolicy'] == 'Never'
+    self.job, self._index, self._spec = job, index, spec
+    (self._container,) = spec['containers']
+    self._directory, self._confine = directory, confine
+    self._grace = spec['terminationGracePeriodSeconds'] if grace is None else grace
+    self.log = directory / 'logs' / f'{job}-{index}.log'
+    self.failures = 0
+    self.start()
+
+  @property
+  def pid(self):
+    """The id of its process."""
+    return self._process.pid
+
+  def start(self):
+    """Starts a pod, with volumes of its own unless they are claimed."""
+    self.exit_code, self.handled, self._kill_at = None, False, None
+    claims = {v['name']: v.get('persistentVolumeClaim') for v in self._spec['volumes']}
+    self._volumes = {}
+    for mount in self._container['volumeMounts']:
+      name = mount['name']
+      own = f'{self.job}-{self._index}-{self.failures}-{name}'
+      host = self._directory / (claims[name]['claimName'] if claims[name] else own)
+      host.mkdir(exist_ok=True)
+      self._volumes[mount['mountPath']] = host
+    self._probes = [self._container[p] for p in PROBES if p in self._container]
+    self._failures_in_a_row = 0
+    self._due = time.monotonic()
+    with open(self.log, 'a') as log:
+      self._process = subprocess.Popen(
+        **self._inside(self._container['command']), stdout=log, stderr=subprocess.STDOUT
+      )
+
+  def _inside(self, command):
+    """Returns the arguments with which `subprocess` runs a command in the container."""
+    counts = {'job-index-failure-count': self.failures, 'job-index-ignored-failure-count': 0}
+    fields = {f"metadata.annotations['batch.kubernetes.io/{k}']": str(v) for k, v in counts.items()}
+    environment = {**os.environ, INDEX_VARIABLE: str(self._index)}
+    for variable in self._container['env']:
+      if 'value' in variable:
+        environment[variable['name']] = self._seen(variable['value'])
+      else:
+        environment[variable['name']] = fields[variable['valueFrom']['fieldRef']['fieldPath']]
+    words = [self._seen(word) for word in command]
+    words = [sys.executable, *words[1:]] if words[0] == 'python' else words
+    volumes = {path: host for path, host in self._volumes.items() if path != confined.TEMPORARY}
+    prefix = confined.command(self._spec, volumes) if self._confine else []
+    return {
+      'args': [*prefix, *words],
+      'cwd': confined.ROOT,
+      'env': environment,
+      'stdin': subprocess.DEVNULL,
+    }
+
+  def _seen(self, text):
+    """Returns a text of the manifest with the paths that the volumes have on this machine."""
+    text = text.replace('$$', '$')
+    for path, host in self._volumes.items():
+      if path != confined.TEMPORARY:
+        here = confined.inside(path) if self._confine else str(host)
+        text = re.sub(rf'(^|=){path}/', lambda found, here=here: f'{found[1]}{here}/', text)
+    return text
+
+  def step(self):
+    """Looks at the process and its probe; returns what happened to it."""
+    code = self._process.poll()
+    if code is not None:
+      self.exit_code = code if code >= 0 else 128 - code
+    elif self._kill_at is not None:
+      if time.monotonic() >= self._kill_at:
+        self._process.kill()
+    elif self._probes and time.monotonic() >= self._due:
+      return self._check()
+    return []
+
+  def _check(self):
+    probe = self._probes[0]
+    self._due = time.monotonic() + probe['periodSeconds']
+    said = self.probe(probe)
+    if said is None:
+      self._probes = [self._container['livenessProbe']]
+      self._failures_in_a_row = 0
+      return []
+    self._failures_in_a_row += 1
+    events = [f'probe failed: {said}']
+    if self._failures_in_a_row == probe['failureThreshold']:
+      self.end()
+      events.append('killed')
+    return events
+
+  def probe(self, probe):
+    """Runs the command of a probe in the container; returns what it says, None if it succeeds."""
+    inside = self._inside(probe['exec']['command'])
+    try:
+      done = subprocess.run(
+        **inside,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=probe['timeoutSeconds'],
+      )
+    except subprocess.TimeoutExpired:
+      return 'timeout'
+    return done.stdout.strip() if done.returncode else None
+
+  def end(self):
+    """Has the process end, as when the pod is deleted."""
+    self._process.terminate()
+    self._kill_at = time.monotonic() + self._grace

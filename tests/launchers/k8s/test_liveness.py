@@ -1,0 +1,187 @@
+"""The probes of a pod, by their command, at pods that hang and pods that live."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from launchers import heartbeat
+from launchers.k8s import container, liveness, pod
+from launchers.placement import Resources
+from launchers.requests import STACKS
+from tests.launchers.k8s import schemas
+from tests.programs_under_test import ROOT
+
+DEADLINE = 60
+# Shorter than `nodes.Patient` waits, and long enough for two heartbeats on a busy machine.
+TIMEOUT = 3
+
+_DRIVER = """
+import os, sys
+import launchpad as lp
+from absl import flags
+from launchers.k8s import engine, pod
+from tests.launchers import nodes
+flags.FLAGS(sys.argv[:1])
+engine.Pod().begin()
+program = lp.Program('test')
+program.add_node(lp.PyClassNode(getattr(nodes, sys.argv[1]), sys.argv[2]), label='node')
+code = pod.launch(program, 'node', 0, 'localhost', 8900, False)
+os._exit(code)
+"""
+
+
+class _Pod:
+  """A pod without a network, and the command that its manifest has for its probes."""
+
+  def __init__(self, directory, node, failures):
+    directory.mkdir()
+    self.log = directory / 'log'
+    counts = {'LAUNCHPOD_FAILURES': str(failures), pod.INDEX_VARIABLE: '0'}
+    self._environment = {**os.environ, **counts, liveness.VARIABLE: str(directory / 'heartbeat')}
+    run = container.Run('x', 'x', [], node_timeout=TIMEOUT)
+    spec = container.spec(run, container.Group('node', 1, Resources()), user=1000)
+    startup, live = (spec['containers'][0][probe] for probe in ('startupProbe', 'livenessProbe'))
+    assert startup['exec'] == live['exec']
+    self._command = [sys.executable, *live['exec']['command'][1:]]
+    with open(self.log, 'w') as log:
+      self.process = subprocess.Popen(
+        [sys.executable, '-c', _DRIVER, node, str(directory / 'written')],
+        cwd=ROOT,
+        env=self._environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+      )
+
+  def probe(self):
+    """Returns the exit code of the command and its output."""
+    done = subprocess.run(
+      self._command, cwd=ROOT, env=self._environment, capture_output=True, text=True
+    )
+    assert not done.stderr
+    return done.returncode, done.stdout.strip()
+
+  def wait_for(self, code, words=''):
+    """Probes until the exit code is this, and the output has these words."""
+    end = time.monotonic() + DEADLINE
+    while (found := self.probe())[0] != code or words not in found[1]:
+      assert time.monotonic() < end and self.process.poll() is None, (found, self.log.read_text())
+      time.sleep(0.2)
+
+
+@pytest.fixture
+def start(tmp_path):
+  started = []
+
+  def start(node, failures=0):
+    started.append(_Pod(tmp_path / str(len(started)), node, failures))
+    return started[-1]
+
+  yield start
+  for started_pod in started:
+    started_pod.process.kill()
+    started_pod.process.wait()
+
+
+def _wait_for_stacks(log, words):
+  end = time.monotonic() + DEADLINE
+  while words not in log.read_text():
+    assert time.monotonic() < end, log.read_text()
+    time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_the_probe_of_a_pod_that_hangs_fails_and_its_log_has_the_stacks(start):
+  # After so many failures `nodes.Hanger` hangs in these ways. A stopped process writes nothing.
+  hangs = [
+    ('has sent no heartbeat for', ''),
+    ('has sent no heartbeat for', '_hold_the_interpreter_lock'),
+    ('has made no progress for', '_make_no_progress'),
+  ]
+  pods = [start('Hanger', failures) for failures in range(len(hangs))]
+  for started, (how, stack) in zip(pods, hangs, strict=True):
+    started.wait_for(1, f'the node {how} ')
+    _wait_for_stacks(started.log, stack)
+    code, said = started.probe()
+    assert code == 1 and said.endswith(f'(--node_timeout={TIMEOUT})')
+    assert started.process.poll() is None
+
+
+@pytest.mark.slow
+def test_the_probe_of_a_pod_that_waits_for_longer_than_the_timeout_succeeds(start):
+  started = start('Patient')  # It waits for four seconds.
+  started.wait_for(0)
+  codes = set()
+  while started.process.poll() is None:
+    codes.add(started.probe()[0])
+  assert codes == {0} and started.process.returncode == 0
+  assert 'Thread 0x' not in started.log.read_text()
+
+
+_HANGS_WHILE_IT_IS_BUILT = """
+import time
+def make_program(config):
+  time.sleep(1000)
+"""
+
+
+@pytest.mark.slow
+def test_a_pod_has_a_heartbeat_and_stacks_while_it_builds_the_graph(tmp_path):
+  mine, log, beats = (tmp_path / name for name in ('mine.py', 'log', 'heartbeat'))
+  mine.write_text(_HANGS_WHILE_IT_IS_BUILT)
+  with open(log, 'w') as out:
+    process = subprocess.Popen(
+      [sys.executable, 'launch.py', '--launcher=pod', f'--program={mine}:make_program'],
+      cwd=ROOT,
+      env={**os.environ, liveness.VARIABLE: str(beats), pod.INDEX_VARIABLE: '0'},
+      stdout=out,
+      stderr=subprocess.STDOUT,
+    )
+  try:
+    end = time.monotonic() + DEADLINE
+    while not beats.exists():
+      assert time.monotonic() < end and process.poll() is None, log.read_text()
+      time.sleep(0.05)
+    beat = heartbeat.unpack(beats.read_bytes().split(b'\n', 1)[1])
+    assert (beat.doing, beat.patience) == ('starting', 4.0)
+    while 'in make_program' not in log.read_text():
+      process.send_signal(STACKS)
+      assert time.monotonic() < end, log.read_text()
+      time.sleep(0.2)
+  finally:
+    process.kill()
+    process.wait()
+
+
+def test_a_pod_that_has_sent_nothing_yet_is_waited_for_as_long_as_elsewhere(tmp_path):
+  assert liveness.check(str(tmp_path / 'none'), 300.0) == 'has sent no heartbeat yet'
+  for timeout in (1.0, 5.0, 33.0, 300.0, 1e6):
+    probes = liveness.probes(timeout)
+    startup, live = probes['startupProbe'], probes['livenessProbe']
+    waited = startup['periodSeconds'] * startup['failureThreshold']
+    assert waited >= heartbeat.START_FACTOR * timeout
+    assert waited <= heartbeat.START_FACTOR * timeout + liveness.FAILURES * 30
+    assert live['failureThreshold'] > 1 and live['periodSeconds'] <= max(1, timeout / 9)
+    schemas.validate(
+      {
+        'apiVersion': 'v1',
+        'kind': 'Pod',
+        'metadata': {'name': 'x'},
+        'spec': {'containers': [{'name': 'x', **probes}]},
+      }
+    )
+  assert liveness.probes(300.0)['livenessProbe']['periodSeconds'] == 30
+  assert liveness.probes(float('inf')) == {}
+
+
+def test_a_beat_that_cannot_be_written_ends_nothing(tmp_path):
+  beat = heartbeat.Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
+  path = tmp_path / 'gone' / 'heartbeat'
+  send = liveness.sender(str(path))
+  send(beat)
+  path.parent.mkdir()
+  send(beat)
+  assert liveness.check(str(path), 300.0) == ''

@@ -1,0 +1,47 @@
+import subprocess
+import sys
+
+from tests.programs_under_test import ROOT
+
+_OUT_OF_DESCRIPTORS = """
+import resource, threading, time
+from launchers import heartbeat
+
+def wait_for(condition):
+  end = time.monotonic() + 60
+  while not condition():
+    assert time.monotonic() < end
+    time.sleep(0.001)
+
+beats, failures = [], []
+heartbeat.PERIOD_SECONDS = 0.001
+
+class Heart(heartbeat.Heart):
+  def _beat(self):
+    try:
+      return super()._beat()
+    except OSError as error:
+      failures.append(error.errno)
+      raise
+
+Heart(beats.append).start()
+wait_for(lambda: beats)
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+wait_for(lambda: failures)
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+before = len(beats)
+wait_for(lambda: len(beats) > before)
+print(*set(failures))
+"""
+
+
+def test_a_node_that_was_out_of_descriptors_for_a_moment_still_has_a_heartbeat():
+  done = subprocess.run(
+    [sys.executable, '-c', _OUT_OF_DESCRIPTORS],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=90,
+  )
+  assert done.stdout == '24\n', done.stderr

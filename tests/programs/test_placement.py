@@ -1,0 +1,29 @@
+"""What the programs of this repository declare about their groups."""
+
+import pytest
+
+from programs import registry
+from tests.programs_under_test import ROOT
+
+
+@pytest.mark.parametrize(
+  'name, options, users',
+  [
+    ('sebulba', {}, {'replay', 'inference_learner'}),
+    ('sebulba', {'audit': True}, {'replay', 'inference_learner'}),
+    ('sebulba', {'num_actors': 2, 'inference_nodes': 2}, {'replay', 'learner'}),
+    (
+      'r2d2',
+      {'num_actors': 2, 'inference_nodes': 2, 'audit': True},
+      {'replay', 'learner', 'inference'},
+    ),
+    ('impala', {}, {'replay', 'learner'}),
+    ('impala', {'audit': True}, {'replay', 'learner', 'actor'}),
+    ('anakin', {}, {'anakin'}),
+    (f'{ROOT}/examples/mine.py:make_program', {}, {'replay', 'inference_learner'}),
+  ],
+)
+def test_the_groups_that_use_the_run_directory_are_declared(name, options, users):
+  module = registry.load(name)
+  placement = module.placement(module.Config(**options).resolve())
+  assert {g for g, resources in placement.items() if resources.uses_run_dir} == {'monitor', *users}
