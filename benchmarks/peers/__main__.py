@@ -60,7 +60,8 @@ def chosen() -> list[str]:
   Raises:
     ValueError: a system is unknown or cannot be compared; one sentence.
   """
-  known = [*common.OURS, *(set(systems.PEERS) - {'cleanba'})]
+  peers = {name for name, peer in systems.PEERS.items() if peer.side_by_side} - {'cleanba'}
+  known = [*common.OURS, *peers]
   for name in _SYSTEMS.value:
     if name not in known:
       raise ValueError(
