@@ -9,6 +9,7 @@ from typing import NamedTuple
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from benchmarks.results.measures import Band
 
@@ -53,6 +54,8 @@ def draw(title: str, lines: Sequence[Line], thresholds: Sequence[float]) -> byte
       frames, mean, low, high = line.band
       axes.plot(frames, mean, color=colour, linestyle=style, label=line.label)
       axes.fill_between(frames, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=''))
     axes.set_xlabel('environment frames')
     axes.set_ylabel('mean episode return (raw)')
     axes.set_title(title, fontsize='medium')

@@ -87,7 +87,7 @@ def test_a_driver_that_never_ends_is_stopped_at_the_budget(run):
     ({}, True, {}, '--scripts=fake=PATH, the path of its checkout'),
   ],
 )
-def test_a_driver_that_fails_is_told_of(run, given, ends, scripts, said):
+def test_a_driver_that_fails_is_reported_with_its_last_line(run, given, ends, scripts, said):
   with pytest.raises(Failed, match=said):
     run(given, ends, scripts)
 
