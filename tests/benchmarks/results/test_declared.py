@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmarks.results import declared, rows
+from benchmarks.results import declared, peer_runs, rows
 from benchmarks.results.declared import Launch, Peer, Task
 from programs import registry
 from programs.options import configs
@@ -78,12 +78,15 @@ def test_a_launch_is_a_command_of_its_fields_and_flags():
   ]
 
 
-def test_the_repositorys_rows_are_valid_and_their_flags_are_options_of_their_programs():
+def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
   entries = declared.entries(rows.TASKS)
   assert {group.name for group in rows.GROUPS} == {t.group for t in rows.TASKS} - {''}
   for entry in entries:
     if isinstance(entry.row, Launch):
       flags = dict(flag.removeprefix('--').split('=') for flag in entry.row.flags)
       configs.resolve(registry.load(entry.row.program), {'env': entry.row.env} | flags)
+    else:
+      given = peer_runs.driver_settings(entry, entry.row, 1)
+      assert (given['env'], given['num_steps']) == (entry.row.env, entry.row.budget)
   for published in (p for t in rows.TASKS for p in t.published):
     assert published.figure and published.protocol and published.source, published
