@@ -23,7 +23,7 @@ from agents.anakin.environment import JaxEnvironment, next_row
 from agents.anakin.loop import AnakinLoop
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
-from benchmarks import results
+from benchmarks import output
 from environments import jax_registry
 
 _ENVS = flags.DEFINE_list('env', ['catch', 'gymnax:Breakout-MinAtar'], 'environments')
@@ -118,8 +118,8 @@ def main(argv: list[str]) -> None:
   """Runs the benchmark; prints the table and writes the results."""
   del argv
   devices = f'{len(jax.local_devices())} x {jax.local_devices()[0].device_kind}'
-  print(f'{devices}, {results.cores()} CPU cores, JAX {jax.__version__}')
-  table = results.Table(
+  print(f'{devices}, {output.cores()} CPU cores, JAX {jax.__version__}')
+  table = output.Table(
     environment='<26', num_envs='>8', alone_steps_per_s='>17,.0f', learning_steps_per_s='>20,.0f'
   )
   rows: list[dict[str, Any]] = []
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> None:
       )
       table.add(env, num_envs, alone, learning)
   record = {'devices': devices, 'unroll_length': _UNROLL_LENGTH, 'results': rows}
-  results.write('anakin', record, draw(rows))
+  output.write('anakin', record, draw(rows))
 
 
 if __name__ == '__main__':

@@ -25,7 +25,7 @@ from typing import Any
 from absl import app, flags
 from bsuite import sweep
 
-from benchmarks.running import ROOT
+from benchmarks.running import ROOT, last_line
 from environments import errors
 from environments.bsuite_record import csv_path
 from programs import registry as programs
@@ -155,9 +155,7 @@ class Launch:
 
   def last_words(self) -> str:
     """Returns the last line of the output."""
-    with open(self.log_path, errors='replace') as log:
-      lines = [line.strip() for line in log if line.strip()]
-    return lines[-1] if lines else 'it said nothing'
+    return last_line(self.log_path)
 
   def stop(self) -> None:
     """Sends SIGTERM if the launch still runs."""

@@ -33,7 +33,7 @@ import psutil
 from absl import flags
 from matplotlib.figure import Figure
 
-from benchmarks import costs, fleet_driver, fleet_server, options, results, servers
+from benchmarks import costs, fleet_driver, fleet_server, options, output, servers
 from benchmarks.running import ROOT
 from launchers import binding
 
@@ -181,9 +181,9 @@ def main(argv: list[str]) -> None:
   program = given['program']
   print(
     f'{program} on {config.env}, {config.envs_per_actor} environments each, {delay:g} ms a step, '
-    f'{results.cores()} CPU cores'
+    f'{output.cores()} CPU cores'
   )
-  table = results.Table(
+  table = output.Table(
     actors='>6',
     steps_per_s='>11,.0f',
     offered='>11,.0f',
@@ -229,8 +229,8 @@ def main(argv: list[str]) -> None:
     'saturated_from': saturated['actors'],
     'rows': rows,
   }
-  name = results.file_name('fleet', program, config)
-  results.write(name, record, draw(f'{program} on {config.env}', rows))
+  name = output.file_name('fleet', program, config)
+  output.write(name, record, draw(f'{program} on {config.env}', rows))
 
 
 if __name__ == '__main__':

@@ -20,7 +20,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks import end_to_end, options, results
+from benchmarks import end_to_end, options, output
 from benchmarks.running import ROOT
 
 
@@ -45,7 +45,7 @@ def print_stages(stages: dict[str, Any]) -> dict[str, float]:
     for node, used in cost['cpu'].items():
       by_node[node] = by_node.get(node, 0.0) + used
   total = sum(by_node.values())
-  table = results.Table(stage='<14', CPU_us_per_step='>15,.2f', share='>6.1%', where='<50')
+  table = output.Table(stage='<14', CPU_us_per_step='>15,.2f', share='>6.1%', where='<50')
   for name, cost in stages.items():
     where = ', '.join(f'{node} {1e6 * used:,.2f}' for node, used in cost['cpu'].items())
     used = sum(cost['cpu'].values())
@@ -56,7 +56,7 @@ def print_stages(stages: dict[str, Any]) -> dict[str, float]:
 
 def print_groups(groups: dict[str, Any], alone: dict[str, float]) -> None:
   """Prints a line for each group of nodes, beside the sum of its stages alone."""
-  table = results.Table(
+  table = output.Table(
     nodes='<20',
     busy_cores='>10.2f',
     CPU_us_per_step='>15,.2f',
@@ -107,7 +107,7 @@ def main(argv: list[str]) -> None:
   """Runs the benchmark; prints the tables and writes the results."""
   del argv
   config, flags = options.config(), options.launch_flags()
-  cores = results.cores()
+  cores = output.cores()
   print(f'{flags["program"]} on {config.env}, {cores} CPU cores')
   alone = measure_stages(flags, options.STAGE_SECONDS.value, options.REPEATS.value)
   assert not alone['compiled_while_timing'], 'inference compiled something after warm-up'
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> None:
   }
   title = f'{flags["program"]} on {config.env}'
   figure = draw(title, alone['stages'], whole['groups'])
-  results.write(results.file_name('pipeline', flags['program'], config), record, figure)
+  output.write(output.file_name('pipeline', flags['program'], config), record, figure)
 
 
 if __name__ == '__main__':

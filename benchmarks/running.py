@@ -29,6 +29,13 @@ def processes(run_dir: str) -> list[psutil.Process]:
   return found
 
 
+def last_line(path: str) -> str:
+  """Returns the last line of an output file that is not empty."""
+  with open(path, errors='replace') as f:
+    lines = [line.strip() for line in f if line.strip()]
+  return lines[-1] if lines else 'it wrote nothing'
+
+
 class RunningProgram:
   """Starts launch.py and follows it by its processes and its run directory."""
 

@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 from matplotlib.figure import Figure
 
-from benchmarks import end_to_end, options, results, roles
+from benchmarks import end_to_end, options, output, roles
 
 _SWEEPS = flags.DEFINE_list('sweeps', ['actors', 'envs', 'batch', 'split'], 'sweeps to run')
 _ACTORS = flags.DEFINE_list('actors', ['1', '2', '4', '8', '16'], 'values of --num_actors')
@@ -81,7 +81,7 @@ def split(text: str) -> dict[str, Any]:
 
 def run(sweep: str) -> list[dict[str, Any]]:
   """Launches the program once for each point of a sweep; prints and returns the rows."""
-  table = results.Table(
+  table = output.Table(
     **{sweep: '>10'},
     steps_per_s='>11,.0f',
     learned='>9,.0f',
@@ -165,7 +165,7 @@ def main(argv: list[str]) -> None:
   for sweep in _SWEEPS.value:  # Rejects bad options before the first launch.
     for _, changes in points(sweep):
       options.config(changes=changes)
-  print(f'{program} on {config.env}, {results.cores()} CPU cores')
+  print(f'{program} on {config.env}, {output.cores()} CPU cores')
   for sweep in _SWEEPS.value:
     rows = run(sweep)
     record: dict[str, Any] = {'sweep': sweep, 'rows': rows}
@@ -176,7 +176,7 @@ def main(argv: list[str]) -> None:
         f'{added["seconds"]:.2f} s to the first learner step'
       )
     figure = draw(f'{program} on {config.env}', sweep, rows)
-    results.write(results.file_name(f'scaling-{sweep}', program, config), record, figure)
+    output.write(output.file_name(f'scaling-{sweep}', program, config), record, figure)
     print()
 
 

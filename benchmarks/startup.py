@@ -23,7 +23,7 @@ import psutil
 from absl import flags
 from matplotlib.figure import Figure
 
-from benchmarks import costs, end_to_end, options, results, roles
+from benchmarks import costs, end_to_end, options, output, roles
 from benchmarks.running import ROOT, RunningProgram
 from rundir import audit, node_files
 
@@ -149,10 +149,10 @@ def main(argv: list[str]) -> None:
   runs = [follow(given) for _ in repeats]
   imports = {who: [time_imports(IMPORTS[who]) for _ in repeats] for who in _IMPORTS.value}
 
-  print(f'{given["program"]} on {config.env}, {results.cores()} CPU cores')
+  print(f'{given["program"]} on {config.env}, {output.cores()} CPU cores')
   phases = {name: _median(runs, 'phases', name) for name in runs[0]['phases']}
   total = _median(runs, 'seconds')
-  table = results.Table(to_the_first_learner_step='<40', seconds='>8.2f')
+  table = output.Table(to_the_first_learner_step='<40', seconds='>8.2f')
   for name, seconds in phases.items():
     table.add(name, seconds)
   table.add('in all', total)
@@ -161,7 +161,7 @@ def main(argv: list[str]) -> None:
   print('compiled by XLA: ' + ', '.join(f'{name} {compiled[name]:.2f} s' for name in longest))
 
   print()
-  table = results.Table(process='<22', CPU_seconds='>11.2f', own_MiB='>8,.0f')
+  table = output.Table(process='<22', CPU_seconds='>11.2f', own_MiB='>8,.0f')
   nodes = {
     name: {what: _median(runs, 'nodes', name, what) for what in ('cpu', 'memory')}
     for name in sorted(runs[0]['nodes'])
@@ -172,7 +172,7 @@ def main(argv: list[str]) -> None:
   table.add('in all', cpu, memory / 2**20)
 
   print()
-  table = results.Table(imports_of='<36', seconds='>8.2f', CPU_seconds='>11.2f')
+  table = output.Table(imports_of='<36', seconds='>8.2f', CPU_seconds='>11.2f')
   alone = {
     who: {what: _median(timings, what) for what in ('seconds', 'cpu')}
     for who, timings in imports.items()
@@ -189,7 +189,7 @@ def main(argv: list[str]) -> None:
     'runs': runs,
   }
   title = f'{given["program"]} on {config.env}'
-  results.write(results.file_name('startup', given['program'], config), record, draw(title, phases))
+  output.write(output.file_name('startup', given['program'], config), record, draw(title, phases))
 
 
 if __name__ == '__main__':

@@ -32,7 +32,7 @@ from typing import Any
 from absl import flags
 from matplotlib.figure import Figure
 
-from benchmarks import options, results
+from benchmarks import options, output
 from benchmarks.peers import differences, measuring, reports, systems, tree, virtual
 from benchmarks.peers import settings as common
 from programs.options import flags as config_flags
@@ -60,7 +60,8 @@ def chosen() -> list[str]:
   Raises:
     ValueError: a system is unknown or cannot be compared; one sentence.
   """
-  known = [*common.OURS, *(set(systems.PEERS) - {'cleanba'})]
+  peers = {name for name, peer in systems.PEERS.items() if peer.side_by_side} - {'cleanba'}
+  known = [*common.OURS, *peers]
   for name in _SYSTEMS.value:
     if name not in known:
       raise ValueError(
@@ -169,7 +170,7 @@ def main(argv: list[str]) -> None:
     sys.exit(1)
 
   print(
-    f'{given.env}, {results.cores()} CPU cores; medians of {options.REPEATS.value} runs, in turn'
+    f'{given.env}, {output.cores()} CPU cores; medians of {options.REPEATS.value} runs, in turn'
   )
   shown = {name: systems.versions(name) for name in names}
   for name, by_package in shown.items():
@@ -178,7 +179,7 @@ def main(argv: list[str]) -> None:
     print(
       'cleanba: left out; --cleanba=PATH of its script, with an Atari game, compares it as well'
     )
-  table = results.Table(
+  table = output.Table(
     run='>3',
     system='<15',
     steps_per_s='>11,.0f',
@@ -211,7 +212,7 @@ def main(argv: list[str]) -> None:
       )
 
   print()
-  table = results.Table(
+  table = output.Table(
     median_and_range='<16', steps_per_s='>27', frames_per_s='>27', return_s='>24', peak_MiB='>22'
   )
   medians = summary(runs)
@@ -243,8 +244,8 @@ def main(argv: list[str]) -> None:
     'medians': medians,
     'runs': runs,
   }
-  title = f'{given.env}, {results.cores()} CPU cores'
-  results.write(f'peers-{given.env.replace(":", "-")}', record, draw(title, runs, given.threshold))
+  title = f'{given.env}, {output.cores()} CPU cores'
+  output.write(f'peers-{given.env.replace(":", "-")}', record, draw(title, runs, given.threshold))
 
 
 if __name__ == '__main__':

@@ -44,6 +44,20 @@ def parse(lines: Iterable[str]) -> list[Report]:
   return found
 
 
+def final(lines: Iterable[str]) -> dict[str, Any] | None:
+  """Returns the final evaluation that a driver printed; None if it printed none.
+
+  It has `mean`, `standard_error`, `episodes` and, in words, `protocol`.
+  """
+  for line in lines:
+    if line.startswith('{"final"'):
+      try:
+        return dict(json.loads(line)['final'])
+      except (ValueError, KeyError, TypeError):
+        return None  # An incomplete line.
+  return None
+
+
 def recent_returns(intervals: Sequence[tuple[float, float]]) -> list[float]:
   """Returns the mean return of the last episodes after each interval.
 

@@ -34,11 +34,17 @@ class Peer:
     driver: the script that runs the peer; its argument is the common settings in JSON.
     python: the Python version of the list of requirements.
     packages: packages of that list whose versions are shown.
+    script: what the user gives the path of, where no package has its code: 'cleanba_impala.py'.
+    side_by_side: whether the driver takes the common settings of `settings.Settings`.
+    ends: whether the driver ends by itself, after `num_steps` and a final evaluation.
   """
 
   driver: str
   python: str
   packages: tuple[str, ...]
+  script: str = ''
+  side_by_side: bool = True
+  ends: bool = False
 
 
 PEERS = {
@@ -46,7 +52,17 @@ PEERS = {
     'sample_factory_driver.py', '3.11', ('sample-factory', 'torch', 'gymnasium', 'ale-py')
   ),
   'rllib': Peer('rllib_driver.py', '3.11', ('ray', 'torch', 'gymnasium', 'ale-py')),
-  'cleanba': Peer('cleanba_driver.py', '3.10', ('jax', 'flax', 'envpool')),
+  'cleanba': Peer(
+    'cleanba_driver.py', '3.10', ('jax', 'flax', 'envpool'), script='cleanba_impala.py'
+  ),
+  'purejaxrl': Peer(
+    'purejaxrl_driver.py',
+    '3.10',
+    ('jax', 'flax', 'gymnax'),
+    script='checkout',
+    side_by_side=False,
+    ends=True,
+  ),
 }
 
 
@@ -99,23 +115,40 @@ class _OurRun:
     ]
 
 
-class _PeerRun:
-  """A driver."""
+class DriverRun:
+  """A run of a driver."""
 
   def __init__(self, process: subprocess.Popen, output: str, errors: str):
     self._process = process
     self._output = output
     self._errors = errors
 
-  def check(self) -> None:
-    if self._process.poll() is not None:
+  def ended(self) -> bool:
+    """Returns whether the driver has ended with exit code 0.
+
+    Raises:
+      AssertionError: it has ended with another exit code.
+    """
+    if self._process.poll():
       code = self._process.returncode
       raise AssertionError(f'the driver ended with exit code {code}:\n{self.last_words()}')
+    return self._process.returncode is not None
+
+  def check(self) -> None:
+    """Raises AssertionError, with its last output, if the driver has ended."""
+    if self.ended():
+      raise AssertionError(f'the driver ended with exit code 0:\n{self.last_words()}')
 
   def reports(self) -> list[reports.Report]:
+    """Returns the reports so far."""
     return reports.parse(_lines(self._output))
 
+  def final(self) -> dict[str, Any] | None:
+    """Returns the final evaluation; None if the driver has printed none."""
+    return reports.final(_lines(self._output))
+
   def last_words(self) -> str:
+    """Returns the last output."""
     lines = [line for path in (self._output, self._errors) for line in _lines(path)]
     return ''.join(lines[-_LAST_LINES:])
 
@@ -139,7 +172,7 @@ def start(
   """
   if name in OURS:
     return _start_ours(name, settings, given, tree)
-  return _start_peer(PEERS[name], name, settings, cleanba, tree)
+  return _start_peer(name, settings, cleanba, tree)
 
 
 @contextlib.contextmanager
@@ -153,29 +186,49 @@ def _start_ours(
 
 
 @contextlib.contextmanager
-def _start_peer(
-  peer: Peer, name: str, settings: Settings, cleanba: str, tree: Tree
-) -> Iterator[Run]:
-  given = dataclasses.asdict(settings) | {'started': time.time(), 'script': cleanba}
+def _start_peer(name: str, settings: Settings, cleanba: str, tree: Tree) -> Iterator[DriverRun]:
+  given = dataclasses.asdict(settings) | {'script': cleanba}
+  with (
+    tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
+    start_driver(name, given, directory, tree) as run,
+  ):
+    yield run
+
+
+@contextlib.contextmanager
+def start_driver(
+  name: str, given: Mapping[str, Any], directory: str, tree: Tree
+) -> Iterator[DriverRun]:
+  """Starts the driver of a peer; ends it, and all that it has started, at the end of the block.
+
+  Args:
+    name: of the peer; its virtual environment is installed.
+    given: the driver's settings; the time of the command is added.
+    directory: its working directory, where its output goes.
+    tree: the tree that the processes join.
+  """
   environment = {**os.environ, **tree.variables, 'RAY_USAGE_STATS_ENABLED': '0'}
   environment.pop('PYTHONPATH', None)  # It leads to our versions of packages.
-  with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-    output, errors = (os.path.join(directory, name) for name in ('output.txt', 'errors.txt'))
-    with open(output, 'w') as out, open(errors, 'w') as err:
-      process = subprocess.Popen(
-        [virtual.python(name), str(_DRIVERS / peer.driver), json.dumps(given)],
-        cwd=directory,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-        start_new_session=True,
-      )
-    try:
-      yield _PeerRun(process, output, errors)
-    finally:
-      tree.kill()  # Before the directory is removed.
-      process.wait()
+  output, errors = (os.path.join(directory, name) for name in ('output.txt', 'errors.txt'))
+  with open(output, 'w') as out, open(errors, 'w') as err:
+    process = subprocess.Popen(
+      [
+        virtual.python(name),
+        str(_DRIVERS / PEERS[name].driver),
+        json.dumps({**given, 'started': time.time()}),
+      ],
+      cwd=directory,
+      env=environment,
+      stdin=subprocess.DEVNULL,
+      stdout=out,
+      stderr=err,
+      start_new_session=True,
+    )
+  try:
+    yield DriverRun(process, output, errors)
+  finally:
+    tree.kill()  # Before the directory is removed.
+    process.wait()
 
 
 def versions(name: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ class Progress:
     self._started = started
     self._period = period
     self._last = 0.0
+    self._pending = ''
     # Libraries may replace or print to sys.stdout; the lines go elsewhere.
     self._out = sys.__stdout__
 
@@ -33,9 +34,6 @@ class Progress:
       episode_return: mean of the last training episodes; NaN before the end of the first.
     """
     now = time.time()
-    if now - self._last < self._period:
-      return
-    self._last = now
     value = float(episode_return)
     line = {
       'seconds': now - self._started,
@@ -43,4 +41,30 @@ class Progress:
       'learned': int(learned),
       'episode_return': value if math.isfinite(value) else None,
     }
-    print(json.dumps(line), file=self._out, flush=True)
+    self._pending = json.dumps(line)
+    if now - self._last >= self._period:
+      self._last = now
+      self._print_pending()
+
+  def conclude(self, returns: list[float], protocol: str) -> None:
+    """Prints the last line, if it was not due, and the final evaluation.
+
+    Args:
+      returns: of its episodes.
+      protocol: in words, such as 'greedy, 100 whole episodes'.
+    """
+    mean = math.fsum(returns) / len(returns)
+    variance = math.fsum((value - mean) ** 2 for value in returns) / len(returns)
+    evaluated = {
+      'mean': mean,
+      'standard_error': math.sqrt(variance / len(returns)),
+      'episodes': len(returns),
+      'protocol': protocol,
+    }
+    self._print_pending()
+    print(json.dumps({'final': evaluated}), file=self._out, flush=True)
+
+  def _print_pending(self) -> None:
+    if self._pending:
+      print(self._pending, file=self._out, flush=True)
+    self._pending = ''

@@ -1,0 +1,130 @@
+"""The commands of one run: the first one, and those that resumed it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.results import provenance
+from benchmarks.running import ROOT
+from rundir import curves, files
+
+
+@dataclasses.dataclass
+class Attempt:
+  """One command.
+
+  Attributes:
+    began: Unix time of the command.
+    first_second: the run's last logged second before the command; later rows are this attempt's.
+    code: of this repository, see `provenance.code`.
+    machine: see `provenance.machine`.
+    load_at_start, load_at_end: load averages of a minute.
+    seconds: from the command to its end.
+    start_up: seconds from the command to second `first_second` of the run's logs; None without logs.
+    exit_code: of the command; None if it was stopped.
+
+  `load_at_end` and `seconds` are None if the supervising command was killed.
+  """
+
+  began: float
+  first_second: float
+  code: dict[str, Any]
+  machine: dict[str, Any]
+  load_at_start: float
+  load_at_end: float | None = None
+  seconds: float | None = None
+  start_up: float | None = None
+  exit_code: int | None = None
+
+
+@dataclasses.dataclass
+class Attempts:
+  """All commands of a run.
+
+  Attributes:
+    settings: of the row, see `declared.Row.settings`.
+    attempts: oldest first.
+  """
+
+  settings: dict[str, Any]
+  attempts: list[Attempt]
+
+
+def read(path: str) -> Attempts | None:
+  """Returns the recorded commands; None if there are none, or the file is damaged."""
+  try:
+    with open(path) as f:
+      record = json.load(f)
+    return Attempts(record['settings'], [Attempt(**a) for a in record['attempts']])
+  except (OSError, ValueError, LookupError, TypeError):
+    return None
+
+
+@contextlib.contextmanager
+def attempt(path: str, settings: dict[str, Any], run_dir: str, generated: str) -> Iterator[Attempt]:
+  """Records a command that runs within the block, also if the block raises.
+
+  The block sets `exit_code`.
+
+  Args:
+    path: the file of the run's attempts.
+    settings: of the row.
+    run_dir: run directory.
+    generated: see `provenance.code`.
+  """
+  earlier = read(path)
+  made = Attempt(
+    began=round(time.time(), 2),
+    first_second=curves.last_second(run_dir),
+    code=provenance.code(str(ROOT), generated),
+    machine=provenance.machine(),
+    load_at_start=provenance.load(),
+  )
+  every = Attempts(settings, [*(earlier.attempts if earlier else []), made])
+  os.makedirs(os.path.dirname(path), exist_ok=True)
+  _write(path, every)
+  try:
+    yield made
+  finally:
+    made.seconds = round(time.time() - made.began, 2)
+    made.load_at_end = provenance.load()
+    made.start_up = _start_up(run_dir, made)
+    _write(path, every)
+
+
+def wall_seconds(attempts: list[Attempt], second: float) -> float:
+  """Returns the wall time of a second of a run's logs.
+
+  The logs count from the start of the monitor. This counts from the command, and counts the start-up
+  of every command that resumed the run; the time between the commands does not count.
+
+  Args:
+    attempts: of the run, oldest first.
+    second: as in the logs.
+  """
+  begun = [a for i, a in enumerate(attempts) if i == 0 or a.first_second < second]
+  return second + sum(a.start_up or 0.0 for a in begun)
+
+
+def _start_up(run_dir: str, made: Attempt) -> float | None:
+  """Returns the seconds from the command to the start of its monitor.
+
+  The last write of a log has the time of its last row, which the row also has in seconds of the run.
+  """
+  logs = glob.glob(os.path.join(glob.escape(run_dir), 'logs', '*.csv'))
+  last = curves.last_second(run_dir)
+  if not logs or last <= made.first_second:
+    return None
+  written = max(map(os.path.getmtime, logs))
+  return round(max(written - (last - made.first_second) - made.began, 0.0), 2)
+
+
+def _write(path: str, attempts: Attempts) -> None:
+  files.write_json(path, dataclasses.asdict(attempts))

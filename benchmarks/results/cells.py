@@ -1,0 +1,95 @@
+"""Cells of the page's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.peers.reports import shown, spread
+from benchmarks.results import bootstrap, measures
+from benchmarks.results.bootstrap import Estimate
+from benchmarks.results.declared import Entry
+from benchmarks.results.records import Record
+
+NOT_RUN = 'not run'
+NONE = '-'
+
+
+def number(value: float) -> str:
+  """Returns a number with four significant digits, or as a whole number from 1,000 on."""
+  return f'{value:,.0f}' if abs(value) >= 1000 else f'{value + 0.0:.4g}'
+
+
+def estimate(made: Estimate) -> str:
+  """Returns an aggregate with its interval."""
+  if made.interval is None:
+    return f'{number(float(made.value))}, one seed'
+  low, high = (number(float(bound)) for bound in made.interval)
+  return f'{number(float(made.value))} ({low} to {high})'
+
+
+def final_return(records: Sequence[Record]) -> str:
+  """Returns the mean of the final returns over seeds, with its interval."""
+  if not records:
+    return NOT_RUN
+  return estimate(bootstrap.estimate([np.array([r.final['mean'] for r in records])]))
+
+
+def seeds(entry: Entry, records: dict[int, Record]) -> str:
+  """Returns how many of the declared seeds have a record, with links to these."""
+  links = [f'[{seed}](data/{entry.name}/{seed}.json)' for seed in records]
+  return f'{len(records)} of {len(entry.row.seeds)}' + (f': {", ".join(links)}' if links else '')
+
+
+def to_threshold(records: Sequence[Record], threshold: float) -> tuple[str, str]:
+  """Returns the frames and the wall seconds to a return, medians and ranges over the seeds."""
+  if not records:
+    return NONE, NONE
+  found = [measures.reached(record.curve, threshold) for record in records]
+  runs = [
+    {
+      'frames': None if when is None else when.environment_frames,
+      'seconds': None if when is None else when.seconds,
+    }
+    for when in found
+  ]
+  if not any(found):
+    return 'not reached', 'not reached'
+  frames, seconds = (shown(spread(runs, name), len(runs)) for name in ('frames', 'seconds'))
+  return frames, seconds
+
+
+def rate(records: Sequence[Record]) -> str:
+  """Returns the steps/s, median and range over the seeds."""
+  return shown(spread([record.totals for record in records], 'steps_per_second'), len(records))
+
+
+def load(records: Sequence[Record]) -> str:
+  """Returns the range of the load averages before the runs."""
+  loads = sorted(a['load_at_start'] for record in records for a in record.attempts)
+  if not loads:
+    return NONE
+  return f'{loads[0]:.1f}' if loads[0] == loads[-1] else f'{loads[0]:.1f} to {loads[-1]:.1f}'
+
+
+def commits(records: Sequence[Record]) -> str:
+  """Returns the commits that the runs were made with; + marks a working tree with changes."""
+  found = {
+    f'`{code["commit"][:7] or "unknown"}{"+" if code["modified"] else ""}`'
+    for code in (attempt['code'] for record in records for attempt in record.attempts)
+  }
+  return ', '.join(sorted(found)) or NONE
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+  """Returns the lines of a Markdown table.
+
+  Raises:
+    ValueError: a cell has a vertical line.
+  """
+  for cell in (cell for row in [header, *rows] for cell in row):
+    if '|' in cell or '\n' in cell:
+      raise ValueError(f'the cell {cell!r} has a character that ends a cell.')
+  lines = [header, ['---'] * len(header), *rows]
+  return [f'| {" | ".join(cells)} |' for cells in lines] + ['']

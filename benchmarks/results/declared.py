@@ -1,0 +1,237 @@
+"""What a list of results declares: tasks, and the rows of each, which are one system each."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from environments import errors
+
+_NAME = re.compile(r'[a-z0-9_]+(-[a-z0-9_]+)*')
+# Flags of launch.py that a row sets by its fields, or that would make its runs something else.
+_OURS = {'program', 'env', 'num_steps', 'seed', 'run_dir', 'resume', 'dry_run', 'graph', 'launcher'}
+DEFAULT_SEEDS = (1, 2, 3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Published:
+  """A published figure, quoted.
+
+  Attributes:
+    system: the system that reached it, with its algorithm.
+    figure: the figure as its source prints it; '' if the source has none in numbers.
+    protocol: what it is a mean of, after how many steps, on which environment.
+    source: where it is printed.
+  """
+
+  system: str
+  figure: str
+  protocol: str
+  source: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+  """One system on one task; each seed is one run.
+
+  Attributes:
+    label: the row's name within its task, such as 'sebulba' or 'sebulba-lstm'.
+    env: the environment, by the system's own name.
+    budget: actor_steps of a run.
+    seeds: the seeds of the runs.
+  """
+
+  label: str
+  env: str
+  budget: int
+  seeds: tuple[int, ...] = DEFAULT_SEEDS
+
+  def settings(self) -> dict[str, Any]:
+    """Returns what a run depends on besides its seed, in JSON types; `seeds` are not part of it."""
+    return {'env': self.env, 'budget': self.budget}
+
+  def shown_command(self, name: str) -> str:
+    """Returns the command of a run in one line; a row's `name` is 'task/label'."""
+    raise NotImplementedError
+
+  def check(self) -> None:
+    """Raises ValueError, one sentence, if the row is no valid declaration."""
+    if not _NAME.fullmatch(self.label):
+      raise ValueError(f'the label {self.label!r} must be lower-case words with hyphens between.')
+    if self.budget < 1 or not self.seeds or len(set(self.seeds)) != len(self.seeds):
+      raise ValueError(f'{self.label} needs a budget of at least 1 and distinct seeds.')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Launch(Row):
+  """A program of ours, run by launch.py.
+
+  Attributes:
+    program: value of --program.
+    flags: further flags of launch.py, such as '--core=lstm'.
+  """
+
+  program: str
+  flags: tuple[str, ...] = ()
+
+  def settings(self) -> dict[str, Any]:
+    """Returns what a run depends on besides its seed."""
+    return {**super().settings(), 'program': self.program, 'flags': list(self.flags)}
+
+  def arguments(self, seed: int) -> list[str]:
+    """Returns the flags of launch.py for a run, without its run directory."""
+    ours = {
+      'program': self.program,
+      'env': self.env,
+      'num_steps': self.budget,
+      'seed': seed,
+    }
+    return [*(f'--{name}={value}' for name, value in ours.items()), *self.flags]
+
+  def shown_command(self, name: str) -> str:
+    """Returns the command of the first seed, without its run directory."""
+    return ' '.join(['launch.py', *self.arguments(self.seeds[0])])
+
+  def check(self) -> None:
+    """Raises ValueError, one sentence, if the row is no valid declaration."""
+    super().check()
+    for flag in self.flags:
+      option = flag.lstrip('-').partition('=')[0]
+      if not flag.startswith('--') or {option, option.removeprefix('no')} & _OURS:
+        raise ValueError(
+          f'{self.label} has {flag!r} in its flags; give it as a field, or leave it out.'
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Peer(Row):
+  """Another system, run by a driver of `benchmarks.peers`.
+
+  Attributes:
+    peer: name of the system in `benchmarks.peers.systems.PEERS`.
+    given: settings that the driver gets, by name.
+    action_repeat: environment frames per step.
+  """
+
+  peer: str
+  given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  action_repeat: int = 1
+
+  def settings(self) -> dict[str, Any]:
+    """Returns what a run depends on besides its seed."""
+    given = json.loads(json.dumps(dict(self.given)))
+    return {**super().settings(), 'peer': self.peer, 'given': given}
+
+  def shown_command(self, name: str) -> str:
+    """Returns the command that runs this row, with the driver's settings."""
+    given = json.dumps({'env': self.env, 'num_steps': self.budget, **self.given})
+    return f'-m benchmarks.results {name}  # {self.peer}, given {given}'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+  """A task: rows that are compared with each other.
+
+  Attributes:
+    name: such as 'catch', or 'minatar/breakout' for a task of a group.
+    title: its heading on the page.
+    about: what is played, and what differs between the rows; Markdown.
+    rows: the systems.
+    thresholds: returns for which frames and wall time are wanted.
+    published: figures of others.
+    scale: the returns that count as 0 and 1 in the mean of the group; None to leave the task out of it.
+    episodes: episodes of the final evaluation.
+  """
+
+  name: str
+  title: str
+  about: str
+  rows: tuple[Row, ...]
+  thresholds: tuple[float, ...] = ()
+  published: tuple[Published, ...] = ()
+  scale: tuple[float, float] | None = None
+  episodes: int = 100
+
+  @property
+  def group(self) -> str:
+    """The group's name; '' for a task without group."""
+    return self.name.rpartition('/')[0]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Group:
+  """Several tasks that share a section of the page and a mean.
+
+  Attributes:
+    name: what the names of its tasks begin with.
+    title: its heading.
+    about: Markdown; where the scales of its tasks come from.
+  """
+
+  name: str
+  title: str
+  about: str
+
+
+class Entry(NamedTuple):
+  """A row with its task."""
+
+  task: Task
+  row: Row
+
+  @property
+  def name(self) -> str:
+    """Such as 'minatar/breakout/sebulba'."""
+    return f'{self.task.name}/{self.row.label}'
+
+
+def entries(tasks: Sequence[Task]) -> list[Entry]:
+  """Returns all rows in their order.
+
+  Raises:
+    ValueError: a declaration is invalid, or a name occurs twice; one sentence.
+  """
+  found = [Entry(task, row) for task in tasks for row in task.rows]
+  names = [task.name for task in tasks] + [entry.name for entry in found]
+  for task in tasks:
+    if not all(map(_NAME.fullmatch, task.name.split('/'))):
+      raise ValueError(f'the task {task.name!r} must be lower-case words with / between.')
+  for name in names:
+    if names.count(name) > 1:
+      raise ValueError(f'the rows have {name} twice; rename one.')
+  for entry in found:
+    try:
+      entry.row.check()
+    except ValueError as error:
+      raise ValueError(f'{entry.task.name}: {error}') from error
+  return found
+
+
+def select(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
+  """Returns the rows that any of the names selects, in their order; all rows without names.
+
+  Args:
+    found: all rows.
+    names: globs of rows, tasks or groups: 'pong', 'minatar', 'minatar/*', '*/anakin'.
+
+  Raises:
+    ValueError: a name selects no row; one sentence.
+  """
+  for name in names:
+    if not any(_matches(entry, name) for entry in found):
+      known = sorted({part for entry in found for part in _ancestors(entry)})
+      raise ValueError(f'{name!r} names no row{errors.did_you_mean(name, known)}; see --list.')
+  return [e for e in found if not names or any(_matches(e, name) for name in names)]
+
+
+def _ancestors(entry: Entry) -> list[str]:
+  parts = entry.name.split('/')
+  return ['/'.join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
+def _matches(entry: Entry, name: str) -> bool:
+  return any(fnmatch.fnmatchcase(part, name) for part in _ancestors(entry))

@@ -1,0 +1,173 @@
+"""Makes the record of a run from the files that the run has left."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.peers import reports
+from benchmarks.results import attempts
+from benchmarks.results.attempts import Attempt
+from benchmarks.results.declared import Entry, Launch, Peer
+from benchmarks.results.records import Curve, Record
+from rundir import curves, run_directory
+
+# Points of a curve that are kept.
+_POINTS = 100
+_EVALUATED = ('evaluator_return', 'evaluator_episodes')
+
+
+def of_launch(
+  entry: Entry, row: Launch, seed: int, run_dir: str, score: str, made: list[Attempt]
+) -> Record:
+  """Returns the record of a finished run of launch.py.
+
+  Args:
+    entry: the row with its task.
+    row: the row.
+    seed: of the run.
+    run_dir: run directory.
+    score: the JSON file of evaluate.py for the final parameters.
+    made: the commands of the run.
+  """
+  with open(score) as f:
+    evaluated = json.load(f)
+  summary = run_directory.read_summary(run_dir)
+  assert summary is not None
+  repeat = evaluated['protocol']['action_repeat']
+  final = {name: evaluated['score'][name] for name in ('mean', 'standard_error', 'episodes')}
+  totals = {name: summary[name] for name in ('actor_steps', 'environment_frames')}
+  return Record(
+    row=entry.name,
+    seed=seed,
+    settings=row.settings(),
+    command=' '.join(['launch.py', *row.arguments(seed)]),
+    curve=_evaluations(run_dir, made, repeat),
+    returns='evaluator',
+    final={**final, 'protocol': _protocol(evaluated['protocol'])},
+    totals={
+      **totals,
+      'seconds': round(sum(a.seconds or 0.0 for a in made), 1),
+      'steps_per_second': _training_rate(run_dir, [a.first_second for a in made]),
+    },
+    attempts=[dataclasses.asdict(attempt) for attempt in made],
+    versions=run_directory.read_record(run_dir).versions,
+  )
+
+
+def of_peer(
+  entry: Entry,
+  row: Peer,
+  seed: int,
+  told: Sequence[reports.Report],
+  final: dict[str, Any] | None,
+  made: Attempt,
+  versions: dict[str, str],
+) -> Record:
+  """Returns the record of a finished run of a peer.
+
+  Args:
+    entry: the row with its task.
+    row: the row.
+    seed: of the run.
+    told: the driver's reports.
+    final: the driver's final evaluation; without one, the last training return takes its place.
+    made: the command.
+    versions: of the peer's packages.
+  """
+  curve = _training_curve(told, row.action_repeat)
+  if final is None:
+    protocol = f'training episodes, the mean of the last {reports.EPISODES}, with exploration'
+    final = {
+      'mean': curve.mean_return[-1],
+      'standard_error': None,
+      'episodes': reports.EPISODES,
+      'protocol': protocol,
+    }
+  steps = int(told[-1].steps)
+  rate = reports.rate([report for report in told if report.steps > 0], 'steps')
+  return Record(
+    row=entry.name,
+    seed=seed,
+    settings=row.settings(),
+    command=row.shown_command(entry.name),
+    curve=curve,
+    returns=f'training, the last {reports.EPISODES} episodes',
+    final=final,
+    totals={
+      'actor_steps': steps,
+      'environment_frames': steps * row.action_repeat,
+      'seconds': round(made.seconds or 0.0, 1),
+      'steps_per_second': None if rate is None else round(rate, 1),
+    },
+    attempts=[dataclasses.asdict(made)],
+    versions=versions,
+  )
+
+
+def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:
+  """Returns the evaluator's curve; its frames are those of the parameters, where they are known."""
+  for frames in ('evaluated_frames', 'environment_frames'):
+    rows = curves.read(run_dir, 'evaluator/0', 'seconds', frames, *_EVALUATED)
+    if rows:
+      break
+  rows = _thin(rows)
+  return Curve(
+    actor_steps=[round(frames / repeat) for _, frames, _, _ in rows],
+    environment_frames=[round(frames) for _, frames, _, _ in rows],
+    seconds=[round(attempts.wall_seconds(made, second), 2) for second, _, _, _ in rows],
+    mean_return=[_digits(mean) for _, _, mean, _ in rows],
+    episodes=[round(episodes) for _, _, _, episodes in rows],
+  )
+
+
+def _training_curve(told: Sequence[reports.Report], repeat: int) -> Curve:
+  rows = _thin([r for r in told if math.isfinite(r.episode_return)])
+  return Curve(
+    actor_steps=[round(r.steps) for r in rows],
+    environment_frames=[round(r.steps * repeat) for r in rows],
+    seconds=[round(r.seconds, 2) for r in rows],
+    mean_return=[_digits(r.episode_return) for r in rows],
+    episodes=[reports.EPISODES] * len(rows),
+  )
+
+
+def _training_rate(run_dir: str, starts: Sequence[float]) -> float | None:
+  """Returns the learner's actor steps per second, the time between attempts and start-up left out."""
+  for node in curves.LEARNERS:
+    rows = curves.read(run_dir, node, 'seconds', 'actor_steps')
+    steps = seconds = 0.0
+    for (before, had), (after, has) in itertools.pairwise(rows):
+      if not any(before <= start < after for start in starts):
+        steps, seconds = steps + has - had, seconds + after - before
+    if seconds > 0:
+      return round(steps / seconds, 1)
+  return None
+
+
+def _protocol(protocol: dict[str, Any]) -> str:
+  """Returns the protocol of evaluate.py in words."""
+  options = ', '.join(f'{name}={value}' for name, value in protocol['env_options'].items())
+  exploration = protocol['exploration']
+  return (
+    f'{protocol["episodes_each"] * protocol["num_envs"]} whole episodes of `{protocol["env"]}`'
+    + (f' ({options})' if options else '')
+    + f', {f"exploration {exploration:g}" if exploration else "greedy"}, {protocol["reward"]} rewards, '
+    f'action repeat {protocol["action_repeat"]}'
+  )
+
+
+def _thin(rows: Sequence[Any]) -> list[Any]:
+  """Returns at most `_POINTS` evenly spaced rows, including the first and the last."""
+  if len(rows) <= _POINTS:
+    return list(rows)
+  return [rows[i * (len(rows) - 1) // (_POINTS - 1)] for i in range(_POINTS)]
+
+
+def _digits(value: float) -> float:
+  """Rounds to six significant digits."""
+  return float(f'{value:.6g}')

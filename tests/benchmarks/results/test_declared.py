@@ -1,0 +1,92 @@
+"""Declarations: what names select, what is refused, and the repository's own rows."""
+
+import dataclasses
+
+import pytest
+
+from benchmarks.results import declared, peer_runs, rows
+from benchmarks.results.declared import Launch, Peer, Task
+from programs import registry
+from programs.options import configs
+
+
+def launch(**changes):
+  return Launch(**{'label': 'x', 'program': 'anakin', 'env': 'catch', 'budget': 10} | changes)
+
+
+def task(name, *labels, **changes):
+  made = tuple(launch(label=label, **changes) for label in labels)
+  return Task(name=name, title=name, about='', rows=made)
+
+
+ENTRIES = declared.entries(
+  [task('pong', 'impala', 'sebulba'), task('minatar/asterix', 'anakin'), task('mina', 'anakin')]
+)
+
+
+@pytest.mark.parametrize(
+  'names, selected',
+  [
+    ([], ['pong/impala', 'pong/sebulba', 'minatar/asterix/anakin', 'mina/anakin']),
+    (['pong'], ['pong/impala', 'pong/sebulba']),
+    (['minatar'], ['minatar/asterix/anakin']),
+    (['minatar/*'], ['minatar/asterix/anakin']),
+    (['*/anakin', 'pong/s*'], ['pong/sebulba', 'minatar/asterix/anakin', 'mina/anakin']),
+  ],
+)
+def test_names_select_rows_tasks_and_groups_by_glob(names, selected):
+  assert [entry.name for entry in declared.select(ENTRIES, names)] == selected
+
+
+def test_a_name_that_selects_nothing_is_refused_with_the_closest():
+  with pytest.raises(ValueError, match=r"'pomg' names no row; did you mean pong\?; see --list"):
+    declared.select(ENTRIES, ['minatar', 'pomg'])
+
+
+@pytest.mark.parametrize(
+  'tasks, said',
+  [
+    ([task('a', 'x', 'x')], 'a/x twice'),
+    ([task('a', 'x'), task('a', 'y')], 'have a twice'),
+    ([task('A/b', 'x')], "the task 'A/b' must be"),
+    ([task('a', 'X y')], "a: the label 'X y' must be"),
+    ([task('a', 'x', seeds=(1, 1))], 'distinct seeds'),
+    ([task('a', 'x', budget=0)], 'budget of at least 1'),
+    ([task('a', 'x', flags=('--seed=3',))], r"'--seed=3' in its flags; give it as a field"),
+    ([task('a', 'x', flags=('core=lstm',))], r"'core=lstm' in its flags"),
+  ],
+)
+def test_invalid_declarations_are_refused(tasks, said):
+  with pytest.raises(ValueError, match=said):
+    declared.entries(tasks)
+
+
+def test_settings_are_what_a_run_depends_on():
+  row = launch(flags=('--core=lstm',))
+  assert dataclasses.replace(row, seeds=(7,)).settings() == row.settings()
+  for changes in ({'budget': 11}, {'env': 'cartpole'}, {'program': 'impala'}, {'flags': ()}):
+    assert dataclasses.replace(row, **changes).settings() != row.settings(), changes
+  peer = Peer(label='p', peer='rllib', env='cartpole', budget=5, given={'mlp_sizes': (64, 64)})
+  assert peer.settings()['given'] == {'mlp_sizes': [64, 64]}, 'as JSON has it'
+
+
+def test_a_launch_is_a_command_of_its_fields_and_flags():
+  row = launch(flags=('--core=lstm',))
+  assert row.arguments(5) == [
+    *('--program=anakin', '--env=catch', '--num_steps=10', '--seed=5'),
+    '--core=lstm',
+  ]
+
+
+def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
+  entries = declared.entries(rows.TASKS)
+  assert {group.name for group in rows.GROUPS} == {t.group for t in rows.TASKS} - {''}
+  for entry in entries:
+    if isinstance(entry.row, Launch):
+      flags = dict(flag.removeprefix('--').split('=') for flag in entry.row.flags)
+      configs.resolve(registry.load(entry.row.program), {'env': entry.row.env} | flags)
+    else:
+      given = peer_runs.driver_settings(entry, entry.row, 1)
+      assert (given['env'], given['num_steps']) == (entry.row.env, entry.row.budget)
+  for published in (p for t in rows.TASKS for p in t.published):
+    assert published.figure and published.protocol and published.source, published

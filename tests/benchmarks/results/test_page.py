@@ -1,0 +1,139 @@
+"""The page: what it shows of recorded runs, and that the repository's is what its records give."""
+
+import pathlib
+import re
+import shutil
+
+import pytest
+
+from benchmarks.results import __main__ as command
+from benchmarks.results import cells, page, policies, rows
+from benchmarks.results.declared import Entry
+from benchmarks.results.places import Places
+from tests.benchmarks import smoke
+from tests.benchmarks.results.recorded import rows as recorded
+
+FOLDER = pathlib.Path(recorded.__file__).parent
+
+
+@pytest.fixture
+def places(tmp_path):
+  """The recorded runs, in a directory of their own."""
+  shutil.copytree(FOLDER / 'data', tmp_path / 'docs' / 'data')
+  return Places(str(tmp_path / 'runs'), str(tmp_path / 'docs'))
+
+
+def line(text, start):
+  """Returns the cells of the only table row that starts with a cell."""
+  (found,) = [row for row in text.splitlines() if row.startswith(f'| {start} |')]
+  return [cell.strip() for cell in found.strip('|').split('|')]
+
+
+def test_the_repositorys_page_is_what_its_records_give():
+  places = command._DEFAULT
+  content = page.render(rows.TASKS, rows.GROUPS, places)
+  said = 'run `python -m benchmarks.results --render_only`'
+  for path, text in content.items():
+    assert pathlib.Path(path).read_bytes() == text, said
+  there = {str(path) for path in pathlib.Path(places.docs, 'figures').glob('*.svg')}
+  assert there == set(content) - {places.page}, said
+
+
+def test_rows_have_what_was_recorded_and_others_are_shown_as_not_run(places):
+  content = page.render(recorded.TASKS, recorded.GROUPS, places)
+  text = content[places.page].decode()
+  links = '[1](data/catch/anakin/1.json), [2](data/catch/anakin/2.json)'
+  assert line(text, '`anakin`') == [
+    '`anakin`',
+    '1 (1 to 1)',
+    f'2 of 3: {links}',
+    '129,024 (92,160 to 165,888)',
+    '20 (16 to 24)',
+    'not reached',
+    'not reached',
+    '231,042 (177,407 to 284,677)',
+    '6.4 to 6.5',
+    'A',
+    '`04de5b9+`',
+  ]
+  assert line(text, '`r2d2`') == ['`r2d2`', 'not run', '0 of 3', *['-'] * 8]
+  assert line(text, 'Somebody, *published*')[1] == '0.9 ± 0.1'
+  assert '- Somebody: 10 episodes. Source: a paper.' in text
+  assert line(text, 'purejaxrl (peer)')[1:4] == [
+    '11, one seed',
+    '1 of 1: [1](data/minatar/breakout/purejaxrl/1.json)',
+    '114,688',
+  ]
+  assert '.venv/bin/python launch.py --program=r2d2 --env=catch --num_steps=100000 --seed=1' in text
+  assert line(text, 'A')[2:] == ['2', '24 GiB', 'none']
+  for target in re.findall(r'\]\((?!\.\./)([^)]+)\)', text):
+    path = str(pathlib.Path(places.docs, target))
+    assert path in content or pathlib.Path(path).is_file(), target
+
+
+def test_a_group_has_the_interquartile_mean_of_its_scaled_returns(places):
+  text = page.render(recorded.TASKS, recorded.GROUPS, places)[places.page].decode()
+  assert text.index('## MinAtar') < text.index('### Breakout') < text.index('### Freeway')
+  assert line(text, 'purejaxrl')[1:] == [f'{11 / 28:.4g}, one seed', 'Breakout', '1']
+  assert line(text, 'sebulba')[1:] == ['not run', 'Freeway', '0']
+
+
+def test_only_tasks_with_records_have_a_figure_and_old_figures_go(places):
+  content = page.render(recorded.TASKS, recorded.GROUPS, places)
+  figures = pathlib.Path(places.docs, 'figures')
+  assert set(content) == {
+    places.page,
+    *(str(figures / name) for name in ('catch.svg', 'minatar-breakout.svg')),
+  }
+  svg = content[str(figures / 'catch.svg')].decode()
+  assert 'anakin, 2 seeds' in svg and 'environment frames' in svg
+  assert '<dc:date>' not in svg
+  figures.mkdir()
+  (figures / 'old.svg').touch()
+  page.write(content, places)
+  assert {path.name for path in figures.iterdir()} == {'catch.svg', 'minatar-breakout.svg'}
+
+
+def test_another_process_renders_the_same_bytes_without_any_run(places):
+  content = page.render(recorded.TASKS, recorded.GROUPS, places)
+  process = smoke.command(
+    'results',
+    '--render_only',
+    f'--rows={FOLDER / "rows.py"}',
+    f'--runs={places.runs}',
+    f'--docs={places.docs}',
+  )
+  assert process.returncode == 0, process.stderr
+  for path, text in content.items():
+    assert pathlib.Path(path).read_bytes() == text
+  assert not pathlib.Path(places.runs).exists()
+
+
+def test_numbers_are_short_and_keep_their_sign():
+  shown = [cells.number(x) for x in (0.98765, -0.0, -176.04, 999.96, 1000.0, 1234567.8)]
+  assert shown == ['0.9877', '0', '-176', '1000', '1,000', '1,234,568']
+  with pytest.raises(ValueError, match='ends a cell'):
+    cells.table(['a'], [['b|c']])
+
+
+def test_a_policy_is_kept_only_of_a_run_that_is_the_rows(places):
+  entry = Entry(recorded.TASKS[0], recorded.TASKS[0].rows[0])
+  assert 'seed 1 has no final parameters' in policies.keep(entry, entry.row, places)
+  assert not pathlib.Path(places.policy(entry)).exists()
+
+
+@pytest.mark.parametrize(
+  'flags, said',
+  [
+    (['pomg'], "'pomg' names no row; did you mean pong?"),
+    (['catch', '--seeds=9'], '--seeds=9 is not declared for catch/sebulba'),
+    (['--seeds=x'], '--seeds=x must be whole numbers'),
+    (['--scripts=purejaxrl=nowhere'], '--scripts=purejaxrl=nowhere must be NAME=PATH'),
+    (['--rows=nowhere.py'], '--rows=nowhere.py is no file'),
+  ],
+)
+def test_flags_that_do_not_fit_end_it_with_a_sentence(flags, said, tmp_path, capsys):
+  assert command.main([*flags, f'--docs={tmp_path}', f'--runs={tmp_path}']) == 2
+  (text,) = capsys.readouterr().err.splitlines()
+  assert text.startswith(f'error: {said}')
+  assert list(tmp_path.iterdir()) == []
