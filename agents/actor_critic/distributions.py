@@ -1,4 +1,4 @@
-"""Policy distributions of V-trace: categorical and squashed Gaussian.
+"""Policy distributions of actor-critic agents: categorical and squashed Gaussian.
 
 A policy samples a *draw*, which determines the action that the environment executes. For a discrete
 action, draw and action are equal. For a continuous one the draw is an unbounded Gaussian sample, and the
@@ -7,7 +7,7 @@ unlike for a clipped Gaussian, the density is nowhere flat in the draw. The entr
 executed action, so its bonus pulls the policy away from the bounds. For a clipped Gaussian the bonus
 would only widen the policy.
 
-V-trace trains on draws, which rows store in their extras. They cannot be recovered from actions: tanh in
+Agents train on draws, which rows store in their extras. They cannot be recovered from actions: tanh in
 float32 is 1 from 9 on. tanh changes the density by a factor that depends on the draw alone. Therefore
 pi/mu and the gradients of log pi are the same for actions and for their draws.
 """
@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agents.actor_critic import squashed_entropy
 from agents.types import Array
-from agents.vtrace import squashed_entropy
 
 MIN_STD = 0.02
 
@@ -157,4 +157,4 @@ def make_distribution(action_spec: dm_env.specs.Array) -> Distribution:
     and np.isfinite(action_spec.maximum).all()
   ):
     return SquashedGaussian(action_spec)
-  raise ValueError(f'V-trace needs discrete or bounded continuous actions, not {action_spec!r}.')
+  raise ValueError(f'this agent needs discrete or bounded continuous actions, not {action_spec!r}.')

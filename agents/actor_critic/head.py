@@ -1,4 +1,4 @@
-"""The head of the V-trace network."""
+"""The head of actor-critic networks."""
 
 from __future__ import annotations
 
