@@ -17,10 +17,23 @@ def clip_gradients(
 
 
 def make_schedule(config: ActorCriticConfig) -> optax.Schedule:
-  """Returns the learning rate as a function of completed learner steps."""
+  """Returns the learning rate as a function of completed learner steps.
+
+  In step t = 0, 1, .. of W warm-up steps it is (t + 1) / W of the configured one. It decays from step W
+  to 0 in step `learning_rate_decay_steps`, and stays there.
+  """
+  peak, warmup = config.learning_rate, config.learning_rate_warmup_steps
+  steps = config.learning_rate_decay_steps - warmup
   if config.learning_rate_schedule == 'linear':
-    return optax.linear_schedule(config.learning_rate, 0.0, config.learning_rate_decay_steps)
-  return optax.constant_schedule(config.learning_rate)
+    schedule = optax.linear_schedule(peak, 0.0, steps)
+  elif config.learning_rate_schedule == 'cosine':
+    schedule = optax.cosine_decay_schedule(peak, steps)
+  else:
+    schedule = optax.constant_schedule(peak)
+  if not warmup:
+    return schedule
+  rise = optax.linear_schedule(0.0, peak, warmup)
+  return optax.join_schedules([lambda step: rise(step + 1), schedule], [warmup])
 
 
 def make_optimizer(
@@ -40,5 +53,6 @@ def make_optimizer(
   if config.optimizer == 'adam':
     optimizer = optax.adam(rate, config.adam_b1, config.adam_b2, config.adam_eps)
   else:
-    optimizer = optax.rmsprop(rate, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=True)
+    inside = config.rmsprop_eps_place == 'inside'
+    optimizer = optax.rmsprop(rate, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=inside)
   return clip_gradients(optimizer, config.max_gradient_norm)

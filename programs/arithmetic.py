@@ -28,12 +28,14 @@ class Expected:
 
   Attributes:
     updates: approximate number of learner steps.
+    gradient_steps: gradient steps in each of them.
     most_updates: learner steps if the learner is as far ahead as replay's ratio allows.
     first_batch: actor_steps until learning can start.
     copies: target network copies; None for agents without a target network.
   """
 
   updates: int
+  gradient_steps: int
   most_updates: int
   first_batch: int
   copies: int | None
@@ -63,12 +65,15 @@ def expected(config: Any) -> Expected | None:
   else:
     return None
   period = getattr(config, 'target_update_period', None)
-  return Expected(updates, most, first, None if period is None else updates // period)
+  copies = None if period is None else updates // period
+  each = getattr(config, 'num_epochs', 1) * getattr(config, 'num_minibatches', 1)
+  return Expected(updates, each, most, first, copies)
 
 
 def with_decay(config: Any) -> Any:
-  """Returns the config with learning_rate_decay_steps set to the run's updates, if linear and unset."""
-  if getattr(config, 'learning_rate_schedule', '') != 'linear' or config.learning_rate_decay_steps:
+  """Returns the config with learning_rate_decay_steps as long as the run where it is unset."""
+  constant = getattr(config, 'learning_rate_schedule', 'constant') == 'constant'
+  if constant or config.learning_rate_decay_steps:
     return config
   run = expected(config)
   if run is None:
@@ -82,7 +87,8 @@ def describe(config: Any) -> str:
   run = expected(config)
   if run is None:
     return ''
-  parts = [f'about {run.updates:,} updates']
+  of = f' of {run.gradient_steps} gradient steps' if run.gradient_steps > 1 else ''
+  parts = [f'about {run.updates:,} updates{of}']
   if run.copies is not None:
     parts.append(f'{run.copies:,} target copies')
   parts.append(f'from {run.first_batch:,} of {config.num_steps:,} actor_steps on')
@@ -122,7 +128,7 @@ def check(config: Any) -> None:
 def warnings(config: Any) -> list[str]:
   """Returns reasons why the run may learn little, each a sentence that names the flag and the fix."""
   run, found = expected(config), []
-  if run is not None and run.updates < FEW_UPDATES:
+  if run is not None and run.updates * run.gradient_steps < FEW_UPDATES:
     batch = '--num_envs' if isinstance(config, CompiledLoopConfig) else '--batch_size'
     found.append(
       f'--num_steps={config.num_steps} is about {run.updates:,} updates, too few to learn much; raise '
@@ -140,15 +146,15 @@ def warnings(config: Any) -> list[str]:
         f'replay is filled after about {run.first_batch:,} of --num_steps={config.num_steps}: lower '
         f'--min_replay_size={config.min_replay_size}.'
       )
-  if (
-    getattr(config, 'optimizer', '') == 'rmsprop'
-    and config.loss_reduction == 'mean'
-    and config.rmsprop_eps > _HARDLY_MOVES
-  ):
-    found.append(
-      f'--optimizer=rmsprop hardly moves on gradients of means, which are small compared with '
-      f'--rmsprop_eps={config.rmsprop_eps}; add --loss_reduction=sum.'
-    )
+  if getattr(config, 'optimizer', '') == 'rmsprop':
+    inside = config.rmsprop_eps_place == 'inside'
+    sums = getattr(config, 'loss_reduction', 'mean') == 'sum'
+    if not sums and config.rmsprop_eps > (_HARDLY_MOVES if inside else math.sqrt(_HARDLY_MOVES)):
+      fix = 'add --loss_reduction=sum' if hasattr(config, 'loss_reduction') else 'lower it'
+      found.append(
+        f'--optimizer=rmsprop hardly moves on gradients of means, which are small compared with '
+        f'--rmsprop_eps={config.rmsprop_eps}; {fix}.'
+      )
   return found
 
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from environments import own_file
 from programs import registry
-from programs.options import flags
+from programs.options import agents, flags
 from programs.options.changes import check_changes, keep
 from programs.options.configs import check, resolve
 from programs.runs import Run
@@ -30,12 +30,13 @@ def resumed_run(path: str, program: str) -> Run:
     )
   module, changes = registry.load(record.program), flags.given()
   given = record.given | changes
-  config = keep(record.config, resolve(module, given), changes)
+  agent = agents.recorded(module, record.config, changes)
+  config = keep(record.config, resolve(module, given | agent), changes)
   # Older records store a different seed after each resume.
-  began = {'seed': resolve(module, dict(record.given)).seed, 'run_dir': path}
+  began = {'seed': resolve(module, record.given | agent).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:
     began['run_dir'] = config.run_dir
-  check_changes(record.config | began, config, changes)
+  check_changes(record.config | agent | began, config, changes)
   check(module, config)
   checkpoint = checkpoints.newest(checkpoints.directory(path))
   if checkpoint is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from environments import own_file
 from programs import registry
-from programs.options import flags
+from programs.options import agents, flags
 from programs.options.configs import make_config, resolve
 from rundir import run_directory
 
@@ -48,7 +48,8 @@ def recorded_run(path: str) -> Run:
   record = run_directory.read_record(path)
   module = registry.load(record.program)
   try:
-    config = resolve(module, dict(record.config))
+    agent = agents.recorded(module, record.config, {})
+    config = resolve(module, record.config | agent)
   except (ValueError, TypeError) as error:
     raise ValueError(f'{path} is a run of another version of Launchpod: {error}') from error
   return Run(record.program, module, record.given, config)

@@ -34,6 +34,7 @@ class ActorCritic(Agent):
 
   Attributes:
     network: the network; it outputs `PolicyValue`s.
+    looped_network: the same network, with the same parameters, for use within a loop.
     distribution: the policy's distribution, with the logits as parameters.
 
   Raises:
@@ -60,9 +61,17 @@ class ActorCritic(Agent):
     config.validate()
     self.unroll_rows = config.unroll_length + 1
     self.unroll_period = config.unroll_length
-    self.distribution = make_distribution(action_spec)
-    head = PolicyValueHead(self.distribution.num_logits)
-    self.network = RecurrentNetwork(config, observation_spec, action_spec, head)
+    self.distribution = make_distribution(action_spec, config.policy_std)
+    twins = config.separate_critic
+    head = PolicyValueHead(
+      self.distribution.num_logits, self.distribution.num_free, twins, config.init
+    )
+
+    def network(looped: bool) -> RecurrentNetwork:
+      parts = config, observation_spec, action_spec, head
+      return RecurrentNetwork(*parts, twins=twins, looped=looped)
+
+    self.network, self.looped_network = network(False), network(True)
     self._optimizer = make_optimizer(config, gradient_steps)
     self._schedule = make_schedule(config)
 

@@ -148,5 +148,5 @@ class PPO(ActorCritic):
     """Returns the output of `ppo_loss` for a minibatch, replayed from its core states."""
     core_state = minibatch.core_state
     timestep, action, *rest = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), minibatch[:-1])
-    output, _ = self.network.unroll(params, core_state, timestep, action)
+    output, _ = self.looped_network.unroll(params, core_state, timestep, action)
     return ppo_loss(self._config, self.distribution, output, *rest)

@@ -6,21 +6,17 @@ import dataclasses
 
 from agents.actor_critic.config import ActorCriticConfig
 from agents.networks.config import require, require_choice
-from agents.options import option
+from agents.options import option, with_default
 
 
 @dataclasses.dataclass(frozen=True)
 class PPOConfig(ActorCriticConfig):
   """Proximal policy optimization with a clipped ratio (Schulman et al. 2017)."""
 
-  unroll_length: int = option(
-    128, 'Transitions in an unroll; an unroll has one row more, which only bootstraps.'
-  )
-  learning_rate: float = option(2.5e-4, 'Step size at the first update; PPO on Atari: 2.5e-4.')
-  adam_eps: float = option(1e-5, "Added to Adam's denominator; PPO's first implementation: 1e-5.")
-  max_gradient_norm: float = option(
-    0.5, 'Gradients are clipped to this global norm; 0 for no clipping.'
-  )
+  unroll_length: int = with_default(ActorCriticConfig, 'unroll_length', 128)
+  learning_rate: float = with_default(ActorCriticConfig, 'learning_rate', 2.5e-4)
+  adam_eps: float = with_default(ActorCriticConfig, 'adam_eps', 1e-5)
+  max_gradient_norm: float = with_default(ActorCriticConfig, 'max_gradient_norm', 0.5)
   num_epochs: int = option(4, 'Passes over the batch in one learner step.')
   num_minibatches: int = option(
     4, 'Gradient steps of one pass; the minibatches are equal parts of the batch.'

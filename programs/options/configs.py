@@ -9,6 +9,7 @@ from acme import specs
 
 from environments import own_file
 from programs import arithmetic
+from programs.options import agents
 
 # The key in PRESETS for families without a preset, and for users' files.
 OTHERS = '*'
@@ -18,14 +19,14 @@ def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
 
   Precedence, highest first: flags; the preset of the environment; the preset of its family, or `OTHERS`;
-  the defaults.
+  the defaults. Presets and defaults are those of the chosen agent.
 
   Args:
     module: the program's module.
     values: flag name to value; lists hold strings.
 
   Raises:
-    ValueError: if the program has no such flag, or the values are inconsistent.
+    ValueError: if the program or its agent has no such flag, or the values are inconsistent.
   """
   config = resolve(module, values)
   check(module, config)
@@ -55,11 +56,10 @@ def check(module: Any, config: Any) -> None:
 
 def resolve(module: Any, values: dict[str, Any]) -> Any:
   """Like `make_config`, but without the checks of `check`."""
-  fields = {f.name: f for f in dataclasses.fields(module.Config)}
+  _, (config_class, presets) = agents.chosen(module, values)
+  fields = {f.name: f for f in dataclasses.fields(config_class)}
   values = dict(values)
   for name, value in values.items():
-    if name not in fields:
-      raise ValueError(f'--{name} is not an option of this program.')
     if isinstance(fields[name].default, tuple):
       try:
         values[name] = tuple(int(v) for v in value)
@@ -69,6 +69,5 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
     values['env'] = own_file.absolute(values['env'])
   env = values.get('env', fields['env'].default)
   family = env.partition(':')[0]
-  presets = module.PRESETS
   preset = presets.get(family, presets.get(OTHERS, {})) | presets.get(env, {})
-  return arithmetic.with_decay(module.Config(**{**preset, **values}).resolve())
+  return arithmetic.with_decay(config_class(**{**preset, **values}).resolve())

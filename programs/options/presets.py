@@ -13,3 +13,49 @@ PENDULUM = {
   'mlp_sizes': (64, 64),
   'num_steps': 1_000_000,
 }
+
+# PPO's first values are published ones; see docs/agents.md. CleanRL's for control with few features
+# (ppo.py), with as many transitions in a batch.
+PPO_SMALL = {
+  'unroll_length': 32,
+  'learning_rate': 2.5e-4,
+  'learning_rate_schedule': 'linear',
+  'clip_value': 0.2,
+  'mlp_sizes': (64, 64),
+  'activation': 'tanh',
+  'init': 'orthogonal',
+}
+# CleanRL's for continuous control (ppo_continuous_action.py), without its normalised observations.
+PPO_CONTINUOUS = PPO_SMALL | {
+  'unroll_length': 128,
+  'learning_rate': 3e-4,
+  'num_epochs': 10,
+  'num_minibatches': 32,
+  'minibatch_of': 'transitions',
+  'entropy_cost': 0.0,
+  'policy_std': 'free',
+  'separate_critic': True,
+  'num_steps': 1_000_000,
+}
+# Cleanba's on Atari (cleanba_ppo.py).
+PPO_ATARI = {
+  'unroll_length': 128,
+  'learning_rate': 2.5e-4,
+  'learning_rate_schedule': 'linear',
+  'clip_ratio': 0.1,
+  'init': 'orthogonal',
+  'frame_stack': 4,
+  'max_abs_reward': 1.0,
+  'num_steps': 10_000_000,
+}
+# PureJaxRL's on MinAtar, with a convolution in place of its layers.
+PPO_MINATAR = {
+  'unroll_length': 128,
+  'learning_rate': 5e-3,
+  'learning_rate_schedule': 'linear',
+  'clip_value': 0.2,
+  'num_minibatches': 8,
+  'minibatch_of': 'transitions',
+  'init': 'orthogonal',
+  'num_steps': 10_000_000,
+}
