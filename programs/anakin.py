@@ -18,7 +18,7 @@ from launchers.placement import Resources
 from nodes.learning.options import CompiledLoopOptions
 from programs.options.agents import Variant, WithPPO, WithVTrace
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.options.configs import OTHERS
+from programs.options.preset_choice import OTHERS
 from programs.options.presets import PENDULUM, PPO_CONTINUOUS, PPO_MINATAR, PPO_SMALL
 from programs.parts import agents, default_placement, monitoring
 from programs.parts.launchpad_nodes import Deferred

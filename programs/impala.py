@@ -25,7 +25,7 @@ from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay, make_queue
 
 CALL_TIMEOUT = sebulba.CALL_TIMEOUT
-PRESETS = sebulba.PRESETS
+PRESETS, NAMED_PRESETS = sebulba.PRESETS, sebulba.NAMED_PRESETS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,10 @@ class PPO(QueueConfig, WithPPO):
   """The options of an IMPALA run with PPO."""
 
 
-AGENTS = {'vtrace': Variant(Config, PRESETS), 'ppo': Variant(PPO, sebulba.PPO_PRESETS)}
+AGENTS = {
+  'vtrace': Variant(Config, PRESETS, NAMED_PRESETS),
+  'ppo': Variant(PPO, sebulba.PPO_PRESETS),
+}
 
 
 def make_program(config: Config | PPO) -> lp.Program:

@@ -20,7 +20,7 @@ class OwnProgram:
 
   Attributes:
     Config: the file's; by default `InferenceConfig`.
-    PRESETS, CYCLES, make_agent: the file's; by default empty, empty and None.
+    PRESETS, NAMED_PRESETS, CYCLES, make_agent: the file's; by default empty, empty, empty and None.
     environments: the file's; by default `environments.registry`.
   """
 
@@ -35,6 +35,7 @@ class OwnProgram:
     self._placement = getattr(module, 'placement', None)
     self.Config = getattr(module, 'Config', InferenceConfig)
     self.PRESETS = getattr(module, 'PRESETS', {})
+    self.NAMED_PRESETS = getattr(module, 'NAMED_PRESETS', {})
     self.CYCLES = getattr(module, 'CYCLES', ())
     self.environments = getattr(module, 'environments', registry)
     self.make_agent = getattr(module, 'make_agent', None)

@@ -15,7 +15,8 @@ from programs.own_program import OwnProgram
 #   make_agent(config): returns the agent's constructor: it takes the specs of observations and actions.
 #   make_program(config) -> lp.Program
 #   placement(config) -> {group: Resources}
-#   PRESETS: {family or family:task: {option: value}}
+#   PRESETS: {family, family:task or '*': {option: value or Rule}}, the preset named 'default'
+#   NAMED_PRESETS: {name: like PRESETS}, for --preset=name; may be missing
 #   environments: has `check(name, options)` and `families()` like `environments.registry`, and
 #     `make_spec(name, options)` if the agent takes no continuous actions.
 PROGRAMS = {

@@ -6,7 +6,7 @@ import dataclasses
 
 from environments import own_file
 from programs import registry
-from programs.options import agents, flags
+from programs.options import agents, flags, preset_choice
 from programs.options.changes import check_changes, keep
 from programs.options.configs import check, resolve
 from programs.runs import Run
@@ -36,7 +36,8 @@ def resumed_run(path: str, program: str) -> Run:
   began = {'seed': resolve(module, record.given | agent).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:
     began['run_dir'] = config.run_dir
-  check_changes(record.config | agent | began, config, changes)
+  older = {'preset': preset_choice.DEFAULT}  # Records of versions without the option.
+  check_changes(older | record.config | agent | began, config, changes)
   check(module, config)
   checkpoint = checkpoints.newest(checkpoints.directory(path))
   if checkpoint is None:

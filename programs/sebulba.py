@@ -26,9 +26,16 @@ from launchers.placement import Resources
 from nodes.inference.layout import EnvGroupSpec, layout
 from nodes.inference.options import ServingOptions
 from programs.options.agents import Variant, WithPPO, WithVTrace
-from programs.options.configs import OTHERS
 from programs.options.inference import InferenceConfig
-from programs.options.presets import PENDULUM, PPO_ATARI, PPO_CONTINUOUS, PPO_SMALL
+from programs.options.preset_choice import OTHERS
+from programs.options.presets import (
+  IMPALA_ATARI,
+  PENDULUM,
+  PPO_ATARI,
+  PPO_CONTINUOUS,
+  PPO_MINATAR,
+  PPO_SMALL,
+)
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
 from programs.parts.agents import make_agent
@@ -45,13 +52,16 @@ PRESETS = {
   'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'batch_size': 32, 'num_steps': 10_000_000},
   'catch': {'num_steps': 300_000},
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
+  'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
   OTHERS: {'num_steps': 1_000_000},
 }
+NAMED_PRESETS = {'published': {'atari': IMPALA_ATARI}}
 PPO_PRESETS = {
   'atari': PPO_ATARI | {'batch_size': 32},
   'catch': PPO_SMALL | {'num_steps': 300_000},
   'gymnasium:Pendulum-v1': PPO_CONTINUOUS,
   'dm_control': PPO_CONTINUOUS,
+  'minatar': PPO_MINATAR | {'batch_size': 64},
   OTHERS: PPO_SMALL | {'num_steps': 1_000_000},
 }
 
@@ -66,7 +76,7 @@ class PPO(InferenceConfig, QueueConfig, WithPPO):
   """The options of a Sebulba run with PPO."""
 
 
-AGENTS = {'vtrace': Variant(Config, PRESETS), 'ppo': Variant(PPO, PPO_PRESETS)}
+AGENTS = {'vtrace': Variant(Config, PRESETS, NAMED_PRESETS), 'ppo': Variant(PPO, PPO_PRESETS)}
 
 
 def make_program(config: Config | PPO) -> lp.Program:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agents.options import CheckedOptions, option, with_default
@@ -21,11 +22,13 @@ class Variant(NamedTuple):
 
   Attributes:
     config: the class of its options.
-    presets: {family or family:task: {option: value}}.
+    presets: {family, family:task or '*': {option: value or Rule}}, the preset named `default`.
+    named_presets: {name: like `presets`}, for --preset=name.
   """
 
   config: Any
   presets: Mapping[str, Any]
+  named_presets: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +72,9 @@ class WithPPO(AgentConfig, PPOConfig):
 def variants(module: Any) -> dict[str, Variant]:
   """Returns a program with each of its agents, by name, the default first; '' for a fixed agent."""
   found = getattr(module, 'AGENTS', None)
-  return dict(found) if found else {'': Variant(module.Config, module.PRESETS)}
+  if found:
+    return dict(found)
+  return {'': Variant(module.Config, module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))}
 
 
 def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
@@ -93,6 +98,11 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
     whose = f'--agent={agent}' if elsewhere else 'this program'
     raise ValueError(f'--{name} is not an option of {whose}.')
   return agent, found[agent]
+
+
+def variant_of(module: Any, config: Any) -> Variant:
+  """Returns the program with the agent of a resolved config."""
+  return chosen(module, {'agent': config.agent} if hasattr(config, 'agent') else {})[1]
 
 
 def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> dict[str, str]:

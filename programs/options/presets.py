@@ -59,3 +59,27 @@ PPO_MINATAR = {
   'init': 'orthogonal',
   'num_steps': 10_000_000,
 }
+
+# Espeholt et al. 2018, table G.1 and section 5.3.2: experts on one game with the deep network. The decay
+# of RMSProp is that of their code, and the paper has 200 million frames.
+IMPALA_ATARI = {
+  'torso': 'impala',
+  'hidden_size': 256,
+  'frame_stack': 4,
+  'max_abs_reward': 1.0,
+  'unroll_length': 20,
+  'batch_size': 32,
+  'discount': 0.99,
+  'baseline_cost': 0.5,
+  'entropy_cost': 0.01,
+  'loss_reduction': 'sum',
+  'optimizer': 'rmsprop',
+  'rmsprop_decay': 0.99,
+  'rmsprop_eps': 0.01,
+  'rmsprop_eps_place': 'inside',
+  'learning_rate': 6e-4,
+  'learning_rate_schedule': 'linear',
+  'max_gradient_norm': 40.0,
+  'env_options': 'sticky_actions=0,noop_max=30,full_action_space=false,life_loss_terminates=true',
+  'num_steps': 50_000_000,
+}
