@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import html
 import inspect
+import itertools
 import os
 import sys
 from collections.abc import Collection, Iterator
 from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLACE = '<!-- options -->'
+OPTIONS, PRESETS = '<!-- options -->', '<!-- presets -->'
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -20,8 +21,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown
   if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
-  before, after = markdown.split(PLACE)
-  return before + '\n'.join([*_program_options(), *_presets(), *_launch_flags()]) + after
+  tables = {PRESETS: _presets(), OPTIONS: itertools.chain(_program_options(), _launch_flags())}
+  for place, lines in tables.items():
+    before, after = markdown.split(place)
+    markdown = before + '\n'.join(lines) + after
+  return markdown
 
 
 def _program_options() -> Iterator[str]:
@@ -88,19 +92,17 @@ def _value(value: Any) -> str:
 
 
 def _presets() -> Iterator[str]:
-  """Yields what each program chooses for a family of environments."""
-  yield '\n## Presets\n'
-  yield 'A preset replaces defaults for a family of environments. A flag overrides a preset.'
-  yield '`*` means every other environment.\n'
-  yield '| program | environment | options |\n|---|---|---|'
+  """Yields what each preset of each program sets for a family of environments."""
+  from programs import preset_list
+  from programs.options import preset_choice
+
+  yield '| program | preset | environment | options |\n|---|---|---|---|'
   for program, variant in _variants():
-    for family, options in variant.presets.items():
-      flags = ' '.join(f'`--{name}={_plain(value)}`' for name, value in options.items())
-      yield f'| {program} | `{family}` | {flags} |'
-
-
-def _plain(value: Any) -> str:
-  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
+    for name, table in preset_choice.tables(variant).items():
+      for env, options in table.items():
+        flags = (f'`--{option}={preset_list.plain(value)}`' for option, value in options.items())
+        yield f'| {program} | {name} | `{env}` | {" ".join(flags)} |'
+  yield '\n`*` means every other environment.'
 
 
 def _launch_flags() -> Iterator[str]:
