@@ -2,6 +2,7 @@
 
 python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
+python launch.py --presets --program=r2d2          prints what each preset sets
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --dry_run --graph=graph.svg       also draws the graph
 python launch.py --program=path/to/mine.py:make_program    a program of your own
@@ -20,7 +21,7 @@ from absl import app, flags
 
 from launchers import engines, guard, placement, streams, terminal
 from launchers.graph import picture
-from programs import plan, registry
+from programs import plan, preset_list, registry
 from programs.options import early
 from programs.options import flags as config_flags
 
@@ -29,6 +30,9 @@ _GRAPH = flags.DEFINE_string(
   'graph', '', 'also write a picture of the graph to this file: .svg, or Mermaid text (.mmd or .md)'
 )
 _LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environments")
+_PRESETS = flags.DEFINE_bool(
+  'presets', False, 'print what each preset sets; of --program, --env and --preset, if given'
+)
 
 
 def _list_environments() -> int:
@@ -44,6 +48,10 @@ def main(argv: list[str]) -> int:
   try:
     if _LIST_ENVS.value:
       return _list_environments()
+    if _PRESETS.value:
+      program = plan.PROGRAM.value if plan.PROGRAM.present else ''
+      print(preset_list.listing(program, config_flags.given()))
+      return 0
     launcher = engines.chosen()
     launcher.begin()
     if argv[1:]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import optax
 
-from agents.vtrace.config import VTraceConfig
+from agents.actor_critic.config import ActorCriticConfig
 
 
 def clip_gradients(
@@ -16,18 +16,43 @@ def clip_gradients(
   return optimizer
 
 
-def make_schedule(config: VTraceConfig) -> optax.Schedule:
-  """Returns the learning rate as a function of completed learner steps."""
+def make_schedule(config: ActorCriticConfig) -> optax.Schedule:
+  """Returns the learning rate as a function of completed learner steps.
+
+  In step t = 0, 1, .. of W warm-up steps it is (t + 1) / W of the configured one. It decays from step W
+  to 0 in step `learning_rate_decay_steps`, and stays there.
+  """
+  peak, warmup = config.learning_rate, config.learning_rate_warmup_steps
+  steps = config.learning_rate_decay_steps - warmup
   if config.learning_rate_schedule == 'linear':
-    return optax.linear_schedule(config.learning_rate, 0.0, config.learning_rate_decay_steps)
-  return optax.constant_schedule(config.learning_rate)
-
-
-def make_optimizer(config: VTraceConfig) -> optax.GradientTransformation:
-  """Returns clipping by global norm, if any, followed by Adam or RMSProp on the schedule."""
-  schedule = make_schedule(config)
-  if config.optimizer == 'adam':
-    optimizer = optax.adam(schedule, config.adam_b1, config.adam_b2, config.adam_eps)
+    schedule = optax.linear_schedule(peak, 0.0, steps)
+  elif config.learning_rate_schedule == 'cosine':
+    schedule = optax.cosine_decay_schedule(peak, steps)
   else:
-    optimizer = optax.rmsprop(schedule, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=True)
+    schedule = optax.constant_schedule(peak)
+  if not warmup:
+    return schedule
+  rise = optax.linear_schedule(0.0, peak, warmup)
+  return optax.join_schedules([lambda step: rise(step + 1), schedule], [warmup])
+
+
+def make_optimizer(
+  config: ActorCriticConfig, gradient_steps: int = 1
+) -> optax.GradientTransformation:
+  """Returns clipping by global norm, if any, followed by Adam or RMSProp on the schedule.
+
+  Args:
+    config: the optimizer's options.
+    gradient_steps: gradient steps in one learner step; the learning rate is the same in all of them.
+  """
+  schedule = make_schedule(config)
+
+  def rate(count: optax.Numeric) -> optax.Numeric:
+    return schedule(count // gradient_steps)
+
+  if config.optimizer == 'adam':
+    optimizer = optax.adam(rate, config.adam_b1, config.adam_b2, config.adam_eps)
+  else:
+    inside = config.rmsprop_eps_place == 'inside'
+    optimizer = optax.rmsprop(rate, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=inside)
   return clip_gradients(optimizer, config.max_gradient_norm)

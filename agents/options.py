@@ -22,6 +22,18 @@ def option(
   return dataclasses.field(default=default, metadata=metadata)
 
 
+def with_default(config: type, name: str, default: Any) -> Any:
+  """Returns a dataclass field like an inherited one, with another default.
+
+  Args:
+    config: a class that has the option.
+    name: of the option.
+    default: as in `option`.
+  """
+  (field,) = (field for field in dataclasses.fields(config) if field.name == name)
+  return dataclasses.field(default=default, metadata=field.metadata)
+
+
 class CheckedOptions:
   """A config dataclass in which each class of the MRO checks its own options in `_check`."""
 

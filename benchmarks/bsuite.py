@@ -29,19 +29,20 @@ from benchmarks.running import ROOT, last_line
 from environments import errors
 from environments.bsuite_record import csv_path
 from programs import registry as programs
+from programs.options import configs
 from rundir import run_directory
 
 # One environment, and the learner trains on its every step. The environment ends the run: no experiment
 # has num_steps steps. Without checkpoints a crash of the learner or of replay also ends the run, so no
 # step is learned from twice.
 PROTOCOL = {
-  'num_replicas': '1',
-  'num_actors': '1',
-  'envs_per_actor': '1',
-  'env_groups': '1',
-  'eval_envs': '0',
-  'num_steps': '1000000000',
-  'checkpoint_period': '0',
+  'num_replicas': 1,
+  'num_actors': 1,
+  'envs_per_actor': 1,
+  'env_groups': 1,
+  'eval_envs': 0,
+  'num_steps': 1_000_000_000,
+  'checkpoint_period': 0,
 }
 _OURS = {*PROTOCOL, 'program', 'env', 'env_options', 'run_dir', 'resume', 'dry_run'}
 _RECORD = 'sweep.json'
@@ -69,6 +70,14 @@ class Sweep:
       name = flag.lstrip('-').partition('=')[0]
       if flag.startswith('-') and {name, name.removeprefix('no')} & _OURS:
         raise ValueError(f'--{name} after -- is set by the sweep; leave it out.')
+
+  def ruled(self, bsuite_id: str) -> list[str]:
+    """Returns flags for what the preset's rules choose at the preset's num_steps, not the protocol's."""
+    module = programs.load(self.program)
+    has = {field.name for field in dataclasses.fields(module.Config)}
+    values = {name: value for name, value in PROTOCOL.items() if name in has - {'num_steps'}}
+    config = configs.resolve(module, {**values, 'env': f'bsuite:{bsuite_id}'})
+    return [f'--{name}={value}' for name, value in configs.ruled(module, config).items()]
 
   def take(self, directory: str) -> None:
     """Makes the results directory and locks it for this process.
@@ -133,7 +142,7 @@ class Launch:
     ]
     with open(self.log_path, 'xb') as log:
       self._process = subprocess.Popen(
-        [sys.executable, 'launch.py', *common.flags, *arguments],
+        [sys.executable, 'launch.py', *common.ruled(bsuite_id), *common.flags, *arguments],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=log,

@@ -79,10 +79,14 @@ def config(
 def launch_flags(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
   """Returns the user's flags, by name, to pass on to launch.py and `benchmarks.stages`.
 
+  They hold the values of the preset's rules, which a run without an end would change.
+
   Args:
     changes: options by name that override the user's flags.
   """
-  return as_flags(program(), {**config_flags.given(), **(changes or {})})
+  module, given = registry.load(program()), {**config_flags.given(), **(changes or {})}
+  ruled = configs.ruled(module, configs.resolve(module, given))
+  return as_flags(program(), {**ruled, **given})
 
 
 def as_flags(program: str, values: Mapping[str, Any]) -> dict[str, str]:

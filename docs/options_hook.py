@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import html
 import inspect
+import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLACE = '<!-- options -->'
+OPTIONS, PRESETS = '<!-- options -->', '<!-- presets -->'
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -20,15 +21,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown
   if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
-  before, after = markdown.split(PLACE)
-  return before + '\n'.join([*_program_options(), *_presets(), *_launch_flags()]) + after
+  tables = {PRESETS: _presets(), OPTIONS: itertools.chain(_program_options(), _launch_flags())}
+  for place, lines in tables.items():
+    before, after = markdown.split(place)
+    markdown = before + '\n'.join(lines) + after
+  return markdown
 
 
 def _program_options() -> Iterator[str]:
   """Yields a table for each class that defines options, with the programs that have it."""
-  from programs import registry
-
-  configs = {name: registry.load(name).Config for name in sorted(registry.PROGRAMS)}
+  configs = {name: variant.config for name, variant in _variants()}
   owners: dict[type, dict[str, dict[str, dataclasses.Field]]] = {}
   for program, config in configs.items():
     for field in dataclasses.fields(config):
@@ -39,26 +41,48 @@ def _program_options() -> Iterator[str]:
   order = sorted(owners, key=lambda owner: (-len(_programs(owners[owner])), owner.__name__))
   for owner in order:
     programs = _programs(owners[owner])
-    title = owner.__name__.removesuffix('Config') or f'Only {", ".join(programs)}'
+    short = _short(programs)
+    title = owner.__name__.removesuffix('Config') or f'Only {", ".join(short)}'
     yield f'\n## {title}\n'
     summary, _, _ = (inspect.getdoc(owner) or '').partition('\n')
     yield f'{summary}\n'
-    yield f'Programs: {", ".join(f"`{program}`" for program in programs)}.\n'
+    yield f'Programs: {", ".join(f"`{program}`" for program in short)}.\n'
     yield '| option | default | meaning |\n|---|---|---|'
     for name, fields in owners[owner].items():
       text = next(iter(fields.values())).metadata.get('help', '')
       yield f'| `--{name}` | {_default(fields, programs)} | {_cell(text)} |'
 
 
+def _variants() -> Iterator[tuple[str, Any]]:
+  """Yields each program with each of its agents, named program or program/agent."""
+  from programs import registry
+  from programs.options.agents import variants
+
+  for program in sorted(registry.PROGRAMS):
+    for agent, variant in variants(registry.load(program)).items():
+      yield (f'{program}/{agent}' if agent else program), variant
+
+
 def _programs(fields: dict[str, dict[str, dataclasses.Field]]) -> list[str]:
   return sorted({program for by_program in fields.values() for program in by_program})
 
 
+def _short(programs: Collection[str]) -> list[str]:
+  """Returns programs, with the program's name alone in place of it with each of its agents."""
+  agents: dict[str, set[str]] = {}
+  for name, _ in _variants():
+    agents.setdefault(name.partition('/')[0], set()).add(name)
+  whole = {program for program, names in agents.items() if names <= set(programs)}
+  return sorted(whole | {name for name in programs if name.partition('/')[0] not in whole})
+
+
 def _default(fields: dict[str, dataclasses.Field], programs: list[str]) -> str:
-  shown = {program: _value(field.default) for program, field in fields.items()}
-  if len(set(shown.values())) == 1 and set(shown) == set(programs):
-    return next(iter(shown.values()))
-  return ', '.join(f'{value} ({program})' for program, value in shown.items())
+  shown: dict[str, list[str]] = {}
+  for program, field in fields.items():
+    shown.setdefault(_value(field.default), []).append(program)
+  if len(shown) == 1 and set(fields) == set(programs):
+    return next(iter(shown))
+  return ', '.join(f'{value} ({", ".join(_short(names))})' for value, names in shown.items())
 
 
 def _value(value: Any) -> str:
@@ -68,21 +92,17 @@ def _value(value: Any) -> str:
 
 
 def _presets() -> Iterator[str]:
-  """Yields what each program chooses for a family of environments."""
-  from programs import registry
+  """Yields what each preset of each program sets for a family of environments."""
+  from programs import preset_list
+  from programs.options import preset_choice
 
-  yield '\n## Presets\n'
-  yield 'A preset replaces defaults for a family of environments. A flag overrides a preset.'
-  yield '`*` means every other environment.\n'
-  yield '| program | environment | options |\n|---|---|---|'
-  for program in sorted(registry.PROGRAMS):
-    for family, options in registry.load(program).PRESETS.items():
-      flags = ' '.join(f'`--{name}={_plain(value)}`' for name, value in options.items())
-      yield f'| {program} | `{family}` | {flags} |'
-
-
-def _plain(value: Any) -> str:
-  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
+  yield '| program | preset | environment | options |\n|---|---|---|---|'
+  for program, variant in _variants():
+    for name, table in preset_choice.tables(variant).items():
+      for env, options in table.items():
+        flags = (f'`--{option}={preset_list.plain(value)}`' for option, value in options.items())
+        yield f'| {program} | {name} | `{env}` | {" ".join(flags)} |'
+  yield '\n`*` means every other environment.'
 
 
 def _launch_flags() -> Iterator[str]:

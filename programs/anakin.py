@@ -7,50 +7,67 @@ both        --report-->       monitor
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import launchpad as lp
 
 from agents.anakin.limits import check_rows
-from agents.options import option
-from agents.vtrace.config import VTraceConfig
+from agents.options import with_default
 from environments import jax_registry as environments
 from launchers.placement import Resources
 from nodes.learning.options import CompiledLoopOptions
+from programs.options.agents import Variant, WithPPO, WithVTrace
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.options.configs import OTHERS
-from programs.options.presets import PENDULUM
-from programs.parts import default_placement, monitoring
+from programs.options.preset_choice import OTHERS
+from programs.options.presets import PENDULUM, PPO_CONTINUOUS, PPO_MINATAR, PPO_SMALL
+from programs.parts import agents, default_placement, monitoring
 from programs.parts.launchpad_nodes import Deferred
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 120
+MINATAR = ('Asterix', 'Breakout', 'Freeway', 'SpaceInvaders')
 
-# Options per family of environments; they override the defaults, and flags override them.
+# V-trace's options per family of environments; they override the defaults, and flags override them.
 PRESETS = {
   OTHERS: {'num_steps': 1_500_000},
   'gymnax': {'learning_rate': 1e-3, 'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }
+PPO_PRESETS = {
+  OTHERS: PPO_SMALL | {'num_steps': 1_500_000},
+  'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
+  'gymnax:Pendulum-v1': PPO_CONTINUOUS,
+  **{f'gymnax:{game}-MinAtar': PPO_MINATAR for game in MINATAR},
+}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(CompiledLoopConfig, VTraceConfig):
-  """The options of an Anakin run."""
+class Config(CompiledLoopConfig, WithVTrace):
+  """The options of an Anakin run with V-trace."""
 
-  learning_rate: float = option(2e-3, 'Step size at the first update; IMPALA on Atari: 6e-4.')
+  learning_rate: float = with_default(WithVTrace, 'learning_rate', 2e-3)
 
   def _check(self) -> None:
     check_rows(self.num_envs, self.unroll_length, self.updates_per_call)
 
 
-def make_agent(config: Config) -> Any:
+@dataclasses.dataclass(frozen=True)
+class PPO(CompiledLoopConfig, WithPPO):
+  """The options of an Anakin run with PPO."""
+
+  def _check(self) -> None:
+    check_rows(self.num_envs, self.unroll_length, self.updates_per_call)
+
+
+AGENTS = {'vtrace': Variant(Config, PRESETS), 'ppo': Variant(PPO, PPO_PRESETS)}
+
+
+def make_agent(config: Config | PPO) -> Any:
   """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
+  return agents.make_agent(config)
 
 
-def make_program(config: Config) -> lp.Program:
+def make_program(config: Config | PPO) -> lp.Program:
   """Returns the program graph."""
   program = lp.Program('anakin')
   parts = make_agent(config), environments.maker(config.env, config.env_options)
@@ -73,7 +90,7 @@ def make_program(config: Config) -> lp.Program:
   return program
 
 
-def placement(config: Config) -> dict[str, Resources]:
+def placement(config: Config | PPO) -> dict[str, Resources]:
   """Returns the resources of each group: the loop on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(

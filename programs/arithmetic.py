@@ -28,47 +28,57 @@ class Expected:
 
   Attributes:
     updates: approximate number of learner steps.
+    gradient_steps: gradient steps in each of them.
     most_updates: learner steps if the learner is as far ahead as replay's ratio allows.
     first_batch: actor_steps until learning can start.
     copies: target network copies; None for agents without a target network.
   """
 
   updates: int
+  gradient_steps: int
   most_updates: int
   first_batch: int
   copies: int | None
 
 
 def expected(config: Any) -> Expected | None:
-  """Returns the estimates for these options; None if the config has no known replay or loop options."""
+  """Returns the estimates for these options; None if the config has no known replay or loop options.
+
+  Rules of presets ask before the options are validated, so any number may be 0 or negative.
+  """
   unroll_length = getattr(config, 'unroll_length', 0)
   if not unroll_length:
     return None
   if isinstance(config, CompiledLoopConfig):
     batch = config.num_envs * unroll_length
-    calls = math.ceil(config.num_steps / (batch * config.updates_per_call))
+    calls = math.ceil(config.num_steps / max(batch * config.updates_per_call, 1))
     updates = most = calls * config.updates_per_call
     first = batch
   elif isinstance(config, PrioritizedConfig):
     first = _steps_until(config, config.min_replay_size)
     # Each table's rate limiter keeps its samples within samples_per_insert_error of
     # samples_per_insert * (inserts - min_size).
-    samples = config.samples_per_insert * (_unrolls(config) - config.min_replay_size)
+    inserts = unrolls(config, config.num_steps)
+    samples = config.samples_per_insert * (inserts - config.min_replay_size)
     error = config.samples_per_insert_error * config.num_replay_shards
-    updates = max(0, int(samples / config.batch_size))
-    most = max(0, int((samples + error) / config.batch_size)) if first <= config.num_steps else 0
+    batch = max(config.batch_size, 1)
+    updates = max(0, int(samples / batch))
+    most = max(0, int((samples + error) / batch)) if first <= config.num_steps else 0
   elif isinstance(config, QueueConfig):
     first = _steps_until(config, config.batch_size)
-    updates = most = _unrolls(config) // config.batch_size
+    updates = most = unrolls(config, config.num_steps) // max(config.batch_size, 1)
   else:
     return None
   period = getattr(config, 'target_update_period', None)
-  return Expected(updates, most, first, None if period is None else updates // period)
+  copies = None if period is None else updates // max(period, 1)
+  each = getattr(config, 'num_epochs', 1) * getattr(config, 'num_minibatches', 1)
+  return Expected(updates, each, most, first, copies)
 
 
 def with_decay(config: Any) -> Any:
-  """Returns the config with learning_rate_decay_steps set to the run's updates, if linear and unset."""
-  if getattr(config, 'learning_rate_schedule', '') != 'linear' or config.learning_rate_decay_steps:
+  """Returns the config with learning_rate_decay_steps as long as the run where it is unset."""
+  constant = getattr(config, 'learning_rate_schedule', 'constant') == 'constant'
+  if constant or config.learning_rate_decay_steps:
     return config
   run = expected(config)
   if run is None:
@@ -82,10 +92,15 @@ def describe(config: Any) -> str:
   run = expected(config)
   if run is None:
     return ''
-  parts = [f'about {run.updates:,} updates']
+  of = f' of {run.gradient_steps} gradient steps' if run.gradient_steps > 1 else ''
+  parts = [f'about {run.updates:,} updates{of}']
   if run.copies is not None:
     parts.append(f'{run.copies:,} target copies')
-  parts.append(f'from {run.first_batch:,} of {config.num_steps:,} actor_steps on')
+  if isinstance(config, PrioritizedConfig):
+    share = run.first_batch / config.num_steps
+    parts.append(f'replay filled after {run.first_batch:,} actor_steps ({share:.1%})')
+  else:
+    parts.append(f'from {run.first_batch:,} of {config.num_steps:,} actor_steps on')
   return ', '.join(parts)
 
 
@@ -122,7 +137,7 @@ def check(config: Any) -> None:
 def warnings(config: Any) -> list[str]:
   """Returns reasons why the run may learn little, each a sentence that names the flag and the fix."""
   run, found = expected(config), []
-  if run is not None and run.updates < FEW_UPDATES:
+  if run is not None and run.updates * run.gradient_steps < FEW_UPDATES:
     batch = '--num_envs' if isinstance(config, CompiledLoopConfig) else '--batch_size'
     found.append(
       f'--num_steps={config.num_steps} is about {run.updates:,} updates, too few to learn much; raise '
@@ -140,21 +155,35 @@ def warnings(config: Any) -> list[str]:
         f'replay is filled after about {run.first_batch:,} of --num_steps={config.num_steps}: lower '
         f'--min_replay_size={config.min_replay_size}.'
       )
-  if (
-    getattr(config, 'optimizer', '') == 'rmsprop'
-    and config.loss_reduction == 'mean'
-    and config.rmsprop_eps > _HARDLY_MOVES
-  ):
-    found.append(
-      f'--optimizer=rmsprop hardly moves on gradients of means, which are small compared with '
-      f'--rmsprop_eps={config.rmsprop_eps}; add --loss_reduction=sum.'
-    )
+  if getattr(config, 'optimizer', '') == 'rmsprop':
+    inside = config.rmsprop_eps_place == 'inside'
+    sums = getattr(config, 'loss_reduction', 'mean') == 'sum'
+    if not sums and config.rmsprop_eps > (_HARDLY_MOVES if inside else math.sqrt(_HARDLY_MOVES)):
+      fix = 'add --loss_reduction=sum' if hasattr(config, 'loss_reduction') else 'lower it'
+      found.append(
+        f'--optimizer=rmsprop hardly moves on gradients of means, which are small compared with '
+        f'--rmsprop_eps={config.rmsprop_eps}; {fix}.'
+      )
   return found
+
+
+def unrolls(config: Any, steps: int) -> int:
+  """Returns the number of unrolls that a replica's actors finish in `steps` actor_steps of all replicas.
+
+  Like `expected`, it takes options that are not validated.
+  """
+  environments = _environments(config)
+  rows = steps // (environments * _replicas(config))
+  return environments * max(0, (rows - _rows(config)) // max(config.unroll_length, 1) + 1)
 
 
 def _environments(config: ActorsConfig) -> int:
   """Returns the training environments of a replica."""
-  return config.num_actors * config.envs_per_actor
+  return max(config.num_actors * config.envs_per_actor, 1)
+
+
+def _replicas(config: Any) -> int:
+  return max(getattr(config, 'num_replicas', 1), 1)
 
 
 def _rows(config: Any) -> int:
@@ -162,16 +191,9 @@ def _rows(config: Any) -> int:
   return getattr(config, 'burn_in', 0) + config.unroll_length + 1
 
 
-def _unrolls(config: Any) -> int:
-  """Returns the number of unrolls that a replica's actors finish in the run."""
-  environments = _environments(config)
-  rows = config.num_steps // (environments * getattr(config, 'num_replicas', 1))
-  return environments * max(0, (rows - _rows(config)) // config.unroll_length + 1)
-
-
 def _steps_until(config: Any, unrolls: int) -> int:
   """Returns the actor_steps, summed over replicas, until each replica has `unrolls` unrolls."""
   environments = _environments(config)
   each = math.ceil(unrolls / environments)
   rows = _rows(config) + (each - 1) * config.unroll_length
-  return rows * environments * getattr(config, 'num_replicas', 1)
+  return rows * environments * _replicas(config)

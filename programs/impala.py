@@ -11,29 +11,40 @@ import dataclasses
 
 import launchpad as lp
 
-from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
 from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from programs import sebulba
+from programs.options.agents import Variant, WithPPO, WithVTrace
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
+from programs.parts.agents import make_agent
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay, make_queue
 
 CALL_TIMEOUT = sebulba.CALL_TIMEOUT
-PRESETS = sebulba.PRESETS
-make_agent = sebulba.make_agent
+PRESETS, NAMED_PRESETS = sebulba.PRESETS, sebulba.NAMED_PRESETS
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(QueueConfig, VTraceConfig):
-  """The options of an IMPALA run."""
+class Config(QueueConfig, WithVTrace):
+  """The options of an IMPALA run with V-trace."""
 
 
-def make_program(config: Config) -> lp.Program:
+@dataclasses.dataclass(frozen=True)
+class PPO(QueueConfig, WithPPO):
+  """The options of an IMPALA run with PPO."""
+
+
+AGENTS = {
+  'vtrace': Variant(Config, PRESETS, NAMED_PRESETS),
+  'ppo': Variant(PPO, sebulba.PPO_PRESETS),
+}
+
+
+def make_program(config: Config | PPO) -> lp.Program:
   """Returns the program graph."""
   program = lp.Program('impala')
   parts = make_agent(config), environments.maker(config.env, config.env_options)
@@ -69,7 +80,7 @@ def make_program(config: Config) -> lp.Program:
   return program
 
 
-def placement(config: Config) -> dict[str, Resources]:
+def placement(config: Config | PPO) -> dict[str, Resources]:
   """Returns the resources of each group: the learner on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(

@@ -10,7 +10,7 @@ from absl import flags
 from environments import own_file
 from launchers import placement_file
 from launchers.launcher import Job, Launcher
-from programs import arithmetic, check, registry, runs
+from programs import arithmetic, check, preset_list, registry, runs
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -70,6 +70,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
     resumed=resumes,
     node_timeout=_NODE_TIMEOUT.value,
     notes=(
+      preset_list.in_effect(run.module, config, run.given),
       f'learning: {arithmetic.describe(config) or "defined by the program"}',
       f'picture: {drawing or "with --graph=graph.svg, or .md for Mermaid"}',
     ),

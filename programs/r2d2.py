@@ -14,9 +14,10 @@ import launchpad as lp
 from agents.options import option
 from agents.r2d2.config import R2D2Config
 from programs import sebulba
+from programs.options import short_runs
 from programs.options.actors import BATCH_SIZE_HELP
-from programs.options.configs import OTHERS
 from programs.options.inference import InferenceConfig
+from programs.options.preset_choice import OTHERS
 from programs.options.prioritized import PrioritizedConfig
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.replay import make_prioritized
@@ -24,8 +25,8 @@ from programs.parts.replay import make_prioritized
 placement = sebulba.placement
 environments = sebulba.environments
 
-# Options per family of environments. The published ones, which are the defaults, are for Atari on
-# hundreds of actors. Flags override both.
+# Options per family of environments; they override the defaults, and flags override them. Replay and the
+# target network follow num_steps.
 _SMALL = {
   'lstm_size': 64,
   'head_size': 64,
@@ -34,30 +35,57 @@ _SMALL = {
   'n_step': 3,
   'discount': 0.99,
   'learning_rate': 1e-3,
-  'target_update_period': 100,
   'batch_size': 32,
   'replay_size': 5_000,
-  'min_replay_size': 100,
-  'samples_per_insert': 8.0,
+  **short_runs.rules(longest_period=100),
 }
 PRESETS = {
-  # Acme's R2D2 (Hoffman et al. 2020), for runs a thousand times shorter than the published ones. Acme
-  # puts each step in two unrolls, sampled once each; here each step is in one unroll, sampled twice.
+  # Acme's R2D2 (Hoffman et al. 2020) in burn-in, unroll, batch and target period; DQN's replay of a
+  # million transitions.
   'atari': {
     'frame_stack': 4,
     'burn_in': 8,
     'unroll_length': 40,
     'batch_size': 32,
-    'target_update_period': 1_200,
     'replay_size': 25_000,
-    'min_replay_size': 2_500,
-    'samples_per_insert': 2.0,
+    **short_runs.rules(longest_period=1_200),
     'num_steps': 10_000_000,
   },
-  'catch': _SMALL | {'num_steps': 100_000},
-  'cartpole': _SMALL,
   'bsuite': _SMALL | {'unroll_length': 40, 'num_steps': 200_000},
+  'cartpole': _SMALL,
+  'catch': _SMALL | {'num_steps': 100_000},
+  # Wider, for the pixels of five games; num_steps is a fifth of Young and Tian's.
+  'minatar': _SMALL | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000},
   OTHERS: _SMALL,
+}
+# Kapturowski et al. 2019, table 2, as in SEED RL's launch script; see `R2D2Config`. Their 256 and 610
+# environments are up to the user's hosts.
+NAMED_PRESETS = {
+  'published': {
+    'atari': {
+      'frame_stack': 4,
+      'lstm_size': 512,
+      'head_size': 512,
+      'burn_in': 40,
+      'unroll_length': 80,
+      'n_step': 5,
+      'discount': 0.997,
+      'rescale_epsilon': 1e-3,
+      'learning_rate': 1e-4,
+      'adam_eps': 1e-3,
+      'max_gradient_norm': 80.0,
+      'target_update_period': 2_500,
+      'importance_exponent': 0.6,
+      'priority_exponent': 0.9,
+      'priority_eta': 0.9,
+      'batch_size': 64,
+      'replay_size': 100_000,
+      'min_replay_size': 5_000,
+      'samples_per_insert': 0.75,
+      'env_options': 'sticky_actions=0,noop_max=30',
+      'num_steps': 10_000_000_000,
+    }
+  }
 }
 
 

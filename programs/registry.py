@@ -16,10 +16,13 @@ from programs.options.inference import InferenceConfig
 
 # A program is a module with these attributes (`OwnProgram` provides them for a user's own file):
 #   Config: a frozen dataclass.
+#   AGENTS: {name: Variant}, for a program that can train several agents; see `programs.options.agents`.
+#     The first is the default, of which `Config` and `PRESETS` are.
 #   make_agent(config): returns the agent's constructor: it takes the specs of observations and actions.
 #   make_program(config) -> lp.Program
 #   placement(config) -> {group: Resources}
-#   PRESETS: {family or family:task: {option: value}}
+#   PRESETS: {family, family:task or '*': {option: value or Rule}}, the preset named 'default'
+#   NAMED_PRESETS: {name: like PRESETS}, for --preset=name; may be missing
 #   environments: has `check(name, options)` and `families()` like `environments.registry`, and
 #     `make_spec(name, options)` if the agent takes no continuous actions.
 PROGRAMS = {
@@ -56,7 +59,7 @@ class OwnProgram:
 
   Attributes:
     Config: the file's; by default `InferenceConfig`.
-    PRESETS, CYCLES, make_agent: the file's; by default empty, empty and None.
+    PRESETS, NAMED_PRESETS, CYCLES, make_agent: the file's; by default empty, empty, empty and None.
     environments: the file's; by default `environments.registry`.
   """
 
@@ -71,6 +74,7 @@ class OwnProgram:
     self._placement = getattr(module, 'placement', None)
     self.Config = getattr(module, 'Config', InferenceConfig)
     self.PRESETS = getattr(module, 'PRESETS', {})
+    self.NAMED_PRESETS = getattr(module, 'NAMED_PRESETS', {})
     self.CYCLES = getattr(module, 'CYCLES', ())
     self.environments = getattr(module, 'environments', environments)
     self.make_agent = getattr(module, 'make_agent', None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from environments import own_file
 from programs import registry
-from programs.options import flags
+from programs.options import agents, flags, preset_choice
 from programs.options.changes import check_changes, keep
 from programs.options.configs import check, make_config, resolve
 from rundir import checkpoints, run_directory
@@ -57,12 +57,14 @@ def resumed_run(path: str, program: str) -> Run:
     )
   module, changes = registry.load(record.program), flags.given()
   given = record.given | changes
-  config = keep(record.config, resolve(module, given), changes)
+  agent = agents.recorded(module, record.config, changes)
+  config = keep(record.config, resolve(module, given | agent), changes)
   # Older records store a different seed after each resume.
-  began = {'seed': resolve(module, dict(record.given)).seed, 'run_dir': path}
+  began = {'seed': resolve(module, record.given | agent).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:
     began['run_dir'] = config.run_dir
-  check_changes(record.config | began, config, changes)
+  older = {'preset': preset_choice.DEFAULT}  # Records of versions without the option.
+  check_changes(older | record.config | agent | began, config, changes)
   check(module, config)
   checkpoint = checkpoints.newest(checkpoints.directory(path))
   if checkpoint is None:
@@ -90,7 +92,8 @@ def recorded_run(path: str) -> Run:
   record = run_directory.read_record(path)
   module = registry.load(record.program)
   try:
-    config = resolve(module, dict(record.config))
+    agent = agents.recorded(module, record.config, {})
+    config = resolve(module, record.config | agent)
   except (ValueError, TypeError) as error:
     raise ValueError(f'{path} is a run of another version of Launchpod: {error}') from error
   return Run(record.program, module, record.given, config)

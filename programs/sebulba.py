@@ -1,4 +1,4 @@
-"""Sebulba: central inference and V-trace learner on the accelerator host, a queue between them.
+"""Sebulba: central inference and learner on the accelerator host, a queue between them.
 
 actor x N   --timesteps-->  inference_learner   --unrolls-->  replay x K
 evaluator   --timesteps-->  inference_learner   <--batches--  replay x K
@@ -21,16 +21,24 @@ from typing import Any
 import launchpad as lp
 
 from agents.seeding import Seed
-from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
 from nodes.inference.layout import EnvGroupSpec, layout
 from nodes.inference.options import ServingOptions
-from programs.options.configs import OTHERS
+from programs.options.agents import Variant, WithPPO, WithVTrace
 from programs.options.inference import InferenceConfig
-from programs.options.presets import PENDULUM
+from programs.options.preset_choice import OTHERS
+from programs.options.presets import (
+  IMPALA_ATARI,
+  PENDULUM,
+  PPO_ATARI,
+  PPO_CONTINUOUS,
+  PPO_MINATAR,
+  PPO_SMALL,
+)
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
+from programs.parts.agents import make_agent
 from programs.parts.launchpad_nodes import AddressHandle, Deferred, InferenceHandle, ListeningNode
 from programs.parts.learner import add_learner, training_options
 from programs.parts.replay import add_replay, make_queue
@@ -38,27 +46,40 @@ from programs.parts.replay import add_replay, make_queue
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 30
 
-# Options per family of environments; they override the defaults, and flags override them.
+# V-trace's options per family of environments; they override the defaults, and flags override them.
 PRESETS = {
   # Espeholt et al. 2018, table G.1, except for Adam and losses averaged over transitions.
   'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'batch_size': 32, 'num_steps': 10_000_000},
   'catch': {'num_steps': 300_000},
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
+  'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
   OTHERS: {'num_steps': 1_000_000},
+}
+NAMED_PRESETS = {'published': {'atari': IMPALA_ATARI}}
+PPO_PRESETS = {
+  'atari': PPO_ATARI | {'batch_size': 32},
+  'catch': PPO_SMALL | {'num_steps': 300_000},
+  'gymnasium:Pendulum-v1': PPO_CONTINUOUS,
+  'dm_control': PPO_CONTINUOUS,
+  'minatar': PPO_MINATAR | {'batch_size': 64},
+  OTHERS: PPO_SMALL | {'num_steps': 1_000_000},
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, QueueConfig, VTraceConfig):
-  """The options of a Sebulba run."""
+class Config(InferenceConfig, QueueConfig, WithVTrace):
+  """The options of a Sebulba run with V-trace."""
 
 
-def make_agent(config: VTraceConfig) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return functools.partial(Deferred('agents.vtrace.agent', 'VTrace'), config)
+@dataclasses.dataclass(frozen=True)
+class PPO(InferenceConfig, QueueConfig, WithPPO):
+  """The options of a Sebulba run with PPO."""
 
 
-def make_program(config: Config) -> lp.Program:
+AGENTS = {'vtrace': Variant(Config, PRESETS, NAMED_PRESETS), 'ppo': Variant(PPO, PPO_PRESETS)}
+
+
+def make_program(config: Config | PPO) -> lp.Program:
   """Returns the program graph."""
   return make_graph('sebulba', config, make_agent(config), make_queue(config))
 

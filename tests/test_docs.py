@@ -53,6 +53,7 @@ def test_the_site_lists_every_option_and_includes_the_examples(site):
     'k8s_volume',
   ):
     assert f'<code>--{flag}</code>' in options, flag
+  assert '<code>--target_update_period=updates / 50, at most 100</code>' in options
   extending = re.sub(r'<[^>]+>', '', (site / 'extending.html').read_text())
   for name in ('Corridor', 'Tempered', 'ActionHistogram'):
     assert f'class {name}' in extending, name

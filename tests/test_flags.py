@@ -17,9 +17,38 @@ def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path, capsys):
   assert re.search(r'actor +7 x PyClassNode\(Actor\) +on a CPU worker', printed)
   assert re.search(r'actor +-> inference_learner +7', printed)
   assert re.search(r'inference_learner +-> replay +1', printed)
+  assert 'preset: default for catch: --num_steps=300000\n' in printed
   assert re.search(r'learning: about \d+ updates, from 4,704 of 300,000 actor_steps', printed)
   assert not (tmp_path / 'run').exists()
   assert '7 x Actor' in picture.read_text()
+
+
+def test_presets_are_listed_beside_the_defaults_that_they_replace(capsys):
+  assert run_main('--presets', '--program=r2d2', '--env=catch', '--num_steps=1000000') == 0
+  printed = capsys.readouterr().out
+  assert re.search(r'^program r2d2, preset default, catch$', printed, re.MULTILINE)
+  assert re.search(r'^  lstm_size +64 +512$', printed, re.MULTILINE)
+  assert re.search(r'^  num_steps +1000000 +300000 +your flag$', printed, re.MULTILINE)
+  assert re.search(
+    r'^  target_update_period +100 +2500 +updates / 50, at most 100$', printed, re.MULTILINE
+  )
+  assert '\n  about 12,355 updates, 123 target copies, replay filled after 10,816' in printed
+  assert 'preset none, catch\n  sets nothing' in printed
+
+
+def test_every_preset_of_every_program_is_listed_in_100_columns(capsys):
+  assert run_main('--presets') == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert max(map(len, lines)) <= 100
+  for preset in (
+    'program anakin, agent vtrace, preset default, gymnax:Pendulum-v1',
+    'program impala, agent vtrace, preset published, atari',
+    'program impala, agent ppo, preset default, atari',
+    'program r2d2, preset default, every other environment',
+    'program r2d2, preset published, atari',
+    'program sebulba, agent vtrace, preset none, every environment',
+  ):
+    assert preset in lines
 
 
 def test_what_learns_little_is_warned_about_once(capsys):
@@ -54,12 +83,33 @@ def test_help_names_every_option_with_its_default():
     (['--env=atari:Pongg'], ['--env', 'Pong']),
     (['--env_options=speed=3'], ['--env_options', 'speed']),
     (['--batch_size=5', '--learner_devices=0,1'], ['--batch_size=5', '--learner_devices']),
+    (['--preset=publish'], ['--preset=publish', '--env=catch', 'there are: default, none.']),
+    (['--preset=published'], ['but for atari', 'there are: default, none.']),
+    (
+      ['--program=r2d2', '--env=atari:Pong', '--preset=small'],
+      ['--preset=small', 'there are: default, published, none.'],
+    ),
+    (
+      ['--agent=ppo', '--env=atari:Pong', '--preset=published'],
+      ['--preset=published', 'there are: default, none.'],
+    ),
+    (['--cpu_cores=-1'], ['--cpu_cores', '-1', '0 or more']),
+    (['--presets', '--program=alphago'], ['--program=alphago', 'sebulba']),
+    (['--presets', '--env=katch'], ['--env=katch', 'did you mean catch']),
+    (['--presets', '--program=anakin', '--env=atari:Pong'], ['--env=atari:Pong', 'gymnax']),
+    (['--presets', '--preset=small'], ['--preset=small', 'published']),
+    (['--presets', '--agent=dqn'], ['--agent=dqn', 'ppo, vtrace']),
+    (['--presets', '--program=r2d2', '--agent=ppo'], ['--agent=ppo', 'leave it out']),
+    (['--presets', '--program=anakin', '--num_actors=2'], ['--num_actors', 'not an option']),
     (['--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
     (['--envs_per_actor=9'], ['--envs_per_actor=9', '--env_groups=2']),
     (['--inference_batch_size=4'], ['--inference_batch_size=4', '16']),
     (['--actor_devices=0,0'], ['--actor_devices', 'distinct']),
     (['--actor_devices=x'], ['--actor_devices', 'whole numbers']),
-    (['--program=r2d2', '--replay_size=50'], ['--replay_size=50', '--min_replay_size=100']),
+    (
+      ['--program=r2d2', '--replay_size=50', '--min_replay_size=100'],
+      ['--replay_size=50', '--min_replay_size=100'],
+    ),
     (['--program=r2d2', '--samples_per_insert_error=3'], ['--samples_per_insert_error=3', '8.0']),
     (['--program=r2d2', '--samples_per_insert=0'], ['--samples_per_insert=0']),
     (

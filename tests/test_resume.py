@@ -44,6 +44,9 @@ def _resume(path, *arguments):
     ({'resumed': 2, 'seed': 7}, ['--seed=7']),
     ({'queue_size': 0}, ['--queue_size=0']),
     ({'batch_size': 4}, ['--batch_size=4']),
+    ({}, ['--preset=default']),
+    ({'preset': 'none'}, ['--preset=none']),
+    ({'program': 'r2d2'}, ['--num_steps=900000', '--cpu_cores=3']),
   ],
 )
 def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, run, flags, capsys):
@@ -61,6 +64,8 @@ def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, r
     ({'resumed': 1}, [f'--seed={1 + _STRIDE}'], ['was 1;']),
     ({'program': 'anakin'}, ['--num_envs=32'], ['--num_envs=32', 'was 64']),
     ({'program': 'r2d2'}, ['--replay_size=6000'], ['--replay_size=6000']),
+    ({}, ['--preset=none'], ['--preset=none', "was 'default'"]),
+    ({'preset': 'none'}, ['--preset=default'], ['--preset=default', "was 'none'"]),
   ],
 )
 def test_what_a_run_learns_from_may_not_change(tmp_path, run, flags, words, capsys):
@@ -69,6 +74,26 @@ def test_what_a_run_learns_from_may_not_change(tmp_path, run, flags, words, caps
   error = capsys.readouterr().err
   for word in ('cannot change', *words):
     assert word in error
+
+
+@pytest.mark.parametrize(
+  'words, code', [([], 0), (['--preset=default'], 0), (['--preset=none'], 2)]
+)
+def test_a_run_of_a_version_without_names_for_presets_goes_on_as_it_was(
+  tmp_path, words, code, capsys
+):
+  _stopped_run(tmp_path, 'r2d2', num_steps=200_000)
+  path = tmp_path / 'config.json'
+  record = json.loads(path.read_text())
+  del record['config']['preset'], record['config']['cpu_cores']
+  record['config'] |= {'target_update_period': 100, 'min_replay_size': 110}
+  path.write_text(json.dumps(record))
+  assert _resume(tmp_path, '--num_steps=900000', *words) == code
+  printed = capsys.readouterr()
+  if code:
+    assert "where it was 'default'" in printed.err
+  else:
+    assert '--min_replay_size=110' in printed.out and '--target_update_period=100' in printed.out
 
 
 @pytest.mark.parametrize('program', ['sebulba', 'r2d2', 'impala', 'anakin'])

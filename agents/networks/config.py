@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from agents.options import CheckedOptions, option
 
-TORSOS = ('auto', 'mlp', 'nature', 'impala')
+TORSOS = ('auto', 'mlp', 'nature', 'impala', 'minatar')
 CORES = ('none', 'lstm')
+ACTIVATIONS = ('relu', 'tanh')
+INITS = ('fan_in', 'orthogonal')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +25,23 @@ class NetworkConfig(CheckedOptions):
 
   torso: str = option(
     'auto',
-    'Feature extractor: mlp, nature (DQN convolutions), impala (deep residual), or auto: nature '
-    'for uint8 images of at least 36x36 pixels, else mlp.',
+    'Feature extractor: mlp, nature (DQN convolutions), impala (deep residual), minatar (one '
+    'convolution), or auto: nature for uint8 images of at least 36x36 pixels, minatar for smaller '
+    'images with channels, of any type, else mlp.',
   )
   mlp_sizes: tuple[int, ...] = option((128, 64), 'Units in each hidden layer of the mlp torso.')
+  activation: str = option(
+    'relu', 'Activation of the mlp torso: relu, or tanh as in PPO on MuJoCo.'
+  )
+  init: str = option(
+    'fan_in',
+    'Initial weights of torso and head: fan_in scales their variance by the inputs of a layer, '
+    'orthogonal is as in PPO: gain sqrt(2), 0.01 before the policy and 1 before values.',
+  )
   hidden_size: int = option(
-    512, 'Units in the layer after the convolutions: 512 in DQN, 256 in IMPALA.'
+    0,
+    'Units in the layer after the convolutions: 512 in DQN, 256 in IMPALA, 128 in MinAtar; 0: 128 with '
+    'the minatar torso, else 512.',
   )
   core: str = option('none', 'Memory over time: none or lstm.')
   lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.')
@@ -43,7 +56,9 @@ class NetworkConfig(CheckedOptions):
     require_choice('torso', self.torso, TORSOS)
     require_choice('core', self.core, CORES)
     require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
-    require(self.hidden_size >= 1, 'hidden_size', self.hidden_size, 'at least 1')
+    require_choice('activation', self.activation, ACTIVATIONS)
+    require_choice('init', self.init, INITS)
+    require(self.hidden_size >= 0, 'hidden_size', self.hidden_size, '0 to have it chosen, or more')
     require(self.lstm_size >= 1, 'lstm_size', self.lstm_size, 'at least 1')
     require(self.frame_stack >= 1, 'frame_stack', self.frame_stack, '1 for no stacking, or more')
 

@@ -104,12 +104,27 @@ class RecurrentNetwork:
     observation_spec: dm_env.specs.Array,
     action_spec: dm_env.specs.Array,
     head: nn.Module,
+    *,
+    twins: bool = False,
+    looped: bool = False,
   ) -> None:
+    """Initialises the modules.
+
+    Args:
+      config: of the network.
+      observation_spec: of one observation.
+      action_spec: of one action.
+      head: see the class docstring.
+      twins: whether there are two torsos, whose features the head receives one after the other.
+      looped: whether `unroll` and `step` run within a loop, such as `jax.lax.scan`. Parameters and
+        results are the same, except for rounding.
+    """
+    torso = torsos.make_torso(config, observation_spec, looped)
     self._config = config
     self._observation_spec = observation_spec
     self._action_spec = action_spec
     self.body = Body(
-      torso=torsos.make_torso(config, observation_spec),
+      torso=torsos.Twins(torso, torso.copy()) if twins else torso,
       core=LSTM(config.lstm_size) if config.core == 'lstm' else None,
       head=head,
     )

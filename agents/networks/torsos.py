@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import dm_env.specs
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from agents.networks.config import NetworkConfig
-from agents.networks.convolution import unstrided
+from agents.networks.convolution import in_loop, unstrided
 from agents.types import Array
 
 # The smallest image for which the three unpadded convolutions of `Nature` output at least one pixel.
 NATURE_MIN_PIXELS = 36
 
-# Keeps the scale of activations from layer to layer under ReLU (He et al. 2015).
-RELU_INIT = nn.initializers.he_normal()
+# The smallest and largest images for which --torso=auto chooses `MinAtar`.
+MINATAR_MIN_PIXELS, MINATAR_MAX_PIXELS = 3, NATURE_MIN_PIXELS - 1
+
+_ACTIVATIONS = {'relu': nn.relu, 'tanh': nn.tanh}
+
+
+def hidden_init(init: str, activation: str = 'relu') -> Callable[..., Array]:
+  """Returns the initializer of the kernel of a hidden layer, for options of `NetworkConfig`.
+
+  With 'fan_in' the scale of activations stays the same from layer to layer (He et al. 2015 under ReLU,
+  LeCun et al. 1998 under tanh). With 'orthogonal' the gain is sqrt(2), also under tanh, as in PPO's
+  first implementation.
+  """
+  if init == 'orthogonal':
+    return nn.initializers.orthogonal(np.sqrt(2))
+  return nn.initializers.he_normal() if activation == 'relu' else nn.initializers.lecun_normal()
+
+
+def output_init(init: str) -> Callable[..., Array]:
+  """Returns the initializer of the kernel of a layer that outputs values: gain 1."""
+  if init == 'orthogonal':
+    return nn.initializers.orthogonal(1.0)
+  return nn.initializers.lecun_normal()
 
 
 def to_float(observation: Array) -> Array:
@@ -34,16 +56,19 @@ def to_image(observation: Array) -> Array:
 
 
 class MLP(nn.Module):
-  """Flattens `[N, ...]`, then a ReLU layer per entry of `sizes`."""
+  """Flattens `[N, ...]`, then a layer with activation per entry of `sizes`."""
 
   sizes: Sequence[int] = (128, 64)
+  activation: str = 'relu'
+  init_of: str = 'fan_in'
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, ...]` of any dtype to float32 `[N, sizes[-1]]`."""
     x = to_float(observation).reshape(observation.shape[0], -1)
+    kernel_init = hidden_init(self.init_of, self.activation)
     for size in self.sizes:
-      x = nn.relu(nn.Dense(size, kernel_init=RELU_INIT)(x))
+      x = _ACTIVATIONS[self.activation](nn.Dense(size, kernel_init=kernel_init)(x))
     return x
 
 
@@ -51,52 +76,102 @@ class Nature(nn.Module):
   """The convolutions of DQN (Mnih et al. 2015, Methods, "Model architecture")."""
 
   hidden_size: int = 512
+  init_of: str = 'fan_in'
+  looped: bool = False  # Whether it runs within a loop; see `convolution.in_loop`.
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least NATURE_MIN_PIXELS."""
     x = to_image(observation)
+    kernel_init = hidden_init(self.init_of)
     conv = functools.partial(
-      nn.Conv, padding='VALID', kernel_init=RELU_INIT, conv_general_dilated=unstrided
+      nn.Conv,
+      padding='VALID',
+      kernel_init=kernel_init,
+      conv_general_dilated=functools.partial(unstrided, convolve=_convolution(self.looped)),
     )
     for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
       x = nn.relu(conv(channels, (kernel, kernel), (stride, stride))(x))
-    return nn.relu(nn.Dense(self.hidden_size, kernel_init=RELU_INIT)(x.reshape(x.shape[0], -1)))
+    return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x.reshape(x.shape[0], -1)))
 
 
 class ResidualBlock(nn.Module):
   """`x + conv(relu(conv(relu(x))))`, 3x3 with the channels of x."""
 
+  looped: bool = False
+
   @nn.compact
   def __call__(self, x: Array) -> Array:
     """Maps float32 `[N, H, W, C]` to the same shape."""
-    residual = x
+    residual, convolution = x, _convolution(self.looped)
     for _ in range(2):
-      residual = nn.Conv(x.shape[-1], (3, 3))(nn.relu(residual))
+      conv = nn.Conv(x.shape[-1], (3, 3), conv_general_dilated=convolution)
+      residual = conv(nn.relu(residual))
     return x + residual
 
 
 class Impala(nn.Module):
-  """The deep residual torso of IMPALA (Espeholt et al. 2018, Figure 3, right)."""
+  """The deep residual torso of IMPALA (Espeholt et al. 2018, Figure 3, right).
+
+  `init_of` is for the layer after the convolutions, as in Cleanba; fan_in has LeCun's gain here.
+  """
 
   channels: Sequence[int] = (16, 32, 32)
   hidden_size: int = 256
+  init_of: str = 'fan_in'
+  looped: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`."""
     x = to_image(observation)
     for channels in self.channels:
-      x = nn.Conv(channels, (3, 3))(x)
+      x = nn.Conv(channels, (3, 3), conv_general_dilated=_convolution(self.looped))(x)
       x = nn.max_pool(x, (3, 3), strides=(2, 2), padding='SAME')
       for _ in range(2):
-        x = ResidualBlock()(x)
+        x = ResidualBlock(self.looped)(x)
     x = nn.relu(x).reshape(x.shape[0], -1)
-    return nn.relu(nn.Dense(self.hidden_size)(x))
+    orthogonal = self.init_of == 'orthogonal'
+    kernel_init = hidden_init('orthogonal') if orthogonal else nn.initializers.lecun_normal()
+    return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x))
+
+
+class MinAtar(nn.Module):
+  """One convolution of 16 channels and one layer (Young and Tian 2019, "MinAtar", section 3)."""
+
+  hidden_size: int = 128
+  init_of: str = 'fan_in'
+
+  @nn.compact
+  def __call__(self, observation: Array) -> Array:
+    """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least 3."""
+    x = to_image(observation)
+    kernel_init = hidden_init(self.init_of)
+    # Images this small are played in loops, as by Anakin.
+    conv = nn.Conv(
+      16, (3, 3), padding='VALID', kernel_init=kernel_init, conv_general_dilated=in_loop
+    )
+    x = nn.relu(conv(x)).reshape(x.shape[0], -1)
+    return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x))
+
+
+class Twins(nn.Module):
+  """Two torsos of the same observation, for a policy and for its value."""
+
+  policy: nn.Module
+  value: nn.Module
+
+  def __call__(self, observation: Array) -> Array:
+    """Maps `[N, ...]` to float32 `[N, 2 D]`: the features of the policy, then those of the value."""
+    return jnp.concatenate([self.policy(observation), self.value(observation)], axis=-1)
+
+
+def _convolution(looped: bool) -> Callable[..., Array]:
+  return in_loop if looped else jax.lax.conv_general_dilated
 
 
 def resolve(torso: str, observation_spec: dm_env.specs.Array) -> str:
-  """Returns 'mlp', 'nature' or 'impala': `torso`, with 'auto' resolved from the observation spec.
+  """Returns the name of a torso: `torso`, with 'auto' resolved from the observation spec.
 
   Raises:
     ValueError: `torso` is convolutional and the observation is not an image that it can take.
@@ -104,11 +179,20 @@ def resolve(torso: str, observation_spec: dm_env.specs.Array) -> str:
   shape = observation_spec.shape
   is_image = len(shape) in (2, 3)
   fits_nature = is_image and min(shape[:2]) >= NATURE_MIN_PIXELS
+  fits_minatar = is_image and min(shape[:2]) >= MINATAR_MIN_PIXELS
   if torso == 'auto':
-    return 'nature' if fits_nature and observation_spec.dtype == np.uint8 else 'mlp'
+    if fits_nature and observation_spec.dtype == np.uint8:
+      return 'nature'
+    small = fits_minatar and max(shape[:2]) <= MINATAR_MAX_PIXELS
+    return 'minatar' if small and len(shape) == 3 else 'mlp'
   if torso == 'nature' and not fits_nature:
     raise ValueError(
       f'--torso=nature needs images of at least {NATURE_MIN_PIXELS}x{NATURE_MIN_PIXELS} pixels but '
+      f'observations are {shape}: use --torso=auto.'
+    )
+  if torso == 'minatar' and not fits_minatar:
+    raise ValueError(
+      f'--torso=minatar needs images of at least {MINATAR_MIN_PIXELS}x{MINATAR_MIN_PIXELS} pixels but '
       f'observations are {shape}: use --torso=auto.'
     )
   if torso == 'impala' and not is_image:
@@ -119,11 +203,22 @@ def resolve(torso: str, observation_spec: dm_env.specs.Array) -> str:
   return torso
 
 
-def make_torso(config: NetworkConfig, observation_spec: dm_env.specs.Array) -> nn.Module:
-  """Returns the torso of the config; raises as `resolve` does."""
+def make_torso(
+  config: NetworkConfig, observation_spec: dm_env.specs.Array, looped: bool = False
+) -> nn.Module:
+  """Returns the torso of the config; raises as `resolve` does.
+
+  Args:
+    config: of the network.
+    observation_spec: of one observation.
+    looped: whether the torso runs within a loop, such as `jax.lax.scan`. Its parameters are the same.
+  """
   name = resolve(config.torso, observation_spec)
   if name == 'mlp':
-    return MLP(config.mlp_sizes)
+    return MLP(config.mlp_sizes, config.activation, config.init)
+  if name == 'minatar':
+    return MinAtar(config.hidden_size or 128, config.init)
+  hidden_size = config.hidden_size or 512
   if name == 'nature':
-    return Nature(config.hidden_size)
-  return Impala(hidden_size=config.hidden_size)
+    return Nature(hidden_size, config.init, looped)
+  return Impala(hidden_size=hidden_size, init_of=config.init, looped=looped)

@@ -61,9 +61,8 @@ class R2D2(Agent):
     self.unroll_rows = config.burn_in + config.unroll_length + 1
     self.unroll_period = config.unroll_length
     self.evaluation_exploration = config.evaluation_epsilon
-    self.network = RecurrentNetwork(
-      config, observation_spec, action_spec, DuelingHead(action_spec.num_values, config.head_size)
-    )
+    head = DuelingHead(action_spec.num_values, config.head_size, config.init)
+    self.network = RecurrentNetwork(config, observation_spec, action_spec, head)
     self._config = config
     self._optimizer = clip_gradients(
       optax.adam(config.learning_rate, config.adam_b1, config.adam_b2, config.adam_eps),

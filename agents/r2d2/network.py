@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agents.networks.torsos import RELU_INIT
+from agents.networks.torsos import hidden_init, output_init
 from agents.types import Array
 
 
@@ -16,14 +16,17 @@ class DuelingHead(nn.Module):
 
   num_actions: int
   hidden_size: int
+  init_of: str = 'fan_in'
 
   @nn.compact
   def __call__(self, features: Array) -> Array:
     """Maps float32 `[..., D]` to Q-values `[..., num_actions]`, in the range of h."""
 
     def stream(name: str, size: int) -> Array:
-      hidden = nn.Dense(self.hidden_size, kernel_init=RELU_INIT, name=f'{name}_hidden')(features)
-      return nn.Dense(size, name=name)(nn.relu(hidden))
+      hidden = nn.Dense(
+        self.hidden_size, kernel_init=hidden_init(self.init_of), name=f'{name}_hidden'
+      )(features)
+      return nn.Dense(size, kernel_init=output_init(self.init_of), name=name)(nn.relu(hidden))
 
     advantage = stream('advantage', self.num_actions)
     return stream('value', 1) + advantage - jnp.mean(advantage, axis=-1, keepdims=True)

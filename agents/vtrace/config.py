@@ -4,81 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 
-from agents.networks.config import NetworkConfig, require, require_choice
+from agents.actor_critic.config import ActorCriticConfig
+from agents.networks.config import require, require_choice
 from agents.options import option
 
 
 @dataclasses.dataclass(frozen=True)
-class VTraceConfig(NetworkConfig):
+class VTraceConfig(ActorCriticConfig):
   """V-trace actor-critic (Espeholt et al. 2018, "IMPALA")."""
 
-  continuous_actions = True
-
-  unroll_length: int = option(
-    20, 'Transitions in an unroll; an unroll has one row more, which only bootstraps.'
-  )
-  discount: float = option(0.99, 'Discount gamma per environment step.')
-  rho_bar: float = option(
-    1.0, 'Clip of the importance weight of each temporal difference; determines the fixed point.'
-  )
-  c_bar: float = option(
-    1.0,
-    'Clip of the importance weights that trace later differences back; determines the variance.',
-  )
   vtrace_lambda: float = option(1.0, 'Lambda in [0, 1] that mixes n-step targets; IMPALA uses 1.')
-  baseline_cost: float = option(0.5, 'Weight of the baseline loss, itself half a squared error.')
-  entropy_cost: float = option(0.01, 'Weight of the entropy bonus, entropy in nats.')
-  reward_scale: float = option(1.0, 'Factor of the rewards in the loss, before clipping.')
-  max_abs_reward: float = option(
-    0.0, 'Clip rewards to plus or minus this in the loss; 0 for no clipping; IMPALA on Atari: 1.'
-  )
   loss_reduction: str = option(
     'mean',
     'Reduction over the transitions of a batch: mean, or sum as in IMPALA, whose gradient norm and '
     'best learning rate grow with batch size and unroll length.',
   )
-  optimizer: str = option('adam', 'Optimizer: adam or rmsprop; IMPALA uses rmsprop.')
-  learning_rate: float = option(6e-4, 'Step size at the first update; IMPALA on Atari: 6e-4.')
-  learning_rate_schedule: str = option(
-    'constant', 'constant, or linear: decays to 0 over learning_rate_decay_steps.'
-  )
-  learning_rate_decay_steps: int = option(
-    0,
-    'Learner steps over which the linear schedule decays; 0: about all of the run; must be 0 with the '
-    'constant schedule.',
-  )
-  adam_b1: float = option(0.9, "Decay of Adam's mean of gradients.")
-  adam_b2: float = option(0.999, "Decay of Adam's mean of squared gradients.")
-  adam_eps: float = option(1e-8, "Added to Adam's denominator.")
-  rmsprop_decay: float = option(0.99, "Decay of RMSProp's mean of squared gradients.")
-  rmsprop_eps: float = option(
-    0.01, "Added to RMSProp's mean of squares, inside the root; IMPALA on Atari: 0.01."
-  )
-  max_gradient_norm: float = option(
-    40.0, 'Gradients are clipped to this global norm; 0 for no clipping; IMPALA: 40, for sums.'
-  )
 
   def _check(self) -> None:
     require_choice('loss_reduction', self.loss_reduction, ('mean', 'sum'))
-    require_choice('optimizer', self.optimizer, ('adam', 'rmsprop'))
-    require_choice('learning_rate_schedule', self.learning_rate_schedule, ('constant', 'linear'))
-    require(self.unroll_length >= 1, 'unroll_length', self.unroll_length, 'at least 1')
-    for name in ('discount', 'vtrace_lambda', 'adam_b1', 'adam_b2', 'rmsprop_decay'):
-      value = getattr(self, name)
-      require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
-    for name in ('rho_bar', 'c_bar', 'reward_scale', 'learning_rate', 'adam_eps', 'rmsprop_eps'):
-      value = getattr(self, name)
-      require(value > 0.0, name, value, 'a number above 0')
-    for name in ('baseline_cost', 'entropy_cost', 'max_abs_reward', 'max_gradient_norm'):
-      value = getattr(self, name)
-      require(value >= 0.0, name, value, '0 or more')
-    require(
-      self.rho_bar >= self.c_bar, 'rho_bar', self.rho_bar, f'at least --c_bar, {self.c_bar!r}'
-    )
-    steps = self.learning_rate_decay_steps
-    if self.learning_rate_schedule == 'linear':
-      expected = 'the number of learner steps in which --learning_rate_schedule=linear ends'
-      require(steps >= 1, 'learning_rate_decay_steps', steps, expected)
-    else:
-      expected = '0, or set --learning_rate_schedule=linear'
-      require(steps == 0, 'learning_rate_decay_steps', steps, expected)
+    value = self.vtrace_lambda
+    require(0.0 <= value <= 1.0, 'vtrace_lambda', value, 'a number from 0 to 1')

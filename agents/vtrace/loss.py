@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
-from agents.types import LAST, Array, Timestep
+from agents.actor_critic import masked
+from agents.actor_critic.distributions import Distribution
+from agents.actor_critic.head import PolicyValue
+from agents.actor_critic.rewards import scaled_rewards
+from agents.types import Array, Timestep
 from agents.vtrace.config import VTraceConfig
-from agents.vtrace.distributions import Distribution
-from agents.vtrace.head import PolicyValue
 from agents.vtrace.targets import vtrace
 
 # exp overflows where pi/mu is above e^88; the loss clips it, so only the metric is affected.
@@ -42,21 +46,9 @@ def vtrace_loss(
     `entropy_loss` are reduced like the loss, before their costs. The others are means over transitions;
     `rho` is the mean of pi/mu clipped at 1e6.
   """
-  valid = timestep.step_type[:-1] != LAST
-  num_valid = jnp.maximum(jnp.sum(valid, dtype=jnp.float32), 1.0)
-
-  def total(x: Array) -> Array:
-    return jnp.sum(jnp.where(valid, x, 0.0))
-
-  def mean(x: Array) -> Array:
-    return total(x) / num_valid
-
-  reduce = mean if config.loss_reduction == 'mean' else total
-
-  rewards = config.reward_scale * timestep.reward[1:]
-  if config.max_abs_reward > 0.0:
-    rewards = jnp.clip(rewards, -config.max_abs_reward, config.max_abs_reward)
-
+  valid = masked.transitions(timestep.step_type[:-1])
+  mean = functools.partial(masked.mean, valid=valid)
+  reduce = mean if config.loss_reduction == 'mean' else functools.partial(masked.total, valid=valid)
   logits, values, draw = output.logits[:-1], output.value, draw[:-1]
   log_pi = distribution.log_prob(logits, draw)
   log_mu = distribution.log_prob(behaviour_logits[:-1], draw)
@@ -64,7 +56,7 @@ def vtrace_loss(
   rhos = jnp.exp(log_rhos)
   targets = vtrace(
     jax.lax.stop_gradient(values),
-    rewards,
+    scaled_rewards(config, timestep.reward[1:]),
     config.discount * timestep.discount[1:],
     rhos,
     valid,

@@ -24,6 +24,8 @@ from benchmarks.drills import unrolls
 from benchmarks.drills.checks import Checks
 from benchmarks.drills.subject import evidence
 from benchmarks.running import RunningProgram, processes
+from programs import registry
+from programs.options import configs
 
 NUM_STEPS = {'sebulba': 300_000, 'r2d2': 100_000}
 OPTIONS = {
@@ -137,6 +139,13 @@ def _undisturbed(program: str, run_dir: str, *more: str) -> tuple[float, int]:
   return float(done[1]), int(done[3])
 
 
+def _ruled(program: str) -> list[str]:
+  """Returns flags for what the preset's rules choose in the undisturbed run, for both runs."""
+  module = registry.load(program)
+  config = configs.resolve(module, {'num_steps': NUM_STEPS[program]})
+  return [f'--{name}={value}' for name, value in configs.ruled(module, config).items()]
+
+
 def run(
   program: str, directory: str, kills: int, pause: float, seed: int, deadline: float
 ) -> dict[str, Any]:
@@ -150,7 +159,7 @@ def run(
     seed: seed of the choice of nodes and pauses.
     deadline: timeout of a recovery, in seconds.
   """
-  flags_of = [*OPTIONS[program], *COMMON]
+  flags_of = [*OPTIONS[program], *COMMON, *_ruled(program)]
   calm_dir, wild_dir = (os.path.join(directory, f'{program}-{n}') for n in ('calm', 'wild'))
   steps = f'--num_steps={NUM_STEPS[program]}'
   calm, calm_steps = _undisturbed(program, calm_dir, steps, f'--run_dir={calm_dir}', *flags_of)

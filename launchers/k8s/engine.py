@@ -102,6 +102,8 @@ class Kubernetes(Launcher):
     command = ['python', 'launch.py', f'--program={program}']
     command += [flags.FLAGS[n].serialize() for n in sorted(job.given.keys() - {'env'})]
     command += [f'--env={_in_image("env", job.given["env"])}'] if 'env' in job.given else []
+    if 'cpu_cores' not in job.given:  # Every pod must resolve the same options.
+      command.append(f'--cpu_cores={job.config.cpu_cores}')
     name = manifests.name_of(job.run_dir)
     command += [f'--run_dir={job.run_dir}', '--launcher=pod']
     command += [f'--pod_hosts={jobset.hosts(name)}', f'--k8s_port={_PORT.value}']

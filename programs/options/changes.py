@@ -12,6 +12,7 @@ from programs.options.inference import InferenceConfig
 _FIXED = {
   'env',
   'env_options',
+  'preset',
   'run_dir',
   'num_replicas',
   'inference_nodes',  # It decides the name of the learner node and of its logs.

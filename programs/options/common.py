@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TypeVar
 
 from agents.options import CheckedOptions, option
@@ -17,6 +18,16 @@ class CommonConfig(CheckedOptions):
 
   env: str = option(
     'catch', 'environment, family or family:task; see --list_envs; or path/to/mine.py:make'
+  )
+  preset: str = option(
+    'default',
+    'options that suit the environment: default; published, where a paper has its own; none, for the '
+    'defaults alone; --presets lists them',
+  )
+  cpu_cores: int = option(
+    0,
+    "CPU cores that a preset's rules count on; 0: those that this process may use",
+    at_least=0,
   )
   env_options: str = option('', "the environment's own options, as key=value,key=value")
   num_steps: int = option(
@@ -54,7 +65,11 @@ class CommonConfig(CheckedOptions):
 
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
-    return dataclasses.replace(self, eval_period=self.eval_period or max(1, self.num_steps // 20))
+    return dataclasses.replace(
+      self,
+      eval_period=self.eval_period or max(1, self.num_steps // 20),
+      cpu_cores=self.cpu_cores or len(os.sched_getaffinity(0)),
+    )
 
   def _check(self) -> None:
     self._require_at_least_one('num_steps', 'checkpoints_kept')

@@ -9,23 +9,23 @@ from acme import specs
 
 from environments import own_file
 from programs import arithmetic
-
-# The key in PRESETS for families without a preset, and for users' files.
-OTHERS = '*'
+from programs.options import agents, preset_choice
+from programs.options.rule import Rule
 
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:
   """Builds a program's config from the flags that were given.
 
-  Precedence, highest first: flags; the preset of the environment; the preset of its family, or `OTHERS`;
-  the defaults.
+  Precedence, highest first: flags; the preset of the environment; the preset of its family, or
+  `preset_choice.OTHERS`; the defaults. Presets and defaults are those of the chosen agent, and
+  `values['preset']` names the preset.
 
   Args:
     module: the program's module.
     values: flag name to value; lists hold strings.
 
   Raises:
-    ValueError: if the program has no such flag, or the values are inconsistent.
+    ValueError: if the program or its agent has no such flag, or the values are inconsistent.
   """
   config = resolve(module, values)
   check(module, config)
@@ -38,6 +38,7 @@ def check(module: Any, config: Any) -> None:
   Raises:
     ValueError: if a check fails; one sentence.
   """
+  preset_choice.check(agents.variant_of(module, config), config.env, config.preset)
   config.validate()
   arithmetic.check(config)
   continuous = getattr(config, 'continuous_actions', True)  # Unknown without an agent's options.
@@ -55,11 +56,10 @@ def check(module: Any, config: Any) -> None:
 
 def resolve(module: Any, values: dict[str, Any]) -> Any:
   """Like `make_config`, but without the checks of `check`."""
-  fields = {f.name: f for f in dataclasses.fields(module.Config)}
+  _, variant = agents.chosen(module, values)
+  fields = {f.name: f for f in dataclasses.fields(variant.config)}
   values = dict(values)
   for name, value in values.items():
-    if name not in fields:
-      raise ValueError(f'--{name} is not an option of this program.')
     if isinstance(fields[name].default, tuple):
       try:
         values[name] = tuple(int(v) for v in value)
@@ -68,7 +68,15 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
   if 'env' in values:
     values['env'] = own_file.absolute(values['env'])
   env = values.get('env', fields['env'].default)
-  family = env.partition(':')[0]
-  presets = module.PRESETS
-  preset = presets.get(family, presets.get(OTHERS, {})) | presets.get(env, {})
-  return arithmetic.with_decay(module.Config(**{**preset, **values}).resolve())
+  preset = preset_choice.options(variant, env, values.get('preset', fields['preset'].default))
+  return arithmetic.with_decay(preset_choice.apply(variant.config, preset, values))
+
+
+def ruled(module: Any, config: Any) -> dict[str, Any]:
+  """Returns the options for which the config's preset has a rule, with the config's values.
+
+  As flags they hold these values in a run of another length, such as one that is stopped by hand.
+  """
+  variant = agents.variant_of(module, config)
+  preset = preset_choice.options(variant, config.env, config.preset)
+  return {name: getattr(config, name) for name, value in preset.items() if isinstance(value, Rule)}

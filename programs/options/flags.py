@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import flags
 
 from environments import own_file
 from programs import registry
+from programs.options.agents import variants
 
 _own: list[str] = []  # The user's own program, if any; its options are flags too.
 
 
 def define(own_program: str = '') -> None:
-  """Defines a flag for each option of each program's config.
+  """Defines a flag for each option of each program with each of its agents.
 
   Args:
     own_program: path/to/mine.py:make_program, if given on the command line.
@@ -33,8 +34,8 @@ def define(own_program: str = '') -> None:
   }
   fields: dict[str, dict[str, dataclasses.Field]] = {}
   for program in (*registry.PROGRAMS, *_own):
-    for field in _fields(program):
-      fields.setdefault(field.name, {})[own_file.title(program)] = field
+    for title, field in _fields(program):
+      fields.setdefault(field.name, {})[title] = field
       first = next(iter(fields[field.name].values()))
       if field.name in flags.FLAGS or type(field.default) is not type(first.default):
         raise ValueError(
@@ -48,10 +49,22 @@ def define(own_program: str = '') -> None:
     )
 
 
-def _fields(program: str) -> list[dataclasses.Field]:
-  """Returns the fields of a program's config that have a flag."""
-  fields = dataclasses.fields(registry.load(program).Config)
-  return [field for field in fields if field.metadata.get('flag', True)]
+def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:
+  """Yields the options of a program that have a flag, with the name of the program.
+
+  An option on whose default its agents do not agree comes once for each agent that has it, with the name
+  program/agent.
+  """
+  title, found = own_file.title(program), variants(registry.load(program))
+  by_name: dict[str, dict[str, dataclasses.Field]] = {}
+  for agent, variant in found.items():
+    for field in dataclasses.fields(variant.config):
+      if field.metadata.get('flag', True):
+        by_name.setdefault(field.name, {})[agent] = field
+  for fields in by_name.values():
+    agree = len(fields) == len(found) and len({field.default for field in fields.values()}) == 1
+    for agent, field in fields.items():
+      yield (title if agree else f'{title}/{agent}'), field
 
 
 def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
@@ -70,5 +83,5 @@ def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
 
 def given() -> dict[str, Any]:
   """Returns the config flags that the user set."""
-  names = {field.name for program in (*registry.PROGRAMS, *_own) for field in _fields(program)}
+  names = {field.name for program in (*registry.PROGRAMS, *_own) for _, field in _fields(program)}
   return {n: flags.FLAGS[n].value for n in names if flags.FLAGS[n].value is not None}

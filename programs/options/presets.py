@@ -13,3 +13,73 @@ PENDULUM = {
   'mlp_sizes': (64, 64),
   'num_steps': 1_000_000,
 }
+
+# PPO's first values are published ones; see docs/agents.md. CleanRL's for control with few features
+# (ppo.py), with as many transitions in a batch.
+PPO_SMALL = {
+  'unroll_length': 32,
+  'learning_rate': 2.5e-4,
+  'learning_rate_schedule': 'linear',
+  'clip_value': 0.2,
+  'mlp_sizes': (64, 64),
+  'activation': 'tanh',
+  'init': 'orthogonal',
+}
+# CleanRL's for continuous control (ppo_continuous_action.py), without its normalised observations.
+PPO_CONTINUOUS = PPO_SMALL | {
+  'unroll_length': 128,
+  'learning_rate': 3e-4,
+  'num_epochs': 10,
+  'num_minibatches': 32,
+  'minibatch_of': 'transitions',
+  'entropy_cost': 0.0,
+  'policy_std': 'free',
+  'separate_critic': True,
+  'num_steps': 1_000_000,
+}
+# Cleanba's on Atari (cleanba_ppo.py).
+PPO_ATARI = {
+  'unroll_length': 128,
+  'learning_rate': 2.5e-4,
+  'learning_rate_schedule': 'linear',
+  'clip_ratio': 0.1,
+  'init': 'orthogonal',
+  'frame_stack': 4,
+  'max_abs_reward': 1.0,
+  'num_steps': 10_000_000,
+}
+# PureJaxRL's on MinAtar, with a convolution in place of its layers.
+PPO_MINATAR = {
+  'unroll_length': 128,
+  'learning_rate': 5e-3,
+  'learning_rate_schedule': 'linear',
+  'clip_value': 0.2,
+  'num_minibatches': 8,
+  'minibatch_of': 'transitions',
+  'init': 'orthogonal',
+  'num_steps': 10_000_000,
+}
+
+# Espeholt et al. 2018, table G.1 and section 5.3.2: experts on one game with the deep network. The decay
+# of RMSProp is that of their code, and the paper has 200 million frames.
+IMPALA_ATARI = {
+  'torso': 'impala',
+  'hidden_size': 256,
+  'frame_stack': 4,
+  'max_abs_reward': 1.0,
+  'unroll_length': 20,
+  'batch_size': 32,
+  'discount': 0.99,
+  'baseline_cost': 0.5,
+  'entropy_cost': 0.01,
+  'loss_reduction': 'sum',
+  'optimizer': 'rmsprop',
+  'rmsprop_decay': 0.99,
+  'rmsprop_eps': 0.01,
+  'rmsprop_eps_place': 'inside',
+  'learning_rate': 6e-4,
+  'learning_rate_schedule': 'linear',
+  'max_gradient_norm': 40.0,
+  'env_options': 'sticky_actions=0,noop_max=30,full_action_space=false,life_loss_terminates=true',
+  'num_steps': 50_000_000,
+}

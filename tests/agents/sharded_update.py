@@ -13,6 +13,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from agents.ppo.agent import PPO
+from agents.ppo.config import PPOConfig
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
 from agents.types import FIRST, LAST, MID, Timestep, Unroll
@@ -33,6 +35,7 @@ OPTIONS = {
 }
 AGENTS = {
   'vtrace': (VTrace, VTraceConfig(**OPTIONS), 'behaviour_logits'),
+  'ppo': (PPO, PPOConfig(**OPTIONS, num_epochs=2, num_minibatches=3), 'behaviour_logits'),
   'r2d2': (
     R2D2,
     R2D2Config(**OPTIONS, burn_in=3, n_step=2, head_size=8, target_update_period=1),

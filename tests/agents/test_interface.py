@@ -9,7 +9,11 @@ import pytest
 
 from tests.agents.subprocesses import run_python
 
-AGENTS = {'vtrace': ('VTrace', 'VTraceConfig'), 'r2d2': ('R2D2', 'R2D2Config')}
+AGENTS = {
+  'vtrace': ('VTrace', 'VTraceConfig'),
+  'ppo': ('PPO', 'PPOConfig'),
+  'r2d2': ('R2D2', 'R2D2Config'),
+}
 
 
 def _load(name):

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from agents.actor_critic import squashed_entropy
+from agents.actor_critic.distributions import MIN_STD, SquashedGaussian, make_distribution
 from agents.types import LAST
-from agents.vtrace import squashed_entropy
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
-from agents.vtrace.distributions import MIN_STD, SquashedGaussian, make_distribution
 from tests.agents.recording import (
   OBSERVATION_SPEC,
   check_answers_depend_on_their_own_row_only,
@@ -142,7 +142,7 @@ def test_actions_of_any_shape(shape):
   ],
 )
 def test_other_actions_are_refused(spec):
-  with pytest.raises(ValueError, match='V-trace needs discrete or bounded continuous actions'):
+  with pytest.raises(ValueError, match='this agent needs discrete or bounded continuous actions'):
     VTrace(FEEDFORWARD, OBSERVATION_SPEC, spec)
 
 

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.actor_critic.distributions import Categorical
+from agents.actor_critic.head import PolicyValue
 from agents.types import FIRST, LAST, MID, Timestep
 from agents.vtrace import loss as losses
 from agents.vtrace.config import VTraceConfig
-from agents.vtrace.distributions import Categorical
-from agents.vtrace.head import PolicyValue
 
 CONFIG = VTraceConfig(discount=0.5, baseline_cost=0.5, entropy_cost=0.1)
 STEP_TYPES = [FIRST, MID, LAST, FIRST, MID, MID]

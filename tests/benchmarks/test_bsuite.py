@@ -42,6 +42,12 @@ def wait_for(condition, process):
   return result
 
 
+def test_a_sweep_of_r2d2_has_the_values_of_the_presets_length_not_of_an_endless_run():
+  ruled = sweeps.Sweep('r2d2', [], 12).ruled('catch/0')
+  assert ruled == ['--min_replay_size=249', '--samples_per_insert=8.0', '--target_update_period=23']
+  assert sweeps.Sweep('sebulba', [], 12).ruled('catch/0') == []
+
+
 @pytest.mark.nightly
 def test_a_sweep_is_stopped_goes_on_lists_what_failed_and_keeps_what_is_done(tmp_path, capsys):
   results = str(tmp_path)

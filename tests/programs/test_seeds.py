@@ -181,6 +181,7 @@ def play_until_stopped(node, draws):
     node.run()
 
 
+AGENTS = 'VTrace', 'PPO', 'R2D2'
 # What makes a node draw all that it ever draws by a seed.
 HOW = {
   ImpalaActor: act,
@@ -201,7 +202,7 @@ def stand_in(value):
     return None
   if isinstance(value, list | tuple) and any(isinstance(v, base.Handle) for v in value):
     return []
-  if isinstance(value, functools.partial) and getattr(value.func, 'name', '') in ('VTrace', 'R2D2'):
+  if isinstance(value, functools.partial) and getattr(value.func, 'name', '') in AGENTS:
     return lambda observations, actions: Agent()
   return value
 

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import os
 import re
 import subprocess
 import sys
@@ -507,6 +508,7 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
     '--program=r2d2',
     '--env=bsuite:memory_len/15',
     '--learner_devices=1,2,3',
+    f'--cpu_cores={len(os.sched_getaffinity(0))}',  # Not those of the pods.
     f'--run_dir=/runs/{name}',
     f'--pod_hosts={name}-{{job}}-0-{{index}}.{name}',
   ):

@@ -1,4 +1,4 @@
-"""Policy distributions of V-trace: categorical and squashed Gaussian.
+"""Policy distributions of actor-critic agents: categorical and squashed Gaussian.
 
 A policy samples a *draw*, which determines the action that the environment executes. For a discrete
 action, draw and action are equal. For a continuous one the draw is an unbounded Gaussian sample, and the
@@ -7,7 +7,7 @@ unlike for a clipped Gaussian, the density is nowhere flat in the draw. The entr
 executed action, so its bonus pulls the policy away from the bounds. For a clipped Gaussian the bonus
 would only widen the policy.
 
-V-trace trains on draws, which rows store in their extras. They cannot be recovered from actions: tanh in
+Agents train on draws, which rows store in their extras. They cannot be recovered from actions: tanh in
 float32 is 1 from 9 on. tanh changes the density by a factor that depends on the draw alone. Therefore
 pi/mu and the gradients of log pi are the same for actions and for their draws.
 """
@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agents.actor_critic import squashed_entropy
 from agents.types import Array
-from agents.vtrace import squashed_entropy
 
 MIN_STD = 0.02
 
@@ -33,10 +33,12 @@ class Distribution(abc.ABC):
   Attributes:
     num_logits: number of parameters of one distribution, the network's logits for a row.
     has_draws: whether draws differ from actions, so that rows store them too.
+    num_free: number of parameters, the last ones, that are the same in every state.
   """
 
   num_logits: int
   has_draws: bool
+  num_free: int = 0
 
   @abc.abstractmethod
   def sample(self, key: Array, logits: Array) -> Array:
@@ -90,11 +92,11 @@ class Categorical(Distribution):
     return draw
 
 
-class SquashedGaussian(Distribution):
-  """tanh of independent Gaussians, scaled to the bounds of a box with A dimensions in total.
+class Gaussian(Distribution):
+  """Independent Gaussians, one for each of the A dimensions of a box; a draw is float32 `[A]`.
 
-  The first half of the parameters `[2A]` is the means. The second gives the standard deviations as
-  MIN_STD + softplus, which needs no clamp and so has a gradient everywhere. A draw is float32 `[A]`.
+  A draw between -1 and 1 is an action between the bounds. Subclasses define what lies beyond, and the
+  standard deviations that the second half of the parameters `[2A]` gives. The first half is the means.
   """
 
   has_draws = True
@@ -106,20 +108,54 @@ class SquashedGaussian(Distribution):
     self._high = np.broadcast_to(action_spec.maximum, self._shape).astype(np.float32)
     self.num_logits = 2 * int(np.prod(self._shape, dtype=np.int64))
 
+  @abc.abstractmethod
+  def std(self, raw: Array) -> Array:
+    """Returns standard deviations for the second half of the parameters, both `[..., A]`."""
+
+  @abc.abstractmethod
+  def squash(self, draw: Array) -> Array:
+    """Returns the draw as a fraction of the bounds; `action` clips it to [-1, 1]."""
+
   def sample(self, key: Array, logits: Array) -> Array:
     """Returns a Gaussian draw. See the base class."""
-    mean, std = _mean_and_std(logits)
+    mean, std = self.mean_and_std(logits)
     return mean + std * jax.random.normal(key, mean.shape, mean.dtype)
 
   def mode(self, logits: Array) -> Array:
     """Returns the means."""
-    return _mean_and_std(logits)[0]
+    return self.mean_and_std(logits)[0]
 
   def log_prob(self, logits: Array, draw: Array) -> Array:
-    """Returns the Gaussian log-density of a draw, before tanh. See the module docstring."""
-    mean, std = _mean_and_std(logits)
+    """Returns the Gaussian log-density of a draw, before it is squashed. See the module docstring."""
+    mean, std = self.mean_and_std(logits)
     log_density = -0.5 * jnp.square((draw - mean) / std) - jnp.log(std) - 0.5 * np.log(2 * np.pi)
     return jnp.sum(log_density, axis=-1)
+
+  def action(self, draw: Array) -> Array:
+    """Returns the action, float32, within the bounds."""
+    squashed = self.squash(draw).reshape(*draw.shape[:-1], *self._shape)
+    middle, half = 0.5 * (self._high + self._low), 0.5 * (self._high - self._low)
+    return jnp.clip(middle + half * squashed, self._low, self._high)
+
+  def mean_and_std(self, logits: Array) -> tuple[Array, Array]:
+    """Splits parameters `[..., 2A]` into means and standard deviations, `[..., A]`."""
+    mean, raw = jnp.split(logits, 2, axis=-1)
+    return mean, self.std(raw)
+
+
+class SquashedGaussian(Gaussian):
+  """tanh of independent Gaussians whose standard deviations depend on the state.
+
+  They are MIN_STD + softplus of the parameters, which needs no clamp and so has a gradient everywhere.
+  """
+
+  def std(self, raw: Array) -> Array:
+    """Returns standard deviations of at least MIN_STD. See the base class."""
+    return MIN_STD + jax.nn.softplus(raw)
+
+  def squash(self, draw: Array) -> Array:
+    """Returns tanh of the draw."""
+    return jnp.tanh(draw)
 
   def entropy(self, logits: Array) -> Array:
     """Returns the entropy of the action, with every dimension scaled to [-1, 1].
@@ -127,23 +163,42 @@ class SquashedGaussian(Distribution):
     It is at most A log 2, the entropy of the uniform distribution. Scaling to the bounds would add a
     constant.
     """
-    return jnp.sum(squashed_entropy.entropy(*_mean_and_std(logits)), axis=-1)
-
-  def action(self, draw: Array) -> Array:
-    """Returns the action, float32; clipped, so that rounding does not exceed the bounds."""
-    squashed = jnp.tanh(draw).reshape(*draw.shape[:-1], *self._shape)
-    middle, half = 0.5 * (self._high + self._low), 0.5 * (self._high - self._low)
-    return jnp.clip(middle + half * squashed, self._low, self._high)
+    return jnp.sum(squashed_entropy.entropy(*self.mean_and_std(logits)), axis=-1)
 
 
-def _mean_and_std(logits: Array) -> tuple[Array, Array]:
-  """Splits parameters `[..., 2A]` into means and standard deviations, `[..., A]`."""
-  mean, raw_std = jnp.split(logits, 2, axis=-1)
-  return mean, MIN_STD + jax.nn.softplus(raw_std)
+class ClippedGaussian(Gaussian):
+  """Independent Gaussians, clipped to the bounds, with standard deviations that no state changes.
+
+  PPO's first implementation has them on MuJoCo. Their logarithms are parameters of the network, 0 at
+  first. A density of draws beyond the bounds is not flat, so they have a gradient too.
+  """
+
+  def __init__(self, action_spec: dm_env.specs.BoundedArray):
+    """Initialises the distribution; see the base class."""
+    super().__init__(action_spec)
+    self.num_free = self.num_logits // 2
+
+  def std(self, raw: Array) -> Array:
+    """Returns exp of the parameters."""
+    return jnp.exp(raw)
+
+  def squash(self, draw: Array) -> Array:
+    """Returns the draw."""
+    return draw
+
+  def entropy(self, logits: Array) -> Array:
+    """Returns the entropy of the draw, before it is clipped."""
+    _, std = self.mean_and_std(logits)
+    return jnp.sum(jnp.log(std) + 0.5 * np.log(2 * np.pi * np.e), axis=-1)
 
 
-def make_distribution(action_spec: dm_env.specs.Array) -> Distribution:
+def make_distribution(action_spec: dm_env.specs.Array, policy_std: str = 'state') -> Distribution:
   """Returns the distribution for an action spec.
+
+  Args:
+    action_spec: of one action.
+    policy_std: what continuous actions have: 'state' for `SquashedGaussian`, 'free' for
+      `ClippedGaussian`.
 
   Raises:
     ValueError: the spec is neither a DiscreteArray nor a finite BoundedArray of floats.
@@ -156,5 +211,5 @@ def make_distribution(action_spec: dm_env.specs.Array) -> Distribution:
     and np.isfinite(action_spec.minimum).all()
     and np.isfinite(action_spec.maximum).all()
   ):
-    return SquashedGaussian(action_spec)
-  raise ValueError(f'V-trace needs discrete or bounded continuous actions, not {action_spec!r}.')
+    return (ClippedGaussian if policy_std == 'free' else SquashedGaussian)(action_spec)
+  raise ValueError(f'this agent needs discrete or bounded continuous actions, not {action_spec!r}.')

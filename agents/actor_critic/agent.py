@@ -1,0 +1,119 @@
+"""What actor-critic agents share: the network, and acting with it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.actor_critic.config import ActorCriticConfig
+from agents.actor_critic.distributions import make_distribution
+from agents.actor_critic.head import PolicyValueHead
+from agents.agent import ActOutput, Agent
+from agents.networks.recurrent import RecurrentNetwork
+from agents.optimizers import make_optimizer, make_schedule
+from agents.types import Array, Nest, Timestep, Unroll
+
+
+class Rows(NamedTuple):
+  """The rows of a batch of unrolls in the order of time, `[T+1, B, ...]`."""
+
+  timestep: Timestep
+  action: Array
+  draw: Array  # What the policy sampled; see `agents.actor_critic.distributions`.
+  behaviour_logits: Array  # float32 `[T+1, B, P]`, of the policy mu that acted.
+
+
+class ActorCritic(Agent):
+  """An agent with a stochastic policy and a value; subclasses define `init` and `update`.
+
+  The constructor starts no JAX backend.
+
+  Attributes:
+    network: the network; it outputs `PolicyValue`s.
+    looped_network: the same network, with the same parameters, for use within a loop.
+    distribution: the policy's distribution, with the logits as parameters.
+
+  Raises:
+    ValueError: the config is unusable, or the actions are neither discrete nor bounded.
+  """
+
+  evaluation_exploration = 0.0
+
+  def __init__(
+    self,
+    config: ActorCriticConfig,
+    observation_spec: dm_env.specs.Array,
+    action_spec: dm_env.specs.Array,
+    gradient_steps: int = 1,
+  ) -> None:
+    """Initialises the network and the optimizer.
+
+    Args:
+      config: of the agent.
+      observation_spec: of one observation.
+      action_spec: of one action.
+      gradient_steps: gradient steps in one learner step.
+    """
+    config.validate()
+    self.unroll_rows = config.unroll_length + 1
+    self.unroll_period = config.unroll_length
+    self.distribution = make_distribution(action_spec, config.policy_std)
+    twins = config.separate_critic
+    head = PolicyValueHead(
+      self.distribution.num_logits, self.distribution.num_free, twins, config.init
+    )
+
+    def network(looped: bool) -> RecurrentNetwork:
+      parts = config, observation_spec, action_spec, head
+      return RecurrentNetwork(*parts, twins=twins, looped=looped)
+
+    self.network, self.looped_network = network(False), network(True)
+    self._optimizer = make_optimizer(config, gradient_steps)
+    self._schedule = make_schedule(config)
+
+  def initial_core_state(self, batch_size: int) -> Nest:
+    """Returns the core state at the start of an episode; `{}` without LSTM or frame stack."""
+    return self.network.initial_core_state(batch_size)
+
+  def exploration(self, num_environments: int) -> np.ndarray:
+    """Returns ones: training environments sample from the policy. 0 would select its mode."""
+    return np.ones((num_environments,), np.float32)
+
+  def act(
+    self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
+  ) -> ActOutput:
+    """Samples an action where exploration is above 0; takes the policy's mode elsewhere.
+
+    Args:
+      params: the `params` of a learner state.
+      core_state: `[B, ...]` per leaf, before the timestep.
+      timestep: fields are `[B, ...]`.
+      exploration: float32 `[B]`.
+      keys: `[B]` typed PRNG keys, one for each environment.
+
+    Returns:
+      Actions `[B, ...]`, the next core state, and the extras `behaviour_logits`, float32 `[B, P]`, and,
+      for continuous actions, `draw`, float32 `[B, A]`.
+    """
+    output, core_state = self.network.step(params, core_state, timestep)
+    sampled = jax.vmap(self.distribution.sample)(keys, output.logits)
+    mode = self.distribution.mode(output.logits)
+    explores = (exploration > 0.0).reshape(-1, *[1] * (mode.ndim - 1))
+    draw = jnp.where(explores, sampled, mode)
+    action = self.distribution.action(draw)
+    extras = {'behaviour_logits': output.logits}
+    if self.distribution.has_draws:
+      extras['draw'] = draw
+    return ActOutput(action, extras, self.network.record_action(core_state, action))
+
+  def _rows(self, unrolls: Unroll) -> Rows:
+    """Returns the rows of unrolls `[B, T+1, ...]` whose extras are those of `act`."""
+    timestep, action, extras = jax.tree.map(
+      lambda x: jnp.swapaxes(x, 0, 1), (unrolls.timestep, unrolls.action, unrolls.extras)
+    )
+    draw = extras['draw'] if self.distribution.has_draws else action
+    return Rows(timestep, action, draw, extras['behaviour_logits'])

@@ -1,0 +1,152 @@
+"""PPO as an `Agent`: discrete or continuous actions, a queue as replay."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+import optax
+
+from agents.actor_critic import masked
+from agents.actor_critic.agent import ActorCritic
+from agents.actor_critic.rewards import scaled_rewards
+from agents.agent import UpdateOutput
+from agents.metrics import policy_lag
+from agents.ppo import minibatches
+from agents.ppo.config import PPOConfig
+from agents.ppo.loss import explained_variance, ppo_loss
+from agents.ppo.minibatches import Samples
+from agents.ppo.targets import generalized_advantages
+from agents.types import Array, Nest, Unroll
+
+# exp overflows where pi/mu is above e^88; the targets clip it, so only the metric is affected.
+_MAX_RHO_SHOWN = 1e6
+
+
+class PPOState(NamedTuple):
+  """The learner state of PPO."""
+
+  params: Nest
+  opt_state: optax.OptState
+  learner_steps: Array  # int32 `[]`, updates done.
+  key: Array  # uint32 `[...]`, data of the PRNG key of all permutations; it never changes.
+
+
+class PPO(ActorCritic):
+  """Proximal policy optimization with a clipped ratio (Schulman et al. 2017).
+
+  One update is one learner step, of `num_epochs` passes over the batch in `num_minibatches` gradient
+  steps each. Values, targets and advantages are computed once, with the parameters before the update.
+  Equal states and batches give equal updates. A minibatch is a mean over all devices, so under
+  `jax.jit` the result is the same on one device and sharded over many.
+  """
+
+  def __init__(
+    self,
+    config: PPOConfig,
+    observation_spec: dm_env.specs.Array,
+    action_spec: dm_env.specs.Array,
+  ) -> None:
+    self._gradient_steps = config.num_epochs * config.num_minibatches
+    super().__init__(config, observation_spec, action_spec, self._gradient_steps)
+    self._config = config
+
+  def init(self, key: Array) -> PPOState:
+    """Returns a new learner state."""
+    params_key, key = jax.random.split(key)
+    params = self.network.init(params_key)
+    opt_state = self._optimizer.init(params)
+    return PPOState(params, opt_state, jnp.zeros((), jnp.int32), jax.random.key_data(key))
+
+  def update(
+    self, state: PPOState, unrolls: Unroll, probabilities: Array | None = None
+  ) -> UpdateOutput:
+    """Does one learner step.
+
+    Args:
+      state: the learner state; its buffers may be donated.
+      unrolls: fields are `[B, T+1, ...]`, extras as returned by `act`. The samples, B unrolls or B * T
+        transitions, are a multiple of `num_minibatches`.
+      probabilities: ignored; a queue does not sample.
+
+    Returns:
+      The next state, no priorities, and metrics. Those of `ppo_loss` and `grad_norm` (before clipping)
+      are means over the gradient steps. `value`, `target_value`, `advantage`, `explained_variance`,
+      `rho` (pi/mu) and `behaviour_kl` are those of the parameters before the update. `gradient_steps`
+      counts those of the run; `learning_rate`, `policy_lag_mean` and `policy_lag_max` are as in V-trace.
+    """
+    del probabilities
+    samples, metrics = self._samples(state.params, unrolls)
+    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
+    orders = minibatches.orders(
+      key, self._config.num_epochs, samples.valid.shape[0], self._config.num_minibatches
+    )
+
+    def gradient_step(
+      carry: tuple[Nest, optax.OptState], order: Array
+    ) -> tuple[tuple[Nest, optax.OptState], dict[str, Array]]:
+      params, opt_state = carry
+      minibatch = minibatches.take(samples, order)
+      gradients, metrics = jax.grad(self._loss, has_aux=True)(params, minibatch)
+      updates, opt_state = self._optimizer.update(gradients, opt_state, params)
+      metrics['grad_norm'] = optax.tree.norm(gradients)
+      return (optax.apply_updates(params, updates), opt_state), metrics
+
+    (params, opt_state), steps = jax.lax.scan(
+      gradient_step, (state.params, state.opt_state), orders
+    )
+    learner_steps = state.learner_steps + 1
+    metrics = {
+      **jax.tree.map(jnp.mean, steps),
+      **metrics,
+      'gradient_steps': learner_steps.astype(jnp.float32) * self._gradient_steps,
+      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
+      **policy_lag(state.learner_steps, unrolls.policy_version),
+    }
+    return UpdateOutput(PPOState(params, opt_state, learner_steps, state.key), None, metrics)
+
+  def _samples(self, params: Nest, unrolls: Unroll) -> tuple[Samples, dict[str, Array]]:
+    """Returns the samples of a batch, and metrics of the parameters before the update."""
+    config, rows = self._config, self._rows(unrolls)
+    output, _ = self.network.unroll(params, unrolls.core_state, rows.timestep, rows.action)
+    log_mu = self.distribution.log_prob(rows.behaviour_logits, rows.draw)[:-1]
+    log_rhos = self.distribution.log_prob(output.logits, rows.draw)[:-1] - log_mu
+    rhos = jnp.exp(log_rhos)
+    valid = masked.transitions(rows.timestep.step_type[:-1])
+    targets = generalized_advantages(
+      output.value,
+      scaled_rewards(config, rows.timestep.reward[1:]),
+      config.discount * rows.timestep.discount[1:],
+      rhos if config.off_policy_correction == 'vtrace' else jnp.ones_like(rhos),
+      valid,
+      lambda_=config.gae_lambda,
+      rho_bar=config.rho_bar,
+      c_bar=config.c_bar,
+    )
+    value = output.value[:-1]
+    metrics = {
+      'value': masked.mean(value, valid),
+      'target_value': masked.mean(targets.values, valid),
+      'advantage': masked.mean(targets.advantages, valid),
+      'explained_variance': explained_variance(value, targets.values, valid),
+      'rho': masked.mean(jnp.minimum(rhos, _MAX_RHO_SHOWN), valid),
+      'behaviour_kl': masked.mean(-log_rhos, valid),
+    }
+    timestep, action, draw = jax.tree.map(lambda x: x[:-1], (rows.timestep, rows.action, rows.draw))
+    samples = Samples(
+      timestep, action, draw, log_mu, valid, value, targets.values, targets.advantages, None
+    )
+    samples = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), samples)
+    samples = samples._replace(core_state=unrolls.core_state)
+    if config.minibatch_of == 'transitions':
+      samples = minibatches.of_transitions(samples)
+    return samples, metrics
+
+  def _loss(self, params: Nest, minibatch: Samples) -> tuple[Array, dict[str, Array]]:
+    """Returns the output of `ppo_loss` for a minibatch, replayed from its core states."""
+    core_state = minibatch.core_state
+    timestep, action, *rest = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), minibatch[:-1])
+    output, _ = self.looped_network.unroll(params, core_state, timestep, action)
+    return ppo_loss(self._config, self.distribution, output, *rest)

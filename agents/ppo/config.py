@@ -1,0 +1,59 @@
+"""The options of PPO. Imports no JAX: launching a program reads only this."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agents.actor_critic.config import ActorCriticConfig
+from agents.networks.config import require, require_choice
+from agents.options import option, with_default
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig(ActorCriticConfig):
+  """Proximal policy optimization with a clipped ratio (Schulman et al. 2017)."""
+
+  unroll_length: int = with_default(ActorCriticConfig, 'unroll_length', 128)
+  learning_rate: float = with_default(ActorCriticConfig, 'learning_rate', 2.5e-4)
+  adam_eps: float = with_default(ActorCriticConfig, 'adam_eps', 1e-5)
+  max_gradient_norm: float = with_default(ActorCriticConfig, 'max_gradient_norm', 0.5)
+  num_epochs: int = option(4, 'Passes over the batch in one learner step.')
+  num_minibatches: int = option(
+    4, 'Gradient steps of one pass; the minibatches are equal parts of the batch.'
+  )
+  minibatch_of: str = option(
+    'unrolls',
+    'What a minibatch is made of: unrolls, or single transitions, which need --core=none and '
+    '--frame_stack=1.',
+  )
+  clip_ratio: float = option(
+    0.2, 'Clip of pi/mu to 1 plus or minus this; 0.1 on Atari, where the paper decays it.'
+  )
+  clip_value: float = option(
+    0.0,
+    'Clip of the change of a value in one learner step, in units of the scaled return; 0 for none.',
+  )
+  normalize_advantages: bool = option(
+    True, 'Whether advantages have mean 0 and standard deviation 1 in each minibatch.'
+  )
+  gae_lambda: float = option(0.95, 'Lambda in [0, 1] of generalized advantage estimation.')
+  off_policy_correction: str = option(
+    'none',
+    'What values and advantages assume of stale data: none, that the present policy acted, or vtrace, '
+    'which weighs later differences by clipped importance weights.',
+  )
+
+  def _check(self) -> None:
+    require_choice('minibatch_of', self.minibatch_of, ('unrolls', 'transitions'))
+    require_choice('off_policy_correction', self.off_policy_correction, ('none', 'vtrace'))
+    for name in ('num_epochs', 'num_minibatches'):
+      value = getattr(self, name)
+      require(value >= 1, name, value, 'at least 1')
+    require(self.clip_ratio > 0.0, 'clip_ratio', self.clip_ratio, 'a number above 0')
+    require(self.clip_value >= 0.0, 'clip_value', self.clip_value, '0 or more')
+    require(0.0 <= self.gae_lambda <= 1.0, 'gae_lambda', self.gae_lambda, 'a number from 0 to 1')
+    if self.minibatch_of == 'transitions':
+      expected = '1 with --minibatch_of=transitions, or use --minibatch_of=unrolls'
+      require(self.frame_stack == 1, 'frame_stack', self.frame_stack, expected)
+      expected = 'none with --minibatch_of=transitions, or use --minibatch_of=unrolls'
+      require(self.core == 'none', 'core', self.core, expected)

@@ -1,0 +1,131 @@
+"""The choice between the agents of a program: --agent, and the options that come with each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from agents.options import CheckedOptions, option, with_default
+from agents.ppo.config import PPOConfig
+from agents.vtrace.config import VTraceConfig
+from programs.options.actors import ActorsConfig
+from programs.options.compiled_loop import CompiledLoopConfig
+
+# The agent of runs that were recorded before there was a choice.
+_OLDEST = 'vtrace'
+
+
+class Variant(NamedTuple):
+  """A program with one of its agents.
+
+  Attributes:
+    config: the class of its options.
+    presets: {family, family:task or '*': {option: value or Rule}}, the preset named `default`.
+    named_presets: {name: like `presets`}, for --preset=name.
+  """
+
+  config: Any
+  presets: Mapping[str, Any]
+  named_presets: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentConfig(CheckedOptions):
+  """The agent of programs that can train several; each has options of its own."""
+
+  agent: str = option('vtrace', 'learning algorithm: vtrace or ppo')
+
+  def _check(self) -> None:
+    (own,) = (field.default for field in dataclasses.fields(self) if field.name == 'agent')
+    if self.agent != own:
+      raise ValueError(f'--agent is {self.agent!r}: set it to {own}, or leave it out.')
+
+
+@dataclasses.dataclass(frozen=True)
+class WithVTrace(AgentConfig, VTraceConfig):
+  """Options of programs that train V-trace."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WithPPO(AgentConfig, PPOConfig):
+  """Options of programs that train PPO."""
+
+  agent: str = with_default(AgentConfig, 'agent', 'ppo')
+
+  def _check(self) -> None:
+    if isinstance(self, CompiledLoopConfig):
+      flag, unrolls, devices = 'num_envs', self.num_envs, max(self.num_devices, 1)
+    elif isinstance(self, ActorsConfig):
+      flag, unrolls, devices = 'batch_size', self.batch_size, max(len(self.learner_devices), 1)
+    else:
+      return
+    samples = unrolls * (self.unroll_length if self.minibatch_of == 'transitions' else 1)
+    if samples % (devices * self.num_minibatches):
+      raise ValueError(
+        f'--num_minibatches={self.num_minibatches} does not divide the {samples} {self.minibatch_of} of '
+        f'--{flag}={unrolls} on {devices} learner device(s) equally; change one of them.'
+      )
+
+
+def variants(module: Any) -> dict[str, Variant]:
+  """Returns a program with each of its agents, by name, the default first; '' for a fixed agent."""
+  found = getattr(module, 'AGENTS', None)
+  if found:
+    return dict(found)
+  return {'': Variant(module.Config, module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))}
+
+
+def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
+  """Returns the agent that the flags choose, and the program with it.
+
+  Args:
+    module: the program's module.
+    values: flag name to value.
+
+  Raises:
+    ValueError: the program has no such agent, or the agent has no such option; one sentence.
+  """
+  found = variants(module)
+  default = next(iter(found))
+  agent = values.get('agent', default) if default else default
+  if agent not in found:
+    raise ValueError(f'--agent={agent} is unknown to this program; there are: {", ".join(found)}.')
+  names = {name: _options(variant) for name, variant in found.items()}
+  for name in values.keys() - names[agent]:
+    elsewhere = any(name in others for others in names.values())
+    whose = f'--agent={agent}' if elsewhere else 'this program'
+    raise ValueError(f'--{name} is not an option of {whose}.')
+  return agent, found[agent]
+
+
+def variant_of(module: Any, config: Any) -> Variant:
+  """Returns the program with the agent of a resolved config."""
+  return chosen(module, {'agent': config.agent} if hasattr(config, 'agent') else {})[1]
+
+
+def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> dict[str, str]:
+  """Returns the flag of a recorded run's agent, {'agent': name}; {} for a program with a fixed agent.
+
+  Args:
+    module: the program's module.
+    record: option name to recorded value.
+    changes: the flags of the command that resumes the run.
+
+  Raises:
+    ValueError: they name another agent; one sentence.
+  """
+  if '' in variants(module):
+    return {}
+  agent = record.get('agent', _OLDEST)
+  if changes.get('agent', agent) != agent:
+    raise ValueError(
+      f'--agent={changes["agent"]} cannot change when a run is resumed, where it was {agent!r}; '
+      'leave it out, or start a new run.'
+    )
+  return {'agent': agent}
+
+
+def _options(variant: Variant) -> set[str]:
+  return {field.name for field in dataclasses.fields(variant.config)}

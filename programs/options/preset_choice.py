@@ -1,0 +1,78 @@
+"""Presets: which exist, which one applies, and how it becomes a config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from programs.options.agents import Variant
+from programs.options.rule import Rule
+
+# The key of families without a preset, and of users' files.
+OTHERS = '*'
+# The preset that applies unless --preset names another, and the one that sets nothing.
+DEFAULT, NONE = 'default', 'none'
+
+# Environment (family, family:task or OTHERS) to option to value; a value may be a `Rule`.
+Table = Mapping[str, Mapping[str, Any]]
+
+
+def tables(variant: Variant) -> dict[str, Table]:
+  """Returns a program's presets by name, and by environment; those of `NONE` are empty."""
+  return {DEFAULT: variant.presets, **variant.named_presets, NONE: {}}
+
+
+def names(variant: Variant, env: str | None = None) -> list[str]:
+  """Returns the names of the presets that a program has for an environment.
+
+  Args:
+    variant: the program with one of its agents.
+    env: value of --env, or a key of a table; None for the presets of any environment.
+  """
+  every = tables(variant)
+  if env is None:
+    return list(every)
+  return [name for name in every if name in (DEFAULT, NONE) or _of(every[name], env)]
+
+
+def check(variant: Variant, env: str, name: str) -> None:
+  """Raises ValueError, one sentence, unless a program has a preset of that name for an environment."""
+  known = names(variant, env)
+  if name not in known:
+    table = tables(variant).get(name)
+    others = f', but for {", ".join(table)}' if table else ''
+    raise ValueError(
+      f'--preset={name} does not exist for --env={env} with this program and agent{others}; there are: '
+      f'{", ".join(known)}.'
+    )
+
+
+def options(variant: Variant, env: str, name: str) -> dict[str, Any]:
+  """Returns what a preset sets, option to value or `Rule`; empty if there is none of that name."""
+  return _of(tables(variant).get(name, {}), env)
+
+
+def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+  """Returns the resolved config of a preset's options and of `values`, which replace them.
+
+  Raises:
+    ValueError: one sentence, if a rule raises.
+  """
+  chosen = {**preset, **values}
+  rules = {name: rule for name, rule in chosen.items() if isinstance(rule, Rule)}
+  settled = {name: value for name, value in chosen.items() if name not in rules}
+  for name, rule in rules.items():
+    config = config_class(**settled).resolve()
+    try:
+      settled[name] = rule.value(config)
+    except Exception as error:
+      raise ValueError(
+        f"--{name}: the preset's rule, {rule.text}, raises {type(error).__name__}: {error}; give the "
+        'option, or add --preset=none.'
+      ) from error
+  return config_class(**settled).resolve()
+
+
+def _of(table: Table, env: str) -> dict[str, Any]:
+  family = env.partition(':')[0]
+  return {**table.get(family, table.get(OTHERS, {})), **table.get(env, {})}

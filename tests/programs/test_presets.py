@@ -1,0 +1,198 @@
+"""Which presets there are, what they set, and what follows from the run's own length or machine."""
+
+import dataclasses
+import os
+
+import pytest
+
+from programs import arithmetic, preset_list, r2d2, registry
+from programs.options import agents, configs, preset_choice, short_runs
+
+LENGTHS = [100_000, 300_000, 1_000_000, 10_000_000]
+RULED = list(short_runs.rules(longest_period=1))
+
+
+def config_of(program, **values):
+  return configs.resolve(registry.load(program), values)
+
+
+@pytest.mark.parametrize('num_steps', LENGTHS)
+@pytest.mark.parametrize('env', [*r2d2.PRESETS, 'atari:Pong', 'mine.py:make'])
+def test_r2d2_has_updates_and_copies_in_runs_of_every_length(env, num_steps):
+  config = config_of('r2d2', env=env, num_steps=num_steps)
+  config.validate()
+  arithmetic.check(config)
+  assert arithmetic.warnings(config) == []
+  run = arithmetic.expected(config)
+  assert run.updates >= 500
+  assert run.copies >= short_runs.COPIES
+  assert run.first_batch <= short_runs.FILLING * num_steps
+  assert config.batch_size <= config.min_replay_size <= config.replay_size / 10
+
+
+@pytest.mark.parametrize(
+  'values', [{'num_replicas': 2}, {'num_replay_shards': 4}, {'core': 'none'}]
+)
+def test_r2d2s_rules_count_replicas_and_shards(values):
+  config = config_of('r2d2', env='mine.py:make', num_steps=1_000_000, **values)
+  config.validate()
+  run = arithmetic.expected(config)
+  assert run.copies >= short_runs.COPIES
+  assert run.first_batch <= short_runs.FILLING * config.num_steps
+
+
+def test_samples_per_insert_falls_from_dqns_to_r2d2s():
+  ratios = [
+    config_of('r2d2', env='atari', num_steps=steps).samples_per_insert
+    for steps in (1000, 10**6, 10**7, 10**8, 10**10, 1 << 40)
+  ]
+  assert ratios == [8.0, 8.0, 4.5, 2.5, 0.8, 0.8]
+
+
+@pytest.mark.parametrize(
+  'name, value',
+  [('min_replay_size', 40), ('samples_per_insert', 3.0), ('target_update_period', 7)],
+)
+def test_a_flag_replaces_a_rule_and_the_rules_after_it_follow(name, value):
+  ruled, given = (config_of('r2d2', **values) for values in ({}, {name: value}))
+  assert getattr(ruled, name) != value and getattr(given, name) == value
+  before = RULED[: RULED.index(name)]
+  assert [getattr(given, n) for n in before] == [getattr(ruled, n) for n in before]
+  if name != 'target_update_period':
+    assert given.target_update_period == arithmetic.expected(given).updates // short_runs.COPIES
+    assert given.target_update_period != ruled.target_update_period
+
+
+@pytest.mark.parametrize(
+  'flag',
+  [
+    {name: value}
+    for name in ('num_actors', 'envs_per_actor', 'batch_size', 'unroll_length', 'num_steps')
+    for value in (0, -1)
+  ]
+  + [{'num_replicas': 0}, {'num_replay_shards': 0}, {'replay_size': 0}],
+)
+def test_rules_leave_the_word_about_a_bad_flag_to_its_check(flag):
+  (name,) = flag
+  with pytest.raises(ValueError, match=f'^--({name}|min_replay_size)') as raised:
+    configs.make_config(r2d2, flag)
+  assert f'--{name}' in str(raised.value)
+
+
+def test_r2d2s_published_values_are_its_defaults():
+  published = config_of('r2d2', env='atari:Pong', preset='published')
+  defaults = config_of('r2d2', env='atari:Pong', preset='none')
+  changed = {
+    field.name: getattr(published, field.name)
+    for field in dataclasses.fields(published)
+    if getattr(published, field.name) != getattr(defaults, field.name)
+  }
+  assert changed == {
+    'preset': 'published',
+    'frame_stack': 4,
+    'env_options': 'sticky_actions=0,noop_max=30',
+    'num_steps': 10_000_000_000,
+    'eval_period': 500_000_000,
+  }
+  configs.check(r2d2, published)
+  assert arithmetic.warnings(published) == []
+
+
+@pytest.mark.parametrize('program', ['sebulba', 'impala'])
+def test_impalas_published_values_are_those_of_table_g1(program):
+  module = registry.load(program)
+  config = configs.make_config(module, {'env': 'atari:Pong', 'preset': 'published'})
+  assert (config.unroll_length, config.batch_size, config.frame_stack) == (20, 32, 4)
+  assert (config.discount, config.baseline_cost, config.entropy_cost) == (0.99, 0.5, 0.01)
+  assert (config.optimizer, config.rmsprop_eps, config.learning_rate) == ('rmsprop', 0.01, 6e-4)
+  assert (config.loss_reduction, config.max_gradient_norm) == ('sum', 40.0)
+  assert (config.max_abs_reward, config.vtrace_lambda, config.core) == (1.0, 1.0, 'none')
+  assert config.learning_rate_decay_steps == arithmetic.expected(config).updates
+  assert config.num_steps * 4 == 200_000_000  # Frames.
+  assert arithmetic.warnings(config) == []
+
+
+AGENTS = [
+  (program, agent)
+  for program in registry.PROGRAMS
+  for agent in agents.variants(registry.load(program))
+]
+
+
+@pytest.mark.parametrize('program, agent', AGENTS)
+def test_none_leaves_every_default_of_the_agent(program, agent):
+  module = registry.load(program)
+  values = {'preset': 'none'} | ({'agent': agent} if agent else {})
+  expected = agents.variants(module)[agent].config(preset='none').resolve()
+  assert configs.resolve(module, values) == arithmetic.with_decay(expected)
+
+
+@pytest.mark.parametrize('program, agent', AGENTS)
+def test_every_preset_of_every_agent_is_valid(program, agent):
+  module = registry.load(program)
+  variant = agents.variants(module)[agent]
+  for name, table in preset_choice.tables(variant).items():
+    for env in table:
+      values = {'env': env, 'preset': name} | ({'agent': agent} if agent else {})
+      config = configs.resolve(module, values)
+      config.validate()
+      arithmetic.check(config)
+      assert arithmetic.warnings(config) == [], (env, name)
+
+
+OWN = """
+import dataclasses
+from programs.options.inference import InferenceConfig
+from programs.options.rule import Rule
+
+@dataclasses.dataclass(frozen=True)
+class Config(InferenceConfig):
+  pass
+
+PRESETS = {
+  'catch': {
+    'num_actors': Rule('one for two cores', lambda config: max(config.cpu_cores // 2, 1)),
+    'envs_per_actor': Rule('256 / num_actors', lambda config: 256 // config.num_actors),
+  },
+}
+NAMED_PRESETS = {
+  'broken': {'*': {'num_actors': Rule('a mistake', lambda config: 1 // 0)}},
+}
+
+def make_program(config):
+  raise NotImplementedError
+"""
+
+
+@pytest.fixture
+def own_program(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(OWN)
+  return f'{path}:make_program'
+
+
+def test_a_rule_may_follow_the_cores_and_the_config_has_the_numbers(own_program):
+  config = config_of(own_program, cpu_cores=16)
+  assert (config.num_actors, config.envs_per_actor, config.num_environments) == (8, 32, 256)
+  assert config.inference_batch_size == 128
+  # Values as recorded need no rule, on any machine.
+  assert config_of(own_program, **dataclasses.asdict(config) | {'cpu_cores': 2}).num_actors == 8
+  cores = len(os.sched_getaffinity(0))
+  assert config_of(own_program).cpu_cores == cores
+  assert config_of(own_program).num_actors == max(cores // 2, 1)
+
+
+def test_the_list_shows_what_a_users_own_rules_give(own_program):
+  text = preset_list.listing(own_program, {'cpu_cores': 8, 'env': 'catch', 'preset': 'default'})
+  assert text.splitlines() == [
+    'program mine, preset default, catch',
+    '  option          value  default',
+    '  num_actors      4      2        one for two cores',
+    '  envs_per_actor  64     32       256 / num_actors',
+  ]
+
+
+def test_a_rule_that_raises_is_one_sentence_with_the_option(own_program):
+  with pytest.raises(ValueError, match=r'^--num_actors: .*a mistake.* ZeroDivisionError: .*none.$'):
+    config_of(own_program, preset='broken')
+  assert config_of(own_program, preset='broken', num_actors=3).num_actors == 3
