@@ -31,7 +31,8 @@ from nodes.inference import batching
 from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference, InferenceOutput
 from nodes.inference.env_groups import EpisodeStatistics
-from nodes.learning.update import DevicePrefetcher, Learner
+from nodes.learning.prefetcher import DevicePrefetcher
+from nodes.learning.update import Learner
 from nodes.unrolls.assembler import UnrollAssembler, unroll_spec
 from nodes.unrolls.packing import Columns
 from programs import registry as programs
@@ -257,7 +258,7 @@ class Stages:
     """Moves batches to the learner devices; from a queue, at most as many as it holds."""
 
     def put(batch: Any) -> Any:
-      unrolls, probabilities = self._learner._global((batch.unrolls, batch.probabilities))
+      unrolls, probabilities = self._learner.sync.to_global((batch.unrolls, batch.probabilities))
       return batch._replace(unrolls=unrolls, probabilities=probabilities)
 
     prefetcher = DevicePrefetcher(reader, put)

@@ -15,12 +15,11 @@ from absl import logging
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
-from agents.metrics import DECISIVE
 from agents.types import Nest
 from nodes.learning import serialisation
 from nodes.learning.checkpointer import Checkpointer, save_final_params
+from nodes.learning.finite import raise_first_not_finite
 from nodes.learning.options import CompiledLoopOptions
-from nodes.learning.update import raise_not_finite
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.reporter import Reporter
@@ -146,13 +145,9 @@ class Anakin:
     state, on_device = loop.train(self._state)
     report: Report = jax.device_get(on_device)
     if not report.finite:
-      decisive = [m for name, m in report.metrics.items() if name in DECISIVE]
-      bad = ~np.isfinite(np.asarray(decisive)).reshape(-1, self._options.updates_per_call).all(
-        axis=0
+      raise_first_not_finite(
+        self._counts['learner_steps'], self._options.updates_per_call, report.metrics
       )
-      first = int(np.argmax(bad)) if bad.any() else self._options.updates_per_call - 1
-      metrics = {name: m[first] for name, m in report.metrics.items()}
-      raise_not_finite(self._counts['learner_steps'] + first + 1, metrics)
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counts['actor_steps'] += steps

@@ -278,6 +278,6 @@ class _Training:
     )
 
   def _explain_wait(self) -> str:
-    if self._learner.waits_for_replicas:
+    if self._learner.sync.waiting:
       return 'an update waits for another replica.'
     return self._reader.explain_wait()

@@ -28,7 +28,7 @@ from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from nodes.inference_worker import InferenceWorker
 from nodes.learning.parameter_server import ParameterServer
-from nodes.learning.update import DevicePrefetcher
+from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters
 from nodes.runtime.gate import ReadyGate
