@@ -136,9 +136,9 @@ class Stages:
   def start_inference(self) -> None:
     """Compiles inference for all environments of the program, and records two unrolls."""
     config, n = self._config, self._num_envs
-    num_streams = config.actors_per_server * config.env_groups
-    self._streams = min(num_streams, config.inference_batch_size // n)
-    slots = num_streams * n
+    num_groups = config.actors_per_server * config.env_groups
+    self._num_groups = min(num_groups, config.inference_batch_size // n)
+    slots = num_groups * n
     self._inference = DeviceInference(
       self._agent,
       jax.local_devices()[config.actor_devices[0]],
@@ -187,8 +187,8 @@ class Stages:
     timesteps = itertools.cycle([timestep for timestep, _ in self._rows])
 
     def work() -> float:
-      self._ask([next(timesteps) for _ in range(self._streams)])
-      return self._streams * self._num_envs
+      self._ask([next(timesteps) for _ in range(self._num_groups)])
+      return self._num_groups * self._num_envs
 
     return self._measure(work, here=self._infers)
 

@@ -71,7 +71,7 @@ def returns(
   episodes_each: int,
   should_stop: Callable[[], bool],
 ) -> list[float]:
-  """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's stream.
+  """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's group.
 
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.

@@ -27,15 +27,15 @@ from nodes.unrolls import writer
 class ImpalaActor:
   """Steps a batch of environments with actions computed in this process.
 
-  An `InferenceServer` with a single stream acts and assembles unrolls. An `Actor` steps the
-  environments and sends its requests to that server. Only the parameters come from another process.
+  An `InferenceServer` with a single environment group acts and assembles unrolls. An `Actor` steps
+  the environments and sends its requests to that server. Only the parameters come from another process.
   """
 
   def __init__(
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    stream: EnvGroupSpec,
+    env_group: EnvGroupSpec,
     learner: Any,
     replay_addresses: Sequence[str],
     monitor: Any,
@@ -48,7 +48,7 @@ class ImpalaActor:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed).
-      stream: the actor's environments.
+      env_group: the actor's environments.
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
@@ -57,7 +57,7 @@ class ImpalaActor:
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._stream = stream
+    self._env_group = env_group
     self._learner = learner
     self._replay_addresses = replay_addresses
     self._monitor = monitor
@@ -72,7 +72,7 @@ class ImpalaActor:
     serving = self._serving
     server = InferenceServer(
       agent,
-      [self._stream],
+      [self._env_group],
       jax.local_devices(backend='cpu')[:1],
       spec,
       writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir),
@@ -83,7 +83,7 @@ class ImpalaActor:
       serving.seed.child('life', lifecycle.restart_count()),
       serving.num_environments,
     )
-    actor_id = self._stream.actor_id
+    actor_id = self._env_group.actor_id
     variables = ParameterClient(
       self._learner,
       actor_id,
@@ -110,7 +110,7 @@ class ImpalaActor:
         server,
         self._monitor,
         actor_id,
-        self._stream.num_envs,
+        self._env_group.num_envs,
         1,
         serving.seed,
       ).run()

@@ -54,10 +54,10 @@ class ImpalaEvaluator(PeriodicEvaluator):
     environment = self._make_environment(self._num_envs, seed.child('environments').number())
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)
-    stream = EnvGroupSpec('evaluator/0', 0, self._num_envs, 0, training=False)
+    env_group = EnvGroupSpec('evaluator/0', 0, self._num_envs, 0, training=False)
     server = InferenceServer(
       agent,
-      [stream],
+      [env_group],
       jax.local_devices(backend='cpu')[:1],
       spec,
       None,  # An evaluator's rows are not stored.

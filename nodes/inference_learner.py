@@ -31,7 +31,7 @@ class InferenceLearner:
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    streams: Sequence[EnvGroupSpec],
+    env_groups: Sequence[EnvGroupSpec],
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
@@ -46,7 +46,7 @@ class InferenceLearner:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed); used for its specs only.
-      streams: the environment groups to serve.
+      env_groups: the environment groups to serve.
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
       port: to listen on.
@@ -61,7 +61,7 @@ class InferenceLearner:
     self._inbox = SocketServer(port)
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._streams = streams
+    self._env_groups = env_groups
     self._replay_addresses = replay_addresses
     self._monitor = monitor
     self._serving = serving
@@ -83,7 +83,7 @@ class InferenceLearner:
     serving = self._serving
     return InferenceServer(
       prepared.agent,
-      self._streams,
+      self._env_groups,
       replicas.local_devices(serving.devices, '--actor_devices'),
       prepared.environment_spec,
       writer.make_writer(

@@ -36,7 +36,7 @@ class InferenceWorker:
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    streams: Sequence[EnvGroupSpec],
+    env_groups: Sequence[EnvGroupSpec],
     learner: Any,
     replay_addresses: Sequence[str],
     monitor: Any,
@@ -52,7 +52,7 @@ class InferenceWorker:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed); used for its specs only.
-      streams: the environment groups to serve.
+      env_groups: the environment groups to serve.
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
@@ -68,7 +68,7 @@ class InferenceWorker:
     self._inbox = SocketServer(port)
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._streams = streams
+    self._env_groups = env_groups
     self._learner = learner
     self._replay_addresses = replay_addresses
     self._monitor = monitor
@@ -94,7 +94,7 @@ class InferenceWorker:
     self._devices = replicas.local_devices(serving.devices, '--actor_devices')
     return InferenceServer(
       agent,
-      self._streams,
+      self._env_groups,
       self._devices,
       spec,
       writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir, self._observers),

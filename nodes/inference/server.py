@@ -52,9 +52,9 @@ class Writer(Protocol):
 class InferenceServer:
   """Serves actions to groups of environments and assembles their rows into unrolls.
 
-  Streams are assigned to the actor devices round-robin and stay there, with their core states.
+  Groups are assigned to the actor devices round-robin and stay there, with their core states.
 
-  Each stream has its own connection and one request in flight, packed by `nodes.inference.codec`:
+  Each group has its own connection and one request in flight, packed by `nodes.inference.codec`:
 
     run, actor_id, incarnation, group, sequence, step_type, reward, discount, observation
 
@@ -67,7 +67,7 @@ class InferenceServer:
   A request whose `run` differs from the server's (`lifecycle.run_token`) is dropped with its
   connection. `sequence` counts the requests of one `incarnation` of the actor. A new incarnation
   replaces the current one, unless its own connection has already closed. A replacement resets the
-  stream's core state, partial unroll and running returns. Requests are idempotent: a retry gets the
+  group's core state, partial unroll and running returns. Requests are idempotent: a retry gets the
   same reply and changes nothing, and a request from a replaced incarnation changes nothing either.
   Back-pressure: requests wait while replay accepts no unrolls.
 
@@ -78,7 +78,7 @@ class InferenceServer:
   def __init__(
     self,
     agent: Agent,
-    streams: Sequence[EnvGroupSpec],
+    env_groups: Sequence[EnvGroupSpec],
     devices: Sequence[jax.Device],
     environment_spec: specs.EnvironmentSpec,
     writer: Writer | None,
@@ -94,21 +94,21 @@ class InferenceServer:
 
     Args:
       agent: the algorithm.
-      streams: the environment groups to serve.
+      env_groups: the environment groups to serve.
       devices: the actor devices.
       environment_spec: of one environment.
-      writer: receives finished unrolls; the server starts and closes it. None if no stream trains.
+      writer: receives finished unrolls; the server starts and closes it. None if no group trains.
       counter: incremented by `actor_steps` and `environment_frames`.
       action_repeat: environment frames per actor step.
       batch_size: maximum number of environments in an inference batch.
       timeout: maximum seconds that a request waits for a fuller batch.
       seed: of action sampling.
-      num_environments: training environments of the whole program; 0 for those of `streams`.
+      num_environments: training environments of the whole program; 0 for those of `env_groups`.
       inbox: receives requests; None to serve only this process, through `connect`.
     """
     self._writer = writer
     self._progress = ActingCounters(counter, action_repeat)
-    self._streams: dict[tuple[str, int], EnvGroup] = {}
+    self._env_groups: dict[tuple[str, int], EnvGroup] = {}
     self._deferred: list[EnvGroup] = []
     self._listening = threading.Lock()
     self._threads: list[threading.Thread] = []
@@ -118,13 +118,13 @@ class InferenceServer:
     self._totals = {'rows_dropped': 0, 'restarts': 0}
     self._measured = (0, 0, 0, 0.0)
 
-    sizes = [s.num_envs for s in streams]
-    training_sizes = [s.num_envs for s in streams if s.training]
+    sizes = [s.num_envs for s in env_groups]
+    training_sizes = [s.num_envs for s in env_groups if s.training]
     exploration = agent.exploration(num_environments or sum(training_sizes))
     self._exploration = float(exploration.min()), float(exploration.max())
     on_device: list[list[np.ndarray]] = [[] for _ in devices]
     ids_on_device: list[list[np.ndarray]] = [[] for _ in devices]
-    for index, spec in enumerate(streams):
+    for index, spec in enumerate(env_groups):
       device = index % len(devices)
       first_slot = sum(map(len, on_device[device]))
       ids = np.arange(spec.first_environment_id, spec.first_environment_id + spec.num_envs)
@@ -137,11 +137,11 @@ class InferenceServer:
       else:
         on_device[device].append(np.full(spec.num_envs, agent.evaluation_exploration, np.float32))
         assembler = None
-      self._streams[spec.actor_id, spec.group] = EnvGroup(spec, device, first_slot, assembler)
-    self._requests = Requests(self._streams, environment_spec)
+      self._env_groups[spec.actor_id, spec.group] = EnvGroup(spec, device, first_slot, assembler)
+    self._requests = Requests(self._env_groups, environment_spec)
     self._inbox = inbox or SocketServer()
     self._inbox.accept_messages_of(self._requests.max_bytes)
-    self._inbox.check_room(len(self._streams))
+    self._inbox.check_room(len(self._env_groups))
     buckets = batching.bucket_sizes(min(training_sizes or sizes), max(batch_size, *sizes))
     self._devices = [
       DeviceInference(
@@ -170,8 +170,8 @@ class InferenceServer:
     for device in self._devices:
       device.compile()
     if self._writer is not None:
-      streams = (stream.spec for stream in self._streams.values())
-      self._writer.compile({spec.num_envs for spec in streams if spec.training})
+      env_groups = (env_group.spec for env_group in self._env_groups.values())
+      self._writer.compile({spec.num_envs for spec in env_groups if spec.training})
 
   def start(self) -> None:
     """Starts writing unrolls and serving requests."""
@@ -204,7 +204,7 @@ class InferenceServer:
   def finish_training(self) -> None:
     """Stops each actor at its next request; the server continues to serve evaluators."""
     self._finished.set()
-    self._count_live_streams()
+    self._count_live_groups()
     self._inbox.wake()
 
   def close(self) -> None:
@@ -281,8 +281,8 @@ class InferenceServer:
       for connection, message in self._inbox.poll(min(left, default=None)):
         self._take(connection, message)
       held, self._deferred = self._deferred, []
-      for stream in held:
-        request, stream.deferred = stream.deferred, None
+      for env_group in held:
+        request, env_group.deferred = env_group.deferred, None
         self._consider(request)
     return 0, []
 
@@ -299,113 +299,113 @@ class InferenceServer:
 
   def _consider(self, request: Request) -> None:
     """Replies at once if no inference is needed; otherwise batches or defers the request."""
-    stream = request.stream
-    with stream.lock:
-      served = request.incarnation == stream.incarnation
-      if stream.spec.training and self._finished.is_set():
+    env_group = request.env_group
+    with env_group.lock:
+      served = request.incarnation == env_group.incarnation
+      if env_group.spec.training and self._finished.is_set():
         self._inbox.send(request.connection, _FINISHED)
-      elif not served and request.incarnation in stream.retired:
-        self._inbox.send(request.connection, _replaced(stream))
+      elif not served and request.incarnation in env_group.retired:
+        self._inbox.send(request.connection, _replaced(env_group))
       elif not served and request.connection.closed_by_peer():
         # The incarnation died before its request was read; a newer one may already be connected.
-        logging.info('dropped a request of %s, which has disconnected', stream.spec.actor_id)
-      elif stream.in_flight is not None and request.key == stream.in_flight.key:
-        stream.in_flight.connection = request.connection
-      elif stream.in_flight is not None:
+        logging.info('dropped a request of %s, which has disconnected', env_group.spec.actor_id)
+      elif env_group.in_flight is not None and request.key == env_group.in_flight.key:
+        env_group.in_flight.connection = request.connection
+      elif env_group.in_flight is not None:
         self._defer(request)
       else:
         if not served:
-          self._admit(stream, request.incarnation)
-        if request.sequence <= stream.sequence:
-          self._inbox.send(request.connection, stream.reply)
-        elif self._has_room(stream):
-          stream.in_flight = request
-          self._batchers[stream.device].put(request)
+          self._admit(env_group, request.incarnation)
+        if request.sequence <= env_group.sequence:
+          self._inbox.send(request.connection, env_group.reply)
+        elif self._has_room(env_group):
+          env_group.in_flight = request
+          self._batchers[env_group.device].put(request)
         else:
           self._defer(request)
 
   def _defer(self, request: Request) -> None:
-    """Keeps a request until it is considered again; keeps only a stream's newest request."""
-    stream, held = request.stream, request.stream.deferred
+    """Keeps a request until it is considered again; keeps only a group's newest request."""
+    env_group, held = request.env_group, request.env_group.deferred
     if held is None:
-      self._deferred.append(stream)
+      self._deferred.append(env_group)
     elif held.incarnation != request.incarnation:
-      stream.retired.append(held.incarnation)
-      self._inbox.send(held.connection, _replaced(stream))
+      env_group.retired.append(held.incarnation)
+      self._inbox.send(held.connection, _replaced(env_group))
     elif held.sequence > request.sequence:
       return
-    stream.deferred = request
+    env_group.deferred = request
 
-  def _has_room(self, stream: EnvGroup) -> bool:
-    """Returns whether the stream's assembler has room for a row; first emits a full unroll if it can."""
-    if stream.assembler is None or not stream.assembler.full:
+  def _has_room(self, env_group: EnvGroup) -> bool:
+    """Returns whether the group's assembler has room for a row; first emits a full unroll if it can."""
+    if env_group.assembler is None or not env_group.assembler.full:
       return True
-    unroll = stream.assembler.take()
+    unroll = env_group.assembler.take()
     if unroll is None:
       return False
-    self._write(unroll, stream)
+    self._write(unroll, env_group)
     return True
 
   def _finish(self, request: Request, answer: InferenceOutput) -> None:
-    """Counts a stream's steps, appends its row and sends the reply."""
-    stream = request.stream
+    """Counts a group's steps, appends its row and sends the reply."""
+    env_group = request.env_group
     self._count(request)
-    if stream.assembler is not None:
-      unroll = stream.assembler.append(
+    if env_group.assembler is not None:
+      unroll = env_group.assembler.append(
         request.timestep, answer.action, answer.extras, answer.policy_version, answer.core_state
       )
       if unroll is not None:
-        self._write(unroll, stream)
+        self._write(unroll, env_group)
     reply = codec.pack(answer.action)
-    with stream.lock:
-      stream.sequence, stream.reply, stream.needs_reset = request.sequence, reply, False
-      stream.in_flight = None
-      connection, held = request.connection, stream.deferred
+    with env_group.lock:
+      env_group.sequence, env_group.reply, env_group.needs_reset = request.sequence, reply, False
+      env_group.in_flight = None
+      connection, held = request.connection, env_group.deferred
     self._inbox.send(connection, reply)
     if held is not None:
       self._inbox.wake()
 
-  def _write(self, unroll: Unroll, stream: EnvGroup) -> None:
+  def _write(self, unroll: Unroll, env_group: EnvGroup) -> None:
     assert self._writer is not None
-    self._writer.put(unroll, functools.partial(self._release, stream, unroll))
+    self._writer.put(unroll, functools.partial(self._release, env_group, unroll))
 
-  def _release(self, stream: EnvGroup, unroll: Unroll) -> None:
+  def _release(self, env_group: EnvGroup, unroll: Unroll) -> None:
     """Returns an unroll's arrays to the assembler; any thread may call it."""
-    assert stream.assembler is not None
-    stream.assembler.release(unroll)
-    with stream.lock:
-      held = stream.deferred
+    assert env_group.assembler is not None
+    env_group.assembler.release(unroll)
+    with env_group.lock:
+      held = env_group.deferred
     if held is not None:
       self._inbox.wake()
 
-  def _count_live_streams(self) -> None:
-    """Sets the number of live streams in each batcher, so that none waits for a paused evaluator."""
+  def _count_live_groups(self) -> None:
+    """Sets the number of live groups in each batcher, so that none waits for a paused evaluator."""
     live = [0] * len(self._batchers)
-    for stream in self._streams.values():
-      live[stream.device] += (
-        stream.connected and stream.spec.training is not self._finished.is_set()
+    for env_group in self._env_groups.values():
+      live[env_group.device] += (
+        env_group.connected and env_group.spec.training is not self._finished.is_set()
       )
     for count, batcher in zip(live, self._batchers, strict=True):
-      batcher.live_streams = count
+      batcher.live_groups = count
 
-  def _admit(self, stream: EnvGroup, incarnation: int) -> None:
+  def _admit(self, env_group: EnvGroup, incarnation: int) -> None:
     """Starts to serve a new incarnation of an actor."""
-    restart = stream.connected
-    self._totals['rows_dropped'] += stream.admit(incarnation)
+    restart = env_group.connected
+    self._totals['rows_dropped'] += env_group.admit(incarnation)
     self._totals['restarts'] += restart
     if not restart:
-      self._count_live_streams()
+      self._count_live_groups()
 
   def _count(self, request: Request) -> None:
-    stream = request.stream
-    if not stream.spec.training:
+    env_group = request.env_group
+    if not env_group.spec.training:
       return
-    returns, lengths = stream.episodes.observe(request.timestep, request.game_over)
+    returns, lengths = env_group.episodes.observe(request.timestep, request.game_over)
     steps = int(np.count_nonzero(request.timestep.step_type != LAST))
     self._progress.add(ActingTotals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
 
 
-def _replaced(stream: EnvGroup) -> bytes:
+def _replaced(env_group: EnvGroup) -> bytes:
   """Returns the reply to a replaced incarnation of an actor."""
-  name = stream.spec.actor_id
+  name = env_group.spec.actor_id
   return codec.pack(None, f'another process acts as {name} now, so this one must exit.')

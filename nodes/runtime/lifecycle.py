@@ -28,7 +28,7 @@ def restart_count() -> int:
 
 
 def new_incarnation() -> int:
-  """Returns a random identifier of a new incarnation: of a node, or of an evaluation's stream."""
+  """Returns a random identifier of a new incarnation: of a node, or of an evaluation."""
   return secrets.randbits(62)
 
 

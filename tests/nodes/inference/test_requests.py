@@ -149,7 +149,7 @@ def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server)
   assert server.measure(1.0)['rows_dropped'] == 2 * 3
 
 
-def test_while_replay_is_full_its_streams_wait_and_evaluators_are_served(make_server):
+def test_while_replay_is_full_its_groups_wait_and_evaluators_are_served(make_server):
   server, sink = make_server(layout(1, 2, 1, eval_envs=2))
   client = fill_replay(server, sink)
   evaluator = Client(server, CounterEnvironment([3, 5]), 'evaluator/0')

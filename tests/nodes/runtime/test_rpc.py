@@ -49,7 +49,7 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
   node = InferenceLearner(
     make_agent=None,
     make_environment=broken,
-    streams=[],
+    env_groups=[],
     replay_addresses=[],
     monitor=None,
     port=port,
