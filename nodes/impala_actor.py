@@ -80,7 +80,7 @@ class ImpalaActor:
       action_repeat,
       serving.batch_size,
       serving.timeout_ms / 1e3,
-      serving.seed.child('life', lifecycle.restart_count()),
+      serving.seed.child('restart', lifecycle.restart_count()),
       serving.num_environments,
     )
     actor_id = self._env_group.actor_id

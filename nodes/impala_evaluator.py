@@ -50,7 +50,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    seed = self._seed.child('life', lifecycle.restart_count())
+    seed = self._seed.child('restart', lifecycle.restart_count())
     environment = self._make_environment(self._num_envs, seed.child('environments').number())
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)

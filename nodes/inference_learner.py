@@ -98,7 +98,7 @@ class InferenceLearner:
       serving.batch_size,
       serving.timeout_ms / 1e3,
       # Neither a restart nor another replica repeats the same random numbers.
-      serving.seed.child('replica', self._training.replica, 'life', lifecycle.restart_count()),
+      serving.seed.child('replica', self._training.replica, 'restart', lifecycle.restart_count()),
       serving.num_environments,
       self._inbox,
     )

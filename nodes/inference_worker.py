@@ -102,7 +102,7 @@ class InferenceWorker:
       action_repeat,
       serving.batch_size,
       serving.timeout_ms / 1e3,
-      serving.seed.child('life', lifecycle.restart_count()),
+      serving.seed.child('restart', lifecycle.restart_count()),
       serving.num_environments,
       self._inbox,
     )

@@ -131,7 +131,7 @@ class Contract:
     code, output = engine.launch(program, tmp_path, {'echo': RESTARTED, 'mortal': RESTARTED})
     assert code == 0, output
     assert pathlib.Path(again).read_text() == 'hello again'
-    assert pathlib.Path(mortal).read_text() == 'hello life 3'
+    assert pathlib.Path(mortal).read_text() == 'hello start 3'
     restarts = sorted(re.findall(KILLED, output))
     assert [label for label, _ in restarts] == ['echo', 'mortal', 'mortal']
     assert restarts[1:] == [('mortal', '0.1 s (1 of 20'), ('mortal', '0.2 s (2 of 20')]
@@ -156,7 +156,7 @@ class Contract:
     code, output = engine.launch(
       program, tmp_path, dict.fromkeys(program.groups, RESTARTED), node_timeout=5
     )
-    assert code == 0 and answer.read_text().startswith('life '), output
+    assert code == 0 and answer.read_text().startswith('restart '), output
     assert re.search(
       r'node hanger/0( on \S+)? has sent no heartbeat for .* --node_timeout=5 allows; killing',
       output,

@@ -1,4 +1,4 @@
-"""An inference server: requests of former lives, repeated, of strangers, and those that have to wait."""
+"""An inference server: requests of former incarnations, repeated, of strangers, and deferred ones."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def test_a_restarted_actor_resets_its_own_slots_only(make_server):
   for _ in range(7):
     old.step()
     other.step()
-  # The new life begins in the middle of an episode, as after a lost connection: nothing but the new
+  # The new one begins in the middle of an episode, as after a lost connection: nothing but the new
   # incarnation tells the server to forget.
   new = Client(server, CounterEnvironment([100, 100]), 'actor/0', incarnation=2)
   new.environment.reset()
@@ -47,13 +47,13 @@ def test_a_restarted_actor_resets_its_own_slots_only(make_server):
   assert old.ask(7, old.environment.step(None)) is None, 'it may leave like any other'
 
 
-def test_a_late_request_of_an_earlier_life_or_step_changes_nothing(make_server):
+def test_a_late_request_of_an_earlier_incarnation_or_step_changes_nothing(make_server):
   server, sink = make_server(layout(1, 2, 1))
   client = Client(server, CounterEnvironment([100, 100]), incarnation=5)
   for _ in range(6):
     first = client.timestep
     client.step()
-    # The server has never seen this life, which asked the server's own predecessor, and died.
+    # The server has never seen this incarnation, which asked the server's own predecessor, and died.
     dead = Client(server, CounterEnvironment([3, 3]), incarnation=4)
     request = codec.pack(*dead.identity, 0, *dead.environment.reset())
     server._take(_Closed(), request)
@@ -71,7 +71,7 @@ class _Closed:
     return True
 
 
-def test_of_two_lives_that_wait_the_later_one_is_served(make_server):
+def test_of_two_incarnations_that_wait_the_later_one_is_served(make_server):
   server, _ = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
   first, other, second, third = (
     Client(server, CounterEnvironment([100, 100]), f'actor/{i}', incarnation=n)
@@ -127,7 +127,7 @@ def test_the_answer_goes_where_the_request_came_last(make_server):
   assert server.actor_steps == 2 * 3 + 2 * 2
 
 
-def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server):
+def test_a_new_incarnation_waits_until_the_request_of_the_last_is_answered(make_server):
   server, sink = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
   old = Client(server, CounterEnvironment([100, 100]), incarnation=1)
   other = Client(server, CounterEnvironment([100, 100]), 'actor/1')
