@@ -88,7 +88,7 @@ class Anakin:
     except ValueError as error:
       raise lifecycle.NonRetryableError(str(error)) from error
     state = loop.init(self._options.seed.key())
-    directory = checkpoints.directory(self._options.run_dir)
+    directory = checkpoints.directory(self._options.run.run_dir)
     checkpoint = checkpoints.newest(directory)
     if checkpoint is not None:
       state = loop.put(serialisation.restore(checkpoint, jax.device_get(state)))
@@ -100,7 +100,7 @@ class Anakin:
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
     checkpointer = Checkpointer(
-      directory, self._options.checkpoint_period, self._options.checkpoints_kept, self._save
+      directory, self._options.run.checkpoint_period, self._options.run.checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
     with Reporter(self._monitor, 'anakin/0', self._measure, period=0.25) as reporter:
@@ -116,7 +116,7 @@ class Anakin:
     assert self._state is not None
     trained = False
     try:
-      while self._counts['actor_steps'] < self._options.num_steps:
+      while self._counts['actor_steps'] < self._options.run.num_steps:
         self._train(loop)
         reporter.maybe_report()
         checkpointer.maybe_write()
@@ -125,7 +125,7 @@ class Anakin:
       trained = True
       checkpointer.write_now()
       params = jax.device_get(self._state.learner.params)
-      save_final_params(self._options.run_dir, params, stop.is_set)
+      save_final_params(self._options.run.run_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.report_finished_until_stopped(self._counts, stop)

@@ -10,7 +10,7 @@ from acme.utils.counting import Counter
 
 from agents.seeding import Seed
 from nodes.learner import LearnerNode
-from nodes.learning.options import TrainingOptions
+from nodes.learning.options import RunOptions, TrainingOptions
 from nodes.learning.parameter_client import ParameterClient
 from nodes.learning.parameter_server import ParameterServer
 from nodes.runtime import rpc
@@ -199,10 +199,7 @@ def test_a_learner_that_fails_sends_no_actor_home(tmp_path):
       name='learner/0',
       devices=(0,),
       batch_size=1,
-      num_steps=1,
-      run_dir=str(tmp_path),
-      checkpoint_period=0.0,
-      checkpoints_kept=1,
+      run=RunOptions(1, str(tmp_path), 0.0, 1),
       audit_dir='',
       seed=Seed(0),
     ),
