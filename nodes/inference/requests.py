@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import numpy as np
 from acme import specs
@@ -72,22 +72,20 @@ class Requests:
     max_bytes: upper bound on the size of a valid message.
   """
 
-  def __init__(
-    self, env_groups: Mapping[tuple[str, int], EnvGroup], environment_spec: specs.EnvironmentSpec
-  ):
+  def __init__(self, env_groups: Iterable[EnvGroup], environment_spec: specs.EnvironmentSpec):
     """Initialises the decoder.
 
     Args:
-      env_groups: by actor_id and group.
+      env_groups: the groups that send requests.
       environment_spec: of one environment.
     """
     observation = environment_spec.observations
     scalars = [((), np.dtype(t)) for t in (np.uint8, np.float32, np.float32)]
     self._run = lifecycle.run_token()
-    self._env_groups = env_groups
+    self._env_groups = {(each.spec.actor_id, each.spec.group): each for each in env_groups}
     self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
     row = sum(dtype.itemsize * math.prod(shape) for shape, dtype in self._declared)
-    most = max(each.spec.num_envs for each in env_groups.values())
+    most = max(each.spec.num_envs for each in self._env_groups.values())
     self.max_bytes = most * (row + 1) + (1 << 16)
 
   def unpack(self, message: bytes, connection: MessageSocket) -> Request:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import jax
 import numpy as np
-from absl import logging
 from acme import specs
 from acme.utils import counting
 
 from agents.agent import Agent
 from agents.seeding import Seed
 from agents.types import LAST, Nest, Unroll
-from nodes.inference import batching, codec
-from nodes.inference.device import DeviceInference, InferenceOutput
-from nodes.inference.env_groups import EnvGroup
+from nodes.inference import batching, slots
+from nodes.inference.device import DeviceInference
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.message_socket import MessageSocket
-from nodes.inference.requests import Refused, Request, Requests
+from nodes.inference.rates import InferenceRates
+from nodes.inference.requests import Request, Requests
+from nodes.inference.scheduler import RequestScheduler
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
-from nodes.unrolls.assembler import UnrollAssembler
-
-_FINISHED = codec.pack(None)
 
 
 class Writer(Protocol):
@@ -108,54 +104,30 @@ class InferenceServer:
     """
     self._writer = writer
     self._progress = ActingCounters(counter, action_repeat)
-    self._env_groups: dict[tuple[str, int], EnvGroup] = {}
-    self._deferred: list[EnvGroup] = []
     self._listening = threading.Lock()
     self._threads: list[threading.Thread] = []
     self._error: BaseException | None = None
-    self._finished = threading.Event()
-    self._closed = threading.Event()
-    self._totals = {'rows_dropped': 0, 'restarts': 0}
-    self._measured = (0, 0, 0, 0.0)
 
     sizes = [s.num_envs for s in env_groups]
     training_sizes = [s.num_envs for s in env_groups if s.training]
     exploration = agent.exploration(num_environments or sum(training_sizes))
     self._exploration = float(exploration.min()), float(exploration.max())
-    on_device: list[list[np.ndarray]] = [[] for _ in devices]
-    ids_on_device: list[list[np.ndarray]] = [[] for _ in devices]
-    for index, spec in enumerate(env_groups):
-      device = index % len(devices)
-      first_slot = sum(map(len, on_device[device]))
-      ids = np.arange(spec.first_environment_id, spec.first_environment_id + spec.num_envs)
-      ids_on_device[device].append(ids)
-      if spec.training:
-        on_device[device].append(exploration[ids])
-        assembler = UnrollAssembler(
-          spec.num_envs, agent.unroll_rows, agent.unroll_period, spec.first_environment_id
-        )
-      else:
-        on_device[device].append(np.full(spec.num_envs, agent.evaluation_exploration, np.float32))
-        assembler = None
-      self._env_groups[spec.actor_id, spec.group] = EnvGroup(spec, device, first_slot, assembler)
-    self._requests = Requests(self._env_groups, environment_spec)
+    groups, device_slots = slots.assign(agent, env_groups, exploration, len(devices))
+    requests = Requests(groups, environment_spec)
     self._inbox = inbox or SocketServer()
-    self._inbox.accept_messages_of(self._requests.max_bytes)
-    self._inbox.check_room(len(self._env_groups))
+    self._inbox.accept_messages_of(requests.max_bytes)
+    self._inbox.check_room(len(groups))
     buckets = batching.bucket_sizes(min(training_sizes or sizes), max(batch_size, *sizes))
     self._devices = [
-      DeviceInference(
-        agent,
-        device,
-        np.concatenate(on_device[i]) if on_device[i] else np.zeros(1, np.float32),
-        np.concatenate(ids_on_device[i]) if on_device[i] else np.zeros(1, np.int32),
-        environment_spec,
-        buckets,
-        seed,
-      )
-      for i, device in enumerate(devices)
+      DeviceInference(agent, device, *placed, environment_spec, buckets, seed)
+      for device, placed in zip(devices, device_slots, strict=True)
     ]
+    self._rates = InferenceRates(self._devices)
     self._batchers = [batching.Batcher[Request](buckets[-1], timeout) for _ in devices]
+    self._scheduler = RequestScheduler(
+      groups, requests, self._inbox, self._batchers, writer.put if writer is not None else None
+    )
+    self._training_sizes = set(training_sizes)
     # One thread listens and two keep an accelerator busy. On CPUs, more threads than devices do not
     # help.
     self._num_threads = len(devices) if devices[0].platform == 'cpu' else 1 + 2 * len(devices)
@@ -170,8 +142,7 @@ class InferenceServer:
     for device in self._devices:
       device.compile()
     if self._writer is not None:
-      env_groups = (env_group.spec for env_group in self._env_groups.values())
-      self._writer.compile({spec.num_envs for spec in env_groups if spec.training})
+      self._writer.compile(self._training_sizes)
 
   def start(self) -> None:
     """Starts writing unrolls and serving requests."""
@@ -190,7 +161,7 @@ class InferenceServer:
       Exception: the error that stopped the writer or a serving thread.
     """
     self.check()
-    if self._closed.is_set():
+    if self._scheduler.closed:
       raise lifecycle.Stopped
     return self._inbox.connect()
 
@@ -203,9 +174,7 @@ class InferenceServer:
 
   def finish_training(self) -> None:
     """Stops each actor at its next request; the server continues to serve evaluators."""
-    self._finished.set()
-    self._count_live_groups()
-    self._inbox.wake()
+    self._scheduler.finish_training()
 
   def close(self) -> None:
     """Stops writing and serving, and closes every connection.
@@ -214,8 +183,7 @@ class InferenceServer:
     """
     if self._writer is not None:
       self._writer.close()
-    self._closed.set()
-    self._inbox.wake()
+    self._scheduler.close()
     for thread in self._threads:
       thread.join(timeout=10.0)
     self._inbox.close()
@@ -225,187 +193,49 @@ class InferenceServer:
     """Agent decisions executed by training environments."""
     return self._progress.actor_steps
 
+  @property
+  def deferred_requests(self) -> int:
+    """Requests that wait for replay, or for an earlier request for the same environments."""
+    return self._scheduler.num_deferred
+
   def totals(self) -> ActingTotals:
     """Returns the actors' totals since the start."""
     return self._progress.totals()
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns totals since the start, and rates and means over the last `seconds`."""
-    totals = {k: float(v) for k, v in self._totals.items()}
-    batches = sum(d.batches for d in self._devices)
-    rows = sum(d.rows for d in self._devices)
-    capacity = sum(d.capacity for d in self._devices)
-    busy = sum(d.busy_seconds for d in self._devices)
-    now = (batches, rows, capacity, busy)
-    d_batches, d_rows, d_capacity, d_busy = (
-      a - b for a, b in zip(now, self._measured, strict=True)
-    )
-    self._measured = now
     return (
-      totals
-      | self._progress.measure(seconds)
-      | {
-        'inference_batches_per_second': d_batches / seconds,
-        'inference_batch_rows': d_rows / d_batches if d_batches else float('nan'),
-        'inference_batch_fill': d_rows / d_capacity if d_capacity else float('nan'),
-        'inference_latency_ms': 1e3 * d_busy / d_batches if d_batches else float('nan'),
-        'exploration_min': self._exploration[0],
-        'exploration_max': self._exploration[1],
+      {
+        'rows_dropped': float(self._scheduler.rows_dropped),
+        'restarts': float(self._scheduler.restarts),
       }
+      | self._progress.measure(seconds)
+      | self._rates.measure(seconds)
+      | {'exploration_min': self._exploration[0], 'exploration_max': self._exploration[1]}
     )
 
   def _work(self) -> None:
     """Serves batches until the server is closed; runs in each thread."""
+    scheduler = self._scheduler
     try:
       while True:
         with self._listening:
-          device, batch = self._next_batch()
+          device, batch = scheduler.next_batch()
         if not batch:
           return
         for request, answer in zip(batch, self._devices[device].serve(batch), strict=True):
-          self._finish(request, answer)
+          self._count(request)
+          scheduler.finish(request, answer)
         self._batchers[device].served(batch)
     except BaseException as error:
       self._error = error
-      self._closed.set()
-      self._inbox.wake()
-
-  def _next_batch(self) -> tuple[int, list[Request]]:
-    """Listens until a batch is ready; returns its device's index and the batch, [] once closed."""
-    while not self._closed.is_set():
-      for device, batcher in enumerate(self._batchers):
-        batch = batcher.take()
-        if batch:
-          return device, batch
-      left = [s for b in self._batchers if (s := b.seconds_left()) is not None]
-      for connection, message in self._inbox.poll(min(left, default=None)):
-        self._take(connection, message)
-      held, self._deferred = self._deferred, []
-      for env_group in held:
-        request, env_group.deferred = env_group.deferred, None
-        self._consider(request)
-    return 0, []
-
-  def _take(self, connection: MessageSocket, message: bytes) -> None:
-    try:
-      request = self._requests.unpack(message, connection)
-    except Refused as error:
-      self._inbox.send(connection, codec.pack(None, str(error)))
-    except Exception as error:  # The sender is no actor.
-      logging.warning('dropped an invalid message: %r', error)
-      self._inbox.drop(connection)
-    else:
-      self._consider(request)
-
-  def _consider(self, request: Request) -> None:
-    """Replies at once if no inference is needed; otherwise batches or defers the request."""
-    env_group = request.env_group
-    with env_group.lock:
-      served = request.incarnation == env_group.incarnation
-      if env_group.spec.training and self._finished.is_set():
-        self._inbox.send(request.connection, _FINISHED)
-      elif not served and request.incarnation in env_group.retired:
-        self._inbox.send(request.connection, _replaced(env_group))
-      elif not served and request.connection.closed_by_peer():
-        # The incarnation died before its request was read; a newer one may already be connected.
-        logging.info('dropped a request of %s, which has disconnected', env_group.spec.actor_id)
-      elif env_group.in_flight is not None and request.key == env_group.in_flight.key:
-        env_group.in_flight.connection = request.connection
-      elif env_group.in_flight is not None:
-        self._defer(request)
-      else:
-        if not served:
-          self._admit(env_group, request.incarnation)
-        if request.sequence <= env_group.sequence:
-          self._inbox.send(request.connection, env_group.reply)
-        elif self._has_room(env_group):
-          env_group.in_flight = request
-          self._batchers[env_group.device].put(request)
-        else:
-          self._defer(request)
-
-  def _defer(self, request: Request) -> None:
-    """Keeps a request until it is considered again; keeps only a group's newest request."""
-    env_group, held = request.env_group, request.env_group.deferred
-    if held is None:
-      self._deferred.append(env_group)
-    elif held.incarnation != request.incarnation:
-      env_group.retired.append(held.incarnation)
-      self._inbox.send(held.connection, _replaced(env_group))
-    elif held.sequence > request.sequence:
-      return
-    env_group.deferred = request
-
-  def _has_room(self, env_group: EnvGroup) -> bool:
-    """Returns whether the group's assembler has room for a row; first emits a full unroll if it can."""
-    if env_group.assembler is None or not env_group.assembler.full:
-      return True
-    unroll = env_group.assembler.take()
-    if unroll is None:
-      return False
-    self._write(unroll, env_group)
-    return True
-
-  def _finish(self, request: Request, answer: InferenceOutput) -> None:
-    """Counts a group's steps, appends its row and sends the reply."""
-    env_group = request.env_group
-    self._count(request)
-    if env_group.assembler is not None:
-      unroll = env_group.assembler.append(
-        request.timestep, answer.action, answer.extras, answer.policy_version, answer.core_state
-      )
-      if unroll is not None:
-        self._write(unroll, env_group)
-    reply = codec.pack(answer.action)
-    with env_group.lock:
-      env_group.sequence, env_group.reply, env_group.needs_reset = request.sequence, reply, False
-      env_group.in_flight = None
-      connection, held = request.connection, env_group.deferred
-    self._inbox.send(connection, reply)
-    if held is not None:
-      self._inbox.wake()
-
-  def _write(self, unroll: Unroll, env_group: EnvGroup) -> None:
-    assert self._writer is not None
-    self._writer.put(unroll, functools.partial(self._release, env_group, unroll))
-
-  def _release(self, env_group: EnvGroup, unroll: Unroll) -> None:
-    """Returns an unroll's arrays to the assembler; any thread may call it."""
-    assert env_group.assembler is not None
-    env_group.assembler.release(unroll)
-    with env_group.lock:
-      held = env_group.deferred
-    if held is not None:
-      self._inbox.wake()
-
-  def _count_live_groups(self) -> None:
-    """Sets the number of live groups in each batcher, so that none waits for a paused evaluator."""
-    live = [0] * len(self._batchers)
-    for env_group in self._env_groups.values():
-      live[env_group.device] += (
-        env_group.connected and env_group.spec.training is not self._finished.is_set()
-      )
-    for count, batcher in zip(live, self._batchers, strict=True):
-      batcher.live_groups = count
-
-  def _admit(self, env_group: EnvGroup, incarnation: int) -> None:
-    """Starts to serve a new incarnation of an actor."""
-    restart = env_group.connected
-    self._totals['rows_dropped'] += env_group.admit(incarnation)
-    self._totals['restarts'] += restart
-    if not restart:
-      self._count_live_groups()
+      scheduler.close()
 
   def _count(self, request: Request) -> None:
+    """Counts the steps and episodes of a request of a training group."""
     env_group = request.env_group
     if not env_group.spec.training:
       return
     returns, lengths = env_group.episodes.observe(request.timestep, request.game_over)
     steps = int(np.count_nonzero(request.timestep.step_type != LAST))
     self._progress.add(ActingTotals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
-
-
-def _replaced(env_group: EnvGroup) -> bytes:
-  """Returns the reply to a replaced incarnation of an actor."""
-  name = env_group.spec.actor_id
-  return codec.pack(None, f'another process acts as {name} now, so this one must exit.')

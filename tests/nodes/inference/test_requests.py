@@ -56,7 +56,7 @@ def test_a_late_request_of_an_earlier_incarnation_or_step_changes_nothing(make_s
     # The server has never seen this incarnation, which asked the server's own predecessor, and died.
     dead = Client(server, CounterEnvironment([3, 3]), incarnation=4)
     request = codec.pack(*dead.identity, 0, *dead.environment.reset())
-    server._take(_Closed(), request)
+    server._scheduler._take(_Closed(), request)
     if first is not None:
       client.ask(client.sequence - 1, first)
   assert server.measure(1.0)['restarts'] == 0
@@ -85,7 +85,7 @@ def test_of_two_incarnations_that_wait_the_later_one_is_served(make_server):
     third,
   ):  # The first is served with the other, which does not ask yet.
     client.send_step()
-    while client is second and not server._deferred:
+    while client is second and not server.deferred_requests:
       pass
   with pytest.raises(ValueError, match='another process acts'):
     second.receive()
@@ -136,7 +136,7 @@ def test_a_new_incarnation_waits_until_the_request_of_the_last_is_answered(make_
   old.send_step()
   new = Client(server, CounterEnvironment([100, 100]), incarnation=2)
   new.send_step()
-  while not server._deferred:
+  while not server.deferred_requests:
     assert not sink.unrolls
   other.action = other.step()
   other.send_step()
