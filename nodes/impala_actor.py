@@ -11,17 +11,15 @@ from typing import Any
 
 import jax
 from acme import specs
-from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
 from nodes.actor import Actor
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
-from nodes.inference.server import InferenceServer
-from nodes.learning.parameter_client import ParameterClient
+from nodes.inference.server import make_server
+from nodes.learning.parameter_client import make_parameter_client
 from nodes.runtime import activity, lifecycle
-from nodes.unrolls import writer
 
 
 class ImpalaActor:
@@ -69,29 +67,17 @@ class ImpalaActor:
     stop = lifecycle.stop_event()
     spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
-    serving = self._serving
-    server = InferenceServer(
+    server = make_server(
+      self._serving,
       agent,
       [self._env_group],
       jax.local_devices(backend='cpu')[:1],
       spec,
-      writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir),
-      counting.Counter(),
       action_repeat,
-      serving.batch_size,
-      serving.timeout_ms / 1e3,
-      serving.seed.child('restart', lifecycle.restart_count()),
-      serving.num_environments,
+      replay_addresses=self._replay_addresses,
     )
     actor_id = self._env_group.actor_id
-    variables = ParameterClient(
-      self._learner,
-      actor_id,
-      lifecycle.new_incarnation(),
-      self._update_period,
-      server.totals,
-      server.set_params,
-    )
+    variables = make_parameter_client(self._learner, actor_id, self._update_period, server)
     # Contexts exit in reverse order: the server first, then the client, which raises its error, if any.
     with (
       contextlib.suppress(lifecycle.Stopped),
@@ -112,5 +98,5 @@ class ImpalaActor:
         actor_id,
         self._env_group.num_envs,
         1,
-        serving.seed,
+        self._serving.seed,
       ).run()

@@ -8,20 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from acme import specs
-from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
-from nodes.inference.server import InferenceServer
+from nodes.inference.server import InferenceServer, make_server
 from nodes.inference.socket_server import SocketServer
 from nodes.learning import replicas
-from nodes.learning.parameter_client import ParameterClient
+from nodes.learning.parameter_client import make_parameter_client
 from nodes.runtime import activity, affinity, lifecycle
 from nodes.runtime.counters import COUNTERS
 from nodes.runtime.reporter import Reporter
-from nodes.unrolls import writer
 
 _CHECK_SECONDS = 0.1
 
@@ -88,34 +86,23 @@ class InferenceWorker:
       self._serve(server)
 
   def _make_server(self) -> InferenceServer:
-    serving = self._serving
     spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
-    self._devices = replicas.local_devices(serving.devices, '--actor_devices')
-    return InferenceServer(
+    self._devices = replicas.local_devices(self._serving.devices, '--actor_devices')
+    return make_server(
+      self._serving,
       agent,
       self._env_groups,
       self._devices,
       spec,
-      writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir, self._observers),
-      counting.Counter(),
       action_repeat,
-      serving.batch_size,
-      serving.timeout_ms / 1e3,
-      serving.seed.child('restart', lifecycle.restart_count()),
-      serving.num_environments,
-      self._inbox,
+      replay_addresses=self._replay_addresses,
+      observers=self._observers,
+      inbox=self._inbox,
     )
 
   def _serve(self, server: InferenceServer) -> None:
-    variables = ParameterClient(
-      self._learner,
-      self._name,
-      lifecycle.new_incarnation(),
-      self._update_period,
-      server.totals,
-      server.set_params,
-    )
+    variables = make_parameter_client(self._learner, self._name, self._update_period, server)
 
     def measure(seconds: float) -> dict[str, float]:
       # The learner sums the counters over all inference nodes and their incarnations.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -18,12 +18,14 @@ from nodes.inference import batching, slots
 from nodes.inference.device import DeviceInference
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.message_socket import MessageSocket
+from nodes.inference.options import ServingOptions
 from nodes.inference.rates import InferenceRates
 from nodes.inference.requests import Request, Requests
 from nodes.inference.scheduler import RequestScheduler
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
+from nodes.unrolls import writer
 
 
 class Writer(Protocol):
@@ -239,3 +241,51 @@ class InferenceServer:
     returns, lengths = env_group.episodes.observe(request.timestep, request.game_over)
     steps = int(np.count_nonzero(request.timestep.step_type != LAST))
     self._progress.add(ActingTotals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
+
+
+def make_server(
+  serving: ServingOptions,
+  agent: Agent,
+  env_groups: Sequence[EnvGroupSpec],
+  devices: Sequence[jax.Device],
+  environment_spec: specs.EnvironmentSpec,
+  action_repeat: int,
+  *,
+  replay_addresses: Sequence[str] | None = None,
+  observers: Sequence[Any] = (),
+  counter: counting.Counter | None = None,
+  inbox: SocketServer | None = None,
+) -> InferenceServer:
+  """Returns the server of a node; a restarted node draws other random numbers.
+
+  Args:
+    serving: options of the node; `devices` and `one_core` are left to the caller.
+    agent: the algorithm.
+    env_groups: the environment groups to serve.
+    devices: the actor devices.
+    environment_spec: of one environment.
+    action_repeat: environment frames per actor step.
+    replay_addresses: host:port of each Reverb server; None if no group trains.
+    observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
+    counter: incremented by `actor_steps` and `environment_frames`; None for a new one.
+    inbox: receives requests; None to serve only this process.
+  """
+  written = None
+  if replay_addresses is not None:
+    written = writer.make_writer(
+      agent, environment_spec, replay_addresses, serving.audit_dir, observers
+    )
+  return InferenceServer(
+    agent,
+    env_groups,
+    devices,
+    environment_spec,
+    written,
+    counter or counting.Counter(),
+    action_repeat,
+    serving.batch_size,
+    serving.timeout_ms / 1e3,
+    serving.seed.child('restart', lifecycle.restart_count()),
+    serving.num_environments,
+    inbox,
+  )

@@ -108,7 +108,7 @@ def draws(monkeypatch, tmp_path):
   local_devices = lambda indices, flag, process=None: jax.local_devices()[:1] * len(indices)  # noqa: E731
   for name, value in {
     'environments.registry.make': make_environment,
-    'nodes.impala_actor.ParameterClient': lambda *args: Always(),
+    'nodes.impala_actor.make_parameter_client': lambda *args: Always(),
     'nodes.actor.RemotePolicy': Silence,
     'nodes.inference.server.InferenceServer.compile': lambda self: None,
     'nodes.inference.server.InferenceServer.start': lambda self: None,
