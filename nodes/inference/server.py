@@ -25,7 +25,7 @@ from nodes.inference.scheduler import RequestScheduler
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
-from nodes.unrolls import writer
+from nodes.unrolls.writer import make_writer
 
 
 class Writer(Protocol):
@@ -270,17 +270,15 @@ def make_server(
     counter: incremented by `actor_steps` and `environment_frames`; None for a new one.
     inbox: receives requests; None to serve only this process.
   """
-  written = None
+  writer = None
   if replay_addresses is not None:
-    written = writer.make_writer(
-      agent, environment_spec, replay_addresses, serving.audit_dir, observers
-    )
+    writer = make_writer(agent, environment_spec, replay_addresses, serving.audit_dir, observers)
   return InferenceServer(
     agent,
     env_groups,
     devices,
     environment_spec,
-    written,
+    writer,
     counter or counting.Counter(),
     action_repeat,
     serving.batch_size,
