@@ -1,7 +1,7 @@
 """A tree of seeds, the source of all random numbers of a program. JAX is imported only to make a key.
 
 A program has one root seed, and each node has a child of it, by role and index. Every consumer derives
-its own named child, such as an incarnation, a group of environments or `actions`. Consumers that receive
+its own named child, such as a restart, a group of environments or `actions`. Consumers that receive
 the same seed therefore share no random numbers. Seeds are never derived by addition.
 """
 

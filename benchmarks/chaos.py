@@ -19,6 +19,7 @@ Exit code 0 if all checks hold, 1 if one fails, 2 if a drill is refused.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -35,8 +36,8 @@ from benchmarks.drills import children, clock, disk, kills, network, night, stop
 from benchmarks.drills.checks import Checks, Refused
 
 DRILLS: dict[str, Callable[[str, Checks], None]] = {
-  'pause': stopping.pause,
-  'suspend': stopping.suspend,
+  'pause': functools.partial(stopping.stop_and_continue, stops=stopping.each_node),
+  'suspend': functools.partial(stopping.stop_and_continue, stops=stopping.whole_program),
   'clock': clock.step_back,
   'disk': disk.fills_and_empties,
   'network': network.loses_and_delays,

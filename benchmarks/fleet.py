@@ -3,7 +3,7 @@
 python -m benchmarks.fleet --env=atari:Pong
 python -m benchmarks.fleet --env=catch --fleet=16,64,256,512 --inference_batch_size=256 --delay_ms=5
 
-A light actor is one stream of --envs_per_actor environments (16). It sends a request with recorded
+A light actor is one group of --envs_per_actor environments (16). It sends a request with recorded
 timesteps, waits for the actions, waits --delay_ms in place of stepping, and sends the next request. Many
 light actors share one driver process. The node is the real inference server. It assembles unrolls and
 drops them; there is no learner.

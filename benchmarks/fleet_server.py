@@ -47,7 +47,7 @@ def serve(
   Args:
     program: the program whose agent acts.
     config: resolved options.
-    num_actors: number of actors, each with one stream of `envs_per_actor` environments.
+    num_actors: number of actors, each with one group of `envs_per_actor` environments.
     batch_size: maximum environments in an inference batch.
     actors_port: port for the actors.
     port: port of a Courier server with a method `measure`; it opens once everything is compiled.
@@ -55,10 +55,10 @@ def serve(
   spec = environments.make_spec(config.env, config.env_options)
   agent = programs.load(program).make_agent(config)(spec.observations, spec.actions)
   seed = Seed(config.seed)
-  streams = layout(num_actors, config.envs_per_actor, 1)
+  env_groups = layout(num_actors, config.envs_per_actor, 1)
   inference = InferenceServer(
     agent,
-    streams,
+    env_groups,
     [jax.local_devices()[i] for i in config.actor_devices],
     spec,
     Discard(),

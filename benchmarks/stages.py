@@ -31,7 +31,8 @@ from nodes.inference import batching
 from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference, InferenceOutput
 from nodes.inference.env_groups import EpisodeStatistics
-from nodes.learning.update import DevicePrefetcher, Learner
+from nodes.learning.prefetcher import DevicePrefetcher
+from nodes.learning.update import Learner
 from nodes.unrolls.assembler import UnrollAssembler, unroll_spec
 from nodes.unrolls.packing import Columns
 from programs import registry as programs
@@ -135,9 +136,9 @@ class Stages:
   def start_inference(self) -> None:
     """Compiles inference for all environments of the program, and records two unrolls."""
     config, n = self._config, self._num_envs
-    num_streams = config.actors_per_server * config.env_groups
-    self._streams = min(num_streams, config.inference_batch_size // n)
-    slots = num_streams * n
+    num_groups = config.actors_per_server * config.env_groups
+    self._num_groups = min(num_groups, config.inference_batch_size // n)
+    slots = num_groups * n
     self._inference = DeviceInference(
       self._agent,
       jax.local_devices()[config.actor_devices[0]],
@@ -186,8 +187,8 @@ class Stages:
     timesteps = itertools.cycle([timestep for timestep, _ in self._rows])
 
     def work() -> float:
-      self._ask([next(timesteps) for _ in range(self._streams)])
-      return self._streams * self._num_envs
+      self._ask([next(timesteps) for _ in range(self._num_groups)])
+      return self._num_groups * self._num_envs
 
     return self._measure(work, here=self._infers)
 
@@ -257,7 +258,7 @@ class Stages:
     """Moves batches to the learner devices; from a queue, at most as many as it holds."""
 
     def put(batch: Any) -> Any:
-      unrolls, probabilities = self._learner._global((batch.unrolls, batch.probabilities))
+      unrolls, probabilities = self._learner.sync.to_global((batch.unrolls, batch.probabilities))
       return batch._replace(unrolls=unrolls, probabilities=probabilities)
 
     prefetcher = DevicePrefetcher(reader, put)

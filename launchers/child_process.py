@@ -1,7 +1,7 @@
 """Finds free ports on a machine, and starts and signals the process of a node.
 
-This module uses only the standard library, because `launchers.ray.machines` sends it to machines by
-value.
+This module and those of ours that it imports use only the standard library, because
+`launchers.ray.machines` sends them to machines by value.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import IO
 
 from launchers import guard, heartbeat
+from nodes.runtime import listening
 
 # `NodeProcess.exit_code` of a node that exited with code 0 before its work returned.
 LEFT = 250
@@ -26,20 +27,10 @@ def bind_ports(count: int) -> list[socket.socket]:
 
   The sockets do not listen. A node can bind the port once its socket is closed.
   """
-  sockets = [unbound_socket() for _ in range(count)]
+  sockets = [listening.unbound_socket() for _ in range(count)]
   for s in sockets:
     s.bind(('', 0))
   return sockets
-
-
-def unbound_socket() -> socket.socket:
-  """Returns a TCP socket for IPv6 and IPv4, or for IPv4 alone on a kernel without IPv6."""
-  # Duplicates nodes.runtime.listening, which launchers do not import.
-  if not socket.has_dualstack_ipv6():
-    return socket.socket(socket.AF_INET)
-  both = socket.socket(socket.AF_INET6)
-  both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-  return both
 
 
 class NodeProcess:

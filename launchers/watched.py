@@ -54,7 +54,7 @@ class Node(Protocol):
   def restart(self) -> None:
     """Restarts the node, after it has exited, at the same addresses. Output is appended to its log.
 
-    LAUNCHPOD_LIFE in its environment is the number of earlier starts.
+    LAUNCHPOD_RESTART_COUNT in its environment is the number of earlier starts.
 
     Raises:
       OSError: if it cannot be started now.

@@ -64,7 +64,7 @@ class Actor:
     incarnation = lifecycle.new_incarnation()
     size = self._num_envs // self._env_groups
     # The restart count in the seed keeps a restarted actor from repeating episodes.
-    seed = self._seed.child('life', lifecycle.restart_count(), 'environments')
+    seed = self._seed.child('restart', lifecycle.restart_count(), 'environments')
     with self._reporter, contextlib.ExitStack() as opened:
       groups = []
       for group in range(self._env_groups):

@@ -15,12 +15,11 @@ from absl import logging
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
-from agents.metrics import DECISIVE
 from agents.types import Nest
 from nodes.learning import serialisation
 from nodes.learning.checkpointer import Checkpointer, save_final_params
+from nodes.learning.finite import raise_first_not_finite
 from nodes.learning.options import CompiledLoopOptions
-from nodes.learning.update import raise_not_finite
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.reporter import Reporter
@@ -89,7 +88,7 @@ class Anakin:
     except ValueError as error:
       raise lifecycle.NonRetryableError(str(error)) from error
     state = loop.init(self._options.seed.key())
-    directory = checkpoints.directory(self._options.run_dir)
+    directory = checkpoints.directory(self._options.run.run_dir)
     checkpoint = checkpoints.newest(directory)
     if checkpoint is not None:
       state = loop.put(serialisation.restore(checkpoint, jax.device_get(state)))
@@ -101,7 +100,7 @@ class Anakin:
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
     checkpointer = Checkpointer(
-      directory, self._options.checkpoint_period, self._options.checkpoints_kept, self._save
+      directory, self._options.run.checkpoint_period, self._options.run.checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
     with Reporter(self._monitor, 'anakin/0', self._measure, period=0.25) as reporter:
@@ -117,7 +116,7 @@ class Anakin:
     assert self._state is not None
     trained = False
     try:
-      while self._counts['actor_steps'] < self._options.num_steps:
+      while self._counts['actor_steps'] < self._options.run.num_steps:
         self._train(loop)
         reporter.maybe_report()
         checkpointer.maybe_write()
@@ -126,7 +125,7 @@ class Anakin:
       trained = True
       checkpointer.write_now()
       params = jax.device_get(self._state.learner.params)
-      save_final_params(self._options.run_dir, params, stop.is_set)
+      save_final_params(self._options.run.run_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.report_finished_until_stopped(self._counts, stop)
@@ -146,13 +145,9 @@ class Anakin:
     state, on_device = loop.train(self._state)
     report: Report = jax.device_get(on_device)
     if not report.finite:
-      decisive = [m for name, m in report.metrics.items() if name in DECISIVE]
-      bad = ~np.isfinite(np.asarray(decisive)).reshape(-1, self._options.updates_per_call).all(
-        axis=0
+      raise_first_not_finite(
+        self._counts['learner_steps'], self._options.updates_per_call, report.metrics
       )
-      first = int(np.argmax(bad)) if bad.any() else self._options.updates_per_call - 1
-      metrics = {name: m[first] for name, m in report.metrics.items()}
-      raise_not_finite(self._counts['learner_steps'] + first + 1, metrics)
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counts['actor_steps'] += steps

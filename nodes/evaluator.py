@@ -71,7 +71,7 @@ def returns(
   episodes_each: int,
   should_stop: Callable[[], bool],
 ) -> list[float]:
-  """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's stream.
+  """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's group.
 
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.
@@ -110,7 +110,7 @@ class Evaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    seed = self._seed.child('life', lifecycle.restart_count(), 'environments').number()
+    seed = self._seed.child('restart', lifecycle.restart_count(), 'environments').number()
     with contextlib.closing(self._make_environment(self._num_envs, seed)) as environment:
 
       def play(should_stop: Callable[[], bool]) -> Evaluated:

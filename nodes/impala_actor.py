@@ -11,31 +11,29 @@ from typing import Any
 
 import jax
 from acme import specs
-from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
 from nodes.actor import Actor
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
-from nodes.inference.server import InferenceServer
-from nodes.learning.parameter_client import ParameterClient
+from nodes.inference.server import make_server
+from nodes.learning.parameter_client import make_parameter_client
 from nodes.runtime import activity, lifecycle
-from nodes.unrolls import writer
 
 
 class ImpalaActor:
   """Steps a batch of environments with actions computed in this process.
 
-  An `InferenceServer` with a single stream acts and assembles unrolls. An `Actor` steps the
-  environments and sends its requests to that server. Only the parameters come from another process.
+  An `InferenceServer` with a single environment group acts and assembles unrolls. An `Actor` steps
+  the environments and sends its requests to that server. Only the parameters come from another process.
   """
 
   def __init__(
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    stream: EnvGroupSpec,
+    env_group: EnvGroupSpec,
     learner: Any,
     replay_addresses: Sequence[str],
     monitor: Any,
@@ -48,7 +46,7 @@ class ImpalaActor:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed).
-      stream: the actor's environments.
+      env_group: the actor's environments.
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
@@ -57,7 +55,7 @@ class ImpalaActor:
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._stream = stream
+    self._env_group = env_group
     self._learner = learner
     self._replay_addresses = replay_addresses
     self._monitor = monitor
@@ -69,29 +67,17 @@ class ImpalaActor:
     stop = lifecycle.stop_event()
     spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
-    serving = self._serving
-    server = InferenceServer(
+    server = make_server(
+      self._serving,
       agent,
-      [self._stream],
+      [self._env_group],
       jax.local_devices(backend='cpu')[:1],
       spec,
-      writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir),
-      counting.Counter(),
       action_repeat,
-      serving.batch_size,
-      serving.timeout_ms / 1e3,
-      serving.seed.child('life', lifecycle.restart_count()),
-      serving.num_environments,
+      replay_addresses=self._replay_addresses,
     )
-    actor_id = self._stream.actor_id
-    variables = ParameterClient(
-      self._learner,
-      actor_id,
-      lifecycle.new_incarnation(),
-      self._update_period,
-      server.totals,
-      server.set_params,
-    )
+    actor_id = self._env_group.actor_id
+    variables = make_parameter_client(self._learner, actor_id, self._update_period, server)
     # Contexts exit in reverse order: the server first, then the client, which raises its error, if any.
     with (
       contextlib.suppress(lifecycle.Stopped),
@@ -110,7 +96,7 @@ class ImpalaActor:
         server,
         self._monitor,
         actor_id,
-        self._stream.num_envs,
+        self._env_group.num_envs,
         1,
-        serving.seed,
+        self._serving.seed,
       ).run()

@@ -9,13 +9,13 @@ from typing import Any
 
 import jax
 from acme import specs
-from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
 from nodes.evaluator import returns
 from nodes.inference.layout import EnvGroupSpec
-from nodes.inference.server import InferenceServer
+from nodes.inference.options import ServingOptions
+from nodes.inference.server import make_server
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
@@ -50,24 +50,22 @@ class ImpalaEvaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    seed = self._seed.child('life', lifecycle.restart_count())
-    environment = self._make_environment(self._num_envs, seed.child('environments').number())
+    seed = self._seed.child('restart', lifecycle.restart_count(), 'environments')
+    environment = self._make_environment(self._num_envs, seed.number())
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)
-    stream = EnvGroupSpec('evaluator/0', 0, self._num_envs, 0, training=False)
-    server = InferenceServer(
-      agent,
-      [stream],
-      jax.local_devices(backend='cpu')[:1],
-      spec,
-      None,  # An evaluator's rows are not stored.
-      counting.Counter(),
-      repeat,
+    env_group = EnvGroupSpec('evaluator/0', 0, self._num_envs, 0, training=False)
+    serving = ServingOptions(
+      devices=(0,),
       batch_size=self._num_envs,
-      timeout=0.0,
-      seed=seed,
+      timeout_ms=0.0,
+      one_core=False,
       num_environments=self._num_envs,
+      audit_dir='',
+      seed=self._seed,
     )
+    devices = jax.local_devices(backend='cpu')[:1]
+    server = make_server(serving, agent, [env_group], devices, spec, repeat)
     started = False
 
     def play(should_stop: Callable[[], bool]) -> Evaluated:

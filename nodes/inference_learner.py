@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,12 +13,11 @@ from agents.agent import Agent
 from environments.base import BatchedEnvironment
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
-from nodes.inference.server import InferenceServer
+from nodes.inference.server import InferenceServer, make_server
 from nodes.inference.socket_server import SocketServer
 from nodes.learning import loop, replicas
 from nodes.learning.options import TrainingOptions
 from nodes.runtime import lifecycle
-from nodes.unrolls import writer
 
 
 class InferenceLearner:
@@ -31,7 +31,7 @@ class InferenceLearner:
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    streams: Sequence[EnvGroupSpec],
+    env_groups: Sequence[EnvGroupSpec],
     replay_addresses: Sequence[str],
     monitor: Any,
     *,
@@ -46,7 +46,7 @@ class InferenceLearner:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed); used for its specs only.
-      streams: the environment groups to serve.
+      env_groups: the environment groups to serve.
       replay_addresses: host:port of each Reverb server.
       monitor: client of the monitor.
       port: to listen on.
@@ -61,7 +61,7 @@ class InferenceLearner:
     self._inbox = SocketServer(port)
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._streams = streams
+    self._env_groups = env_groups
     self._replay_addresses = replay_addresses
     self._monitor = monitor
     self._serving = serving
@@ -80,25 +80,16 @@ class InferenceLearner:
         loop.train(prepared, self._training, server, self._replay_addresses, self._monitor, stop)
 
   def _make_server(self, prepared: loop.Prepared) -> InferenceServer:
-    serving = self._serving
-    return InferenceServer(
+    seed = self._serving.seed.child('replica', self._training.replica)
+    return make_server(
+      dataclasses.replace(self._serving, seed=seed),
       prepared.agent,
-      self._streams,
-      replicas.local_devices(serving.devices, '--actor_devices'),
+      self._env_groups,
+      replicas.local_devices(self._serving.devices, '--actor_devices'),
       prepared.environment_spec,
-      writer.make_writer(
-        prepared.agent,
-        prepared.environment_spec,
-        self._replay_addresses,
-        serving.audit_dir,
-        self._observers,
-      ),
-      prepared.counter,
       prepared.action_repeat,
-      serving.batch_size,
-      serving.timeout_ms / 1e3,
-      # Neither a restart nor another replica repeats the same random numbers.
-      serving.seed.child('replica', self._training.replica, 'life', lifecycle.restart_count()),
-      serving.num_environments,
-      self._inbox,
+      replay_addresses=self._replay_addresses,
+      observers=self._observers,
+      counter=prepared.counter,
+      inbox=self._inbox,
     )

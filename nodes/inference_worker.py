@@ -8,20 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from acme import specs
-from acme.utils import counting
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment, describe
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
-from nodes.inference.server import InferenceServer
+from nodes.inference.server import InferenceServer, make_server
 from nodes.inference.socket_server import SocketServer
 from nodes.learning import replicas
-from nodes.learning.parameter_client import ParameterClient
+from nodes.learning.parameter_client import make_parameter_client
 from nodes.runtime import activity, affinity, lifecycle
 from nodes.runtime.counters import COUNTERS
 from nodes.runtime.reporter import Reporter
-from nodes.unrolls import writer
 
 _CHECK_SECONDS = 0.1
 
@@ -36,7 +34,7 @@ class InferenceWorker:
     self,
     make_agent: Callable[[specs.Array, specs.Array], Agent],
     make_environment: Callable[[int, int], BatchedEnvironment],
-    streams: Sequence[EnvGroupSpec],
+    env_groups: Sequence[EnvGroupSpec],
     learner: Any,
     replay_addresses: Sequence[str],
     monitor: Any,
@@ -52,7 +50,7 @@ class InferenceWorker:
     Args:
       make_agent: builds the agent from the specs of observations and actions.
       make_environment: takes (number of environments, seed); used for its specs only.
-      streams: the environment groups to serve.
+      env_groups: the environment groups to serve.
       learner: Courier client of the learner.
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
@@ -68,7 +66,7 @@ class InferenceWorker:
     self._inbox = SocketServer(port)
     self._make_agent = make_agent
     self._make_environment = make_environment
-    self._streams = streams
+    self._env_groups = env_groups
     self._learner = learner
     self._replay_addresses = replay_addresses
     self._monitor = monitor
@@ -88,34 +86,23 @@ class InferenceWorker:
       self._serve(server)
 
   def _make_server(self) -> InferenceServer:
-    serving = self._serving
     spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
-    self._devices = replicas.local_devices(serving.devices, '--actor_devices')
-    return InferenceServer(
+    self._devices = replicas.local_devices(self._serving.devices, '--actor_devices')
+    return make_server(
+      self._serving,
       agent,
-      self._streams,
+      self._env_groups,
       self._devices,
       spec,
-      writer.make_writer(agent, spec, self._replay_addresses, serving.audit_dir, self._observers),
-      counting.Counter(),
       action_repeat,
-      serving.batch_size,
-      serving.timeout_ms / 1e3,
-      serving.seed.child('life', lifecycle.restart_count()),
-      serving.num_environments,
-      self._inbox,
+      replay_addresses=self._replay_addresses,
+      observers=self._observers,
+      inbox=self._inbox,
     )
 
   def _serve(self, server: InferenceServer) -> None:
-    variables = ParameterClient(
-      self._learner,
-      self._name,
-      lifecycle.new_incarnation(),
-      self._update_period,
-      server.totals,
-      server.set_params,
-    )
+    variables = make_parameter_client(self._learner, self._name, self._update_period, server)
 
     def measure(seconds: float) -> dict[str, float]:
       # The learner sums the counters over all inference nodes and their incarnations.

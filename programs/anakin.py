@@ -22,6 +22,7 @@ from programs.options.preset_choice import OTHERS
 from programs.options.presets import PENDULUM, PPO_CONTINUOUS, PPO_MINATAR, PPO_SMALL
 from programs.parts import agents, default_placement, monitoring
 from programs.parts.launchpad_nodes import Deferred
+from programs.parts.learner import run_options
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 120
@@ -76,10 +77,7 @@ def make_program(config: Config | PPO) -> lp.Program:
     num_envs=config.num_envs,
     num_devices=config.num_devices,
     updates_per_call=config.updates_per_call,
-    num_steps=config.num_steps,
-    run_dir=config.run_dir,
-    checkpoint_period=config.checkpoint_period,
-    checkpoints_kept=config.checkpoints_kept,
+    run=run_options(config),
     seed=config.root_seed.child('anakin'),
   )
   loop = lp.CourierNode(Deferred('nodes.anakin', 'Anakin'), *parts, monitor, options)

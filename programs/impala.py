@@ -53,7 +53,7 @@ def make_program(config: Config | PPO) -> lp.Program:
   learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
 
   with program.group('actor'):
-    for i, stream in enumerate(layout(config.num_actors, config.envs_per_actor, env_groups=1)):
+    for i, env_group in enumerate(layout(config.num_actors, config.envs_per_actor, env_groups=1)):
       serving = ServingOptions(
         devices=(0,),
         batch_size=config.envs_per_actor,
@@ -67,7 +67,7 @@ def make_program(config: Config | PPO) -> lp.Program:
         lp.PyClassNode(
           Deferred('nodes.impala_actor', 'ImpalaActor'),
           *parts,
-          stream,
+          env_group,
           learner,
           replay,
           monitor,

@@ -124,7 +124,7 @@ def make_graph(
           InferenceHandle('inference'),
           Deferred('nodes.inference_worker', 'InferenceWorker'),
           *parts,
-          _streams(config, i),
+          _env_groups(config, i),
           learner,
           replay,
           monitor,
@@ -150,7 +150,7 @@ def make_graph(
           InferenceHandle('inference'),
           Deferred('nodes.inference_learner', 'InferenceLearner'),
           *parts,
-          _streams(config, i),
+          _env_groups(config, i),
           replay[i * shards : (i + 1) * shards],
           monitor,
           serving=_serving(config, seed),
@@ -204,7 +204,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   return default_placement.placement(**groups)
 
 
-def _streams(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
+def _env_groups(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
   """Returns the groups of environments that inference server number `server` serves."""
   return layout(
     config.actors_per_server,

@@ -19,8 +19,8 @@ _STRIDE = 7_368_787  # By which older versions changed the seed, each time that 
 def _stopped_run(path, program='sebulba', resumed=0, actor_steps=100, **given):
   """Makes the directory of a run that was stopped; `given` are its flags."""
   config = configs.make_config(registry.load(program), given)
-  for life in range(resumed + 1):
-    values = vars(config) | {'run_dir': str(path), 'seed': config.seed + life * _STRIDE}
+  for start in range(resumed + 1):
+    values = vars(config) | {'run_dir': str(path), 'seed': config.seed + start * _STRIDE}
     run_directory.write_record(str(path), program, given, type(config)(**values))
   counts = {'learner_steps': 5, 'actor_steps': actor_steps}
   checkpoints.write(checkpoints.directory(str(path)), counts, b'state', keep=1)

@@ -24,7 +24,9 @@ class Row(NamedTuple):
 class Streams(NamedTuple):
   """`B` independent environments between two rows. Every leaf is `[B, ...]`.
 
-  Each environment has its own random numbers, so a run does not depend on how the batch is sharded.
+  Each environment is a stream of rows with its own random numbers, so a run does not depend on how the
+  batch is sharded. An environment group is something else: the environments of one actor's request in
+  central inference.
   """
 
   environment: Nest  # The environments' states.

@@ -20,15 +20,15 @@ from benchmarks.drills.sampler import Sample
 START_SECONDS = 600.0
 # The age at which a node's incarnations are compared with each other.
 YOUNG_SECONDS = (120.0, 240.0)
-# Minimum total time span of the samples within single lives; a slope over less is not significant.
+# Minimum total time span of the samples, within incarnations; a slope over less is not significant.
 ENOUGH_HOURS = 0.25
-ENOUGH_LIVES = 3
+ENOUGH_INCARNATIONS = 3
 
 MEMORY_LIMIT = 12.0  # MiB an hour.
 DESCRIPTOR_LIMIT = 2.0  # An hour.
 
 FLAT, GROWS, TOO_SHORT = 'flat', 'GROWS', 'too short'
-# Series of (hours, values), one for each life or node, each with its own level.
+# Series of (hours, values), one for each incarnation or node, each with its own level.
 Series = Sequence[tuple[Sequence[float], Sequence[float]]]
 
 
@@ -77,20 +77,20 @@ class Growth(NamedTuple):
 
   Attributes:
     group: such as 'actor'.
-    lives: number of sampled processes.
+    incarnations: number of sampled processes.
     longest_hours: duration of the longest process.
     level: median of own memory in MiB, after startup.
     peak: maximum own memory in MiB.
-    within: growth of own memory within a life, in MiB per hour, without startup.
-    between: growth of own memory from life to life at the same age, in MiB per hour of the run.
+    within: growth of own memory within an incarnation, in MiB per hour, without startup.
+    between: growth of own memory between incarnations of the same age, in MiB per hour of the run.
     descriptors: minimum and maximum, after startup.
-    descriptors_within: growth of descriptors within a life, per hour.
+    descriptors_within: growth of descriptors within an incarnation, per hour.
     cores: mean CPU seconds per second.
     verdict: FLAT, TOO_SHORT, or the quantities with GROWS.
   """
 
   group: str
-  lives: int
+  incarnations: int
   longest_hours: float
   level: float
   peak: float
@@ -106,36 +106,36 @@ def growths(samples: Iterable[Sample]) -> list[Growth]:
   """Returns one row for each group."""
   groups: dict[str, dict[tuple[str, int], list[Sample]]] = {}
   for sample in samples:
-    lives = groups.setdefault(own.group(sample.node), {})
-    lives.setdefault((sample.node, sample.pid), []).append(sample)
+    incarnations = groups.setdefault(own.group(sample.node), {})
+    incarnations.setdefault((sample.node, sample.pid), []).append(sample)
   return [_growth(name, groups[name]) for name in sorted(groups)]
 
 
-def _growth(group: str, lives: dict[tuple[str, int], list[Sample]]) -> Growth:
-  old = [[s for s in life if s.age > START_SECONDS] for life in lives.values()]
-  every = [s for life in lives.values() for s in life]
-  settled = [s for life in old for s in life] or every
-  within = pooled([([s.age / 3600 for s in life], [s.own_mib for s in life]) for life in old])
+def _growth(group: str, incarnations: dict[tuple[str, int], list[Sample]]) -> Growth:
+  old = [[s for s in each if s.age > START_SECONDS] for each in incarnations.values()]
+  every = [s for each in incarnations.values() for s in each]
+  settled = [s for each in old for s in each] or every
+  within = pooled([([s.age / 3600 for s in each], [s.own_mib for s in each]) for each in old])
   descriptors = pooled(
-    [([s.age / 3600 for s in life], [float(s.descriptors) for s in life]) for life in old]
+    [([s.age / 3600 for s in each], [float(s.descriptors) for s in each]) for each in old]
   )
-  young = _young(lives)
+  young = _young(incarnations)
   between = pooled(young)
   verdicts = {
-    'memory within a life': within.verdict(MEMORY_LIMIT, within.hours >= ENOUGH_HOURS),
-    'memory from life to life': between.verdict(
-      MEMORY_LIMIT, any(len(x) >= ENOUGH_LIVES for x, _ in young)
+    'memory within an incarnation': within.verdict(MEMORY_LIMIT, within.hours >= ENOUGH_HOURS),
+    'memory between incarnations': between.verdict(
+      MEMORY_LIMIT, any(len(x) >= ENOUGH_INCARNATIONS for x, _ in young)
     ),
     'descriptors': descriptors.verdict(DESCRIPTOR_LIMIT, descriptors.hours >= ENOUGH_HOURS),
   }
   growing = [what for what, verdict in verdicts.items() if verdict == GROWS]
   counts = [s.descriptors for s in settled]
-  spans = [life[-1].seconds - life[0].seconds for life in lives.values()]
-  used = sum(life[-1].cpu_seconds for life in lives.values())
+  spans = [each[-1].seconds - each[0].seconds for each in incarnations.values()]
+  used = sum(each[-1].cpu_seconds for each in incarnations.values())
   run_seconds = max(s.seconds for s in every) - min(s.seconds - s.age for s in every)
   return Growth(
     group=group,
-    lives=len(lives),
+    incarnations=len(incarnations),
     longest_hours=max(spans) / 3600,
     level=float(np.median([s.own_mib for s in settled])),
     peak=max(s.own_mib for s in every),
@@ -152,15 +152,15 @@ def _growth(group: str, lives: dict[tuple[str, int], list[Sample]]) -> Growth:
   )
 
 
-def _young(lives: dict[tuple[str, int], list[Sample]]) -> Series:
-  """Returns, for each node, the start times of its lives and their own memory at the same age."""
+def _young(incarnations: dict[tuple[str, int], list[Sample]]) -> Series:
+  """Returns, for each node, the start times of its incarnations and their own memory at the same age."""
   nodes: dict[str, tuple[list[float], list[float]]] = {}
   least, most = YOUNG_SECONDS
-  for (node, _), life in lives.items():
-    level = [s.own_mib for s in life if least <= s.age <= most]
+  for (node, _), each in incarnations.items():
+    level = [s.own_mib for s in each if least <= s.age <= most]
     if level:
       hours, levels = nodes.setdefault(node, ([], []))
-      hours.append((life[0].seconds - life[0].age) / 3600)
+      hours.append((each[0].seconds - each[0].age) / 3600)
       levels.append(float(np.median(level)))
   return list(nodes.values())
 
@@ -173,13 +173,13 @@ def grows(rows: Iterable[Growth]) -> list[str]:
 def table(rows: Iterable[Growth]) -> str:
   """Returns the rows as a Markdown table."""
   lines = [
-    '| group | lives | longest, h | own memory, MiB | peak | MiB/h within a life '
-    '| MiB/h from life to life | descriptors | descriptors/h | cores | verdict |',
+    '| group | incarnations | longest, h | own memory, MiB | peak | MiB/h within one '
+    '| MiB/h between them | descriptors | descriptors/h | cores | verdict |',
     '|---|---|---|---|---|---|---|---|---|---|---|',
   ]
   for r in rows:
     lines.append(
-      f'| {r.group} | {r.lives} | {r.longest_hours:.2f} | {r.level:.1f} | {r.peak:.1f} '
+      f'| {r.group} | {r.incarnations} | {r.longest_hours:.2f} | {r.level:.1f} | {r.peak:.1f} '
       f'| {r.within} | {r.between} | {r.descriptors[0]} to {r.descriptors[1]} '
       f'| {r.descriptors_within} | {r.cores:.3f} | {r.verdict} |'
     )

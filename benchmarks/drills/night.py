@@ -14,7 +14,7 @@ from typing import IO, Any
 import psutil
 
 from benchmarks.drills import night_report, sampler, schedule
-from benchmarks.drills.lives import Life, Lives, Seen
+from benchmarks.drills.incarnations import Incarnation, Incarnations, Seen
 from benchmarks.drills.subject import SLOW_CATCH
 from benchmarks.running import RunningProgram
 from rundir import audit, checkpoints
@@ -122,13 +122,13 @@ def _follow(
     while program.launcher.poll() is None:
       now = time.monotonic() - began
       nodes = program.nodes()
-      for life in seen.lives.see({name: p.pid for name, p in nodes.items()}, now):
-        seen.surprises.append(f'{life.node}, its life {life.number}, before {now:.0f} s')
+      for ended in seen.incarnations.see({name: p.pid for name, p in nodes.items()}, now):
+        seen.surprises.append(f'{ended.node}, its incarnation {ended.number}, before {now:.0f} s')
       if not os.path.exists(final):
         seen.longest_pause = max(seen.longest_pause, trained.pause(now))
       if now >= sampled + SAMPLE_SECONDS:
         sampled = now
-        _sample(recorder, {LAUNCHER: launcher, **nodes}, seen.lives, now)
+        _sample(recorder, {LAUNCHER: launcher, **nodes}, seen.incarnations, now)
       if now >= said + SAY_SECONDS:
         said = now
         print(
@@ -152,24 +152,27 @@ def _follow(
 
 
 def _kill(victim: psutil.Process, seen: Seen, node: str, now: float, writer: Any) -> None:
-  life = seen.lives.latest[node]
-  if life.pid != victim.pid or life.killed is not None:
+  incarnation = seen.incarnations.latest[node]
+  if incarnation.pid != victim.pid or incarnation.killed is not None:
     return  # It is already down or restarting.
   try:
     victim.kill()  # psutil first checks that the id is still the same process.
   except psutil.NoSuchProcess:
     return
-  life.killed = now
+  incarnation.killed = now
   seen.kills += 1
-  writer.writerow([f'{now:.1f}', node, victim.pid, f'{now - life.began:.1f}'])
+  writer.writerow([f'{now:.1f}', node, victim.pid, f'{now - incarnation.began:.1f}'])
 
 
 def _sample(
-  recorder: sampler.Recorder, found: dict[str, psutil.Process], lives: Lives, now: float
+  recorder: sampler.Recorder,
+  found: dict[str, psutil.Process],
+  incarnations: Incarnations,
+  now: float,
 ) -> None:
   for node, process in found.items():
-    life = lives.latest.get(node, Life(node, 0, process.pid, 0.0))
-    sample = sampler.take(process, node, life.number, now, now - life.began)
+    incarnation = incarnations.latest.get(node, Incarnation(node, 0, process.pid, 0.0))
+    sample = sampler.take(process, node, incarnation.number, now, now - incarnation.began)
     if sample is not None:
       recorder.add(sample)
 

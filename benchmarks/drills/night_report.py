@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks import own
 from benchmarks.drills import flatness, sampler, unrolls
 from benchmarks.drills.checks import Check
-from benchmarks.drills.lives import Seen
+from benchmarks.drills.incarnations import Seen
 from benchmarks.running import processes
 from rundir import curves
 
@@ -97,7 +97,7 @@ def _checks(
 ) -> list[Check]:
   done = DONE.search(output)
   summary = os.path.exists(os.path.join(run_dir, 'summary.json'))
-  lost = [life.node for life in seen.lives.never_back(seen.hours * 3600 - 60.0)]
+  lost = [each.node for each in seen.incarnations.never_back(seen.hours * 3600 - 60.0)]
   left = [p.pid for p in processes(run_dir) if own.is_of(p, run_dir)]
   grows = flatness.grows(growths)
   ending = f'exit code {code}, summary.json {"is" if summary else "is not"} there'
@@ -140,7 +140,7 @@ def _unrolls(run_dir: str, seen: Seen) -> dict[str, Any]:
     return {}
   if not config.get('audit') or 'queue_size' not in config:
     return {}
-  killed = [own.group(life.node) for life in seen.lives.all if life.killed is not None]
+  killed = [own.group(each.node) for each in seen.incarnations.all if each.killed is not None]
   return unrolls.account(run_dir, sum(group in ('replay', 'learner') for group in killed))
 
 

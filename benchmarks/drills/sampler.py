@@ -20,7 +20,7 @@ class Sample:
   Attributes:
     seconds: since the drill began.
     node: such as 'actor-0', or 'launcher'.
-    life: number of earlier processes of the node.
+    restart_count: number of earlier processes of the node.
     pid: process id.
     age: seconds since the drill first saw the process.
     own_mib: private memory that the process has written; the end of another process does not change it.
@@ -32,7 +32,7 @@ class Sample:
 
   seconds: float
   node: str
-  life: int
+  restart_count: int
   pid: int
   age: float
   own_mib: float
@@ -47,14 +47,14 @@ _TYPES = {'float': float, 'int': int, 'str': str}
 
 
 def take(
-  process: psutil.Process, node: str, life: int, seconds: float, age: float
+  process: psutil.Process, node: str, restart_count: int, seconds: float, age: float
 ) -> Sample | None:
   """Returns a sample of a process; None if it has ended.
 
   Args:
     process: the process.
     node: name of its node.
-    life: number of earlier processes of the node.
+    restart_count: number of earlier processes of the node.
     seconds: seconds since the drill began.
     age: seconds since the process was first seen.
   """
@@ -65,7 +65,7 @@ def take(
     return Sample(
       seconds=round(seconds, 1),
       node=node,
-      life=life,
+      restart_count=restart_count,
       pid=process.pid,
       age=round(age, 1),
       own_mib=round(memory['Private_Dirty'] * MIB_OF_KIB, 2),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import psutil
 
@@ -17,6 +18,38 @@ SHORT_SECONDS = 6.0
 LONG_SECONDS = 25.0
 # Time within which a mistaken kill would follow.
 AFTER_SECONDS = 3.0
+
+
+class Stop(NamedTuple):
+  """Processes that are stopped together.
+
+  Attributes:
+    nodes: their names.
+    seconds: for how long; None until each node is replaced.
+    launcher: whether the launcher is stopped too.
+  """
+
+  nodes: Sequence[str]
+  seconds: float | None
+  launcher: bool = False
+
+  def __str__(self) -> str:
+    nodes = ', '.join(self.nodes)
+    what = 'the launcher' + (' and all nodes' if nodes else '') if self.launcher else nodes
+    long = 'until it is started again' if self.seconds is None else f'for {self.seconds:g} s'
+    return f'{what}, stopped {long}'
+
+
+def each_node(nodes: Sequence[str]) -> Iterator[Stop]:
+  """Each node for less than --node_timeout (no effect), then for longer (the node restarts)."""
+  yield from (Stop([node], SHORT_SECONDS) for node in nodes)
+  yield from (Stop([node], None) for node in nodes)
+
+
+def whole_program(nodes: Sequence[str]) -> Iterator[Stop]:
+  """The launcher, and then the launcher and all nodes, for longer than --node_timeout."""
+  yield Stop([], LONG_SECONDS, launcher=True)
+  yield Stop(nodes, LONG_SECONDS, launcher=True)
 
 
 @contextlib.contextmanager
@@ -33,49 +66,37 @@ def stopped(victims: Sequence[psutil.Process]) -> Iterator[None]:
         victim.resume()
 
 
-def pause(directory: str, checks: Checks) -> None:
-  """Stops each node for less than --node_timeout (no effect), then for longer (the node restarts).
+def stop_and_continue(
+  directory: str, checks: Checks, stops: Callable[[Sequence[str]], Iterable[Stop]]
+) -> None:
+  """Stops processes; only a node that is stopped for longer than --node_timeout is ended.
 
   Args:
     directory: an existing directory.
     checks: collects the results.
+    stops: takes the names of the nodes and yields what to stop, one after the other.
   """
   with Subject(directory, checks, f'--node_timeout={NODE_TIMEOUT_SECONDS:g}') as subject:
-    pids = subject.begin()
-    for node in sorted(pids):
-      with stopped([subject.process(node)]):
-        time.sleep(SHORT_SECONDS)
-      subject.works(node)
-      subject.unharmed(pids, f'{node}, stopped for {SHORT_SECONDS:g} s')
-    for node in sorted(pids):
+    names = sorted(subject.begin())
+    # The launcher continues first, and judges first.
+    launcher = [psutil.Process(subject.program.launcher.pid)]
+    for stop in stops(names):
       pids = subject.pids()
-      with stopped([subject.process(node)]):
-        subject.wait(
-          functools.partial(subject.replaced, node, pids[node]), f'{node} is started again'
-        )
-      subject.works(node)
-      others = {name: pid for name, pid in pids.items() if name != node}
-      subject.unharmed(others, f'{node}, stopped for good and started again, and the others')
-    subject.stop()
-
-
-def suspend(directory: str, checks: Checks) -> None:
-  """Stops the launcher, and then the launcher and all nodes, for longer than --node_timeout.
-
-  Args:
-    directory: an existing directory.
-    checks: collects the results.
-  """
-  with Subject(directory, checks, f'--node_timeout={NODE_TIMEOUT_SECONDS:g}') as subject:
-    pids = subject.begin()
-    launcher = psutil.Process(subject.program.launcher.pid)
-    for what, nodes in (('the launcher', set()), ('the launcher and all nodes', pids.keys())):
-      victims = [process for name, process in subject.program.nodes().items() if name in nodes]
-      with stopped([launcher, *victims]):  # The launcher continues first, and judges first.
-        time.sleep(LONG_SECONDS)
+      victims = [subject.process(node) for node in stop.nodes]
+      with stopped((launcher if stop.launcher else []) + victims):
+        _wait(subject, stop, pids)
       time.sleep(AFTER_SECONDS)
-      subject.unharmed(pids, f'{what}, stopped for {LONG_SECONDS:g} s')
-      pids = subject.pids()
-      for node in sorted(pids):
+      ended = stop.nodes if stop.seconds is None else ()
+      subject.unharmed({n: pid for n, pid in pids.items() if n not in ended}, str(stop))
+      for node in stop.nodes or names:
         subject.works(node)
     subject.stop()
+
+
+def _wait(subject: Subject, stop: Stop, pids: dict[str, int]) -> None:
+  if stop.seconds is not None:
+    time.sleep(stop.seconds)
+    return
+  for node in stop.nodes:
+    replaced = functools.partial(subject.replaced, node, pids[node])
+    subject.wait(replaced, f'{node} is started again')

@@ -25,9 +25,9 @@ def account(run_dir: str, kills: int) -> dict[str, Any]:
   known = set(trained.tolist())
   config = config_of(run_dir)
   bound, batch_size = on_their_way(config), config['batch_size']
-  tails, heads, gaps = [], [], []  # One tail and one head for each life.
-  for number, life in enumerate(dict.fromkeys((produced >> 32).tolist())):
-    ids = produced[produced >> 32 == life]
+  tails, heads, gaps = [], [], []  # One tail and one head for each incarnation.
+  for number, incarnation in enumerate(dict.fromkeys((produced >> 32).tolist())):
+    ids = produced[produced >> 32 == incarnation]
     lost = np.array([i not in known for i in ids.tolist()])
     edges = np.flatnonzero(np.diff(np.concatenate(([0], lost.astype(int), [0]))))
     heads.append(0)

@@ -169,7 +169,7 @@ def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
     'image': run.image,
     'command': [_literal(word) for word in command],
     'env': [{'name': name, 'value': _literal(value)} for name, value in variables.items()]
-    + pod.life_variables(),
+    + pod.restart_variables(),
     **liveness.probes(run.node_timeout),
     'resources': _amounts(group),
     'volumeMounts': [{'name': v['name'], 'mountPath': path} for path, v in volumes.items()],

@@ -15,6 +15,7 @@ from typing import Any
 import launchpad as lp
 
 from launchers import binding, node_entry
+from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
 INDEX_VARIABLE = 'JOB_COMPLETION_INDEX'
 # Kubernetes kills a pod this long after SIGTERM; the node must exit earlier.
@@ -44,16 +45,16 @@ def ports(program: lp.Program, first_port: int) -> dict[tuple[str, int], list[in
   return result
 
 
-def life_variables() -> list[dict[str, Any]]:
-  """Returns the variables of a container from which `life` computes the incarnation of the node."""
+def restart_variables() -> list[dict[str, Any]]:
+  """Returns the variables of a container from which `restart_count` is computed."""
   return [
     {'name': name, 'valueFrom': {'fieldRef': {'fieldPath': f"metadata.annotations['{key}']"}}}
     for name, key in _EARLIER.items()
   ]
 
 
-def life() -> int:
-  """Returns the incarnation of the node: the number of earlier pods with this index."""
+def restart_count() -> int:
+  """Returns how often the node has been restarted: the number of earlier pods with this index."""
   return sum(int(os.environ.get(name) or 0) for name in _EARLIER)  # A Job may omit them.
 
 
@@ -123,7 +124,7 @@ def launch(
     return [f'{host}:{port}' for port in numbers[label, index]]
 
   binding.bind(program, addresses, stop_program)
-  os.environ['LAUNCHPOD_LIFE'] = str(life())
+  os.environ[RESTART_COUNT_VARIABLE] = str(restart_count())
   started()
   return node_entry.run(
     lambda: program.groups[label][index].function,

@@ -17,6 +17,7 @@ from launchers.guard import Guard
 from launchers.heartbeat import Beat
 from launchers.placement import Resources, environment_variables
 from launchers.watched import describe_exit
+from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
 
 class _LocalNode:
@@ -36,7 +37,7 @@ class _LocalNode:
     self._payload = task.payload
     self._guard = guard
     self._token = token
-    self._life = 0
+    self._starts = 0
     self._kills = memory.Kills()
     self.restart()
 
@@ -49,13 +50,13 @@ class _LocalNode:
       **environment_variables(self.resources),
       **self._token,
       'PYTHONPATH': binding.python_path(),
-      'LAUNCHPOD_LIFE': str(self._life),
+      RESTART_COUNT_VARIABLE: str(self._starts),
     }
     self._kills = memory.Kills()
     with open(self.log_path, 'ab') as log:
-      mark = f'{self._guard.mark}-{self.name}-{self._life};'
+      mark = f'{self._guard.mark}-{self.name}-{self._starts};'
       self._process = NodeProcess(sys.executable, self._payload, environment, log, mark)
-    self._life += 1
+    self._starts += 1
 
   def exit_code(self) -> int | None:
     return self._process.exit_code()

@@ -17,6 +17,10 @@ from launchers import binding, child_process, guard, heartbeat
 from launchers.placement import Resources
 from launchers.ray import reservation, supervisor
 from launchers.ray.node import RayNode, first_line
+from nodes.runtime import listening
+
+# Modules that a machine gets from the launcher, so that it can report what it lacks.
+BY_VALUE = (guard, heartbeat, listening, child_process, supervisor)
 
 
 def find(
@@ -81,7 +85,7 @@ def find(
 
 
 def _code(run_dir: str) -> supervisor.Code:
-  for module in (guard, heartbeat, child_process, supervisor):
+  for module in BY_VALUE:
     cloudpickle.register_pickle_by_value(module)
   return supervisor.Code(
     python=sys.executable,

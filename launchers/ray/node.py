@@ -16,6 +16,7 @@ from launchers.placement import Resources
 from launchers.ray import supervisor
 from launchers.requests import DONE
 from launchers.watched import describe_exit
+from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
 # Exit code of a lost node. It counts as a kill, not as an exception in the node.
 LOST = -signal.SIGKILL
@@ -67,7 +68,7 @@ class RayNode:
     self._requests = requests
     self._polled: Any = None
     self._sent: Any = None
-    self._life = 0
+    self._restarts = 0
     self._exit_code: int | None = None
     self._lost = ''
     self._beat: Beat | None = None
@@ -127,7 +128,7 @@ class RayNode:
     """Restarts the node on its machine, or on another one if its machine was lost."""
     self._exit_code, self._sent = None, None
     self._beat, self._beat_at = None, time.monotonic()
-    self._life += 1
+    self._restarts += 1
     if self._lost:
       ray.kill(self.supervisor)
       self._lost = ''
@@ -135,7 +136,7 @@ class RayNode:
       self._polled = self.reservation
       self._move_until = time.monotonic() + self._timeout
     else:
-      self._polled = self.supervisor.restart.remote(self._life_variable())
+      self._polled = self.supervisor.restart.remote(self._restart_variable())
 
   def send(self, number: int) -> None:
     """Signals the process; a node that waits for a new place ends instead."""
@@ -159,11 +160,11 @@ class RayNode:
     self.name = f'{self._title} on {self.place.ip}'
     self._written = 0
     self._beat_at = time.monotonic()
-    variables = {**self._variables, **self._life_variable()}
+    variables = {**self._variables, **self._restart_variable()}
     self._polled = self.supervisor.start.remote(self._file, self._payload, variables)
 
-  def _life_variable(self) -> dict[str, str]:
-    return {'LAUNCHPOD_LIFE': str(self._life)}
+  def _restart_variable(self) -> dict[str, str]:
+    return {RESTART_COUNT_VARIABLE: str(self._restarts)}
 
   def _listen(self) -> None:
     try:

@@ -137,7 +137,7 @@ class Supervisor:
     for s in self._sockets:
       s.close()
     self._guard = guard.Guard(self._code.python, self._code.python_path, self._code.root)
-    self._life = 0
+    self._starts = 0
     self._run()
 
   def restart(self, variables: Mapping[str, str]) -> None:
@@ -157,10 +157,10 @@ class Supervisor:
           self._path,
           self._environment,
           self._output,
-          f'{self._guard.mark}-{self._life};',
+          f'{self._guard.mark}-{self._starts};',
           self._code.root,
         )
-        self._life += 1
+        self._starts += 1
         with contextlib.suppress(PermissionError):
           os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have niceness 15.
         self._running.set()

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from launchers import child_process
+from nodes.runtime import listening
 
 # Below the range of ports for outgoing connections, so that a restarted node finds its port free.
 _LOWEST, _HIGHEST = 10_000, 32_000
@@ -97,7 +97,7 @@ def free_ports(first: int, count: int) -> list[int]:
     if len(ports) == count:
       return ports
     port = _LOWEST + (first - _LOWEST + offset) % (_HIGHEST - _LOWEST)
-    with child_process.unbound_socket() as s, contextlib.suppress(OSError):
+    with listening.unbound_socket() as s, contextlib.suppress(OSError):
       s.bind(('', port))
       ports.append(port)
   raise OSError(f'fewer than {count} ports are free')

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from launchers import child_process, heartbeat
 from launchers.placement import Resources
 from launchers.watched import describe_exit
+from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
 _KILL_SECONDS = 5.0
 _MAX_MESSAGES = 1 << 20
@@ -31,7 +32,7 @@ class SlurmNode:
     self.resources = resources
     self._command = command
     self._job_id = job_id
-    self._life = 0
+    self._starts = 0
     self.restart()
 
   def can_restart(self) -> bool:
@@ -48,13 +49,13 @@ class SlurmNode:
     with open(self.log_path, 'ab') as log:
       self._srun = subprocess.Popen(
         self._command,
-        env={**os.environ, 'LAUNCHPOD_LIFE': str(self._life)},
+        env={**os.environ, RESTART_COUNT_VARIABLE: str(self._starts)},
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=self._messages,
         start_new_session=True,
       )
-    self._life += 1
+    self._starts += 1
 
   def exit_code(self) -> int | None:
     """Returns None while the step runs; -N if signal N killed it."""

@@ -26,12 +26,12 @@ class Batcher(Generic[R]):
 
   * The next request would not fit.
   * `timeout` seconds have passed since its first request arrived.
-  * Every live stream is already waiting or being served, so no other request can join.
+  * Every live environment group already waits or is being served, so no other request can join.
 
   One thread at a time calls `put` and `take`; any thread may call `served`.
 
   Attributes:
-    live_streams: number of streams that may have a request in flight.
+    live_groups: number of environment groups that may have a request in flight.
   """
 
   def __init__(self, max_rows: int, timeout: float):
@@ -46,7 +46,7 @@ class Batcher(Generic[R]):
     self._waiting: collections.deque[tuple[float, R]] = collections.deque()
     self._being_served = 0
     self._counting = threading.Lock()
-    self.live_streams = 1 << 30
+    self.live_groups = 1 << 30
 
   def put(self, request: R) -> None:
     """Adds a request."""
@@ -57,7 +57,7 @@ class Batcher(Generic[R]):
     if not self._waiting:
       return []
     count, full = self._fitting()
-    all_waiting = len(self._waiting) + self._being_served >= self.live_streams
+    all_waiting = len(self._waiting) + self._being_served >= self.live_groups
     if not (full or all_waiting or self.seconds_left() == 0.0):
       return []
     with self._counting:

@@ -162,7 +162,7 @@ class RetryingClient:
 
 
 class RemotePolicy:
-  """Client of one stream: sends timesteps to the inference server and receives actions."""
+  """Client of one environment group: sends timesteps to the inference server and receives actions."""
 
   def __init__(
     self,

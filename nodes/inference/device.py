@@ -57,7 +57,7 @@ class InferenceOutput(NamedTuple):
 
 
 class DeviceInference:
-  """Serves the streams of one actor device.
+  """Serves the environment groups of one actor device.
 
   Several threads may serve batches concurrently: while the device runs one, the host assembles others
   and replies to them. An environment's action does not depend on the rest of its batch. Its slot

@@ -17,7 +17,7 @@ _RETIRED = 64
 
 
 class EpisodeStatistics:
-  """Tracks the raw return and length of the current game in each environment of a stream."""
+  """Tracks the raw return and length of the current game in each environment of a group."""
 
   def __init__(self, num_envs: int):
     self._return = np.zeros(num_envs, np.float64)
@@ -49,7 +49,7 @@ class EpisodeStatistics:
 
 
 class EnvGroup:
-  """The server's state of one stream.
+  """The server's state of one environment group.
 
   Attributes:
     spec: its actor, index and environments.

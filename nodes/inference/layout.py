@@ -1,4 +1,4 @@
-"""The environment streams of a program and the numbering of its environments."""
+"""The environment groups of a program and the numbering of its environments."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class EnvGroupSpec:
   Attributes:
     actor_id: name of the actor process, such as 'actor/3'.
     group: index among that actor's environment groups.
-    num_envs: environments in the stream.
-    first_environment_id: id of the stream's first environment; the others follow consecutively.
+    num_envs: environments in the group.
+    first_environment_id: id of the group's first environment; the others follow consecutively.
     training: whether its rows are trained on; False for an evaluator.
   """
 
@@ -32,7 +32,7 @@ def layout(
   replica: int = 0,
   num_replicas: int = 1,
 ) -> list[EnvGroupSpec]:
-  """Returns the streams of one replica: those of its actors, then the evaluator's.
+  """Returns the environment groups of one replica: those of its actors, then the evaluator's.
 
   Training environments are numbered from 0 without gaps, in the order of actors and groups. Actor i
   uses replica `i % num_replicas`, so that each replica covers the whole range of exploration. The
@@ -47,12 +47,12 @@ def layout(
     num_replicas: in the program.
   """
   size = envs_per_actor // env_groups
-  streams = [
+  specs = [
     EnvGroupSpec(f'actor/{actor}', group, size, actor * envs_per_actor + group * size)
     for actor in range(replica, num_replicas * num_actors, num_replicas)
     for group in range(env_groups)
   ]
   if eval_envs and replica == 0:
     first = num_replicas * num_actors * envs_per_actor
-    streams.append(EnvGroupSpec('evaluator/0', 0, eval_envs, first, training=False))
-  return streams
+    specs.append(EnvGroupSpec('evaluator/0', 0, eval_envs, first, training=False))
+  return specs

@@ -18,7 +18,7 @@ class ServingOptions:
     one_core: whether the Python threads share a core; applies only to CPU devices.
     num_environments: training environments of the whole program.
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
-    seed: of action sampling; the node adds its replica and incarnation.
+    seed: of action sampling; the node adds its replica and restart count.
   """
 
   devices: tuple[int, ...]

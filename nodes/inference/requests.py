@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import numpy as np
 from acme import specs
@@ -26,18 +26,18 @@ class Refused(ValueError):
 
 @dataclasses.dataclass(eq=False)
 class Request:
-  """A stream's timestep and the connection for its reply.
+  """The timestep of an environment group and the connection for its reply.
 
   Attributes:
-    stream: the stream that sent it.
+    env_group: the group that sent it.
     incarnation: identifies the actor's incarnation.
-    sequence: index of the request in that incarnation of the stream, from 0.
+    sequence: index of the request in that incarnation of the group, from 0.
     timestep: fields are `[N, ...]`.
     connection: the connection of the request or of its latest retry.
     game_over: bool `[N]`, of the environments; see `BatchedEnvironment`.
   """
 
-  stream: EnvGroup
+  env_group: EnvGroup
   incarnation: int
   sequence: int
   timestep: Timestep
@@ -47,17 +47,17 @@ class Request:
   @property
   def rows(self) -> int:
     """The number of environments N."""
-    return self.stream.spec.num_envs
+    return self.env_group.spec.num_envs
 
   @property
   def first_slot(self) -> int:
     """The first of its environments' slots on the actor device."""
-    return self.stream.first_slot
+    return self.env_group.first_slot
 
   @property
   def needs_reset(self) -> bool:
     """Whether this is its incarnation's first request, which resets the core states."""
-    return self.stream.needs_reset
+    return self.env_group.needs_reset
 
   @property
   def key(self) -> tuple[int, int]:
@@ -72,46 +72,45 @@ class Requests:
     max_bytes: upper bound on the size of a valid message.
   """
 
-  def __init__(
-    self, streams: Mapping[tuple[str, int], EnvGroup], environment_spec: specs.EnvironmentSpec
-  ):
+  def __init__(self, env_groups: Iterable[EnvGroup], environment_spec: specs.EnvironmentSpec):
     """Initialises the decoder.
 
     Args:
-      streams: by actor_id and group.
+      env_groups: the groups that send requests.
       environment_spec: of one environment.
     """
     observation = environment_spec.observations
     scalars = [((), np.dtype(t)) for t in (np.uint8, np.float32, np.float32)]
     self._run = lifecycle.run_token()
-    self._streams = streams
+    self._env_groups = {(each.spec.actor_id, each.spec.group): each for each in env_groups}
     self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
     row = sum(dtype.itemsize * math.prod(shape) for shape, dtype in self._declared)
-    most = max(stream.spec.num_envs for stream in streams.values())
+    most = max(each.spec.num_envs for each in self._env_groups.values())
     self.max_bytes = most * (row + 1) + (1 << 16)
 
   def unpack(self, message: bytes, connection: MessageSocket) -> Request:
     """Returns the request in a message.
 
     Raises:
-      Refused: if its stream is unknown, or an array has the wrong shape, dtype or invalid values.
+      Refused: if its environment group is unknown, or an array has the wrong shape, dtype or invalid
+        values.
       Exception: if the message is not a request, or comes from another run.
     """
     run, actor_id, incarnation, group, sequence, *arrays = codec.unpack(message)
     if run != self._run:
       raise ValueError('it comes from another run or from no run')
-    stream = self._streams.get((actor_id, group))
-    if stream is None:
+    env_group = self._env_groups.get((actor_id, group))
+    if env_group is None:
       raise Refused(f'no environments were declared for {actor_id!r}, group {group}.')
     if sequence < 0:
       raise ValueError('its sequence number is negative')
     timestep, games = Timestep(*arrays[:4]), arrays[4:]
-    self._check(stream.spec, timestep)
+    self._check(env_group.spec, timestep)
     if games and (
-      len(games) > 1 or games[0].dtype != bool or games[0].shape != (stream.spec.num_envs,)
+      len(games) > 1 or games[0].dtype != bool or games[0].shape != (env_group.spec.num_envs,)
     ):
       raise Refused(f'{actor_id} did not say for each environment whether a game is over.')
-    return Request(stream, int(incarnation), int(sequence), timestep, connection, *games)
+    return Request(env_group, int(incarnation), int(sequence), timestep, connection, *games)
 
   def _check(self, spec: EnvGroupSpec, timestep: Timestep) -> None:
     for name, value, (row, dtype) in zip(Timestep._fields, timestep, self._declared, strict=True):

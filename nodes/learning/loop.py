@@ -110,7 +110,7 @@ def prepare(
   counter = counting.Counter()
   counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)
   # The first replica reads the checkpoint and broadcasts it to the others.
-  directory = checkpoints.directory(options.run_dir)
+  directory = checkpoints.directory(options.run.run_dir)
   checkpoint = checkpoints.newest(directory) if options.replica == 0 else None
   if checkpoint is not None:
     counter.increment(**checkpoint.counts)
@@ -119,7 +119,7 @@ def prepare(
   news = [
     int(checkpoint is not None),
     counts['learner_steps'],
-    int(counts['actor_steps'] >= options.num_steps),
+    int(counts['actor_steps'] >= options.run.num_steps),
   ]
   if several:
     news = list(map(int, replicas.broadcast(np.array(news), options.replica)))
@@ -188,9 +188,9 @@ class _Training:
       replay_addresses, Columns(unroll), options.batch_size, max_in_flight=options.batch_size
     )
     self._checkpointer = Checkpointer(
-      checkpoints.directory(options.run_dir),
-      options.checkpoint_period if options.replica == 0 else 0.0,
-      options.checkpoints_kept,
+      checkpoints.directory(options.run.run_dir),
+      options.run.checkpoint_period if options.replica == 0 else 0.0,
+      options.run.checkpoints_kept,
       self._save,
     )
     self._reporter = Reporter(monitor, options.name, self._measure)
@@ -205,7 +205,9 @@ class _Training:
     """Trains until `num_steps`, then reports the end until the program stops."""
     with self._reporter:
       try:
-        while not self._prepared.trained and self._learner.actor_steps() < self._options.num_steps:
+        while (
+          not self._prepared.trained and self._learner.actor_steps() < self._options.run.num_steps
+        ):
           self._learner.step()
           self._check()
           self._checkpointer.maybe_write()
@@ -240,7 +242,7 @@ class _Training:
     params = self._learner.get_variables(['params'])[0]
     if self._options.replica == 0:
       with activity.doing(activity.WRITING_CHECKPOINT):
-        save_final_params(self._options.run_dir, params, self._should_stop)
+        save_final_params(self._options.run.run_dir, params, self._should_stop)
     self._finished = True
     self._service.finish_training()
     crc = zlib.crc32(serialization.to_bytes(params))
@@ -278,6 +280,6 @@ class _Training:
     )
 
   def _explain_wait(self) -> str:
-    if self._learner.waits_for_replicas:
+    if self._learner.sync.waiting:
       return 'an update waits for another replica.'
     return self._reader.explain_wait()

@@ -8,6 +8,24 @@ from agents.seeding import Seed
 
 
 @dataclasses.dataclass(frozen=True)
+class RunOptions:
+  """When training ends, and what it saves.
+
+  Attributes:
+    num_steps: actor_steps after which training ends. All replicas count; a compiled loop ends with the
+      first call that reaches the number.
+    run_dir: receives checkpoints and the final parameters. Training resumes from its newest checkpoint.
+    checkpoint_period: seconds between checkpoints; 0 disables them.
+    checkpoints_kept: number of checkpoints to keep.
+  """
+
+  num_steps: int
+  run_dir: str
+  checkpoint_period: float
+  checkpoints_kept: int
+
+
+@dataclasses.dataclass(frozen=True)
 class TrainingOptions:
   """Options of a node that learns from replay.
 
@@ -15,10 +33,7 @@ class TrainingOptions:
     name: of the node, such as 'learner/0'.
     devices: learner devices, as indices into `jax.local_devices()`.
     batch_size: unrolls in each replica's part of a learner batch.
-    num_steps: actor_steps of all replicas after which training ends.
-    run_dir: receives checkpoints and the final parameters. Training resumes from its newest checkpoint.
-    checkpoint_period: seconds between checkpoints; 0 disables them.
-    checkpoints_kept: number of checkpoints to keep.
+    run: when training ends, and what it saves.
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of the initial parameters; the same in all replicas.
     one_core: whether the Python threads share a core; applies only to CPU devices.
@@ -29,10 +44,7 @@ class TrainingOptions:
   name: str
   devices: tuple[int, ...]
   batch_size: int
-  num_steps: int
-  run_dir: str
-  checkpoint_period: float
-  checkpoints_kept: int
+  run: RunOptions
   audit_dir: str
   seed: Seed
   one_core: bool = False
@@ -48,18 +60,12 @@ class CompiledLoopOptions:
     num_envs: environments, over all devices.
     num_devices: number of local devices to use; 0 for all.
     updates_per_call: learner steps in one call of the loop.
-    num_steps: training ends after the first call that reaches this number of actor_steps.
-    run_dir: receives checkpoints and the final parameters. Training resumes from its newest checkpoint.
-    checkpoint_period: seconds between checkpoints; 0 disables them.
-    checkpoints_kept: number of checkpoints to keep.
+    run: when training ends, and what it saves.
     seed: of all random numbers.
   """
 
   num_envs: int
   num_devices: int
   updates_per_call: int
-  num_steps: int
-  run_dir: str
-  checkpoint_period: float
-  checkpoints_kept: int
+  run: RunOptions
   seed: Seed

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from agents.types import Nest
 from nodes.runtime import lifecycle, rpc
 from nodes.runtime.counters import ActingTotals
+
+
+class Acting(Protocol):
+  """Acts with parameters; implemented by `nodes.inference.server.InferenceServer`."""
+
+  def totals(self) -> ActingTotals:
+    """Returns the actors' totals since the start."""
+
+  def set_params(self, version: int, params: Nest) -> None:
+    """Sets the parameters to act with."""
 
 
 class ParameterClient:
@@ -98,3 +108,18 @@ class ParameterClient:
       self._error = error
     finally:
       end()
+
+
+def make_parameter_client(
+  learner: Any, actor_id: str, period: float, acting: Acting
+) -> ParameterClient:
+  """Returns the client of a node that acts, as a new incarnation of that node.
+
+  Args:
+    learner: Courier client of `nodes.learner.LearnerNode`.
+    actor_id: the node's name.
+    period: seconds from a reply to the next fetch.
+    acting: receives the parameters and counts the steps.
+  """
+  incarnation = lifecycle.new_incarnation()
+  return ParameterClient(learner, actor_id, incarnation, period, acting.totals, acting.set_params)

@@ -18,7 +18,7 @@ from nodes.runtime.gate import ReadyGate
 # reuses the later ones, so policy_version alone is ambiguous.
 ParamsVersion = tuple[int, int]
 # Incarnations remembered per actor; more never have reports in flight at once.
-_LIVES = 16
+_INCARNATIONS = 16
 
 
 class ParameterServer:
@@ -39,7 +39,7 @@ class ParameterServer:
     self._progress = progress
     self._counter = counter
     self._gate = gate
-    self._life = lifecycle.new_incarnation()
+    self._incarnation = lifecycle.new_incarnation()
     self._published: tuple[int, dict[str, float], Nest] | None = None
     self._fetched: tuple[int, Nest] | None = None
     self._copying = threading.Lock()
@@ -78,7 +78,7 @@ class ParameterServer:
     self._take(actor_id, incarnation, ActingTotals(*totals))
     assert self._published is not None
     version, _, params = self._published
-    newest = self._life, version
+    newest = self._incarnation, version
     same = held is not None and tuple(held) == newest
     return self._finished.is_set(), newest, None if same else self._on_host(version, params)
 
@@ -114,16 +114,16 @@ class ParameterServer:
   def _take(self, actor_id: str, incarnation: int, totals: ActingTotals) -> None:
     """Counts an incarnation's new totals exactly once; ignores duplicate and stale reports."""
     with self._reporting:
-      lives = self._reported.setdefault(actor_id, {})
-      known = lives.pop(incarnation, None)
+      reported = self._reported.setdefault(actor_id, {})
+      known = reported.pop(incarnation, None)
       if known is None:
         # The first report of an incarnation is its baseline. If the actor outlived the previous learner,
         # its earlier steps were either counted there or lost with it.
-        self._restarts += bool(lives)
+        self._restarts += bool(reported)
       elif totals.actor_steps > known.actor_steps:
         self._progress.add(totals.minus(known))
       else:
         totals = known
-      lives[incarnation] = totals
-      if len(lives) > _LIVES:
-        del lives[next(iter(lives))]  # The one silent for the longest time.
+      reported[incarnation] = totals
+      if len(reported) > _INCARNATIONS:
+        del reported[next(iter(reported))]  # The one silent for the longest time.

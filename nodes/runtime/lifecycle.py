@@ -14,6 +14,8 @@ from rundir.errors import NonRetryableError as NonRetryableError
 
 # Environment variable with a token that is unique to a launch and shared by its nodes.
 RUN_VARIABLE = 'LAUNCHPOD_RUN'
+# Environment variable with the number of restarts of a node in this launch.
+RESTART_COUNT_VARIABLE = 'LAUNCHPOD_RESTART_COUNT'
 # Threads with this name finish before exit, unless the launcher kills the process.
 FINISH = 'finish-before-leaving'
 
@@ -24,11 +26,11 @@ class Stopped(Exception):
 
 def restart_count() -> int:
   """Returns how often the node has been restarted in this launch."""
-  return int(os.environ.get('LAUNCHPOD_LIFE', '0'))
+  return int(os.environ.get(RESTART_COUNT_VARIABLE, '0'))
 
 
 def new_incarnation() -> int:
-  """Returns a random identifier of a new incarnation: of a node, or of an evaluation's stream."""
+  """Returns a random identifier of a new incarnation: of a node, or of an evaluation."""
   return secrets.randbits(62)
 
 

@@ -1,4 +1,8 @@
-"""Listens on a port over IPv6 and IPv4, or over IPv4 alone if the kernel has no IPv6."""
+"""Listens on a port over IPv6 and IPv4, or over IPv4 alone if the kernel has no IPv6.
+
+This module uses only the standard library, because `launchers.ray.machines` sends it to machines by
+value.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ def check_free(port: int) -> None:
   Raises:
     OSError: if the port is in use.
   """
-  with _unbound_socket() as probe:
+  with unbound_socket() as probe:
     _bind(probe, port)
 
 
@@ -25,7 +29,7 @@ def listen(port: int) -> socket.socket:
   Raises:
     OSError: if the port is in use.
   """
-  listener = _unbound_socket()
+  listener = unbound_socket()
   try:
     _bind(listener, port)
     listener.listen(_BACKLOG)
@@ -36,8 +40,8 @@ def listen(port: int) -> socket.socket:
   return listener
 
 
-def _unbound_socket() -> socket.socket:
-  # Duplicated in launchers.child_process, which is sent to machines by value.
+def unbound_socket() -> socket.socket:
+  """Returns a TCP socket for IPv6 and IPv4, or for IPv4 alone on a kernel without IPv6."""
   if not socket.has_dualstack_ipv6():
     return socket.socket(socket.AF_INET)
   both = socket.socket(socket.AF_INET6)

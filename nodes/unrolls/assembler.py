@@ -60,10 +60,10 @@ class CoreStateRows:
 
 
 class UnrollAssembler:
-  """Assembles the rows of one stream into unrolls, in preallocated arrays.
+  """Assembles the rows of one environment group into unrolls, in preallocated arrays.
 
   Unrolls of `rows` rows start every `period` rows, so successive unrolls share `rows - period` rows.
-  All environments of a stream complete their unrolls together, in one call.
+  All environments of a group complete their unrolls together, in one call.
   """
 
   def __init__(
@@ -77,10 +77,10 @@ class UnrollAssembler:
     """Initialises an assembler.
 
     Args:
-      num_envs: environments N in the stream.
+      num_envs: environments N in the group.
       rows: rows L of an unroll.
       period: rows between the starts of successive unrolls, 1 <= period <= rows.
-      first_environment_id: the id of the stream's first environment.
+      first_environment_id: the id of the group's first environment.
       num_buffers: maximum number of unrolls: the one being filled and those not yet released.
     """
     if not 1 <= period <= rows:

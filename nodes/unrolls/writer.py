@@ -67,8 +67,8 @@ def make_writer(
 class UnrollWriter:
   """Writes unrolls from its own thread to several replay servers, round-robin.
 
-  The streams' buffers bound the queue. A stream gets no actions until replay accepts its unrolls, so a
-  full table slows the environments down and drops nothing.
+  The assemblers' buffers bound the queue. An environment group gets no actions until replay accepts its
+  unrolls, so a full table slows the environments down and drops nothing.
   """
 
   def __init__(

@@ -75,10 +75,10 @@ class InferenceConfig(ActorsConfig):
       )
     if self.inference_nodes:
       self._validate_inference_nodes()
-    num_streams = self.actors_per_server * self.env_groups
-    if len(self.actor_devices) > num_streams:
+    num_groups = self.actors_per_server * self.env_groups
+    if len(self.actor_devices) > num_groups:
       raise ValueError(
-        f'--actor_devices lists {len(self.actor_devices)} devices, but only {num_streams} groups of '
+        f'--actor_devices lists {len(self.actor_devices)} devices, but only {num_groups} groups of '
         'environments use them (--num_actors times --env_groups, over --inference_nodes); '
         'use fewer devices.'
       )

@@ -7,9 +7,20 @@ from typing import Any
 
 import launchpad as lp
 
-from nodes.learning.options import TrainingOptions
+from nodes.learning.options import RunOptions, TrainingOptions
 from programs.options.actors import ActorsConfig
+from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import AddressHandle, Deferred
+
+
+def run_options(config: CommonConfig) -> RunOptions:
+  """Returns when training ends and what it saves, for the node that learns."""
+  return RunOptions(
+    num_steps=config.num_steps,
+    run_dir=config.run_dir,
+    checkpoint_period=config.checkpoint_period,
+    checkpoints_kept=config.checkpoints_kept,
+  )
 
 
 def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
@@ -18,10 +29,7 @@ def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
     name=name,
     devices=config.learner_devices,
     batch_size=config.batch_size,
-    num_steps=config.num_steps,
-    run_dir=config.run_dir,
-    checkpoint_period=config.checkpoint_period,
-    checkpoints_kept=config.checkpoints_kept,
+    run=run_options(config),
     audit_dir=config.audit_dir,
     seed=config.root_seed.child('learner'),
   )

@@ -25,7 +25,7 @@ from benchmarks.drills import (
   unrolls,
 )
 from benchmarks.drills.checks import Refused
-from benchmarks.drills.lives import Life, Lives
+from benchmarks.drills.incarnations import Incarnation, Incarnations
 from environments import own_file
 from rundir import audit
 from tests.benchmarks import smoke
@@ -114,13 +114,13 @@ def test_a_process_that_has_ended_has_no_sample():
   assert sampler.take(ended, 'actor-0', 0, 1.0, 1.0) is None
 
 
-def _life(node, pid, began, seconds, level, per_hour, noise=0.5, per_hour_descriptors=0.0):
+def _incarnation(node, pid, began, seconds, level, per_hour, noise=0.5, per_hour_descriptors=0.0):
   rng = np.random.default_rng(pid)
   return [
     sampler.Sample(
       seconds=began + age,
       node=node,
-      life=0,
+      restart_count=0,
       pid=pid,
       age=age,
       own_mib=level + per_hour * age / 3600 + 80 * min(age / 500 - 1, 0) + rng.normal(0, noise),
@@ -133,52 +133,56 @@ def _life(node, pid, began, seconds, level, per_hour, noise=0.5, per_hour_descri
   ]
 
 
-def test_growth_at_the_start_of_a_life_is_no_growth():
+def test_growth_at_the_start_of_an_incarnation_is_no_growth():
   (row,) = flatness.growths(
-    _life('actor-0', 1, 0, 3000, 300, 0) + _life('actor-0', 2, 3000, 3000, 300, 0)
+    _incarnation('actor-0', 1, 0, 3000, 300, 0) + _incarnation('actor-0', 2, 3000, 3000, 300, 0)
   )
-  assert (row.group, row.lives, row.verdict) == ('actor', 2, flatness.FLAT)
+  assert (row.group, row.incarnations, row.verdict) == ('actor', 2, flatness.FLAT)
   assert abs(row.within.per_hour) < 3 and row.level == pytest.approx(300, abs=1)
   assert row.descriptors == (20, 20) and row.cores == pytest.approx(0.1, rel=0.05)
 
 
-def test_growth_within_lives_is_found_though_each_has_a_level_of_its_own():
-  lives = _life('actor-0', 1, 0, 3000, 350, 40) + _life('actor-1', 2, 0, 3000, 250, 40)
-  (row,) = flatness.growths(lives)
+def test_growth_within_incarnations_is_found_though_each_has_a_level_of_its_own():
+  samples = _incarnation('actor-0', 1, 0, 3000, 350, 40) + _incarnation(
+    'actor-1', 2, 0, 3000, 250, 40
+  )
+  (row,) = flatness.growths(samples)
   assert row.within.per_hour == pytest.approx(40, abs=4)
-  assert row.verdict == 'memory within a life GROWS'
+  assert row.verdict == 'memory within an incarnation GROWS'
   assert flatness.grows([row]) == ['actor']
 
 
-def test_growth_from_life_to_life_is_found_though_none_is_old():
-  samples = [s for n in range(6) for s in _life('monitor-0', n, n * 400, 390, 100 + n * 10, 0)]
+def test_growth_between_incarnations_is_found_though_none_is_old():
+  samples = [
+    s for n in range(6) for s in _incarnation('monitor-0', n, n * 400, 390, 100 + n * 10, 0)
+  ]
   (row,) = flatness.growths(samples)
   assert row.between.per_hour == pytest.approx(90, abs=5)
-  assert row.verdict == 'memory from life to life GROWS'
+  assert row.verdict == 'memory between incarnations GROWS'
 
 
 def test_descriptors_that_leak_are_found():
-  (row,) = flatness.growths(_life('replay-0', 1, 0, 7200, 200, 0, per_hour_descriptors=12))
+  (row,) = flatness.growths(_incarnation('replay-0', 1, 0, 7200, 200, 0, per_hour_descriptors=12))
   assert row.descriptors_within.per_hour == pytest.approx(12, abs=0.5)
   assert row.verdict == 'descriptors GROWS'
 
 
 def test_a_short_run_says_nothing_of_growth():
-  rows = flatness.growths(_life('actor-0', 1, 0, 500, 300, 400))
+  rows = flatness.growths(_incarnation('actor-0', 1, 0, 500, 300, 400))
   assert [row.verdict for row in rows] == [flatness.TOO_SHORT]
   assert flatness.grows(rows) == [] and '| actor | 1 | 0.13 |' in flatness.table(rows)
 
 
 def test_only_ends_that_the_drill_did_not_bring_about_are_surprises():
-  lives = Lives()
-  assert lives.see({'actor-0': 1, 'actor-1': 2}, 0.0) == []
-  lives.latest['actor-0'].killed = 5.0
-  assert lives.see({'actor-1': 2}, 6.0) == []
-  assert [life.node for life in lives.never_back(6.0)] == ['actor-0']
-  surprises = lives.see({'actor-0': 3, 'actor-1': 4}, 8.0)
-  assert surprises == [Life('actor-1', 0, 2, 0.0)]
-  assert lives.latest['actor-0'] == Life('actor-0', 1, 3, 8.0)
-  assert lives.never_back(9.0) == []
+  incarnations = Incarnations()
+  assert incarnations.see({'actor-0': 1, 'actor-1': 2}, 0.0) == []
+  incarnations.latest['actor-0'].killed = 5.0
+  assert incarnations.see({'actor-1': 2}, 6.0) == []
+  assert [each.node for each in incarnations.never_back(6.0)] == ['actor-0']
+  surprises = incarnations.see({'actor-0': 3, 'actor-1': 4}, 8.0)
+  assert surprises == [Incarnation('actor-1', 0, 2, 0.0)]
+  assert incarnations.latest['actor-0'] == Incarnation('actor-0', 1, 3, 8.0)
+  assert incarnations.never_back(9.0) == []
 
 
 def _audited(run_dir, produced, trained, batch_size=2):
@@ -190,12 +194,12 @@ def _audited(run_dir, produced, trained, batch_size=2):
     learner.record(np.array(trained[start : start + batch_size]), step + 1)
 
 
-def _ids(life, *numbers):
-  return [(life << 32) + n for n in numbers]
+def _ids(incarnation, *numbers):
+  return [(incarnation << 32) + n for n in numbers]
 
 
 def test_what_was_on_its_way_when_a_learner_died_is_accounted_for(tmp_path):
-  # The last two of the first life, and the first of the next, which replay sent to the dead one.
+  # The last two of the first incarnation, and the first of the next, which replay sent to the dead one.
   produced = _ids(1, *range(40)) + _ids(2, *range(40))
   _audited(tmp_path, produced, _ids(1, *range(38)) + _ids(2, *range(1, 39)))
   account = unrolls.account(str(tmp_path), 0)
@@ -203,7 +207,7 @@ def test_what_was_on_its_way_when_a_learner_died_is_accounted_for(tmp_path):
   assert (account['produced'], account['trained'], account['foreign']) == (80, 76, 0)
 
 
-def test_a_gap_within_a_life_is_unaccounted_for_unless_replay_was_killed(tmp_path):
+def test_a_gap_within_an_incarnation_is_unaccounted_for_unless_replay_was_killed(tmp_path):
   _audited(tmp_path, _ids(1, *range(40)), _ids(1, *range(20), *range(24, 40)))
   assert unrolls.account(str(tmp_path), 0)['unaccounted'] == 4
   assert unrolls.account(str(tmp_path), 1)['unaccounted'] == 0

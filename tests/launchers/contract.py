@@ -160,7 +160,7 @@ class NodeContract:
     code, output = engine.launch(program, tmp_path, {'echo': RESTARTED, 'mortal': RESTARTED})
     assert code == 0, output
     assert pathlib.Path(again).read_text() == 'hello again'
-    assert pathlib.Path(mortal).read_text() == 'hello life 3'
+    assert pathlib.Path(mortal).read_text() == 'hello start 3'
     engine.check_restarted(output, ['echo', 'mortal', 'mortal'])
     assert 'Traceback' not in logs(tmp_path)
 
@@ -183,7 +183,7 @@ class NodeContract:
     code, output = engine.launch(
       program, tmp_path, dict.fromkeys(program.groups, RESTARTED), node_timeout=5
     )
-    assert code == 0 and answer.read_text().startswith('life '), output
+    assert code == 0 and answer.read_text().startswith('restart '), output
     engine.check_hung(output, 'hanger/0')
     assert '_hold_the_interpreter_lock' in (tmp_path / 'logs' / 'hanger-0.log').read_text()
 

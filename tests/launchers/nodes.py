@@ -122,10 +122,10 @@ class Mortal:
     self._echo, self._path = echo, path
 
   def run(self):
-    lives = 1 + int(os.environ['LAUNCHPOD_LIFE'])
-    if lives < 3:
+    starts = 1 + int(os.environ['LAUNCHPOD_RESTART_COUNT'])
+    if starts < 3:
       os.kill(os.getpid(), signal.SIGKILL)
-    _write(self._path, self._echo.hello(f'life {lives}'))
+    _write(self._path, self._echo.hello(f'start {starts}'))
 
 
 class Hanger:
@@ -138,7 +138,7 @@ class Hanger:
     hangs = [self._stop, self._hold_the_interpreter_lock, self._make_no_progress]
     if lifecycle.restart_count() < len(hangs):
       hangs[lifecycle.restart_count()]()
-    _write(self._path, f'life {lifecycle.restart_count()}')
+    _write(self._path, f'restart {lifecycle.restart_count()}')
 
   def _stop(self):
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -166,7 +166,7 @@ class HangsOnce:
   def run(self):
     if lifecycle.restart_count() == 0:
       _hold_the_interpreter_lock()
-    _write(self._path, f'life {lifecycle.restart_count()}')
+    _write(self._path, f'restart {lifecycle.restart_count()}')
 
 
 class Locked:
@@ -202,7 +202,7 @@ class Leaver:
     if lifecycle.restart_count() == 0:
       getattr(self, self._way)()
     else:
-      _write(self._path, f'life {lifecycle.restart_count()}')
+      _write(self._path, f'restart {lifecycle.restart_count()}')
 
   def system_exit(self):
     sys.exit(0)

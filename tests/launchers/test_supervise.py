@@ -19,12 +19,12 @@ RESTARTED = Resources(restart='on_failure', restart_backoff=0.0)
 
 
 class Node:
-  """Ends as `ends` says, one entry a life, None for not at all; obeys what it is sent."""
+  """Ends as `ends` says, one entry a start, None for not at all; obeys what it is sent."""
 
   def __init__(self, log_path, *ends, beats=((BEAT, 0.0),), resources=RESTARTED, name='node/0'):
     self.name, self.log_path, self.resources = name, str(log_path), resources
     self._ends, self._beats = list(ends), beats
-    self._life = 0
+    self._restarts = 0
     self._code = self._ends[0]
     self.sent = []
     self.refuses_to_start = []
@@ -36,7 +36,7 @@ class Node:
     return watched.describe_exit(self._code)
 
   def beat(self):
-    return self._beats[min(self._life, len(self._beats) - 1)]
+    return self._beats[min(self._restarts, len(self._beats) - 1)]
 
   def send(self, number):
     if self._code is None:
@@ -50,8 +50,8 @@ class Node:
   def restart(self):
     if self.refuses_to_start:
       raise self.refuses_to_start.pop()
-    self._life += 1
-    self._code = self._ends[self._life]
+    self._restarts += 1
+    self._code = self._ends[self._restarts]
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_terminal_that_has_gone_ends_nothing(log):
   out.close()
   node = Node(log, -9, 0)
   assert _supervise(node, out=out)[0] == 0
-  assert node._life == 1
+  assert node._restarts == 1
 
 
 def test_what_looks_on_may_fail(log):

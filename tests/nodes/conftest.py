@@ -38,7 +38,7 @@ def connect():
 
 @pytest.fixture
 def answer():
-  """Answers streams by `handler(*request)`, which returns what is to be packed, () for no answer.
+  """Answers requests by `handler(*request)`, which returns what is to be packed, () for no answer.
 
   Returns the server as actors know it.
   """
@@ -100,13 +100,13 @@ def make_server():
 
   servers = []
 
-  def make(streams, agent=None, batch_size=8, timeout=0.002, sink=None, num_devices=1):
+  def make(env_groups, agent=None, batch_size=8, timeout=0.002, sink=None, num_devices=1):
     sink = sink or Sink()
     spec = CounterEnvironment([1]).spec()
     agent = agent or CounterAgent()
     server = InferenceServer(
       agent,
-      streams,
+      env_groups,
       jax.local_devices()[:1],
       spec,
       sink,

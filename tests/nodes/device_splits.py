@@ -26,17 +26,17 @@ def make_agent():
 def record(num_actor_devices):
   """Acts with several actors on some devices; returns batches of unrolls."""
   agent, sink = make_agent(), Sink()
-  streams = layout(num_actors=2, envs_per_actor=28, env_groups=2)
+  env_groups = layout(num_actors=2, envs_per_actor=28, env_groups=2)
   devices = jax.devices()[:num_actor_devices]
   server = InferenceServer(
-    agent, streams, devices, SPEC, sink, Counter(), 1, 28, 0.01, seed=Seed(0)
+    agent, env_groups, devices, SPEC, sink, Counter(), 1, 28, 0.01, seed=Seed(0)
   )
   params = agent.init(jax.random.key(1)).params
   server.set_params(0, params)
   server.compile()
   server.start()
   clients = [
-    Client(server, Catch(14, seed), s.actor_id, 1, s.group) for seed, s in enumerate(streams)
+    Client(server, Catch(14, seed), s.actor_id, 1, s.group) for seed, s in enumerate(env_groups)
   ]
   for _ in range(20 * 6 + 1):
     for client in clients:

@@ -10,7 +10,7 @@ DEADLINE = 60
 
 
 class Client:
-  """Acts for one stream of a server."""
+  """Acts for one environment group of a server."""
 
   def __init__(self, server, environment, actor_id='actor/0', incarnation=1, group=0):
     self.environment = environment

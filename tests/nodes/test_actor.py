@@ -70,7 +70,7 @@ def test_an_actor_sends_every_timestep_of_every_group_in_order_in_one_incarnatio
   again = Actor(_make([3, 5]), client, None, 'actor/4', num_envs=2, env_groups=1, seed=Seed(0))
   inference.limit += 10
   again.run()
-  assert len({r[1] for r in inference.requests}) == 2, 'a new life has an incarnation of its own'
+  assert len({r[1] for r in inference.requests}) == 2, 'a restart has an incarnation of its own'
 
 
 def test_a_refusal_is_raised_and_not_sent_again(answer):

@@ -14,7 +14,7 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
-from nodes.learning.options import CompiledLoopOptions
+from nodes.learning.options import CompiledLoopOptions, RunOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
 from nodes.runtime.periodic_evaluator import EvaluationOptions
@@ -27,17 +27,13 @@ def make_agent(observation_spec, action_spec):
   return VTrace(VTraceConfig(unroll_length=5, mlp_sizes=(16,)), observation_spec, action_spec)
 
 
-def make_node(run_dir, monitor, make_environment=Catch, **options):
-  options = {
-    'num_envs': 8,
-    'num_devices': 0,
-    'updates_per_call': 2,
-    'num_steps': 500,
-    'checkpoint_period': 1e9,
-    'checkpoints_kept': 3,
-    'seed': Seed(1),
-  } | options
-  options = CompiledLoopOptions(run_dir=str(run_dir), **options)
+def make_node(
+  run_dir, monitor, make_environment=Catch, num_steps=500, checkpoint_period=1e9, **options
+):
+  options = {'num_envs': 8, 'num_devices': 0, 'updates_per_call': 2, 'seed': Seed(1)} | options
+  options = CompiledLoopOptions(
+    run=RunOptions(num_steps, str(run_dir), checkpoint_period, checkpoints_kept=3), **options
+  )
   return Anakin(make_agent, make_environment, monitor, options)
 
 

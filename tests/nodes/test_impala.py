@@ -28,7 +28,7 @@ from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from nodes.inference_worker import InferenceWorker
 from nodes.learning.parameter_server import ParameterServer
-from nodes.learning.update import DevicePrefetcher
+from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters
 from nodes.runtime.gate import ReadyGate
@@ -102,11 +102,11 @@ class Acting:
     self._actor = self._make_actor(connect, make_agent, layout(2, 2, 1)[1])
     self._thread = self._thread_of(self._actor)
 
-  def _make_actor(self, connect, make_agent, stream):
+  def _make_actor(self, connect, make_agent, env_group):
     return ImpalaActor(
       make_agent,
       self.make_environment,
-      stream,
+      env_group,
       connect(self.learner),
       [self._address],
       None,
@@ -163,13 +163,13 @@ class Acting:
 class Asking(Acting):
   """The second of two actors, which asks an inference node, in threads."""
 
-  def _make_actor(self, connect, make_agent, stream):
+  def _make_actor(self, connect, make_agent, env_group):
     (port,) = binding.free_ports(1)
     self.inference, self.ends = ServerAddress(f'localhost:{port}'), queue.SimpleQueue()
     self._node = InferenceWorker(
       make_agent,
       self.make_environment,
-      [stream, layout(2, 2, 1, EVAL_ENVS)[-1]],
+      [env_group, layout(2, 2, 1, EVAL_ENVS)[-1]],
       connect(self.learner),
       [self._address],
       connect(self),
@@ -179,7 +179,9 @@ class Asking(Acting):
       update_period=0.01,
     )
     self._serving = self._thread_of(self._node)
-    return Actor(self.make_environment, self.inference, None, stream.actor_id, 2, 1, seed=Seed(5))
+    return Actor(
+      self.make_environment, self.inference, None, env_group.actor_id, 2, 1, seed=Seed(5)
+    )
 
   # What the monitor is told.
   def alive(self, node):

@@ -167,7 +167,7 @@ def test_a_wall_clock_that_is_set_back_is_in_no_measurement(tmp_path, monkeypatc
 
 def test_a_report_with_other_names_is_under_a_header_of_its_own_names(tmp_path):
   for values in ({'episode_return': 1.0, 'loss': 2.0}, {'a_new_one': 3.0, 'episode_return': 4.0}):
-    subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)  # Another life.
+    subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)  # Another incarnation.
     subject.report('inference_learner/0', values)
     subject._recorder.flush()
   for name, values in (('episode_return', [1, 4]), ('loss', [2]), ('a_new_one', [3])):

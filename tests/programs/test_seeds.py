@@ -108,7 +108,7 @@ def draws(monkeypatch, tmp_path):
   local_devices = lambda indices, flag, process=None: jax.local_devices()[:1] * len(indices)  # noqa: E731
   for name, value in {
     'environments.registry.make': make_environment,
-    'nodes.impala_actor.ParameterClient': lambda *args: Always(),
+    'nodes.impala_actor.make_parameter_client': lambda *args: Always(),
     'nodes.actor.RemotePolicy': Silence,
     'nodes.inference.server.InferenceServer.compile': lambda self: None,
     'nodes.inference.server.InferenceServer.start': lambda self: None,
@@ -239,14 +239,14 @@ def evaluate(draws):
 
 
 @pytest.mark.parametrize('name, options', CASES)
-def test_no_two_consumers_share_a_stream_in_any_life_and_after_any_resume(
+def test_no_two_consumers_share_random_numbers_after_any_restart_and_resume(
   name, options, draws, tmp_path, monkeypatch
 ):
   num_runs = 0
   for resumes in range(3):
     program = make(name, tmp_path, resumes=resumes, **ENVS, **options)
-    for life in range(2):
-      monkeypatch.setenv('LAUNCHPOD_LIFE', str(life))
+    for restarts in range(2):
+      monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, str(restarts))
       counts = run(program, draws)
       num_runs += 1
   evaluate(draws)
@@ -259,7 +259,7 @@ def test_no_two_consumers_share_a_stream_in_any_life_and_after_any_resume(
   batches, size = actors * groups + 1, actors * ENVS['envs_per_actor'] + ENVS['eval_envs']
   assert len(draws['environments']) == num_runs * (batches + size) + 1 + 3
   assert len(set(draws['actions'])) == len(draws['actions']) == num_runs * size + 3 + 3
-  # The parameters are one for all replicas, and begin the same in every life without a checkpoint.
+  # The parameters are one for all replicas, and begin the same after every restart without a checkpoint.
   learners = counts[InferenceLearner] + counts[LearnerNode]
   assert len(draws['parameters']) == num_runs * learners
   assert len(set(draws['parameters'])) == 3
@@ -271,8 +271,8 @@ def test_a_run_of_anakin_is_the_same_whatever_becomes_of_its_processes(
 ):
   for resumes in range(3):
     program = make('anakin', tmp_path, resumes=resumes, num_envs=8, eval_envs=3)
-    for life in range(2):
-      monkeypatch.setenv('LAUNCHPOD_LIFE', str(life))
+    for restarts in range(2):
+      monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, str(restarts))
       assert run(program, draws) == {Anakin: 1, AnakinEvaluator: 1}
   evaluate(draws)
   assert len(draws['episodes']) == 12 and len(set(draws['episodes'])) == 2

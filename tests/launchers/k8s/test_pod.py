@@ -192,19 +192,19 @@ def test_a_pod_says_by_its_exit_code_how_its_node_ended(tmp_path, start):
 
 
 @pytest.mark.parametrize(
-  'counted, life',
+  'counted, restarts',
   [
     ({}, '0'),
     ({'LAUNCHPOD_FAILURES': '', 'LAUNCHPOD_EVICTIONS': ''}, '0'),
     ({'LAUNCHPOD_FAILURES': '2', 'LAUNCHPOD_EVICTIONS': '3'}, '5'),
   ],
 )
-def test_a_node_knows_which_life_it_is_from_what_its_job_has_counted(
-  tmp_path, start, counted, life
+def test_a_node_knows_its_restart_count_from_what_its_job_has_counted(
+  tmp_path, start, counted, restarts
 ):
   arguments = [str(tmp_path / 'environment'), 'node3', str(small_cluster.first_free_port(1)), 'no']
   assert start([sys.executable, '-c', _DRIVER, *arguments], counted).wait(DEADLINE) == 0
-  assert json.loads((tmp_path / 'environment').read_text())['LAUNCHPOD_LIFE'] == life
+  assert json.loads((tmp_path / 'environment').read_text())['LAUNCHPOD_RESTART_COUNT'] == restarts
 
 
 def test_every_node_has_a_port_of_its_own_and_the_name_that_jobset_gives_it():

@@ -62,7 +62,7 @@ def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged_and_started_aga
   restarted = []
   callbacks = supervise.RunCallbacks(restarted=restarted.append)
   code, output = _launch(program, tmp_path, RESTARTED, callbacks=callbacks, node_timeout=3)
-  assert (code, answer.read_text(), restarted) == (0, 'life 3', 3 * ['hanger/0'])
+  assert (code, answer.read_text(), restarted) == (0, 'restart 3', 3 * ['hanger/0'])
   log_path = tmp_path / 'logs' / 'hanger-0.log'
   hangs = output.splitlines()[::2]
   for hang, how in zip(hangs, 2 * ['sent no heartbeat'] + ['made no progress'], strict=True):
@@ -86,7 +86,7 @@ def test_a_node_that_leaves_before_its_work_is_done_is_started_again(tmp_path, w
   program = lp.Program('test')
   program.add_node(lp.PyClassNode(nodes.Leaver, str(answer), way), label='leaver')
   code, output = _launch(program, tmp_path, RESTARTED)
-  assert (code, answer.read_text()) == (0, 'life 1')
+  assert (code, answer.read_text()) == (0, 'restart 1')
   assert output.count('restarting in') == 1
   left = 'node leaver/0 exited with code 0 before its work was done'
   assert (left in output) is (way != 'system_exit')

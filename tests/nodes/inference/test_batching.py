@@ -58,16 +58,16 @@ def test_a_partial_batch_leaves_after_the_timeout(monkeypatch):
 
 def test_a_partial_batch_leaves_at_once_when_nobody_else_can_ask():
   batcher = make(max_rows=100)
-  batcher.live_streams = 3
+  batcher.live_groups = 3
   requests = put(batcher, 3, 3)
   assert batcher.take() == []
   requests += put(batcher, 3)
   assert batcher.take() == requests
 
 
-def test_streams_being_served_are_not_waited_for():
+def test_groups_being_served_are_not_waited_for():
   batcher = make(max_rows=100)
-  batcher.live_streams = 3
+  batcher.live_groups = 3
   served = put(batcher, 3, 3, 3)
   assert batcher.take() == served
   third = put(batcher, 3)  # As if one had been answered already, and its actor asked again.
@@ -76,7 +76,7 @@ def test_streams_being_served_are_not_waited_for():
   batcher.served(third)
   waits = put(batcher, 3)
   assert batcher.take() == []
-  batcher.live_streams = 1
+  batcher.live_groups = 1
   assert batcher.take() == waits
 
 

@@ -145,7 +145,7 @@ def test_a_server_that_comes_late_is_found(answer):
   assert codec.unpack(conversation.receive()) == [2]
 
 
-def test_the_next_life_of_a_server_is_asked_when_the_connection_is_lost():
+def test_the_next_incarnation_of_a_server_is_asked_when_the_connection_is_lost():
   (port,) = binding.free_ports(1)
   first = SocketServer(port)
   first.accept_messages_of(100)

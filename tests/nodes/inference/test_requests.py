@@ -1,4 +1,4 @@
-"""An inference server: requests of former lives, repeated, of strangers, and those that have to wait."""
+"""An inference server: requests of former incarnations, repeated, of strangers, and deferred ones."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def test_a_restarted_actor_resets_its_own_slots_only(make_server):
   for _ in range(7):
     old.step()
     other.step()
-  # The new life begins in the middle of an episode, as after a lost connection: nothing but the new
+  # The new one begins in the middle of an episode, as after a lost connection: nothing but the new
   # incarnation tells the server to forget.
   new = Client(server, CounterEnvironment([100, 100]), 'actor/0', incarnation=2)
   new.environment.reset()
@@ -47,16 +47,16 @@ def test_a_restarted_actor_resets_its_own_slots_only(make_server):
   assert old.ask(7, old.environment.step(None)) is None, 'it may leave like any other'
 
 
-def test_a_late_request_of_an_earlier_life_or_step_changes_nothing(make_server):
+def test_a_late_request_of_an_earlier_incarnation_or_step_changes_nothing(make_server):
   server, sink = make_server(layout(1, 2, 1))
   client = Client(server, CounterEnvironment([100, 100]), incarnation=5)
   for _ in range(6):
     first = client.timestep
     client.step()
-    # The server has never seen this life, which asked the server's own predecessor, and died.
+    # The server has never seen this incarnation, which asked the server's own predecessor, and died.
     dead = Client(server, CounterEnvironment([3, 3]), incarnation=4)
     request = codec.pack(*dead.identity, 0, *dead.environment.reset())
-    server._take(_Closed(), request)
+    server._scheduler._take(_Closed(), request)
     if first is not None:
       client.ask(client.sequence - 1, first)
   assert server.measure(1.0)['restarts'] == 0
@@ -71,7 +71,7 @@ class _Closed:
     return True
 
 
-def test_of_two_lives_that_wait_the_later_one_is_served(make_server):
+def test_of_two_incarnations_that_wait_the_later_one_is_served(make_server):
   server, _ = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
   first, other, second, third = (
     Client(server, CounterEnvironment([100, 100]), f'actor/{i}', incarnation=n)
@@ -85,7 +85,7 @@ def test_of_two_lives_that_wait_the_later_one_is_served(make_server):
     third,
   ):  # The first is served with the other, which does not ask yet.
     client.send_step()
-    while client is second and not server._deferred:
+    while client is second and not server.deferred_requests:
       pass
   with pytest.raises(ValueError, match='another process acts'):
     second.receive()
@@ -127,7 +127,7 @@ def test_the_answer_goes_where_the_request_came_last(make_server):
   assert server.actor_steps == 2 * 3 + 2 * 2
 
 
-def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server):
+def test_a_new_incarnation_waits_until_the_request_of_the_last_is_answered(make_server):
   server, sink = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
   old = Client(server, CounterEnvironment([100, 100]), incarnation=1)
   other = Client(server, CounterEnvironment([100, 100]), 'actor/1')
@@ -136,7 +136,7 @@ def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server)
   old.send_step()
   new = Client(server, CounterEnvironment([100, 100]), incarnation=2)
   new.send_step()
-  while not server._deferred:
+  while not server.deferred_requests:
     assert not sink.unrolls
   other.action = other.step()
   other.send_step()
@@ -149,7 +149,7 @@ def test_a_new_life_waits_until_the_request_of_the_last_is_answered(make_server)
   assert server.measure(1.0)['rows_dropped'] == 2 * 3
 
 
-def test_while_replay_is_full_its_streams_wait_and_evaluators_are_served(make_server):
+def test_while_replay_is_full_its_groups_wait_and_evaluators_are_served(make_server):
   server, sink = make_server(layout(1, 2, 1, eval_envs=2))
   client = fill_replay(server, sink)
   evaluator = Client(server, CounterEnvironment([3, 5]), 'evaluator/0')

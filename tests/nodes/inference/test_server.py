@@ -41,8 +41,8 @@ def test_parameters_are_stamped_on_the_rows_they_acted_in(make_server):
 
 
 def test_answers_do_not_depend_on_the_company(make_server):
-  def run(streams, interleave):
-    server, sink = make_server(streams, batch_size=6)
+  def run(env_groups, interleave):
+    server, sink = make_server(env_groups, batch_size=6)
     client = Client(server, CounterEnvironment([3, 5]))
     others = [Client(server, CounterEnvironment([2, 4]), 'actor/1') for _ in range(interleave)]
     for _ in range(21):
@@ -59,9 +59,11 @@ def test_answers_do_not_depend_on_the_company(make_server):
 
 def test_random_numbers_do_not_depend_on_the_devices_and_no_two_of_these_share_any(make_server):
   def noise(num_devices):
-    streams = layout(2, 4, 2, eval_envs=2)
-    server, sink = make_server(streams, num_devices=num_devices)
-    clients = [Client(server, CounterEnvironment([9, 9]), s.actor_id, 1, s.group) for s in streams]
+    env_groups = layout(2, 4, 2, eval_envs=2)
+    server, sink = make_server(env_groups, num_devices=num_devices)
+    clients = [
+      Client(server, CounterEnvironment([9, 9]), s.actor_id, 1, s.group) for s in env_groups
+    ]
     for _ in range(5):
       step_together(clients)
     unrolls = sorted(sink.unrolls, key=lambda unroll: unroll.environment_id[0])
@@ -97,18 +99,16 @@ def test_exploration_follows_the_environment_and_evaluators_have_their_own(make_
   assert server.actor_steps == steps, 'the steps of an evaluator were counted'
 
 
-def test_many_streams_are_all_answered_and_every_row_is_kept(make_server):
-  streams = layout(8, 2, 2)
-  server, sink = make_server(streams, batch_size=4, timeout=0.001)
+def test_many_groups_are_all_answered_and_every_row_is_kept(make_server):
+  env_groups = layout(8, 2, 2)
+  server, sink = make_server(env_groups, batch_size=4, timeout=0.001)
 
-  def act(stream):
-    client = Client(
-      server, CounterEnvironment([3 + stream.group]), stream.actor_id, 1, stream.group
-    )
+  def act(group):
+    client = Client(server, CounterEnvironment([3 + group.group]), group.actor_id, 1, group.group)
     for _ in range(101):
       assert client.step() is not None
 
-  threads = [threading.Thread(target=act, args=(stream,)) for stream in streams]
+  threads = [threading.Thread(target=act, args=(group,)) for group in env_groups]
   [thread.start() for thread in threads]
   [thread.join(DEADLINE) for thread in threads]
   assert len(sink.unrolls) == 16 * 25

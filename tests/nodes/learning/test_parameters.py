@@ -10,7 +10,7 @@ from acme.utils.counting import Counter
 
 from agents.seeding import Seed
 from nodes.learner import LearnerNode
-from nodes.learning.options import TrainingOptions
+from nodes.learning.options import RunOptions, TrainingOptions
 from nodes.learning.parameter_client import ParameterClient
 from nodes.learning.parameter_server import ParameterServer
 from nodes.runtime import rpc
@@ -35,7 +35,7 @@ def publish(server, version, value):
   server.set_params(version, {'w': jnp.float32(value)})
 
 
-def test_an_actor_gets_each_version_once_and_those_of_another_life_of_the_learner(connect):
+def test_an_actor_gets_each_version_once_and_those_of_another_incarnation_of_the_learner(connect):
   taken = []
   first = make_server()
   client = make_client(connect(first), taken)
@@ -44,7 +44,7 @@ def test_an_actor_gets_each_version_once_and_those_of_another_life_of_the_learne
   publish(first, 6, 0.6)
   assert client.fetch(NEVER)
   assert taken == [(5, 0.5), (6, np.float32(0.6))]
-  # Another life goes on from a checkpoint: its versions are older, or the same and yet others.
+  # Another incarnation goes on from a checkpoint: its versions are older, or the same and yet others.
   for version in (6, 3):
     other = make_server()
     publish(other, version, version)
@@ -85,14 +85,14 @@ def test_what_actors_did_is_counted_once(connect):
   assert tell('actor/0', 10, 30, 2, 1.0) == 30
   assert tell('actor/0', 10, 30, 2, 1.0) == 30, 'the same word twice'
   assert tell('actor/0', 10, 20, 1, 1.0) == 30, 'a late word'
-  # This one was there before this life of the learner was; what it did before is not counted again.
+  # This one is older than this incarnation of the learner; what it did before is not counted again.
   assert tell('actor/1', 11, 500, 9, 9.0) == 30
   assert tell('actor/1', 11, 510, 10, 12.0) == 40
   assert server.measure(1.0)['restarts'] == 0
-  # Another life, whose number says nothing about its age.
+  # Another incarnation, whose number says nothing about its age.
   assert tell('actor/0', 3, 0) == 40
   assert tell('actor/0', 3, 5) == 45
-  assert tell('actor/0', 10, 31) == 46, 'the last word of the life before comes late'
+  assert tell('actor/0', 10, 31) == 46, 'the last word of the one before comes late'
   assert tell('actor/0', 10, 31) == 46
   assert tell('actor/0', 3, 6) == 47
   assert counter.get_counts()['environment_frames'] == 4000 + 4 * 47
@@ -101,7 +101,7 @@ def test_what_actors_did_is_counted_once(connect):
   assert measured['actor_steps_per_second'] == 7 / 2
 
 
-def test_lives_that_are_long_over_are_forgotten():
+def test_incarnations_that_are_long_over_are_forgotten():
   server = make_server()
   publish(server, 0, 0)
   for incarnation in range(100):
@@ -199,10 +199,7 @@ def test_a_learner_that_fails_sends_no_actor_home(tmp_path):
       name='learner/0',
       devices=(0,),
       batch_size=1,
-      num_steps=1,
-      run_dir=str(tmp_path),
-      checkpoint_period=0.0,
-      checkpoints_kept=1,
+      run=RunOptions(1, str(tmp_path), 0.0, 1),
       audit_dir='',
       seed=Seed(0),
     ),

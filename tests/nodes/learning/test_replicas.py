@@ -94,14 +94,14 @@ def test_every_replica_knows_the_actor_steps_of_all(results):
     assert [r['vtrace/actor_steps'] for r in results[name]] == [3 * (10 + 11)] * 2
 
 
-def test_streams_of_replicas_number_actors_and_environments_once():
-  streams = [layout(2, 6, 3, eval_envs=4, replica=r, num_replicas=3) for r in range(3)]
-  assert [sorted({s.actor_id for s in part}) for part in streams] == [
+def test_groups_of_replicas_number_actors_and_environments_once():
+  env_groups = [layout(2, 6, 3, eval_envs=4, replica=r, num_replicas=3) for r in range(3)]
+  assert [sorted({s.actor_id for s in part}) for part in env_groups] == [
     ['actor/0', 'actor/3', 'evaluator/0'],
     ['actor/1', 'actor/4'],
     ['actor/2', 'actor/5'],
   ]
-  ids = [s.first_environment_id + i for part in streams for s in part for i in range(s.num_envs)]
+  ids = [s.first_environment_id + i for part in env_groups for s in part for i in range(s.num_envs)]
   assert sorted(ids) == list(range(3 * 2 * 6 + 4))
 
 

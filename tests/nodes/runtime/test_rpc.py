@@ -8,7 +8,7 @@ from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.options import ServingOptions
 from nodes.inference_learner import InferenceLearner
-from nodes.learning.options import TrainingOptions
+from nodes.learning.options import RunOptions, TrainingOptions
 from nodes.runtime import lifecycle, rpc
 
 
@@ -49,7 +49,7 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
   node = InferenceLearner(
     make_agent=None,
     make_environment=broken,
-    streams=[],
+    env_groups=[],
     replay_addresses=[],
     monitor=None,
     port=port,
@@ -58,10 +58,7 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
       name='inference_learner/0',
       devices=(0,),
       batch_size=1,
-      num_steps=1,
-      run_dir=str(tmp_path),
-      checkpoint_period=0.0,
-      checkpoints_kept=1,
+      run=RunOptions(1, str(tmp_path), 0.0, 1),
       audit_dir='',
       seed=Seed(0),
     ),

@@ -20,7 +20,7 @@ def _row(t, num_envs=2):
 def _append(assembler, t, num_envs=2):
   state = {
     's': np.arange(num_envs + 3) * 1000.0 + t
-  }  # As in a batch where other streams come after.
+  }  # As in a batch where other groups come after.
   return assembler.append(
     _row(t, num_envs),
     np.full(num_envs, t % 7, np.int32),
@@ -85,14 +85,14 @@ def test_a_finished_unroll_is_kept_while_replay_holds_the_other_buffer():
 
 
 def test_layout_numbers_training_environments_first_and_without_gaps():
-  streams = layout(num_actors=2, envs_per_actor=6, env_groups=3, eval_envs=4)
-  training = [s for s in streams if s.training]
+  env_groups = layout(num_actors=2, envs_per_actor=6, env_groups=3, eval_envs=4)
+  training = [s for s in env_groups if s.training]
   ids = [s.first_environment_id + i for s in training for i in range(s.num_envs)]
   assert ids == list(range(12))
   assert [(s.actor_id, s.group) for s in training[:4]] == [
     ('actor/0', 0), ('actor/0', 1), ('actor/0', 2), ('actor/1', 0),
   ]  # fmt: skip
-  assert (streams[-1].actor_id, streams[-1].first_environment_id) == ('evaluator/0', 12)
+  assert (env_groups[-1].actor_id, env_groups[-1].first_environment_id) == ('evaluator/0', 12)
 
 
 def test_episode_returns_start_over_at_first_rows():

@@ -6,7 +6,7 @@ import dataclasses
 
 
 @dataclasses.dataclass
-class Life:
+class Incarnation:
   """One process of a node.
 
   Attributes:
@@ -24,14 +24,14 @@ class Life:
   killed: float | None = None
 
 
-class Lives:
+class Incarnations:
   """Tracks the processes of the nodes, and which of them the drill killed."""
 
   def __init__(self) -> None:
-    self.latest: dict[str, Life] = {}
-    self.all: list[Life] = []
+    self.latest: dict[str, Incarnation] = {}
+    self.all: list[Incarnation] = []
 
-  def see(self, pids: dict[str, int], seconds: float) -> list[Life]:
+  def see(self, pids: dict[str, int], seconds: float) -> list[Incarnation]:
     """Records the current processes.
 
     Args:
@@ -39,23 +39,23 @@ class Lives:
       seconds: seconds since the drill began.
 
     Returns:
-      The replaced lives that the drill did not kill.
+      The replaced incarnations that the drill did not kill.
     """
     surprises = []
     for node, pid in pids.items():
       before = self.latest.get(node)
       if before is None or before.pid != pid:
         number = before.number + 1 if before else 0
-        self.latest[node] = Life(node, number, pid, seconds)
+        self.latest[node] = Incarnation(node, number, pid, seconds)
         self.all.append(self.latest[node])
         if before is not None and before.killed is None:
           surprises.append(before)
     return surprises
 
-  def never_back(self, until: float) -> list[Life]:
-    """Returns the lives that the drill killed before `until` and that no other life followed."""
+  def never_back(self, until: float) -> list[Incarnation]:
+    """Returns the incarnations that the drill killed before `until` and that no other followed."""
     return [
-      life for life in self.latest.values() if life.killed is not None and life.killed < until
+      each for each in self.latest.values() if each.killed is not None and each.killed < until
     ]
 
 
@@ -64,7 +64,7 @@ class Seen:
   """Observations of a run.
 
   Attributes:
-    lives: lives of the nodes.
+    incarnations: those of the nodes.
     kills: number of kills.
     surprises: a sentence for each end of a node that the drill did not cause.
     longest_pause: longest time without a new trained unroll, in seconds.
@@ -72,7 +72,7 @@ class Seen:
     interrupted: why the drill stopped the run; '' if it ended by itself.
   """
 
-  lives: Lives = dataclasses.field(default_factory=Lives)
+  incarnations: Incarnations = dataclasses.field(default_factory=Incarnations)
   kills: int = 0
   surprises: list[str] = dataclasses.field(default_factory=list)
   longest_pause: float = 0.0

@@ -1,0 +1,216 @@
+"""Decides what happens to each request: a reply at once, inference, or a wait."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+
+from absl import logging
+
+from agents.types import Unroll
+from nodes.inference import codec
+from nodes.inference.batching import Batcher
+from nodes.inference.device import InferenceOutput
+from nodes.inference.env_groups import EnvGroup
+from nodes.inference.message_socket import MessageSocket
+from nodes.inference.requests import Refused, Request, Requests
+from nodes.inference.socket_server import SocketServer
+
+_FINISHED = codec.pack(None)
+
+
+class RequestScheduler:
+  """The state machine of the requests of every environment group.
+
+  A request that needs no inference gets its reply at once. Another one joins a batch. It is deferred
+  while an earlier request of its group is in flight, or while its group's assembler has no room.
+
+  Attributes:
+    rows_dropped: rows of unrolls that new incarnations of actors have cut off.
+    restarts: new incarnations of actors that had connected before.
+  """
+
+  def __init__(
+    self,
+    env_groups: Sequence[EnvGroup],
+    requests: Requests,
+    inbox: SocketServer,
+    batchers: Sequence[Batcher[Request]],
+    write: Callable[[Unroll, Callable[[], None]], None] | None,
+  ):
+    """Initialises a scheduler without requests.
+
+    Args:
+      env_groups: the groups to serve.
+      requests: decodes the requests of these groups.
+      inbox: receives the requests and sends the replies.
+      batchers: one for each actor device.
+      write: receives finished unrolls `[N, L, ...]`, and what to call once they are copied. Must not
+        block. None if no group trains.
+    """
+    self._env_groups = env_groups
+    self._requests = requests
+    self._inbox = inbox
+    self._batchers = batchers
+    self._write_unroll = write
+    self._deferred: list[EnvGroup] = []
+    self._finished = threading.Event()
+    self._closed = threading.Event()
+    self.rows_dropped = 0
+    self.restarts = 0
+
+  @property
+  def num_deferred(self) -> int:
+    """Number of deferred requests."""
+    return len(self._deferred)
+
+  @property
+  def closed(self) -> bool:
+    """Whether `close` has been called."""
+    return self._closed.is_set()
+
+  def finish_training(self) -> None:
+    """Replies to each training group's next request that training has finished."""
+    self._finished.set()
+    self._count_live_groups()
+    self._inbox.wake()
+
+  def close(self) -> None:
+    """Makes `next_batch` return []."""
+    self._closed.set()
+    self._inbox.wake()
+
+  def next_batch(self) -> tuple[int, list[Request]]:
+    """Listens until a batch is ready; returns its device's index and the batch, [] once closed.
+
+    One thread at a time may call it.
+    """
+    while not self._closed.is_set():
+      for device, batcher in enumerate(self._batchers):
+        batch = batcher.take()
+        if batch:
+          return device, batch
+      left = [s for b in self._batchers if (s := b.seconds_left()) is not None]
+      for connection, message in self._inbox.poll(min(left, default=None)):
+        self._take(connection, message)
+      held, self._deferred = self._deferred, []
+      for env_group in held:
+        request, env_group.deferred = env_group.deferred, None
+        self._consider(request)
+    return 0, []
+
+  def finish(self, request: Request, answer: InferenceOutput) -> None:
+    """Appends a request's row to its group's unroll and sends the reply; any thread may call it."""
+    env_group = request.env_group
+    if env_group.assembler is not None:
+      unroll = env_group.assembler.append(
+        request.timestep, answer.action, answer.extras, answer.policy_version, answer.core_state
+      )
+      if unroll is not None:
+        self._write(unroll, env_group)
+    reply = codec.pack(answer.action)
+    with env_group.lock:
+      env_group.sequence, env_group.reply, env_group.needs_reset = request.sequence, reply, False
+      env_group.in_flight = None
+      connection, held = request.connection, env_group.deferred
+    self._inbox.send(connection, reply)
+    if held is not None:
+      self._inbox.wake()
+
+  def _take(self, connection: MessageSocket, message: bytes) -> None:
+    try:
+      request = self._requests.unpack(message, connection)
+    except Refused as error:
+      self._inbox.send(connection, codec.pack(None, str(error)))
+    except Exception as error:  # The sender is no actor.
+      logging.warning('dropped an invalid message: %r', error)
+      self._inbox.drop(connection)
+    else:
+      self._consider(request)
+
+  def _consider(self, request: Request) -> None:
+    """Replies at once if no inference is needed; otherwise batches or defers the request."""
+    env_group = request.env_group
+    with env_group.lock:
+      served = request.incarnation == env_group.incarnation
+      if env_group.spec.training and self._finished.is_set():
+        self._inbox.send(request.connection, _FINISHED)
+      elif not served and request.incarnation in env_group.retired:
+        self._inbox.send(request.connection, _replaced(env_group))
+      elif not served and request.connection.closed_by_peer():
+        # The incarnation died before its request was read; a newer one may already be connected.
+        logging.info('dropped a request of %s, which has disconnected', env_group.spec.actor_id)
+      elif env_group.in_flight is not None and request.key == env_group.in_flight.key:
+        env_group.in_flight.connection = request.connection
+      elif env_group.in_flight is not None:
+        self._defer(request)
+      else:
+        if not served:
+          self._admit(env_group, request.incarnation)
+        if request.sequence <= env_group.sequence:
+          self._inbox.send(request.connection, env_group.reply)
+        elif self._has_room(env_group):
+          env_group.in_flight = request
+          self._batchers[env_group.device].put(request)
+        else:
+          self._defer(request)
+
+  def _defer(self, request: Request) -> None:
+    """Keeps a request until it is considered again; keeps only a group's newest request."""
+    env_group, held = request.env_group, request.env_group.deferred
+    if held is None:
+      self._deferred.append(env_group)
+    elif held.incarnation != request.incarnation:
+      env_group.retired.append(held.incarnation)
+      self._inbox.send(held.connection, _replaced(env_group))
+    elif held.sequence > request.sequence:
+      return
+    env_group.deferred = request
+
+  def _admit(self, env_group: EnvGroup, incarnation: int) -> None:
+    """Starts to serve a new incarnation of an actor."""
+    restart = env_group.connected
+    self.rows_dropped += env_group.admit(incarnation)
+    self.restarts += restart
+    if not restart:
+      self._count_live_groups()
+
+  def _count_live_groups(self) -> None:
+    """Sets the number of live groups in each batcher, so that none waits for a paused evaluator."""
+    live = [0] * len(self._batchers)
+    for env_group in self._env_groups:
+      live[env_group.device] += (
+        env_group.connected and env_group.spec.training is not self._finished.is_set()
+      )
+    for count, batcher in zip(live, self._batchers, strict=True):
+      batcher.live_groups = count
+
+  def _has_room(self, env_group: EnvGroup) -> bool:
+    """Returns whether the group's assembler has room for a row; first emits a full unroll if it can."""
+    if env_group.assembler is None or not env_group.assembler.full:
+      return True
+    unroll = env_group.assembler.take()
+    if unroll is None:
+      return False
+    self._write(unroll, env_group)
+    return True
+
+  def _write(self, unroll: Unroll, env_group: EnvGroup) -> None:
+    assert self._write_unroll is not None
+    self._write_unroll(unroll, functools.partial(self._release, env_group, unroll))
+
+  def _release(self, env_group: EnvGroup, unroll: Unroll) -> None:
+    """Returns an unroll's arrays to the assembler; any thread may call it."""
+    assert env_group.assembler is not None
+    env_group.assembler.release(unroll)
+    with env_group.lock:
+      held = env_group.deferred
+    if held is not None:
+      self._inbox.wake()
+
+
+def _replaced(env_group: EnvGroup) -> bytes:
+  """Returns the reply to a replaced incarnation of an actor."""
+  name = env_group.spec.actor_id
+  return codec.pack(None, f'another process acts as {name} now, so this one must exit.')

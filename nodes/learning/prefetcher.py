@@ -1,0 +1,45 @@
+"""Copies batches to the devices ahead of the learner."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class DevicePrefetcher:
+  """Copies the next batch to the devices while the learner updates from the current one."""
+
+  def __init__(self, batches: Iterable[Any], put: Callable[[Any], Any], depth: int = 1):
+    """Starts the prefetch thread.
+
+    Args:
+      batches: yields host batches; read from the prefetch thread.
+      put: copies a host batch to the devices.
+      depth: maximum number of batches that wait on the devices.
+    """
+    self._ready: queue.Queue[Any] = queue.Queue(depth)
+    self._thread = threading.Thread(
+      target=self._run, args=(batches, put), name='prefetch', daemon=True
+    )
+    self._thread.start()
+
+  def next(self, check: Callable[[], None], poll: float = 0.2) -> Any:
+    """Returns the next batch; calls `check` every `poll` seconds while it waits."""
+    while True:
+      try:
+        item = self._ready.get(timeout=poll)
+      except queue.Empty:
+        check()
+        continue
+      if isinstance(item, BaseException):
+        raise item
+      return item
+
+  def _run(self, batches: Iterable[Any], put: Callable[[Any], Any]) -> None:
+    try:
+      for batch in batches:
+        self._ready.put(put(batch))
+    except BaseException as error:
+      self._ready.put(error)
