@@ -107,7 +107,7 @@ def make_server():
     server = InferenceServer(
       agent,
       streams,
-      jax.local_devices()[:1],
+      jax.local_devices()[:1] * num_devices,
       spec,
       sink,
       Counter(),
