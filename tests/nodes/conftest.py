@@ -5,10 +5,12 @@ import threading
 import courier
 import pytest
 
+from agents.seeding import Seed
 from launchers import binding
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.socket_server import SocketServer
+from nodes.learning.options import TrainingOptions
 
 DEADLINE = 60
 
@@ -68,6 +70,32 @@ def answer():
 
 
 @pytest.fixture
+def broken_learner(tmp_path):
+  """Returns arguments for a node that learns; its environment fails when the node runs."""
+
+  def make_environment(num_envs, seed):
+    raise OSError('the environment is broken')
+
+  return {
+    'make_agent': None,
+    'make_environment': make_environment,
+    'replay_addresses': [],
+    'monitor': None,
+    'training': TrainingOptions(
+      name='learner/0',
+      devices=(0,),
+      batch_size=1,
+      num_steps=1,
+      run_dir=str(tmp_path),
+      checkpoint_period=0.0,
+      checkpoints_kept=1,
+      audit_dir='',
+      seed=Seed(0),
+    ),
+  }
+
+
+@pytest.fixture
 def serve(tmp_path):
   """Starts replay servers; returns their addresses."""
   from nodes import replay  # Seconds, which most tests do not need to wait.
@@ -93,7 +121,6 @@ def make_server():
   import numpy as np
   from acme.utils.counting import Counter
 
-  from agents.seeding import Seed
   from nodes.inference.server import InferenceServer
   from tests.nodes.counter import CounterAgent, CounterEnvironment
   from tests.nodes.inference_clients import Sink
