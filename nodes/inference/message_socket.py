@@ -98,10 +98,13 @@ class MessageSocket:
     return bytes(memoryview(self._buffer)[_SIZE.size : end])
 
   def closed_by_peer(self) -> bool:
-    """Returns whether the peer has closed the connection and everything it sent has been read."""
+    """Returns whether the peer has closed the connection and everything it sent has been read.
+
+    Does not wait, unless the socket has a timeout: then it waits that long for the peer.
+    """
     try:
       return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
+    except (BlockingIOError, TimeoutError):
       return False
     except OSError:
       return True
