@@ -225,6 +225,16 @@ class InferenceServer:
     """Agent decisions executed by training environments."""
     return self._progress.actor_steps
 
+  @property
+  def devices(self) -> Sequence[DeviceInference]:
+    """Inference on each actor device, with its counts."""
+    return self._devices
+
+  @property
+  def deferred_requests(self) -> int:
+    """Requests that wait for replay, or for an earlier request for the same environments."""
+    return len(self._deferred)
+
   def totals(self) -> ActingTotals:
     """Returns the actors' totals since the start."""
     return self._progress.totals()
