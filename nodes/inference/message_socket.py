@@ -118,7 +118,10 @@ class MessageSocket:
     return info[2] < _LOST_PACKETS and info[3] < _LOST_QUESTIONS
 
   def give_up(self) -> None:
-    """Shuts the connection down for both sides, without closing this socket."""
+    """Ends the connection in both directions; the thread that reads it then closes this socket.
+
+    Any thread may call it. Closing a socket that another thread polls would free its file descriptor.
+    """
     with contextlib.suppress(OSError):
       self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -122,7 +122,7 @@ class SocketServer:
     return sum(key.data is not None for key in keys)
 
   def wake(self) -> None:
-    """Makes the current `poll` return, or the next one."""
+    """Ends the wait of the current `poll`; if no thread polls, the next `poll` does not wait."""
     with contextlib.suppress(OSError):  # Full: already awake. Closed: no thread polls.
       self._waker.send(b'!')
 
