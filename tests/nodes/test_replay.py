@@ -208,6 +208,8 @@ def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monke
     if not seen:
       seen += [next(batches) for _ in range(1)]
   seen += [next(batches) for _ in range(2)]
+  for writer in writers:
+    writer.close()
   numbers = [n for batch in seen for n in batch.unrolls.environment_id.tolist()]
   assert numbers == list(range(12))
   assert [i for batch in seen for i in batch.unroll_ids.tolist()] == [
