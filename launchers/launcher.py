@@ -102,7 +102,7 @@ class Launcher(abc.ABC):
       given: the user's --run_dir, or ''.
       program: title of the program.
       env: title of the environment.
-      dry_run: whether nothing will run; '' is then returned unchanged.
+      dry_run: whether nothing will run; `given` is then returned as it is.
     """
     if dry_run:
       return given

@@ -125,7 +125,12 @@ def run(
 
 
 def main(argv: list[str]) -> None:
-  """Runs the node whose pickled function is in the file `argv[1]`. Does not return."""
+  """Runs a node, then ends this process with the node's exit code; never returns.
+
+  Args:
+    argv: the name of the program; the file with the node's function, written by cloudpickle; and,
+      unless it is `DEFAULT_GRACE`, the grace in seconds, as in `run`.
+  """
   parent = int(os.environ.get('LAUNCHPOD_LAUNCHER_PID', os.getppid()))
   _die_with_parent(parent)
   heart = begin_heartbeat(heartbeat.pipe_sender())

@@ -21,14 +21,18 @@ class Record:
     self.failures = 0
 
   def delay(self, code: int, seconds: float) -> float | None:
-    """Records a failure; returns the seconds until the restart, or None for no restart.
+    """Records a failure and decides whether and when the node is restarted.
 
-    There is no restart if the policy is 'never', after `max_restarts` restarts in a row, after the third
-    exception in a row, or if the exit code is that of a `NonRetryableError`.
+    Failures and exceptions are counted since the node last ran for more than 60 seconds.
 
     Args:
       code: exit code of the node, negative for a signal.
       seconds: how long the node had run.
+
+    Returns:
+      Seconds until the restart: `restart_backoff`, doubled after each further failure, up to 8. None if
+      the node stays down: under the policy 'never', after more than `max_restarts` failures, after the
+      third exception, or after a `NonRetryableError`.
     """
     if seconds > STEADY_SECONDS:
       self.failures = self._exceptions = 0

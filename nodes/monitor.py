@@ -77,6 +77,17 @@ class Monitor:
       tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
       self._recorder.put(node, row, int(counts['environment_frames']), tagged)
 
+  def flush(self, timeout: float = 60.0) -> bool:
+    """Waits until all earlier reports are written or dropped.
+
+    Args:
+      timeout: maximum seconds to wait.
+
+    Returns:
+      Whether they are, so that `rundir.curves.read` and TensorBoard see the written ones.
+    """
+    return self._recorder.flush(timeout)
+
   def finished(self) -> bool:
     """Returns whether training has finished."""
     return self._training_finished.is_set()
@@ -90,7 +101,11 @@ class Monitor:
       }
 
   def status(self) -> dict[str, Any]:
-    """Returns the live view's data: counters, times and the latest value of each measurement."""
+    """Returns the live view's data: counters, times and the latest value of each measurement.
+
+    `problem` says in one sentence why measurements are being dropped, or is ''. `lost_rows` counts the
+    rows that were not fully written since this monitor started.
+    """
     with self._lock:
       return {
         'elapsed': time.monotonic() - self._started,
@@ -101,6 +116,7 @@ class Monitor:
         'latest': {node: dict(values) for node, values in self._latest.items()},
         'finished': self._training_finished.is_set(),
         'problem': self._recorder.problem or self._problem,
+        'lost_rows': self._recorder.lost,
       }
 
   def training_finished(self, node: str, values: Mapping[str, float]) -> None:

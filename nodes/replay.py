@@ -17,7 +17,11 @@ from rundir.replay_checkpoints import Damaged, ReplayCheckpoints
 
 
 class ReplayServer:
-  """A Reverb server that runs until the program stops and optionally writes checkpoints."""
+  """A Reverb server that runs until the program stops and optionally writes checkpoints.
+
+  Attributes:
+    address: host:port, for clients on this machine.
+  """
 
   def __init__(
     self,
@@ -47,8 +51,8 @@ class ReplayServer:
     self._checkpoints = ReplayCheckpoints(checkpoint_dir)
     self._checkpoint_failures = 0
     self._server = self._restore(tables, port)
-    self._address = f'127.0.0.1:{port}'
-    self._reporter = Reporter(monitor, name, self._measure)
+    self.address = f'127.0.0.1:{port}'
+    self._reporter = Reporter(monitor, name, self.measure)
 
   def run(self) -> None:
     """Serves until the program stops."""
@@ -65,11 +69,11 @@ class ReplayServer:
       self._reporter.ask_for_finish()
       due = self._period and time.monotonic() - last >= self._period
       if due and (saving is None or not saving.is_alive()):
-        last, saving = time.monotonic(), lifecycle.run_before_exit(self._checkpoint)
+        last, saving = time.monotonic(), lifecycle.run_before_exit(self.write_checkpoint)
     if self._period and not self._reporter.training_finished:
       if saving is not None:
         saving.join()
-      lifecycle.run_before_exit(self._checkpoint).join()
+      lifecycle.run_before_exit(self.write_checkpoint).join()
 
   def _restore(self, tables: Callable[[], Sequence[reverb.Table]], port: int) -> reverb.Server:
     """Returns a server restored from the newest intact checkpoint, or an empty one without any."""
@@ -103,17 +107,21 @@ class ReplayServer:
     )
     return reverb.Server(tables(), port, checkpointer)
 
-  def _checkpoint(self) -> None:
-    """Writes all items and the rate limiter's counts; inserts and samples block meanwhile."""
+  def write_checkpoint(self) -> None:
+    """Writes all items and the rate limiter's counts; inserts and samples block meanwhile.
+
+    The newest two checkpoints are kept. A failure is logged and counted in `measure`; it keeps both.
+    """
     try:
-      written = reverb.Client(self._address).checkpoint()
+      written = reverb.Client(self.address).checkpoint()
       logging.info('wrote %s', self._checkpoints.keep(written))
     except Exception as error:
       self._checkpoint_failures += 1
       self._checkpoints.empty_scratch()
       logging.error('could not write a checkpoint, earlier ones are kept: %s', error)
 
-  def _measure(self, seconds: float) -> dict[str, float]:
+  def measure(self, seconds: float) -> dict[str, float]:
+    """Returns the number of checkpoints so far that could not be written."""
     return {'checkpoint_failures': float(self._checkpoint_failures)}
 
   def close(self) -> None:

@@ -74,9 +74,10 @@ class Recorder:
     except queue.Full:
       self._lose('the disk does not answer')
 
-  def flush(self) -> None:
-    """Waits until all queued rows are written or dropped."""
-    self._rows.join()
+  def flush(self, timeout: float = 60.0) -> bool:
+    """Waits at most `timeout` seconds for the queued rows; returns whether none is left."""
+    with self._rows.all_tasks_done:
+      return self._rows.all_tasks_done.wait_for(lambda: not self._rows.unfinished_tasks, timeout)
 
   def close(self, timeout: float = 10.0) -> None:
     """Writes the queued rows; waits at most `timeout` seconds for each of queue and thread."""

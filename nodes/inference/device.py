@@ -62,6 +62,13 @@ class DeviceInference:
   Several threads may serve batches concurrently: while the device runs one, the host assembles others
   and replies to them. An environment's action does not depend on the rest of its batch. Its slot
   holds its core state and its random state (the seed, its id and its number of decisions).
+
+  Attributes:
+    device: the actor device.
+    batches: number of batches served.
+    rows: environments in those batches.
+    capacity: environments that those batches had room for.
+    busy_seconds: time spent in `serve`, summed over threads.
   """
 
   def __init__(
@@ -85,7 +92,7 @@ class DeviceInference:
       buckets: batch sizes to compile for, ascending; the last is the largest batch.
       seed: of action sampling.
     """
-    self._device = device
+    self.device = device
     self._spec = environment_spec
     self._buckets = list(buckets)
     self._num_slots = len(exploration)
@@ -107,7 +114,7 @@ class DeviceInference:
 
   def set_params(self, version: int, params: Nest) -> None:
     """Sets the parameters from the next batch on; copies them from device to device."""
-    self._params = version, jax.device_put(params, self._device)
+    self._params = version, jax.device_put(params, self.device)
 
   def compile(self) -> None:
     """Compiles every bucket; call `set_params` first."""
@@ -132,7 +139,7 @@ class DeviceInference:
     size = next(s for s in self._buckets if s >= rows)
     staging[size].fill(inputs)
     version, action, extras, core_state = self._dispatch_batch(staging[size], rows)
-    if self._device.platform != 'cpu':
+    if self.device.platform != 'cpu':
       jax.tree.map(lambda x: x.copy_to_host_async(), (action, extras))
     action = np.asarray(action)
     extras = {name: np.asarray(value) for name, value in extras.items()}

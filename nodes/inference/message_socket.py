@@ -98,10 +98,13 @@ class MessageSocket:
     return bytes(memoryview(self._buffer)[_SIZE.size : end])
 
   def closed_by_peer(self) -> bool:
-    """Returns whether the peer has closed the connection and everything it sent has been read."""
+    """Returns whether the peer has closed the connection and everything it sent has been read.
+
+    Does not wait, unless the socket has a timeout: then it waits that long for the peer.
+    """
     try:
       return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
+    except (BlockingIOError, TimeoutError):
       return False
     except OSError:
       return True
@@ -115,7 +118,10 @@ class MessageSocket:
     return info[2] < _LOST_PACKETS and info[3] < _LOST_QUESTIONS
 
   def give_up(self) -> None:
-    """Shuts the connection down for both sides, without closing this socket."""
+    """Ends the connection in both directions; the thread that reads it then closes this socket.
+
+    Any thread may call it. Closing a socket that another thread polls would free its file descriptor.
+    """
     with contextlib.suppress(OSError):
       self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -196,6 +196,11 @@ class InferenceServer:
     return self._progress.actor_steps
 
   @property
+  def devices(self) -> Sequence[DeviceInference]:
+    """Inference on each actor device, with its counts."""
+    return self._devices
+
+  @property
   def deferred_requests(self) -> int:
     """Requests that wait for replay, or for an earlier request for the same environments."""
     return self._scheduler.num_deferred

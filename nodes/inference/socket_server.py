@@ -115,8 +115,14 @@ class SocketServer:
       self._tidy()
     return messages
 
+  @property
+  def num_connections(self) -> int:
+    """The number of accepted connections that are open; 0 once the server is closed."""
+    keys = (self._selector.get_map() or {}).values()
+    return sum(key.data is not None for key in keys)
+
   def wake(self) -> None:
-    """Makes the current `poll` return, or the next one."""
+    """Ends the wait of the current `poll`; if no thread polls, the next `poll` does not wait."""
     with contextlib.suppress(OSError):  # Full: already awake. Closed: no thread polls.
       self._waker.send(b'!')
 

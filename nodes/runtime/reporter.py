@@ -61,7 +61,12 @@ class Reporter:
       self._send(self._monitor.futures.finished)
 
   def report_now(self, should_stop: Callable[[], bool]) -> None:
-    """Sends a report at once and waits for the monitor's reply.
+    """Sends a report whether or not one is due, and waits for the monitor's reply.
+
+    Retries while the monitor is unavailable.
+
+    Args:
+      should_stop: polled twice a second while it waits.
 
     Raises:
       lifecycle.Stopped: once `should_stop` returns True.

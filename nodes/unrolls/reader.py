@@ -77,18 +77,18 @@ class UnrollReader:
   def update_priorities(self, keys: np.ndarray, priorities: Array) -> bool:
     """Queues a priority update for another thread; the newest update of an item wins.
 
-    Items that are no longer in replay are skipped.
+    Items that are no longer in replay are skipped. Waits at most 0.2 seconds for room in the queue.
 
     Args:
       keys: uint64 `[B]`, of a batch of this reader, in its order.
-      priorities: `[B]`, possibly still in transfer from a device.
+      priorities: float32 `[B]`, possibly still in transfer from a device.
 
     Returns:
-      Whether the update was queued. False means that earlier updates still wait for a busy or
-      unavailable server; retry.
+      Whether the update was queued. If not, earlier updates wait for a busy or unavailable server, and
+      the caller must try again.
 
     Raises:
-      RuntimeError: if an earlier update failed.
+      RuntimeError: if an earlier update failed for another reason than an unavailable server.
     """
     if self._error is not None:
       raise RuntimeError('replay no longer takes priorities') from self._error

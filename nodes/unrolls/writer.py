@@ -146,6 +146,9 @@ class UnrollWriter:
     except BaseException as error:
       if not self._stopping.is_set():
         self._error = error
+    finally:
+      for writer in self._writers:  # A server that stops waits 5 seconds for streams that are open.
+        writer.close()
 
   def _append(self, unrolls: Unroll) -> None:
     priorities = self._priorities(unrolls)

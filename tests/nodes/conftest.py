@@ -5,10 +5,12 @@ import threading
 import courier
 import pytest
 
+from agents.seeding import Seed
 from launchers import binding
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.socket_server import SocketServer
+from nodes.learning.options import RunOptions, TrainingOptions
 
 DEADLINE = 60
 
@@ -68,6 +70,29 @@ def answer():
 
 
 @pytest.fixture
+def broken_learner(tmp_path):
+  """Returns arguments for a node that learns; its environment fails when the node runs."""
+
+  def make_environment(num_envs, seed):
+    raise OSError('the environment is broken')
+
+  return {
+    'make_agent': None,
+    'make_environment': make_environment,
+    'replay_addresses': [],
+    'monitor': None,
+    'training': TrainingOptions(
+      name='learner/0',
+      devices=(0,),
+      batch_size=1,
+      run=RunOptions(1, str(tmp_path), 0.0, 1),
+      audit_dir='',
+      seed=Seed(0),
+    ),
+  }
+
+
+@pytest.fixture
 def serve(tmp_path):
   """Starts replay servers; returns their addresses."""
   from nodes import replay  # Seconds, which most tests do not need to wait.
@@ -93,7 +118,6 @@ def make_server():
   import numpy as np
   from acme.utils.counting import Counter
 
-  from agents.seeding import Seed
   from nodes.inference.server import InferenceServer
   from tests.nodes.counter import CounterAgent, CounterEnvironment
   from tests.nodes.inference_clients import Sink
@@ -107,7 +131,7 @@ def make_server():
     server = InferenceServer(
       agent,
       env_groups,
-      jax.local_devices()[:1],
+      jax.local_devices()[:1] * num_devices,
       spec,
       sink,
       Counter(),

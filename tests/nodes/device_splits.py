@@ -41,7 +41,7 @@ def record(num_actor_devices):
   for _ in range(20 * 6 + 1):
     for client in clients:
       client.step()
-  used = {device for d in server._devices for device in d._exploration.devices()}
+  used = {each.device for each in server.devices if each.rows}
   assert used == set(devices), 'an actor device was left idle'
   server.close()
   rows = [jax.tree.map(lambda x, i=i: x[i], u) for u in sink.unrolls for i in range(14)]
@@ -54,24 +54,29 @@ def record(num_actor_devices):
   return batches
 
 
-def learn(batches, devices, publish=lambda version, params: None):
-  """Does an update on each batch; returns the learner."""
-  learner = Learner(make_agent(), devices, publish, lambda: None, Counter(), seed=Seed(1))
+def learn(batches, devices):
+  """Does an update on each batch; returns the learner, and the versions and parameters it published."""
+  published = []
+  learner = Learner(
+    make_agent(),
+    devices,
+    lambda *version_and_params: published.append(version_and_params),
+    lambda: None,
+    Counter(),
+    seed=Seed(1),
+  )
   learner.learn_from(batches)
   for _ in batches:
     learner.step()
-  return learner
+  return learner, published
 
 
 def check(actors, batches, one):
-  """Learns on the devices that do not act; returns the largest difference from `one`."""
-  published = []
-  split = learn(batches, jax.devices()[actors:], lambda v, p: published.append((v, p)))
+  """Learns on the devices that do not act; returns the largest difference from the parameters `one`."""
+  split, published = learn(batches, jax.devices()[actors:])
   start = make_agent().init(jax.random.key(1)).params
   differences = []
-  for before, a, b in zip(
-    *map(jax.tree.leaves, (start, one._state.params, split._state.params)), strict=True
-  ):
+  for before, a, b in zip(*map(jax.tree.leaves, (start, one, published[-1][1])), strict=True):
     assert not np.array_equal(before, a), 'the updates changed nothing'
     differences.append(np.abs(np.asarray(a) - np.asarray(b)).max())
     shards = [np.asarray(s.data) for s in b.addressable_shards]
@@ -85,7 +90,8 @@ def check(actors, batches, one):
 
 def main():
   batches = record(num_actor_devices=2)
-  one = learn(batches, jax.devices()[:1])
+  _, published = learn(batches, jax.devices()[:1])
+  one = published[-1][1]
   for actors in (1, 2, 4):
     print(actors, check(actors, batches, one))
   record(num_actor_devices=4)

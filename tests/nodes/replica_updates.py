@@ -57,7 +57,7 @@ def learn(name, devices, replica, num_replicas):
   for _ in range(UPDATES):
     counter.increment(actor_steps=10 + replica)
     learner.step()
-    losses.append(float(learner._metrics['loss']))
+    losses.append(learner.measure(1.0).get('loss'))  # Of the step before.
   params = jax.tree.leaves(learner.get_variables(['params'])[0])
   for acts, learns in zip(jax.tree.leaves(acting[-1]), params, strict=True):
     assert acts.devices() == {jax.local_devices()[0]}
@@ -68,7 +68,7 @@ def learn(name, devices, replica, num_replicas):
   return {
     'params': np.concatenate([x.ravel() for x in params]),
     'moved': moved,
-    'losses': np.array(losses),
+    'losses': np.array(losses[1:]),
     'priorities': np.array(priorities),
     'actor_steps': learner.actor_steps(),
   }

@@ -1,7 +1,6 @@
 """Anakin's node and its evaluator, with real servers and without a launcher."""
 
 import threading
-import time
 
 import jax
 import numpy as np
@@ -19,6 +18,7 @@ from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
 from nodes.runtime.periodic_evaluator import EvaluationOptions
 from rundir import checkpoints
+from tests.waiting import wait_until
 
 DEADLINE = 120
 
@@ -62,10 +62,10 @@ def start(node):
 
 
 def wait_for(condition, thread):
-  end = time.monotonic() + DEADLINE
-  while not condition():
-    assert thread.is_alive() and time.monotonic() < end, thread.error
-    time.sleep(0.02)
+  def check():
+    assert thread.is_alive(), thread.error
+
+  wait_until(condition, check, DEADLINE)
 
 
 def run_to_the_end(run_dir, connect, stop, **options):

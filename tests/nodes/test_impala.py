@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reverb
 from acme.utils.counting import Counter
 
 from agents.seeding import Seed
@@ -39,7 +38,9 @@ from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterAgent, CounterEnvironment
+from tests.nodes.replay_size import replay_size
 from tests.nodes.test_actor import Monitor
+from tests.waiting import wait_until
 
 DEADLINE = 120
 EVAL_ENVS = 2
@@ -131,7 +132,7 @@ class Acting:
     return self.counter.get_counts()['actor_steps']
 
   def queued(self):
-    return reverb.Client(self._address).server_info()[tables.TABLE].current_size
+    return replay_size(self._address)
 
   def read(self):
     """Returns the next unroll of each of the two environments."""
@@ -145,11 +146,7 @@ class Acting:
     assert self._thread.is_alive(), self.error
 
   def wait_until(self, condition):
-    end = time.monotonic() + DEADLINE
-    while not condition():
-      self._check()
-      assert time.monotonic() < end
-      time.sleep(0.01)
+    wait_until(condition, self._check, DEADLINE)
 
   def finish(self):
     self.learner.finish_training()
@@ -202,9 +199,12 @@ class Asking(Acting):
     super().finish()
     self.ends.get(timeout=DEADLINE)
 
-  def stop(self):
+  def serving_has_ended(self):
     self._serving.join(DEADLINE)
-    assert not self._serving.is_alive() and self.error is None
+    return not self._serving.is_alive()
+
+  def stop(self):
+    assert self.serving_has_ended() and self.error is None
 
 
 @pytest.fixture
@@ -236,8 +236,9 @@ def test_rows_carry_the_state_before_them_and_the_version_that_acted_in_them(act
   seen, checked = set(), 0
   for version in range(2, 7):
     actor.learner.set_params(version, np.float32(version))
-    unroll = actor.read()
+    unroll, end = actor.read(), time.monotonic() + DEADLINE
     while unroll.policy_version[0, -1] != version:  # Those of before wait in the queue.
+      assert time.monotonic() < end
       unroll = actor.read()
       np.testing.assert_array_equal(unroll.extras['params'], unroll.policy_version)
       np.testing.assert_array_equal(unroll.extras['count'], unroll.timestep.observation[..., 0])
@@ -337,6 +338,5 @@ def test_a_server_that_fails_after_the_end_of_training_is_noticed(start_acting, 
     raise OSError('too many open files')
 
   monkeypatch.setattr(UnrollWriter, 'check', check)
-  asking._serving.join(DEADLINE)
-  assert isinstance(asking.error, OSError) and not asking._serving.is_alive()
+  assert asking.serving_has_ended() and isinstance(asking.error, OSError)
   asking.error = None

@@ -1,6 +1,7 @@
 import csv
 import json
 import math
+import threading
 
 import pytest
 
@@ -12,7 +13,7 @@ FINAL = {'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9}
 
 def read(monitor, tmp_path, *columns):
   """Returns what `curves.read` does, once what was reported has been written."""
-  monitor._recorder.flush()
+  assert monitor.flush()
   return curves.read(str(tmp_path), *columns)
 
 
@@ -46,7 +47,7 @@ def test_progress_tells_evaluators_when_training_has_finished(monitor):
 def test_csv_has_counters_beside_every_report(monitor, tmp_path):
   monitor.report('inference_learner/0', {'environment_frames': 160.0, 'episode_return': 1.5})
   monitor.report('evaluator/0', {'evaluator_return': 2.5, 'evaluator_return_stderr': 0.1})
-  monitor._recorder.flush()
+  assert monitor.flush()
   with open(node_files.csv_path(str(tmp_path), 'evaluator/0')) as f:
     [row] = csv.DictReader(f)
   assert float(row['environment_frames']) == 160 and float(row['evaluator_return']) == 2.5
@@ -107,11 +108,11 @@ def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_pa
   (tmp_path / 'logs').write_text('in the way')
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   monitor.report('actor/0', {'steps': 1.0})
-  monitor._recorder.flush()
+  assert monitor.flush()
   assert 'cannot be written' in monitor.status()['problem']
   (tmp_path / 'logs').unlink()
   monitor.report('actor/0', {'steps': 2.0})
-  monitor._recorder.flush()
+  assert monitor.flush()
   assert monitor.status()['problem'] == ''
   assert read(monitor, tmp_path, 'actor/0', 'steps') == [(2.0,)]
 
@@ -120,7 +121,7 @@ def test_a_monitor_that_is_started_again_goes_on_in_the_same_logs(tmp_path):
   for steps in (10.0, 30.0):
     monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
     monitor.report('inference_learner/0', {'actor_steps': steps})
-    monitor._recorder.flush()
+    assert monitor.flush()
   with open(tmp_path / 'logs' / 'inference_learner-0.csv', 'a') as f:
     f.write('40.0,1')  # Killed within a row.
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
@@ -138,12 +139,31 @@ def test_a_repeated_final_evaluation_changes_nothing(tmp_path):
   assert len(read(monitor, tmp_path, 'evaluator/0', 'evaluator_return')) == 1
 
 
+@pytest.fixture
+def ends(tmp_path, monkeypatch):
+  """Returns a function that runs a monitor in a stopping program: whether the monitor had finished."""
+  stop, stopped = threading.Event(), []
+  stop.set()
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: stop)
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: stopped.append(True))
+
+  def run(monitor):
+    stopped.clear()
+    monitor.run()
+    assert (tmp_path / 'summary.json').exists() == bool(stopped)
+    return bool(stopped)
+
+  return run
+
+
 @pytest.mark.parametrize('content', ['', '[]', '{"num_steps": 9}', '{"values": 3, "num_steps": 9}'])
-def test_a_final_evaluation_that_is_damaged_is_played_again(tmp_path, content):
+def test_a_final_evaluation_that_is_damaged_is_played_again(tmp_path, ends, content):
   (tmp_path / 'final_evaluation.json').write_text(content)
   monitor = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
   monitor.training_finished('anakin/0', {})
-  assert not monitor._finished.is_set()
+  assert not ends(monitor)
+  monitor.final_evaluation({'evaluator_return': 1.0})
+  assert ends(monitor)
 
 
 def test_whoever_asks_hears_that_training_has_finished(monitor):
@@ -152,18 +172,14 @@ def test_whoever_asks_hears_that_training_has_finished(monitor):
   assert monitor.finished() is True
 
 
-def test_a_monitor_that_is_started_again_knows_of_the_final_evaluation(tmp_path, monkeypatch):
-  Monitor(str(tmp_path), num_steps=9, has_evaluator=True).final_evaluation(
-    {'evaluator_return': 2.5}
-  )
-  longer = Monitor(
-    str(tmp_path), num_steps=10, has_evaluator=True
-  )  # The run resumed with more steps.
+def test_a_monitor_that_is_started_again_knows_of_the_final_evaluation(tmp_path, ends):
+  first = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
+  first.final_evaluation({'evaluator_return': 2.5})
+  longer = Monitor(str(tmp_path), num_steps=10, has_evaluator=True)  # Resumed with more steps.
   longer.training_finished('inference_learner/0', {'learner_steps': 7.0})
-  assert not longer._finished.is_set()
+  assert not ends(longer)
   again = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
   again.training_finished('inference_learner/0', {'learner_steps': 7.0})
-  monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: None)
-  again.run()
+  assert ends(again)
   summary = json.loads((tmp_path / 'summary.json').read_text())
   assert (summary['evaluator_return'], summary['learner_steps']) == (2.5, 7)

@@ -13,7 +13,6 @@ import pytest
 from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
-from nodes import monitor
 from nodes.monitor import Monitor
 from nodes.runtime import full_disk
 from rundir import curves, files, recorder
@@ -68,18 +67,18 @@ def test_a_full_disk_costs_measurements_and_nothing_else(small_disk):
     for step in range(first, first + count):
       counts = {'actor_steps': float(step), 'environment_frames': float(step)}
       subject.report('inference_learner/0', counts | {'loss': 0.5})
-    subject._recorder.flush()
+    assert subject.flush()
 
   report(1, 1)
   fill(small_disk)
   report(2, 500)
   assert subject.status()['problem'].startswith(f'measurements are lost, {run_dir} cannot be')
   assert subject.status()['counts']['actor_steps'] == 501  # The view goes on.
-  lost = subject._recorder.lost
+  lost = subject.status()['lost_rows']
   assert 0 < lost <= 500
   (small_disk / 'ballast').unlink()
   report(502, 2)
-  assert subject.status()['problem'] == '' and subject._recorder.lost == lost
+  assert subject.status()['problem'] == '' and subject.status()['lost_rows'] == lost
   rows = curves.read(run_dir, 'inference_learner/0', 'actor_steps', 'environment_frames', 'loss')
   assert rows[0][0] == 1 and [row[0] for row in rows[-2:]] == [502, 503]
   assert all(row == (row[0], row[0], 0.5) for row in rows)
@@ -91,11 +90,11 @@ def test_a_disk_that_was_full_from_the_beginning_takes_measurements_once_it_has_
   fill(small_disk)
   subject = Monitor(str(small_disk), num_steps=1000, has_evaluator=True)
   subject.report('actor/0', {'share': 1.0})
-  subject._recorder.flush()
+  assert subject.flush()
   assert 'No space left' in subject.status()['problem']
   (small_disk / 'ballast').unlink()
   subject.report('actor/0', {'share': 2.0})
-  subject._recorder.flush()
+  assert subject.flush()
   assert curves.read(str(small_disk), 'actor/0', 'share') == [(2.0,)]
   assert events(str(small_disk))[0] == ('actor/share', 0, 2.0)
 
@@ -116,9 +115,10 @@ def test_a_disk_that_does_not_answer_holds_up_no_report(tmp_path, monkeypatch):
   for i in range(1, 10):
     subject.report('actor/0', {'share': float(i)})
   assert 'the disk does not answer' in subject.status()['problem']
+  assert not subject.flush(timeout=0.0)
   answers.set()
-  subject._recorder.flush()
-  assert subject.status()['problem'] == '' and subject._recorder.lost == 7
+  assert subject.flush()
+  assert subject.status()['problem'] == '' and subject.status()['lost_rows'] == 7
   assert curves.read(str(tmp_path), 'actor/0', 'share') == [(0.0,), (1.0,), (2.0,)]
 
 
@@ -135,8 +135,8 @@ def test_rows_of_which_some_fit_are_one_problem(tmp_path, monkeypatch, caplog):
   subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   for i in range(10):
     subject.report('actor/0', {'share': float(i % 2)})
-  subject._recorder.flush()
-  assert 'No space left' in subject.status()['problem'] and subject._recorder.lost == 5
+  assert subject.flush()
+  assert 'No space left' in subject.status()['problem'] and subject.status()['lost_rows'] == 5
   assert len([r for r in caplog.records if 'measurements are' in r.getMessage()]) == 1
   assert curves.read(str(tmp_path), 'actor/0', 'share') == [(0.0,)] * 5
 
@@ -148,7 +148,7 @@ def test_no_shared_memory_is_needed(tmp_path, monkeypatch):
   monkeypatch.setattr(_multiprocessing, 'SemLock', refuse)  # As without /dev/shm.
   subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
   subject.report('actor/0', {'share': 1.0, 'not_measured': math.nan})
-  subject._recorder.flush()
+  assert subject.flush()
   assert subject.status()['problem'] == ''
   assert [tag for tag, _, _ in events(str(tmp_path))] == ['actor/share']
 
@@ -159,7 +159,7 @@ def test_a_wall_clock_that_is_set_back_is_in_no_measurement(tmp_path, monkeypatc
   for shift in (0.0, -3600.0):
     monkeypatch.setattr(time, 'time', lambda s=shift: now() + s)
     subject.report('inference_learner/0', {'actor_steps': 1.0})
-  subject._recorder.flush()
+  assert subject.flush()
   assert subject.status()['elapsed'] >= 0 and subject.status()['since_first_step'] >= 0
   seconds = [s for (s,) in curves.read(str(tmp_path), 'inference_learner/0', 'seconds')]
   assert len(seconds) == 2 and seconds == sorted(seconds) and seconds[0] >= 0
@@ -169,7 +169,7 @@ def test_a_report_with_other_names_is_under_a_header_of_its_own_names(tmp_path):
   for values in ({'episode_return': 1.0, 'loss': 2.0}, {'a_new_one': 3.0, 'episode_return': 4.0}):
     subject = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)  # Another incarnation.
     subject.report('inference_learner/0', values)
-    subject._recorder.flush()
+    assert subject.flush()
   for name, values in (('episode_return', [1, 4]), ('loss', [2]), ('a_new_one', [3])):
     assert [v for (v,) in curves.read(str(tmp_path), 'inference_learner/0', name)] == values
 
@@ -187,7 +187,7 @@ def test_the_final_evaluation_is_asked_for_again_while_there_is_no_room(tmp_path
   assert 'cannot take the final evaluation' in subject.status()['problem']
   monkeypatch.setattr(files, 'write_json', write)
   subject.final_evaluation({'evaluator_return': 1.0})
-  subject._recorder.flush()
+  assert subject.flush()
   assert subject.status()['problem'] == ''
   assert curves.read(str(tmp_path), 'evaluator/0', 'evaluator_return') == [(1.0,)]
 
@@ -214,4 +214,4 @@ def test_the_summary_waits_for_room(tmp_path, monkeypatch):
 
 def test_a_number_of_steps_that_no_call_can_answer_with_is_shown_as_the_largest(tmp_path, connect):
   client = connect(Monitor(str(tmp_path), num_steps=10**30, has_evaluator=True))
-  assert client.status()['num_steps'] == monitor._LARGEST
+  assert client.status()['num_steps'] == 2**63 - 1

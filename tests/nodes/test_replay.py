@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 
 import jax
 import numpy as np
@@ -26,6 +25,8 @@ from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from programs import arithmetic, r2d2
+from tests.nodes.replay_size import replay_size
+from tests.waiting import wait_until
 
 DEADLINE = 60
 L = 3
@@ -76,11 +77,7 @@ def _write(addresses, count, priorities):
   writer.start()
   writer.put(_unrolls(0, count), written.set)
   assert written.wait(30)
-  clients = [reverb.Client(a) for a in addresses]
-  end = time.monotonic() + DEADLINE
-  while sum(c.server_info()[tables.TABLE].current_size for c in clients) < count:
-    writer.check()
-    assert time.monotonic() < end
+  wait_until(lambda: sum(map(replay_size, addresses)) == count, writer.check)
   return writer
 
 
@@ -211,6 +208,8 @@ def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monke
     if not seen:
       seen += [next(batches) for _ in range(1)]
   seen += [next(batches) for _ in range(2)]
+  for writer in writers:
+    writer.close()
   numbers = [n for batch in seen for n in batch.unrolls.environment_id.tolist()]
   assert numbers == list(range(12))
   assert [i for batch in seen for i in batch.unroll_ids.tolist()] == [
@@ -257,9 +256,9 @@ def test_a_writer_that_fails_says_so(queue_address):
   writer.start()
   bad = _unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
   writer.put(bad, lambda: None)
-  writer._thread.join(30)
   with pytest.raises(ValueError, match='action is'):
-    writer.check()
+    wait_until(lambda: False, writer.check)
+  writer.close()
 
 
 def test_sampling_frequency_follows_priority_to_the_power(serve):
@@ -286,20 +285,21 @@ def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
   reader = UnrollReader(addresses, COLUMNS, batch_size=16, max_in_flight=2)
   batches = iter(reader)
   keys = {}
-  while len(keys) < 8:
-    batch = next(batches)
+  for batch in itertools.islice(batches, 100):
     halves = batch.unrolls.environment_id.reshape(2, 8)
     assert set(halves[0] % 2) == {0} and set(halves[1] % 2) == {1}, 'shards are not sampled evenly'
     keys |= dict(zip(batch.unrolls.environment_id.tolist(), batch.keys.tolist(), strict=True))
+    if len(keys) == 8:
+      break
   # Rows 0..7 of an update go to the first server and 8..15 to the second, as in a batch.
   order = [0, 2, 4, 6] * 2 + [1, 3, 5, 7] * 2
   update = np.array([keys[i] for i in order], np.uint64)
-  for _ in range(5):  # Unknown keys, as of items that have left, are passed over.
-    reader.update_priorities(update, np.array([1e6 if i in (2, 5) else 1e-6 for i in order]))
-  reader.update_priorities(np.arange(16, dtype=np.uint64), np.ones(16))
-  end = time.monotonic() + DEADLINE
-  while reader._updates.qsize():
-    assert time.monotonic() < end
+  # Unknown keys, as of items that have left, are passed over.
+  assert reader.update_priorities(np.arange(16, dtype=np.uint64), np.ones(16))
+  priorities = np.array([1e6 if i in (2, 5) else 1e-6 for i in order])
+  for _ in range(5):
+    wait_until(lambda: reader.update_priorities(update, priorities))
+  wait_until(lambda: set(next(batches).unrolls.environment_id) == {2, 5})
   list(itertools.islice(batches, 10))  # What was in flight.
   assert set(next(batches).unrolls.environment_id) == {2, 5}
   writer.close()
@@ -327,7 +327,7 @@ def test_a_checkpoint_brings_items_and_priorities_back(serve, tmp_path):
   port = binding.free_ports(1)[0]
   server = replay.ReplayServer(_prioritized(), None, 'replay/0', str(tmp_path / 'kept'), 0.0, port)
   writer = _write([f'localhost:{port}'], 6, np.arange(1.0, 7.0))
-  server._checkpoint()
+  server.write_checkpoint()
   writer.close()
   server.close()
   restored = serve(_prioritized(), 'kept')
@@ -353,10 +353,7 @@ def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
   for first in (0, 3):
     writer.put(_unrolls(first, 3), lambda: None)
   reader = UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
-  end = time.monotonic() + DEADLINE
-  while reader.measure()['replay_size'] < 6:
-    writer.check()
-    assert time.monotonic() < end
+  wait_until(lambda: reader.measure()['replay_size'] == 6, writer.check)
   assert asked == [[0, 1, 2], [3, 4, 5]]
   total = np.sum(np.arange(1.0, 7.0) ** 0.9)
   batch = list(itertools.islice(reader, 30))[-1]
@@ -442,11 +439,13 @@ def test_a_killed_server_comes_back_with_the_items_of_its_last_checkpoint(
 ):
   server, address = serve_in_process('prioritized', 0.5)
   _write([address], 6, np.arange(1.0, 7.0)).close()
-  end = time.monotonic() + 60
   done = set()
-  while len(done) < 2:  # The second began after the writing had ended.
-    assert time.monotonic() < end
-    done |= set((tmp_path / 'replay').glob('*/DONE'))
+
+  def written():
+    done.update((tmp_path / 'replay').glob('*/DONE'))
+    return len(done)
+
+  wait_until(lambda: written() >= 2)  # The second began after the writing had ended.
   server.kill()
   server.wait()
   serve_in_process('prioritized', 0)
@@ -455,15 +454,40 @@ def test_a_killed_server_comes_back_with_the_items_of_its_last_checkpoint(
   assert set(next(iter(reader)).unrolls.environment_id) == set(range(6))
 
 
-def test_a_server_that_is_stopped_before_the_end_writes_a_checkpoint(tmp_path, monkeypatch):
+class _Monitor:
+  """Answers whether training has finished, and counts how often it was asked."""
+
+  def __init__(self, training_finished):
+    self.asked, self._training_finished = 0, training_finished
+
+  def finished(self):
+    self.asked += 1
+    return self._training_finished
+
+
+def test_a_server_that_is_stopped_before_the_end_writes_a_checkpoint(
+  tmp_path, connect, monkeypatch
+):
   stop = threading.Event()
-  stop.set()
   monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
+  running = []
   for finished in (False, True):
-    directory = tmp_path / str(finished)
+    monitor, directory = _Monitor(finished), tmp_path / str(finished)
     server = replay.ReplayServer(
-      _prioritized(), None, 'replay/0', str(directory), 1e9, binding.free_ports(1)[0]
+      _prioritized(),
+      connect(monitor),
+      'replay/0',
+      str(directory),
+      1e9,
+      binding.free_ports(1)[0],
     )
-    server._reporter.training_finished = finished
-    server.run()
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    running.append((finished, monitor, directory, thread))
+  # The second question is asked once the first is answered.
+  wait_until(lambda: all(monitor.asked >= 2 for _, monitor, _, _ in running))
+  stop.set()
+  for finished, _, directory, thread in running:
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
     assert bool(list(directory.glob('*/DONE'))) is not finished

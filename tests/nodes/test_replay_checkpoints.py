@@ -15,6 +15,7 @@ from nodes import replay
 from nodes.runtime import lifecycle
 from nodes.unrolls import tables
 from rundir import files
+from tests.nodes.replay_size import replay_size
 
 TABLES = functools.partial(
   tables.prioritized_table,
@@ -40,7 +41,7 @@ def start(tmp_path):
     for i in range(count):
       client.insert([np.full(1000, i, np.float32)], {tables.TABLE: 1.0})
     if count and checkpoint:
-      server._checkpoint()
+      server.write_checkpoint()
     return server
 
   def stop():
@@ -51,24 +52,20 @@ def start(tmp_path):
   stop()
 
 
-def size(server):
-  return server._server.localhost_client().server_info()[tables.TABLE].current_size
-
-
 def names(tmp_path):
   return sorted(os.listdir(tmp_path / 'replay'))
 
 
 def test_the_last_two_are_kept_and_the_newest_is_loaded_whatever_the_clock_says(start, tmp_path):
   server = start(1)
-  server._checkpoint()
+  server.write_checkpoint()
   assert names(tmp_path) == ['000000000001', '000000000002', 'next']
   future = tmp_path / 'replay' / '000000000002'
   os.utime(future, (1e10, 1e10))
-  assert size(start(2)) == 3
+  assert replay_size(start(2).address) == 3
   assert names(tmp_path) == ['000000000002', '000000000003', 'next']
   server = start()
-  assert size(server) == 3 and os.listdir(tmp_path / 'replay' / 'next') == []
+  assert replay_size(server.address) == 3 and os.listdir(tmp_path / 'replay' / 'next') == []
 
 
 def truncate(directory):
@@ -104,16 +101,16 @@ def garble(directory):
 
 @pytest.mark.parametrize('damage', [truncate, flip, empty, lose, interrupt, forget, garble])
 def test_a_damaged_one_is_passed_over_for_the_one_before(start, tmp_path, caplog, damage):
-  start(2)._checkpoint()
+  start(2).write_checkpoint()
   server = start(3)
   assert names(tmp_path) == ['000000000002', '000000000003', 'next']
   server.close()
   damage(tmp_path / 'replay' / '000000000003')
   server = start()
-  assert size(server) == 2
+  assert replay_size(server.address) == 2
   (warning,) = [r.getMessage() for r in caplog.records if r.levelname == 'WARNING']
   assert f'{tmp_path}/replay/000000000003 is damaged: ' in warning
-  server._checkpoint()  # The damaged one does not count among the last two.
+  server.write_checkpoint()  # The damaged one does not count among the last two.
   assert names(tmp_path) == ['000000000002', '000000000004', 'next']
 
 
@@ -132,7 +129,7 @@ def test_where_none_is_usable_one_sentence_says_so_and_nothing_is_left_behind(st
   )
   for directory in ('000000000001', '000000000002'):
     shutil.rmtree(tmp_path / 'replay' / directory)
-  assert size(start()) == 0  # At the same port.
+  assert replay_size(start().address) == 0  # At the same port.
 
 
 def _as_reverb_wrote_it(tmp_path, number, time):
@@ -148,10 +145,10 @@ def test_a_checkpoint_of_an_earlier_version_is_loaded_and_leaves_in_its_turn(sta
   time = '2026-11-22T07:46:16.28964926+00:00'
   old = _as_reverb_wrote_it(tmp_path, '000000000001', time)
   server = start()
-  assert size(server) == 4
-  server._checkpoint()
+  assert replay_size(server.address) == 4
+  server.write_checkpoint()
   assert names(tmp_path) == ['000000000001', time, 'next']
-  server._checkpoint()
+  server.write_checkpoint()
   assert names(tmp_path) == ['000000000001', '000000000002', 'next'] and not old.exists()
 
 
@@ -162,7 +159,7 @@ def test_what_only_reverb_can_find_in_an_older_one_is_passed_over_too(start, tmp
   newer = _as_reverb_wrote_it(tmp_path, '000000000002', '2026-11-22T08:00:00.1+00:00')
   truncate(newer)
   server = start()
-  assert size(server) == 2
+  assert replay_size(server.address) == 2
   assert f'{newer} is damaged: Reverb cannot read it' in caplog.text
 
 
@@ -174,12 +171,12 @@ def test_one_that_fails_is_counted_and_leaves_the_earlier_ones(start, tmp_path, 
     raise OSError(errno.ENOSPC, 'No space left on device', path)
 
   monkeypatch.setattr(files, 'sync', full)
-  server._checkpoint()
-  assert server._measure(1.0) == {'checkpoint_failures': 1.0}
+  server.write_checkpoint()
+  assert server.measure(1.0) == {'checkpoint_failures': 1.0}
   assert names(tmp_path) == ['000000000001', 'next']
   assert os.listdir(tmp_path / 'replay' / 'next') == []
   monkeypatch.setattr(files, 'sync', sync)
-  server._checkpoint()
+  server.write_checkpoint()
   assert names(tmp_path) == ['000000000001', '000000000002', 'next']
 
 
@@ -198,5 +195,5 @@ def test_all_files_are_on_disk_before_a_checkpoint_has_its_name(start, tmp_path,
 
   monkeypatch.setattr(os, 'fsync', record_sync)
   monkeypatch.setattr(os, 'rename', record_rename)
-  server._checkpoint()
+  server.write_checkpoint()
   assert synced[-1] == 'replay' and names(tmp_path) == ['000000000001', 'next']

@@ -1,5 +1,7 @@
 """An inference server: requests of former incarnations, repeated, of strangers, and deferred ones."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from nodes.inference.layout import layout
 from nodes.runtime import lifecycle
 from tests.nodes.counter import CounterEnvironment
 from tests.nodes.inference_clients import DEADLINE, Client, Sink, fill_replay, step_together
+from tests.waiting import wait_until
 
 
 def test_a_restarted_actor_resets_its_own_slots_only(make_server):
@@ -47,28 +50,34 @@ def test_a_restarted_actor_resets_its_own_slots_only(make_server):
   assert old.ask(7, old.environment.step(None)) is None, 'it may leave like any other'
 
 
+class _Meanwhile(Sink):
+  """Calls a function in the thread that serves, which reads no request until it returns."""
+
+  def put(self, unroll, release):
+    super().put(unroll, release)
+    self.happens()
+
+
 def test_a_late_request_of_an_earlier_incarnation_or_step_changes_nothing(make_server):
-  server, sink = make_server(layout(1, 2, 1))
+  server, sink = make_server(layout(1, 2, 1), sink=_Meanwhile())
   client = Client(server, CounterEnvironment([100, 100]), incarnation=5)
-  for _ in range(6):
+
+  def an_unknown_incarnation_asks_and_dies():
+    dead = Client(server, CounterEnvironment([3, 3]), incarnation=4)
+    dead.send_step()
+    dead.connection.close()
+
+  sink.happens = an_unknown_incarnation_asks_and_dies
+  for _ in range(14):
     first = client.timestep
     client.step()
-    # The server has never seen this incarnation, which asked the server's own predecessor, and died.
-    dead = Client(server, CounterEnvironment([3, 3]), incarnation=4)
-    request = codec.pack(*dead.identity, 0, *dead.environment.reset())
-    server._scheduler._take(_Closed(), request)
     if first is not None:
       client.ask(client.sequence - 1, first)
   assert server.measure(1.0)['restarts'] == 0
-  np.testing.assert_array_equal(sink.unrolls[0].extras['count'][0], [0, 1, 2, 3, 4])
-  assert server.actor_steps == 12
-
-
-class _Closed:
-  """The server's end of a connection that the other side has closed."""
-
-  def closed_by_peer(self):
-    return True
+  assert len(sink.unrolls) == 3
+  for number, unroll in enumerate(sink.unrolls):
+    np.testing.assert_array_equal(unroll.extras['count'][0], 4 * number + np.arange(5))
+  assert server.actor_steps == 28
 
 
 def test_of_two_incarnations_that_wait_the_later_one_is_served(make_server):
@@ -79,14 +88,10 @@ def test_of_two_incarnations_that_wait_the_later_one_is_served(make_server):
   )
   first.step()
   step_together([other, first])
-  for client in (
-    first,
-    second,
-    third,
-  ):  # The first is served with the other, which does not ask yet.
-    client.send_step()
-    while client is second and not server.deferred_requests:
-      pass
+  first.send_step()  # It is served with the other, which does not ask yet.
+  second.send_step()
+  wait_until(lambda: server.deferred_requests)
+  third.send_step()
   with pytest.raises(ValueError, match='another process acts'):
     second.receive()
   other.step()
@@ -136,8 +141,8 @@ def test_a_new_incarnation_waits_until_the_request_of_the_last_is_answered(make_
   old.send_step()
   new = Client(server, CounterEnvironment([100, 100]), incarnation=2)
   new.send_step()
-  while not server.deferred_requests:
-    assert not sink.unrolls
+  wait_until(lambda: server.deferred_requests)
+  assert not sink.unrolls
   other.action = other.step()
   other.send_step()
   new.action = new.receive()
@@ -182,7 +187,7 @@ def test_strangers_are_disconnected_and_nobody_else_notices(make_server):
       stranger.connection.send(message)
       stranger.receive()
   halfway = server.connect()
-  halfway._socket.send(b'\0\0\1')
+  os.write(halfway.fileno(), b'\0\0\1')
   assert client.step() is not None
   halfway.close()
   assert client.step() is not None
@@ -198,9 +203,8 @@ def test_a_failure_is_raised_where_it_is_looked_for_and_ends_the_service(make_se
   for _ in range(4):
     client.step()
   client.send_step()
-  server._threads[0].join(DEADLINE)
   with pytest.raises(OSError, match='the sink is broken'):
-    server.check()
+    wait_until(lambda: False, server.check)
   with pytest.raises(OSError, match='the sink is broken'):
     server.connect()
 

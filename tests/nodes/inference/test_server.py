@@ -136,7 +136,7 @@ def test_a_partial_batch_is_flushed_when_an_actor_has_died(make_server):
 
 def test_nothing_is_compiled_after_warm_up(make_server):
   server, _ = make_server(layout(2, 2, 1, eval_envs=3), batch_size=4)
-  device = server._devices[0]
+  [device] = server.devices
   compiled = device.compiled_shapes
   clients = [Client(server, CounterEnvironment([3, 5]), f'actor/{i}') for i in range(2)]
   clients.append(Client(server, CounterEnvironment([3, 5, 4]), 'evaluator/0'))

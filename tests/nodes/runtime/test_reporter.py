@@ -18,6 +18,17 @@ class Monitor:
     return True
 
 
+class Recording:
+  """A client that keeps the futures of `finished`."""
+
+  def __init__(self, client):
+    self.futures, self.sent, self._client = self, [], client
+
+  def finished(self):
+    self.sent.append(self._client.futures.finished())
+    return self.sent[-1]
+
+
 @pytest.mark.parametrize('answers', [True, False])
 def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(connect, answers):
   monitor = Monitor()
@@ -60,8 +71,10 @@ def test_leaving_the_context_waits_for_the_answer_under_way(connect):
     return True
 
   monitor.finished = finished
-  with Reporter(connect(monitor), 'actor/0', period=0.0) as reporter:
+  client = Recording(connect(monitor))
+  with Reporter(client, 'actor/0', period=0.0) as reporter:
     reporter.ask_for_finish()
     assert asked.wait(60)
     answer.set()
-  assert reporter._pending.done()
+  [pending] = client.sent
+  assert pending.done()

@@ -8,7 +8,6 @@ from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.options import ServingOptions
 from nodes.inference_learner import InferenceLearner
-from nodes.learning.options import RunOptions, TrainingOptions
 from nodes.runtime import lifecycle, rpc
 
 
@@ -41,31 +40,17 @@ def test_nobody_is_asked_again_once_the_program_stops(connect):
     rpc.call(client.futures.ask, lambda: True, 'ask')
 
 
-def test_an_inference_learner_that_fails_sends_no_actor_home(tmp_path):
-  def broken(num_envs, seed):
-    raise OSError('the environment is broken')
-
+def test_an_inference_learner_that_fails_sends_no_actor_home(broken_learner):
   (port,) = binding.free_ports(1)
   node = InferenceLearner(
-    make_agent=None,
-    make_environment=broken,
+    **broken_learner,
     env_groups=[],
-    replay_addresses=[],
-    monitor=None,
     port=port,
     serving=ServingOptions((0,), 1, 1.0, False, 1, '', Seed(0)),
-    training=TrainingOptions(
-      name='inference_learner/0',
-      devices=(0,),
-      batch_size=1,
-      run=RunOptions(1, str(tmp_path), 0.0, 1),
-      audit_dir='',
-      seed=Seed(0),
-    ),
   )
   connection = ServerAddress(f'localhost:{port}').connect()
   connection.send(codec.pack('actor/0', 1, 0, 0))
-  with pytest.raises(OSError):
+  with pytest.raises(OSError, match='the environment is broken'):
     node.run()
   with pytest.raises(ConnectionError):
     connection.receive()

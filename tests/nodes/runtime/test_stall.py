@@ -1,6 +1,7 @@
 from absl.testing import absltest
 
 from nodes.runtime.stall import StallWarning
+from tests.waiting import wait_until
 
 
 class TestStallWarning(absltest.TestCase):
@@ -10,8 +11,7 @@ class TestStallWarning(absltest.TestCase):
     waiting.check(0)
     self.assertEqual(asked, [])
     with self.assertLogs(level='WARNING') as logs:
-      while not asked:
-        waiting.check(0)
+      wait_until(lambda: asked, lambda: waiting.check(0))
     self.assertIn('it waits for the actors.', logs.output[0])
 
   def test_a_count_that_moves_needs_no_explanation(self):
