@@ -4,8 +4,8 @@ The games are those of the package `minatar`, stepped in sequence. Sticky action
 applied here. Anakin plays the same games in JAX: `agents.anakin.environments.minatar`. Tests compare the
 two step by step.
 
-Importing `minatar` imports seaborn for a display, which takes 2 s and 120 MB in every actor. The module of a
-game needs NumPy only, so it is loaded by its path.
+Importing `minatar` imports seaborn for a display: 2 s and 120 MB in every actor. The module of a game
+needs only NumPy, so it is loaded by its path.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def make(
   difficulty_ramping: bool = True,
   max_episode_steps: int = 10_000,
 ) -> MinAtar:
-  """Makes N games. The defaults are the package's, except for the time limit: only Freeway has one there.
+  """Makes N games. The defaults are the package's, where only Freeway has a time limit.
 
   Args:
     task: Asterix, Breakout, Freeway, Seaquest or SpaceInvaders.

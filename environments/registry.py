@@ -57,6 +57,9 @@ _FAMILIES = {
     'environments.minatar:make',
     'minatar:<Game>: Asterix, Breakout, Freeway, Seaquest, SpaceInvaders',
   ),
+  'recall': Family(
+    'environments.recall:make', 'a cue, distractors, a question: memory beyond an unroll'
+  ),
 }
 
 _BOOLS = {'true': True, '1': True, 'yes': True, 'false': False, '0': False, 'no': False}

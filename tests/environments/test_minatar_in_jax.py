@@ -5,14 +5,13 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from agents.anakin.environments import minatar as in_jax
 from agents.seeding import Seed
 from environments import jax_registry, minatar, registry
-from tests.environments.minatar_play import NOOP, TASKS, episodes, mixed, scripted
+from tests.environments.minatar_play import NOOP, TASKS, episodes, mixed
 from viewing.jax_batch import JaxBatch
 
 LAST = 2

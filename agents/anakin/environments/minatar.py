@@ -87,7 +87,7 @@ def make(
   difficulty_ramping: bool = True,
   max_episode_steps: int = 10_000,
 ) -> MinAtar:
-  """Makes one game. The defaults are the package's, except for the time limit: only Freeway has one there.
+  """Makes one game. The defaults are the package's, where only Freeway has a time limit.
 
   Args:
     task: Asterix, Breakout, Freeway, Seaquest or SpaceInvaders.
@@ -109,9 +109,7 @@ def make(
     raise ValueError(f'--env_options=max_episode_steps={max_episode_steps} must be at least 1.')
   seaquest.MAX_ENTITIES = seaquest_helpers.MAX_ENTITIES = _SEAQUEST_OBJECTS
   limit = min(max_episode_steps, _FREEWAY_STEPS) if task == 'Freeway' else max_episode_steps
-  environment, params = gymnax.make(
-    f'{task}-MinAtar', use_minimal_action_set=not full_action_space
-  )
+  environment, params = gymnax.make(f'{task}-MinAtar', use_minimal_action_set=not full_action_space)
   params = params.replace(max_steps_in_episode=limit)
   return MinAtar(environment, params, sticky_actions, difficulty_ramping)
 
