@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -165,7 +166,7 @@ def make(task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0) -> 
   errors.require_option(
     max_episode_steps >= 0, 'max_episode_steps', max_episode_steps, 'be at least 0'
   )
-  limit = {'max_episode_steps': max_episode_steps} if max_episode_steps else {}
+  limit: dict[str, Any] = {'max_episode_steps': max_episode_steps} if max_episode_steps else {}
 
   def make_one() -> gymnasium.Env:
     env = gymnasium.make(task, disable_env_checker=True, **limit)
@@ -216,10 +217,10 @@ def _is_vectorised(task: str) -> bool:
 def _quietly(task: str) -> Iterator[None]:
   """Suppresses MuJoCo's warnings about Gymnasium's models; it also writes them into a file here."""
   spec = gymnasium.registry.get(task)
-  mujoco = None
+  mujoco: Any = None
   if spec is not None and '.mujoco.' in str(spec.entry_point):
     with contextlib.suppress(ImportError):  # Gymnasium reports it.
-      import mujoco
+      mujoco = importlib.import_module('mujoco')
   if mujoco is None:
     yield
     return

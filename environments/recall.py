@@ -1,15 +1,15 @@
 """Recall: a cue at the start of an episode, distractors, then a question about the cue.
 
 The first row shows one of `num_cues` symbols as the cue. The question follows `delay` to
-`delay + jitter` rows later, and an action names the symbol. The rows between show symbols that mean
-nothing, or none. A right answer is worth 1, a wrong one `-1 / (num_cues - 1)`, so a guess is worth 0.
+`delay + jitter` rows later. The rows between show symbols that mean nothing, or none. A right answer is
+worth 1. A wrong one is worth `-1 / (num_cues - 1)`, so a guess is worth 0. An answer before the question
+ends the episode as a wrong one.
 
-An unroll of recurrent replay never holds a cue and its question where `burn_in + unroll_length <= delay`.
-The answer is then learned from the *stored* recurrent state of an unroll: from a zero state it is a guess
-(Kapturowski et al. 2019, section 3). The default delay exceeds the 28 rows of R2D2's preset for small
-environments. The jitter keeps questions from always falling on the same row of an unroll.
-
-No row after the cue depends on it. Only the agent can carry it: in its state, or in its own actions.
+With `burn_in + unroll_length <= delay`, an unroll of recurrent replay never holds a cue and its
+question. The answer is then learned from the *stored* recurrent state of an unroll. From a zero state it
+is a guess (Kapturowski et al. 2019, section 3). No row after the cue depends on it, and because early
+answers are wrong, an agent cannot keep the cue in its own actions. The jitter keeps questions from
+always falling on the same row of an unroll.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from acme import specs
 from environments import errors
 from environments.base import BatchedEnvironment
 
+_WAIT = 0
+
 
 class Recall(BatchedEnvironment):
-  """`N` episodes, each of `delay + 1` to `delay + jitter + 1` steps.
+  """`N` episodes of at most `delay + jitter + 1` steps.
 
-  Observations are float32 `[num_cues + 2]`: the shown symbol as one-hot, or zeros; 1 at the cue; 1 at the
-  question. Actions are the symbols. Only the answer to the question has an effect.
+  Observations are float32 `[num_cues + 2]`: the shown symbol as one-hot, or zeros; 1 at the cue; 1 at
+  the question. Action 0 waits, action `i` answers that the cue was symbol `i - 1`.
   """
 
   def __init__(
@@ -34,8 +36,8 @@ class Recall(BatchedEnvironment):
     num_envs: int,
     seed: int,
     num_cues: int = 2,
-    delay: int = 32,
-    jitter: int = 7,
+    delay: int = 10,
+    jitter: int = 3,
     distractors: float = 0.2,
   ):
     self.num_envs = num_envs
@@ -49,32 +51,34 @@ class Recall(BatchedEnvironment):
   def reset(self) -> dm_env.TimeStep:
     """Shows N cues. See the base class."""
     self._age = np.zeros(self.num_envs, int)
+    self._over = np.zeros(self.num_envs, bool)
     self._cue, self._question = self._draw()
     return self._timestep(np.zeros(self.num_envs, np.float32))
 
   def step(self, action: np.ndarray) -> dm_env.TimeStep:
-    """Goes on by one row, with the answers of the environments that were asked.
+    """Goes on by one row. See the base class.
 
     Args:
-      action: int32 `[N]`, each below `num_cues`.
+      action: int32 `[N]`, each at most `num_cues`.
     """
-    ended = self._age > self._question
-    asked = self._age == self._question
+    starts = self._over
+    answers = ~starts & ((action != _WAIT) | (self._age == self._question))
+    right = answers & (self._age == self._question) & (action - 1 == self._cue)
+    reward = np.where(right, 1.0, np.where(answers, -1.0 / (self._num_cues - 1), 0.0))
     cue, question = self._draw()
-    right = np.where(action == self._cue, 1.0, -1.0 / (self._num_cues - 1))
-    reward = np.where(asked, right, 0.0).astype(np.float32)
-    self._cue = np.where(ended, cue, self._cue)
-    self._question = np.where(ended, question, self._question)
-    self._age = np.where(ended, 0, self._age + 1)
-    return self._timestep(reward)
+    self._cue = np.where(starts, cue, self._cue)
+    self._question = np.where(starts, question, self._question)
+    self._age = np.where(starts, 0, self._age + 1)
+    self._over = answers
+    return self._timestep(reward.astype(np.float32))
 
   def observation_spec(self) -> specs.Array:
     """Returns float32 `[num_cues + 2]` in [0, 1]."""
     return specs.BoundedArray((self._num_cues + 2,), np.float32, 0.0, 1.0, 'observation')
 
   def action_spec(self) -> specs.DiscreteArray:
-    """Returns one action per symbol."""
-    return specs.DiscreteArray(self._num_cues, np.int32, 'action')
+    """Returns one action to wait and one per symbol."""
+    return specs.DiscreteArray(self._num_cues + 1, np.int32, 'action')
 
   def _draw(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns N cues and the rows of their questions."""
@@ -82,14 +86,16 @@ class Recall(BatchedEnvironment):
     return cue, self._delay + self._rng.integers(self._jitter + 1, size=self.num_envs)
 
   def _timestep(self, reward: np.ndarray) -> dm_env.TimeStep:
-    first, last = self._age == 0, self._age > self._question
-    waiting = ~first & (self._age < self._question)
+    first, last = self._age == 0, self._over
+    asked = ~last & (self._age == self._question)
     symbol = self._rng.integers(self._num_cues, size=self.num_envs)
-    distracts = waiting & (self._rng.random(self.num_envs) < self._distractors)
+    distracted = self._rng.random(self.num_envs) < self._distractors
     observation = np.zeros((self.num_envs, self._num_cues + 2), np.float32)
-    observation[self._index, np.where(first, self._cue, symbol)] = first | distracts
+    observation[self._index, np.where(first, self._cue, symbol)] = first | (
+      distracted & ~asked & ~last
+    )
     observation[:, -2] = first
-    observation[:, -1] = self._age == self._question
+    observation[:, -1] = asked
     step_type = np.where(first, dm_env.StepType.FIRST, dm_env.StepType.MID)
     return dm_env.TimeStep(
       step_type=np.where(last, dm_env.StepType.LAST, step_type).astype(np.uint8),
@@ -105,8 +111,8 @@ def make(
   seed: int,
   *,
   num_cues: int = 2,
-  delay: int = 32,
-  jitter: int = 7,
+  delay: int = 10,
+  jitter: int = 3,
   distractors: float = 0.2,
 ) -> Recall:
   """Makes N copies that differ in their cues, questions and distractors.

@@ -56,6 +56,8 @@ PRESETS = {
   },
   'catch': _SMALL | {'num_steps': 100_000},
   'cartpole': _SMALL,
+  # An unroll and its burn-in are as long as the shortest delay, so the cue is in its stored state only.
+  'recall': _SMALL | {'burn_in': 2, 'unroll_length': 8, 'num_steps': 200_000},
   'bsuite': _SMALL | {'unroll_length': 40, 'num_steps': 200_000},
   OTHERS: _SMALL,
 }

@@ -154,7 +154,7 @@ def test_continuous_specs(name, shape, bounds):
     ('gymnasium:MountainCar-v0', (2,), np.float32, 3),
     ('gymnasium:LunarLander-v3', (8,), np.float32, 4),
     ('minatar:Breakout', (10, 10, 4), bool, 6),
-    ('recall', (4,), np.float32, 2),
+    ('recall', (4,), np.float32, 3),
     ('atari:Pong', (84, 84), np.uint8, 18),
   ],
 )

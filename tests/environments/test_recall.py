@@ -9,6 +9,7 @@ from environments import registry
 from environments.recall import Recall
 
 FIRST, MID, LAST = 0, 1, 2
+WAIT = 0
 DELAY, JITTER = 10, 4
 
 
@@ -17,18 +18,21 @@ def returns_with_a_window(num_cues, window):
   num_envs = 300
   environment = Recall(num_envs, 0, num_cues, DELAY, JITTER)
   rng = np.random.default_rng(1)
-  seen = collections.deque([environment.reset().observation], maxlen=window)
+  row = environment.reset()
+  seen = collections.deque([row.observation], maxlen=window)
   returns = []
   for _ in range(5 * (DELAY + JITTER + 2)):
     answer = rng.integers(num_cues, size=num_envs)
     for observation in seen:  # The newest cue counts.
       is_cue = observation[:, -2] == 1
       answer[is_cue] = observation[is_cue].argmax(1)
-    row = environment.step(answer.astype(np.int32))
+    asked = row.observation[:, -1] == 1
+    row = environment.step(np.where(asked, answer + 1, WAIT).astype(np.int32))
     seen.append(row.observation)
     assert (row.reward[row.step_type != LAST] == 0).all()
-    returns += row.reward[row.last()].tolist()
-  return np.array(returns)
+    np.testing.assert_array_equal(row.last(), asked)
+    returns += row.reward[asked].tolist()
+  return np.array(returns, np.float32)
 
 
 @pytest.mark.parametrize('num_cues', [2, 4])
@@ -45,16 +49,17 @@ def test_memory_of_the_whole_episode_is_worth_one_and_a_shorter_one_nothing(num_
 def test_no_row_after_the_cue_depends_on_it():
   """So any function of those rows answers no better than a guess."""
   one, other = (Recall(50, 3, delay=DELAY, jitter=JITTER) for _ in range(2))
-  one.reset(), other.reset()
+  rows = one.reset(), other.reset()
   other._cue = 1 - one._cue
-  action = np.zeros(50, np.int32)
   playing = np.ones(50, bool)
   while playing.any():
+    action = (rows[0].observation[:, -1] == 1).astype(np.int32)  # The same answer in all.
     rows = one.step(action), other.step(action)
     for name in ('step_type', 'discount', 'observation'):
       np.testing.assert_array_equal(*(getattr(row, name)[playing] for row in rows))
     ended = playing & rows[0].last()
     np.testing.assert_array_equal(rows[0].reward[ended], -rows[1].reward[ended])
+    assert (rows[0].reward[ended] != 0).all()
     playing &= ~ended
 
 
@@ -73,11 +78,27 @@ def test_an_episode_is_a_cue_then_distractors_then_a_question():
     delays += age[question == 1].tolist()
     shown += symbols[~first & ~last & (question == 0)].tolist()
     np.testing.assert_array_equal(row.discount, ~last)
-    asked, row = question == 1, environment.step(np.zeros(num_envs, np.int32))
-    np.testing.assert_array_equal(row.last(), asked)
+    asked, row = question == 1, environment.step(np.full(num_envs, WAIT, np.int32))
+    np.testing.assert_array_equal(row.last(), asked)  # No answer is a wrong one.
+    np.testing.assert_array_equal(row.reward[asked], -0.5)
     np.testing.assert_array_equal(row.first(), last)
   assert set(delays) == set(range(DELAY, DELAY + JITTER + 1))
   assert abs(np.mean(shown) - share) < 4 * np.sqrt(share * (1 - share) / len(shown))
+
+
+def test_an_early_answer_is_wrong_though_it_names_the_cue():
+  for age in range(DELAY):
+    environment = Recall(20, age, delay=DELAY, jitter=0)
+    cue = environment.reset().observation[:, :2].argmax(1)
+    for _ in range(age):
+      row = environment.step(np.full(20, WAIT, np.int32))
+      np.testing.assert_array_equal(row.step_type, MID)
+    row = environment.step(1 + cue.astype(np.int32))
+    np.testing.assert_array_equal(row.step_type, LAST)
+    np.testing.assert_array_equal(row.discount, 0)
+    np.testing.assert_array_equal(row.reward, -1)
+    np.testing.assert_array_equal(row.observation, 0)
+    np.testing.assert_array_equal(environment.step(np.full(20, 1, np.int32)).step_type, FIRST)
 
 
 @pytest.mark.parametrize(
