@@ -128,9 +128,9 @@ def make(
   sticky_actions: float = 0.1,
   full_action_space: bool = True,
   difficulty_ramping: bool = True,
-  max_episode_steps: int = 10_000,
+  max_episode_steps: int = 2_500,
 ) -> MinAtar:
-  """Makes N games. The defaults are the package's, where only Freeway has a time limit.
+  """Makes N games. The defaults are the package's, with Freeway's time limit for all.
 
   Args:
     task: Asterix, Breakout, Freeway, Seaquest or SpaceInvaders.

@@ -85,9 +85,9 @@ def make(
   sticky_actions: float = 0.1,
   full_action_space: bool = True,
   difficulty_ramping: bool = True,
-  max_episode_steps: int = 10_000,
+  max_episode_steps: int = 2_500,
 ) -> MinAtar:
-  """Makes one game. The defaults are the package's, where only Freeway has a time limit.
+  """Makes one game. The defaults are the package's, with Freeway's time limit for all.
 
   Args:
     task: Asterix, Breakout, Freeway, Seaquest or SpaceInvaders.
