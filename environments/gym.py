@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import dm_env
@@ -10,7 +13,7 @@ import gymnasium
 import numpy as np
 from acme import specs
 from gymnasium import spaces
-from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.envs.registration import VectorizeMode
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from environments import errors, seeding
@@ -109,9 +112,13 @@ class GymnasiumBatch(BatchedEnvironment):
     return self._action_spec
 
   def render(self) -> np.ndarray | None:
-    """Returns Gymnasium's rendering of the first environment, without a display. See the base class."""
+    """Returns Gymnasium's rendering of the first environment, without a display. See the base class.
+
+    MuJoCo renders with EGL unless the environment variable MUJOCO_GL names another library.
+    """
     os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
     os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
+    os.environ.setdefault('MUJOCO_GL', 'egl')
     renderer: Any = self._env
     if isinstance(self._env, SyncVectorEnv):
       renderer = self._env.envs[0].unwrapped
@@ -120,7 +127,7 @@ class GymnasiumBatch(BatchedEnvironment):
     renderer.render_mode = 'rgb_array'  # The renderer is created at the first call.
     try:
       drawn = renderer.render()
-    except (gymnasium.error.Error, NotImplementedError, ImportError):
+    except Exception:  # MuJoCo's raises many kinds on a machine without a graphics library.
       return None
     picture = drawn[0] if isinstance(drawn, list | tuple) else drawn
     return None if picture is None else np.asarray(picture, np.uint8)
@@ -138,13 +145,15 @@ class GymnasiumBatch(BatchedEnvironment):
 
 
 def make(task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0) -> GymnasiumBatch:
-  """Makes N copies of a registered Gymnasium environment, stepped in sequence.
+  """Makes N copies of a registered Gymnasium environment: MuJoCo and Box2D tasks, classic control, ...
+
+  CartPole is vectorised in NumPy. The copies of any other are stepped in sequence.
 
   Observations other than Box (Dict, Tuple, Discrete, ...) are flattened by the rule of
   `gymnasium.spaces.flatten`: a Discrete is one-hot, a Dict is concatenated in its keys' order.
 
   Args:
-    task: an id, such as Acrobot-v1; 'module:id' first imports the module that registers it.
+    task: an id, such as LunarLander-v3; 'module:id' first imports the module that registers it.
     num_envs: N.
     seed: the seed of the batch.
     max_episode_steps: steps after which an episode is truncated; 0 for the environment's own limit.
@@ -153,25 +162,26 @@ def make(task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0) -> 
     ValueError: Gymnasium does not know the id or lacks its dependencies, the limit is negative, or a
       space has no array form.
   """
-  errors.require_task('gymnasium', task, 'Acrobot-v1')
+  errors.require_task('gymnasium', task, 'LunarLander-v3')
   errors.require_option(
     max_episode_steps >= 0, 'max_episode_steps', max_episode_steps, 'be at least 0'
   )
-  limit = max_episode_steps or None
+  limit: dict[str, Any] = {'max_episode_steps': max_episode_steps} if max_episode_steps else {}
 
   def make_one() -> gymnasium.Env:
-    env = gymnasium.make(task, max_episode_steps=limit, disable_env_checker=True)
+    env = gymnasium.make(task, disable_env_checker=True, **limit)
     if isinstance(env.observation_space, spaces.Box):
       return env
     return gymnasium.wrappers.FlattenObservation(env)
 
   try:
-    vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
-  except (gymnasium.error.UnregisteredEnv, ModuleNotFoundError) as error:
-    hint = 'a registered id, or module:id where importing the module registers it'
-    raise errors.unknown_task('gymnasium', task, gymnasium.registry, hint) from error
-  except (gymnasium.error.Error, NotImplementedError) as error:
-    raise ValueError(f'--env gymnasium:{task}: Gymnasium cannot make it here: {error}') from error
+    if _is_vectorised(task):
+      mode = VectorizeMode.VECTOR_ENTRY_POINT
+      return GymnasiumBatch(gymnasium.make_vec(task, num_envs, mode, **limit), seed)
+    with _quietly(task):
+      vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+  except (gymnasium.error.Error, NotImplementedError, ImportError) as error:
+    raise _refusal(task, error) from error
   return GymnasiumBatch(vector_env, seeding.spawn(seed, num_envs))
 
 
@@ -193,7 +203,45 @@ def make_cartpole(
   errors.require_option(
     max_episode_steps >= 1, 'max_episode_steps', max_episode_steps, 'be at least 1'
   )
-  return GymnasiumBatch(CartPoleVectorEnv(num_envs, max_episode_steps), seed)
+  return make('CartPole-v1', num_envs, seed, max_episode_steps=max_episode_steps)
+
+
+def _is_vectorised(task: str) -> bool:
+  """Returns whether Gymnasium has the environment vectorised in NumPy; those of phys2d need JAX."""
+  spec = gymnasium.registry.get(task)
+  entry_point = spec.vector_entry_point if spec is not None else None
+  return isinstance(entry_point, str) and '.classic_control.' in entry_point
+
+
+@contextlib.contextmanager
+def _quietly(task: str) -> Iterator[None]:
+  """Suppresses MuJoCo's warnings about Gymnasium's models; it also writes them into a file here."""
+  spec = gymnasium.registry.get(task)
+  mujoco: Any = None
+  if spec is not None and '.mujoco.' in str(spec.entry_point):
+    with contextlib.suppress(ImportError):  # Gymnasium reports it.
+      mujoco = importlib.import_module('mujoco')
+  if mujoco is None:
+    yield
+    return
+  previous = mujoco.get_mju_user_warning()
+  mujoco.set_mju_user_warning(lambda message: None)
+  try:
+    yield
+  finally:
+    mujoco.set_mju_user_warning(previous)
+
+
+def _refusal(task: str, error: Exception) -> ValueError:
+  """Returns the error for an environment that Gymnasium could not make."""
+  no_module = ':' in task and isinstance(error, ModuleNotFoundError)
+  if no_module or isinstance(error, gymnasium.error.UnregisteredEnv):
+    hint = 'a registered id, or module:id where importing the module registers it'
+    return errors.unknown_task('gymnasium', task, gymnasium.registry, hint)
+  said = ' '.join(str(error).split())
+  if isinstance(error, gymnasium.error.DependencyNotInstalled):
+    said += '; requirements.txt has the packages of MuJoCo, Box2D and classic control'
+  return ValueError(f'--env gymnasium:{task}: Gymnasium cannot make it here: {said}')
 
 
 def _action_spec(space: spaces.Space) -> specs.Array:

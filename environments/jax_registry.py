@@ -27,6 +27,10 @@ from environments.registry import Family, resolve
 _FAMILIES = {
   'catch': Family('agents.anakin.environments.catch:make', "bsuite's Catch"),
   'gymnax': Family('agents.anakin.environments.gymnax:make', 'gymnax:<id>, as gymnax:CartPole-v1'),
+  'minatar': Family(
+    'agents.anakin.environments.minatar:make',
+    'minatar:<Game>: Asterix, Breakout, Freeway, Seaquest, SpaceInvaders',
+  ),
 }
 _REFUSED = 2
 

@@ -49,7 +49,17 @@ _FAMILIES = {
     'environments.dm_control:make',
     'dm_control:<domain>/<task>, such as dm_control:cartpole/swingup',
   ),
-  'gymnasium': Family('environments.gym:make', 'gymnasium:<id>, such as gymnasium:Acrobot-v1'),
+  'gymnasium': Family(
+    'environments.gym:make',
+    'gymnasium:<id>, such as gymnasium:Acrobot-v1, LunarLander-v3, HalfCheetah-v5',
+  ),
+  'minatar': Family(
+    'environments.minatar:make',
+    'minatar:<Game>: Asterix, Breakout, Freeway, Seaquest, SpaceInvaders',
+  ),
+  'recall': Family(
+    'environments.recall:make', 'a cue, distractors, a question: memory beyond an unroll'
+  ),
 }
 
 _BOOLS = {'true': True, '1': True, 'yes': True, 'false': False, '0': False, 'no': False}

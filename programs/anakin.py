@@ -26,18 +26,20 @@ from programs.parts.learner import run_options
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 120
-MINATAR = ('Asterix', 'Breakout', 'Freeway', 'SpaceInvaders')
+MINATAR = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
 
 # V-trace's options per family of environments; they override the defaults, and flags override them.
 PRESETS = {
   OTHERS: {'num_steps': 1_500_000},
   'gymnax': {'learning_rate': 1e-3, 'num_steps': 2_000_000},
+  'minatar': {'learning_rate': 1e-3, 'num_steps': 5_000_000},  # As Young and Tian 2019.
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }
 PPO_PRESETS = {
   OTHERS: PPO_SMALL | {'num_steps': 1_500_000},
   'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PPO_CONTINUOUS,
+  'minatar': PPO_MINATAR,
   **{f'gymnax:{game}-MinAtar': PPO_MINATAR for game in MINATAR},
 }
 

@@ -56,6 +56,8 @@ PRESETS = {
   'catch': _SMALL | {'num_steps': 100_000},
   # Wider, for the pixels of five games; num_steps is a fifth of Young and Tian's.
   'minatar': _SMALL | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000},
+  # An unroll and its burn-in are as long as the shortest delay, so the cue is in its stored state only.
+  'recall': _SMALL | {'burn_in': 2, 'unroll_length': 8, 'num_steps': 200_000},
   OTHERS: _SMALL,
 }
 # Kapturowski et al. 2019, table 2, as in SEED RL's launch script; see `R2D2Config`. Their 256 and 610

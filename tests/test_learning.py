@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+STORED = ('--program=r2d2', '--env=recall', '--eval_episodes=1000')
+FROM_ZERO = ('--program=tests/zero_start.py:make_program', *STORED[1:])
 MEMORY = ('--program=r2d2', '--env=bsuite:memory_len/15', '--eval_episodes=1000')
 
 
@@ -20,6 +22,9 @@ MEMORY = ('--program=r2d2', '--env=bsuite:memory_len/15', '--eval_episodes=1000'
     # The cue is 30 steps back: without a memory, no policy has another mean than 0.
     (MEMORY, 0.9, 1.0),
     ((*MEMORY, '--core=none'), -0.15, 0.15),
+    # The cue is before the first row of the unroll: only its stored state knows it.
+    (STORED, 0.9, 1.0),
+    (FROM_ZERO, -0.15, 0.15),
   ],
 )
 def test_final_evaluation(train, tmp_path, flags, low, high):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents.anakin.environment import next_row
-from agents.anakin.environments import catch, gymnax
+from agents.anakin.environments import catch, gymnax, minatar
 from agents.types import FIRST, LAST, MID
 
 ENVIRONMENTS = {
@@ -20,6 +20,7 @@ ENVIRONMENTS = {
   'gymnax:MemoryChain-bsuite': gymnax.make,
   'gymnax:Breakout-MinAtar': functools.partial(gymnax.make, max_episode_steps=30),
   'gymnax:FrozenLake-misc': gymnax.make,
+  'minatar:Breakout': functools.partial(minatar.make, max_episode_steps=30),
   'gymnax:Pendulum-v1': functools.partial(gymnax.make, max_episode_steps=20),
   'gymnax:MountainCarContinuous-v0': functools.partial(gymnax.make, max_episode_steps=20),
 }
@@ -98,6 +99,38 @@ def test_continuous_actions_have_the_bounds_of_the_suite():
   np.testing.assert_array_equal([spec.minimum, spec.maximum], [[-2], [2]])
 
 
+def test_minatars_sticky_actions_repeat_the_previous_action():
+  """In the first step that is no move; in the second it may be the first's."""
+  environment, num_envs, right, left = minatar.make('Breakout', sticky_actions=0.3), 3000, 3, 1
+  step = jax.jit(jax.vmap(environment.step, in_axes=(0, None, 0)))
+  keys = jax.random.split(jax.random.key(0), num_envs)
+  state, row = jax.vmap(environment.reset)(keys)
+  columns = [np.full(num_envs, 4)]
+  for i, action in enumerate((right, left)):
+    state, row = step(state, action, jax.vmap(lambda key: jax.random.fold_in(key, i))(keys))  # noqa: B023
+    columns.append(np.asarray(row.observation)[:, 9, :, 0].argmax(1))
+  first, second = np.diff(columns, axis=0)
+  error = 4 * np.sqrt(0.3 * 0.7 / num_envs)
+  assert set(first) == {0, 1} and abs((first == 0).mean() - 0.3) < error
+  moved = first == 1
+  assert set(second[moved]) == {-1, 1} and abs((second[moved] == 1).mean() - 0.3) < 1.2 * error
+  assert set(second[~moved]) == {-1, 0} and abs((second[~moved] == 0).mean() - 0.3) < 2 * error
+
+
+def test_minatar_is_truncated_after_its_time_limit():
+  def after_the_ball(key, board):
+    ball, trail, paddle = (jnp.argmax(board[:, :, c].any(0)) for c in (1, 2, 0))
+    ahead = jnp.clip(2 * ball - trail, 0, 9)
+    return jnp.select([ahead < paddle, ahead > paddle], [1, 3], 0)
+
+  environment = minatar.make('Breakout', sticky_actions=0.0, max_episode_steps=40)
+  rows, _, _ = play(environment, after_the_ball, 42, num_envs=8)
+  np.testing.assert_array_equal(rows.step_type[:39], MID)
+  np.testing.assert_array_equal(rows.step_type[39], LAST)
+  np.testing.assert_array_equal(rows.discount[39], 1)
+  np.testing.assert_array_equal(rows.step_type[40], FIRST)
+
+
 def make_unbounded():
   suite, params = gymnax_suite.make('Pendulum-v1')
   return gymnax.Gymnax(suite, params.replace(max_torque=np.inf), 'gymnax:Pendulum-v1')
@@ -128,6 +161,15 @@ def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
     (lambda: gymnax.make('CartPol-v1'), 'did you mean CartPole-v1'),
     (lambda: make_unbounded(), '--env=gymnax:Pendulum-v1 has actions Box'),
     (lambda: gymnax.make('CartPole-v1', max_episode_steps=-1), 'max_episode_steps=-1'),
+    (lambda: minatar.make('breakout'), '--env=minatar:breakout: .* did you mean Breakout'),
+    (
+      lambda: minatar.make('Breakout', sticky_actions=1.5),
+      r'sticky_actions=1.5 must be in \[0, 1\]',
+    ),
+    (
+      lambda: minatar.make('Breakout', max_episode_steps=0),
+      'max_episode_steps=0 must be at least 1',
+    ),
   ],
 )
 def test_what_cannot_be_played_is_refused_in_one_sentence(make_one, words):

@@ -1,6 +1,7 @@
 """The Control Suite's tasks behind the batched interface."""
 
 import numpy as np
+import pytest
 
 from environments import registry, seeding
 from environments.dm_control import load_suite
@@ -37,6 +38,17 @@ def test_rows_equal_those_of_single_environments():
     np.testing.assert_array_equal(row.step_type, LAST if t == 5 else MID)
     np.testing.assert_array_equal(row.discount, 1)
   np.testing.assert_array_equal(batch.step(action).step_type, FIRST)
+
+
+@pytest.mark.parametrize('task', ['cartpole/swingup', 'walker/walk'])
+def test_a_tasks_own_time_limit_truncates(task):
+  """Both have 1,000 steps and no other end."""
+  batch = registry.make(f'dm_control:{task}', 1, 0)
+  spec = batch.action_spec()
+  batch.reset()
+  for t in range(1, 1001):
+    row = batch.step(np.zeros((1, *spec.shape), np.float32))
+    assert (row.step_type[0], row.discount[0]) == (LAST if t == 1000 else MID, 1)
 
 
 def test_no_renderer_is_loaded_unless_one_is_named():

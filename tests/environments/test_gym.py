@@ -8,25 +8,29 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from environments import registry, seeding
 from environments.gym import GymnasiumBatch
+from tests.agents.subprocesses import run_python
+from tests.environments.test_contract import random_actions
 
 FIRST, MID, LAST = 0, 1, 2
 
 
-def test_rows_equal_those_of_single_environments():
+@pytest.mark.parametrize(
+  ('task', 'limit'), [('LunarLander-v3', 90), ('Hopper-v5', 20), ('BipedalWalker-v3', 60)]
+)
+def test_rows_equal_those_of_single_environments(task, limit):
   """LAST shows the true final observation, FIRST the true first one of the next episode."""
-  limit, num_envs, seed = 15, 3, 5
-  batch = registry.make('gymnasium:CartPole-v1', num_envs, seed, f'max_episode_steps={limit}')
-  singles = [gymnasium.make('CartPole-v1', max_episode_steps=limit) for _ in range(num_envs)]
+  num_envs, seed = 3, 5
+  batch = registry.make(f'gymnasium:{task}', num_envs, seed, f'max_episode_steps={limit}')
+  singles = [gymnasium.make(task, max_episode_steps=limit) for _ in range(num_envs)]
   expected = [
     single.reset(seed=env_seed)[0]
     for single, env_seed in zip(singles, seeding.spawn(seed, num_envs), strict=True)
   ]
-  np.testing.assert_array_equal(batch.reset().observation, expected)
+  np.testing.assert_array_equal(batch.reset().observation, np.float32(expected))
   done = [False] * num_envs
-  rng = np.random.default_rng(0)
+  actions = random_actions(batch.action_spec(), 200, num_envs)
   ends = set()
-  for _ in range(200):
-    action = rng.integers(2, size=num_envs).astype(np.int32)
+  for action in actions:
     row = batch.step(action)
     for i, single in enumerate(singles):
       if done[i]:
@@ -36,12 +40,44 @@ def test_rows_equal_those_of_single_environments():
         observation, reward, terminated, truncated, _ = single.step(action[i])
         done[i] = terminated or truncated
         assert row.step_type[i] == (LAST if done[i] else MID)
-        assert row.reward[i] == reward
+        assert row.reward[i] == np.float32(reward)
         assert row.discount[i] == (0 if terminated else 1)
         if done[i]:
           ends.add('terminated' if terminated else 'truncated')
-      np.testing.assert_array_equal(row.observation[i], observation)
+      np.testing.assert_array_equal(row.observation[i], np.float32(observation))
   assert ends == {'terminated', 'truncated'}
+
+
+def test_tasks_have_their_own_time_limits():
+  """HalfCheetah has no other end than its limit of 1,000 steps."""
+  batch = registry.make('gymnasium:HalfCheetah-v5', 1, 0)
+  assert batch.action_spec() == specs.BoundedArray((6,), np.float32, -1, 1, 'action')
+  batch.reset()
+  for _ in range(1000):
+    row = batch.step(np.zeros((1, 6), np.float32))
+    assert row.discount[0] == 1
+    last = row.last()[0]
+  assert last
+
+
+def test_mujocos_warnings_about_a_model_are_not_shown(tmp_path, monkeypatch, capfd):
+  monkeypatch.chdir(tmp_path)
+  registry.check('gymnasium:HalfCheetah-v5')
+  assert not list(tmp_path.iterdir())
+  assert capfd.readouterr() == ('', '')
+
+
+def test_cartpole_by_its_id_is_vectorised():
+  by_id, by_family = (
+    registry.make(name, 4, 7, 'max_episode_steps=9')
+    for name in ('gymnasium:CartPole-v1', 'cartpole')
+  )
+  rows = by_id.reset(), by_family.reset()
+  for action in random_actions(by_id.action_spec(), 30, 4):
+    for found, expected in zip(*rows, strict=True):
+      np.testing.assert_array_equal(found, expected)
+    rows = by_id.step(action), by_family.step(action)
+  assert isinstance(by_id._env, CartPoleVectorEnv)
 
 
 def test_cartpole_ends_its_episodes_for_the_right_reason():
@@ -153,6 +189,44 @@ def test_observations_without_an_array_form_are_refused(probe_id, monkeypatch):
   monkeypatch.setattr(Probe, 'observation_space', spaces.Sequence(spaces.Discrete(2)))
   with pytest.raises(ValueError, match='--env: the observation space'):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
+
+
+@pytest.mark.parametrize(
+  ('task', 'module', 'package'),
+  [('LunarLander-v3', 'Box2D', 'Box2D'), ('HalfCheetah-v5', 'mujoco', 'MuJoCo')],
+)
+def test_a_missing_package_is_named(task, module, package):
+  out = run_python(
+    '-c',
+    f'import sys\n'
+    f'sys.modules[{module!r}] = None\n'
+    f'from environments import registry\n'
+    f'try: registry.check("gymnasium:{task}")\n'
+    f'except ValueError as error: print(error)',
+  )
+  assert f'--env gymnasium:{task}: Gymnasium cannot make it here: {package} is not installed' in out
+  assert out.count('\n') == 1 and 'requirements.txt has the packages' in out
+
+
+@pytest.mark.parametrize(
+  ('task', 'sentence'),
+  [
+    ('HalfCheetah-v3', 'moved to the gymnasium-robotics project'),
+    ('LunarLander-v2', 'use `LunarLander-v3` instead'),
+  ],
+)
+def test_what_gymnasium_no_longer_has_is_refused(task, sentence):
+  with pytest.raises(ValueError, match=sentence):
+    registry.make(f'gymnasium:{task}', 1, 0)
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')  # MuJoCo's own.
+def test_mujoco_is_not_drawn_where_it_has_no_graphics_library(monkeypatch):
+  monkeypatch.setenv('MUJOCO_GL', 'none')
+  batch = registry.make('gymnasium:InvertedPendulum-v5', 1, 0)
+  batch.reset()
+  assert batch.render() is None
+  batch.close()
 
 
 def test_other_autoreset_modes_are_refused():

@@ -18,7 +18,11 @@ def table(monkeypatch):
   ('name', 'options', 'sentence'),
   [
     ('atri:Pong', '', "--env: there is no environment family 'atri'; did you mean atari?"),
-    ('nothing', '', 'the families are atari, bsuite, cartpole, catch, dm_control, gymnasium'),
+    (
+      'nothing',
+      '',
+      'the families are atari, bsuite, cartpole, catch, dm_control, gymnasium, minatar, recall',
+    ),
     ('', '', "--env: there is no environment family ''"),
     ('catch:1', '', '--env catch:1: catch has no tasks, write --env catch'),
     ('cartpole:v1', '', '--env cartpole:v1: cartpole has no tasks'),
@@ -40,6 +44,11 @@ def table(monkeypatch):
     ('dm_control:lqr/lqr_2_1', '', 'its actions have no bounds; use another task'),
     ('dm_control:cartpole/swingup', 'action_repeat=0', 'action_repeat must be at least 1'),
     ('dm_control:cartpole/swingup', 'time_limit=-1', 'time_limit must be at least 0'),
+    ('minatar', '', 'for example --env minatar:Breakout'),
+    ('minatar:Pong', '', '--env minatar:Pong: minatar has no Pong'),
+    ('minatar:breakout', '', 'did you mean Breakout?'),
+    ('minatar:Breakout', 'sticky_actions=2', 'sticky_actions must be in [0, 1]'),
+    ('minatar:Breakout', 'max_episode_steps=0', 'max_episode_steps must be at least 1'),
     ('catch', 'row=3', '--env_options row: catch has no such option; did you mean rows?'),
     ('catch', 'row=3', 'its options and their defaults: rows=10, columns=5'),
     ('bsuite:catch/0', 'rows=3', 'its options and their defaults: results_dir=, episodes=0'),
@@ -93,7 +102,8 @@ def test_a_factory_can_be_named_by_a_string(table):
 
 def test_every_family_has_a_line_of_help():
   families = registry.families()
-  assert list(families) == ['atari', 'bsuite', 'cartpole', 'catch', 'dm_control', 'gymnasium']
+  assert list(families)[:4] == ['atari', 'bsuite', 'cartpole', 'catch']
+  assert list(families)[4:] == ['dm_control', 'gymnasium', 'minatar', 'recall']
   assert all(families.values())
 
 

@@ -49,7 +49,7 @@ class Gymnax:
   def reset(self, key: Array) -> tuple[Nest, Timestep]:
     """Begins an episode. See `JaxEnvironment`."""
     observation, state = self._environment.reset_env(key, self._params)
-    return _arrays(state), begin_episode(self._observe(observation))
+    return as_arrays(state), begin_episode(self._observe(observation))
 
   def step(self, state: Nest, action: Array, key: Array) -> tuple[Nest, Timestep]:
     """Steps, without gymnax's own reset. See `JaxEnvironment`."""
@@ -57,7 +57,7 @@ class Gymnax:
       key, state, action, self._params
     )
     truncated = self._environment.is_truncated(state, self._params)
-    return _arrays(state), transition(self._observe(observation), reward, terminated, truncated)
+    return as_arrays(state), transition(self._observe(observation), reward, terminated, truncated)
 
   def _observe(self, observation: Any) -> Array:
     if self._one_hot:
@@ -108,6 +108,6 @@ def _action_spec(space: spaces.Space, name: str) -> dm_env.specs.Array:
   )
 
 
-def _arrays(state: Nest) -> Nest:
+def as_arrays(state: Nest) -> Nest:
   """Returns a state without Python numbers, so that its dtypes are the same from every method."""
   return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), state)
