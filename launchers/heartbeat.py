@@ -102,8 +102,9 @@ class Heart:
     self._marked = 0.0
 
   def start(self) -> None:
-    """Starts the heartbeat thread."""
-    threading.Thread(target=self._run, name='heartbeat', daemon=True).start()
+    """Sends the first beat, so that a hang right after it has a process id; then starts the thread."""
+    if self._try_to_beat():
+      threading.Thread(target=self._run, name='heartbeat', daemon=True).start()
 
   def returned(self) -> None:
     """Reports that the node's work has returned."""
@@ -112,16 +113,21 @@ class Heart:
 
   def _run(self) -> None:
     pause = threading.Event()
-    while True:
-      beat = None
-      with contextlib.suppress(OSError):  # Out of descriptors, perhaps for a moment.
-        beat = self._beat()
-      try:
-        if beat is not None:
-          self._send(beat)
-      except OSError:
-        return
+    pause.wait(PERIOD_SECONDS)
+    while self._try_to_beat():
       pause.wait(PERIOD_SECONDS)
+
+  def _try_to_beat(self) -> bool:
+    """Sends a beat if the process has a descriptor left; returns whether to go on sending."""
+    try:
+      beat = self._beat()
+    except OSError:  # Out of descriptors, perhaps for a moment.
+      return True
+    try:
+      self._send(beat)
+    except OSError:
+      return False
+    return True
 
   def _beat(self) -> Beat:
     from nodes.runtime import activity  # Not needed to listen.

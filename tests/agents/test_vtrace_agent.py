@@ -157,7 +157,7 @@ def test_meshes_of_any_size_do_the_update_of_one_device():
   ('options', 'message'),
   [
     ({'unroll_length': 0}, r'--unroll_length is 0: set it to at least 1\.'),
-    ({'torso': 'resnet'}, r"--torso is 'resnet': set it to auto, mlp, nature or impala\."),
+    ({'torso': 'resnet'}, r"--torso is 'resnet': set it to auto, mlp, nature, impala or minatar\."),
     ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
     ({'optimizer': 'sgd'}, r"--optimizer is 'sgd': set it to adam or rmsprop\."),
     ({'loss_reduction': 'max'}, r"--loss_reduction is 'max': set it to mean or sum\."),
