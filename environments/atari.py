@@ -20,8 +20,6 @@ from environments import errors, seeding
 from environments.gym import GymnasiumBatch
 from environments.lives import LivesAsEpisodes
 
-_SCREEN = (84, 84)
-
 
 def make(
   task: str,
@@ -36,11 +34,12 @@ def make(
   frame_cap: int = 108_000,
   action_repeat: int = 4,
   maxpool: bool = True,
+  screen: int = 84,
   num_threads: int = 1,
 ) -> GymnasiumBatch:
   """Makes N copies of a game.
 
-  Observations are single gray frames, uint8 `[84, 84]`; the network stacks them.
+  Observations are single gray frames, uint8 `[screen, screen]`; the network stacks them.
 
   Args:
     task: a game, in CamelCase or snake_case: MsPacman or ms_pacman.
@@ -55,6 +54,8 @@ def make(
     frame_cap: emulator frames after which an episode is truncated.
     action_repeat: emulator frames in one step.
     maxpool: whether an observation is the maximum of the last two frames of its step.
+    screen: height and width of an observation in pixels. 84 is that of DQN; 42 makes a convolution four
+      times cheaper, and suffices for games of few large objects, such as Pong.
     num_threads: threads that step the N games.
 
   Raises:
@@ -73,6 +74,7 @@ def make(
   errors.require_option(
     not maxpool or action_repeat >= 2, 'maxpool', 'true', 'be false where action_repeat=1'
   )
+  errors.require_option(1 <= screen <= 210, 'screen', screen, 'be from 1 to 210 pixels')
   errors.require_option(num_threads >= 1, 'num_threads', num_threads, 'be at least 1')
 
   ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -83,8 +85,8 @@ def make(
     max_num_frames_per_episode=frame_cap,
     repeat_action_probability=sticky_actions,
     full_action_space=full_action_space,
-    img_height=_SCREEN[0],
-    img_width=_SCREEN[1],
+    img_height=screen,
+    img_width=screen,
     grayscale=True,
     stack_num=1,
     frameskip=action_repeat,
@@ -102,10 +104,10 @@ def make(
     f'sticky_actions={sticky_actions} full_action_space={full_action_space} noop_max={noop_max} '
     f'life_loss_terminates={life_loss_terminates} fire_reset={fire_reset} '
     f'frame_cap={frame_cap} (unit: emulator frames) action_repeat={action_repeat} '
-    f'maxpool={maxpool} rewards=raw'
+    f'maxpool={maxpool} screen={screen} rewards=raw'
   )
   seeds = np.array(seeding.spawn(seed, num_envs))
-  return GymnasiumBatch(games, seeds, action_repeat, protocol, observation_shape=_SCREEN)
+  return GymnasiumBatch(games, seeds, action_repeat, protocol, observation_shape=(screen, screen))
 
 
 def _key(game: str) -> str:

@@ -107,13 +107,19 @@ def test_games_have_two_spellings_and_an_action_set():
     assert registry.make_spec(name, 'full_action_space=false').actions.num_values == 9
 
 
+def test_the_screen_may_be_small():
+  environment = registry.make('atari:Pong', 2, 0, 'screen=42')
+  assert environment.reset().observation.shape == (2, 42, 42)
+  environment.close()
+
+
 def test_the_protocol_names_what_a_score_depends_on():
   environment = registry.make('atari:Pong', 1, 0)
   environment.close()
   assert environment.protocol == (
     'sticky_actions=0.25 full_action_space=True noop_max=0 life_loss_terminates=False '
     'fire_reset=False frame_cap=108000 (unit: emulator frames) action_repeat=4 maxpool=True '
-    'rewards=raw'
+    'screen=84 rewards=raw'
   )
 
 
