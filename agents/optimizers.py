@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import optax
 
-from agents.actor_critic.config import ActorCriticConfig
+from agents.optimizer_config import OptimizerConfig
 
 
 def clip_gradients(
@@ -16,7 +16,7 @@ def clip_gradients(
   return optimizer
 
 
-def make_schedule(config: ActorCriticConfig) -> optax.Schedule:
+def make_schedule(config: OptimizerConfig) -> optax.Schedule:
   """Returns the learning rate as a function of completed learner steps.
 
   In step t = 0, 1, .. of W warm-up steps it is (t + 1) / W of the configured one. It decays from step W
@@ -37,9 +37,9 @@ def make_schedule(config: ActorCriticConfig) -> optax.Schedule:
 
 
 def make_optimizer(
-  config: ActorCriticConfig, gradient_steps: int = 1
+  config: OptimizerConfig, gradient_steps: int = 1
 ) -> optax.GradientTransformation:
-  """Returns clipping by global norm, if any, followed by Adam or RMSProp on the schedule.
+  """Returns clipping by global norm, if any, followed by Adam, AdamW or RMSProp on the schedule.
 
   Args:
     config: the optimizer's options.
@@ -51,7 +51,9 @@ def make_optimizer(
     return schedule(count // gradient_steps)
 
   if config.optimizer == 'adam':
-    optimizer = optax.adam(rate, config.adam_b1, config.adam_b2, config.adam_eps)
+    adam = rate, config.adam_b1, config.adam_b2, config.adam_eps
+    decay = config.weight_decay
+    optimizer = optax.adamw(*adam, weight_decay=decay) if decay else optax.adam(*adam)
   else:
     inside = config.rmsprop_eps_place == 'inside'
     optimizer = optax.rmsprop(rate, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=inside)
