@@ -13,6 +13,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from agents.muzero.agent import MuZero
+from agents.muzero.config import MuZeroConfig
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
 from agents.r2d2.agent import R2D2
@@ -21,6 +23,7 @@ from agents.types import FIRST, LAST, MID, Timestep, Unroll
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 
+SHARED = ('frame_stack', 'adam_eps', 'learning_rate', 'max_gradient_norm')
 BATCH_SIZE = 168  # The least that 4, 6, 7 and 8 devices divide.
 # A large epsilon: Adam would blow rounding errors of tiny gradients up to whole steps.
 OPTIONS = {
@@ -33,18 +36,47 @@ OPTIONS = {
   'learning_rate': 1e-2,
   'max_gradient_norm': 0.05,
 }
+
+
+def logits(rng, shape):
+  return rng.normal(size=(*shape, 3))
+
+
+# The class, its config, and what makes each of its extras.
 AGENTS = {
-  'vtrace': (VTrace, VTraceConfig(**OPTIONS), 'behaviour_logits'),
-  'ppo': (PPO, PPOConfig(**OPTIONS, num_epochs=2, num_minibatches=3), 'behaviour_logits'),
+  'muzero': (
+    MuZero,
+    MuZeroConfig(
+      unroll_length=3,
+      num_unroll_steps=2,
+      n_step=2,
+      num_simulations=2,
+      mlp_sizes=(16,),
+      hidden_state_size=8,
+      head_size=8,
+      num_bins=21,
+      max_bin=5.0,
+      updates_per_batch=3,
+      reanalyse_fraction=0.5,
+      target_update_period=1,
+      **{name: OPTIONS[name] for name in SHARED},
+    ),
+    {
+      'search_policy': lambda rng, shape: rng.dirichlet(np.ones(3), shape),
+      'root_value': lambda rng, shape: rng.normal(size=shape),
+    },
+  ),
+  'vtrace': (VTrace, VTraceConfig(**OPTIONS), {'behaviour_logits': logits}),
+  'ppo': (PPO, PPOConfig(**OPTIONS, num_epochs=2, num_minibatches=3), {'behaviour_logits': logits}),
   'r2d2': (
     R2D2,
     R2D2Config(**OPTIONS, burn_in=3, n_step=2, head_size=8, target_update_period=1),
-    'q_values',
+    {'q_values': logits},
   ),
 }
 
 
-def make_unrolls(agent, extra):
+def make_unrolls(agent, extras):
   """Returns random unrolls; environments have the more LAST rows the higher their index."""
   rng = np.random.default_rng(0)
   shape = (BATCH_SIZE, agent.unroll_rows)
@@ -63,7 +95,7 @@ def make_unrolls(agent, extra):
   return Unroll(
     timestep,
     rng.integers(0, 3, shape).astype(np.int32),
-    {extra: rng.normal(size=(*shape, 3)).astype(np.float32)},
+    {name: make(rng, shape).astype(np.float32) for name, make in extras.items()},
     rng.integers(-50, 1, shape).astype(np.int32),
     core_state,
     np.arange(BATCH_SIZE, dtype=np.int32),
@@ -87,11 +119,11 @@ def updated(agent, state, unrolls, devices):
 
 def main():
   """Prints `devices difference_in_params difference_in_the_rest` for each mesh."""
-  constructor, config, extra = AGENTS[sys.argv[1]]
+  constructor, config, extras = AGENTS[sys.argv[1]]
   agent = constructor(
     config, dm_env.specs.Array((6,), np.float32), dm_env.specs.DiscreteArray(3, dtype=np.int32)
   )
-  unrolls = make_unrolls(agent, extra)
+  unrolls = make_unrolls(agent, extras)
   state = jax.device_get(jax.jit(agent.init)(jax.random.key(0)))
   reference = updated(agent, state, unrolls, jax.devices()[:1])
 

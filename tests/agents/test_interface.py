@@ -10,6 +10,7 @@ import pytest
 from tests.agents.subprocesses import run_python
 
 AGENTS = {
+  'muzero': ('MuZero', 'MuZeroConfig'),
   'vtrace': ('VTrace', 'VTraceConfig'),
   'ppo': ('PPO', 'PPOConfig'),
   'r2d2': ('R2D2', 'R2D2Config'),
@@ -43,7 +44,8 @@ def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name)
     'import sys, numpy, dm_env.specs as s\n'
     f'from agents.{name}.agent import {agent}\n'
     f'from agents.{name}.config import {config}\n'
-    f'config = {config}(core="lstm", frame_stack=4)\n'
+    f'options = {{"core": "lstm"}} if hasattr({config}, "core") else {{}}\n'
+    f'config = {config}(**options, frame_stack=4)\n'
     f'{agent}(config, s.Array((84, 84), numpy.uint8), s.DiscreteArray(3)).exploration(2)\n'
     'heavy = {"tensorflow", "launchpad", "reverb", "acme", "rlax", "distrax"}\n'
     'assert not heavy & set(sys.modules)',

@@ -1,0 +1,290 @@
+"""MuZero as an `Agent`: discrete actions, prioritized replay."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.metrics import policy_lag
+from agents.muzero import loss as losses
+from agents.muzero.categorical import expectation
+from agents.muzero.config import MuZeroConfig
+from agents.muzero.model import make_model
+from agents.muzero.search import Found, Root, search, temperature
+from agents.muzero.targets import make_targets, n_step_values, windows
+from agents.networks.frame_stack import stack_frames
+from agents.optimizers import make_optimizer, make_schedule
+from agents.r2d2.loss import importance_weights
+from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
+
+
+class Params(NamedTuple):
+  """What `act` takes."""
+
+  network: Nest
+  temperature: Array  # float32 `[]`, of the visits; it follows training.
+
+
+class MuZeroState(NamedTuple):
+  """The learner state of MuZero."""
+
+  params: Params
+  target_params: Nest  # Of the network.
+  opt_state: optax.OptState
+  learner_steps: Array  # int32 `[]`, updates done.
+  key: Array  # uint32 `[...]`, data of the PRNG key of all reanalyses; it never changes.
+
+
+class MuZero(Agent):
+  """MuZero (Schrittwieser et al. 2020), with the search of Gumbel MuZero (Danihelka et al. 2022).
+
+  An unroll has P = `unroll_length` starts, from each of which the model is unrolled, and K + n rows
+  behind them. Unrolls start P rows apart, so each row of a stream is a start of exactly one unroll. One
+  update is one learner step of `updates_per_batch` gradient steps. It reduces over the whole batch, so
+  under `jax.jit` the result is the same on one device and sharded over many.
+
+  Rows have no legal actions yet; `search` takes them.
+
+  The constructor starts no JAX backend.
+
+  Attributes:
+    model: the networks.
+
+  Raises:
+    ValueError: the config is unusable, or actions are not discrete.
+  """
+
+  evaluation_exploration = 0.0
+
+  def __init__(
+    self,
+    config: MuZeroConfig,
+    observation_spec: dm_env.specs.Array,
+    action_spec: dm_env.specs.Array,
+  ) -> None:
+    config.validate()
+    if not isinstance(action_spec, dm_env.specs.DiscreteArray):
+      raise ValueError(f'MuZero needs a discrete action space, not {action_spec!r}.')
+    self.unroll_rows = config.unroll_rows
+    self.unroll_period = config.unroll_length
+    self.model = make_model(config, observation_spec, action_spec.num_values)
+    self._config = config
+    self._observation_spec = observation_spec
+    self._optimizer = make_optimizer(config, config.updates_per_batch)
+    self._schedule = make_schedule(config)
+
+  def init(self, key: Array) -> MuZeroState:
+    """Returns a new learner state; the target network starts as a copy of the online network."""
+    params_key, key = jax.random.split(key)
+    spec, depth = self._observation_spec, self._config.frame_stack
+    shape = (*spec.shape, depth) if depth > 1 else spec.shape
+    observation = jnp.zeros((1, *shape), spec.dtype)
+    network = self.model.init(params_key, observation, jnp.zeros(1, jnp.int32))
+    steps = jnp.int32(0)
+    return MuZeroState(
+      Params(network, temperature(self._config, steps)),
+      jax.tree.map(jnp.copy, network),
+      self._optimizer.init(network),
+      steps,
+      jax.random.key_data(key),
+    )
+
+  def initial_core_state(self, batch_size: int) -> Nest:
+    """Returns the frames before an episode, `[batch_size, ...]`; `{}` without a frame stack."""
+    spec, depth = self._observation_spec, self._config.frame_stack
+    if depth == 1:
+      return {}
+    return {'frames': jnp.zeros((batch_size, depth - 1, *spec.shape), spec.dtype)}
+
+  def exploration(self, num_environments: int) -> np.ndarray:
+    """Returns ones: training environments search with all of the noise."""
+    return np.ones((num_environments,), np.float32)
+
+  def act(
+    self, params: Params, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
+  ) -> ActOutput:
+    """Acts by a search.
+
+    Args:
+      params: the `params` of a learner state.
+      core_state: `[B, ...]` per leaf, before the timestep.
+      timestep: fields are `[B, ...]`.
+      exploration: float32 `[B]`, factor of the search's noise; 0 acts greedily.
+      keys: `[B]` typed PRNG keys, one for each environment.
+
+    Returns:
+      Actions int32 `[B]`, the extras `search_policy`, float32 `[B, A]`, and `root_value`, float32 `[B]`,
+      in units of return, and the next core state.
+    """
+    rows = jax.tree.map(lambda x: x[None], timestep)
+    observation, core_state = self._observe(core_state, rows)
+    found = self.plan(params, observation[0], exploration, keys)
+    extras = {'search_policy': found.policy, 'root_value': found.value}
+    return ActOutput(found.action, extras, core_state)
+
+  def plan(self, params: Params, observation: Array, exploration: Array, keys: Array) -> Found:
+    """Searches from observations with stacked frames, `[N, ...]`; the rest is as in `act`."""
+
+    def step(network: Nest, state: Array, action: Array) -> tuple[Array, Root]:
+      state, reward = self.model.apply(network, state, action, method='dynamics')
+      return expectation(self._config, reward), self._root(network, state)
+
+    state = self.model.apply(params.network, observation, method='represent')
+    root = self._root(params.network, state)
+    return search(self._config, step, params.network, root, exploration, params.temperature, keys)
+
+  def initial_priorities(self, unrolls: Unroll) -> Array:
+    """Returns the priorities of new unrolls, float32 `[B]`, from the root values in the extras.
+
+    The targets bootstrap from the root values of the searches.
+    """
+    values, starts = unrolls.extras['root_value'], self._config.unroll_length
+    targets = n_step_values(self._config, unrolls.timestep, values)[:, :starts]
+    valid = unrolls.timestep.step_type[:, :starts] != LAST
+    return losses.priorities(self._config, values[:, :starts], targets, valid)
+
+  def update(
+    self, state: MuZeroState, unrolls: Unroll, probabilities: Array | None = None
+  ) -> UpdateOutput:
+    """Does one learner step.
+
+    Unroll i of every `updates_per_batch` neighbours is in gradient step i, so taking it moves nothing
+    between devices that hold whole groups of neighbours.
+
+    Args:
+      state: the learner state; its buffers may be donated.
+      unrolls: fields are `[B, P + K + n, ...]`, extras as returned by `act`.
+      probabilities: float32 `[B]`, with which replay sampled each unroll; None for uniform ones.
+
+    Returns:
+      The next state; priorities, float32 `[B]`, from the errors before the unroll's gradient step; and
+      the metrics of `muzero_loss` and `grad_norm` (before clipping), means over the gradient steps, with
+      `learning_rate`, `temperature`, `policy_lag_mean` and `policy_lag_max`.
+
+    Raises:
+      ValueError: the batch does not divide into `updates_per_batch`.
+    """
+    config, batch_size = self._config, unrolls.action.shape[0]
+    num_parts = config.updates_per_batch
+    if batch_size % num_parts:
+      raise ValueError(
+        f'--updates_per_batch={num_parts} does not divide a batch of {batch_size} unrolls; make the '
+        'batch a multiple.'
+      )
+    if probabilities is None:
+      weights = jnp.ones(batch_size, jnp.float32)
+    else:
+      weights = importance_weights(probabilities, config.importance_exponent)
+    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
+
+    def gradient_step(
+      carry: tuple[Nest, optax.OptState], part: tuple[Unroll, Array, Array]
+    ) -> tuple[tuple[Nest, optax.OptState], tuple[Array, dict[str, Array]]]:
+      network, opt_state = carry
+      gradients, (priorities, metrics) = jax.grad(self._loss, has_aux=True)(
+        network, state.target_params, *part
+      )
+      updates, opt_state = self._optimizer.update(gradients, opt_state, network)
+      metrics['grad_norm'] = optax.tree.norm(gradients)
+      return (optax.apply_updates(network, updates), opt_state), (priorities, metrics)
+
+    parts = jax.tree.map(
+      lambda x: jnp.swapaxes(x.reshape(-1, num_parts, *x.shape[1:]), 0, 1), (unrolls, weights)
+    )
+    (network, opt_state), (priorities, metrics) = jax.lax.scan(
+      gradient_step,
+      (state.params.network, state.opt_state),
+      (*parts, jax.random.split(key, num_parts)),
+    )
+    learner_steps = state.learner_steps + 1
+    target_params = optax.periodic_update(
+      network, state.target_params, learner_steps, config.target_update_period
+    )
+    metrics = {
+      **jax.tree.map(jnp.mean, metrics),
+      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
+      'temperature': state.params.temperature,
+      **policy_lag(state.learner_steps, unrolls.policy_version),
+    }
+    params = Params(network, temperature(config, learner_steps))
+    state = MuZeroState(params, target_params, opt_state, learner_steps, state.key)
+    return UpdateOutput(state, priorities.T.reshape(batch_size), metrics)
+
+  def reanalyse(self, network: Nest, observation: Array, keys: Array) -> Array:
+    """Returns fresh search policies, float32 `[B, R, A]`, as in training.
+
+    Args:
+      network: parameters of the network.
+      observation: `[B, R, ...]`, with stacked frames.
+      keys: `[B, R]` typed PRNG keys.
+    """
+    rows = _merge((observation, keys))
+    params = Params(network, jnp.float32(1.0))
+    found = self.plan(params, rows[0], jnp.ones(rows[1].shape, jnp.float32), rows[1])
+    return found.policy.reshape(*keys.shape, -1)
+
+  def _loss(
+    self, network: Nest, target_params: Nest, unrolls: Unroll, weights: Array, key: Array
+  ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
+    """Returns the output of `muzero_loss` for one part of a batch."""
+    config, timestep = self._config, unrolls.timestep
+    observation, _ = self._observe(unrolls.core_state, _time_major(timestep))
+    observation = jnp.swapaxes(observation, 0, 1)
+    if config.bootstrap == 'target':
+      values = self._values(target_params, observation)
+    else:
+      values = unrolls.extras['root_value']
+    num_planned = config.unroll_length + config.num_unroll_steps
+    policies = unrolls.extras['search_policy'][:, :num_planned]
+    if config.reanalyse_fraction:
+      chosen = reanalysed(len(policies), config.reanalyse_fraction)
+      keys = jax.random.split(key, (len(chosen), num_planned))
+      rows = observation[chosen, :num_planned]
+      policies = policies.at[chosen].set(self.reanalyse(target_params, rows, keys))
+    targets = make_targets(config, timestep, values, policies)
+    starts = observation[:, : config.unroll_length]
+    actions = windows(config, unrolls.action, config.num_unroll_steps)
+    unrolled = losses.unroll_model(self.model, network, *_merge((starts, actions)))
+    return losses.muzero_loss(config, unrolled, targets, weights)
+
+  def _values(self, network: Nest, observation: Array) -> Array:
+    """Returns the values of rows, float32 `[B, L]`, in units of return; fields are `[B, L, ...]`."""
+    state = self.model.apply(network, _merge(observation), method='represent')
+    return self._root(network, state).value.reshape(observation.shape[:2])
+
+  def _root(self, network: Nest, state: Array) -> Root:
+    """Returns what the network predicts of hidden states `[N, ...]`."""
+    prediction: Any = self.model.apply(network, state, method='predict')
+    value = expectation(self._config, prediction.value_logits)
+    return Root(prediction.policy_logits, value, state)
+
+  def _observe(self, core_state: Nest, rows: Timestep) -> tuple[Array, Nest]:
+    """Returns the observations of rows `[T, B, ...]` with stacked frames, and the next core state."""
+    if self._config.frame_stack == 1:
+      return rows.observation, core_state
+    observation, frames = stack_frames(
+      core_state['frames'], rows.observation, rows.step_type == FIRST
+    )
+    return observation, {'frames': frames}
+
+
+def reanalysed(num_unrolls: int, fraction: float) -> np.ndarray:
+  """Returns which unrolls of a batch are reanalysed: about `fraction` of them, one at least, spread."""
+  count = max(1, round(fraction * num_unrolls))
+  return np.arange(count) * num_unrolls // count
+
+
+def _time_major(rows: Nest) -> Nest:
+  """Swaps the first two axes of every field."""
+  return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+
+
+def _merge(rows: Nest) -> Nest:
+  """Merges the first two axes of every field, `[B, R, ...]` to `[B R, ...]`."""
+  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)

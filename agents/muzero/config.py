@@ -1,0 +1,170 @@
+"""The options of MuZero. Imports no JAX: launching a program reads only this."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from agents.networks.config import NetworkConfig, require, require_choice
+from agents.optimizer_config import OptimizerConfig
+from agents.options import option, with_default
+from agents.r2d2.config import R2D2Config
+
+MODELS = ('auto', 'mlp', 'conv', 'residual')
+SEARCHES = ('gumbel', 'puct')
+SEARCH_VALUES = ('mean', 'chosen', 'network')
+BOOTSTRAPS = ('target', 'search')
+
+
+@dataclasses.dataclass(frozen=True)
+class MuZeroConfig(OptimizerConfig):
+  """MuZero: a learned model, and a search in it, from prioritized replay.
+
+  M is MuZero (Schrittwieser et al. 2020) on Atari, U is MuZero Unplugged (Schrittwieser et al. 2021),
+  whose appendix also has the values of MuZero Reanalyze, and G is Gumbel MuZero (Danihelka et al. 2022).
+  The defaults are theirs where they agree. Replay options are in `programs.options.prioritized`.
+
+  Attributes:
+    continuous_actions: whether the agent supports them; a property of the agent, not an option.
+  """
+
+  continuous_actions: ClassVar[bool] = False
+
+  model: str = option(
+    'auto',
+    'Networks: mlp; conv, residual blocks at the size of the image; residual, the tower of M with the '
+    'layer normalisation of U, which first shrinks the image 16 times; auto: residual for images of at '
+    'least 36x36 pixels, conv for smaller images with channels, else mlp.',
+  )
+  mlp_sizes: tuple[int, ...] = with_default(NetworkConfig, 'mlp_sizes', (128,))
+  hidden_state_size: int = option(512, 'Units in the hidden state of the mlp model; U: 512.')
+  model_channels: int = option(
+    256, 'Channels of the hidden state of the conv and residual models; M: 256.'
+  )
+  model_blocks: int = option(
+    16, 'Residual blocks of the dynamics, and of the representation; M: 16, U: 10.'
+  )
+  head_size: int = option(
+    128, 'Units in the hidden layer of each head: policy, value and reward; not published.'
+  )
+  frame_stack: int = with_default(NetworkConfig, 'frame_stack', 1)
+
+  search: str = option(
+    'gumbel',
+    'Search: gumbel, which improves the policy with any number of simulations (G), or puct, that of M, '
+    'which needs more simulations than actions.',
+  )
+  num_simulations: int = option(50, 'Simulations of a search; M, U and G on Atari: 50.')
+  max_considered_actions: int = option(
+    16, 'Actions that gumbel considers at the root; G: 16, and fewer if there are fewer.'
+  )
+  gumbel_value_scale: float = option(
+    0.1, "Scale of values against logits in gumbel's policy, c_scale; G: 0.1 on Atari, 1 in Go."
+  )
+  gumbel_maxvisit: float = option(
+    50.0, "Added to the largest number of visits in gumbel's policy, c_visit; G: 50."
+  )
+  puct_c1: float = option(1.25, 'Weight of the prior in puct, c1; M: 1.25.')
+  puct_c2: float = option(19652.0, 'Visits after which puct explores more, c2; M: 19652.')
+  dirichlet_fraction: float = option(
+    0.25, "Weight of the noise in puct's prior at the root, times exploration; M: 0.25."
+  )
+  dirichlet_alpha: float = option(
+    0.3, "Concentration of that noise; M: 0.3 in chess and 0.25 in the paper's code for Atari."
+  )
+  temperature_decay_steps: int = option(
+    0,
+    'Learner steps in which the temperature of the visits that puct acts by falls from 1 to 0.5, after '
+    'half of them, and to 0.25, after three quarters; 0: about all of the run. M: 1 million.',
+  )
+  search_value: str = option(
+    'mean',
+    "Value of a search: mean, of the root's visits, as in M; chosen, of the action that it chose; or "
+    "network, the root's before the search.",
+  )
+
+  unroll_length: int = option(
+    20,
+    'Rows of an unroll from which the model is unrolled; an unroll has --num_unroll_steps + --n_step '
+    'rows behind them, which are only targets. M keeps 200 moves, U at most 500.',
+  )
+  num_unroll_steps: int = option(5, 'Steps K for which the model is unrolled in training; M, U: 5.')
+  n_step: int = option(
+    10,
+    'Transitions before a value target bootstraps; fewer where a truncated episode ends; M: 10, '
+    'Reanalyze and U: 5.',
+  )
+  discount: float = option(0.997, 'Discount gamma per environment step; M, U: 0.997.')
+  bootstrap: str = option(
+    'target',
+    'What a value target bootstraps from: target, the value of the target network, as in Reanalyze and '
+    'U, or search, the value that was found when acting, as in M.',
+  )
+  target_update_period: int = option(
+    100, 'Learner steps between copies of the online network to the target network; U: 100.'
+  )
+  num_bins: int = option(
+    601, 'Bins of the distributions of value and reward, over the range of h; M, U: 601.'
+  )
+  max_bin: float = option(
+    300.0, 'Value of the last bin, in the range of h; the first is its negative; M, U: 300.'
+  )
+  rescale_epsilon: float = with_default(R2D2Config, 'rescale_epsilon', 1e-3)
+  value_cost: float = option(0.25, 'Weight of the value loss; M: 1, Reanalyze and U: 0.25.')
+  importance_exponent: float = with_default(R2D2Config, 'importance_exponent', 1.0)
+  priority_eta: float = with_default(R2D2Config, 'priority_eta', 0.9)
+  priority_floor: float = with_default(R2D2Config, 'priority_floor', 1e-3)
+  reanalyse_fraction: float = option(
+    0.0,
+    'Share of the unrolls of a batch whose policies are searched for again in the update, with the '
+    'target network; Reanalyze: 0.8; needs --bootstrap=target.',
+  )
+  updates_per_batch: int = option(
+    1,
+    'Equal parts of a batch, each a gradient step; Podracer splits batches to learn from less data.',
+  )
+
+  learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-4)
+  weight_decay: float = with_default(OptimizerConfig, 'weight_decay', 1e-4)
+  max_gradient_norm: float = with_default(OptimizerConfig, 'max_gradient_norm', 5.0)
+
+  @property
+  def unroll_rows(self) -> int:
+    """Rows of an unroll: every target of its last start is within it."""
+    return self.unroll_length + self.num_unroll_steps + self.n_step
+
+  def _check(self) -> None:
+    require_choice('model', self.model, MODELS)
+    require_choice('search', self.search, SEARCHES)
+    require_choice('search_value', self.search_value, SEARCH_VALUES)
+    require_choice('bootstrap', self.bootstrap, BOOTSTRAPS)
+    require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
+    for name in (
+      *('hidden_state_size', 'model_channels', 'head_size', 'frame_stack', 'num_simulations'),
+      *('max_considered_actions', 'unroll_length', 'num_unroll_steps', 'n_step'),
+      *('target_update_period', 'updates_per_batch'),
+    ):
+      value = getattr(self, name)
+      require(value >= 1, name, value, 'at least 1')
+    for name in ('model_blocks', 'temperature_decay_steps'):
+      value = getattr(self, name)
+      require(value >= 0, name, value, '0 or more')
+    expected = 'an odd number of at least 3, so that one bin is 0'
+    require(self.num_bins >= 3 and self.num_bins % 2 == 1, 'num_bins', self.num_bins, expected)
+    for name in (
+      *('discount', 'dirichlet_fraction', 'importance_exponent', 'priority_eta'),
+      'reanalyse_fraction',
+    ):
+      value = getattr(self, name)
+      require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
+    for name in ('dirichlet_alpha', 'puct_c2', 'max_bin', 'priority_floor'):
+      value = getattr(self, name)
+      require(value > 0.0, name, value, 'a number above 0')
+    for name in (
+      *('gumbel_value_scale', 'gumbel_maxvisit', 'puct_c1', 'rescale_epsilon', 'value_cost'),
+    ):
+      value = getattr(self, name)
+      require(value >= 0.0, name, value, '0 or more')
+    if self.reanalyse_fraction:
+      expected = 'target with --reanalyse_fraction, or leave that out'
+      require(self.bootstrap == 'target', 'bootstrap', self.bootstrap, expected)

@@ -1,0 +1,223 @@
+"""The networks of MuZero: representation h, dynamics g and prediction f.
+
+A hidden state is scaled to [0, 1] by its own minimum and maximum, so that it has the range of the
+actions beside it (M's appendix G). Logits start at zero: a uniform policy, and values and rewards of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import dm_env.specs
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from agents.muzero.config import MuZeroConfig
+from agents.networks.convolution import in_loop
+from agents.networks.torsos import (
+  MINATAR_MIN_PIXELS,
+  MLP,
+  NATURE_MIN_PIXELS,
+  hidden_init,
+  to_image,
+)
+from agents.types import Array
+
+
+class Prediction(NamedTuple):
+  """What f outputs for hidden states `[N, ...]`."""
+
+  policy_logits: Array  # float32 `[N, A]`.
+  value_logits: Array  # float32 `[N, num_bins]`.
+
+
+def scale_to_unit(state: Array) -> Array:
+  """Returns states `[N, ...]` scaled to [0, 1], each by its own minimum and maximum."""
+  axes = tuple(range(1, state.ndim))
+  low = jnp.min(state, axis=axes, keepdims=True)
+  high = jnp.max(state, axis=axes, keepdims=True)
+  return (state - low) / (high - low + 1e-5)
+
+
+class Head(nn.Module):
+  """One hidden layer, then logits that start at zero."""
+
+  hidden_size: int
+  num_logits: int
+
+  @nn.compact
+  def __call__(self, features: Array) -> Array:
+    """Maps float32 `[N, ...]` to `[N, num_logits]`."""
+    x = features.reshape(features.shape[0], -1)
+    x = nn.relu(nn.Dense(self.hidden_size, kernel_init=hidden_init('fan_in'))(x))
+    return nn.Dense(self.num_logits, kernel_init=nn.initializers.zeros)(x)
+
+
+class MLPRepresentation(nn.Module):
+  """h of vectors, `[N, ...]` to `[N, size]`."""
+
+  sizes: Sequence[int]
+  size: int
+
+  @nn.compact
+  def __call__(self, observation: Array) -> Array:
+    """Maps `[N, ...]` of any dtype to float32 `[N, size]`, not scaled."""
+    return nn.Dense(self.size)(MLP(self.sizes)(observation))
+
+
+class MLPDynamics(nn.Module):
+  """g of vectors: one hidden layer, added to the state."""
+
+  size: int
+  num_actions: int
+
+  @nn.compact
+  def __call__(self, state: Array, action: Array) -> Array:
+    """Maps states `[N, size]` and actions int `[N]` to states `[N, size]`, not scaled."""
+    x = jnp.concatenate([state, jax.nn.one_hot(action, self.num_actions)], axis=-1)
+    x = nn.relu(nn.Dense(self.size, kernel_init=hidden_init('fan_in'))(x))
+    return state + nn.Dense(self.size)(x)
+
+
+class Block(nn.Module):
+  """`x + conv(relu(conv(relu(x))))`, with layer normalisation before each relu if `norm` (U)."""
+
+  norm: bool
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    """Maps float32 `[N, H, W, C]` to the same shape."""
+    residual = x
+    for _ in range(2):
+      if self.norm:
+        residual = nn.LayerNorm(reduction_axes=(-3, -2, -1))(residual)
+      residual = convolution(x.shape[-1])(nn.relu(residual))
+    return x + residual
+
+
+class ConvRepresentation(nn.Module):
+  """h of images: a convolution and blocks, after the downsampling of M's appendix F if `shrinks`."""
+
+  channels: int
+  blocks: int
+  shrinks: bool
+
+  @nn.compact
+  def __call__(self, observation: Array) -> Array:
+    """Maps `[N, H, W, ...]` to float32 `[N, H', W', channels]`, not scaled."""
+    x = to_image(observation)
+    if not self.shrinks:
+      x = convolution(self.channels)(x)
+    else:
+      for channels, blocks in ((self.channels // 2, 2), (self.channels, 3)):
+        x = nn.Conv(channels, (3, 3), (2, 2))(x)
+        for _ in range(blocks):
+          x = Block(True)(x)
+      x = nn.avg_pool(x, (3, 3), (2, 2), 'SAME')
+      for _ in range(3):
+        x = Block(True)(x)
+      x = nn.avg_pool(x, (3, 3), (2, 2), 'SAME')
+    for _ in range(self.blocks):
+      x = Block(self.shrinks)(x)
+    return x
+
+
+class ConvDynamics(nn.Module):
+  """g of images: the action is a plane of ones among planes of zeros."""
+
+  blocks: int
+  num_actions: int
+  norm: bool
+
+  @nn.compact
+  def __call__(self, state: Array, action: Array) -> Array:
+    """Maps states `[N, H, W, C]` and actions int `[N]` to states `[N, H, W, C]`, not scaled."""
+    planes = jax.nn.one_hot(action, self.num_actions)[:, None, None, :]
+    planes = jnp.broadcast_to(planes, (*state.shape[:3], self.num_actions))
+    x = state + convolution(state.shape[-1])(jnp.concatenate([state, planes], axis=-1))
+    for _ in range(self.blocks):
+      x = Block(self.norm)(x)
+    return x
+
+
+class Model(nn.Module):
+  """The three functions, with one set of params."""
+
+  representation: nn.Module
+  transition: nn.Module
+  policy: nn.Module
+  value: nn.Module
+  reward: nn.Module
+
+  def represent(self, observation: Array) -> Array:
+    """Returns hidden states in [0, 1], float32 `[N, ...]`, of observations with stacked frames."""
+    return scale_to_unit(self.representation(observation))
+
+  def dynamics(self, state: Array, action: Array) -> tuple[Array, Array]:
+    """Returns the next hidden states, `[N, ...]` in [0, 1], and reward logits `[N, num_bins]`."""
+    state = scale_to_unit(self.transition(state, action))
+    return state, self.reward(state)
+
+  def predict(self, state: Array) -> Prediction:
+    """Returns policy and value of hidden states `[N, ...]`."""
+    return Prediction(self.policy(state), self.value(state))
+
+  def __call__(self, observation: Array, action: Array) -> tuple[Prediction, Array]:
+    """Calls all three functions, so that `init` makes all parameters."""
+    state, reward = self.dynamics(self.represent(observation), action)
+    return self.predict(state), reward
+
+
+def make_model(
+  config: MuZeroConfig, observation_spec: dm_env.specs.Array, num_actions: int
+) -> Model:
+  """Returns the networks of a config.
+
+  Raises:
+    ValueError: the model is one of images, and the observation is not.
+  """
+  name = resolve(config.model, observation_spec)
+  representation: nn.Module
+  transition: nn.Module
+  if name == 'mlp':
+    representation = MLPRepresentation(config.mlp_sizes, config.hidden_state_size)
+    transition = MLPDynamics(config.hidden_state_size, num_actions)
+  else:
+    shrinks = name == 'residual'
+    representation = ConvRepresentation(config.model_channels, config.model_blocks, shrinks)
+    transition = ConvDynamics(config.model_blocks, num_actions, shrinks)
+  return Model(
+    representation,
+    transition,
+    policy=Head(config.head_size, num_actions),
+    value=Head(config.head_size, config.num_bins),
+    reward=Head(config.head_size, config.num_bins),
+  )
+
+
+def resolve(model: str, observation_spec: dm_env.specs.Array) -> str:
+  """Returns the name of a model: `model`, with 'auto' resolved from the observation spec.
+
+  Raises:
+    ValueError: `model` is one of images, and the observation is not an image that it can take.
+  """
+  shape = observation_spec.shape
+  is_image = len(shape) in (2, 3) and min(shape[:2]) >= MINATAR_MIN_PIXELS
+  large = is_image and min(shape[:2]) >= NATURE_MIN_PIXELS
+  if model == 'auto':
+    small = is_image and len(shape) == 3
+    return 'residual' if large else 'conv' if small else 'mlp'
+  if (model == 'conv' and not is_image) or (model == 'residual' and not large):
+    pixels = NATURE_MIN_PIXELS if model == 'residual' else MINATAR_MIN_PIXELS
+    raise ValueError(
+      f'--model={model} needs images of at least {pixels}x{pixels} pixels but observations are '
+      f'{shape}: use --model=auto.'
+    )
+  return model
+
+
+def convolution(channels: int) -> nn.Conv:
+  """Returns a 3x3 convolution; searches and unrolls of the model are loops."""
+  return nn.Conv(channels, (3, 3), conv_general_dilated=in_loop)

@@ -1,0 +1,143 @@
+"""Searches in the learned model, by mctx.
+
+mctx takes one key for a batch, so there an answer depends on its place in the batch. Here each
+environment is searched for in a batch of one with a key of its own, under `jax.vmap`: an answer depends
+on its own environment only.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mctx
+
+from agents.muzero.config import MuZeroConfig
+from agents.types import Array, Nest
+
+
+class Root(NamedTuple):
+  """What the network says of the states that are searched from, `[B, ...]`, or of one of them."""
+
+  prior_logits: Array  # float32 `[B, A]`.
+  value: Array  # float32 `[B]`, in units of return.
+  state: Array  # float32 `[B, ...]`, hidden.
+
+
+class Found(NamedTuple):
+  """The result of searches, `[B, ...]`, or of one."""
+
+  action: Array  # int32 `[B]`.
+  policy: Array  # float32 `[B, A]`; each sums to 1.
+  value: Array  # float32 `[B]`, in units of return; see the option `search_value`.
+
+
+# Maps (params, hidden states `[N, ...]`, actions int `[N]`) to the rewards `[N]` and the root of the
+# states after them.
+Model = Callable[[Nest, Array, Array], tuple[Array, Root]]
+
+
+def search(
+  config: MuZeroConfig,
+  model: Model,
+  params: Nest,
+  root: Root,
+  exploration: Array,
+  temperature: Array,
+  keys: Array,
+  invalid_actions: Array | None = None,
+) -> Found:
+  """Searches from each state of a batch.
+
+  gumbel (G, sections 3 to 5) samples actions at the root without replacement, by Gumbel noise times
+  exploration, and halves them by value. It acts by the best, and its policy is
+  softmax(logits + (c_visit + max N) c_scale q). Here q are the values of the actions, v_mix for those
+  without a visit, rescaled to [0, 1] between the smallest and the largest.
+
+  puct (M, appendix B) adds Dirichlet noise to the prior at the root, times exploration. Its policy is
+  the share of visits. It acts by visits^(1 / temperature), or by the most visited action where
+  exploration is 0. It rescales values between those of a node and its children; M, of the whole tree.
+
+  Args:
+    config: the options of the search.
+    model: the learned model.
+    params: of the model.
+    root: of the states.
+    exploration: float32 `[B]`, factor of the noise: 1 in training, 0 in evaluation.
+    temperature: float32 `[]`, of the visits; gumbel has none.
+    keys: `[B]` typed PRNG keys.
+    invalid_actions: bool `[B, A]`, true where an action is illegal at the root; None if all are legal.
+  """
+
+  def recurrent(
+    params: Nest, key: Array, action: Array, state: Array
+  ) -> tuple[mctx.RecurrentFnOutput, Array]:
+    del key
+    reward, after = model(params, state, action)
+    discount = jnp.full_like(reward, config.discount)
+    output = mctx.RecurrentFnOutput(
+      reward=reward, discount=discount, prior_logits=after.prior_logits, value=after.value
+    )
+    return output, after.state
+
+  def one(root: Root, exploration: Array, key: Array, invalid_actions: Array | None) -> Found:
+    batch_of_one, invalid_actions = jax.tree.map(lambda x: x[None], (root, invalid_actions))
+    inputs = (
+      params,
+      key,
+      mctx.RootFnOutput(
+        prior_logits=batch_of_one.prior_logits,
+        value=batch_of_one.value,
+        embedding=batch_of_one.state,
+      ),
+      recurrent,
+      config.num_simulations,
+      invalid_actions,
+    )
+    output: Any
+    if config.search == 'gumbel':
+      output = mctx.gumbel_muzero_policy(
+        *inputs,
+        qtransform=functools.partial(
+          mctx.qtransform_completed_by_mix_value,
+          value_scale=config.gumbel_value_scale,
+          maxvisit_init=config.gumbel_maxvisit,
+        ),
+        max_num_considered_actions=config.max_considered_actions,
+        gumbel_scale=exploration,
+      )
+    else:
+      output = mctx.muzero_policy(
+        *inputs,
+        dirichlet_fraction=config.dirichlet_fraction * exploration,
+        dirichlet_alpha=config.dirichlet_alpha,
+        pb_c_init=config.puct_c1,
+        pb_c_base=config.puct_c2,
+        temperature=temperature * exploration,
+      )
+    summary = output.search_tree.summary()
+    action, policy = output.action[0].astype(jnp.int32), output.action_weights[0]
+    value = {
+      'mean': summary.value[0],
+      'chosen': summary.qvalues[0, action],
+      'network': root.value,
+    }[config.search_value]
+    return Found(action, policy, value)
+
+  mask = None if invalid_actions is None else 0
+  return jax.vmap(one, in_axes=(0, 0, 0, mask))(root, exploration, keys, invalid_actions)
+
+
+def temperature(config: MuZeroConfig, learner_steps: Array) -> Array:
+  """Returns the temperature of visits after `learner_steps`, float32 `[]`: 1, 0.5, then 0.25.
+
+  It is 1 for ever if `temperature_decay_steps` is 0.
+  """
+  steps = config.temperature_decay_steps
+  if not steps:
+    return jnp.float32(1.0)
+  progress = learner_steps / steps
+  return jnp.where(progress < 0.5, 1.0, jnp.where(progress < 0.75, 0.5, 0.25))
