@@ -72,19 +72,21 @@ def expected(config: Any) -> Expected | None:
   period = getattr(config, 'target_update_period', None)
   copies = None if period is None else updates // max(period, 1)
   each = getattr(config, 'num_epochs', 1) * getattr(config, 'num_minibatches', 1)
+  each *= getattr(config, 'updates_per_batch', 1)
   return Expected(updates, each, most, first, copies)
 
 
 def with_decay(config: Any) -> Any:
-  """Returns the config with learning_rate_decay_steps as long as the run where it is unset."""
-  constant = getattr(config, 'learning_rate_schedule', 'constant') == 'constant'
-  if constant or config.learning_rate_decay_steps:
-    return config
-  run = expected(config)
+  """Returns the config with every number of steps of a decay as long as the run where it is unset."""
+  decays = {'temperature_decay_steps'}
+  if getattr(config, 'learning_rate_schedule', 'constant') != 'constant':
+    decays.add('learning_rate_decay_steps')
+  unset = [name for name in decays if getattr(config, name, None) == 0]
+  run = expected(config) if unset else None
   if run is None:
     return config
   steps = min(max(1, run.updates), _MOST_STEPS)
-  return dataclasses.replace(config, learning_rate_decay_steps=steps)
+  return dataclasses.replace(config, **dict.fromkeys(unset, steps))
 
 
 def describe(config: Any) -> str:
@@ -188,7 +190,7 @@ def _replicas(config: Any) -> int:
 
 def _rows(config: Any) -> int:
   """Returns the number of rows in an unroll."""
-  return getattr(config, 'burn_in', 0) + config.unroll_length + 1
+  return getattr(config, 'unroll_rows', getattr(config, 'burn_in', 0) + config.unroll_length + 1)
 
 
 def _steps_until(config: Any, unrolls: int) -> int:

@@ -109,7 +109,8 @@ def _of_preset(
   lines = [f'preset {name}, {where}']
   lines += _table([('option', 'value', 'default', ''), *rows]) if rows else ['  sets nothing']
   if arithmetic.expected(config):
-    lines.append(f'  {arithmetic.describe(config)}')
+    learning, indent = arithmetic.describe(config), '  '
+    lines += textwrap.wrap(learning, _WIDTH, initial_indent=indent, subsequent_indent=indent)
   return '\n'.join(lines)
 
 

@@ -28,6 +28,7 @@ from programs.options.inference import InferenceConfig
 PROGRAMS = {
   'anakin': 'programs.anakin',
   'impala': 'programs.impala',
+  'muzero': 'programs.muzero',
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }

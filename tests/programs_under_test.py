@@ -31,6 +31,7 @@ SMALL = (
   '--eval_episodes=10',
 )
 SMALL_REPLAY = ('--burn_in=4', '--unroll_length=10', '--min_replay_size=16', '--replay_size=64')
+SMALL_SEARCH = ('--num_simulations=2', '--updates_per_batch=2', '--min_replay_size=16')
 # Possible mean returns of ten whole episodes of Catch, each with return 1 or -1.
 CATCH_RETURNS = {round(k / 5 - 1, 1) for k in range(11)}
 # Use after SMALL for a program that a test stops.

@@ -110,7 +110,7 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
   [
     ('nodes.actor, nodes.evaluator, environments.catch', ['jax', 'tensorflow', 'reverb', 'pandas']),
     (
-      'launch, programs.sebulba, programs.r2d2, programs.anakin, programs.impala',
+      'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
     ('nodes.anakin, nodes.anakin_evaluator', ['tensorflow', 'reverb', 'pandas']),

@@ -15,6 +15,7 @@ from tests.programs_under_test import (
   ENDLESS,
   SMALL,
   SMALL_REPLAY,
+  SMALL_SEARCH,
   assert_ended,
   assert_logs,
   log_text,
@@ -51,7 +52,12 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(train, tmp_path, launch
 
 @pytest.mark.parametrize(
   'program, options',
-  [('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')), ('sebulba', APART), ('impala', ())],
+  [
+    ('muzero', SMALL_SEARCH),
+    ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')),
+    ('sebulba', APART),
+    ('impala', ()),
+  ],
 )
 @pytest.mark.parametrize('launch_type', ['local_mp', *OTHER_LAUNCH_TYPES])
 def test_a_program_runs_to_its_end_under_every_launch_type(
@@ -64,10 +70,11 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
     f'--program={program}',
     f'--lp_launch_type={launch_type}',
     f'--run_dir={run_dir}',
+    timeout=280,  # MuZero compiles a search for each size of a batch.
   )
   assert process.returncode == 0, process.stderr
   asker, number = ('inference', 2) if apart else ('actor', 1)
-  learner = 'inference_learner' if program == 'r2d2' else 'learner'
+  learner = 'inference_learner' if program in ('muzero', 'r2d2') else 'learner'
   found = assert_ended(run_dir, process.stdout, program, asker, number, learner)
   if apart:
     assert -2000 < found < 0  # 200 steps with a reward from -16.3 to 0, then a truncation.

@@ -18,6 +18,7 @@ MEMORY = ('--program=r2d2', '--env=bsuite:memory_len/15', '--eval_episodes=1000'
     (('--num_steps=150000',), 0.95, 1.0),
     (('--program=impala',), 0.9, 1.0),
     (('--program=r2d2',), 0.9, 1.0),
+    (('--program=muzero',), 0.95, 1.0),
     (('--program=anakin',), 1.0, 1.0),
     # The cue is 30 steps back: without a memory, no policy has another mean than 0.
     (MEMORY, 0.9, 1.0),

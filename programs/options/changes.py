@@ -23,7 +23,7 @@ _FIXED = {
 # Options of a single program that can change.
 _FREE = {'num_devices', 'replay_checkpoint_period'}
 # Options derived from num_steps, which can change, unless given.
-_FOLLOWING = {'learning_rate_decay_steps'}
+_FOLLOWING = {'learning_rate_decay_steps', 'temperature_decay_steps'}
 # Options that are set for a resumed run separately.
 _OWN = {'seed', 'run_dir'}
 

@@ -83,3 +83,73 @@ IMPALA_ATARI = {
   'env_options': 'sticky_actions=0,noop_max=30,full_action_space=false,life_loss_terminates=true',
   'num_steps': 50_000_000,
 }
+
+# MuZero's, for two cores: small networks, and a few simulations of Gumbel's search.
+MUZERO_SMALL = {
+  'mlp_sizes': (64,),
+  'hidden_state_size': 64,
+  'head_size': 64,
+  'num_simulations': 8,
+  'unroll_length': 8,
+  'discount': 0.99,
+  'num_bins': 41,
+  'max_bin': 20.0,
+  'learning_rate': 2e-3,
+  'batch_size': 64,
+  'updates_per_batch': 8,
+  'target_update_period': 12,
+  'num_actors': 1,
+  'envs_per_actor': 16,
+  'min_replay_size': 200,
+  'replay_size': 10_000,
+  'samples_per_insert': 4.0,
+}
+MUZERO_CATCH = MUZERO_SMALL | {'num_steps': 200_000}
+MUZERO_MINATAR = MUZERO_SMALL | {
+  'model_channels': 16,
+  'model_blocks': 1,
+  'learning_rate': 1e-3,
+  'num_steps': 1_000_000,
+}
+# The tower at a quarter of its width and depth, for one accelerator.
+MUZERO_ATARI = {
+  'frame_stack': 4,
+  'model_channels': 64,
+  'model_blocks': 4,
+  'num_simulations': 16,
+  'learning_rate': 1e-3,
+  'batch_size': 32,
+  'min_replay_size': 1_000,
+  'replay_size': 25_000,
+  'samples_per_insert': 2.0,
+  'num_steps': 10_000_000,
+}
+# MuZero Reanalyze at 200 million frames (Schrittwieser et al. 2020, appendix H), with the optimizer, the
+# target network and the blocks of Schrittwieser et al. 2021. 1,024 starts in a batch are 32 unrolls. The
+# 32 last actions beside its frames, and its sampling of single states, are not here.
+MUZERO_PUBLISHED = {
+  'frame_stack': 32,
+  'model': 'residual',
+  'model_channels': 256,
+  'model_blocks': 10,
+  'search': 'puct',
+  'num_simulations': 50,
+  'unroll_length': 32,
+  'num_unroll_steps': 5,
+  'n_step': 5,
+  'discount': 0.997,
+  'value_cost': 0.25,
+  'bootstrap': 'target',
+  'target_update_period': 100,
+  'reanalyse_fraction': 0.8,
+  'learning_rate': 1e-4,
+  'learning_rate_schedule': 'cosine',
+  'weight_decay': 1e-4,
+  'batch_size': 32,
+  'replay_size': 780_000,
+  'samples_per_insert': 2.0,
+  'priority_exponent': 1.0,
+  'importance_exponent': 1.0,
+  'env_options': 'screen=96,sticky_actions=0,noop_max=30',
+  'num_steps': 50_000_000,
+}

@@ -10,12 +10,13 @@ from nodes.unrolls.assembler import CoreStateRows, UnrollAssembler
 from programs import arithmetic, r2d2, registry, sebulba
 from programs.options import changes, configs
 
-CONTINUOUS = {'dm_control'}  # Families without a task that R2D2 could play.
+DISCRETE = {'muzero', 'r2d2'}  # Programs whose agents take no continuous actions.
+CONTINUOUS = {'dm_control'}  # Families without a task that these could play.
 FAMILIES = [
   (program, family)
   for program in registry.PROGRAMS
   for family in (*registry.load(program).environments.families(), 'mine.py:make')
-  if program != 'r2d2' or family not in CONTINUOUS
+  if program not in DISCRETE or family not in CONTINUOUS
 ]
 
 
@@ -32,7 +33,7 @@ def test_every_family_can_be_learned_by_every_program_within_its_own_steps(progr
   run = arithmetic.expected(config)
   assert run.updates >= 900
   assert run.first_batch <= 0.2 * config.num_steps
-  assert (run.copies is not None) == (program == 'r2d2')
+  assert (run.copies is not None) == (program in ('muzero', 'r2d2'))
   assert run.copies is None or run.copies >= 10
 
 
@@ -142,6 +143,21 @@ def test_a_linear_schedule_ends_with_the_run_and_follows_it_when_it_goes_on():
   fixed = config_of('sebulba', **given, learning_rate_decay_steps=9)
   assert fixed.learning_rate_decay_steps == 9
   fixed.validate()
+
+
+def test_a_temperature_falls_within_the_run():
+  config = config_of('muzero')
+  assert config.temperature_decay_steps == arithmetic.expected(config).updates > 1000
+  assert config.learning_rate_decay_steps == 0  # Its schedule is constant.
+  assert config_of('muzero', temperature_decay_steps=9).temperature_decay_steps == 9
+
+
+def test_an_unroll_of_muzero_has_the_rows_of_its_targets():
+  config = config_of('muzero', unroll_length=7, num_unroll_steps=3, n_step=2)
+  # One environment's first unroll has 7 + 3 + 2 rows, each further one 7 more.
+  assert arithmetic.unrolls(config, 16 * 11) == 0
+  assert arithmetic.unrolls(config, 16 * 12) == 16
+  assert arithmetic.unrolls(config, 16 * 19) == 32
 
 
 def test_a_resumed_run_keeps_what_another_version_would_choose_otherwise():

@@ -39,6 +39,7 @@ CASES = [
   ('sebulba', {'num_actors': 3, 'env_groups': 2, 'actor_devices': (0, 1)}),
   ('sebulba', {'num_replicas': 2, 'env_groups': 2}),
   ('sebulba', {'num_actors': 4, 'inference_nodes': 2, 'actor_devices': (0, 1)}),
+  ('muzero', {'num_actors': 2, 'env_groups': 2}),
   ('r2d2', {'num_actors': 2, 'env_groups': 2}),
   ('r2d2', {'num_actors': 2, 'inference_nodes': 2, 'env_groups': 1}),
   ('impala', {'num_actors': 3}),
@@ -181,7 +182,7 @@ def play_until_stopped(node, draws):
     node.run()
 
 
-AGENTS = 'VTrace', 'PPO', 'R2D2'
+AGENTS = 'VTrace', 'PPO', 'R2D2', 'MuZero'
 # What makes a node draw all that it ever draws by a seed.
 HOW = {
   ImpalaActor: act,
