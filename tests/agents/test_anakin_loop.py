@@ -173,7 +173,7 @@ def test_an_evaluation_takes_as_many_episodes_of_each_environment():
   for chase in (True, False):
     params = {'net': net, 'chase': jnp.asarray(chase)}
     state, calls = evaluation.begin(params, jax.random.key(3)), 0
-    while not evaluation.done(state):
+    while evaluation.rounds(state) < 3:
       state, calls = evaluation.play(params, state), calls + 1
     assert calls == 5  # 3 episodes are 29 rows after the first.
     returns = np.asarray(state.returns)
