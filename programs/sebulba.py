@@ -225,4 +225,5 @@ def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
     num_environments=config.num_environments,
     audit_dir=config.audit_dir,
     seed=seed,
+    unrolls_per_item=config.unrolls_per_item,
   )
