@@ -256,7 +256,7 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(acting):
   actor = acting(make_vtrace, make_catch)
   spec = make_catch(1, 0).spec()
   agent = make_vtrace(spec.observations, spec.actions)
-  params = agent.init(jax.random.key(3)).params
+  params = jax.jit(agent.init)(jax.random.key(3)).params
   actor.start(0, params)
   replayed, step_types = jax.jit(agent.network.unroll), set()
   for _ in range(8):
