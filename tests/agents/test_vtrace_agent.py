@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from tests.agents.recording import (
   NUM_ACTIONS,
   OBSERVATION_SPEC,
   check_answers_depend_on_their_own_row_only,
+  compiled,
   make_unrolls,
   random_rows,
 )
@@ -27,36 +29,45 @@ SMALL = VTraceConfig(unroll_length=6, mlp_sizes=(16,), lstm_size=8)
 RECURRENT = dataclasses.replace(SMALL, core='lstm', frame_stack=3)
 
 
+@functools.cache
 def make_agent(config):
   return VTrace(config, OBSERVATION_SPEC, ACTION_SPEC)
 
 
-def sharpened(agent, seed=0):
+@functools.cache
+def sharpened(config):
   """Returns a learner state whose policy is far from uniform."""
-  state = jax.jit(agent.init)(jax.random.key(seed))
+  state = compiled(make_agent(config), 'init')(jax.random.key(0))
   logits = state.params['params']['head']['logits']
   logits['kernel'] = 300.0 * logits['kernel']
   return state
 
 
+@functools.cache
+def recorded_unrolls(config):
+  """Returns 5 unrolls of the policy of `sharpened(config)`."""
+  return make_unrolls(make_agent(config), sharpened(config))
+
+
 @pytest.mark.parametrize('config', [SMALL, RECURRENT])
 def test_answers_depend_on_their_own_row_only(config):
   agent = make_agent(config)
-  check_answers_depend_on_their_own_row_only(agent, sharpened(agent).params)
+  check_answers_depend_on_their_own_row_only(agent, sharpened(config).params)
 
 
 def test_training_samples_from_the_policy_and_evaluation_takes_the_likeliest():
   agent = make_agent(SMALL)
-  params, size = sharpened(agent).params, 4096
+  params, size = sharpened(SMALL).params, 4096
+  act = compiled(agent, 'act')
   one = jax.tree.map(lambda x: x[1, :1], random_rows(2, 1))
   timestep = jax.tree.map(lambda x: jnp.repeat(x, size, axis=0), one)
   keys = jax.random.split(jax.random.key(0), size)
-  training = agent.act(params, {}, timestep, jnp.asarray(agent.exploration(size)), keys)
+  training = act(params, {}, timestep, jnp.asarray(agent.exploration(size)), keys)
   probabilities = jax.nn.softmax(training.extras['behaviour_logits'][0])
   assert 0.1 < probabilities.max() < 0.9
   frequencies = np.bincount(training.action, minlength=NUM_ACTIONS) / size
   np.testing.assert_allclose(frequencies, probabilities, atol=0.03)
-  evaluation = agent.act(params, {}, timestep, jnp.full(size, agent.evaluation_exploration), keys)
+  evaluation = act(params, {}, timestep, jnp.full(size, agent.evaluation_exploration), keys)
   assert np.all(evaluation.action == np.argmax(probabilities))
   assert training.action.dtype == jnp.int32
   assert training.extras['behaviour_logits'].shape == (size, NUM_ACTIONS)
@@ -66,8 +77,7 @@ def test_training_samples_from_the_policy_and_evaluation_takes_the_likeliest():
 @pytest.mark.parametrize('config', [SMALL, RECURRENT])
 def test_replaying_an_unroll_reproduces_the_recorded_logits(config):
   agent = make_agent(config)
-  state = sharpened(agent)
-  unrolls = make_unrolls(agent, state)
+  state, unrolls = sharpened(config), recorded_unrolls(config)
   assert np.any(unrolls.timestep.step_type == LAST)
   assert unrolls.action.shape == (5, agent.unroll_rows)
   timestep = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), unrolls.timestep)
@@ -76,17 +86,15 @@ def test_replaying_an_unroll_reproduces_the_recorded_logits(config):
   )
   recorded = jnp.swapaxes(unrolls.extras['behaviour_logits'], 0, 1)
   np.testing.assert_allclose(output.logits, recorded, rtol=0, atol=1e-5)
-  metrics = jax.jit(agent.update)(state, unrolls).metrics
+  metrics = compiled(agent, 'update')(state, unrolls, None).metrics
   np.testing.assert_allclose(metrics['rho'], 1.0, atol=1e-5)
 
 
 def test_update_steps_and_reports():
-  agent = make_agent(RECURRENT)
-  state = sharpened(agent)
-  unrolls = make_unrolls(agent, state)
+  state, unrolls = sharpened(RECURRENT), recorded_unrolls(RECURRENT)
   versions = jnp.zeros_like(unrolls.policy_version).at[0, 0].set(-5)
   unrolls = unrolls._replace(policy_version=versions)
-  update = jax.jit(agent.update, donate_argnums=0)
+  update = compiled(make_agent(RECURRENT), 'update')
   params = jax.device_get(state.params)
   state, priorities, metrics = update(state, unrolls, None)
   state, _, metrics = update(state, unrolls, None)
@@ -102,15 +110,11 @@ def test_update_steps_and_reports():
     assert 0.5 * RECURRENT.learning_rate < step < 2.1 * RECURRENT.learning_rate
 
 
-@pytest.mark.parametrize('reduction', ['mean', 'sum'])
-def test_gradients_are_clipped_by_global_norm_after_they_are_measured(reduction):
+def test_gradients_are_clipped_by_global_norm_after_they_are_measured():
   # With a large epsilon Adam's first step is the gradient times learning_rate / eps.
-  config = dataclasses.replace(
-    SMALL, adam_eps=1e3, learning_rate=1e3, max_gradient_norm=0.01, loss_reduction=reduction
-  )
-  agent = make_agent(config)
-  state = sharpened(agent)
-  new, _, metrics = agent.update(state, make_unrolls(agent, state))
+  config = dataclasses.replace(SMALL, adam_eps=1e3, learning_rate=1e3, max_gradient_norm=0.01)
+  state = sharpened(config)
+  new, _, metrics = compiled(make_agent(config), 'update')(state, recorded_unrolls(SMALL), None)
   assert metrics['grad_norm'] > 0.1
   steps = jax.tree.leaves(jax.tree.map(lambda a, b: a - b, new.params, state.params))
   norm = np.sqrt(sum(np.sum(np.square(x)) for x in steps))
@@ -123,9 +127,9 @@ def test_learning_rate_schedules():
   )
   assert [float(make_schedule(linear)(t)) for t in range(6)] == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
   assert float(make_schedule(SMALL)(10**6)) == SMALL.learning_rate
-  agent = make_agent(linear)
-  state = agent.init(jax.random.key(0))._replace(learner_steps=jnp.int32(1))
-  assert agent.update(state, make_unrolls(agent, state))[2]['learning_rate'] == 0.75
+  state = sharpened(linear)._replace(learner_steps=jnp.int32(1))
+  output = compiled(make_agent(linear), 'update')(state, recorded_unrolls(SMALL), None)
+  assert output.metrics['learning_rate'] == 0.75
 
 
 def test_rmsprop_takes_its_first_step():
@@ -133,9 +137,8 @@ def test_rmsprop_takes_its_first_step():
   config = dataclasses.replace(
     SMALL, optimizer='rmsprop', rmsprop_decay=0.5, rmsprop_eps=1e-10, learning_rate=0.1
   )
-  agent = make_agent(config)
-  state = agent.init(jax.random.key(0))
-  new, _, _ = agent.update(state, make_unrolls(agent, state))
+  state = sharpened(config)
+  new, _, _ = compiled(make_agent(config), 'update')(state, recorded_unrolls(SMALL), None)
   step = (
     new.params['params']['head']['value']['bias'] - state.params['params']['head']['value']['bias']
   )

@@ -24,7 +24,7 @@ SPEC = Catch(1, 0).spec()
 
 def _state(**options):
   agent = VTrace(VTraceConfig(**options), SPEC.observations, SPEC.actions)
-  return jax.device_get(agent.init(jax.random.key(1)))
+  return jax.device_get(jax.jit(agent.init)(jax.random.key(1)))
 
 
 def _write(path, learner_steps, content=b'state', keep=2):
