@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +52,14 @@ def make_agent(name, kind='labels', **options):
   action_spec, network = KINDS[kind]
   small = {'unroll_length': 6, 'mlp_sizes': (16,), 'lstm_size': 8, 'max_gradient_norm': 40.0}
   return agent(config(**small | own | network | options), OBSERVATION_SPEC, action_spec)
+
+
+@functools.cache
+def recorded(name, kind='labels'):
+  """Returns an agent, its learner state, unrolls that it has recorded, and its compiled update."""
+  agent = make_agent(name, kind)
+  state = sharpened(agent)
+  return agent, state, make_unrolls(agent, state), jax.jit(agent.update)
 
 
 # Both agents act by the same function, so each shows it for some kinds.
@@ -108,15 +118,13 @@ def test_training_samples_from_the_policy_and_evaluation_takes_its_mean(policy_s
 @every_agent
 @pytest.mark.parametrize('kind', list(KINDS)[1:])
 def test_replaying_an_unroll_reproduces_the_recorded_policy(name, kind):
-  agent = make_agent(name, kind)
-  state = sharpened(agent)
-  unrolls = make_unrolls(agent, state)
+  agent, state, unrolls, update = recorded(name, kind)
   assert np.any(unrolls.timestep.step_type == LAST)
   assert unrolls.action.shape[:2] == (5, agent.unroll_rows)
   timestep, action, extras = time_major((unrolls.timestep, unrolls.action, unrolls.extras))
   output, _ = jax.jit(agent.network.unroll)(state.params, unrolls.core_state, timestep, action)
   np.testing.assert_allclose(output.logits, extras['behaviour_logits'], rtol=0, atol=1e-5)
-  metrics = jax.jit(agent.update)(state, unrolls).metrics
+  metrics = update(state, unrolls).metrics
   np.testing.assert_allclose(metrics['rho'], 1.0, atol=1e-5)
   np.testing.assert_allclose(metrics['behaviour_kl'], 0.0, atol=1e-5)
   if name == 'ppo':  # In its first gradient step.
@@ -130,8 +138,8 @@ def test_replaying_an_unroll_reproduces_the_recorded_policy(name, kind):
 )
 def test_update_steps_and_reports(name, steps, options):
   agent = make_agent(name, 'labels, recurrent', learning_rate=1e-3, adam_eps=1e-8, **options)
+  _, _, unrolls, _ = recorded(name, 'labels, recurrent')
   state = sharpened(agent)
-  unrolls = make_unrolls(agent, state)
   versions = jnp.zeros_like(unrolls.policy_version).at[0, 0].set(-5)
   unrolls = unrolls._replace(policy_version=versions)
   update = jax.jit(agent.update, donate_argnums=0)
@@ -158,8 +166,8 @@ def test_update_steps_and_reports(name, steps, options):
 def test_gradients_are_clipped_by_global_norm_after_they_are_measured(name, options):
   # With a large epsilon Adam's first step is the gradient times learning_rate / eps.
   agent = make_agent(name, adam_eps=1e3, learning_rate=1e3, max_gradient_norm=0.01, **options)
-  state = sharpened(agent)
-  new, _, metrics = jax.jit(agent.update)(state, make_unrolls(agent, state))
+  _, state, unrolls, _ = recorded(name)
+  new, _, metrics = jax.jit(agent.update)(state, unrolls)
   assert metrics['grad_norm'] > 0.1
   steps = jax.tree.leaves(jax.tree.map(lambda a, b: a - b, new.params, state.params))
   norm = np.sqrt(sum(np.sum(np.square(x)) for x in steps))
@@ -168,12 +176,9 @@ def test_gradients_are_clipped_by_global_norm_after_they_are_measured(name, opti
 
 @every_agent
 def test_the_core_sees_the_action_that_was_executed(name):
-  agent = make_agent(name, 'squashed, recurrent')
-  state = sharpened(agent)
-  unrolls = make_unrolls(agent, state)
+  agent, state, unrolls, update = recorded(name, 'squashed, recurrent')
   assert agent.initial_core_state(2)['prev_action'].shape == (2, 3)
   other = unrolls._replace(action=unrolls.action + 1.0)
-  update = jax.jit(agent.update)
   assert update(state, unrolls).metrics['loss'] != update(state, other).metrics['loss']
 
 
@@ -184,8 +189,8 @@ def test_a_step_raises_the_probability_of_what_was_better_than_expected(name, ki
   if name == 'ppo':
     options['normalize_advantages'] = False  # All of them are alike here.
   agent = make_agent(name, kind, **options)
-  state = sharpened(agent)
-  unrolls = make_unrolls(agent, state, batch_size=1)
+  _, state, unrolls, _ = recorded(name, kind)
+  unrolls = jax.tree.map(lambda x: x[:1], unrolls)
   step_type = jnp.ones_like(unrolls.timestep.step_type)
   timestep = unrolls.timestep._replace(step_type=step_type, discount=jnp.zeros(step_type.shape))
   draw = unrolls.extras.get('draw', unrolls.action)
@@ -211,13 +216,11 @@ def test_rewards_are_scaled_before_they_are_clipped():
 
 @every_agent
 def test_the_loss_sees_scaled_rewards(name):
-  agent = make_agent(name)
-  state = sharpened(agent)
-  unrolls = make_unrolls(agent, state)
+  _, state, unrolls, update = recorded(name)
   config = ActorCriticConfig(reward_scale=0.5, max_abs_reward=0.3)
   rewards = scaled_rewards(config, unrolls.timestep.reward)
   seen = unrolls._replace(timestep=unrolls.timestep._replace(reward=rewards))
-  loss, raw = (jax.jit(agent.update)(state, x).metrics['loss'] for x in (seen, unrolls))
+  loss, raw = (update(state, x).metrics['loss'] for x in (seen, unrolls))
   scaling = make_agent(name, reward_scale=0.5, max_abs_reward=0.3)
   assert jax.jit(scaling.update)(state, unrolls).metrics['loss'] == loss != raw
 

@@ -84,8 +84,14 @@ def test_matches_the_definition(lambda_):
     np.testing.assert_allclose(actual.values, rows[0][:-1] + expected, rtol=0, atol=1e-12)
 
 
-def corrected_definition(values, rewards, discounts, valid, rhos, rho_bar, c_bar, lambda_):
-  """The advantages of stale data as a double sum, in the indices of `generalized_advantages`."""
+def corrected_definition(
+  values, rewards, discounts, valid, rhos, rho_bar, c_bar, lambda_, weighs_own=False
+):
+  """The advantages of stale data as a double sum, in the indices of `generalized_advantages`.
+
+  The clipped ratio of PPO's loss weighs row s, so its own ratios enter only with `weighs_own`. Then
+  the sum is v_s - V(x_s), equation (1) of IMPALA with lambda.
+  """
   advantages = np.zeros_like(rewards)
   for s, b in np.ndindex(advantages.shape):
     weight = 1.0
@@ -93,12 +99,11 @@ def corrected_definition(values, rewards, discounts, valid, rhos, rho_bar, c_bar
       if not valid[t, b]:
         break
       delta = rewards[t, b] + discounts[t, b] * values[t + 1, b] - values[t, b]
-      if t == s:
-        advantages[s, b] = delta  # The clipped ratio of the loss weighs row s.
-      else:
-        advantages[s, b] += weight * min(rho_bar, rhos[t, b]) * delta
-        weight *= min(c_bar, rhos[t, b])
-      weight *= discounts[t, b] * lambda_
+      rho, c = min(rho_bar, rhos[t, b]), min(c_bar, rhos[t, b])
+      if t == s and not weighs_own:
+        rho = c = 1.0
+      advantages[s, b] += weight * rho * delta
+      weight *= discounts[t, b] * lambda_ * c
   return advantages
 
 
@@ -112,6 +117,8 @@ def test_stale_data_matches_its_definition(rho_bar, c_bar, lambda_):
   valid = step_type[:-1] != LAST
   expected = corrected_definition(*inputs, valid, rhos, rho_bar, c_bar, lambda_)
   targets, _ = vtrace_definition(*inputs, rhos, valid, rho_bar, c_bar, lambda_)
+  errors = corrected_definition(*inputs, valid, rhos, rho_bar, c_bar, lambda_, weighs_own=True)
+  np.testing.assert_allclose(values[:-1] + errors, targets, rtol=0, atol=1e-12)
   with enable_x64(True):
     options = {'rho_bar': rho_bar, 'c_bar': c_bar, 'lambda_': lambda_}
     actual = estimates(values, rewards, discounts, step_type, rhos, **options)
