@@ -39,7 +39,11 @@ def recorded(core='none', seed=0):
   """Returns a learner state and unrolls that it has recorded; with LSTM and frame stack or without."""
   agent = make_agent(**RECURRENT if core == 'lstm' else {})
   state = sharpened(agent, seed)
-  return state, make_unrolls(agent, state, BATCH_SIZE)
+  unrolls = make_unrolls(agent, state, BATCH_SIZE, seed=7)
+  ends = unrolls.timestep.step_type[:, 1:] == LAST
+  for discount in (0, 1):  # Terminations and truncations.
+    assert np.any(ends & (unrolls.timestep.discount[:, 1:] == discount))
+  return state, unrolls
 
 
 @pytest.mark.parametrize(
