@@ -55,6 +55,14 @@ def test_a_rate_rises_before_it_stays_or_falls():
   np.testing.assert_allclose(rates(7, **decaying('cosine', 6, warmup=2)), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize('name', ['linear', 'cosine'])
+def test_a_compiled_schedule_ends_at_exactly_zero(name):
+  for steps in (7, 40, 75):
+    options = decaying(name, steps)
+    schedule = jax.jit(make_schedule(dataclasses.replace(CONFIG, learning_rate=2.5e-4, **options)))
+    assert schedule(steps) == schedule(steps + 5) == 0.0 < schedule(steps - 1)
+
+
 def first_steps(config, gradients, gradient_steps=1):
   """Returns the updates that the optimizer makes of these gradients, in turn."""
   optimizer = make_optimizer(config, gradient_steps)
@@ -72,23 +80,32 @@ def test_the_rate_is_the_same_within_a_learner_step():
   np.testing.assert_allclose(steps, [-2.0] * 3 + [-1.0] * 3 + [0.0], rtol=1e-4)
 
 
-def test_ppo_counts_learner_steps():
-  """Two learner steps of four gradient steps: the second has half of the rate, the third none."""
-  config = PPOConfig(
-    unroll_length=4, mlp_sizes=(), num_epochs=2, num_minibatches=2, **decaying('linear', 2)
-  )
-  agent = PPO(config, OBSERVATION_SPEC, ACTION_SPEC)
-  state = agent.init(jax.random.key(0))
-  unrolls, update = make_unrolls(agent, state, batch_size=4), jax.jit(agent.update)
-  seen, moved = [], []
-  for _ in range(3):
-    before = state.params
-    state, _, metrics = update(state, unrolls)
-    seen.append(float(metrics['learning_rate']))
-    difference = jax.tree.map(lambda a, b: a - b, state.params, before)
-    moved.append(float(optax.tree.norm(difference)) > 0)
-  np.testing.assert_allclose(seen, [2.5e-4, 1.25e-4, 0.0])
-  assert moved == [True, True, False]
+def test_ppo_counts_learner_steps_and_goes_on_from_them_in_a_longer_run():
+  """Learner steps of four gradient steps: the rate is 0 in the third, unless the run is longer."""
+  rates, moved = [], []
+
+  def agent(decay_steps):
+    config = PPOConfig(
+      unroll_length=4,
+      mlp_sizes=(),
+      num_epochs=2,
+      num_minibatches=2,
+      **decaying('linear', decay_steps),
+    )
+    return PPO(config, OBSERVATION_SPEC, ACTION_SPEC)
+
+  state = agent(2).init(jax.random.key(0))
+  unrolls = make_unrolls(agent(2), state, batch_size=4)
+  for decay_steps, learner_steps in ((2, 3), (6, 4)):
+    update = jax.jit(agent(decay_steps).update)
+    for _ in range(learner_steps):
+      before = state.params
+      state, _, metrics = update(state, unrolls)
+      rates.append(float(metrics['learning_rate']))
+      difference = jax.tree.map(lambda a, b: a - b, state.params, before)
+      moved.append(float(optax.tree.norm(difference)) > 0)
+  np.testing.assert_allclose(rates, 2.5e-4 * np.array([1, 1 / 2, 0, 3 / 6, 2 / 6, 1 / 6, 0]))
+  assert moved == [True, True, False, True, True, True, False]
 
 
 @pytest.mark.parametrize(
