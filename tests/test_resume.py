@@ -37,6 +37,8 @@ def _resume(path, *arguments):
     ({'program': 'anakin'}, ['--num_devices=2']),
     ({'program': 'r2d2'}, ['--replay_checkpoint_period=5']),
     ({'program': 'impala'}, ['--update_period=5', '--num_actors=3']),
+    ({'agent': 'ppo'}, ['--agent=ppo', '--num_epochs=4', '--num_steps=900000']),
+    ({}, ['--agent=vtrace']),
     ({}, ['--num_actors=3', '--num_steps=5000', '--learner_devices=0,1']),
     ({'mlp_sizes': (128, 64)}, ['--mlp_sizes=128,64']),
     ({}, ['--seed=1']),
@@ -59,6 +61,9 @@ def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, r
   [
     ({}, ['--batch_size=32'], ['--batch_size=32', 'was 16']),
     ({}, ['--inference_nodes=1'], ['--inference_nodes=1', 'was 0']),
+    ({}, ['--agent=ppo'], ['--agent=ppo', "was 'vtrace'"]),
+    ({'agent': 'ppo'}, ['--agent=vtrace'], ['--agent=vtrace', "was 'ppo'"]),
+    ({'agent': 'ppo'}, ['--num_epochs=2'], ['--num_epochs=2', 'was 4']),
     ({}, ['--mlp_sizes=7,8'], ['--mlp_sizes=7,8 ', 'was [']),
     ({'resumed': 1}, ['--seed=2'], ['--seed=2', 'was 1;']),
     ({'resumed': 1}, [f'--seed={1 + _STRIDE}'], ['was 1;']),

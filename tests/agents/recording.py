@@ -14,6 +14,21 @@ from agents.types import FIRST, LAST, MID, Timestep, Unroll
 NUM_ACTIONS = 4
 OBSERVATION_SPEC = dm_env.specs.Array((3, 2), np.float32)
 ACTION_SPEC = dm_env.specs.DiscreteArray(NUM_ACTIONS, dtype=np.int32)
+LOW, HIGH = np.array([-2.0, 0.0, 5.0], np.float32), np.array([2.0, 0.1, 7.0], np.float32)
+CONTINUOUS_ACTION_SPEC = dm_env.specs.BoundedArray((3,), np.float32, LOW, HIGH)
+
+
+def sharpened(agent, seed=0):
+  """Returns a learner state of an actor-critic whose policy differs from row to row."""
+  state = jax.jit(agent.init)(jax.random.key(seed))
+  logits = state.params['params']['head']['logits']
+  logits['kernel'] = (100.0 if agent.distribution.has_draws else 300.0) * logits['kernel']
+  return state
+
+
+def time_major(nest):
+  """Returns `[B, T, ...]` as `[T, B, ...]`."""
+  return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), nest)
 
 
 @functools.lru_cache(maxsize=16)
