@@ -33,9 +33,16 @@ OPTIONS = {
   'learning_rate': 1e-2,
   'max_gradient_norm': 0.05,
 }
+NORMALIZED = {'normalize_observations': True, 'normalize_rewards': True}
 AGENTS = {
   'vtrace': (VTrace, VTraceConfig(**OPTIONS), 'behaviour_logits'),
   'ppo': (PPO, PPOConfig(**OPTIONS, num_epochs=2, num_minibatches=3), 'behaviour_logits'),
+  'vtrace_normalized': (VTrace, VTraceConfig(**OPTIONS, **NORMALIZED), 'behaviour_logits'),
+  'ppo_normalized': (
+    PPO,
+    PPOConfig(**OPTIONS, **NORMALIZED, num_epochs=2, num_minibatches=3),
+    'behaviour_logits',
+  ),
   'r2d2': (
     R2D2,
     R2D2Config(**OPTIONS, burn_in=3, n_step=2, head_size=8, target_update_period=1),
