@@ -25,6 +25,7 @@ from tests.programs_under_test import (
 APART = (
   *('--num_actors=2', '--envs_per_actor=4', '--inference_nodes=2'),
   *('--env=gymnasium:Pendulum-v1', '--core=lstm', '--lstm_size=8', '--audit'),
+  *('--normalize_observations', '--normalize_rewards'),
 )
 # Minibatches of one unroll each.
 PPO = ('--agent=ppo', '--unroll_length=20')

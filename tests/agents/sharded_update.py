@@ -34,6 +34,7 @@ OPTIONS = {
   'learning_rate': 1e-2,
   'max_gradient_norm': 0.05,
 }
+NORMALIZED = {'normalize_observations': True, 'normalize_rewards': True}
 AGENTS = {
   'vtrace': (VTrace, VTraceConfig(**OPTIONS), 'behaviour_logits'),
   'ppo': (PPO, PPOConfig(**OPTIONS, num_epochs=2, num_minibatches=3), 'behaviour_logits'),
@@ -44,6 +45,12 @@ AGENTS = {
       num_epochs=2,
       num_minibatches=12,
     ),
+    'behaviour_logits',
+  ),
+  'vtrace_normalized': (VTrace, VTraceConfig(**OPTIONS, **NORMALIZED), 'behaviour_logits'),
+  'ppo_normalized': (
+    PPO,
+    PPOConfig(**OPTIONS, **NORMALIZED, num_epochs=2, num_minibatches=3),
     'behaviour_logits',
   ),
   'r2d2': (
