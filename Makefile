@@ -30,6 +30,8 @@ train: $(INSTALLED)
 # Two processes; a file's tests stay in one. Many tests wait, so this takes little more than half the time.
 PYTEST := $(BIN)/python -m pytest
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# Its tests compile much and compute little: `make test` compiles as programs do.
+quick: export JAX_DISABLE_MOST_OPTIMIZATIONS := 1
 quick: $(INSTALLED)
 	$(PYTEST) $(TWO) -m 'not program and not cluster and not slow and not nightly'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import optax
 
 from agents.optimizer_config import OptimizerConfig
@@ -25,15 +26,20 @@ def make_schedule(config: OptimizerConfig) -> optax.Schedule:
   peak, warmup = config.learning_rate, config.learning_rate_warmup_steps
   steps = config.learning_rate_decay_steps - warmup
   if config.learning_rate_schedule == 'linear':
-    schedule = optax.linear_schedule(peak, 0.0, steps)
+    schedule = _zero_from(steps, optax.linear_schedule(peak, 0.0, steps))
   elif config.learning_rate_schedule == 'cosine':
-    schedule = optax.cosine_decay_schedule(peak, steps)
+    schedule = _zero_from(steps, optax.cosine_decay_schedule(peak, steps))
   else:
     schedule = optax.constant_schedule(peak)
   if not warmup:
     return schedule
   rise = optax.linear_schedule(0.0, peak, warmup)
   return optax.join_schedules([lambda step: rise(step + 1), schedule], [warmup])
+
+
+def _zero_from(steps: int, schedule: optax.Schedule) -> optax.Schedule:
+  """Returns the schedule with exactly 0 from `steps` on, where XLA's rounding may leave less than 0."""
+  return lambda step: jnp.where(step < steps, schedule(step), 0.0)
 
 
 def make_optimizer(

@@ -226,19 +226,19 @@ class Stages:
       )
     serve = functools.partial(servers.serve_replay, tables, os.path.join(self._directory, 'replay'))
     unroll = unroll_spec(self._agent, self._spec)
-    columns = Columns(unroll)
+    columns = Columns(unroll, config.unrolls_per_item)
     with servers.running(self._directory, 'replay', serve) as (pid, address):
       priorities = jax.jit(self._agent.initial_priorities)
       writer = UnrollWriter([address], columns, priorities)
       writer.start()
-      yield 'insert', self._insert(writer, columns.item_bytes, pid)
+      yield 'insert', self._insert(writer, columns.item_bytes // columns.unrolls_per_item, pid)
       reader = UnrollReader([address], columns, config.batch_size, max_in_flight=config.batch_size)
       yield 'sample', self._sample(reader, writer.written // config.batch_size, pid)
       self._learner.compile(unroll, config.batch_size)
       yield 'update', self._update(reader, pid)
       writer.close()
 
-  def _insert(self, writer: Any, item_bytes: int, pid: int) -> costs.Cost:
+  def _insert(self, writer: Any, unroll_bytes: int, pid: int) -> costs.Cost:
     """Writes the recorded unrolls: enough for the sampling stage, and at most `_MAX_BYTES`."""
     unrolls = itertools.cycle(self._unrolls)
     repeats = self._repeats
@@ -251,7 +251,7 @@ class Stages:
         writer.check()
       return self._num_envs * self._agent.unroll_period
 
-    most = max(least, _MAX_BYTES // (repeats * self._num_envs * item_bytes))
+    most = max(least, _MAX_BYTES // (repeats * self._num_envs * unroll_bytes))
     return self._measure(work, here=self._infers, others={'replay': pid}, calls=(least, most))
 
   def _sample(self, reader: Any, batches: int, pid: int) -> costs.Cost:

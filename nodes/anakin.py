@@ -80,8 +80,8 @@ class Anakin:
 
   def _run(self, stop: threading.Event) -> None:
     environment = self._make_environment()
-    agent = self._make_agent(environment.observation_spec, environment.action_spec)
     try:
+      agent = self._make_agent(environment.observation_spec, environment.action_spec)
       loop = AnakinLoop(
         agent, environment, self._options.num_envs, self._devices(), self._options.updates_per_call
       )

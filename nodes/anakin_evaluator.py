@@ -50,18 +50,19 @@ class AnakinEvaluator(PeriodicEvaluator):
     agent = self._make_agent(environment.observation_spec, environment.action_spec)
     evaluation = Evaluation(agent, environment, self._num_envs, self._episodes_each)
 
-    def play(should_stop: Callable[[], bool]) -> Evaluated:
+    def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
       fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
       if fetched is None:
         raise lifecycle.Stopped
       counts, params = fetched
       state = evaluation.begin(params, self._seed.key())
-      while not evaluation.done(state):
+      while (rounds := evaluation.rounds(state)) < (1 if is_late() else self._episodes_each):
         if should_stop():
           raise lifecycle.Stopped
         activity.mark(activity.COMPILED_LOOP)
         state = evaluation.play(params, state)
       frames = float(counts['environment_frames'])
-      return jax.device_get(state.returns).ravel().tolist(), {'evaluated_frames': frames}
+      returns = jax.device_get(state.returns)[:, :rounds]
+      return returns.ravel().tolist(), {'evaluated_frames': frames}
 
     self._run_periodically(play)

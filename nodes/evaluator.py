@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import dm_env
@@ -30,14 +31,25 @@ class Episode(NamedTuple):
 
   episode_return: float  # Raw.
   length: int  # Steps.
+  round: int = 0  # How many episodes its environment had finished before.
 
 
 def episodes(
-  environment: BatchedEnvironment, policy: Policy, episodes_each: int
+  environment: BatchedEnvironment,
+  policy: Policy,
+  episodes_each: int,
+  is_late: Callable[[], bool] = lambda: False,
 ) -> Iterator[Episode]:
   """Yields each episode as it ends, `episodes_each` from every environment.
 
   Taking the same number from each environment avoids a bias towards short episodes.
+
+  Args:
+    environment: is reset first.
+    policy: acts in it.
+    episodes_each: number of episodes.
+    is_late: returns whether to end with the present round. Short episodes of the next rounds may have
+      been yielded by then; see `complete_rounds`.
 
   Raises:
     lifecycle.Stopped: if the policy returns no actions.
@@ -46,7 +58,8 @@ def episodes(
   returns = np.zeros(environment.num_envs)
   lengths = np.zeros(environment.num_envs, int)
   finished = np.zeros(environment.num_envs, int)
-  while (finished < episodes_each).any():
+  rounds = 0
+  while rounds < episodes_each:
     activity.mark(activity.WAITING_FOR_ACTIONS)
     policy.send(timestep)
     action = policy.receive()
@@ -60,9 +73,21 @@ def episodes(
     if over is None:
       over = timestep.step_type == dm_env.StepType.LAST
     taken = over & (finished < episodes_each)
-    yield from map(Episode, returns[taken].tolist(), lengths[taken].tolist())
+    yield from map(
+      Episode, returns[taken].tolist(), lengths[taken].tolist(), finished[taken].tolist()
+    )
     finished += over
     returns[over], lengths[over] = 0.0, 0
+    if finished.min() > rounds:
+      rounds = int(finished.min())
+      if is_late():
+        return
+
+
+def complete_rounds(played: Sequence[Episode], num_envs: int) -> list[Episode]:
+  """Returns the episodes of the rounds in which each of `num_envs` environments finished one."""
+  sizes = collections.Counter(episode.round for episode in played)
+  return [episode for episode in played if sizes[episode.round] == num_envs]
 
 
 def returns(
@@ -70,15 +95,19 @@ def returns(
   environment: BatchedEnvironment,
   episodes_each: int,
   should_stop: Callable[[], bool],
+  is_late: Callable[[], bool],
 ) -> list[float]:
   """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's group.
+
+  They are those of complete rounds.
 
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.
   """
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
-    return [e.episode_return for e in episodes(environment, policy, episodes_each)]
+    played = list(episodes(environment, policy, episodes_each, is_late))
+  return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
 
 
 class Evaluator(PeriodicEvaluator):
@@ -113,7 +142,7 @@ class Evaluator(PeriodicEvaluator):
     seed = self._seed.child('restart', lifecycle.restart_count(), 'environments').number()
     with contextlib.closing(self._make_environment(self._num_envs, seed)) as environment:
 
-      def play(should_stop: Callable[[], bool]) -> Evaluated:
-        return returns(self._inference, environment, self._episodes_each, should_stop), {}
+      def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
+        return returns(self._inference, environment, self._episodes_each, should_stop, is_late), {}
 
       self._run_periodically(play)

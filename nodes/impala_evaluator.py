@@ -68,7 +68,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
     server = make_server(serving, agent, [env_group], devices, spec, repeat)
     started = False
 
-    def play(should_stop: Callable[[], bool]) -> Evaluated:
+    def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
       nonlocal started
       names = ['policy_version', 'params', 'counts']
       ask = functools.partial(self._learner.futures.get_variables, names)
@@ -83,7 +83,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
         server.start()
         started = True
       frames = {'evaluated_frames': float(counts['environment_frames'])}
-      return returns(server, environment, self._episodes_each, should_stop), frames
+      return returns(server, environment, self._episodes_each, should_stop, is_late), frames
 
     with contextlib.closing(environment), contextlib.closing(server):
       self._run_periodically(play)

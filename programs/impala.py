@@ -62,6 +62,7 @@ def make_program(config: Config | PPO) -> lp.Program:
         num_environments=config.num_actors * config.envs_per_actor,
         audit_dir=config.audit_dir,
         seed=config.root_seed.child('actor', i),
+        unrolls_per_item=config.unrolls_per_item,
       )
       program.add_node(
         lp.PyClassNode(

@@ -7,8 +7,8 @@ from typing import Any
 
 from environments import own_file
 from programs import registry
-from programs.options import agents, flags, preset_choice
-from programs.options.changes import check_changes, keep
+from programs.options import agents, flags
+from programs.options.changes import check_changes, keep, with_newer_options
 from programs.options.configs import check, make_config, resolve
 from rundir import checkpoints, run_directory
 
@@ -58,13 +58,14 @@ def resumed_run(path: str, program: str) -> Run:
   module, changes = registry.load(record.program), flags.given()
   given = record.given | changes
   agent = agents.recorded(module, record.config, changes)
-  config = keep(record.config, resolve(module, given | agent), changes)
+  config = resolve(module, given | agent)
+  recorded = with_newer_options(record.config, type(config))
+  config = keep(recorded, config, changes)
   # Older records store a different seed after each resume.
   began = {'seed': resolve(module, record.given | agent).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:
     began['run_dir'] = config.run_dir
-  older = {'preset': preset_choice.DEFAULT}  # Records of versions without the option.
-  check_changes(older | record.config | agent | began, config, changes)
+  check_changes(recorded | agent | began, config, changes)
   check(module, config)
   checkpoint = checkpoints.newest(checkpoints.directory(path))
   if checkpoint is None:
@@ -93,7 +94,8 @@ def recorded_run(path: str) -> Run:
   module = registry.load(record.program)
   try:
     agent = agents.recorded(module, record.config, {})
-    config = resolve(module, record.config | agent)
+    _, variant = agents.chosen(module, agent)
+    config = resolve(module, with_newer_options(record.config | agent, variant.config))
   except (ValueError, TypeError) as error:
     raise ValueError(f'{path} is a run of another version of Launchpod: {error}') from error
   return Run(record.program, module, record.given, config)

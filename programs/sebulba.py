@@ -30,10 +30,12 @@ from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import (
   IMPALA_ATARI,
+  MUJOCO,
   PENDULUM,
   PPO_ATARI,
   PPO_CONTINUOUS,
   PPO_MINATAR,
+  PPO_MUJOCO,
   PPO_SMALL,
 )
 from programs.options.queue import QueueConfig
@@ -60,7 +62,8 @@ PPO_PRESETS = {
   'atari': PPO_ATARI | {'batch_size': 32},
   'catch': PPO_SMALL | {'num_steps': 300_000},
   'gymnasium:Pendulum-v1': PPO_CONTINUOUS,
-  'dm_control': PPO_CONTINUOUS,
+  **{f'gymnasium:{task}-v5': PPO_MUJOCO for task in MUJOCO},
+  'dm_control': PPO_MUJOCO,
   'minatar': PPO_MINATAR | {'batch_size': 64},
   OTHERS: PPO_SMALL | {'num_steps': 1_000_000},
 }
@@ -225,4 +228,5 @@ def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
     num_environments=config.num_environments,
     audit_dir=config.audit_dir,
     seed=seed,
+    unrolls_per_item=config.unrolls_per_item,
   )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import tempfile
 
 import pytest
 
@@ -12,6 +14,18 @@ import pytest
 # A test that takes one of these trains a whole program.
 _TRAINING_FIXTURES = {'train', 'start_program', 'finished_run'}
 _LONG = ('program', 'cluster')
+
+
+def pytest_configure(config):
+  """Shares one XLA compilation cache among pytest's workers and the processes that tests start.
+
+  This is before any test imports JAX, which reads the variables once.
+  """
+  os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
+  if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
+    directory = tempfile.mkdtemp(prefix='compiled-')
+    os.environ['JAX_COMPILATION_CACHE_DIR'] = directory
+    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
 def pytest_itemcollected(item):
@@ -32,15 +46,6 @@ def session_directory(tmp_path_factory):
   """Returns a directory that all workers of this pytest session share."""
   directory = tmp_path_factory.getbasetemp()
   return directory.parent if 'PYTEST_XDIST_WORKER' in os.environ else directory
-
-
-@pytest.fixture(scope='session', autouse=True)
-def compilation_cache(session_directory):
-  """Shares one XLA compilation cache among the processes that tests start."""
-  with pytest.MonkeyPatch.context() as environment:
-    environment.setenv('JAX_COMPILATION_CACHE_DIR', str(session_directory / 'compiled'))
-    environment.setenv('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
-    yield
 
 
 @pytest.fixture

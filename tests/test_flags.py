@@ -93,6 +93,21 @@ def test_help_names_every_option_with_its_default():
       ['--agent=ppo', '--env=atari:Pong', '--preset=published'],
       ['--preset=published', 'there are: default, none.'],
     ),
+    (['--num_epochs=2'], ['--num_epochs is not an option of --agent=vtrace']),
+    (['--agent=ppo', '--vtrace_lambda=1'], ['--vtrace_lambda is not an option of --agent=ppo']),
+    (['--agent=ppo', '--batch_size=6'], ['--num_minibatches=4', '6 unrolls', '--batch_size=6']),
+    (
+      ['--agent=ppo', '--learner_devices=0,1', '--num_minibatches=16'],
+      ['--num_minibatches=16', '16 unrolls', '2 learner device(s)'],
+    ),
+    (
+      ['--agent=ppo', '--program=anakin', '--minibatch_of=transitions', '--num_minibatches=3'],
+      ['--num_minibatches=3', '2048 transitions', '--num_envs=64'],
+    ),
+    (
+      ['--agent=ppo', '--minibatch_of=transitions', '--core=lstm'],
+      ["--core is 'lstm'", '--minibatch_of=unrolls'],
+    ),
     (['--cpu_cores=-1'], ['--cpu_cores', '-1', '0 or more']),
     (['--presets', '--program=alphago'], ['--program=alphago', 'sebulba']),
     (['--presets', '--env=katch'], ['--env=katch', 'did you mean catch']),

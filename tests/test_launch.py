@@ -1,5 +1,6 @@
 """launch.py as a user runs it: real processes, with a deadline."""
 
+import csv
 import json
 import signal
 
@@ -25,7 +26,10 @@ from tests.programs_under_test import (
 APART = (
   *('--num_actors=2', '--envs_per_actor=4', '--inference_nodes=2'),
   *('--env=gymnasium:Pendulum-v1', '--core=lstm', '--lstm_size=8', '--audit'),
+  *('--normalize_observations', '--normalize_rewards'),
 )
+# Minibatches of one unroll each.
+PPO = ('--agent=ppo', '--unroll_length=20')
 
 
 def test_sebulba_runs_to_its_end(finished_run):
@@ -56,7 +60,9 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(train, tmp_path, launch
     ('muzero', SMALL_SEARCH),
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')),
     ('sebulba', APART),
-    ('impala', ()),
+    ('sebulba', PPO),
+    ('impala', PPO),
+    pytest.param('impala', (), marks=pytest.mark.nightly),
   ],
 )
 @pytest.mark.parametrize('launch_type', ['local_mp', *OTHER_LAUNCH_TYPES])
@@ -74,7 +80,7 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
   )
   assert process.returncode == 0, process.stderr
   asker, number = ('inference', 2) if apart else ('actor', 1)
-  learner = 'inference_learner' if program in ('muzero', 'r2d2') else 'learner'
+  learner = 'learner' if apart or program == 'impala' else 'inference_learner'
   found = assert_ended(run_dir, process.stdout, program, asker, number, learner)
   if apart:
     assert -2000 < found < 0  # 200 steps with a reward from -16.3 to 0, then a truncation.
@@ -83,8 +89,10 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
   else:
     assert found in CATCH_RETURNS
   if launch_type == 'local_mp':
-    more = {'r2d2': {'replay-1'}, 'sebulba': {'actor-1', 'inference-0', 'inference-1'}}
-    assert_logs(run_dir, f'{learner}-0', *more.get(program, ()))
+    more = {'replay-1'} if program == 'r2d2' else set()
+    if apart:
+      more = {'actor-1', 'inference-0', 'inference-1'}
+    assert_logs(run_dir, f'{learner}-0', *more)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +132,27 @@ def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
   process = train(f'--resume={run_dir}', '--num_steps=312000')
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 280
+
+
+def test_ppo_on_anakin_learns_until_its_rate_is_zero_and_again_in_a_longer_run(train, tmp_path):
+  run_dir, found = tmp_path / 'run', []
+  small = ('--num_envs=32', '--updates_per_call=5', '--mlp_sizes=16', '--eval_episodes=10')
+  for flags in (
+    ('--program=anakin', '--agent=ppo', *small, '--num_steps=40000', f'--run_dir={run_dir}'),
+    (f'--resume={run_dir}', '--num_steps=80000'),
+  ):
+    process = train(*flags)
+    assert process.returncode == 0, process.stderr
+    config = json.loads((run_dir / 'config.json').read_text())['config']
+    with open(run_dir / 'logs' / 'anakin-0.csv') as f:
+      *_, last = csv.DictReader(f)
+    assert float(last['learner_steps']) >= config['learning_rate_decay_steps']
+    assert float(last['learning_rate']) == 0.0
+    params = (run_dir / 'params' / 'final.msgpack').read_bytes()
+    found.append((config['learning_rate_decay_steps'], params))
+  (steps, params), (more_steps, later_params) = found
+  assert (steps, more_steps) == (40, 80)
+  assert params != later_params
 
 
 @pytest.mark.parametrize('presses', [2, pytest.param(1, marks=pytest.mark.nightly)])

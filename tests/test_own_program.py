@@ -51,7 +51,7 @@ def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   temperatures = agent.exploration(4)
   np.testing.assert_allclose(temperatures, [1, 2, 4, 8], rtol=1e-6)
 
-  params = agent.init(jax.random.key(0)).params
+  params = jax.jit(agent.init)(jax.random.key(0)).params
   params['params']['head']['logits']['bias'] = np.array([0.0, 3.0], np.float32)
   ones, observation = np.ones(5, np.float32), np.zeros((5, 8), np.float32)
   timestep = Timestep(np.zeros(5, np.uint8), 0 * ones, ones, observation)

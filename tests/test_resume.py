@@ -1,6 +1,7 @@
 """What a resumed run may change, and what becomes of its directory."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 from absl import flags
 
 from agents.seeding import Seed
-from programs import registry
+from programs import registry, runs
 from programs.options import configs
 from rundir import checkpoints, run_directory
 from tests.programs_under_test import ROOT, launch, run_main
@@ -37,6 +38,8 @@ def _resume(path, *arguments):
     ({'program': 'anakin'}, ['--num_devices=2']),
     ({'program': 'r2d2'}, ['--replay_checkpoint_period=5']),
     ({'program': 'impala'}, ['--update_period=5', '--num_actors=3']),
+    ({'agent': 'ppo'}, ['--agent=ppo', '--num_epochs=4', '--num_steps=900000']),
+    ({}, ['--agent=vtrace']),
     ({}, ['--num_actors=3', '--num_steps=5000', '--learner_devices=0,1']),
     ({'mlp_sizes': (128, 64)}, ['--mlp_sizes=128,64']),
     ({}, ['--seed=1']),
@@ -59,6 +62,9 @@ def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, r
   [
     ({}, ['--batch_size=32'], ['--batch_size=32', 'was 16']),
     ({}, ['--inference_nodes=1'], ['--inference_nodes=1', 'was 0']),
+    ({}, ['--agent=ppo'], ['--agent=ppo', "was 'vtrace'"]),
+    ({'agent': 'ppo'}, ['--agent=vtrace'], ['--agent=vtrace', "was 'ppo'"]),
+    ({'agent': 'ppo'}, ['--num_epochs=2'], ['--num_epochs=2', 'was 4']),
     ({}, ['--mlp_sizes=7,8'], ['--mlp_sizes=7,8 ', 'was [']),
     ({'resumed': 1}, ['--seed=2'], ['--seed=2', 'was 1;']),
     ({'resumed': 1}, [f'--seed={1 + _STRIDE}'], ['was 1;']),
@@ -94,6 +100,25 @@ def test_a_run_of_a_version_without_names_for_presets_goes_on_as_it_was(
     assert "where it was 'default'" in printed.err
   else:
     assert '--min_replay_size=110' in printed.out and '--target_update_period=100' in printed.out
+
+
+def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_preset_says(
+  tmp_path, capsys
+):
+  _stopped_run(tmp_path, agent='ppo', env='gymnasium:Hopper-v5')
+  assert runs.recorded_run(str(tmp_path)).config.normalize_observations
+  path = tmp_path / 'config.json'
+  record = json.loads(path.read_text())
+  del record['config']['normalize_observations'], record['config']['normalize_rewards']
+  path.write_text(json.dumps(record))
+  config = runs.recorded_run(str(tmp_path)).config
+  assert not config.normalize_observations and not config.normalize_rewards
+  assert config.policy_std == 'free'  # Recorded.
+  shutil.copytree(tmp_path, tmp_path / 'same')  # This process keeps the locks that it takes.
+  assert _resume(tmp_path / 'same', '--normalize_rewards=false') == 0, capsys.readouterr().err
+  assert '--normalize_observations=False' in capsys.readouterr().out
+  assert _resume(tmp_path, '--normalize_observations') == 2
+  assert '--normalize_observations=True cannot change' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('program', ['sebulba', 'r2d2', 'impala', 'anakin'])

@@ -8,10 +8,13 @@ import dm_env.specs
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
+from agents.actor_critic import normalization
 from agents.actor_critic.config import ActorCriticConfig
 from agents.actor_critic.distributions import make_distribution
 from agents.actor_critic.head import PolicyValueHead
+from agents.actor_critic.normalization import DISCOUNTED_RETURN
 from agents.agent import ActOutput, Agent
 from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import make_optimizer, make_schedule
@@ -38,7 +41,8 @@ class ActorCritic(Agent):
     distribution: the policy's distribution, with the logits as parameters.
 
   Raises:
-    ValueError: the config is unusable, or the actions are neither discrete nor bounded.
+    ValueError: the config is unusable or does not fit the observations, or the actions are neither
+      discrete nor bounded.
   """
 
   evaluation_exploration = 0.0
@@ -59,6 +63,9 @@ class ActorCritic(Agent):
       gradient_steps: gradient steps in one learner step.
     """
     config.validate()
+    normalization.check(config, observation_spec)
+    self._config = config
+    self._observation_spec = observation_spec
     self.unroll_rows = config.unroll_length + 1
     self.unroll_period = config.unroll_length
     self.distribution = make_distribution(action_spec, config.policy_std)
@@ -76,8 +83,15 @@ class ActorCritic(Agent):
     self._schedule = make_schedule(config)
 
   def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the core state at the start of an episode; `{}` without LSTM or frame stack."""
-    return self.network.initial_core_state(batch_size)
+    """Returns the core state at the start of an episode.
+
+    It is that of `agents.networks.core_state`, `{}` without LSTM and frame stack. Where rewards are
+    normalised, it also holds the discounted return so far, float32 `[batch_size]`.
+    """
+    core_state = self.network.initial_core_state(batch_size)
+    if self._config.normalize_rewards:
+      core_state[DISCOUNTED_RETURN] = jnp.zeros(batch_size, jnp.float32)
+    return core_state
 
   def exploration(self, num_environments: int) -> np.ndarray:
     """Returns ones: training environments sample from the policy. 0 would select its mode."""
@@ -99,6 +113,7 @@ class ActorCritic(Agent):
       Actions `[B, ...]`, the next core state, and the extras `behaviour_logits`, float32 `[B, P]`, and,
       for continuous actions, `draw`, float32 `[B, A]`.
     """
+    before = core_state
     output, core_state = self.network.step(params, core_state, timestep)
     sampled = jax.vmap(self.distribution.sample)(keys, output.logits)
     mode = self.distribution.mode(output.logits)
@@ -108,7 +123,17 @@ class ActorCritic(Agent):
     extras = {'behaviour_logits': output.logits}
     if self.distribution.has_draws:
       extras['draw'] = draw
-    return ActOutput(action, extras, self.network.record_action(core_state, action))
+    core_state = self.network.record_action(core_state, action)
+    if self._config.normalize_rewards:
+      after = normalization.next_return(before[DISCOUNTED_RETURN], timestep, self._config.discount)
+      core_state = {**core_state, DISCOUNTED_RETURN: after}
+    return ActOutput(action, extras, core_state)
+
+  def _init_params(self, key: Array) -> tuple[Nest, optax.OptState]:
+    """Returns new parameters, statistics included, and the state of the optimizer of the weights."""
+    weights = self.network.init(key)
+    found = normalization.initial(self._config, self._observation_spec)
+    return weights | found, self._optimizer.init(weights)
 
   def _rows(self, unrolls: Unroll) -> Rows:
     """Returns the rows of unrolls `[B, T+1, ...]` whose extras are those of `act`."""

@@ -32,6 +32,16 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   max_abs_reward: float = option(
     0.0, 'Clip rewards to plus or minus this in the loss; 0 for no clipping; IMPALA on Atari: 1.'
   )
+  normalize_rewards: bool = option(
+    False,
+    'Whether the loss first divides rewards by the running standard deviation of the discounted return '
+    'and clips them to [-10, 10], as in PPO on MuJoCo.',
+  )
+  normalize_observations: bool = option(
+    False,
+    'Whether networks receive each element of an observation with its running mean subtracted, over its '
+    'running standard deviation, clipped to [-10, 10], as in PPO on MuJoCo; not for uint8.',
+  )
   separate_critic: bool = option(
     False, 'Whether the value has a torso of its own, as in PPO on MuJoCo; needs --core=none.'
   )

@@ -61,9 +61,9 @@ class Evaluation:
     """Plays `rows_per_call` more rows; donates the buffers of `state`."""
     return self._play(params, state)
 
-  def done(self, state: EvaluationState) -> bool:
-    """Returns whether all episodes have ended."""
-    return bool(jax.device_get(state.finished).min() >= self._episodes_each)
+  def rounds(self, state: EvaluationState) -> int:
+    """Returns how many episodes every environment has finished, at most `episodes_each`."""
+    return min(int(jax.device_get(state.finished).min()), self._episodes_each)
 
   def _make_state(self, params: Nest, key: Array) -> EvaluationState:
     exploration = jnp.full(self._num_envs, self._agent.evaluation_exploration, jnp.float32)

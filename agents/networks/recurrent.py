@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from agents.networks import core_state as core_states
-from agents.networks import frame_stack, torsos
+from agents.networks import frame_stack, statistics, torsos
 from agents.networks.config import NetworkConfig
 from agents.types import FIRST, Array, Nest, Timestep
 
@@ -152,7 +152,7 @@ class RecurrentNetwork:
     """Runs `T` consecutive rows; they may span episodes.
 
     Args:
-      params: what `init` returned.
+      params: what `init` returned, possibly with `agents.networks.statistics`.
       core_state: `[B, ...]` per leaf, before row 0 was consumed.
       timestep: fields are `[T, B, ...]`.
       action: `[T, B, ...]`, as executed in each row. The outputs do not depend on the last one.
@@ -160,8 +160,10 @@ class RecurrentNetwork:
     Returns:
       The head's outputs, `[T, B, ...]` per leaf, and the core state before row T is consumed.
     """
-    inputs, carried = self._inputs(core_state, timestep, action)
-    outputs, state = self.body.apply(params, *inputs)
+    (observation, *others), carried = self._inputs(core_state, timestep, action)
+    if statistics.OBSERVATIONS in params:
+      observation = statistics.normalized(params[statistics.OBSERVATIONS], observation)
+    outputs, state = self.body.apply(params, observation, *others)
     if self.body.core is not None:
       carried['lstm'] = state
     return outputs, carried

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from agents.actor_critic import masked
+from agents.actor_critic import masked, normalization
 from agents.actor_critic.agent import ActorCritic
 from agents.actor_critic.rewards import scaled_rewards
 from agents.agent import UpdateOutput
@@ -51,13 +51,12 @@ class PPO(ActorCritic):
   ) -> None:
     self._gradient_steps = config.num_epochs * config.num_minibatches
     super().__init__(config, observation_spec, action_spec, self._gradient_steps)
-    self._config = config
+    self._config: PPOConfig = config
 
   def init(self, key: Array) -> PPOState:
     """Returns a new learner state."""
     params_key, key = jax.random.split(key)
-    params = self.network.init(params_key)
-    opt_state = self._optimizer.init(params)
+    params, opt_state = self._init_params(params_key)
     return PPOState(params, opt_state, jnp.zeros((), jnp.int32), jax.random.key_data(key))
 
   def update(
@@ -75,10 +74,13 @@ class PPO(ActorCritic):
       The next state, no priorities, and metrics. Those of `ppo_loss` and `grad_norm` (before clipping)
       are means over the gradient steps. `value`, `target_value`, `advantage`, `explained_variance`,
       `rho` (pi/mu) and `behaviour_kl` are those of the parameters before the update. `gradient_steps`
-      counts those of the run; `learning_rate`, `policy_lag_mean` and `policy_lag_max` are as in V-trace.
+      counts those of the run; `learning_rate`, `policy_lag_mean`, `policy_lag_max` and
+      `return_deviation` are as in V-trace.
     """
     del probabilities
-    samples, metrics = self._samples(state.params, unrolls)
+    weights, found = normalization.split(state.params)
+    used, after = normalization.of_batch(found, unrolls, self._config.discount)
+    samples, metrics = self._samples(weights | used, unrolls)
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
     orders = minibatches.orders(
       key, self._config.num_epochs, samples.valid.shape[0], self._config.num_minibatches
@@ -87,25 +89,25 @@ class PPO(ActorCritic):
     def gradient_step(
       carry: tuple[Nest, optax.OptState], order: Array
     ) -> tuple[tuple[Nest, optax.OptState], dict[str, Array]]:
-      params, opt_state = carry
+      weights, opt_state = carry
       minibatch = minibatches.take(samples, order)
-      gradients, metrics = jax.grad(self._loss, has_aux=True)(params, minibatch)
-      updates, opt_state = self._optimizer.update(gradients, opt_state, params)
+      gradients, metrics = jax.grad(self._loss, has_aux=True)(weights, used, minibatch)
+      updates, opt_state = self._optimizer.update(gradients, opt_state, weights)
       metrics['grad_norm'] = optax.tree.norm(gradients)
-      return (optax.apply_updates(params, updates), opt_state), metrics
+      return (optax.apply_updates(weights, updates), opt_state), metrics
 
-    (params, opt_state), steps = jax.lax.scan(
-      gradient_step, (state.params, state.opt_state), orders
-    )
+    (weights, opt_state), steps = jax.lax.scan(gradient_step, (weights, state.opt_state), orders)
     learner_steps = state.learner_steps + 1
     metrics = {
       **jax.tree.map(jnp.mean, steps),
       **metrics,
+      **normalization.metrics(used),
       'gradient_steps': learner_steps.astype(jnp.float32) * self._gradient_steps,
       'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }
-    return UpdateOutput(PPOState(params, opt_state, learner_steps, state.key), None, metrics)
+    state = PPOState(weights | after, opt_state, learner_steps, state.key)
+    return UpdateOutput(state, None, metrics)
 
   def _samples(self, params: Nest, unrolls: Unroll) -> tuple[Samples, dict[str, Array]]:
     """Returns the samples of a batch, and metrics of the parameters before the update."""
@@ -117,7 +119,7 @@ class PPO(ActorCritic):
     valid = masked.transitions(rows.timestep.step_type[:-1])
     targets = generalized_advantages(
       output.value,
-      scaled_rewards(config, rows.timestep.reward[1:]),
+      scaled_rewards(config, normalization.normalized_rewards(params, rows.timestep.reward[1:])),
       config.discount * rows.timestep.discount[1:],
       rhos if config.off_policy_correction == 'vtrace' else jnp.ones_like(rhos),
       valid,
@@ -139,14 +141,17 @@ class PPO(ActorCritic):
       timestep, action, draw, log_mu, valid, value, targets.values, targets.advantages, None
     )
     samples = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), samples)
-    samples = samples._replace(core_state=unrolls.core_state)
+    core_state = normalization.without_return(unrolls.core_state)
+    samples = samples._replace(core_state=core_state)
     if config.minibatch_of == 'transitions':
       samples = minibatches.of_transitions(samples)
     return samples, metrics
 
-  def _loss(self, params: Nest, minibatch: Samples) -> tuple[Array, dict[str, Array]]:
+  def _loss(
+    self, weights: Nest, statistics: Nest, minibatch: Samples
+  ) -> tuple[Array, dict[str, Array]]:
     """Returns the output of `ppo_loss` for a minibatch, replayed from its core states."""
     core_state = minibatch.core_state
     timestep, action, *rest = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), minibatch[:-1])
-    output, _ = self.looped_network.unroll(params, core_state, timestep, action)
+    output, _ = self.looped_network.unroll(weights | statistics, core_state, timestep, action)
     return ppo_loss(self._config, self.distribution, output, *rest)

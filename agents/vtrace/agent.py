@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from agents.actor_critic import normalization
 from agents.actor_critic.agent import ActorCritic
 from agents.agent import UpdateOutput
 from agents.metrics import policy_lag
@@ -39,12 +40,11 @@ class VTrace(ActorCritic):
     action_spec: dm_env.specs.Array,
   ) -> None:
     super().__init__(config, observation_spec, action_spec)
-    self._config = config
+    self._config: VTraceConfig = config
 
   def init(self, key: Array) -> VTraceState:
     """Returns a new learner state."""
-    params = self.network.init(key)
-    return VTraceState(params, self._optimizer.init(params), jnp.zeros((), jnp.int32))
+    return VTraceState(*self._init_params(key), jnp.zeros((), jnp.int32))
 
   def update(
     self, state: VTraceState, unrolls: Unroll, probabilities: Array | None = None
@@ -58,22 +58,30 @@ class VTrace(ActorCritic):
 
     Returns:
       The next state, no priorities, and the metrics of `vtrace_loss` with `grad_norm` (before
-      clipping), `learning_rate`, and `policy_lag_mean` and `policy_lag_max`, in learner steps.
+      clipping), `learning_rate`, and `policy_lag_mean` and `policy_lag_max`, in learner steps. With
+      normalised rewards there is also `return_deviation`.
     """
     del probabilities
     rows = self._rows(unrolls)
+    weights, found = normalization.split(state.params)
+    used, after = normalization.of_batch(found, unrolls, self._config.discount)
+    reward = normalization.normalized_rewards(used, rows.timestep.reward)
 
-    def loss_fn(params: Nest) -> tuple[Array, dict[str, Array]]:
-      output, _ = self.network.unroll(params, unrolls.core_state, rows.timestep, rows.action)
+    def loss_fn(weights: Nest) -> tuple[Array, dict[str, Array]]:
+      output, _ = self.network.unroll(
+        weights | used, unrolls.core_state, rows.timestep, rows.action
+      )
+      timestep = rows.timestep._replace(reward=reward)
       return vtrace_loss(
-        self._config, self.distribution, output, rows.behaviour_logits, rows.draw, rows.timestep
+        self._config, self.distribution, output, rows.behaviour_logits, rows.draw, timestep
       )
 
-    gradients, metrics = jax.grad(loss_fn, has_aux=True)(state.params)
-    updates, opt_state = self._optimizer.update(gradients, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
+    gradients, metrics = jax.grad(loss_fn, has_aux=True)(weights)
+    updates, opt_state = self._optimizer.update(gradients, state.opt_state, weights)
+    params = optax.apply_updates(weights, updates) | after
     metrics = {
       **metrics,
+      **normalization.metrics(used),
       'grad_norm': optax.tree.norm(gradients),
       'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
       **policy_lag(state.learner_steps, unrolls.policy_version),

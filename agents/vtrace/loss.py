@@ -39,7 +39,8 @@ def vtrace_loss(
     output: the learner's logits `[T+1, B, P]` and values `[T+1, B]`.
     behaviour_logits: float32 `[T+1, B, P]`, of the policy mu that acted; the last row is not used.
     draw: `[T+1, B, ...]`, sampled from mu; the last row is not used.
-    timestep: step types, raw rewards and discounts, `[T+1, B]`; observations are not used.
+    timestep: step types, rewards before `reward_scale` and discounts, `[T+1, B]`; observations are
+      not used.
 
   Returns:
     The loss, float32 `[]`, and metrics, float32 `[]` each. `policy_loss`, `baseline_loss` and

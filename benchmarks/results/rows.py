@@ -23,6 +23,11 @@ def _ours(program: str, env: str, budget: int, *flags: str, label: str = '') -> 
   return Launch(label=label or program, program=program, env=env, budget=budget, flags=flags)
 
 
+def _ppo(program: str, env: str, budget: int, *flags: str, label: str = '') -> Launch:
+  """Returns a row of a program with PPO; its label is the program's name and -ppo by default."""
+  return _ours(program, env, budget, '--agent=ppo', *flags, label=label or f'{program}-ppo')
+
+
 def _cleanrl(figure: str, what: str, source: str = _CLEANRL) -> Published:
   return Published(
     system='CleanRL, PPO',
@@ -58,6 +63,7 @@ _PUREJAXRL = {
   'ANNEAL_LR': True,
 }
 _MINATAR_STEPS = 10_000_000
+_SHORT_MINATAR_STEPS = 3_000_000
 
 
 def _minatar(
@@ -80,12 +86,13 @@ def _minatar(
   game = title.replace(' ', '')
   gymnax = f'gymnax:{game}-MinAtar'
   rows: list[Row] = [
-    _ours('sebulba', f'minatar:{game}', _MINATAR_STEPS),
-    _ours('impala', f'minatar:{game}', _MINATAR_STEPS),
+    _ppo('anakin', gymnax, _MINATAR_STEPS),
     _ours('anakin', gymnax, _MINATAR_STEPS),
+    _ppo('sebulba', f'minatar:{game}', _SHORT_MINATAR_STEPS),
+    _ppo('impala', f'minatar:{game}', _SHORT_MINATAR_STEPS),
   ]
   if r2d2:
-    rows.append(_ours('r2d2', f'minatar:{game}', 3_000_000))
+    rows.append(_ours('r2d2', f'minatar:{game}', _SHORT_MINATAR_STEPS))
   if peer:
     rows.append(
       Peer(
@@ -113,14 +120,45 @@ def _minatar(
   )
 
 
+def _differences() -> Task:
+  """Returns Breakout with PPO, and with one option at a time as V-trace or another system has it."""
+  env, budget = 'gymnax:Breakout-MinAtar', 1_000_000
+  rate = '--learning_rate=0.005', '--learning_rate_schedule=linear'
+
+  def ppo(label: str, *flags: str) -> Launch:
+    return _ppo('anakin', env, budget, *flags, label=label)
+
+  return Task(
+    name='breakout-differences',
+    title='Breakout, one difference at a time',
+    about=(
+      'What separates PPO from V-trace on a task of a minute. Every row is `anakin`. `ppo` has the '
+      'preset, and each row below it changes one option. `vtrace` has its learning rate and schedule.'
+    ),
+    rows=(
+      ppo('ppo'),
+      ppo('one-epoch', '--num_epochs=1'),
+      ppo('one-gradient-step', '--num_epochs=1', '--num_minibatches=1'),
+      ppo('no-clip', '--clip_ratio=1e6'),
+      ppo('raw-advantages', '--nonormalize_advantages'),
+      ppo('constant-rate', '--learning_rate_schedule=constant'),
+      ppo('fan-in', '--init=fan_in'),
+      ppo('relu', '--activation=relu'),
+      ppo('convolution', '--torso=minatar'),
+      _ours('anakin', env, budget, *rate, label='vtrace'),
+    ),
+    thresholds=(5.0, 15.0, 30.0),
+  )
+
+
 def _control(name: str, threshold: float, figure: str) -> Task:
   """Returns a task of the Control Suite."""
-  env = f'dm_control:{name}'
+  env, budget = f'dm_control:{name}', 1_000_000
   return Task(
     name=f'control/{name.replace("/", "-")}',
     title=name,
     about=f'`{env}`, observed by its state.',
-    rows=(_ours('sebulba', env, 8_000_000), _ours('impala', env, 8_000_000)),
+    rows=(_ppo('sebulba', env, budget), _ours('impala', env, budget)),
     thresholds=(threshold,),
     published=(_cleanrl(figure, f'{name}, 8,000,000 steps, 10 seeds', _CLEANRL_CONTROL),),
     scale=(0.0, 1000.0),
@@ -166,9 +204,11 @@ TASKS = (
     about="Gymnasium's CartPole-v1, which counts as solved at 475; `anakin` plays gymnax's.",
     rows=(
       _ours('sebulba', 'cartpole', 1_000_000),
+      _ppo('sebulba', 'cartpole', 1_000_000),
       _ours('impala', 'cartpole', 1_000_000),
       _ours('r2d2', 'cartpole', 500_000),
-      _ours('anakin', 'gymnax:CartPole-v1', 3_000_000),
+      _ours('anakin', 'gymnax:CartPole-v1', 2_000_000),
+      _ppo('anakin', 'gymnax:CartPole-v1', 2_000_000),
     ),
     thresholds=(475.0,),
     published=(
@@ -182,10 +222,12 @@ TASKS = (
     about="Gymnasium's Acrobot-v1, which counts as solved at -100; `anakin` plays gymnax's.",
     rows=(
       _ours('sebulba', 'gymnasium:Acrobot-v1', 1_000_000),
+      _ppo('sebulba', 'gymnasium:Acrobot-v1', 1_000_000),
       _ours('impala', 'gymnasium:Acrobot-v1', 1_000_000),
-      _ours('anakin', 'gymnax:Acrobot-v1', 3_000_000),
+      _ours('anakin', 'gymnax:Acrobot-v1', 2_000_000),
+      _ppo('anakin', 'gymnax:Acrobot-v1', 2_000_000),
     ),
-    thresholds=(-100.0,),
+    thresholds=(-100.0, -90.0),
     published=(
       _cleanrl('-86.36 ± 1.32', f'Acrobot-v1, 500,000 steps, {_SEEDS}'),
       _zoo('-73.506 ± 18.201', 'Acrobot-v1, 1,000,000 steps'),
@@ -196,7 +238,7 @@ TASKS = (
     title='LunarLander',
     about="Gymnasium's LunarLander-v3, which counts as solved at 200. It needs Box2D.",
     rows=(
-      _ours('sebulba', 'gymnasium:LunarLander-v3', 2_000_000),
+      _ppo('sebulba', 'gymnasium:LunarLander-v3', 2_000_000),
       _ours('impala', 'gymnasium:LunarLander-v3', 2_000_000),
     ),
     thresholds=(200.0,),
@@ -210,6 +252,7 @@ TASKS = (
       _ours('sebulba', 'gymnasium:Pendulum-v1', 1_000_000),
       _ours('impala', 'gymnasium:Pendulum-v1', 1_000_000),
       _ours('anakin', 'gymnax:Pendulum-v1', 1_000_000),
+      _ppo('anakin', 'gymnax:Pendulum-v1', 1_000_000),
     ),
     thresholds=(-200.0,),
     published=(_zoo('-172.225 ± 104.159', 'Pendulum-v1, 100,000 steps'),),
@@ -227,7 +270,8 @@ TASKS = (
     ),
     thresholds=(0.9,),
   ),
-  _minatar('Breakout', (5.0, 15.0), '28', r2d2=True),
+  _differences(),
+  _minatar('Breakout', (5.0, 15.0, 30.0), '28', r2d2=True),
   _minatar('Asterix', (5.0, 10.0), '15', r2d2=True),
   _minatar('Freeway', (30.0, 50.0), '58'),
   _minatar('Space Invaders', (50.0, 100.0), '131', r2d2=True),
@@ -237,8 +281,8 @@ TASKS = (
     title='HalfCheetah',
     about="Gymnasium's HalfCheetah-v5, on MuJoCo.",
     rows=(
-      _ours('sebulba', 'gymnasium:HalfCheetah-v5', 3_000_000),
-      _ours('impala', 'gymnasium:HalfCheetah-v5', 3_000_000),
+      _ppo('sebulba', 'gymnasium:HalfCheetah-v5', 1_000_000),
+      _ours('impala', 'gymnasium:HalfCheetah-v5', 1_000_000),
     ),
     thresholds=(1000.0, 4800.0),
     published=(
@@ -252,8 +296,8 @@ TASKS = (
     title='Hopper',
     about="Gymnasium's Hopper-v5, on MuJoCo.",
     rows=(
-      _ours('sebulba', 'gymnasium:Hopper-v5', 3_000_000),
-      _ours('impala', 'gymnasium:Hopper-v5', 3_000_000),
+      _ppo('sebulba', 'gymnasium:Hopper-v5', 1_000_000),
+      _ours('impala', 'gymnasium:Hopper-v5', 1_000_000),
     ),
     thresholds=(1000.0, 2000.0),
     published=(

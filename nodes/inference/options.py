@@ -19,6 +19,7 @@ class ServingOptions:
     num_environments: training environments of the whole program.
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of action sampling; the node adds its replica and restart count.
+    unrolls_per_item: unrolls in an item of replay.
   """
 
   devices: tuple[int, ...]
@@ -28,3 +29,4 @@ class ServingOptions:
   num_environments: int
   audit_dir: str
   seed: Seed
+  unrolls_per_item: int = 1

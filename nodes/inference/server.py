@@ -277,7 +277,14 @@ def make_server(
   """
   writer = None
   if replay_addresses is not None:
-    writer = make_writer(agent, environment_spec, replay_addresses, serving.audit_dir, observers)
+    writer = make_writer(
+      agent,
+      environment_spec,
+      replay_addresses,
+      serving.audit_dir,
+      observers,
+      serving.unrolls_per_item,
+    )
   return InferenceServer(
     agent,
     env_groups,

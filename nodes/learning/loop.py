@@ -184,8 +184,9 @@ class _Training:
     self._learner.compile(unroll, options.batch_size)
     from nodes.unrolls.reader import UnrollReader  # `prepare` has started this import.
 
+    columns = Columns(unroll, options.unrolls_per_item)
     self._reader = UnrollReader(
-      replay_addresses, Columns(unroll), options.batch_size, max_in_flight=options.batch_size
+      replay_addresses, columns, options.batch_size, max_in_flight=options.batch_size
     )
     self._checkpointer = Checkpointer(
       checkpoints.directory(options.run.run_dir),

@@ -39,6 +39,7 @@ class TrainingOptions:
     one_core: whether the Python threads share a core; applies only to CPU devices.
     replica: index of this replica; the first writes checkpoints and parameters.
     num_replicas: number of replicas; their learners do every update together.
+    unrolls_per_item: unrolls in an item of replay.
   """
 
   name: str
@@ -50,6 +51,7 @@ class TrainingOptions:
   one_core: bool = False
   replica: int = 0
   num_replicas: int = 1
+  unrolls_per_item: int = 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Converts unrolls to named columns, and the columns to the bytes of one Reverb item."""
+"""Converts unrolls to named columns, and the columns to the bytes of Reverb items."""
 
 from __future__ import annotations
 
@@ -19,16 +19,24 @@ UNROLL_ID = 'unroll_id'
 class Columns:
   """Names the leaves of an unroll and packs them together with a unique id.
 
-  Reverb handles one array per item, so its cost does not grow with the number of leaves.
+  Reverb handles one array per item, so its cost does not grow with the number of leaves. An item holds
+  one unroll or several: a queue delivers each unroll once, so it may deliver them in groups. Reverb's
+  cost is then that of the groups.
 
   Attributes:
     names: of the leaves.
     stored: shape and dtype of every column, including the id.
-    item_bytes: size of a packed unroll.
+    unrolls_per_item: unrolls K in an item.
+    item_bytes: size of an item.
   """
 
-  def __init__(self, example: Unroll):
-    """Initialises from an example, whose leaves have shapes and dtypes without a batch axis."""
+  def __init__(self, example: Unroll, unrolls_per_item: int = 1):
+    """Initialises the layout.
+
+    Args:
+      example: its leaves have shapes and dtypes without a batch axis.
+      unrolls_per_item: unrolls K in an item.
+    """
     paths, self._structure = jax.tree_util.tree_flatten_with_path(example)
     self.names = [_name(path) for path, _ in paths]
     self.stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {
@@ -38,7 +46,9 @@ class Columns:
     self._bytes = {
       name: math.prod(shape) * dtype.itemsize for name, (shape, dtype) in self.stored.items()
     }
-    self.item_bytes = sum(self._bytes.values())
+    self.unrolls_per_item = unrolls_per_item
+    self._unroll_bytes = sum(self._bytes.values())
+    self.item_bytes = unrolls_per_item * self._unroll_bytes
 
   def flatten(self, unroll: Unroll) -> dict[str, Array]:
     """Returns the leaves by name."""
@@ -49,13 +59,16 @@ class Columns:
     return jax.tree.unflatten(self._structure, [columns[name] for name in self.names])
 
   def pack(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns uint8 `[N, item_bytes]` for columns `[N, ...]`.
+    """Returns items, uint8 `[N / K, item_bytes]`, for columns `[N, ...]`.
 
     Raises:
-      ValueError: if the columns differ in N, or a shape or dtype differs from `stored`.
+      ValueError: if the columns differ in N, K does not divide N, or a shape or dtype differs from
+        `stored`.
     """
     count = len(columns[UNROLL_ID])
-    packed = np.empty((count, self.item_bytes), np.uint8)
+    if count % self.unrolls_per_item:
+      raise ValueError(f'{count} unrolls are no items of {self.unrolls_per_item}')
+    packed = np.empty((count, self._unroll_bytes), np.uint8)
     offset = 0
     for name, (shape, dtype) in self.stored.items():
       column = columns[name]
@@ -66,15 +79,17 @@ class Columns:
       end = offset + self._bytes[name]
       packed[:, offset:end] = np.ascontiguousarray(column).reshape(count, -1).view(np.uint8)
       offset = end
-    return packed
+    return packed.reshape(-1, self.item_bytes)
 
   def unroll_ids(self, packed: np.ndarray) -> np.ndarray:
-    """Returns the ids, int64 `[N]`, of packed unrolls."""
+    """Returns the ids of the unrolls in packed items `[M, item_bytes]`, int64 `[M, K]`."""
     size = self._bytes[UNROLL_ID]  # The last column.
-    return np.ascontiguousarray(packed[:, -size:]).view(np.int64)[:, 0]
+    unrolls = packed.reshape(len(packed), self.unrolls_per_item, self._unroll_bytes)
+    return np.ascontiguousarray(unrolls[..., -size:]).view(np.int64)[..., 0]
 
   def unpack(self, packed: np.ndarray) -> dict[str, np.ndarray]:
     """The inverse of `pack`; the columns are contiguous copies."""
+    packed = packed.reshape(-1, self._unroll_bytes)
     columns, offset = {}, 0
     for name, (shape, dtype) in self.stored.items():
       end = offset + self._bytes[name]

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
   unrolls: Unroll
   unroll_ids: np.ndarray  # int64 `[B]`, unique in the run.
-  keys: np.ndarray  # uint64 `[B]`, Reverb's item keys.
+  keys: np.ndarray  # uint64 `[B / K]`, of Reverb's items of K unrolls.
   probabilities: np.ndarray  # float32 `[B]`, of each item at its server.
 
 
@@ -47,14 +47,20 @@ class UnrollReader:
     Args:
       addresses: host:port of each server.
       columns: layout of an item.
-      batch_size: unrolls B in a batch, divisible by the number of servers.
+      batch_size: unrolls B in a batch; each server's equal share is a whole number of items.
       max_in_flight: maximum number of unrolls in transfer beyond a batch. They count as sampled and
         have left a queue, so they add to the policy lag.
     """
     self._addresses = addresses
     self._columns = columns
-    self._share = batch_size // len(addresses)
-    self._max_in_flight = max(1, max_in_flight // len(addresses))
+    # The numbers of items: of a batch, and in transfer, from one server.
+    self._share, rest = divmod(batch_size, len(addresses) * columns.unrolls_per_item)
+    if rest:
+      raise ValueError(
+        f'a batch of {batch_size} unrolls is no whole number of items of {columns.unrolls_per_item} '
+        f'from each of {len(addresses)} servers.'
+      )
+    self._max_in_flight = max(1, max_in_flight // (len(addresses) * columns.unrolls_per_item))
     self._clients = [reverb.Client(address) for address in addresses]
     # Bounded, so that a learner that outruns the servers waits here and no update is dropped.
     self._updates: queue.Queue[tuple[np.ndarray, Array]] = queue.Queue(maxsize=4)
@@ -71,7 +77,7 @@ class UnrollReader:
         self._columns.unflatten(columns),
         columns[UNROLL_ID],
         _joined([part.info.key for part in parts]),
-        _joined([part.info.probability for part in parts]).astype(np.float32),
+        self._of_each_unroll(_joined([part.info.probability for part in parts])).astype(np.float32),
       )
 
   def update_priorities(self, keys: np.ndarray, priorities: Array) -> bool:
@@ -80,7 +86,7 @@ class UnrollReader:
     Items that are no longer in replay are skipped. Waits at most 0.2 seconds for room in the queue.
 
     Args:
-      keys: uint64 `[B]`, of a batch of this reader, in its order.
+      keys: uint64 `[B]`, of a batch of this reader, in its order; an item has one unroll.
       priorities: float32 `[B]`, possibly still in transfer from a device.
 
     Returns:
@@ -99,7 +105,7 @@ class UnrollReader:
     return True
 
   def measure(self) -> dict[str, float]:
-    """Returns items held and samples per insert since each server's start; nan if one is unavailable."""
+    """Returns unrolls held and samples per insert since each server's start; nan if one is away."""
     try:
       tables = [client.server_info(timeout=1)[TABLE] for client in self._clients]
     except _AWAY:
@@ -107,7 +113,7 @@ class UnrollReader:
     inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
     samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
     return {
-      'replay_size': float(sum(t.current_size for t in tables)),
+      'replay_size': float(sum(t.current_size for t in tables) * self._columns.unrolls_per_item),
       'samples_per_insert': samples / inserts if inserts else float('nan'),
     }
 
@@ -118,23 +124,31 @@ class UnrollReader:
         table = client.server_info(timeout=1)[TABLE]
       except _AWAY:
         return f'the replay server at {address} does not answer.'
-      limiter = table.rate_limiter_info
-      if table.current_size < limiter.min_size_to_sample:
+      held, needed = (
+        count * self._columns.unrolls_per_item
+        for count in (table.current_size, table.rate_limiter_info.min_size_to_sample)
+      )
+      if held < needed:
         return (
-          f'the replay server at {address} holds {table.current_size} unrolls of the '
-          f'{limiter.min_size_to_sample} it needs; it waits for the actors.'
+          f'the replay server at {address} holds {held} unrolls of the {needed} it needs; it waits for '
+          'the actors.'
         )
     return 'replay holds unrolls, but their ratio to samples is reached; it waits for the actors.'
+
+  def _of_each_unroll(self, values: np.ndarray) -> np.ndarray:
+    """Returns one value for each unroll, `[M K]`, of one for each item, `[M]`."""
+    return np.repeat(values, self._columns.unrolls_per_item)
 
   def _once(self, samples: Iterator[Any]) -> Iterator[Any]:
     """Drops duplicates that a writer sent twice, and refills batches with the next samples."""
     repeats, held = DuplicateFilter(), None
     for sample in samples:
-      wanted = repeats.keep_mask(
-        self._columns.unroll_ids(sample.data[PACKED]), sample.info.times_sampled
-      )
+      # A writer sends a whole item again, so its first unroll stands for all.
+      first_ids = self._columns.unroll_ids(sample.data[PACKED])[:, 0]
+      wanted = repeats.keep_mask(first_ids, sample.info.times_sampled)
       if not wanted.all():
-        logging.info('dropped %d duplicate unrolls', sum(~wanted))
+        dropped = sum(~wanted) * self._columns.unrolls_per_item
+        logging.info('dropped %d duplicate unrolls', dropped)
         sample = jax.tree.map(lambda x, w=wanted: x[w], sample)
       if held is not None:
         sample, held = jax.tree.map(lambda *parts: np.concatenate(parts), held, sample), None

@@ -11,10 +11,10 @@ TABLE = 'unrolls'
 
 
 def queue_table(max_size: int) -> list[reverb.Table]:
-  """Returns a FIFO table that delivers each unroll once and blocks writers while it is full.
+  """Returns a FIFO table that delivers each item once and blocks writers while it is full.
 
   Args:
-    max_size: maximum number of unrolls in the queue.
+    max_size: maximum number of items in the queue.
   """
   import reverb  # Imported only in the table's process; writers need only `TABLE` from here.
 

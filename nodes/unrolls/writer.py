@@ -1,6 +1,6 @@
 """Writes unrolls to replay.
 
-Each unroll is one Reverb item with one step and one column, the unroll as bytes; see
+Each Reverb item has one step and one column, the bytes of one unroll or several; see
 `nodes.unrolls.packing`.
 """
 
@@ -44,6 +44,7 @@ def make_writer(
   replay_addresses: Sequence[str],
   audit_dir: str,
   observers: Sequence[Any] = (),
+  unrolls_per_item: int = 1,
 ) -> UnrollWriter:
   """Returns a writer of an agent's unrolls with the agent's initial priorities.
 
@@ -53,11 +54,12 @@ def make_writer(
     replay_addresses: host:port of each Reverb server.
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
+    unrolls_per_item: unrolls in a Reverb item; 1 for agents with priorities.
   """
   begin_import()
   return UnrollWriter(
     replay_addresses,
-    Columns(unroll_spec(agent, environment_spec)),
+    Columns(unroll_spec(agent, environment_spec), unrolls_per_item),
     jax.jit(agent.initial_priorities),
     audit.Audit(audit_dir, audit.PRODUCED).record,
     UnrollObservers(observers),
@@ -84,7 +86,8 @@ class UnrollWriter:
     Args:
       addresses: host:port of each server.
       columns: layout of an item.
-      priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None if replay ignores them.
+      priorities: returns float32 `[N]` for unrolls `[N, L, ...]`, or None if replay ignores them, as it
+        does items of several unrolls.
       produced: receives the ids of unrolls, int64 `[N]`, before replay does.
       observers: receive the columns of unrolls, `[N, L, ...]`, before replay does.
     """
@@ -152,18 +155,23 @@ class UnrollWriter:
 
   def _append(self, unrolls: Unroll) -> None:
     priorities = self._priorities(unrolls)
-    count = len(unrolls.environment_id)
-    weights = np.ones(count) if priorities is None else np.asarray(priorities, np.float64)
+    count, grouped = len(unrolls.environment_id), self._columns.unrolls_per_item
+    if priorities is None:
+      weights = np.ones(count // grouped)
+    elif grouped == 1:
+      weights = np.asarray(priorities, np.float64)
+    else:
+      raise ValueError(f'items of {grouped} unrolls have no priorities of their own')
     ids = self._first_id + self.written + np.arange(count)
     self._produced(ids)
     leaves = self._columns.flatten(unrolls) | {UNROLL_ID: ids}
     self._observers.notify(leaves)
     packed = self._columns.pack(leaves)
-    for i in range(count):
-      writer = self._writers[self.written % len(self._writers)]
-      writer.append({PACKED: packed[i]})
-      writer.create_item(TABLE, float(weights[i]), {PACKED: writer.history[PACKED][-1]})
-      self.written += 1
+    for item, weight in zip(packed, weights.tolist(), strict=True):
+      writer = self._writers[self.written // grouped % len(self._writers)]
+      writer.append({PACKED: item})
+      writer.create_item(TABLE, weight, {PACKED: writer.history[PACKED][-1]})
+      self.written += grouped
 
   def _flush(self, writer: Any) -> None:
     """Waits until replay has accepted the items, possibly long if a table is full."""

@@ -32,6 +32,16 @@ class ActorsConfig(CommonConfig):
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
 
   @property
+  def env_group_size(self) -> int:
+    """Environments whose unrolls are completed and written together."""
+    return self.envs_per_actor
+
+  @property
+  def unrolls_per_item(self) -> int:
+    """Unrolls in an item of replay: one, so that each has a priority of its own."""
+    return 1
+
+  @property
   def audit_dir(self) -> str:
     """The directory in which every unroll is recorded; '' for no recording."""
     return self.run_dir if self.audit else ''

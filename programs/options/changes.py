@@ -45,6 +45,14 @@ def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
   )
 
 
+def with_newer_options(recorded: dict[str, Any], config_class: Any) -> dict[str, Any]:
+  """Returns a record with the options that its version lacked.
+
+  They have their defaults, with which a run does what it did before; a preset may set others by now.
+  """
+  return {field.name: field.default for field in dataclasses.fields(config_class)} | recorded
+
+
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:
   """Checks that a resumed run changes only options that may change.
 

@@ -54,6 +54,15 @@ class CommonConfig(CheckedOptions):
   eval_period: int = option(
     0, 'actor_steps between evaluations; 0: a twentieth of num_steps', at_least=0
   )
+  eval_share: float = option(
+    0.05,
+    'largest share of the time that evaluations take during training, beyond 2 seconds each; each plays '
+    'at least one episode in every environment; 1: no limit',
+  )
+  eval_seconds: float = option(
+    60.0,
+    'seconds after which the final evaluation starts no further round of episodes; 0: no limit',
+  )
 
   # Number of times the run has been resumed. Not a flag; it is read from the run directory.
   resumes: int = dataclasses.field(default=0, metadata={'flag': False})
@@ -73,7 +82,9 @@ class CommonConfig(CheckedOptions):
 
   def _check(self) -> None:
     self._require_at_least_one('num_steps', 'checkpoints_kept')
-    self._require_not_negative('eval_envs', 'eval_episodes', 'checkpoint_period')
+    self._require_not_negative('eval_envs', 'eval_episodes', 'eval_seconds', 'checkpoint_period')
+    if not 0.0 < self.eval_share <= 1.0:
+      raise ValueError(f'--eval_share={self.eval_share} must be above 0 and at most 1.')
     if self.eval_envs and not self.eval_episodes:
       raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
     if self.accelerator not in ('cpu', 'gpu', 'tpu'):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 from acme import specs
 
 from environments import own_file
@@ -44,6 +45,7 @@ def check(module: Any, config: Any) -> None:
   continuous = getattr(config, 'continuous_actions', True)  # Unknown without an agent's options.
   if continuous or own_file.is_spec(config.env):
     module.environments.check(config.env, config.env_options)
+  _check_observations(module, config)
   if continuous:
     return
   actions = module.environments.make_spec(config.env, config.env_options).actions
@@ -51,6 +53,21 @@ def check(module: Any, config: Any) -> None:
     raise ValueError(
       f"--env={config.env} has continuous actions, which this program's agent does not support: use "
       '--program=sebulba, or an environment with discrete actions.'
+    )
+
+
+def _check_observations(module: Any, config: Any) -> None:
+  """Raises ValueError if observations are to be normalised that are bytes.
+
+  No environment in JAX has them, except perhaps a user's own, of which only the agent knows.
+  """
+  make_spec = getattr(module.environments, 'make_spec', None)
+  if make_spec is None or not getattr(config, 'normalize_observations', False):
+    return
+  if make_spec(config.env, config.env_options).observations.dtype == np.uint8:
+    raise ValueError(
+      f'--normalize_observations is not for --env={config.env}, whose observations are uint8, which '
+      'networks scale to [0, 1]: leave it out.'
     )
 
 

@@ -37,6 +37,11 @@ class InferenceConfig(ActorsConfig):
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
 
   @property
+  def env_group_size(self) -> int:
+    """Environments of an actor that are stepped together."""
+    return self.envs_per_actor // self.env_groups
+
+  @property
   def num_servers(self) -> int:
     """Nodes that serve actors: the replicas, or the inference nodes of a single learner."""
     return self.num_replicas * max(self.inference_nodes, 1)

@@ -25,7 +25,7 @@ PPO_SMALL = {
   'activation': 'tanh',
   'init': 'orthogonal',
 }
-# CleanRL's for continuous control (ppo_continuous_action.py), without its normalised observations.
+# CleanRL's for continuous control (ppo_continuous_action.py), for small and bounded observations.
 PPO_CONTINUOUS = PPO_SMALL | {
   'unroll_length': 128,
   'learning_rate': 3e-4,
@@ -37,6 +37,22 @@ PPO_CONTINUOUS = PPO_SMALL | {
   'separate_critic': True,
   'num_steps': 1_000_000,
 }
+# The same, normalised as there.
+PPO_MUJOCO = PPO_CONTINUOUS | {'normalize_observations': True, 'normalize_rewards': True}
+# Gymnasium's tasks in MuJoCo.
+MUJOCO = (
+  'Ant',
+  'HalfCheetah',
+  'Hopper',
+  'Humanoid',
+  'HumanoidStandup',
+  'InvertedDoublePendulum',
+  'InvertedPendulum',
+  'Pusher',
+  'Reacher',
+  'Swimmer',
+  'Walker2d',
+)
 # Cleanba's on Atari (cleanba_ppo.py).
 PPO_ATARI = {
   'unroll_length': 128,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TypeVar
 
 from agents.options import option
@@ -18,6 +19,11 @@ class QueueConfig(ActorsConfig):
   queue_size: int = option(
     0, 'capacity of the replay queues of a replica, in unrolls, over its shards; 0: twice the batch'
   )
+
+  @property
+  def unrolls_per_item(self) -> int:
+    """Unrolls in an item of the queue: as many as divide an environment group and a shard's batch."""
+    return math.gcd(self.env_group_size, self.batch_size // self.num_replay_shards)
 
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""

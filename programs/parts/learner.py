@@ -32,6 +32,7 @@ def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
     run=run_options(config),
     audit_dir=config.audit_dir,
     seed=config.root_seed.child('learner'),
+    unrolls_per_item=config.unrolls_per_item,
   )
 
 

@@ -60,6 +60,8 @@ def add_evaluator(
           episodes=config.eval_episodes,
           period=config.eval_period,
           seed=config.root_seed.child('evaluator'),
+          share=config.eval_share,
+          final_seconds=config.eval_seconds,
         ),
       ),
       label='evaluator',

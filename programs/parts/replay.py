@@ -53,9 +53,8 @@ def add_replay(
 
 def make_queue(config: QueueConfig) -> Callable[[], Any]:
   """Returns the constructor of the queue table of one replay server."""
-  return functools.partial(
-    Deferred('nodes.unrolls.tables', 'queue_table'), config.queue_size // config.num_replay_shards
-  )
+  items = config.queue_size // (config.num_replay_shards * config.unrolls_per_item)
+  return functools.partial(Deferred('nodes.unrolls.tables', 'queue_table'), items)
 
 
 def make_prioritized(config: PrioritizedConfig) -> Callable[[], Any]:

@@ -1,11 +1,10 @@
 """A script: three updates of Anakin on one and on eight fake devices; prints how they compare."""
 
-import re
-
 import jax
 import numpy as np
 
 from agents.anakin.loop import AnakinLoop
+from tests.agents.collectives import kinds_of_collectives
 from tests.agents.test_anakin_loop import AGENT, CATCH
 
 NUM_ENVS = 16
@@ -30,8 +29,7 @@ def main():
   print('moved', largest(fresh, results[0].learner.params))
   print('learner', largest(results[0].learner, results[1].learner))
   print('streams', largest(results[0].streams, results[1].streams))
-  kinds = 'all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute'
-  print('collectives', *sorted(set(re.findall(rf'\b({kinds})(?:-start)?\(', text))))
+  print('collectives', *kinds_of_collectives(text))
   print('devices', len(state.streams.row.action.sharding.device_set))
 
 

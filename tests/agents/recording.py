@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import dm_env.specs
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,27 @@ from agents.types import FIRST, LAST, MID, Timestep, Unroll
 NUM_ACTIONS = 4
 OBSERVATION_SPEC = dm_env.specs.Array((3, 2), np.float32)
 ACTION_SPEC = dm_env.specs.DiscreteArray(NUM_ACTIONS, dtype=np.int32)
+LOW, HIGH = np.array([-2.0, 0.0, 5.0], np.float32), np.array([2.0, 0.1, 7.0], np.float32)
+CONTINUOUS_ACTION_SPEC = dm_env.specs.BoundedArray((3,), np.float32, LOW, HIGH)
+
+
+def sharpened(agent, seed=0):
+  """Returns a learner state of an actor-critic whose policy differs from row to row."""
+  state = jax.jit(agent.init)(jax.random.key(seed))
+  logits = state.params['params']['head']['logits']
+  logits['kernel'] = (100.0 if agent.distribution.has_draws else 300.0) * logits['kernel']
+  return state
+
+
+def time_major(nest):
+  """Returns `[B, T, ...]` as `[T, B, ...]`."""
+  return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), nest)
+
+
+@functools.lru_cache(maxsize=16)
+def compiled(agent, method):
+  """Returns a method of an agent as nodes call it: compiled, and once for all tests of a file."""
+  return jax.jit(getattr(agent, method))
 
 
 def random_rows(num_rows, batch_size, seed=0):
@@ -33,25 +56,26 @@ def random_rows(num_rows, batch_size, seed=0):
 
 def play(agent, params, timesteps, exploration):
   """Acts on rows one by one; returns their answers `[T, B]` and the core states before each row."""
+  # In NumPy, because JAX compiles a function for every slice and every stack.
+  timesteps = jax.device_get(timesteps)
   num_rows, batch_size = timesteps.step_type.shape
-  act = jax.jit(agent.act)
   core_state, answers, states = agent.initial_core_state(batch_size), [], []
   for t in range(num_rows):
     states.append(core_state)
     keys = jax.random.split(jax.random.key(t), batch_size)
     timestep = jax.tree.map(lambda x, t=t: x[t], timesteps)
-    answer = act(params, core_state, timestep, exploration, keys)
+    answer = compiled(agent, 'act')(params, core_state, timestep, exploration, keys)
     core_state = answer.core_state
-    answers.append(answer._replace(core_state=None))
-  return jax.tree.map(lambda *x: jnp.stack(x), *answers), states
+    answers.append(jax.device_get(answer._replace(core_state=None)))
+  return jax.tree.map(lambda *x: np.stack(x), *answers), states
 
 
 def make_unrolls(agent, state, batch_size=5, start=3, seed=0):
   """Returns unrolls `[B, L]` as actors would have recorded them, from the middle of a stream."""
   timesteps = random_rows(start + agent.unroll_rows, batch_size, seed)
   answers, states = play(agent, state.params, timesteps, jnp.ones(batch_size))
-  rows = (timesteps, answers.action, answers.extras, jnp.zeros(answers.action.shape, jnp.int32))
-  rows = jax.tree.map(lambda x: jnp.swapaxes(x[start:], 0, 1), rows)
+  rows = (timesteps, answers.action, answers.extras, np.zeros(answers.action.shape, np.int32))
+  rows = jax.tree.map(lambda x: jnp.asarray(np.swapaxes(x[start:], 0, 1)), jax.device_get(rows))
   return Unroll(*rows, core_state=states[start], environment_id=jnp.arange(batch_size))
 
 
@@ -68,7 +92,7 @@ def batch_of_requests(agent, batch_size=8):
 
 def check_answers_depend_on_their_own_row_only(agent, params):
   """Permutes a batch of requests, then changes some; asserts that the other answers stay."""
-  act = jax.jit(agent.act)
+  act = compiled(agent, 'act')
   requests = batch_of_requests(agent)
   answers = act(params, *requests)
 

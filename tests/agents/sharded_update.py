@@ -1,6 +1,6 @@
 """A script: updates on meshes of fake CPU devices; prints the largest difference of each.
 
-Run it with the agent's name and the sizes of the meshes as arguments, and with
+Run it with a name of `AGENTS` and the sizes of the meshes as arguments, and with
 XLA_FLAGS=--xla_force_host_platform_device_count=8.
 """
 
@@ -22,6 +22,7 @@ from agents.r2d2.config import R2D2Config
 from agents.types import FIRST, LAST, MID, Timestep, Unroll
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+from tests.agents.collectives import kinds_of_collectives
 
 SHARED = ('frame_stack', 'adam_eps', 'learning_rate', 'max_gradient_norm')
 BATCH_SIZE = 168  # The least that 4, 6, 7 and 8 devices divide.
@@ -36,6 +37,7 @@ OPTIONS = {
   'learning_rate': 1e-2,
   'max_gradient_norm': 0.05,
 }
+NORMALIZED = {'normalize_observations': True, 'normalize_rewards': True}
 
 
 def logits(rng, shape):
@@ -68,6 +70,25 @@ AGENTS = {
   ),
   'vtrace': (VTrace, VTraceConfig(**OPTIONS), {'behaviour_logits': logits}),
   'ppo': (PPO, PPOConfig(**OPTIONS, num_epochs=2, num_minibatches=3), {'behaviour_logits': logits}),
+  'ppo_of_transitions': (
+    PPO,
+    PPOConfig(
+      **OPTIONS | {'core': 'none', 'frame_stack': 1, 'minibatch_of': 'transitions'},
+      num_epochs=2,
+      num_minibatches=12,
+    ),
+    {'behaviour_logits': logits},
+  ),
+  'vtrace_normalized': (
+    VTrace,
+    VTraceConfig(**OPTIONS, **NORMALIZED),
+    {'behaviour_logits': logits},
+  ),
+  'ppo_normalized': (
+    PPO,
+    PPOConfig(**OPTIONS, **NORMALIZED, num_epochs=2, num_minibatches=3),
+    {'behaviour_logits': logits},
+  ),
   'r2d2': (
     R2D2,
     R2D2Config(**OPTIONS, burn_in=3, n_step=2, head_size=8, target_update_period=1),
@@ -103,22 +124,27 @@ def make_unrolls(agent, extras):
 
 
 def updated(agent, state, unrolls, devices):
-  """Returns params, then priorities and metrics, after two updates sharded over `devices`."""
+  """Does two updates sharded over `devices`.
+
+  Returns:
+    Params, then priorities and metrics, after them; and the kinds of collectives in an update.
+  """
   mesh = Mesh(np.asarray(devices), ('batch',))
   replicated = NamedSharding(mesh, PartitionSpec())
   update = jax.jit(agent.update, donate_argnums=0)
   state = jax.device_put(state, replicated)
   probabilities = np.random.default_rng(1).uniform(0.1, 1.0, BATCH_SIZE).astype(np.float32)
   batch = jax.device_put((unrolls, probabilities), NamedSharding(mesh, PartitionSpec('batch')))
+  update = update.lower(state, *batch).compile()
   for _ in range(2):
     state, *results = update(state, *batch)
   for leaf in jax.tree.leaves(state.params):
     assert len(leaf.sharding.device_set) == len(devices)
-  return jax.device_get((state.params, results))
+  return *jax.device_get((state.params, results)), kinds_of_collectives(update.as_text())
 
 
 def main():
-  """Prints `devices difference_in_params difference_in_the_rest` for each mesh."""
+  """Prints `devices difference_in_params difference_in_the_rest kinds_of_collectives` for each mesh."""
   constructor, config, extras = AGENTS[sys.argv[1]]
   agent = constructor(
     config, dm_env.specs.Array((6,), np.float32), dm_env.specs.DiscreteArray(3, dtype=np.int32)
@@ -130,10 +156,11 @@ def main():
   def largest(a, b):
     return max(jax.tree.leaves(jax.tree.map(lambda x, y: float(np.max(np.abs(x - y))), a, b)))
 
-  print(0, largest(state.params, reference[0]), 0.0)
+  print(0, largest(state.params, reference[0]), 0.0, 'none')
   for num_devices in map(int, sys.argv[2:]):
-    params, results = updated(agent, state, unrolls, jax.devices()[:num_devices])
-    print(num_devices, largest(params, reference[0]), largest(results, reference[1]))
+    params, results, kinds = updated(agent, state, unrolls, jax.devices()[:num_devices])
+    differences = largest(params, reference[0]), largest(results, reference[1])
+    print(num_devices, *differences, ','.join(kinds))
 
 
 if __name__ == '__main__':

@@ -8,12 +8,16 @@ from tests.agents.subprocesses import run_python
 
 
 def check_meshes_do_the_update_of_one_device(agent_name, sizes):
-  """Asserts that meshes of these sizes, 4, 6, 7 or 8, agree with one device: params to 1e-5."""
+  """Asserts that meshes of these sizes, 4, 6, 7 or 8, agree with one device: params to 1e-5.
+
+  Asserts too that nothing but sums moves between devices.
+  """
   script = pathlib.Path(__file__).with_name('sharded_update.py')
   flags = {'XLA_FLAGS': '--xla_force_host_platform_device_count=8', 'JAX_PLATFORMS': 'cpu'}
   lines = run_python(str(script), agent_name, *map(str, sizes), **flags).splitlines()
-  rows = {int(n): (float(p), float(m)) for n, p, m in map(str.split, lines)}
+  rows = {int(n): (float(p), float(m), kinds) for n, p, m, kinds in map(str.split, lines)}
   assert list(rows) == [0, *sizes]
   assert rows.pop(0)[0] > 1e-3  # The update moves the parameters.
-  for params, metrics in rows.values():
+  for params, metrics, kinds in rows.values():
     assert params < 1e-5 and metrics < 1e-4, rows
+    assert kinds == 'all-reduce', rows

@@ -42,10 +42,14 @@ def play(environment, choose, num_rows, num_envs=1, seed=0):
     )
     return later, (later[1], state)
 
-  first_key, key = jax.random.split(jax.random.key(seed))
-  first = jax.vmap(environment.reset)(jax.random.split(first_key, num_envs))
-  _, (rows, states) = jax.lax.scan(step, first, jax.random.split(key, num_rows))
-  return jax.device_get((rows, first[1], states))
+  @jax.jit
+  def run(key):
+    first_key, key = jax.random.split(key)
+    first = jax.vmap(environment.reset)(jax.random.split(first_key, num_envs))
+    _, (rows, states) = jax.lax.scan(step, first, jax.random.split(key, num_rows))
+    return rows, first[1], states
+
+  return jax.device_get(run(jax.random.key(seed)))
 
 
 @pytest.mark.parametrize('name', ENVIRONMENTS)
@@ -104,7 +108,7 @@ def test_minatars_sticky_actions_repeat_the_previous_action():
   environment, num_envs, right, left = minatar.make('Breakout', sticky_actions=0.3), 3000, 3, 1
   step = jax.jit(jax.vmap(environment.step, in_axes=(0, None, 0)))
   keys = jax.random.split(jax.random.key(0), num_envs)
-  state, row = jax.vmap(environment.reset)(keys)
+  state, row = jax.jit(jax.vmap(environment.reset))(keys)
   columns = [np.full(num_envs, 4)]
   for i, action in enumerate((right, left)):
     state, row = step(state, action, jax.vmap(lambda key: jax.random.fold_in(key, i))(keys))  # noqa: B023
@@ -147,7 +151,8 @@ def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
   # The LAST row shows where the episode ended, the next row where another begins.
   suite, params = gymnax_suite.make('CartPole-v1')
   before = jax.tree.map(lambda x: x[last, 0], states)
-  *_, info = suite.step(jax.random.key(0), before, 1, params.replace(max_steps_in_episode=limit))
+  limited = params.replace(max_steps_in_episode=limit)
+  *_, info = jax.jit(suite.step)(jax.random.key(0), before, 1, limited)
   assert bool(info['truncated']) == (discount == 1.0)
   np.testing.assert_allclose(rows.observation[last, 0], info['final_observation'], atol=1e-6)
   assert (np.abs(rows.observation[last + 1, 0]) < 0.051).all()

@@ -1,5 +1,6 @@
 """Anakin's loop is the same run however it is cut up, spread out or driven."""
 
+import functools
 import pathlib
 
 import jax
@@ -28,6 +29,12 @@ NUM_ENVS = 8
 
 def make_loop(updates_per_call=1, agent=AGENT):
   return AnakinLoop(agent, CATCH, NUM_ENVS, jax.devices()[:1], updates_per_call)
+
+
+@functools.cache
+def loop_of_two():
+  """Returns a loop of 2 updates a call, compiled once for the tests that do not change it."""
+  return make_loop(updates_per_call=2)
 
 
 def train(loop, calls, seed=1):
@@ -96,7 +103,7 @@ def test_a_seed_is_a_run_to_the_bit():
 
 
 def test_nothing_is_transferred_within_a_call_and_the_learner_state_stays_valid():
-  loop = make_loop(updates_per_call=2)
+  loop = loop_of_two()
   state = loop.init(jax.random.key(1))
   text = loop.compile(state)
   assert 'callback' not in text and 'infeed' not in text and 'outfeed' not in text
@@ -132,7 +139,7 @@ def test_more_rows_than_a_call_can_count_are_refused():
 
 
 def test_lengths_that_add_up_to_more_than_an_int32_are_counted():
-  loop = make_loop(updates_per_call=2)
+  loop = loop_of_two()
   state = loop.init(jax.random.key(1))
   lengths = jnp.full_like(state.streams.episode_length, 2**30)
   _, report = loop.train(state._replace(streams=state.streams._replace(episode_length=lengths)))
@@ -168,12 +175,12 @@ class Scripted(VTrace):
 
 def test_an_evaluation_takes_as_many_episodes_of_each_environment():
   agent = Scripted(CONFIG, CATCH.observation_spec, CATCH.action_spec)
-  net = agent.init(jax.random.key(0)).params
+  net = jax.jit(agent.init)(jax.random.key(0)).params
   evaluation = Evaluation(agent, CATCH, num_envs=50, episodes_each=3, rows_per_call=7)
   for chase in (True, False):
     params = {'net': net, 'chase': jnp.asarray(chase)}
     state, calls = evaluation.begin(params, jax.random.key(3)), 0
-    while not evaluation.done(state):
+    while evaluation.rounds(state) < 3:
       state, calls = evaluation.play(params, state), calls + 1
     assert calls == 5  # 3 episodes are 29 rows after the first.
     returns = np.asarray(state.returns)
@@ -185,9 +192,8 @@ def test_an_evaluation_takes_as_many_episodes_of_each_environment():
 
 
 def test_an_evaluation_is_greedy_and_the_same_each_time():
-  agent = VTrace(CONFIG, CATCH.observation_spec, CATCH.action_spec)
-  params = agent.init(jax.random.key(0)).params
-  evaluation = Evaluation(agent, CATCH, num_envs=4, episodes_each=1, rows_per_call=12)
+  params = jax.jit(AGENT.init)(jax.random.key(0)).params
+  evaluation = Evaluation(AGENT, CATCH, num_envs=4, episodes_each=1, rows_per_call=12)
   once, again = (
     evaluation.play(params, evaluation.begin(params, jax.random.key(5))) for _ in range(2)
   )

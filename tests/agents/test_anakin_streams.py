@@ -1,5 +1,6 @@
 """Unrolls as the agents' types say, made by scanning over time."""
 
+import functools
 import itertools
 
 import jax
@@ -22,11 +23,13 @@ AGENT = VTrace(
 NUM_ENVS = 6
 
 
+@functools.cache
 def play(num_unrolls=3):
   """Returns the parameters, and the unrolls and episodes of each of some calls, one version each."""
-  params = AGENT.init(jax.random.key(0)).params
+  params = jax.jit(AGENT.init)(jax.random.key(0)).params
   unroll = jax.jit(lambda *args: streams.unroll(AGENT, CATCH, *args))
-  now = streams.begin(AGENT, CATCH, params, jnp.int32(0), jnp.ones(NUM_ENVS), jax.random.key(1))
+  begin = jax.jit(lambda *args: streams.begin(AGENT, CATCH, *args))
+  now = begin(params, jnp.int32(0), jnp.ones(NUM_ENVS), jax.random.key(1))
   played = []
   for version in range(num_unrolls):
     now, unrolls, episodes = unroll(params, jnp.int32(version), now)
@@ -36,11 +39,10 @@ def play(num_unrolls=3):
 
 def test_replaying_an_unroll_reproduces_what_acted_in_every_row():
   params, played = play()
+  replay = jax.jit(AGENT.network.unroll)
   for unrolls, _ in played:
     timestep = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), unrolls.timestep)
-    output, _ = AGENT.network.unroll(
-      params, unrolls.core_state, timestep, np.swapaxes(unrolls.action, 0, 1)
-    )
+    output, _ = replay(params, unrolls.core_state, timestep, np.swapaxes(unrolls.action, 0, 1))
     np.testing.assert_allclose(
       np.swapaxes(output.logits, 0, 1), unrolls.extras['behaviour_logits'], atol=1e-5
     )

@@ -1,4 +1,4 @@
-"""Torsos, frame stacks and the recurrent network: acting and learning see the same."""
+"""Frame stacks and the recurrent network: acting and learning see the same."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.networks import convolution, torsos
 from agents.networks import core_state as core_states
+from agents.networks import torsos
 from agents.networks.config import NetworkConfig
 from agents.networks.frame_stack import stack_frames
 from agents.networks.recurrent import RecurrentNetwork
@@ -23,96 +23,6 @@ DISCRETE = dm_env.specs.DiscreteArray(3, dtype=np.int32)
 
 def image_spec(*shape, dtype=np.uint8):
   return dm_env.specs.BoundedArray(shape, dtype, 0, 255)
-
-
-def number_of_params(module, observation):
-  params = jax.eval_shape(module.init, jax.random.key(0), observation)
-  return sum(x.size for x in jax.tree.leaves(params))
-
-
-@pytest.mark.parametrize(
-  ('module', 'shape', 'features', 'size'),
-  [
-    (torsos.MLP((128, 64)), (10, 5), 64, 50 * 128 + 128 + 128 * 64 + 64),
-    # 84 -> 20 -> 9 -> 7 pixels.
-    (
-      torsos.Nature(512),
-      (84, 84, 4),
-      512,
-      (64 * 4 + 1) * 32 + (16 * 32 + 1) * 64 + (9 * 64 + 1) * 64 + (49 * 64 + 1) * 512,
-    ),
-    (torsos.Nature(16), (36, 36), 16, 65 * 32 + 513 * 64 + 577 * 64 + 65 * 16),
-    # 84 -> 42 -> 21 -> 11 pixels; per section one convolution and four in residual blocks.
-    (
-      torsos.Impala(hidden_size=256),
-      (84, 84, 4),
-      256,
-      (9 * 4 + 1) * 16
-      + 4 * (9 * 16 + 1) * 16
-      + (9 * 16 + 1) * 32
-      + 9 * (9 * 32 + 1) * 32
-      + (11 * 11 * 32 + 1) * 256,
-    ),
-  ],
-)
-def test_torsos_have_the_published_shapes(module, shape, features, size):
-  observation = jnp.zeros((2, *shape), jnp.uint8)
-  assert number_of_params(module, observation) == size
-  output, _ = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), observation))
-  assert output.shape == (2, features) and output.dtype == jnp.float32
-
-
-@pytest.mark.parametrize(('kernel', 'stride'), [(8, 4), (4, 2), (3, 1)])
-def test_a_convolution_without_strides_is_the_one_with_them(kernel, stride):
-  options = {'padding': 'VALID', 'use_bias': False}
-  strided = nn.Conv(5, (kernel, kernel), (stride, stride), **options)
-  unstrided = strided.clone(conv_general_dilated=convolution.unstrided)
-  x_key, weight_key, key = jax.random.split(jax.random.key(0), 3)
-  x = jax.random.normal(x_key, (2, 21, 18, 3))  # Pixels are left over on either side.
-  params = strided.init(key, x)
-  weights = jax.random.normal(weight_key, strided.apply(params, x).shape)
-
-  def loss(params, x, module):
-    return jnp.sum(weights * module.apply(params, x))
-
-  np.testing.assert_allclose(unstrided.apply(params, x), strided.apply(params, x), atol=1e-5)
-  expected, gradients = (jax.grad(loss, (0, 1))(params, x, m) for m in (strided, unstrided))
-  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradients, expected)
-
-
-def test_a_convolution_without_strides_is_for_images_without_padding():
-  module = nn.Conv(5, (4, 4), (2, 2), conv_general_dilated=convolution.unstrided)
-  with pytest.raises(ValueError, match='VALID'):
-    module.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
-
-
-def test_pixels_are_scaled_and_other_observations_are_cast():
-  torso = torsos.MLP(())
-  pixels = jnp.array([[[0, 51], [102, 255]]], jnp.uint8)
-  np.testing.assert_allclose(torso.apply({}, pixels), [[0.0, 0.2, 0.4, 1.0]], rtol=1e-6)
-  np.testing.assert_array_equal(torso.apply({}, pixels.astype(jnp.int32)), [[0, 51, 102, 255]])
-
-
-@pytest.mark.parametrize(
-  ('spec', 'expected'),
-  [
-    (image_spec(84, 84), 'nature'),
-    (image_spec(36, 36, 3), 'nature'),
-    (image_spec(35, 84, 3), 'mlp'),
-    (image_spec(84, 84, dtype=np.float32), 'mlp'),
-    (dm_env.specs.Array((10,), np.float32), 'mlp'),
-    (dm_env.specs.Array((), np.int32), 'mlp'),
-  ],
-)
-def test_auto_torso(spec, expected):
-  assert torsos.resolve('auto', spec) == expected
-  assert torsos.resolve('mlp', spec) == 'mlp'
-
-
-@pytest.mark.parametrize('torso', ['nature', 'impala'])
-def test_convolutions_refuse_what_is_no_image(torso):
-  with pytest.raises(ValueError, match=f'--torso={torso} needs .*--torso=auto'):
-    torsos.resolve(torso, dm_env.specs.Array((10,), np.float32))
 
 
 def test_frame_stack_literal():

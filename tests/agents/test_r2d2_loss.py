@@ -9,14 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
-from agents.r2d2.loss import importance_weights, r2d2_loss, unroll_priorities
+from agents.r2d2.loss import importance_weights, unroll_priorities
 from agents.types import FIRST, LAST, MID, Timestep
 from tests.agents import r2d2_definition
 from tests.agents.delta_q import delta_q
 from tests.agents.recording import random_rows
 
 CONFIG = R2D2Config(discount=0.9, n_step=3)
+
+
+r2d2_loss = jax.jit(losses.r2d2_loss, static_argnums=0)
 
 
 def column(x, dtype=jnp.float32):
@@ -74,6 +78,7 @@ def random_arguments(seed=0):
   return q_online, q_target, action, timestep
 
 
+@jax.jit
 def loss_and_gradient(q_online, q_target, action, timestep):
   weights = jnp.linspace(0.1, 1.0, 6)
 

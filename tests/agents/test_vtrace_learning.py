@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.anakin import streams
 from agents.anakin.environments.catch import Catch
 from agents.types import LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+from tests.agents import lagged_training
 
 pytestmark = pytest.mark.slow
 
@@ -38,27 +38,10 @@ def without_correction(agent, state, unrolls):
 def train(key, corrected):
   """Returns rewards and step types `[updates, T, B]` of a run, in the order of time."""
   agent = VTrace(CONFIG, CATCH.observation_spec, CATCH.action_spec)
-  init_key, streams_key = jax.random.split(key)
-  learner = agent.init(init_key)
-  ring = jax.tree.map(lambda x: jnp.broadcast_to(x, (LAG + 1, *x.shape)), learner.params)
-
-  def iteration(carry, _):
-    learner, ring, playing = carry
-    version = jnp.maximum(learner.learner_steps - LAG, 0)
-    params = jax.tree.map(lambda x: x[version % (LAG + 1)], ring)
-    playing, unrolls, _ = streams.unroll(agent, CATCH, params, version, playing)
-    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1)[1:], unrolls.timestep)
-    if not corrected:
-      unrolls = without_correction(agent, learner, unrolls)
-    learner = agent.update(learner, unrolls).state
-    slot = learner.learner_steps % (LAG + 1)
-    ring = jax.tree.map(lambda x, p: x.at[slot].set(p), ring, learner.params)
-    return (learner, ring, playing), (rows.reward, rows.step_type)
-
-  exploration = jnp.asarray(agent.exploration(NUM_ENVS))
-  playing = streams.begin(agent, CATCH, learner.params, jnp.int32(0), exploration, streams_key)
-  num_updates = FRAMES // (NUM_ENVS * CONFIG.unroll_length)
-  return jax.lax.scan(iteration, (learner, ring, playing), length=num_updates)[1]
+  prepare = {} if corrected else {'prepare': functools.partial(without_correction, agent)}
+  return lagged_training.train(
+    agent, CATCH, key, num_envs=NUM_ENVS, frames=FRAMES, lag=LAG, **prepare
+  )
 
 
 def frames_to_solve(rewards, step_types):

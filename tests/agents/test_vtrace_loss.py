@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ ACTIONS = [0, 1, 1, 0, 0, 1]
 PROBABILITIES = [[0.5, 0.5], [0.2, 0.8], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def vtrace_loss(config, *inputs):
   return losses.vtrace_loss(config, Categorical(2), *inputs)
 
@@ -67,6 +69,7 @@ def test_importance_weights():
   np.testing.assert_allclose(metrics['baseline_loss'], np.mean(0.5 * errors**2), rtol=1e-6)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def loss_and_gradient(config, output, behaviour, action, timestep):
   def loss_fn(output, behaviour):
     return vtrace_loss(config, output, behaviour, action, timestep)

@@ -104,4 +104,4 @@ class Mover:
 
 def test_an_evaluation_counts_games():
   batch = GymnasiumBatch(LivesAsEpisodes(Script([3, 3, 2, 2, 2, 0]), NOOP), None)
-  assert list(episodes(batch, Mover(), 2)) == [Episode(15.0, 4)] * 2
+  assert list(episodes(batch, Mover(), 2)) == [Episode(15.0, 4, 0), Episode(15.0, 4, 1)]

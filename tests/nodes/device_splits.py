@@ -31,7 +31,7 @@ def record(num_actor_devices):
   server = InferenceServer(
     agent, env_groups, devices, SPEC, sink, Counter(), 1, 28, 0.01, seed=Seed(0)
   )
-  params = agent.init(jax.random.key(1)).params
+  params = jax.jit(agent.init)(jax.random.key(1)).params
   server.set_params(0, params)
   server.compile()
   server.start()

@@ -7,7 +7,7 @@ import pytest
 from agents.seeding import Seed
 from environments.catch import Catch
 from nodes.actor import Actor
-from nodes.evaluator import Evaluator, episodes
+from nodes.evaluator import Evaluator, complete_rounds, episodes
 from nodes.inference.client import RemotePolicy
 from nodes.runtime.periodic_evaluator import EvaluationOptions
 from tests.nodes.counter import CounterEnvironment
@@ -104,6 +104,23 @@ def test_episode_returns_takes_as_many_episodes_from_each_environment(answer):
   environment = CounterEnvironment([2, 3, 40])
   returns = [e.episode_return for e in episodes(environment, policy, episodes_each=2)]
   assert sorted(returns) == [0, 0, 3, 3, 80, 80]
+
+
+def test_an_evaluation_that_is_late_ends_with_a_round_and_counts_no_short_episode_more(answer):
+  policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
+  environment = CounterEnvironment([2, 3, 40])
+  played = list(episodes(environment, policy, episodes_each=5, is_late=lambda: True))
+  assert len(played) > 3
+  assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 3, 80]
+
+
+def test_an_evaluator_without_time_plays_one_round(connect, answer):
+  inference, monitor = Inference(), Monitor()
+  options = EvaluationOptions(
+    num_envs=4, episodes=10, period=1000, seed=Seed(3), final_seconds=1e-9
+  )
+  Evaluator(Catch, answer(inference), connect(monitor), options).run()
+  assert [v['evaluator_episodes'] for v in monitor.evaluations + monitor.final] == [12, 4]
 
 
 def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, answer):

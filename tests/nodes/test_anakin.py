@@ -1,10 +1,12 @@
 """Anakin's node and its evaluator, with real servers and without a launcher."""
 
+import functools
 import threading
 
 import jax
 import numpy as np
 import pytest
+from dm_env import specs
 from flax import serialization
 
 from agents.anakin.environments.catch import Catch
@@ -28,7 +30,13 @@ def make_agent(observation_spec, action_spec):
 
 
 def make_node(
-  run_dir, monitor, make_environment=Catch, num_steps=500, checkpoint_period=1e9, **options
+  run_dir,
+  monitor,
+  make_environment=Catch,
+  make_agent=make_agent,
+  num_steps=500,
+  checkpoint_period=1e9,
+  **options,
 ):
   options = {'num_envs': 8, 'num_devices': 0, 'updates_per_call': 2, 'seed': Seed(1)} | options
   options = CompiledLoopOptions(
@@ -140,10 +148,20 @@ class NotANumber(Catch):
     return state, timestep._replace(reward=timestep.reward / (timestep.step_type != 2))
 
 
+class Bytes(Catch):
+  def __init__(self):
+    super().__init__()
+    self.observation_spec = specs.Array((10, 5), np.uint8)
+
+
+NORMALIZING = functools.partial(VTrace, VTraceConfig(normalize_observations=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
   'options, words',
   [
+    ({'make_environment': Bytes, 'make_agent': NORMALIZING}, '^--normalize_observations .* uint8'),
     ({'make_environment': NotANumber}, r'learner step 2 is not finite: .*loss is nan'),
     ({'num_devices': 99}, r'--num_devices=99, but this process sees \d+ device'),
   ],

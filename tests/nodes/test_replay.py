@@ -51,7 +51,8 @@ def _unrolls(first, count):
   )
 
 
-COLUMNS = Columns(jax.tree.map(lambda x: x[0], _unrolls(0, 1)))
+EXAMPLE = jax.tree.map(lambda x: x[0], _unrolls(0, 1))
+COLUMNS = Columns(EXAMPLE)
 
 
 @pytest.fixture
@@ -150,6 +151,17 @@ def test_packed_columns_come_back_in_any_order_and_others_are_refused():
       COLUMNS.pack(columns | {'action': wrong})
 
 
+def test_items_of_several_unrolls_hold_them_in_order_and_with_their_ids():
+  several = Columns(EXAMPLE, unrolls_per_item=3)
+  columns = several.flatten(_unrolls(3, 6)) | {'unroll_id': np.arange(10, 16)}
+  packed = several.pack(columns)
+  assert packed.shape == (2, 3 * COLUMNS.item_bytes) == (2, several.item_bytes)
+  np.testing.assert_array_equal(several.unroll_ids(packed), [[10, 11, 12], [13, 14, 15]])
+  jax.tree.map(np.testing.assert_array_equal, several.unpack(packed), columns)
+  with pytest.raises(ValueError, match='4 unrolls are no items of 3'):
+    several.pack(several.flatten(_unrolls(3, 4)) | {'unroll_id': np.arange(4)})
+
+
 def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
   """Of 40 unrolls, with a ratio of 2 that may be off by 7 samples, learning from the 10th on."""
   config = r2d2.Config(
@@ -180,17 +192,46 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
   writer.close()
 
 
-def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address):
-  writer = UnrollWriter([queue_address], COLUMNS)
+@pytest.mark.parametrize('unrolls_per_item', [1, 2])
+def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address, unrolls_per_item):
+  columns = Columns(EXAMPLE, unrolls_per_item)
+  writer = UnrollWriter([queue_address], columns)
   writer.start()
   released = []
-  for first in range(0, 40, 5):
-    writer.put(_unrolls(first, 5), functools.partial(released.append, first))
-  batches = iter(UnrollReader([queue_address], COLUMNS, 4, max_in_flight=2))
+  for first in range(0, 40, 10):
+    writer.put(_unrolls(first, 10), functools.partial(released.append, first))
+  batches = iter(UnrollReader([queue_address], columns, 4, max_in_flight=2))
+  ids = []
   for i, batch in enumerate(itertools.islice(batches, 10)):
     jax.tree.map(np.testing.assert_array_equal, batch.unrolls, _unrolls(4 * i, 4))
-  assert released == list(range(0, 40, 5))
+    assert batch.unroll_ids.shape == batch.probabilities.shape == (4,)
+    ids += batch.unroll_ids.tolist()
+  assert released == list(range(0, 40, 10))
+  assert ids == list(range(ids[0], ids[0] + 40))
   writer.check()
+  writer.close()
+
+
+def test_several_servers_give_equal_parts_of_items_of_several_unrolls(serve):
+  addresses = [serve(functools.partial(tables.queue_table, 4), name) for name in ('a', 'b')]
+  columns = Columns(EXAMPLE, unrolls_per_item=2)
+  writer = UnrollWriter(addresses, columns)
+  writer.start()
+  writer.put(_unrolls(0, 16), lambda: None)
+  reader = UnrollReader(addresses, columns, batch_size=8, max_in_flight=4)
+  seen = [batch.unrolls.environment_id.tolist() for batch in itertools.islice(reader, 2)]
+  assert seen == [[0, 1, 4, 5, 2, 3, 6, 7], [8, 9, 12, 13, 10, 11, 14, 15]]
+  writer.close()
+  with pytest.raises(ValueError, match='6 unrolls is no whole number of items of 2 from each of 2'):
+    UnrollReader(addresses, columns, batch_size=6, max_in_flight=4)
+
+
+def test_items_of_several_unrolls_have_no_priorities(queue_address):
+  writer = UnrollWriter([queue_address], Columns(EXAMPLE, 2), lambda unrolls: np.ones(4))
+  writer.start()
+  writer.put(_unrolls(0, 4), lambda: None)
+  with pytest.raises(ValueError, match='items of 2 unrolls have no priorities'):
+    wait_until(lambda: False, writer.check)
   writer.close()
 
 

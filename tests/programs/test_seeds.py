@@ -147,7 +147,7 @@ class Plays:
 def evaluate_once(self, play):
   if isinstance(self, AnakinEvaluator):
     self._anakin = types.SimpleNamespace(futures=Silence())
-    play(lambda: True)
+    play(lambda: True, lambda: False)
 
 
 def keys(batch):

@@ -53,6 +53,8 @@ def test_a_restarted_actor_resets_its_own_slots_only(make_server):
 class _Meanwhile(Sink):
   """Calls a function in the thread that serves, which reads no request until it returns."""
 
+  happens = staticmethod(lambda: None)
+
   def put(self, unroll, release):
     super().put(unroll, release)
     self.happens()

@@ -24,7 +24,7 @@ SPEC = Catch(1, 0).spec()
 
 def _state(**options):
   agent = VTrace(VTraceConfig(**options), SPEC.observations, SPEC.actions)
-  return jax.device_get(agent.init(jax.random.key(1)))
+  return jax.device_get(jax.jit(agent.init)(jax.random.key(1)))
 
 
 def _write(path, learner_steps, content=b'state', keep=2):
@@ -32,7 +32,7 @@ def _write(path, learner_steps, content=b'state', keep=2):
 
 
 def test_a_state_comes_back_as_it_was(tmp_path):
-  state = _state(core='lstm', lstm_size=8)
+  state = _state(core='lstm', lstm_size=8, normalize_observations=True, normalize_rewards=True)
   checkpoints.write(str(tmp_path), COUNTS, serialisation.serialise(state), keep=1)
   checkpoint = checkpoints.newest(str(tmp_path))
   assert checkpoint.counts == COUNTS
@@ -74,7 +74,14 @@ def test_a_file_that_is_no_checkpoint_is_named(tmp_path, content, words):
     checkpoints.read(str(file))
 
 
-@pytest.mark.parametrize('other', [{}, {'core': 'lstm', 'lstm_size': 8}])
+@pytest.mark.parametrize(
+  'other',
+  [
+    {},
+    {'core': 'lstm', 'lstm_size': 8},
+    {'core': 'lstm', 'lstm_size': 4, 'normalize_observations': True},
+  ],
+)
 def test_a_checkpoint_of_another_network_is_refused(tmp_path, other):
   state = _state(core='lstm', lstm_size=4)
   checkpoints.write(str(tmp_path), COUNTS, serialisation.serialise(state), keep=1)

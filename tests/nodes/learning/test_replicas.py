@@ -44,8 +44,8 @@ def results(tmp_path_factory):
   """What each process wrote: {learner_devices: [replica 0, replica 1]}, and 'all' of one process."""
   directory = tmp_path_factory.mktemp('replicas')
   jobs = {
-    'all': start(directory, 1, '0', 'vtrace', 'r2d2'),
-    '1': start(directory, 2, '1', 'vtrace'),
+    'all': start(directory, 1, '0', 'vtrace', 'vtrace_normalized', 'r2d2'),
+    '1': start(directory, 2, '1', 'vtrace_normalized'),
     '0,1': start(directory, 2, '0,1', 'vtrace', 'r2d2'),
   }
   try:
@@ -64,7 +64,8 @@ def _logs(directory):
 
 
 @pytest.mark.parametrize(
-  'agent, learner_devices', [('vtrace', '1'), ('vtrace', '0,1'), ('r2d2', '0,1')]
+  'agent, learner_devices',
+  [('vtrace_normalized', '1'), ('vtrace', '0,1'), ('r2d2', '0,1')],
 )
 def test_replicas_hold_the_same_bits_and_learn_what_one_learner_does(
   results, agent, learner_devices
@@ -90,8 +91,8 @@ def test_priorities_of_a_replicas_rows_come_back_to_it(results):
 def test_every_replica_knows_the_actor_steps_of_all(results):
   [alone] = results['all']
   assert alone['vtrace/actor_steps'] == 30
-  for name in ('1', '0,1'):
-    assert [r['vtrace/actor_steps'] for r in results[name]] == [3 * (10 + 11)] * 2
+  for name, agent in (('1', 'vtrace_normalized'), ('0,1', 'vtrace')):
+    assert [r[f'{agent}/actor_steps'] for r in results[name]] == [3 * (10 + 11)] * 2
 
 
 def test_groups_of_replicas_number_actors_and_environments_once():

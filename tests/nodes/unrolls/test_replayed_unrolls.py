@@ -47,7 +47,7 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name, make_envir
   make, config, recorded, field = AGENTS[name]
   spec = make_environment(1, 0).spec()
   agent = make(config, spec.observations, spec.actions)
-  params = agent.init(jax.random.key(3)).params
+  params = jax.jit(agent.init)(jax.random.key(3)).params
   sink = Sink()
   server = InferenceServer(
     agent,
@@ -91,7 +91,7 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name, make_envir
 
 def test_initial_priorities_come_from_the_recorded_q_values():
   agent = R2D2(AGENTS['r2d2'][1], SPEC.observations, SPEC.actions)
-  state = agent.init(jax.random.key(3))
+  state = jax.jit(agent.init)(jax.random.key(3))
   sink = Sink()
   server = InferenceServer(
     agent,

@@ -1,0 +1,137 @@
+"""Learning rates over a run, and the first steps of the optimizers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from agents.actor_critic.config import ActorCriticConfig
+from agents.optimizers import make_optimizer, make_schedule
+from agents.ppo.agent import PPO
+from agents.ppo.config import PPOConfig
+from tests.agents.recording import ACTION_SPEC, OBSERVATION_SPEC, make_unrolls
+
+CONFIG = ActorCriticConfig(learning_rate=2.0, max_gradient_norm=0.0)
+
+
+def rates(num_steps, **options):
+  schedule = make_schedule(dataclasses.replace(CONFIG, **options))
+  return [float(schedule(t)) for t in range(num_steps)]
+
+
+def decaying(schedule, steps, warmup=0):
+  return {
+    'learning_rate_schedule': schedule,
+    'learning_rate_decay_steps': steps,
+    'learning_rate_warmup_steps': warmup,
+  }
+
+
+def test_a_constant_rate_stays():
+  assert rates(3) == [2.0, 2.0, 2.0] and float(make_schedule(CONFIG)(10**6)) == 2.0
+
+
+def test_a_linear_schedule_falls_to_zero_and_stays_there():
+  assert rates(6, **decaying('linear', 4)) == [2.0, 1.5, 1.0, 0.5, 0.0, 0.0]
+
+
+def test_a_cosine_schedule_falls_to_zero_and_stays_there():
+  expected = [1 + math.cos(math.pi * t / 4) for t in range(5)] + [0.0]
+  np.testing.assert_allclose(rates(6, **decaying('cosine', 4)), expected, atol=1e-6)
+
+
+def test_a_rate_rises_before_it_stays_or_falls():
+  assert rates(6, learning_rate_warmup_steps=4) == [0.5, 1.0, 1.5, 2.0, 2.0, 2.0]
+  # The decay has the steps that the warm-up leaves.
+  expected = [1.0, 2.0, 2.0, 1.5, 1.0, 0.5, 0.0, 0.0]
+  assert rates(8, **decaying('linear', 6, warmup=2)) == expected
+  expected = [1.0, 2.0] + [1 + math.cos(math.pi * t / 4) for t in range(5)]
+  np.testing.assert_allclose(rates(7, **decaying('cosine', 6, warmup=2)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['linear', 'cosine'])
+def test_a_compiled_schedule_ends_at_exactly_zero(name):
+  for steps in (7, 40, 75):
+    options = decaying(name, steps)
+    schedule = jax.jit(make_schedule(dataclasses.replace(CONFIG, learning_rate=2.5e-4, **options)))
+    assert schedule(steps) == schedule(steps + 5) == 0.0 < schedule(steps - 1)
+
+
+def first_steps(config, gradients, gradient_steps=1):
+  """Returns the updates that the optimizer makes of these gradients, in turn."""
+  optimizer = make_optimizer(config, gradient_steps)
+  state, updates = optimizer.init(jnp.float32(0)), []
+  for gradient in gradients:
+    update, state = optimizer.update(jnp.float32(gradient), state)
+    updates.append(float(update))
+  return updates
+
+
+def test_the_rate_is_the_same_within_a_learner_step():
+  # Of equal gradients all steps of Adam are the learning rate.
+  config = dataclasses.replace(CONFIG, **decaying('linear', 2))
+  steps = first_steps(config, [3.0] * 7, gradient_steps=3)
+  np.testing.assert_allclose(steps, [-2.0] * 3 + [-1.0] * 3 + [0.0], rtol=1e-4)
+
+
+def test_ppo_counts_learner_steps_and_goes_on_from_them_in_a_longer_run():
+  """Learner steps of four gradient steps: the rate is 0 in the third, unless the run is longer."""
+  rates, moved = [], []
+
+  def agent(decay_steps):
+    config = PPOConfig(
+      unroll_length=4,
+      mlp_sizes=(),
+      num_epochs=2,
+      num_minibatches=2,
+      **decaying('linear', decay_steps),
+    )
+    return PPO(config, OBSERVATION_SPEC, ACTION_SPEC)
+
+  state = agent(2).init(jax.random.key(0))
+  unrolls = make_unrolls(agent(2), state, batch_size=4)
+  for decay_steps, learner_steps in ((2, 3), (6, 4)):
+    update = jax.jit(agent(decay_steps).update)
+    for _ in range(learner_steps):
+      before = state.params
+      state, _, metrics = update(state, unrolls)
+      rates.append(float(metrics['learning_rate']))
+      difference = jax.tree.map(lambda a, b: a - b, state.params, before)
+      moved.append(float(optax.tree.norm(difference)) > 0)
+  np.testing.assert_allclose(rates, 2.5e-4 * np.array([1, 1 / 2, 0, 3 / 6, 2 / 6, 1 / 6, 0]))
+  assert moved == [True, True, False, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+  'place, step',
+  [('inside', 3 / math.sqrt(0.1 * 9 + 0.5)), ('outside', 3 / (math.sqrt(0.1 * 9) + 0.5))],
+)
+def test_the_epsilon_of_rmsprop_is_inside_or_outside_the_root(place, step):
+  config = dataclasses.replace(
+    CONFIG, optimizer='rmsprop', rmsprop_decay=0.9, rmsprop_eps=0.5, rmsprop_eps_place=place
+  )
+  np.testing.assert_allclose(first_steps(config, [3.0]), [-2.0 * step], rtol=1e-6)
+
+
+def test_adam_takes_its_options():
+  config = dataclasses.replace(CONFIG, adam_b1=0.5, adam_b2=0.75, adam_eps=1.0)
+  # Means after two gradients, 4 and 2, over 1 - decay^2; of the first only itself.
+  mean = (0.5 * 0.5 * 4 + 0.5 * 2) / (1 - 0.5**2)
+  square = (0.75 * 0.25 * 16 + 0.25 * 4) / (1 - 0.75**2)
+  expected = [-2.0 * 4 / (4 + 1), -2.0 * mean / (math.sqrt(square) + 1)]
+  np.testing.assert_allclose(first_steps(config, [4.0, 2.0]), expected, rtol=1e-6)
+
+
+def test_gradients_are_clipped_by_their_global_norm():
+  config = dataclasses.replace(CONFIG, adam_eps=1e6, learning_rate=1e6, max_gradient_norm=1.0)
+  optimizer = make_optimizer(config)
+  gradients = {'a': jnp.array([3.0]), 'b': jnp.array([0.0, 4.0])}
+  updates, _ = optimizer.update(gradients, optimizer.init(gradients))
+  np.testing.assert_allclose(updates['a'], [-0.6], rtol=1e-5)
+  np.testing.assert_allclose(updates['b'], [0.0, -0.8], rtol=1e-5)

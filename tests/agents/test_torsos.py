@@ -1,0 +1,197 @@
+"""Torsos: published shapes, initial weights, and convolutions that are fast in their places."""
+
+from __future__ import annotations
+
+import dm_env.specs
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.networks import convolution, torsos
+from agents.networks.config import NetworkConfig
+
+
+def image_spec(*shape, dtype=np.uint8):
+  return dm_env.specs.BoundedArray(shape, dtype, 0, 255)
+
+
+def number_of_params(module, observation):
+  params = jax.eval_shape(module.init, jax.random.key(0), observation)
+  return sum(x.size for x in jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize(
+  ('module', 'shape', 'features', 'size'),
+  [
+    (torsos.MLP((128, 64)), (10, 5), 64, 50 * 128 + 128 + 128 * 64 + 64),
+    # 84 -> 20 -> 9 -> 7 pixels.
+    (
+      torsos.Nature(512),
+      (84, 84, 4),
+      512,
+      (64 * 4 + 1) * 32 + (16 * 32 + 1) * 64 + (9 * 64 + 1) * 64 + (49 * 64 + 1) * 512,
+    ),
+    (torsos.Nature(16), (36, 36), 16, 65 * 32 + 513 * 64 + 577 * 64 + 65 * 16),
+    (torsos.MinAtar(128), (10, 10, 4), 128, (9 * 4 + 1) * 16 + (8 * 8 * 16 + 1) * 128),
+    # 84 -> 42 -> 21 -> 11 pixels; per section one convolution and four in residual blocks.
+    (
+      torsos.Impala(hidden_size=256),
+      (84, 84, 4),
+      256,
+      (9 * 4 + 1) * 16
+      + 4 * (9 * 16 + 1) * 16
+      + (9 * 16 + 1) * 32
+      + 9 * (9 * 32 + 1) * 32
+      + (11 * 11 * 32 + 1) * 256,
+    ),
+  ],
+)
+def test_torsos_have_the_published_shapes(module, shape, features, size):
+  observation = jnp.zeros((2, *shape), jnp.uint8)
+  assert number_of_params(module, observation) == size
+  output, _ = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), observation))
+  assert output.shape == (2, features) and output.dtype == jnp.float32
+
+
+@pytest.mark.parametrize(('kernel', 'stride'), [(8, 4), (4, 2), (3, 1)])
+def test_a_convolution_without_strides_is_the_one_with_them(kernel, stride):
+  options = {'padding': 'VALID', 'use_bias': False}
+  strided = nn.Conv(5, (kernel, kernel), (stride, stride), **options)
+  unstrided = strided.clone(conv_general_dilated=convolution.unstrided)
+  x_key, weight_key, key = jax.random.split(jax.random.key(0), 3)
+  x = jax.random.normal(x_key, (2, 21, 18, 3))  # Pixels are left over on either side.
+  params = strided.init(key, x)
+  weights = jax.random.normal(weight_key, strided.apply(params, x).shape)
+
+  def loss(params, x, module):
+    return jnp.sum(weights * module.apply(params, x))
+
+  np.testing.assert_allclose(unstrided.apply(params, x), strided.apply(params, x), atol=1e-5)
+  expected, gradients = (jax.grad(loss, (0, 1))(params, x, m) for m in (strided, unstrided))
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradients, expected)
+
+
+def test_a_convolution_without_strides_is_for_images_without_padding():
+  module = nn.Conv(5, (4, 4), (2, 2), conv_general_dilated=convolution.unstrided)
+  with pytest.raises(ValueError, match='VALID'):
+    module.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
+
+
+def test_pixels_are_scaled_and_other_observations_are_cast():
+  torso = torsos.MLP(())
+  pixels = jnp.array([[[0, 51], [102, 255]]], jnp.uint8)
+  np.testing.assert_allclose(torso.apply({}, pixels), [[0.0, 0.2, 0.4, 1.0]], rtol=1e-6)
+  np.testing.assert_array_equal(torso.apply({}, pixels.astype(jnp.int32)), [[0, 51, 102, 255]])
+
+
+@pytest.mark.parametrize(
+  ('spec', 'expected'),
+  [
+    (image_spec(84, 84), 'nature'),
+    (image_spec(36, 36, 3), 'nature'),
+    (image_spec(35, 84, 3), 'mlp'),
+    (image_spec(10, 10, 4), 'minatar'),
+    (image_spec(35, 3, 1, dtype=bool), 'minatar'),
+    (image_spec(10, 2, 4), 'mlp'),
+    (image_spec(10, 10), 'mlp'),
+    (image_spec(84, 84, dtype=np.float32), 'mlp'),
+    (dm_env.specs.Array((10,), np.float32), 'mlp'),
+    (dm_env.specs.Array((), np.int32), 'mlp'),
+  ],
+)
+def test_auto_torso(spec, expected):
+  assert torsos.resolve('auto', spec) == expected
+  assert torsos.resolve('mlp', spec) == 'mlp'
+
+
+@pytest.mark.parametrize('torso', ['nature', 'impala', 'minatar'])
+def test_convolutions_refuse_what_is_no_image(torso):
+  with pytest.raises(ValueError, match=f'--torso={torso} needs .*--torso=auto'):
+    torsos.resolve(torso, dm_env.specs.Array((10,), np.float32))
+
+
+def test_a_small_image_has_pixels_for_the_convolution_of_minatar_or_is_refused():
+  with pytest.raises(
+    ValueError, match=r'--torso=minatar needs images of at least 3x3 .*\(2, 9, 4\)'
+  ):
+    torsos.resolve('minatar', image_spec(2, 9, 4))
+
+
+def kernels_of(torso, shape):
+  """Returns new kernels of a torso, from inputs to outputs, `[inputs, outputs]` each."""
+  params = torso.init(jax.random.key(0), jnp.zeros((1, *shape)))['params']
+  return [
+    np.asarray(layer['kernel']).reshape(-1, layer['kernel'].shape[-1]) for layer in params.values()
+  ]
+
+
+@pytest.mark.parametrize(
+  'torso, shape',
+  [
+    ({'torso': 'mlp', 'mlp_sizes': (16, 64)}, (30,)),
+    ({'torso': 'mlp', 'mlp_sizes': (16, 64), 'activation': 'tanh'}, (30,)),
+    ({'torso': 'nature', 'hidden_size': 32}, (36, 36)),
+    ({'torso': 'minatar'}, (10, 10, 4)),
+  ],
+)
+def test_orthogonal_weights_have_the_gain_of_ppo(torso, shape):
+  config = NetworkConfig(init='orthogonal', **torso)
+  kernels = kernels_of(torsos.make_torso(config, image_spec(*shape)), shape)
+  assert len(kernels) == {'mlp': 2, 'nature': 4, 'minatar': 2}[config.torso]
+  for kernel in kernels:  # All of their singular values are sqrt(2).
+    np.testing.assert_allclose(np.linalg.svd(kernel)[1], np.sqrt(2), rtol=1e-4)
+
+
+@pytest.mark.parametrize('activation, variance', [('relu', 2), ('tanh', 1)])
+def test_fan_in_keeps_the_scale_of_activations(activation, variance):
+  for kernel in kernels_of(torsos.MLP((400, 300), activation), (300,)):
+    np.testing.assert_allclose(np.var(kernel) * len(kernel), variance, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+  'activation, function', [('tanh', np.tanh), ('relu', lambda x: np.maximum(x, 0))]
+)
+def test_the_mlp_has_its_activation_after_every_layer(activation, function):
+  torso, x = torsos.MLP((5, 4), activation), np.float32([[1.0, -2.0, 0.5]])
+  params = torso.init(jax.random.key(0), x)
+  expected = x
+  for kernel in kernels_of(torso, (3,)):
+    expected = function(expected @ kernel)
+  np.testing.assert_allclose(torso.apply(params, x), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('padding', ['SAME', 'VALID'])
+def test_a_convolution_in_a_loop_is_the_one_outside(padding):
+  outside = nn.Conv(5, (3, 3), padding=padding)
+  x = jax.random.normal(jax.random.key(0), (2, 6, 5, 4))
+  params = outside.init(jax.random.key(1), x)
+  inside = outside.clone(conv_general_dilated=convolution.in_loop)
+  np.testing.assert_allclose(inside.apply(params, x), outside.apply(params, x), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  'torso, shape', [(torsos.Nature(16), (36, 36)), (torsos.Impala((4,), 16), (5, 6, 3))]
+)
+def test_a_torso_within_a_loop_has_the_parameters_and_gradients_of_the_one_outside(torso, shape):
+  images = jax.random.randint(jax.random.key(0), (3, *shape), 0, 255).astype(jnp.uint8)
+  params = jax.jit(torso.init)(jax.random.key(1), images)
+
+  def loss(params, module):
+    return jnp.sum(jnp.square(module.apply(params, images)))
+
+  step = jax.jit(jax.value_and_grad(loss), static_argnums=1)
+  expected, actual = step(params, torso), step(params, torso.clone(looped=True))
+  largest = max(np.abs(x).max() for x in jax.tree.leaves(expected))
+
+  def check(a, b):
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * largest)
+
+  jax.tree.map(check, actual, expected)
+
+
+@pytest.mark.parametrize('strides, padding', [((2, 2), 'VALID'), ((1, 1), 'CIRCULAR')])
+def test_a_convolution_in_a_loop_has_stride_one(strides, padding):
+  with pytest.raises(ValueError, match='in_loop supports stride 1 and padding VALID or SAME'):
+    convolution.in_loop(jnp.zeros((1, 8, 8, 3)), jnp.zeros((3, 3, 3, 1)), strides, padding)

@@ -1,0 +1,54 @@
+"""Which runs normalise their observations, and which may not."""
+
+import pytest
+
+from programs import registry
+from programs.options import configs
+
+PIXELS = """
+import numpy as np
+from environments.catch import Catch
+
+class Pixels(Catch):
+  def observation_spec(self):
+    return super().observation_spec().replace(dtype=np.uint8, minimum=0, maximum=1)
+
+  def reset(self):
+    return self._bytes(super().reset())
+
+  def step(self, action):
+    return self._bytes(super().step(action))
+
+  def _bytes(self, timestep):
+    return timestep._replace(observation=timestep.observation.astype(np.uint8))
+
+def make(task, num_envs, seed):
+  return Pixels(num_envs, seed)
+"""
+
+
+@pytest.mark.parametrize('program', ['sebulba', 'impala'])
+@pytest.mark.parametrize(
+  'env, normalized',
+  [
+    ('gymnasium:HalfCheetah-v5', True),
+    ('gymnasium:Hopper-v5', True),
+    ('dm_control:cartpole/swingup', True),
+    ('gymnasium:Pendulum-v1', False),
+    ('catch', False),
+  ],
+)
+def test_ppo_normalises_by_default_where_features_have_no_common_scale(program, env, normalized):
+  config = configs.make_config(registry.load(program), {'env': env, 'agent': 'ppo'})
+  assert (config.normalize_observations, config.normalize_rewards) == (normalized, normalized)
+
+
+@pytest.mark.parametrize('agent', ['vtrace', 'ppo'])
+def test_bytes_are_refused_before_a_program_starts(tmp_path, agent):
+  file = tmp_path / 'pixels.py'
+  file.write_text(PIXELS)
+  values = {'env': f'{file}:make', 'agent': agent}
+  module = registry.load('sebulba')
+  configs.make_config(module, values)
+  with pytest.raises(ValueError, match=r'^--normalize_observations .* uint8.*: leave it out\.$'):
+    configs.make_config(module, values | {'normalize_observations': True})
