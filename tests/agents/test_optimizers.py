@@ -135,3 +135,15 @@ def test_gradients_are_clipped_by_their_global_norm():
   updates, _ = optimizer.update(gradients, optimizer.init(gradients))
   np.testing.assert_allclose(updates['a'], [-0.6], rtol=1e-5)
   np.testing.assert_allclose(updates['b'], [0.0, -0.8], rtol=1e-5)
+
+
+def test_weight_decay_is_a_share_of_the_learning_rate_whatever_the_gradient():
+  params, gradient = jnp.float32([3.0, -1.0]), jnp.float32([1e3, 0.0])
+
+  def step(**options):
+    optimizer = make_optimizer(dataclasses.replace(CONFIG, **options))
+    return optimizer.update(gradient, optimizer.init(params), params)[0]
+
+  np.testing.assert_allclose(step(weight_decay=0.1) - step(), -2.0 * 0.1 * params, rtol=1e-5)
+  with pytest.raises(ValueError, match=r'^--weight_decay is 0\.1: set it to 0, or leave'):
+    dataclasses.replace(CONFIG, optimizer='rmsprop', weight_decay=0.1).validate()
