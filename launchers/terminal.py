@@ -27,6 +27,7 @@ _COLUMNS = (
   'cpu_seconds',
   'open_files',
   'threads',
+  'host',
 )
 
 
@@ -34,8 +35,8 @@ _COLUMNS = (
 def shown(program: lp.Program, title: str, run_dir: str) -> Iterator[RunCallbacks]:
   """Shows a program in the terminal while it is supervised, and records it in its run directory.
 
-  `launcher.json` names the supervising process. `processes.csv` receives the activity and memory of
-  each node every 30 seconds. `restarts.csv` receives each restart.
+  `launcher.json` names the supervising process. `processes.csv` receives the activity, memory
+  and machine of each node every 30 seconds. `restarts.csv` receives each restart.
 
   Args:
     program: the graph.
