@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from launchers.recent import Recent
 from rundir import csv_file
 
 _TAIL_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 22
+_RECENT_ROWS = 100  # More than nodes report in a minute, except Anakin's.
 
 
 class NodeLog:
@@ -17,6 +19,7 @@ class NodeLog:
   Attributes:
     latest: the last finite value in each column that has one. In a file without a requested series, the
       first read covers only the end of the file.
+    recent: the reports of the last minute in the file.
     series: for each requested set of columns, the rows in which all of them are finite.
   """
 
@@ -32,6 +35,7 @@ class NodeLog:
     self._restarts = -1
     self._series = series
     self.latest: dict[str, float] = {}
+    self.recent = Recent()
     self.series: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
 
   def update(self) -> None:
@@ -53,6 +57,7 @@ class NodeLog:
     self._reader = csv_file.CsvReader(self._path)
     self._restarts = 0
     self.latest = {}
+    self.recent.clear()
     self.series = {columns: [] for columns in self._series}
     names = set(csv_file.header(self._path))
     if not any(names.issuperset(columns) for columns in self._series):
@@ -65,5 +70,8 @@ class NodeLog:
         if place < len(row) and math.isfinite(value := csv_file.number(row[place])):
           self.latest[name] = value
           break
+    for row in rows[-_RECENT_ROWS:]:
+      values = dict(zip(names, map(csv_file.number, row), strict=False))
+      self.recent.add(values.get('seconds', math.nan), values)
     for columns, kept in self.series.items():
       kept += csv_file.finite(rows, names, columns)
