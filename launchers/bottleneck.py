@@ -116,6 +116,13 @@ def _learner_is_fed(f: Figures, waits: str) -> Verdict:
       f'{fix}{ratio}{_crowd(f)}',
       f'{rule}; {f.held_back:.0%} of the environment groups wait for replay, at least {_HELD_BACK:.0%}',
     )
+  if f.inference_busy >= _BUSY:
+    return Verdict(
+      'none',
+      'the learner never waits and inference is always busy: the two are balanced; only more cores or '
+      f'devices would help{_crowd(f)}',
+      f'{rule}; inference is busy {f.inference_busy:.0%} of the time, at least {_BUSY:.0%}',
+    )
   return Verdict(
     'learner',
     f'the learner never waits: it is the bottleneck, or just keeps up; {fix}{_crowd(f)}',

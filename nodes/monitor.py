@@ -27,8 +27,9 @@ class Monitor:
 
   Reports are absolute, so a duplicate report changes nothing. For each node the monitor writes
   `logs/<node>.csv` and TensorBoard scalars `<node's group>/<name>`; their time axis is environment
-  frames. A row has two times: `seconds` of the run, and `time` in seconds since 1970. The logged counters are program totals: actor steps and frames are summed over
-  inference-learners, while learner steps are common to all of them.
+  frames. A row has two times: `seconds` of the run, and `time` in seconds since 1970. The logged
+  counters are program totals: actor steps and frames are summed over inference-learners, while learner
+  steps are common to all of them.
   """
 
   def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool, num_learners: int = 1):

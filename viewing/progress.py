@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from nodes.runtime.counters import COUNTERS
 from launchers import bottleneck
+from nodes.runtime.counters import COUNTERS
 from rundir import curves, node_files, run_directory, secrets
 from viewing.node_log import NodeLog
 from viewing.processes import Processes
