@@ -65,7 +65,7 @@ def grouped(runs: Sequence[Progress], read: Sequence[LearningCurve]) -> list[dic
     lines = [list(map(list, zip(*read[i].points, strict=True))) or [[], []] for i in mine]
     group: dict[str, Any] = {
       'runs': mine,
-      'name': _name(runs, key, list(members)),
+      'name': _name(runs, key, list(members)) if len(mine) > 1 else runs[mine[0]].name,
       'kind': read[mine[0]].kind,
       'lines': lines,
     }
