@@ -73,9 +73,15 @@ class Processes:
 
   def cores_used(self) -> float:
     """Returns the CPU seconds per second of all nodes between their last two samples; nan if unknown."""
-    shares = [cores(self.before[name], self.latest[name]) for name in self.before]
+    shares = map(self.cores_of, self.before)
     known = [share for share in shares if math.isfinite(share)]
     return sum(known) if known else math.nan
+
+  def cores_of(self, node: str) -> float:
+    """Returns the CPU seconds per second of a node between its last two samples; nan if unknown."""
+    if node not in self.before:
+      return math.nan
+    return cores(self.before[node], self.latest[node])
 
 
 def history(run_dir: str, node: str, most_bytes: int = 1 << 22) -> list[Sample]:

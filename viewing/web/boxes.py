@@ -19,7 +19,7 @@ _RESTING = {'idle', 'starting', ''}
 
 
 def node(
-  means: Mapping[str, float], figures: Figures, sample: Sample | None
+  means: Mapping[str, float], figures: Figures, sample: Sample | None, cores: float
 ) -> tuple[str, list[tuple[str, float]]]:
   """Returns the state of a node and its meters, as (name, share).
 
@@ -27,6 +27,7 @@ def node(
     means: of its measurements over the last minute.
     figures: of the program.
     sample: of its process; None without one.
+    cores: that its process uses; nan if unknown.
   """
   held = figures.held_back >= _HELD_BACK or (figures.is_queue and figures.replay_fill >= _FULL)
   if 'stepping_share' in means:
@@ -44,6 +45,8 @@ def node(
     return BUSY if busy >= _HALF else HELD if held and only_acts else IDLE, meters
   if sample is None:
     return UNKNOWN, []
+  if sample.doing == 'serving':  # Others decide how much it has to do.
+    return BUSY if cores >= _HALF else IDLE, []
   resting = sample.doing in _RESTING or sample.doing.startswith('waits')
   return IDLE if resting else BUSY, []
 

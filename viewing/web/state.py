@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from environments import own_file
 from launchers import bottleneck, logs, view
 from rundir import csv_file, graph_file, node_files, run_directory, secrets
 from viewing import processes, progress
@@ -90,7 +91,9 @@ class _Run:
     figures = bottleneck.figures(status['means'], run.config, seen.cores_used())
     names = self._nodes(graph)
     states = {
-      name: boxes.node(status['means'].get(name, {}), figures, seen.latest.get(name))
+      name: boxes.node(
+        status['means'].get(name, {}), figures, seen.latest.get(name), seen.cores_of(name)
+      )
       for name in names
     }
     restarts: dict[str, int] = {}
@@ -102,7 +105,7 @@ class _Run:
       'name': run.name,
       'run_dir': self.run_dir,
       'program': run.program,
-      'env': run.config.get('env', ''),
+      'env': own_file.title(run.config.get('env', '')),
       'state': run.state,
       'result': run_directory.result(self.run_dir),
       'figures': [f for f in view.figures(run.status) if f[1] != '-'] if run.status else [],
@@ -171,7 +174,10 @@ def _replay(figures: bottleneck.Figures, run: Progress) -> dict[str, Any]:
 def _newest_film(run_dir: str) -> str:
   """Returns the newest film in a run directory or in a folder of it; '' without one."""
   films = []
-  for folder in [run_dir, *(e.path for e in os.scandir(run_dir) if e.is_dir(follow_symlinks=False))]:
+  for folder in [
+    run_dir,
+    *(e.path for e in os.scandir(run_dir) if e.is_dir(follow_symlinks=False)),
+  ]:
     films += [
       (entry.stat().st_mtime, entry.path)
       for entry in os.scandir(folder)

@@ -8,6 +8,8 @@ const SHOWN_FIRST = ['stepping_share', 'waiting_share', 'actor_steps_per_second'
   'learner_waiting_share', 'inference_busy_share', 'inference_batch_fill', 'inference_latency_ms', 'replay_size',
   'deferred_requests', 'policy_lag_mean', 'episode_return', 'evaluator_return', 'loss', 'entropy', 'grad_norm'];
 const NOT_CURVES = ['seconds', 'time', 'actor_steps', 'environment_frames', 'learner_steps'];
+const IN_SUMMARY = ['progress', 'steps/s', 'updates/s', 'episode_return', 'evaluator_return', 'elapsed', 'remaining',
+  'bottleneck'];
 const COLOURS = ['--c0', '--c1', '--c2', '--c3', '--c4', '--c5'];
 
 const view = {run: 0, node: '', state: null, drawn: {}};
@@ -41,6 +43,11 @@ function figure(run, name) {
   return (run.figures.find(([key]) => key === name) || [])[1];
 }
 
+// The sentence with its flags as code, so that no line ends within one.
+function flagged(words) {
+  return words.split(/(--\w+(?:=\w+)?)/).map((part) => part.startsWith('--') ? h('code', {}, part) : part);
+}
+
 function drawTabs(state) {
   draw('tabs', [state.runs.map((run) => [run.name, run.state]), view.run], (place) => {
     place.replaceChildren(...(state.runs.length < 2 ? [] : state.runs.map((run, i) => h('button', {
@@ -72,14 +79,14 @@ function drawVerdict(run) {
     const {bottleneck, sentence, rule} = run.verdict;
     place.className = `verdict ${['none', 'unknown'].includes(bottleneck) ? '' : 'found'}`;
     const words = sentence[0].toUpperCase() + sentence.slice(1);
-    place.replaceChildren(h('p', {class: 'kind'}, 'Bottleneck'), h('p', {class: 'sentence'}, `${words}.`),
+    place.replaceChildren(h('p', {class: 'kind'}, 'Bottleneck'), h('p', {class: 'sentence'}, ...flagged(`${words}.`)),
       ...(rule ? [h('p', {class: 'rule'}, `Because ${rule}. Means over the last minute of measurements.`)] : []));
   });
 }
 
 function drawFigures(run) {
   draw('figures', [run.figures, run.cores], (place) => {
-    const rows = [...run.figures];
+    const rows = run.figures.filter(([name]) => !IN_SUMMARY.includes(name));
     const [used, cores] = run.cores;
     if (used !== null) rows.push(['cores in use', cores ? `${used.toFixed(1)} of ${cores}` : used.toFixed(1)]);
     place.replaceChildren(...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
@@ -251,7 +258,7 @@ function render() {
   drawTabs(state);
   drawSummary(run);
   drawVerdict(run);
-  draw('graph', [run.groups, run.edges, run.replay], (place) => place.replaceChildren(drawGraph(run)));
+  draw('graph', [run.groups, run.edges, run.replay, run.verdict], (place) => place.replaceChildren(drawGraph(run)));
   drawFigures(run);
   drawStrips(run);
   drawCurves(state);

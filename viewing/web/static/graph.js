@@ -2,7 +2,7 @@
 // Draws the graph as SVG. Groups come with their columns; what flows back is drawn below what flows on.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const BOX = {width: 196, height: 108, across: 150, down: 26, margin: 14};
+const BOX = {width: 196, height: 108, across: 150, down: 34, margin: 22};
 
 function svg(tag, attributes, ...children) {
   const element = document.createElementNS(SVG, tag);
@@ -39,9 +39,21 @@ function places(groups) {
   return {found, width: full.length * (BOX.width + BOX.across) - BOX.across + 2 * BOX.margin, height: most + 2 * BOX.margin};
 }
 
-function drawBox(group, place, replay) {
+// Whether a group is what the verdict names.
+function isBottleneck(group, name) {
+  const has = (meter) => group.meters.some(([one]) => one === meter);
+  return {environments: has('environments'), actors: has('environments'), learner: has('learner') || group.runs === 'Anakin',
+    inference: has('inference'), batching: has('inference'), replay: group.runs === 'ReplayServer'}[name] || false;
+}
+
+function drawBox(group, place, replay, bottleneck) {
   const {x, y} = place, inner = BOX.width - 24;
-  const parts = [svg('rect', {x, y, width: BOX.width, height: BOX.height, rx: 9, class: `box ${group.state}`})];
+  const parts = [];
+  if (isBottleneck(group, bottleneck)) {
+    parts.push(svg('rect', {x: x - 5, y: y - 5, width: BOX.width + 10, height: BOX.height + 10, rx: 13, class: 'named'}));
+    parts.push(text(x + BOX.width / 2, y + BOX.height + 20, 'bottleneck', 'named-label', 'middle'));
+  }
+  parts.push(svg('rect', {x, y, width: BOX.width, height: BOX.height, rx: 9, class: `box ${group.state}`}));
   parts.push(text(x + 12, y + 22, group.name, 'name'));
   parts.push(text(x + 12, y + 38, `${group.nodes.toLocaleString('en')} × ${group.runs || 'node'}`, 'soft'));
   const word = {busy: 'busy', idle: 'idle', held: 'held back'}[group.state] || '';
@@ -104,7 +116,7 @@ function drawGraph(run) {
     picture.append(line);
     labels.push(words);
   }
-  for (const group of groups) picture.append(drawBox(group, found.get(group.name), run.replay));
+  for (const group of groups) picture.append(drawBox(group, found.get(group.name), run.replay, run.verdict.bottleneck));
   picture.append(...labels);
   return picture;
 }
