@@ -89,7 +89,8 @@ class View:
       for node, beat in sorted(beats.items())
       if beat.seconds > _LONG_SECONDS and beat.doing not in _UNREMARKABLE
     }
-    self._cpu.add(time.monotonic(), {'all': sum(beat.cpu_seconds for beat in beats.values())})
+    if len({beat.host for beat in beats.values()}) == 1:
+      self._cpu.add(time.monotonic(), {'all': sum(beat.cpu_seconds for beat in beats.values())})
 
   def _show(self) -> None:
     # A closed terminal ends the view, not the program.

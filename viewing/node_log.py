@@ -23,17 +23,21 @@ class NodeLog:
     series: for each requested set of columns, the rows in which all of them are finite.
   """
 
-  def __init__(self, path: str, series: Sequence[tuple[str, ...]]):
+  def __init__(
+    self, path: str, series: Sequence[tuple[str, ...]], tail_bytes: int = _TAIL_BYTES
+  ):
     """Initialises the log without reading it.
 
     Args:
       path: path of the file.
       series: sets of columns whose rows are kept; a file with all columns of a set is read whole.
+      tail_bytes: bytes at the end of another file that the first read covers.
     """
     self._path = path
     self._reader = csv_file.CsvReader(path)
     self._restarts = -1
     self._series = series
+    self._tail_bytes = tail_bytes
     self.latest: dict[str, float] = {}
     self.recent = Recent()
     self.series: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
@@ -61,7 +65,7 @@ class NodeLog:
     self.series = {columns: [] for columns in self._series}
     names = set(csv_file.header(self._path))
     if not any(names.issuperset(columns) for columns in self._series):
-      self._reader.skip_to_tail(_TAIL_BYTES)
+      self._reader.skip_to_tail(self._tail_bytes)
 
   def _take(self, rows: list[list[bytes]]) -> None:
     names = self._reader.columns

@@ -72,7 +72,12 @@ class Processes:
         self.latest[name] = sample
 
   def cores_used(self) -> float:
-    """Returns the CPU seconds per second of all nodes between their last two samples; nan if unknown."""
+    """Returns the CPU seconds per second of all nodes between their last two samples.
+
+    Returns nan if it is unknown, or if the nodes run on several machines.
+    """
+    if len({sample.host for sample in self.latest.values()}) > 1:
+      return math.nan
     shares = map(self.cores_of, self.before)
     known = [share for share in shares if math.isfinite(share)]
     return sum(known) if known else math.nan

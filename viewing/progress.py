@@ -17,6 +17,8 @@ from viewing.processes import Processes
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
 # A run without a lock on this machine counts as stopped after this time without a write.
 SILENT_SECONDS = 60.0
+# Bytes at the end of a log that hold more than the reports of a minute.
+_TAIL, _ACTOR_TAIL = 1 << 16, 1 << 12
 
 
 class Progress:
@@ -79,7 +81,8 @@ class Progress:
     for node in curves.nodes(self.run_dir):
       if node not in self.logs:
         series = self._series(node)
-        self.logs[node] = NodeLog(node_files.csv_path(self.run_dir, node), series)
+        tail = _ACTOR_TAIL if node.startswith('actor/') else _TAIL
+        self.logs[node] = NodeLog(node_files.csv_path(self.run_dir, node), series, tail)
       self.logs[node].update()
     logs = {node: log for node, log in self.logs.items() if 'seconds' in log.latest}
     if not logs:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launchers.bottleneck import Figures
-from launchers.recent import Recent
 from rundir.graph_file import Flow, Graph, Group
+from viewing.node_log import NodeLog
 from viewing.processes import Sample
 
 BUSY, IDLE, HELD, UNKNOWN = 'busy', 'idle', 'held', 'unknown'
@@ -93,12 +93,30 @@ def groups(
   return result
 
 
-def edges(graph: Graph, recents: Mapping[str, Recent]) -> list[dict[str, Any]]:
-  """Returns what flows between the groups, with the rate per second; None where none is measured."""
+def edges(
+  graph: Graph, means: Mapping[str, Mapping[str, float]], logs: Mapping[str, NodeLog]
+) -> list[dict[str, Any]]:
+  """Returns what flows between the groups, with the rate per second; None where none is measured.
+
+  Args:
+    graph: the recorded graph.
+    means: of each node's measurements over the last minute.
+    logs: of each node.
+  """
+
+  def total(name: str) -> float | None:
+    known = [values[name] for values in means.values() if name in values]
+    return sum(known) if known else None
+
+  def grown(name: str) -> float | None:
+    rates = [logs[node].recent.rate(name) for node, values in means.items() if name in values]
+    known = [rate for rate in rates if math.isfinite(rate)]
+    return sum(known) if known else None
+
   rates = {
-    'rows': _total(recents, 'actor_steps_per_second'),
-    'unrolls': _grown(recents, 'unrolls_inserted'),
-    'batches': _total(recents, 'learner_steps_per_second'),
+    'rows': total('actor_steps_per_second'),
+    'unrolls': grown('unrolls_inserted'),
+    'batches': total('learner_steps_per_second'),
   }
   result = []
   for flow in graph.flows:
@@ -106,16 +124,6 @@ def edges(graph: Graph, recents: Mapping[str, Recent]) -> list[dict[str, Any]]:
       rate = None if flow.source == 'evaluator' else rates.get(flow.what)
       result.append({'source': flow.source, 'target': flow.target, 'what': flow.what, 'rate': rate})
   return result
-
-
-def _total(recents: Mapping[str, Recent], name: str) -> float | None:
-  means = [m for recent in recents.values() if (m := recent.means().get(name)) is not None]
-  return sum(means) if means else None
-
-
-def _grown(recents: Mapping[str, Recent], name: str) -> float | None:
-  rates = [rate for recent in recents.values() if math.isfinite(rate := recent.rate(name))]
-  return sum(rates) if rates else None
 
 
 def _columns(labels: Sequence[str], flows: Sequence[Flow]) -> dict[str, int]:

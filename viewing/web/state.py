@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import shlex
@@ -99,7 +100,6 @@ class _Run:
     restarts: dict[str, int] = {}
     for _, node in run_directory.restart_times(self.run_dir):
       restarts[node] = restarts.get(node, 0) + 1
-    recents = {node: log.recent for node, log in run.logs.items()}
     film = _newest_film(self.run_dir)
     return {
       'name': run.name,
@@ -112,7 +112,7 @@ class _Run:
       'verdict': vars(status['verdict']),
       'cores': [seen.cores_used(), figures.cores],
       'groups': boxes.groups(graph, names, states),
-      'edges': boxes.edges(graph, recents),
+      'edges': boxes.edges(graph, status['means'], run.logs),
       'replay': _replay(figures, run),
       'nodes': [
         [name, state, meters[0][1] if meters else None, restarts.get(name, 0)]
@@ -133,7 +133,7 @@ class _Run:
     columns, rows = csv_file.thinned(node_files.csv_path(self.run_dir, name), _POINTS)
     samples = processes.history(self.run_dir, name)
     shares = [
-      processes.cores(before, after) for before, after in zip(samples, samples[1:], strict=False)
+      processes.cores(before, after) for before, after in itertools.pairwise(samples)
     ]
     try:
       lines = logs.tail(node_files.log_path(self.run_dir, name), _LOG_LINES)
