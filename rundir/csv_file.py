@@ -115,23 +115,31 @@ def thinned(path: str, points: int, whole: int = 1 << 20) -> tuple[list[str], li
     points: largest number of rows to return.
     whole: size in bytes up to which every row is read.
   """
-  reader = CsvReader(path)
   try:
-    size = os.path.getsize(path)
+    with open(path, 'rb') as file:
+      line = file.readline()
+      columns = _cells(line) if line.endswith(b'\n') else []
+      blocks = list(_blocks(file, points, whole)) if columns else []
   except FileNotFoundError:
     return [], []
-  if size <= whole:
-    rows = reader.read()
-    step = max(-(-len(rows) // points), 1)
-    blocks = [rows[begin : begin + step] for begin in range(0, len(rows), step)]
-  else:
-    width = whole // points
-    blocks = []
-    for k in range(points):
-      reader.skip_to(max(k * (size - width) // max(points - 1, 1), 0))
-      blocks.append(reader.read(width))
-  width = len(reader.columns)
-  return reader.columns, [_means(block, width) for block in blocks if block]
+  rows = ([line.split(b',') for line in block] for block in blocks)
+  return columns, [_means(block, len(columns)) for block in rows]
+
+
+def _blocks(file: io.BufferedReader, points: int, whole: int) -> Iterator[list[bytes]]:
+  """Yields at most `points` blocks of complete lines, from a file that is at its first row."""
+  begin, end = file.tell(), os.fstat(file.fileno()).st_size
+  if end <= whole:
+    lines = [line for line in file if line.endswith(b'\n')]
+    step = max(-(-len(lines) // points), 1)
+    yield from (lines[k : k + step] for k in range(0, len(lines), step))
+    return
+  width = whole // points
+  for k in range(points):
+    file.seek(begin + k * (end - begin - width) // (points - 1))
+    lines = file.read(width).split(b'\n')
+    if block := lines[k > 0 : -1]:  # Without the partial lines at both ends.
+      yield block
 
 
 def _means(rows: Sequence[Sequence[bytes]], width: int) -> list[float]:

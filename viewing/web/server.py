@@ -175,6 +175,7 @@ def _tcp_socket(port: int) -> socket.socket:
   try:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(('127.0.0.1', port))
+    listener.listen()  # So that whoever reads the address can connect.
   except (OSError, OverflowError) as error:
     listener.close()
     raise ValueError(f'--port={port} cannot be used: {error}.') from error
@@ -186,6 +187,7 @@ def _unix_socket(path: str) -> socket.socket:
   mask = os.umask(0o177)
   try:
     listener.bind(path)
+    listener.listen()
   except OSError as error:
     listener.close()
     raise ValueError(f'--socket={path} cannot be used: {error.strerror or error}.') from error

@@ -77,6 +77,7 @@ class State:
 
 class _Run:
   def __init__(self, run_dir: str):
+    run_dir = os.path.abspath(run_dir)
     self.run_dir = run_dir
     self.progress = Progress(run_dir, with_curves=False)
     self.curve = learning.LearningCurve(run_dir)

@@ -54,7 +54,7 @@ def test_a_node_has_its_curves_process_log_and_the_command_for_its_stacks(state)
   node = state.node(0, 'inference_learner/0')
   assert len(node['rows']) <= 300 and len(node['columns']) == len(node['rows'][0])
   assert node['process']['memory_mib'] > 50
-  assert node['log'].endswith('.checkpoint\n')
+  assert node['log'].splitlines()[-1].endswith("'learner_steps': 139}")
   assert node['stacks'].endswith('recorded/slow_environment --stacks=inference_learner/0')
   with pytest.raises(LookupError):
     state.node(0, 'actor/7')
@@ -98,7 +98,7 @@ def _bytes_read():
 
 
 def test_a_look_at_a_long_run_reads_the_ends_of_its_files_only(tmp_path):
-  run_dir = long_run.make(tmp_path / 'run', hours=3, num_actors=40)
+  run_dir = long_run.make(tmp_path / 'run', hours=6, num_actors=40)
   whole = sum(path.stat().st_size for path in (tmp_path / 'run').rglob('*') if path.is_file())
   before = _bytes_read()
   state = State([run_dir])
@@ -110,7 +110,7 @@ def test_a_look_at_a_long_run_reads_the_ends_of_its_files_only(tmp_path):
   state.node(0, 'inference_learner/0')
   assert shown['runs'][0]['verdict']['bottleneck'] == 'learner'
   assert sum(name.startswith('actor/') for name, *_ in shown['runs'][0]['nodes']) == 40
-  assert whole > 15e6 and first < 4e6 and again < 1e6, (whole, first, again)
+  assert whole > 30e6 and first < 6e6 and again < 1e5, (whole, first, again)
 
 
 @pytest.mark.nightly
