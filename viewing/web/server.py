@@ -26,6 +26,7 @@ _FILES = {
   'app.js': 'text/javascript',
   'chart.js': 'text/javascript',
   'graph.js': 'text/javascript',
+  'icon.svg': 'image/svg+xml',
   'style.css': 'text/css',
   'vendor/uPlot.iife.min.js': 'text/javascript',
   'vendor/uPlot.min.css': 'text/css',

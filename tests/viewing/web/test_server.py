@@ -54,7 +54,7 @@ def test_the_page_sets_a_cookie_that_replaces_the_token(page):
 def test_every_file_that_the_page_names_is_served_with_strict_headers(page):
   body = ask(page, '/')[1].decode()
   names = re.findall(r'(?:src|href)="(static/[^"]+)"', body)
-  assert len(names) == 6
+  assert len(names) == 7
   assert 'http://' not in body and 'https://' not in body and 'style=' not in body
   for name in names:
     reply, _ = ask(page, f'/{name}')
