@@ -41,8 +41,10 @@ def make(run_dir, hours, num_actors, process_hours=None):
   with open(run_directory.processes_path(run_dir), 'w') as f:
     f.write('time,node,doing,seconds,memory_mib,cpu_seconds,open_files,threads,host\n')
     for t in range(seconds - covered, seconds, _STEP):
-      row = f'playing,1.0,41.5,{0.4 * t:.2f},10,7,worker'
-      f.writelines(f'{BEGAN + t:.1f},{node},{row}\n' for node in nodes)
+      row = f'playing,1.0,41.5,{0.4 * t:.2f},10,7'
+      f.writelines(
+        f'{BEGAN + t:.1f},{node},{row},worker{k // 50}\n' for k, node in enumerate(nodes)
+      )
   for t in range(1800, seconds, 3600):
     with open(os.path.join(run_dir, 'restarts.csv'), 'a') as f:
       f.write(f'{BEGAN + t:.1f},actor/{t % num_actors}\n')

@@ -82,7 +82,7 @@ function drawEdge(edge, from, to, paired, bottom) {
     const x0 = on ? from.x + BOX.width : from.x, x1 = on ? to.x - 7 : to.x + BOX.width + 7;
     const y0 = from.y + BOX.height / 2 + shift, y1 = to.y + BOX.height / 2 + shift, middle = (x0 + x1) / 2;
     path = `M${x0} ${y0} C${middle} ${y0} ${middle} ${y1} ${x1} ${y1}`;
-    label = [middle, (y0 + y1) / 2 + (shift > 0 ? 20 : -20) + (shift > 0 ? 0 : 4)];
+    label = [middle, (y0 + y1) / 2 + (shift > 0 ? 20 : shift ? -24 : -16)];
   } else {
     const x0 = from.x + BOX.width * 0.5, x1 = to.x + BOX.width * 0.5;
     const y0 = from.y + BOX.height, y1 = to.y + BOX.height + 7;
