@@ -23,9 +23,7 @@ class NodeLog:
     series: for each requested set of columns, the rows in which all of them are finite.
   """
 
-  def __init__(
-    self, path: str, series: Sequence[tuple[str, ...]], tail_bytes: int = _TAIL_BYTES
-  ):
+  def __init__(self, path: str, series: Sequence[tuple[str, ...]], tail_bytes: int = _TAIL_BYTES):
     """Initialises the log without reading it.
 
     Args:

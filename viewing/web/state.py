@@ -133,9 +133,7 @@ class _Run:
       raise LookupError(name)
     columns, rows = csv_file.thinned(node_files.csv_path(self.run_dir, name), _POINTS)
     samples = processes.history(self.run_dir, name)
-    shares = [
-      processes.cores(before, after) for before, after in itertools.pairwise(samples)
-    ]
+    shares = [processes.cores(before, after) for before, after in itertools.pairwise(samples)]
     try:
       lines = logs.tail(node_files.log_path(self.run_dir, name), _LOG_LINES)
     except OSError:

@@ -2,7 +2,7 @@
 // Draws the graph as SVG. Groups come with their columns; what flows back is drawn below what flows on.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const BOX = {width: 196, height: 108, across: 150, down: 34, margin: 22};
+const BOX = {width: 196, height: 108, across: 140, down: 34, margin: 22};
 
 function svg(tag, attributes, ...children) {
   const element = document.createElementNS(SVG, tag);
