@@ -70,10 +70,17 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   parser.add_argument(
     '--stacks', nargs='?', const='', metavar='NODE', help='print the stacks of the nodes and exit'
   )
+  parser.add_argument(
+    '--web', action='store_true', help='serve a page on 127.0.0.1 until Ctrl-C; print its address'
+  )
+  parser.add_argument('--port', type=int, default=0, help='port of the page; 0: a free one (0)')
+  parser.add_argument('--socket', default='', help='Unix socket to serve the page on, not a port')
   parser.add_argument('--period', type=float, default=2.0, help='seconds between two reads (2)')
   args = parser.parse_args(argv)
   if args.png and not args.png.endswith('.png'):
     raise ValueError(f'--png={args.png} must end in .png.')
+  if not args.web and (args.port or args.socket):
+    raise ValueError('--port and --socket are for --web; add it.')
   if not 0 < args.period < math.inf:
     raise ValueError(f'--period={args.period} must be a finite number above 0.')
   return args
@@ -98,6 +105,11 @@ def main(argv: Sequence[str]) -> int:
     args = _parse(argv)
     if args.stacks is not None:
       _print_stacks(args.run_dir, args.stacks)
+      return 0
+    if args.web:
+      from viewing.web import server
+
+      server.serve(args.run_dir, args.port, args.socket, lambda line: print(line, flush=True))
       return 0
     runs = [Progress(run_dir) for run_dir in args.run_dir]
     if args.png:

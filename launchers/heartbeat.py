@@ -41,6 +41,7 @@ class Beat:
     cpu_seconds: CPU time of this incarnation.
     open_files: number of open descriptors.
     threads: number of threads, Python or not.
+    host: name of its machine.
     returned: whether its work has returned, so that it may exit.
   """
 
@@ -52,6 +53,7 @@ class Beat:
   cpu_seconds: float
   open_files: int
   threads: int
+  host: str = ''
   returned: bool = False
 
   def pack(self) -> bytes:
@@ -154,6 +156,7 @@ class Heart:
       cpu_seconds=round(time.process_time(), 2),
       open_files=self._open_files,
       threads=self._threads,
+      host=os.uname().nodename,
     )
 
 

@@ -21,10 +21,10 @@ import launchpad as lp
 
 from environments import own_file
 from launchers import streams
-from launchers.graph import describe, picture
+from launchers.graph import describe, flow, picture
 from launchers.placement import Resources
 from launchers.supervise import RunCallbacks
-from rundir import run_directory
+from rundir import graph_file, run_directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +132,7 @@ class Launcher(abc.ABC):
     changed = run_directory.write_record(job.run_dir, job.name, dict(job.given), job.config)
     if changed:
       streams.say(f'warning: {changed}', sys.stderr)
+    graph_file.write(job.run_dir, flow.graph(job.program, job.placement))
     for name in ('graph.md', 'graph.svg'):
       picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import os
 import time
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +15,6 @@ from launchers.supervise import RunCallbacks
 from launchers.view import View
 from rundir import run_directory
 
-_PROCESSES = 'processes.csv'
 _PERIOD_SECONDS = 30.0
 _COLUMNS = (
   'time',
@@ -27,6 +25,7 @@ _COLUMNS = (
   'cpu_seconds',
   'open_files',
   'threads',
+  'host',
 )
 
 
@@ -34,8 +33,8 @@ _COLUMNS = (
 def shown(program: lp.Program, title: str, run_dir: str) -> Iterator[RunCallbacks]:
   """Shows a program in the terminal while it is supervised, and records it in its run directory.
 
-  `launcher.json` names the supervising process. `processes.csv` receives the activity and memory of
-  each node every 30 seconds. `restarts.csv` receives each restart.
+  `launcher.json` names the supervising process. `processes.csv` receives the activity, memory
+  and machine of each node every 30 seconds. `restarts.csv` receives each restart.
 
   Args:
     program: the graph.
@@ -46,8 +45,8 @@ def shown(program: lp.Program, title: str, run_dir: str) -> Iterator[RunCallback
     The callbacks for the supervision.
   """
   follower = Follower(program)
-  view = View(follower, title)
-  processes = _Processes(os.path.join(run_dir, _PROCESSES))
+  view = View(follower, title, run_directory.config_of(run_dir))
+  processes = _Processes(run_directory.processes_path(run_dir))
 
   def started() -> None:
     run_directory.note_launcher(run_dir)

@@ -7,6 +7,7 @@ import datetime
 import math
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +15,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from launchers import bottleneck
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
+from launchers.recent import Recent
 
 _CENTURY = 100 * 365.25 * 86400  # Seconds.
 # Figures that are summed over inference-learners; of other figures, the last learner's is shown.
@@ -38,17 +41,27 @@ class View:
     thread: ends when the view or its terminal is closed.
   """
 
-  def __init__(self, follower: Follower, title: str, log_period: float = 5.0):
+  def __init__(
+    self,
+    follower: Follower,
+    title: str,
+    config: Mapping[str, Any],
+    log_period: float = 5.0,
+  ):
     """Initialises a view.
 
     Args:
       follower: follower of the program.
       title: title of the live table.
+      config: the program's options; {} if unknown.
       log_period: seconds between log lines if stdout is not a terminal.
     """
     self._follower = follower
     self._title = title
+    self._config = config
     self._log_period = log_period
+    self._recent: dict[str, Recent] = {}
+    self._cpu = Recent()
     self._restarts = 0
     self._problem = ''
     self._waiting: dict[str, str] = {}
@@ -76,6 +89,8 @@ class View:
       for node, beat in sorted(beats.items())
       if beat.seconds > _LONG_SECONDS and beat.doing not in _UNREMARKABLE
     }
+    if len({beat.host for beat in beats.values()}) == 1:
+      self._cpu.add(time.monotonic(), {'all': sum(beat.cpu_seconds for beat in beats.values())})
 
   def _show(self) -> None:
     # A closed terminal ends the view, not the program.
@@ -104,7 +119,17 @@ class View:
     if status['problem'] and status['problem'] != self._problem:
       print(f'warning: {status["problem"]}', file=sys.stderr, flush=True)
     self._problem = status['problem']
-    return status | {'restarts': self._restarts, 'waiting': self._waiting}
+    return status | {
+      'restarts': self._restarts,
+      'waiting': self._waiting,
+      'verdict': self._verdict(status),
+    }
+
+  def _verdict(self, status: dict[str, Any]) -> bottleneck.Verdict:
+    for node, values in status['latest'].items():
+      self._recent.setdefault(node, Recent()).add(status['elapsed'], values)
+    means = {node: recent.means() for node, recent in self._recent.items()}
+    return bottleneck.of_program(means, self._config, self._cpu.rate('all'))
 
 
 def remaining(status: dict[str, Any]) -> float:
@@ -155,6 +180,7 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
     ('replay_size', get('replay_size')),
     ('samples_per_insert', get('samples_per_insert', '.2f')),
     ('priority', get('priority_mean', '.3g')),
+    ('bottleneck', bottleneck.name(status.get('verdict', bottleneck.UNKNOWN))),
     ('exploration', _range(get('exploration_min', '.2g'), get('exploration_max', '.2g'))),
   ]
 
@@ -187,6 +213,8 @@ def as_table(title: str, status: dict[str, Any]) -> Table:
   for i in range(half):
     right = shown[half + i] if half + i < len(shown) else ('', '')
     table.add_row(*shown[i], *right)
-  if status['waiting']:
-    table.caption = ', '.join(f'{node} {doing}' for node, doing in status['waiting'].items())
+  captions = [', '.join(f'{node} {doing}' for node, doing in status['waiting'].items())]
+  if 'verdict' in status:
+    captions.append(status['verdict'].sentence)
+  table.caption = '\n'.join(filter(None, captions)) or None
   return table

@@ -27,8 +27,9 @@ class Monitor:
 
   Reports are absolute, so a duplicate report changes nothing. For each node the monitor writes
   `logs/<node>.csv` and TensorBoard scalars `<node's group>/<name>`; their time axis is environment
-  frames. The logged counters are program totals: actor steps and frames are summed over
-  inference-learners, while learner steps are common to all of them.
+  frames. A row has two times: `seconds` of the run, and `time` in seconds since 1970. The logged
+  counters are program totals: actor steps and frames are summed over inference-learners, while learner
+  steps are common to all of them.
   """
 
   def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool, num_learners: int = 1):
@@ -72,7 +73,8 @@ class Monitor:
       finite = {name: value for name, value in values.items() if math.isfinite(value)}
       self._latest.setdefault(node, {}).update(finite)
       counts = self._count(node, values)
-      row = {'seconds': time.monotonic() - self._started, **values, **counts}
+      times = {'seconds': time.monotonic() - self._started, 'time': round(time.time(), 1)}
+      row = times | dict(values) | counts
       scalars = finite | {n: counts[n] for n in COUNTERS if n in finite}
       tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
       self._recorder.put(node, row, int(counts['environment_frames']), tagged)

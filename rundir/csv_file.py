@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -102,6 +103,54 @@ def finite(
       yield values
 
 
+def thinned(path: str, points: int, whole: int = 1 << 20) -> tuple[list[str], list[list[float]]]:
+  """Returns a file's columns and at most `points` rows that stand for all of it.
+
+  Each row is the mean over some consecutive rows, without the cells that are not finite; nan if none
+  is. In a file larger than `whole` bytes these are a few rows at evenly spaced places, so that the time
+  does not grow with the file. The last row of the file is part of the last mean.
+
+  Args:
+    path: of the file; one that does not exist has no columns.
+    points: largest number of rows to return.
+    whole: size in bytes up to which every row is read.
+  """
+  try:
+    with open(path, 'rb') as file:
+      line = file.readline()
+      columns = _cells(line) if line.endswith(b'\n') else []
+      blocks = list(_blocks(file, points, whole)) if columns else []
+  except FileNotFoundError:
+    return [], []
+  rows = ([line.split(b',') for line in block] for block in blocks)
+  return columns, [_means(block, len(columns)) for block in rows]
+
+
+def _blocks(file: io.BufferedReader, points: int, whole: int) -> Iterator[list[bytes]]:
+  """Yields at most `points` blocks of complete lines, from a file that is at its first row."""
+  begin, end = file.tell(), os.fstat(file.fileno()).st_size
+  if end <= whole:
+    lines = [line for line in file if line.endswith(b'\n')]
+    step = max(-(-len(lines) // points), 1)
+    yield from (lines[k : k + step] for k in range(0, len(lines), step))
+    return
+  width = whole // points
+  for k in range(points):
+    file.seek(begin + k * (end - begin - width) // (points - 1))
+    lines = file.read(width).split(b'\n')
+    if block := lines[k > 0 : -1]:  # Without the partial lines at both ends.
+      yield block
+
+
+def _means(rows: Sequence[Sequence[bytes]], width: int) -> list[float]:
+  means = []
+  for place in range(width):
+    values = [number(row[place]) for row in rows if place < len(row)]
+    known = [value for value in values if math.isfinite(value)]
+    means.append(sum(known) / len(known) if known else math.nan)
+  return means
+
+
 class CsvReader:
   """Reads the rows added to a CSV file since the last read.
 
@@ -143,19 +192,22 @@ class CsvReader:
 
   def skip_to_tail(self, size: int) -> None:
     """Skips all but the rows in about the last `size` bytes."""
-    try:
-      with open(self._path, 'rb') as file:
-        end = os.fstat(file.fileno()).st_size
-        if self._begin(file) and end - size > self.offset:
-          file.seek(end - size - 1)
+    with contextlib.suppress(FileNotFoundError):
+      self.skip_to(os.path.getsize(self._path) - size)
+
+  def skip_to(self, offset: int) -> None:
+    """Continues at the first row that begins at this byte or later; below 0, at the first of all."""
+    with contextlib.suppress(FileNotFoundError), open(self._path, 'rb') as file:
+      if self._begin(file):
+        self.offset = file.tell()  # The first row.
+        if offset > self.offset:
+          file.seek(offset - 1)
           file.readline()
           self.offset = file.tell()
-    except FileNotFoundError:
-      pass
 
   def _begin(self, file: io.BufferedReader) -> bool:
     """Starts over if the file has shrunk or changed columns; returns whether it has a header."""
-    line = file.readline()
+    line = file.readline()  # Leaves the file at its first row.
     columns = _cells(line) if line.endswith(b'\n') else []
     if columns != self.columns or os.fstat(file.fileno()).st_size < self.offset:
       self.restarts += bool(self.columns)

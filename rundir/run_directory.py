@@ -136,6 +136,14 @@ def program_of(path: str) -> str:
     return ''
 
 
+def config_of(path: str) -> dict[str, Any]:
+  """Returns the options of a run; {} if there is no record of it."""
+  try:
+    return read_record(path).config
+  except ValueError:
+    return {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Record:
   """The contents of `config.json`.
@@ -240,6 +248,21 @@ def restarts(path: str) -> int:
       return sum(1 for _ in f)
   except FileNotFoundError:
     return 0
+
+
+def restart_times(path: str) -> list[tuple[float, str]]:
+  """Returns the restarts of a run in order, as (`time.time()` seconds, node)."""
+  try:
+    with open(os.path.join(path, _RESTARTS)) as f:
+      parts = [line.rstrip('\n').partition(',') for line in f if line.endswith('\n')]
+    return [(float(seconds), node) for seconds, _, node in parts]
+  except (FileNotFoundError, ValueError):
+    return []
+
+
+def processes_path(path: str) -> str:
+  """Returns the path of the file that records what the processes of a run do and use."""
+  return os.path.join(path, 'processes.csv')
 
 
 def is_taken(path: str) -> bool:

@@ -8,23 +8,28 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from launchers import bottleneck
 from nodes.runtime.counters import COUNTERS
 from rundir import curves, node_files, run_directory, secrets
 from viewing.node_log import NodeLog
+from viewing.processes import Processes
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
 # A run without a lock on this machine counts as stopped after this time without a write.
 SILENT_SECONDS = 60.0
+# Bytes at the end of a log that hold more than the reports of a minute.
+_TAIL, _ACTOR_TAIL = 1 << 16, 1 << 12
 
 
 class Progress:
   """The progress of a run; `update` reads its directory."""
 
-  def __init__(self, run_dir: str):
+  def __init__(self, run_dir: str, with_curves: bool = True):
     """Reads a run for the first time.
 
     Args:
       run_dir: its directory.
+      with_curves: whether to read the curves; if not, only the ends of the logs are read.
 
     Raises:
       ValueError: if it is not a run directory; one sentence.
@@ -35,8 +40,10 @@ class Progress:
     self.evaluation: list[tuple[float, ...]] = []
     self.state = GOING_ON
     self.status: dict[str, Any] | None = None
+    self.processes = Processes(run_dir)
+    self.logs: dict[str, NodeLog] = {}
+    self._with_curves = with_curves
     self._seen: tuple[Any, ...] = ()
-    self._logs: dict[str, NodeLog] = {}
     self._first: dict[str, tuple[float, ...]] = {}
     self._written = 0.0
     self._changed = 0.0  # By the monotonic clock.
@@ -72,14 +79,18 @@ class Progress:
 
   def _read(self) -> None:
     for node in curves.nodes(self.run_dir):
-      if node not in self._logs:
-        series = curves.EVALUATION if node == 'evaluator/0' else [curves.TRAINING]
-        self._logs[node] = NodeLog(node_files.csv_path(self.run_dir, node), series)
-      self._logs[node].update()
-    logs = {node: log for node, log in self._logs.items() if 'seconds' in log.latest}
+      if node not in self.logs:
+        series = self._series(node)
+        tail = _ACTOR_TAIL if node.startswith('actor/') else _TAIL
+        self.logs[node] = NodeLog(node_files.csv_path(self.run_dir, node), series, tail)
+      self.logs[node].update()
+    logs = {node: log for node, log in self.logs.items() if 'seconds' in log.latest}
     if not logs:
       return
     latest = {node: log.latest for node, log in logs.items()}
+    self.processes.update()
+    means = {node: log.recent.means() for node, log in logs.items()}
+    cores = self.processes.cores_used()
     newest = max(latest.values(), key=lambda values: values['seconds'])
     learner = next((n for n, v in latest.items() if 'actor_steps_per_second' in v), '')
     if learner and learner not in self._first:
@@ -94,15 +105,23 @@ class Progress:
       'num_steps': self.config['num_steps'],
       'counts': {name: newest.get(name, 0.0) for name in COUNTERS},
       'latest': latest,
+      'means': means,
+      'verdict': bottleneck.of_program(means, self.config, cores),
       'waiting': {},
       'finished': self.state == ENDED,
       'problem': '',
       'restarts': run_directory.restarts(self.run_dir),
     }
 
+  def _series(self, node: str) -> Sequence[tuple[str, ...]]:
+    """Returns the sets of columns to read whole from a node's log."""
+    if not self._with_curves:
+      return ()
+    return curves.EVALUATION if node == 'evaluator/0' else (curves.TRAINING,)
+
   def _curve(self, series: Sequence[tuple[str, ...]]) -> list[tuple[float, ...]]:
     """Returns the rows of the first of these series that a node has, from the first such node."""
-    logs = [self._logs[node] for node in sorted(self._logs)]
+    logs = [self.logs[node] for node in sorted(self.logs)]
     rows = (log.series.get(columns, []) for columns in series for log in logs)
     return next(filter(None, rows), [])
 
@@ -110,6 +129,7 @@ class Progress:
     """Returns the time of the last write, by the clock of the machine that runs the program."""
     files = glob.glob(os.path.join(glob.escape(node_files.directory(self.run_dir)), '*'))
     files.append(os.path.join(self.run_dir, 'config.json'))
+    files.append(run_directory.processes_path(self.run_dir))
     return max((os.path.getmtime(file) for file in files if os.path.exists(file)), default=0.0)
 
 

@@ -12,13 +12,15 @@ _NAN = float('nan')
 class InferenceRates:
   """Rates and means over the time between two calls of `measure`."""
 
-  def __init__(self, devices: Sequence[DeviceInference]):
+  def __init__(self, devices: Sequence[DeviceInference], num_threads: int):
     """Initialises the rates.
 
     Args:
       devices: inference on each actor device.
+      num_threads: threads that serve batches.
     """
     self._devices = devices
+    self._num_threads = num_threads
     self._measured = (0, 0, 0, 0.0)
 
   def measure(self, seconds: float) -> dict[str, float]:
@@ -35,5 +37,6 @@ class InferenceRates:
       'inference_batches_per_second': batches / seconds,
       'inference_batch_rows': rows / batches if batches else _NAN,
       'inference_batch_fill': rows / capacity if capacity else _NAN,
+      'inference_busy_share': busy / (seconds * self._num_threads),
       'inference_latency_ms': 1e3 * busy / batches if batches else _NAN,
     }

@@ -124,7 +124,6 @@ class InferenceServer:
       DeviceInference(agent, device, *placed, environment_spec, buckets, seed)
       for device, placed in zip(devices, device_slots, strict=True)
     ]
-    self._rates = InferenceRates(self._devices)
     self._batchers = [batching.Batcher[Request](buckets[-1], timeout) for _ in devices]
     self._scheduler = RequestScheduler(
       groups, requests, self._inbox, self._batchers, writer.put if writer is not None else None
@@ -133,6 +132,7 @@ class InferenceServer:
     # One thread listens and two keep an accelerator busy. On CPUs, more threads than devices do not
     # help.
     self._num_threads = len(devices) if devices[0].platform == 'cpu' else 1 + 2 * len(devices)
+    self._rates = InferenceRates(self._devices, self._num_threads)
 
   def set_params(self, version: int, params: Nest) -> None:
     """Copies the parameters to every actor device."""
@@ -215,6 +215,7 @@ class InferenceServer:
       {
         'rows_dropped': float(self._scheduler.rows_dropped),
         'restarts': float(self._scheduler.restarts),
+        'deferred_requests': float(self.deferred_requests),
       }
       | self._progress.measure(seconds)
       | self._rates.measure(seconds)

@@ -105,16 +105,22 @@ class UnrollReader:
     return True
 
   def measure(self) -> dict[str, float]:
-    """Returns unrolls held and samples per insert since each server's start; nan if one is away."""
+    """Returns unrolls held, and unrolls written and sampled since each server's start.
+
+    All values are nan if a server is away.
+    """
     try:
       tables = [client.server_info(timeout=1)[TABLE] for client in self._clients]
     except _AWAY:
-      return {'replay_size': float('nan'), 'samples_per_insert': float('nan')}
+      names = 'replay_size', 'samples_per_insert', 'unrolls_inserted', 'unrolls_sampled'
+      return dict.fromkeys(names, float('nan'))
     inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
     samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
     return {
       'replay_size': float(sum(t.current_size for t in tables) * self._columns.unrolls_per_item),
       'samples_per_insert': samples / inserts if inserts else float('nan'),
+      'unrolls_inserted': float(inserts * self._columns.unrolls_per_item),
+      'unrolls_sampled': float(samples * self._columns.unrolls_per_item),
     }
 
   def explain_wait(self) -> str:

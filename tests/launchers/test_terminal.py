@@ -37,7 +37,7 @@ def test_the_view_ends_with_its_terminal(gone, monkeypatch):
   failures = []
   monkeypatch.setattr(threading, 'excepthook', failures.append)
   monkeypatch.setattr(sys, 'stdout', gone)
-  shown = view.View(follower, 'title', log_period=0.0)
+  shown = view.View(follower, 'title', {}, log_period=0.0)
   shown.start()
   shown.thread.join(DEADLINE)
   assert not shown.thread.is_alive() and not failures

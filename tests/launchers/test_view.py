@@ -3,7 +3,7 @@ import math
 import pytest
 from rich.console import Console
 
-from launchers import view
+from launchers import bottleneck, view
 
 STATUS = {
   'elapsed': 61.0,
@@ -89,3 +89,14 @@ def test_nothing_is_remaining_once_training_has_finished_and_nothing_is_known_be
   assert view.remaining(STATUS | {'finished': True}) == 0
   unknown = STATUS | {'counts': STATUS['counts'] | {'actor_steps': 0.0}, 'since_first_step': 0.0}
   assert math.isnan(view.remaining(unknown))
+
+
+def test_the_bottleneck_is_named_in_the_line_and_explained_below_the_table():
+  means = {'learner/0': {'learner_waiting_share': 0.01, 'replay_size': 32.0}}
+  verdict = bottleneck.of_program(means, {'queue_size': 32})
+  status = STATUS | {'verdict': verdict}
+  assert 'bottleneck=learner' in view.as_line(status).split()
+  console = Console(width=200, record=True, file=open('/dev/null', 'w'))  # noqa: SIM115
+  console.print(view.as_table('title', status))
+  text = ' '.join(console.export_text().split())
+  assert 'replay is full and the learner never waits' in text

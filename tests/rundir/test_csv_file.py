@@ -118,3 +118,16 @@ def test_the_end_of_a_line_is_found_however_far_from_the_end(tmp_path, monkeypat
     file.drop_unfinished_line()
     file.close()
     assert (tmp_path / 'f').read_bytes() == kept
+
+
+@pytest.mark.parametrize('whole', [1 << 20, 1 << 12])
+def test_a_thinned_file_stands_for_all_of_it(tmp_path, whole):
+  path = tmp_path / 'a.csv'
+  rows = ''.join(f'{k},{k % 2},{"" if k % 3 else 5.0}\n' for k in range(2000))
+  path.write_text(f'x,y,z\n{rows}7,')  # The last row is not complete.
+  columns, means = csv_file.thinned(str(path), 50, whole)
+  assert columns == ['x', 'y', 'z'] and 45 <= len(means) <= 50
+  xs = [row[0] for row in means]
+  assert xs == sorted(xs) and xs[0] < 50 and xs[-1] > 1950
+  assert all(row[2] == 5.0 for row in means)  # Cells without a number are left out.
+  assert csv_file.thinned(str(tmp_path / 'none.csv'), 50) == ([], [])

@@ -3,7 +3,6 @@
 import math
 
 from rundir.csv_file import CsvWriter
-from viewing import node_log
 from viewing.node_log import NodeLog
 
 SERIES = ('frames', 'episode_return')
@@ -16,13 +15,12 @@ def make(path, rows):
   return table
 
 
-def test_series_are_read_whole_and_then_only_what_is_new(tmp_path, monkeypatch):
-  monkeypatch.setattr(node_log, '_TAIL_BYTES', 10)
+def test_series_are_read_whole_and_then_only_what_is_new(tmp_path):
   path = tmp_path / 'learner-0.csv'
   values = [0.5, math.nan, 2.5, math.nan]
   rows = [{'episode_return': v, 'frames': float(i)} for i, v in enumerate(values)]
   table = make(path, rows)
-  log = NodeLog(str(path), [SERIES])
+  log = NodeLog(str(path), [SERIES], tail_bytes=10)
   log.update()
   assert log.series == {SERIES: [(0, 0.5), (2, 2.5)]}
   assert log.latest == {'frames': 3, 'episode_return': 2.5}
@@ -35,12 +33,11 @@ def test_series_are_read_whole_and_then_only_what_is_new(tmp_path, monkeypatch):
   assert log.latest == {'frames': 4, 'episode_return': 3.5}
 
 
-def test_of_other_files_only_the_end_is_read(tmp_path, monkeypatch):
-  monkeypatch.setattr(node_log, '_TAIL_BYTES', 40)
+def test_of_other_files_only_the_end_is_read(tmp_path):
   path = tmp_path / 'actor-0.csv'
   rows = [{'share': i / 8, 'once': 1.0 if i == 0 else math.nan} for i in range(1000)]
   table = make(path, rows)
-  log = NodeLog(str(path), [SERIES])
+  log = NodeLog(str(path), [SERIES], tail_bytes=40)
   log.update()
   assert log.latest == {'share': 999 / 8}
   assert log.first('once') == (1.0,) and log.first('nothing') is None

@@ -1,0 +1,71 @@
+"""The graph of a run, as `graph.json` in its directory: its groups and what flows between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+from rundir import files
+
+_NAME = 'graph.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """A group of nodes.
+
+  Attributes:
+    name: its label, as in 'actor'.
+    nodes: number of its nodes.
+    runs: name of the class that they run.
+    machine: what a node's machine has to be, in words.
+  """
+
+  name: str
+  nodes: int
+  runs: str
+  machine: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+  """What the nodes of one group send to those of another.
+
+  Attributes:
+    source: name of the sending group.
+    target: name of the receiving group.
+    what: 'rows', 'unrolls', 'batches', 'parameters', 'reports' or 'calls'.
+  """
+
+  source: str
+  target: str
+  what: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+  """The groups of a program and the flows between them."""
+
+  groups: tuple[Group, ...]
+  flows: tuple[Flow, ...]
+
+
+def write(run_dir: str, graph: Graph) -> None:
+  """Writes `graph.json`.
+
+  Raises:
+    OSError: if it cannot be written.
+  """
+  files.write_json(os.path.join(run_dir, _NAME), dataclasses.asdict(graph))
+
+
+def read(run_dir: str) -> Graph:
+  """Returns the graph of a run; an empty one if none is recorded, as in runs of earlier versions."""
+  try:
+    with open(os.path.join(run_dir, _NAME)) as f:
+      record = json.load(f)
+    groups = tuple(Group(**group) for group in record['groups'])
+    return Graph(groups, tuple(Flow(**flow) for flow in record['flows']))
+  except (OSError, ValueError, LookupError, TypeError):
+    return Graph((), ())

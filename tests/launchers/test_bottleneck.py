@@ -1,0 +1,96 @@
+import math
+import pathlib
+
+import pytest
+
+from launchers import bottleneck
+from launchers.bottleneck import Figures
+from launchers.recent import Recent
+from viewing.progress import Progress
+
+RECORDED = pathlib.Path(__file__).parent.parent / 'viewing' / 'recorded'
+STARVED = {'learner_waiting': 0.7, 'stepping': 0.1, 'waiting': 0.9, 'batch_fill': 1.0}
+
+
+@pytest.mark.parametrize(
+  'name, found, words, fix',
+  [
+    ('slow_environment', 'environments', 'the environments are the bottleneck', '--num_actors'),
+    ('slow_learner', 'learner', 'replay holds the actors back', '--samples_per_insert'),
+    ('starved_inference', 'inference', 'inference is the bottleneck', '--envs_per_actor'),
+  ],
+)
+def test_the_bottleneck_of_a_run_that_was_made_slow_on_purpose_is_named(name, found, words, fix):
+  """`recorded/README.md` has the commands that recorded these runs."""
+  verdict = Progress(str(RECORDED / name), with_curves=False).status['verdict']
+  assert verdict.bottleneck == found
+  assert words in verdict.sentence and fix in verdict.sentence
+
+
+@pytest.mark.parametrize(
+  'figures, found, words',
+  [
+    (Figures(), 'unknown', 'nothing has been measured'),
+    (
+      Figures(learner_waiting=0.02, replay_fill=0.97),
+      'learner',
+      'replay is full and the learner never waits: the learner is the bottleneck; a larger '
+      '--batch_size or more --learner_devices would help',
+    ),
+    # A prioritized replay is full as a rule, so its fill says nothing.
+    (Figures(learner_waiting=0.02, replay_fill=1.0, is_queue=False), 'learner', 'just keeps up'),
+    (Figures(learner_waiting=0.02, held_back=0.5), 'learner', 'holds the actors back'),
+    (Figures(learner_waiting=0.02, inference_busy=0.9), 'none', 'balanced'),
+    (Figures(learner_waiting=0.2), 'none', 'nothing stands out'),
+    (Figures(replay_fill=0.01, first_fill=0.05, is_queue=False), 'replay', 'filling'),
+    (Figures(learner_waiting=0.7, stepping=0.9, waiting=0.1), 'environments', '--num_actors'),
+    (Figures(**STARVED, inference_busy=0.9), 'inference', '--inference_nodes'),
+    (
+      Figures(**STARVED | {'batch_fill': 0.2}, inference_busy=0.9),
+      'batching',
+      '--inference_timeout_ms',
+    ),
+    (Figures(**STARVED, inference_busy=0.1), 'batching', '--env_groups=2'),
+    (Figures(**STARVED, acts_itself=True), 'inference', "the actors' inference"),
+    (Figures(learner_waiting=0.7, stepping=0.4, waiting=0.5), 'actors', '--num_actors'),
+  ],
+)
+def test_each_rule_has_a_verdict(figures, found, words):
+  verdict = bottleneck.verdict(figures)
+  assert verdict.bottleneck == found and words in verdict.sentence
+  assert bool(verdict.rule) == (found != 'unknown')
+
+
+def test_a_program_that_takes_every_core_is_told_that_only_more_cores_help():
+  crowded = Figures(learner_waiting=0.02, cores_used=1.95, cores=2.0)
+  assert 'all 2 cores are busy' in bottleneck.verdict(crowded).sentence
+  alone = Figures(learner_waiting=0.02, cores_used=1.0, cores=2.0)
+  assert 'cores are busy' not in bottleneck.verdict(alone).sentence
+
+
+def test_figures_are_shares_of_the_whole_program():
+  means = {
+    'actor/0': {'stepping_share': 0.2, 'waiting_share': 0.8},
+    'actor/1': {'stepping_share': 0.4, 'waiting_share': 0.6},
+    'inference/0': {'inference_busy_share': 0.5, 'deferred_requests': 1.0},
+    'inference/1': {'inference_busy_share': 0.7, 'deferred_requests': 2.0},
+    'learner/0': {'learner_waiting_share': 0.1, 'replay_size': 24.0},
+  }
+  config = {'num_actors': 2, 'env_groups': 2, 'queue_size': 32, 'cpu_cores': 8}
+  figures = bottleneck.figures(means, config)
+  assert figures.stepping == pytest.approx(0.3) and figures.inference_busy == pytest.approx(0.6)
+  assert figures.held_back == 0.75 and figures.replay_fill == 0.75
+  assert figures.is_queue and not figures.acts_itself and math.isnan(figures.batch_fill)
+
+
+def test_means_cover_the_last_minute_and_ignore_what_is_no_number():
+  recent = Recent()
+  for second in range(200):
+    values = {'old': 1.0} if second < 100 else {'share': second % 2, 'bad': math.nan}
+    recent.add(float(second), values | {'count': 10.0 * second})
+  means = recent.means()
+  assert means['share'] == pytest.approx(0.5, abs=0.02)
+  assert 'old' not in means and 'bad' not in means
+  assert recent.rate('count') == pytest.approx(10.0) and math.isnan(recent.rate('old'))
+  recent.add(150.0, {'share': 100.0})  # Late, or a second reader of the same report.
+  assert recent.means() == means

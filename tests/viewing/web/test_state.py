@@ -1,0 +1,128 @@
+"""What the live page is told about runs."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.viewing import long_run
+from tests.viewing.web import serving
+from viewing.web.state import State
+
+
+@pytest.fixture(scope='module')
+def state():
+  return State(serving.RUNS)
+
+
+def test_the_state_of_a_recorded_run_has_its_graph_with_rates_and_its_events(state):
+  run = json.loads(json.dumps(state.read(), allow_nan=False))['runs'][0]
+  groups = {group['name']: group for group in run['groups']}
+  assert groups['actor']['nodes'] == 2 and groups['actor']['state'] == 'busy'
+  assert groups['inference_learner']['state'] == 'idle'
+  assert [name for name, _ in groups['inference_learner']['meters']] == ['inference', 'learner']
+  assert groups['monitor']['reports_only'] and not groups['replay']['reports_only']
+  assert (
+    groups['actor']['column'] < groups['inference_learner']['column'] < groups['replay']['column']
+  )
+  edges = {(edge['source'], edge['target']): edge for edge in run['edges']}
+  rows, unrolls, batches = (
+    edges[pair]
+    for pair in (
+      ('actor', 'inference_learner'),
+      ('inference_learner', 'replay'),
+      ('replay', 'inference_learner'),
+    )
+  )
+  assert [edge['what'] for edge in (rows, unrolls, batches)] == ['rows', 'unrolls', 'batches']
+  # Unrolls of 20 rows, batches of 8 unrolls.
+  assert rows['rate'] == pytest.approx(20 * unrolls['rate'], rel=0.25)
+  assert unrolls['rate'] == pytest.approx(8 * batches['rate'], rel=0.25)
+  assert {event['kind'] for event in run['timeline']} == {'evaluation', 'checkpoint'}
+  times = [event['time'] for event in run['timeline']]
+  assert times == sorted(times) and run['span'][0] <= times[0]
+
+
+def test_actors_that_replay_holds_back_are_marked(state):
+  run = state.read()['runs'][1]
+  nodes = {name: word for name, word, *_ in run['nodes']}
+  assert nodes['actor/0'] == nodes['actor/1'] == 'held'
+  assert nodes['inference_learner/0'] == 'busy'
+
+
+def test_a_node_has_its_curves_process_log_and_the_command_for_its_stacks(state):
+  node = state.node(0, 'inference_learner/0')
+  assert len(node['rows']) <= 300 and len(node['columns']) == len(node['rows'][0])
+  assert node['process']['memory_mib'] > 50
+  assert node['log'].splitlines()[-1].endswith("'learner_steps': 139}")
+  assert node['stacks'].endswith('recorded/slow_environment --stacks=inference_learner/0')
+  with pytest.raises(LookupError):
+    state.node(0, 'actor/7')
+  with pytest.raises(LookupError):
+    state.node(3, 'actor/0')
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_curve_with_an_interval(tmp_path):
+  for seed in (1, 2, 3):
+    copy = tmp_path / f'run-{seed}'
+    shutil.copytree(serving.RUNS[2], copy)
+    record = json.loads((copy / 'config.json').read_text())
+    record['config'] |= {'seed': seed, 'run_dir': str(copy)}
+    (copy / 'config.json').write_text(json.dumps(record))
+    table = copy / 'logs' / 'evaluator-0.csv'
+    header, *rows = table.read_text().splitlines()
+    place = header.split(',').index('evaluator_return')
+    cells = [row.split(',') for row in rows]
+    for row in cells:
+      row[place] = str(float(seed))
+    table.write_text('\n'.join([header, *map(','.join, cells)]) + '\n')
+  curves = State([*(str(tmp_path / f'run-{seed}') for seed in (1, 2, 3)), str(serving.RUNS[0])])
+  first, second = curves.read()['curves']
+  assert first['runs'] == [0, 1, 2] and second['runs'] == [3]
+  assert first['mean'] == pytest.approx([2.0] * 100)
+  # Student's t of 2 degrees of freedom, 4.303, times the standard error of 1, 2 and 3.
+  assert first['high'][0] - 2.0 == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+  assert 'mean' not in second
+
+
+def test_a_run_that_has_recorded_nothing_yet_is_shown(tmp_path):
+  shutil.copy(serving.RUNS[0] / 'config.json', tmp_path)
+  run = State([str(tmp_path)]).read()['runs'][0]
+  assert run['nodes'] == [] and run['timeline'] == []
+  assert run['verdict']['bottleneck'] == 'unknown'
+
+
+def _bytes_read():
+  with open('/proc/self/io') as f:
+    return int(f.readline().split()[1])
+
+
+def test_a_look_at_a_long_run_reads_the_ends_of_its_files_only(tmp_path):
+  run_dir = long_run.make(tmp_path / 'run', hours=6, num_actors=40)
+  whole = sum(path.stat().st_size for path in (tmp_path / 'run').rglob('*') if path.is_file())
+  before = _bytes_read()
+  state = State([run_dir])
+  shown = state.read()
+  first = _bytes_read() - before
+  before = _bytes_read()
+  state.read()
+  again = _bytes_read() - before
+  state.node(0, 'inference_learner/0')
+  assert shown['runs'][0]['verdict']['bottleneck'] == 'learner'
+  assert sum(name.startswith('actor/') for name, *_ in shown['runs'][0]['nodes']) == 40
+  assert whole > 30e6 and first < 6e6 and again < 1e5, (whole, first, again)
+
+
+@pytest.mark.nightly
+def test_a_day_of_a_thousand_actors_is_read_in_under_a_second(tmp_path):
+  import os
+  import time
+
+  run_dir = long_run.make(tmp_path / 'run', hours=24, num_actors=1000, process_hours=2)
+  state = State([run_dir])
+  state.read()
+  os.utime(tmp_path / 'run' / 'logs' / 'actor-0.csv')  # As if a node had reported.
+  began = time.process_time()
+  shown = state.read()
+  assert time.process_time() - began < 1.0
+  assert long_run.state_bytes(shown) < 500_000

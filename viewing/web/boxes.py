@@ -1,0 +1,142 @@
+"""What the page draws of a graph: its boxes with their meters, its edges with their rates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from launchers.bottleneck import Figures
+from rundir.graph_file import Flow, Graph, Group
+from viewing.node_log import NodeLog
+from viewing.processes import Sample
+
+BUSY, IDLE, HELD, UNKNOWN = 'busy', 'idle', 'held', 'unknown'
+_HALF = 0.5
+_HELD_BACK = 0.25
+_FULL = 0.9
+_RESTING = {'idle', 'starting', ''}
+
+
+def node(
+  means: Mapping[str, float], figures: Figures, sample: Sample | None, cores: float
+) -> tuple[str, list[tuple[str, float]]]:
+  """Returns the state of a node and its meters, as (name, share).
+
+  Args:
+    means: of its measurements over the last minute.
+    figures: of the program.
+    sample: of its process; None without one.
+    cores: that its process uses; nan if unknown.
+  """
+  held = figures.held_back >= _HELD_BACK or (figures.is_queue and figures.replay_fill >= _FULL)
+  if 'stepping_share' in means:
+    stepping = means['stepping_share']
+    state = BUSY if stepping >= _HALF else HELD if held else IDLE
+    return state, [('environments', stepping)]
+  meters = []
+  if 'inference_busy_share' in means:
+    meters.append(('inference', means['inference_busy_share']))
+  if 'learner_waiting_share' in means:
+    meters.append(('learner', 1.0 - means['learner_waiting_share']))
+  if meters:
+    busy = max(share for _, share in meters)
+    only_acts = len(meters) == 1 and 'inference_busy_share' in means
+    return BUSY if busy >= _HALF else HELD if held and only_acts else IDLE, meters
+  if sample is None:
+    return UNKNOWN, []
+  if sample.doing == 'serving':  # Others decide how much it has to do.
+    return BUSY if cores >= _HALF else IDLE, []
+  resting = sample.doing in _RESTING or sample.doing.startswith('waits')
+  return IDLE if resting else BUSY, []
+
+
+def groups(
+  graph: Graph, names: Sequence[str], states: Mapping[str, tuple[str, list[tuple[str, float]]]]
+) -> list[dict[str, Any]]:
+  """Returns each group with its place in the picture, its state and the means of its meters.
+
+  Args:
+    graph: the recorded graph.
+    names: of all nodes.
+    states: of each node, from `node`.
+  """
+  of: dict[str, list[str]] = {}
+  for name in names:
+    of.setdefault(name.partition('/')[0], []).append(name)
+  recorded = {group.name: group for group in graph.groups}
+  every = [*recorded, *(label for label in of if label not in recorded)]
+  columns = _columns(every, graph.flows)
+  result = []
+  for label in every:
+    group = recorded.get(label) or Group(label, len(of[label]), '', '')
+    mine = [states[name] for name in of.get(label, []) if name in states]
+    counts = {s: sum(state == s for state, _ in mine) for s in (BUSY, HELD, IDLE)}
+    meters: dict[str, list[float]] = {}
+    for _, pairs in mine:
+      for meter, share in pairs:
+        meters.setdefault(meter, []).append(share)
+    result.append(
+      {
+        'name': label,
+        'nodes': group.nodes,
+        'runs': group.runs,
+        'machine': group.machine,
+        'column': columns[label],
+        'state': max(counts, key=lambda s: counts[s]) if any(counts.values()) else UNKNOWN,
+        'meters': [[meter, sum(shares) / len(shares)] for meter, shares in meters.items()],
+        'reports_only': all(
+          f.what == 'reports' for f in graph.flows if label in (f.source, f.target)
+        ),
+      }
+    )
+  return result
+
+
+def edges(
+  graph: Graph, means: Mapping[str, Mapping[str, float]], logs: Mapping[str, NodeLog]
+) -> list[dict[str, Any]]:
+  """Returns what flows between the groups, with the rate per second; None where none is measured.
+
+  Args:
+    graph: the recorded graph.
+    means: of each node's measurements over the last minute.
+    logs: of each node.
+  """
+
+  def total(name: str) -> float | None:
+    known = [values[name] for values in means.values() if name in values]
+    return sum(known) if known else None
+
+  def grown(name: str) -> float | None:
+    rates = [logs[node].recent.rate(name) for node, values in means.items() if name in values]
+    known = [rate for rate in rates if math.isfinite(rate)]
+    return sum(known) if known else None
+
+  rates = {
+    'rows': total('actor_steps_per_second'),
+    'unrolls': grown('unrolls_inserted'),
+    'batches': total('learner_steps_per_second'),
+  }
+  result = []
+  for flow in graph.flows:
+    if flow.what != 'reports':
+      rate = None if flow.source == 'evaluator' else rates.get(flow.what)
+      result.append({'source': flow.source, 'target': flow.target, 'what': flow.what, 'rate': rate})
+  return result
+
+
+def _columns(labels: Sequence[str], flows: Sequence[Flow]) -> dict[str, int]:
+  """Returns a column for each group: rows and unrolls flow to the right, batches where they can."""
+  column = dict.fromkeys(labels, 0)
+  forward = [f for f in flows if f.what in ('rows', 'unrolls', 'calls')]
+  both_ways = {(f.target, f.source) for f in forward}
+  forward += [f for f in flows if f.what == 'batches' and (f.source, f.target) not in both_ways]
+  receives = {f.target for f in forward} | {f.source for f in forward}
+  forward += [f for f in flows if f.what == 'parameters' and f.target not in receives]
+  for _ in labels:
+    for flow in forward:
+      if flow.source in column and flow.target in column:
+        after = max(column[flow.target], column[flow.source] + 1)
+        column[flow.target] = min(after, len(labels) - 1)
+  return column

@@ -1,0 +1,112 @@
+"""Learning curves of several runs: grouped by equal options except the seed, with intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rundir import csv_file, curves, node_files, secrets
+from viewing.progress import Progress
+
+_POINTS = 300
+# Options that differ between runs which are repetitions of each other.
+_OF_ONE_RUN = {'seed', 'run_dir', 'resumes', 'cpu_cores'}
+# Quantiles of Student's t for a 95% interval, by the number of runs; 1.96 for more.
+_T = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+
+
+class LearningCurve:
+  """The curve of a run: evaluations, or training returns before the second evaluation."""
+
+  def __init__(self, run_dir: str):
+    """Initialises a curve without reading it."""
+    self._run_dir = run_dir
+    self._seen: tuple[int, ...] = ()
+    self.kind = ''
+    self.points: list[tuple[float, float]] = []
+
+  def update(self) -> None:
+    """Reads the curve again if its files have grown; the time does not depend on their size."""
+    paths = [node_files.csv_path(self._run_dir, node) for node in ('evaluator/0', *curves.LEARNERS)]
+    sizes = tuple(os.path.getsize(path) if os.path.exists(path) else 0 for path in paths)
+    if sizes == self._seen:
+      return
+    self._seen = sizes
+    evaluations = _points(paths[0], 'evaluated_frames', 'evaluator_return')
+    evaluations = evaluations or _points(paths[0], 'environment_frames', 'evaluator_return')
+    training = next(filter(None, (_points(path, *curves.TRAINING) for path in paths[1:])), [])
+    self.kind = 'evaluator' if len(evaluations) > 1 or not training else 'training'
+    self.points = evaluations if self.kind == 'evaluator' else training
+
+
+def grouped(runs: Sequence[Progress], read: Sequence[LearningCurve]) -> list[dict[str, Any]]:
+  """Returns the curves of some runs, grouped by equal options except the seed.
+
+  Args:
+    runs: the runs.
+    read: the curve of each run.
+
+  Returns:
+    For each group its `runs` (their positions), its `options` that differ from other groups, its
+    `lines` (x and y of each run), and for three runs or more `x`, `mean`, `low` and `high`: the mean
+    and its 95% interval by Student's t over the frames that all of them have reached.
+  """
+  members: dict[str, list[int]] = {}
+  for i, run in enumerate(runs):
+    options = {name: value for name, value in run.config.items() if name not in _OF_ONE_RUN}
+    members.setdefault(json.dumps([run.program, options], sort_keys=True), []).append(i)
+  result = []
+  for key, mine in members.items():
+    lines = [list(map(list, zip(*read[i].points, strict=True))) or [[], []] for i in mine]
+    group: dict[str, Any] = {
+      'runs': mine,
+      'name': _name(runs, key, list(members)) if len(mine) > 1 else runs[mine[0]].name,
+      'kind': read[mine[0]].kind,
+      'lines': lines,
+    }
+    result.append(group | _interval([np.array(line) for line in lines if len(line[0]) > 1]))
+  return result
+
+
+def _interval(lines: list[np.ndarray]) -> dict[str, Any]:
+  if len(lines) < 3:
+    return {}
+  begin, end = max(line[0][0] for line in lines), min(line[0][-1] for line in lines)
+  if not begin < end:
+    return {}
+  x = np.linspace(begin, end, 100)
+  y = np.stack([np.interp(x, *line) for line in lines])
+  mean = y.mean(axis=0)
+  half = _T.get(len(lines), 1.96) * y.std(axis=0, ddof=1) / math.sqrt(len(lines))
+  return {
+    'x': x.tolist(),
+    'mean': mean.tolist(),
+    'low': (mean - half).tolist(),
+    'high': (mean + half).tolist(),
+  }
+
+
+def _name(runs: Sequence[Progress], key: str, keys: list[str]) -> str:
+  program, options = json.loads(key)
+  others = [json.loads(other) for other in keys if other != key]
+  differing = [
+    f'--{name}={secrets.masked(f"{name}={value}").partition("=")[2]}'
+    for name, value in options.items()
+    if any(other[1].get(name, value) != value for other in others)
+  ]
+  programs = {other[0] for other in others} | {program}
+  words = [program] * (len(programs) > 1) + differing[:4]
+  return ' '.join(words) or f'{program} on {options.get("env", "")}'
+
+
+def _points(path: str, x: str, y: str) -> list[tuple[float, float]]:
+  columns, rows = csv_file.thinned(path, _POINTS)
+  if x not in columns or y not in columns:
+    return []
+  pairs = ((row[columns.index(x)], row[columns.index(y)]) for row in rows)
+  return sorted(pair for pair in pairs if all(map(math.isfinite, pair)))

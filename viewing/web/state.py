@@ -1,0 +1,203 @@
+"""The state of some runs, as the live page shows it: plain values for JSON."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import shlex
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from environments import own_file
+from launchers import bottleneck, logs, view
+from rundir import csv_file, graph_file, node_files, run_directory, secrets
+from viewing import processes, progress
+from viewing.progress import Progress
+from viewing.web import boxes, learning
+from viewing.web.timeline import Timeline
+
+_POINTS = 300
+_LOG_LINES = 80
+_FILMS = ('.gif', '.mp4', '.webm')
+
+
+class State:
+  """The state of some runs; `read` returns it, `node` the details of one node.
+
+  A read covers the ends of the logs and what was written since the last read, so that its time does
+  not grow with the length of a run.
+  """
+
+  def __init__(self, run_dirs: Sequence[str]):
+    """Reads the runs for the first time.
+
+    Args:
+      run_dirs: their directories.
+
+    Raises:
+      ValueError: if one is not a run directory; one sentence.
+    """
+    self._runs = [_Run(run_dir) for run_dir in run_dirs]
+
+  def read(self) -> dict[str, Any]:
+    """Returns the state of all runs."""
+    runs = [run.read() for run in self._runs]
+    shown = [run.progress for run in self._runs]
+    return _plain(
+      {
+        'now': time.time(),
+        'runs': runs,
+        'differences': progress.differences(shown) if len(shown) > 1 else {},
+        'curves': learning.grouped(shown, [run.curve for run in self._runs]),
+      }
+    )
+
+  def node(self, run: int, node: str) -> dict[str, Any]:
+    """Returns the details of a node: its measurements, its process, its log and its restarts.
+
+    Args:
+      run: position of the run.
+      node: such as 'actor/3'.
+
+    Raises:
+      LookupError: if there is no such run or node.
+    """
+    return _plain(self._runs[run].node(node))
+
+  def film(self, run: int) -> str:
+    """Returns the path of the newest film in a run directory; '' if it has none.
+
+    Raises:
+      LookupError: if there is no such run.
+    """
+    return _newest_film(self._runs[run].run_dir)
+
+
+class _Run:
+  def __init__(self, run_dir: str):
+    run_dir = os.path.abspath(run_dir)
+    self.run_dir = run_dir
+    self.progress = Progress(run_dir, with_curves=False)
+    self.curve = learning.LearningCurve(run_dir)
+    self._timeline = Timeline(run_dir)
+
+  def read(self) -> dict[str, Any]:
+    run = self.progress
+    run.update()
+    self.curve.update()
+    graph = graph_file.read(self.run_dir)
+    status = run.status or {'means': {}, 'verdict': bottleneck.UNKNOWN}
+    seen = run.processes
+    figures = bottleneck.figures(status['means'], run.config, seen.cores_used())
+    names = self._nodes(graph)
+    states = {
+      name: boxes.node(
+        status['means'].get(name, {}), figures, seen.latest.get(name), seen.cores_of(name)
+      )
+      for name in names
+    }
+    restarts: dict[str, int] = {}
+    for _, node in run_directory.restart_times(self.run_dir):
+      restarts[node] = restarts.get(node, 0) + 1
+    film = _newest_film(self.run_dir)
+    return {
+      'name': run.name,
+      'run_dir': self.run_dir,
+      'program': run.program,
+      'env': own_file.title(run.config.get('env', '')),
+      'state': run.state,
+      'result': run_directory.result(self.run_dir),
+      'figures': [f for f in view.figures(run.status) if f[1] != '-'] if run.status else [],
+      'verdict': vars(status['verdict']),
+      'cores': [seen.cores_used(), figures.cores],
+      'groups': boxes.groups(graph, names, states),
+      'edges': boxes.edges(graph, status['means'], run.logs),
+      'replay': _replay(figures, run),
+      'nodes': [
+        [name, state, meters[0][1] if meters else None, restarts.get(name, 0)]
+        for name, (state, meters) in states.items()
+      ],
+      'timeline': self._timeline.read(seen.began),
+      'span': [seen.began, max((s.time for s in seen.latest.values()), default=math.nan)],
+      'film': os.path.getmtime(film) if film else None,
+      'film_name': os.path.relpath(film, self.run_dir) if film else '',
+      'options': secrets.masked_options(
+        {name: secrets.masked(str(value)) for name, value in run.config.items()}
+      ),
+    }
+
+  def node(self, name: str) -> dict[str, Any]:
+    if name not in self._nodes(graph_file.read(self.run_dir)):
+      raise LookupError(name)
+    columns, rows = csv_file.thinned(node_files.csv_path(self.run_dir, name), _POINTS)
+    samples = processes.history(self.run_dir, name)
+    shares = [processes.cores(before, after) for before, after in itertools.pairwise(samples)]
+    try:
+      lines = logs.tail(node_files.log_path(self.run_dir, name), _LOG_LINES)
+    except OSError:
+      lines = []
+    return {
+      'name': name,
+      'columns': columns,
+      'rows': rows,
+      'process': vars(samples[-1]) if samples else None,
+      'history': {
+        'time': [sample.time for sample in samples[1:]],
+        'cores': shares,
+        'memory_mib': [sample.memory_mib for sample in samples[1:]],
+      },
+      'restarts': [
+        when for when, node in run_directory.restart_times(self.run_dir) if node == name
+      ],
+      'log': ''.join(lines),
+      'stacks': f'python watch.py {shlex.quote(self.run_dir)} --stacks={shlex.quote(name)}',
+    }
+
+  def _nodes(self, graph: graph_file.Graph) -> list[str]:
+    """Returns the names of all nodes, recorded or seen, in the order of their groups and numbers."""
+    recorded = [f'{group.name}/{i}' for group in graph.groups for i in range(group.nodes)]
+    seen = self.progress.processes.latest.keys() | self.progress.logs.keys()
+    seen |= node_files.find(self.run_dir, node_files.LOG).keys() if not recorded else set()
+    others = sorted(seen - set(recorded), key=_order)
+    return recorded + others
+
+
+def _replay(figures: bottleneck.Figures, run: Progress) -> dict[str, Any]:
+  size = 'queue_size' if figures.is_queue else 'replay_size'
+  capacity = run.config.get(size, 0) * run.config.get('num_replicas', 1)
+  return {'fill': figures.replay_fill, 'capacity': capacity, 'is_queue': figures.is_queue}
+
+
+def _newest_film(run_dir: str) -> str:
+  """Returns the newest film in a run directory or in a folder of it; '' without one."""
+  films = []
+  for folder in [
+    run_dir,
+    *(e.path for e in os.scandir(run_dir) if e.is_dir(follow_symlinks=False)),
+  ]:
+    films += [
+      (entry.stat().st_mtime, entry.path)
+      for entry in os.scandir(folder)
+      if entry.name.endswith(_FILMS) and entry.is_file(follow_symlinks=False)
+    ]
+  return max(films, default=(0.0, ''))[1]
+
+
+def _order(name: str) -> tuple[str, int, str]:
+  label, _, number = name.rpartition('/')
+  return label, int(number) if number.isdigit() else 0, name
+
+
+def _plain(value: Any) -> Any:
+  """Returns a value with None for numbers that JSON does not have, and floats of six digits."""
+  if isinstance(value, float):
+    if not math.isfinite(value):
+      return None
+    return float(f'{value:.6g}') if abs(value) < 1e6 else round(value, 1)
+  if isinstance(value, dict):
+    return {str(name): _plain(each) for name, each in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_plain(each) for each in value]
+  return value
