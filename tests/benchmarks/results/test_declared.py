@@ -7,7 +7,7 @@ import pytest
 from benchmarks.results import declared, peer_runs, rows
 from benchmarks.results.declared import Launch, Peer, Task
 from programs import registry
-from programs.options import configs
+from programs.options import agents, configs
 
 
 def launch(**changes):
@@ -78,13 +78,38 @@ def test_a_launch_is_a_command_of_its_fields_and_flags():
   ]
 
 
+def split(flag):
+  name, _, text = flag.removeprefix('--').partition('=')
+  return name, text
+
+
+def is_agent(flag):
+  return flag[0] == 'agent'
+
+
+def parsed(config, name, text):
+  """Returns the option and the value of a flag, as absl parses it."""
+  defaults = {field.name: field.default for field in dataclasses.fields(config)}
+  if not text:
+    name, value = (name, True) if name in defaults else (name.removeprefix('no'), False)
+    assert isinstance(defaults[name], bool), name
+    return name, value
+  assert not isinstance(defaults[name], bool), name
+  return name, type(defaults[name])(text)
+
+
 def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
   entries = declared.entries(rows.TASKS)
   assert {group.name for group in rows.GROUPS} == {t.group for t in rows.TASKS} - {''}
   for entry in entries:
     if isinstance(entry.row, Launch):
-      flags = dict(flag.removeprefix('--').split('=') for flag in entry.row.flags)
-      configs.resolve(registry.load(entry.row.program), {'env': entry.row.env} | flags)
+      module = registry.load(entry.row.program)
+      _, variant = agents.chosen(module, dict(filter(is_agent, map(split, entry.row.flags))))
+      values = {'env': entry.row.env, 'num_steps': entry.row.budget}
+      for name, text in map(split, entry.row.flags):
+        name, value = parsed(variant.config, name, text)
+        values[name] = value
+      configs.resolve(module, values).validate()
     else:
       given = peer_runs.driver_settings(entry, entry.row, 1)
       assert (given['env'], given['num_steps']) == (entry.row.env, entry.row.budget)
