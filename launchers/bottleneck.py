@@ -30,6 +30,7 @@ class Figures:
     inference_busy: share of the time that the inference threads compute.
     batch_fill: environments in an inference batch, as a share of its room.
     held_back: requests that wait until replay takes an unroll, as a share of the environment groups.
+    replay_capacity: unrolls that replay can hold; 0 without replay.
     replay_fill: unrolls in replay, as a share of its capacity.
     first_fill: `replay_fill` at which learning starts; 0 for a queue.
     is_queue: whether replay delivers each unroll once.
@@ -44,12 +45,23 @@ class Figures:
   inference_busy: float = math.nan
   batch_fill: float = math.nan
   held_back: float = math.nan
+  replay_capacity: int = 0
   replay_fill: float = math.nan
   first_fill: float = 0.0
   is_queue: bool = True
   acts_itself: bool = False
   cores_used: float = math.nan
   cores: float = math.nan
+
+  @property
+  def queue_is_full(self) -> bool:
+    """Whether replay is a queue without room."""
+    return self.is_queue and self.replay_fill >= _FULL
+
+  @property
+  def actors_are_held_back(self) -> bool:
+    """Whether many requests wait until replay takes an unroll."""
+    return self.held_back >= _HELD_BACK
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,13 +114,13 @@ def name(found: Verdict) -> str:
 def _learner_is_fed(f: Figures, waits: str) -> Verdict:
   rule = f'{waits}, less than {_NEVER:.0%}'
   fix = 'a larger --batch_size or more --learner_devices would help'
-  if f.is_queue and f.replay_fill >= _FULL:
+  if f.queue_is_full:
     return Verdict(
       'learner',
       f'replay is full and the learner never waits: the learner is the bottleneck; {fix}{_crowd(f)}',
       f'{rule}; the queue is {f.replay_fill:.0%} full, at least {_FULL:.0%}',
     )
-  if f.held_back >= _HELD_BACK:
+  if f.actors_are_held_back:
     ratio = '' if f.is_queue else ', and so would a lower --samples_per_insert'
     return Verdict(
       'learner',
@@ -212,6 +224,7 @@ def figures(
     inference_busy=_mean(servers, 'inference_busy_share'),
     batch_fill=_mean(servers, 'inference_batch_fill'),
     held_back=deferred / num_groups if servers and num_groups else math.nan,
+    replay_capacity=capacity,
     replay_fill=size / capacity if learners and capacity else math.nan,
     first_fill=config.get('min_replay_size', 0) / max(config.get('replay_size', 1), 1),
     is_queue='queue_size' in config,

@@ -16,6 +16,7 @@ from agents.actor_critic.distributions import make_distribution
 from agents.actor_critic.head import PolicyValueHead
 from agents.actor_critic.normalization import DISCOUNTED_RETURN
 from agents.agent import ActOutput, Agent
+from agents.axes import swapped
 from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import make_optimizer, make_schedule
 from agents.types import Array, Nest, Timestep, Unroll
@@ -137,8 +138,6 @@ class ActorCritic(Agent):
 
   def _rows(self, unrolls: Unroll) -> Rows:
     """Returns the rows of unrolls `[B, T+1, ...]` whose extras are those of `act`."""
-    timestep, action, extras = jax.tree.map(
-      lambda x: jnp.swapaxes(x, 0, 1), (unrolls.timestep, unrolls.action, unrolls.extras)
-    )
+    timestep, action, extras = swapped((unrolls.timestep, unrolls.action, unrolls.extras))
     draw = extras['draw'] if self.distribution.has_draws else action
     return Rows(timestep, action, draw, extras['behaviour_logits'])

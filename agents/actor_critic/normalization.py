@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.actor_critic.config import ActorCriticConfig
+from agents.axes import swapped
 from agents.networks import statistics
 from agents.networks.statistics import LIMIT, OBSERVATIONS, RETURNS
 from agents.types import FIRST, Array, Nest, Timestep, Unroll
@@ -95,8 +96,7 @@ def discounted_returns(unrolls: Unroll, discount: float) -> Array:
     after = next_return(before, row, discount)
     return after, after
 
-  rows = unrolls.timestep._replace(observation=None)
-  rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+  rows = swapped(unrolls.timestep._replace(observation=None))
   return jnp.swapaxes(jax.lax.scan(step, unrolls.core_state[DISCOUNTED_RETURN], rows)[1], 0, 1)
 
 

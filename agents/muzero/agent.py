@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.axes import swapped
 from agents.metrics import policy_lag
 from agents.muzero import loss as losses
 from agents.muzero.categorical import expectation
@@ -234,7 +235,7 @@ class MuZero(Agent):
   ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
     """Returns the output of `muzero_loss` for one part of a batch."""
     config, timestep = self._config, unrolls.timestep
-    observation, _ = self._observe(unrolls.core_state, _time_major(timestep))
+    observation, _ = self._observe(unrolls.core_state, swapped(timestep))
     observation = jnp.swapaxes(observation, 0, 1)
     if config.bootstrap == 'target':
       values = self._values(target_params, observation)
@@ -278,11 +279,6 @@ def reanalysed(num_unrolls: int, fraction: float) -> np.ndarray:
   """Returns which unrolls of a batch are reanalysed: about `fraction` of them, one at least, spread."""
   count = max(1, round(fraction * num_unrolls))
   return np.arange(count) * num_unrolls // count
-
-
-def _time_major(rows: Nest) -> Nest:
-  """Swaps the first two axes of every field."""
-  return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
 
 
 def _merge(rows: Nest) -> Nest:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from agents.axes import swapped
 from agents.muzero.categorical import expectation, two_hot
 from agents.muzero.config import MuZeroConfig
 from agents.muzero.model import Model
@@ -46,7 +47,7 @@ def unroll_model(model: Model, params: Nest, observation: Array, action: Array) 
     return state, (*model.apply(params, state, method='predict'), reward)
 
   _, outputs = jax.lax.scan(step, state, action.T)
-  policy, value, reward = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), outputs)
+  policy, value, reward = swapped(outputs)
   policy = jnp.concatenate([root.policy_logits[:, None], policy], axis=1)
   value = jnp.concatenate([root.value_logits[:, None], value], axis=1)
   return Unrolled(policy, value, reward)

@@ -134,7 +134,7 @@ def search(
 def temperature(config: MuZeroConfig, learner_steps: Array) -> Array:
   """Returns the temperature of visits after `learner_steps`, float32 `[]`: 1, 0.5, then 0.25.
 
-  It is 1 for ever if `temperature_decay_steps` is 0.
+  It stays 1 if `temperature_decay_steps` is 0.
   """
   steps = config.temperature_decay_steps
   if not steps:

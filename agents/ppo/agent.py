@@ -13,6 +13,7 @@ from agents.actor_critic import masked, normalization
 from agents.actor_critic.agent import ActorCritic
 from agents.actor_critic.rewards import scaled_rewards
 from agents.agent import UpdateOutput
+from agents.axes import swapped
 from agents.metrics import policy_lag
 from agents.ppo import minibatches
 from agents.ppo.config import PPOConfig
@@ -140,7 +141,7 @@ class PPO(ActorCritic):
     samples = Samples(
       timestep, action, draw, log_mu, valid, value, targets.values, targets.advantages, None
     )
-    samples = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), samples)
+    samples = swapped(samples)
     core_state = normalization.without_return(unrolls.core_state)
     samples = samples._replace(core_state=core_state)
     if config.minibatch_of == 'transitions':
@@ -152,6 +153,6 @@ class PPO(ActorCritic):
   ) -> tuple[Array, dict[str, Array]]:
     """Returns the output of `ppo_loss` for a minibatch, replayed from its core states."""
     core_state = minibatch.core_state
-    timestep, action, *rest = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), minibatch[:-1])
+    timestep, action, *rest = swapped(minibatch[:-1])
     output, _ = self.looped_network.unroll(weights | statistics, core_state, timestep, action)
     return ppo_loss(self._config, self.distribution, output, *rest)

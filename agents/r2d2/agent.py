@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.axes import swapped
 from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import clip_gradients
@@ -119,7 +120,7 @@ class R2D2(Agent):
 
     No gradient flows through the core state after burn-in.
     """
-    rows = _time_major((unrolls.timestep, unrolls.action))
+    rows = swapped((unrolls.timestep, unrolls.action))
     burn_in, core_state = self._config.burn_in, unrolls.core_state
     if burn_in:
       prefix = jax.tree.map(lambda x: x[:burn_in], rows)
@@ -178,9 +179,4 @@ class R2D2(Agent):
 
   def _suffix(self, rows: Nest) -> Nest:
     """Returns the rows after burn-in, `[U+1, B, ...]`, of fields `[B, L, ...]`."""
-    return jax.tree.map(lambda x: x[self._config.burn_in :], _time_major(rows))
-
-
-def _time_major(rows: Nest) -> Nest:
-  """Swaps the first two axes of every field."""
-  return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+    return jax.tree.map(lambda x: x[self._config.burn_in :], swapped(rows))

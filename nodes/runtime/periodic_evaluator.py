@@ -84,7 +84,7 @@ class PeriodicEvaluator:
       if len(returns) < expected:
         limit = 'eval_seconds' if final else 'eval_share'
         logging.info(
-          'evaluated %d of %d episodes in %.0f s: --%s has a limit',
+          'evaluated %d of %d episodes in %.0f s, as --%s allows',
           len(returns),
           expected,
           seconds,

@@ -26,11 +26,6 @@ def sharpened(agent, seed=0):
   return state
 
 
-def time_major(nest):
-  """Returns `[B, T, ...]` as `[T, B, ...]`."""
-  return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), nest)
-
-
 @functools.lru_cache(maxsize=16)
 def compiled(agent, method):
   """Returns a method of an agent as nodes call it: compiled, and once for all tests of a file."""

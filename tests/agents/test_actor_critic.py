@@ -12,6 +12,7 @@ import pytest
 from agents.actor_critic.config import ActorCriticConfig
 from agents.actor_critic.distributions import MIN_STD
 from agents.actor_critic.rewards import scaled_rewards
+from agents.axes import swapped
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
 from agents.types import LAST
@@ -28,7 +29,6 @@ from tests.agents.recording import (
   make_unrolls,
   random_rows,
   sharpened,
-  time_major,
 )
 
 # PPO with one gradient step for each update.
@@ -121,7 +121,7 @@ def test_replaying_an_unroll_reproduces_the_recorded_policy(name, kind):
   agent, state, unrolls, update = recorded(name, kind)
   assert np.any(unrolls.timestep.step_type == LAST)
   assert unrolls.action.shape[:2] == (5, agent.unroll_rows)
-  timestep, action, extras = time_major((unrolls.timestep, unrolls.action, unrolls.extras))
+  timestep, action, extras = swapped((unrolls.timestep, unrolls.action, unrolls.extras))
   output, _ = jax.jit(agent.network.unroll)(state.params, unrolls.core_state, timestep, action)
   np.testing.assert_allclose(output.logits, extras['behaviour_logits'], rtol=0, atol=1e-5)
   metrics = update(state, unrolls).metrics
@@ -196,9 +196,9 @@ def test_a_step_raises_the_probability_of_what_was_better_than_expected(name, ki
   draw = unrolls.extras.get('draw', unrolls.action)
 
   def log_probability(params):
-    rows = time_major((timestep, unrolls.action))
+    rows = swapped((timestep, unrolls.action))
     output, _ = agent.network.unroll(params, unrolls.core_state, *rows)
-    return jnp.sum(agent.distribution.log_prob(output.logits, time_major(draw))[:-1])
+    return jnp.sum(agent.distribution.log_prob(output.logits, swapped(draw))[:-1])
 
   update, before = jax.jit(agent.update), log_probability(state.params)
   for reward in (100.0, -100.0):  # More than the values of all rows.

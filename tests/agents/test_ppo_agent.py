@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.axes import swapped
 from agents.metrics import all_finite
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
@@ -18,7 +19,6 @@ from tests.agents.recording import (
   OBSERVATION_SPEC,
   make_unrolls,
   sharpened,
-  time_major,
 )
 from tests.agents.sharding import check_meshes_do_the_update_of_one_device
 from tests.agents.test_ppo_targets import corrected_definition
@@ -63,7 +63,7 @@ def test_every_minibatch_replays_its_own_rows_from_its_own_state(options):
 
 def params_by_hand(agent, config, state, unrolls, rate):
   """Does the epochs of one minibatch each as plain gradient steps; returns the parameters."""
-  timestep, action, extras = time_major((unrolls.timestep, unrolls.action, unrolls.extras))
+  timestep, action, extras = swapped((unrolls.timestep, unrolls.action, unrolls.extras))
   valid = np.asarray(timestep.step_type[:-1] != LAST)
   taken = jnp.eye(agent.distribution.num_logits)[action]
   log_mu = jnp.sum(jax.nn.log_softmax(extras['behaviour_logits']) * taken, -1)[:-1]

@@ -13,8 +13,6 @@ from viewing.processes import Sample
 
 BUSY, IDLE, HELD, UNKNOWN = 'busy', 'idle', 'held', 'unknown'
 _HALF = 0.5
-_HELD_BACK = 0.25
-_FULL = 0.9
 _RESTING = {'idle', 'starting', ''}
 
 
@@ -29,7 +27,7 @@ def node(
     sample: of its process; None without one.
     cores: that its process uses; nan if unknown.
   """
-  held = figures.held_back >= _HELD_BACK or (figures.is_queue and figures.replay_fill >= _FULL)
+  held = figures.actors_are_held_back or figures.queue_is_full
   if 'stepping_share' in means:
     stepping = means['stepping_share']
     state = BUSY if stepping >= _HALF else HELD if held else IDLE

@@ -114,7 +114,11 @@ class _Run:
       'cores': [seen.cores_used(), figures.cores],
       'groups': boxes.groups(graph, names, states),
       'edges': boxes.edges(graph, status['means'], run.logs),
-      'replay': _replay(figures, run),
+      'replay': {
+        'fill': figures.replay_fill,
+        'capacity': figures.replay_capacity,
+        'is_queue': figures.is_queue,
+      },
       'nodes': [
         [name, state, meters[0][1] if meters else None, restarts.get(name, 0)]
         for name, (state, meters) in states.items()
@@ -162,12 +166,6 @@ class _Run:
     seen |= node_files.find(self.run_dir, node_files.LOG).keys() if not recorded else set()
     others = sorted(seen - set(recorded), key=_order)
     return recorded + others
-
-
-def _replay(figures: bottleneck.Figures, run: Progress) -> dict[str, Any]:
-  size = 'queue_size' if figures.is_queue else 'replay_size'
-  capacity = run.config.get(size, 0) * run.config.get('num_replicas', 1)
-  return {'fill': figures.replay_fill, 'capacity': capacity, 'is_queue': figures.is_queue}
 
 
 def _newest_film(run_dir: str) -> str:
