@@ -43,6 +43,17 @@ class Agent(abc.ABC):
   def init(self, key: Array) -> LearnerState:
     """Returns a new learner state; its attribute `params` holds the parameters that `act` takes."""
 
+  def with_params(self, state: LearnerState, params: Nest) -> LearnerState:
+    """Returns a new learner state that begins with the parameters of another run.
+
+    An agent that keeps copies of its parameters, such as a target network, must override this.
+
+    Args:
+      state: what `init` returned, as NumPy arrays.
+      params: the `params` of the other run's learner state, as NumPy arrays of the same shapes.
+    """
+    return state._replace(params=params)
+
   @abc.abstractmethod
   def initial_core_state(self, batch_size: int) -> Nest:
     """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf.
@@ -95,3 +106,22 @@ class Agent(abc.ABC):
     """
     del unrolls
     return None
+
+  def relabel(self, params: Nest, unrolls: Unroll, keys: Array) -> dict[str, Array]:
+    """Returns the extras of copies of unrolls, with fresh targets; only relabellers call it.
+
+    The extras of one copy depend on its own unroll and key only.
+
+    Args:
+      params: the `params` of a learner state, mostly newer than those that acted.
+      unrolls: fields are `[B, L, ...]`.
+      keys: `[B]` typed PRNG keys.
+
+    Returns:
+      Arrays `[B, ...]`. Names and shapes may differ from those of `act`; then a batch of `update` has
+      copies only.
+
+    Raises:
+      NotImplementedError: the agent has no relabelling.
+    """
+    raise NotImplementedError(f'{type(self).__name__} does not define `relabel`.')

@@ -15,6 +15,7 @@ The transition t -> t+1 therefore pairs observation[t], action[t] with reward[t+
 observation[t+1]. If step_type[t] is LAST, t -> t+1 is not a transition: row t+1 is the FIRST of another
 episode. It carries no loss, and no return or gradient crosses it. Termination is LAST with discount 0,
 truncation is LAST with discount 1: bootstrap from the value of the LAST observation times its discount.
+Where two players move in turn, MID rows have discount -1; see `agents.turns`.
 
 An *unroll* is a fixed number `L` of consecutive rows of one environment, across episode ends. Its last
 row only bootstraps. `core_state` is the agent's state *before* row 0 was consumed. Rewards are raw: the

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.actor_critic import squashed_entropy
+from agents.boxes import Box, is_box
 from agents.types import Array
 
 MIN_STD = 0.02
@@ -103,10 +104,8 @@ class Gaussian(Distribution):
 
   def __init__(self, action_spec: dm_env.specs.BoundedArray):
     """Initialises the distribution; the bounds of `action_spec` must be finite."""
-    self._shape = action_spec.shape
-    self._low = np.broadcast_to(action_spec.minimum, self._shape).astype(np.float32)
-    self._high = np.broadcast_to(action_spec.maximum, self._shape).astype(np.float32)
-    self.num_logits = 2 * int(np.prod(self._shape, dtype=np.int64))
+    self._box = Box(action_spec)
+    self.num_logits = 2 * self._box.num_dimensions
 
   @abc.abstractmethod
   def std(self, raw: Array) -> Array:
@@ -133,9 +132,7 @@ class Gaussian(Distribution):
 
   def action(self, draw: Array) -> Array:
     """Returns the action, float32, within the bounds."""
-    squashed = self.squash(draw).reshape(*draw.shape[:-1], *self._shape)
-    middle, half = 0.5 * (self._high + self._low), 0.5 * (self._high - self._low)
-    return jnp.clip(middle + half * squashed, self._low, self._high)
+    return self._box.action(self.squash(draw))
 
   def mean_and_std(self, logits: Array) -> tuple[Array, Array]:
     """Splits parameters `[..., 2A]` into means and standard deviations, `[..., A]`."""
@@ -205,11 +202,6 @@ def make_distribution(action_spec: dm_env.specs.Array, policy_std: str = 'state'
   """
   if isinstance(action_spec, dm_env.specs.DiscreteArray):
     return Categorical(action_spec.num_values)
-  if (
-    isinstance(action_spec, dm_env.specs.BoundedArray)
-    and np.issubdtype(action_spec.dtype, np.floating)
-    and np.isfinite(action_spec.minimum).all()
-    and np.isfinite(action_spec.maximum).all()
-  ):
+  if is_box(action_spec):
     return (ClippedGaussian if policy_std == 'free' else SquashedGaussian)(action_spec)
   raise ValueError(f'this agent needs discrete or bounded continuous actions, not {action_spec!r}.')

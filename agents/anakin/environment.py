@@ -14,6 +14,9 @@ from agents.types import FIRST, LAST, MID, Array, Nest, Timestep
 class JaxEnvironment(Protocol):
   """One environment, written in JAX. Its methods are pure; Anakin maps them over a batch.
 
+  It may also have `restart(state, key)`, which `next_row` calls in place of `reset` after an episode
+  with its last state, and `evaluation`, the environment that evaluators play in its place.
+
   Both methods return states with the same nest, shapes and dtypes. Use `begin_episode` and `transition`
   to make the timesteps.
   """
@@ -63,6 +66,11 @@ def transition(
   )
 
 
+def evaluated(environment: JaxEnvironment) -> JaxEnvironment:
+  """Returns the environment that evaluators play: its `evaluation`, or the environment itself."""
+  return getattr(environment, 'evaluation', environment)
+
+
 def next_row(
   environment: JaxEnvironment, state: Nest, step_type: Array, action: Array, key: Array
 ) -> tuple[Nest, Timestep]:
@@ -75,5 +83,6 @@ def next_row(
     action: the action for the previous row; ignored if that was LAST.
     key: a typed PRNG key.
   """
-  started, stepped = environment.reset(key), environment.step(state, action, key)
+  restart = getattr(environment, 'restart', lambda state, key: environment.reset(key))
+  started, stepped = restart(state, key), environment.step(state, action, key)
   return jax.tree.map(lambda a, b: jnp.where(step_type == LAST, a, b), started, stepped)

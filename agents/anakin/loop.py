@@ -1,12 +1,14 @@
 """Anakin (Hessel et al. 2021, "Podracer architectures"): acting and learning in one compiled function.
 
-One compiled call does `updates_per_call` updates in a scan. In each, a scan over time acts in and steps
-all environments, and the agent's update learns from the resulting unrolls. The environments are sharded
-over the devices and the learner state is replicated. Nothing leaves the devices within a call.
+One compiled call does a scan over iterations. In each, a scan over time acts in and steps all
+environments, and the agent's update learns from the resulting unrolls, or from samples of a replay that
+they go to. Environments and replay are sharded over the devices and the learner state is replicated.
+Nothing leaves the devices within a call.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +20,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
-from agents.anakin.limits import check_rows
+from agents.anakin.learning import Learning, OnPolicy, Replayed
+from agents.anakin.limits import RingSizes, check_rows
 from agents.anakin.streams import Episodes, Streams
 from agents.metrics import all_finite
 from agents.types import Array, Nest, Unroll
@@ -29,12 +32,14 @@ class AnakinState(NamedTuple):
 
   learner: LearnerState  # Replicated.
   streams: Streams  # Sharded.
+  replay: Nest  # `agents.anakin.ring.Ring`, sharded; () for an on-policy agent.
 
 
 class Report(NamedTuple):
   """The results of one call. Metrics are `[updates]`; all other leaves are scalars."""
 
-  metrics: dict[str, Array]  # Of each update, by name.
+  metrics: dict[str, Array]  # Of each update, by name; first 0 for those that were not due yet.
+  learner_steps: Array  # int32, done so far.
   finite: Array  # bool; see `agents.metrics.all_finite`.
   episodes: Episodes  # Sums over the environments.
 
@@ -57,61 +62,75 @@ class AnakinLoop:
     num_envs: int,
     devices: Sequence[jax.Device],
     updates_per_call: int = 1,
+    rings: RingSizes | None = None,
   ):
     """Initialises a loop; nothing is compiled yet.
 
     Args:
-      agent: an on-policy agent; successive unrolls share one row.
+      agent: an on-policy agent, whose successive unrolls share one row, or a replay agent.
       environment: one environment.
       num_envs: number of copies to play, divisible by the number of devices.
       devices: local devices of this process.
-      updates_per_call: learner steps in one call of `train`.
+      updates_per_call: learner steps in one call of `train`; a multiple of those after each unroll.
+      rings: the replay; None for an on-policy agent.
 
     Raises:
-      ValueError: the environments do not divide over the devices, the rows of a call overflow its
-        counters, or the agent's successive unrolls do not share exactly one row.
+      ValueError: the sizes do not divide over the devices or among each other, the rows of a call
+        overflow its counters, or the agent is not of the kind that `rings` says.
     """
     if num_envs % len(devices):
       raise ValueError(
         f'--num_envs={num_envs} does not divide over {len(devices)} devices; make it a multiple.'
       )
-    if agent.unroll_period != agent.unroll_rows - 1:
-      raise ValueError('Anakin needs unrolls that share exactly one row with the next.')
-    check_rows(num_envs, agent.unroll_period, updates_per_call)
+    self._mesh = Mesh(np.asarray(devices), ('data',))
+    if rings:
+      rings.check(num_envs, len(devices), updates_per_call)
+    self._learning: Learning = Replayed(agent, rings, self._mesh) if rings else OnPolicy(agent)
+    check_rows(num_envs, agent.unroll_period, updates_per_call, self._learning.updates)
+    self._iterations = updates_per_call // self._learning.updates
     self.num_envs = num_envs
-    self.steps_per_call = updates_per_call * num_envs * agent.unroll_period
+    self.steps_per_call = self._iterations * num_envs * agent.unroll_period
     self._agent = agent
     self._environment = environment
-    self._updates_per_call = updates_per_call
-    self._mesh = Mesh(np.asarray(devices), ('data',))
     replicated = NamedSharding(self._mesh, PartitionSpec())
     sharded = NamedSharding(self._mesh, PartitionSpec('data'))
-    self._shardings = (replicated, sharded)  # Of an `AnakinState`.
+    replay = jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), self._learning.specs)
+    self._shardings = (replicated, sharded, replay)  # Of an `AnakinState`.
     self._init = jax.jit(self._make_state, out_shardings=self._shardings)
     self._train: Any = jax.jit(
       self._updates,
       in_shardings=self._shardings,
       out_shardings=(*self._shardings, replicated),
       # The learner state is not donated, so callers may keep using its parameters.
-      donate_argnums=1,
+      donate_argnums=(1, 2),
     )
+
+  @property
+  def replay_bytes(self) -> int:
+    """Size of the replay in bytes, over all devices."""
+    replay = self.shapes().replay
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(replay))
 
   def init(self, key: Array) -> AnakinState:
     """Returns the initial state of a run from a typed PRNG key."""
     return AnakinState(*self._init(key))
+
+  def shapes(self) -> AnakinState:
+    """Returns the shapes and dtypes of a state, without making one."""
+    return AnakinState(*jax.eval_shape(self._make_state, jax.eval_shape(lambda: jax.random.key(0))))
 
   def put(self, state: AnakinState) -> AnakinState:
     """Moves a state of NumPy arrays, such as a restored one, to the devices."""
     return AnakinState(*map(jax.device_put, state, self._shardings))
 
   def train(self, state: AnakinState) -> tuple[AnakinState, Report]:
-    """Does `updates_per_call` learner steps, each on a new unroll of every environment.
+    """Does `updates_per_call` learner steps, or fewer until the replay is filled.
 
     Args:
-      state: the buffers of its `streams` are donated; its `learner` stays valid.
+      state: the buffers of its `streams` and `replay` are donated; its `learner` stays valid.
     """
-    learner, streams, report = self._train(*state)
-    return AnakinState(learner, streams), report
+    *later, report = self._train(*state)
+    return AnakinState(*later), report
 
   def compile(self, state: AnakinState) -> str:
     """Compiles `train` ahead of its first call; returns the compiled program as text."""
@@ -119,40 +138,43 @@ class AnakinLoop:
       self._train = self._train.lower(*state).compile()
     return str(self._train.as_text())
 
-  def _make_state(self, key: Array) -> tuple[LearnerState, Streams]:
-    init_key, streams_key = jax.random.split(key)
+  def _make_state(self, key: Array) -> tuple[LearnerState, Streams, Nest]:
+    init_key, streams_key, replay_key = jax.random.split(key, 3)
     learner = self._agent.init(init_key)
     streams = playing.begin(
       self._agent,
       self._environment,
       learner.params,
       learner.learner_steps,
-      jnp.asarray(self._agent.exploration(self.num_envs), jnp.float32),
+      jnp.asarray(self._learning.exploration(self.num_envs), jnp.float32),
       streams_key,
     )
-    return learner, streams
+    _, unrolls, _ = jax.eval_shape(self._unroll, learner.params, learner.learner_steps, streams)
+    missing = playing.num_incomplete(self._agent)
+    return learner, streams, self._learning.begin(unrolls, missing, replay_key)
 
   def _updates(
-    self, learner: LearnerState, streams: Streams
-  ) -> tuple[LearnerState, Streams, Report]:
-    def update(
-      carry: tuple[LearnerState, Streams, Episodes], _: None
-    ) -> tuple[tuple[LearnerState, Streams, Episodes], dict[str, Array]]:
-      learner, streams, episodes = carry
+    self, learner: LearnerState, streams: Streams, replay: Nest
+  ) -> tuple[LearnerState, Streams, Nest, Report]:
+    def iteration(
+      carry: tuple[LearnerState, Streams, Nest, Episodes], _: None
+    ) -> tuple[tuple[LearnerState, Streams, Nest, Episodes], dict[str, Array]]:
+      learner, streams, replay, episodes = carry
       streams, unrolls, more = self._unroll(learner.params, learner.learner_steps, streams)
-      output = self._agent.update(learner, unrolls, None)
-      episodes = jax.tree.map(jnp.add, episodes, more)
-      return (output.state, streams, episodes), output.metrics
+      learner, replay, metrics = self._learning.learn(learner, replay, unrolls)
+      return (learner, streams, replay, jax.tree.map(jnp.add, episodes, more)), metrics
 
     none = streams.episode_length * 0
     episodes = Episodes(none, none, none.astype(jnp.float32), none)
-    (learner, streams, episodes), metrics = jax.lax.scan(
-      update, (learner, streams, episodes), length=self._updates_per_call
+    (learner, streams, replay, episodes), metrics = jax.lax.scan(
+      iteration, (learner, streams, replay, episodes), length=self._iterations
     )
+    metrics = {name: x.reshape(-1) for name, x in metrics.items()}
     # Episodes may span many calls, so the sum of their lengths may overflow int32.
     episodes = episodes._replace(length_sum=episodes.length_sum.astype(jnp.float32))
     sums = jax.tree.map(lambda x: jnp.sum(x, dtype=x.dtype), episodes)
-    return learner, streams, Report(metrics, all_finite(learner.params, metrics), sums)
+    finite = all_finite(learner.params, metrics)
+    return learner, streams, replay, Report(metrics, learner.learner_steps, finite, sums)
 
   def _unroll(
     self, params: Nest, learner_steps: Array, streams: Streams

@@ -21,6 +21,13 @@ class Row(NamedTuple):
   policy_version: Array
 
 
+class Past(NamedTuple):
+  """Rows, and the core state before each of them. Leading axes are `[B, T]`."""
+
+  row: Row
+  before: Nest
+
+
 class Streams(NamedTuple):
   """`B` independent environments between two rows. Every leaf is `[B, ...]`.
 
@@ -38,6 +45,7 @@ class Streams(NamedTuple):
   row: Row  # The latest row.
   episode_return: Array  # float32, raw, of the episode so far, `row` included.
   episode_length: Array  # int32, steps of the episode so far.
+  past: Past  # The rows before `row` that the next unroll begins with; zeros where there are none.
 
 
 class Episodes(NamedTuple):
@@ -73,6 +81,10 @@ def begin(
   state, timestep = jax.vmap(lambda key: environment.reset(key))(environment_keys)
   before = agent.initial_core_state(num_envs)
   row, after = _answer(agent, params, policy_version, before, timestep, exploration, agent_keys)
+  num_past = agent.unroll_rows - agent.unroll_period - 1
+  past = jax.tree.map(
+    lambda x: jnp.zeros((num_envs, num_past, *x.shape[1:]), x.dtype), Past(row, before)
+  )
   return Streams(
     environment=_strong(state),
     key=jax.random.key_data(keys),
@@ -83,6 +95,7 @@ def begin(
     row=row,
     episode_return=jnp.zeros(num_envs, jnp.float32),
     episode_length=jnp.zeros(num_envs, jnp.int32),
+    past=past,
   )
 
 
@@ -112,26 +125,26 @@ def advance(
 def unroll(
   agent: Agent, environment: JaxEnvironment, params: Nest, policy_version: Array, streams: Streams
 ) -> tuple[Streams, Unroll, Episodes]:
-  """Plays one unroll in every environment.
+  """Plays to the end of the next unroll in every environment: `unroll_period` new rows.
 
   Args:
     agent: the acting agent.
     environment: one environment.
     params: the agent's parameters.
     policy_version: int32 `[]`, the number of learner steps behind `params`.
-    streams: their latest row becomes the first of the unroll.
+    streams: their past and their latest row become the first rows of the unroll.
 
   Returns:
     The streams, whose latest row is the last of the unroll; the unrolls `[B, L, ...]`; and the
-    statistics of the rows after the first.
+    statistics of the new rows.
   """
 
-  def step(now: Streams, _: None) -> tuple[Streams, tuple[Row, Array, Array]]:
+  def step(now: Streams, _: None) -> tuple[Streams, tuple[Past, Array, Array]]:
     later = advance(agent, environment, params, policy_version, now)
-    return later, (later.row, later.episode_return, later.episode_length)
+    return later, (Past(later.row, later.before), later.episode_return, later.episode_length)
 
-  later, (rows, returns, lengths) = jax.lax.scan(step, streams, length=agent.unroll_rows - 1)
-  step_type = rows.timestep.step_type
+  later, (new, returns, lengths) = jax.lax.scan(step, streams, length=agent.unroll_period)
+  step_type = new.row.timestep.step_type
   last = step_type == LAST
   episodes = Episodes(
     actor_steps=jnp.sum(step_type != FIRST, axis=0, dtype=jnp.int32),
@@ -140,19 +153,21 @@ def unroll(
     length_sum=jnp.sum(jnp.where(last, lengths, 0), axis=0, dtype=jnp.int32),
   )
   batch = jax.tree.map(
-    lambda first, rest: jnp.concatenate([first[:, None], jnp.swapaxes(rest, 0, 1)], axis=1),
-    streams.row,
-    rows,
+    lambda past, now, new: jnp.concatenate([past, now[:, None], jnp.swapaxes(new, 0, 1)], axis=1),
+    streams.past,
+    Past(streams.row, streams.before),
+    new,
   )
-  unrolls = Unroll(
-    batch.timestep,
-    batch.action,
-    batch.extras,
-    batch.policy_version,
-    streams.before,
-    streams.environment_id,
-  )
-  return later, unrolls, episodes
+  timestep, action, extras, versions = batch.row
+  core_state = jax.tree.map(lambda x: x[:, 0], batch.before)
+  unrolls = Unroll(timestep, action, extras, versions, core_state, streams.environment_id)
+  past = jax.tree.map(lambda x: x[:, agent.unroll_period : -1], batch)
+  return later._replace(past=past), unrolls, episodes
+
+
+def num_incomplete(agent: Agent) -> int:
+  """Returns how many of the first unrolls of a stream lack rows, because nothing lies before them."""
+  return -(-(agent.unroll_rows - 1) // agent.unroll_period) - 1
 
 
 def _answer(

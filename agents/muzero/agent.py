@@ -22,6 +22,7 @@ from agents.muzero.targets import make_targets, n_step_values, windows
 from agents.networks.frame_stack import stack_frames
 from agents.optimizers import make_optimizer, make_schedule
 from agents.r2d2.loss import importance_weights
+from agents.turns import TurnActions
 from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
 
 
@@ -50,7 +51,8 @@ class MuZero(Agent):
   update is one learner step of `updates_per_batch` gradient steps. It reduces over the whole batch, so
   under `jax.jit` the result is the same on one device and sharded over many.
 
-  Rows have no legal actions yet; `search` takes them.
+  Where two players move in turn, values change their sign at every step of a search, which tries legal
+  actions only at its root; see `TurnActions`.
 
   The constructor starts no JAX backend.
 
@@ -77,6 +79,7 @@ class MuZero(Agent):
     self.model = make_model(config, observation_spec, action_spec.num_values)
     self._config = config
     self._observation_spec = observation_spec
+    self._turns = action_spec if isinstance(action_spec, TurnActions) else None
     self._optimizer = make_optimizer(config, config.updates_per_batch)
     self._schedule = make_schedule(config)
 
@@ -94,6 +97,16 @@ class MuZero(Agent):
       self._optimizer.init(network),
       steps,
       jax.random.key_data(key),
+    )
+
+  def with_params(self, state: MuZeroState, params: Params) -> MuZeroState:
+    """Returns a new learner state whose networks are both that of another run.
+
+    The temperature follows this run's learner steps, so it stays.
+    """
+    return state._replace(
+      params=state.params._replace(network=params.network),
+      target_params=jax.tree.map(np.copy, params.network),
     )
 
   def initial_core_state(self, batch_size: int) -> Nest:
@@ -138,7 +151,9 @@ class MuZero(Agent):
 
     state = self.model.apply(params.network, observation, method='represent')
     root = self._root(params.network, state)
-    return search(self._config, step, params.network, root, exploration, params.temperature, keys)
+    noise = exploration, params.temperature, keys
+    illegal, in_turns = self._illegal(observation), self._turns is not None
+    return search(self._config, step, params.network, root, *noise, illegal, in_turns)
 
   def initial_priorities(self, unrolls: Unroll) -> Array:
     """Returns the priorities of new unrolls, float32 `[B]`, from the root values in the extras.
@@ -217,18 +232,37 @@ class MuZero(Agent):
     state = MuZeroState(params, target_params, opt_state, learner_steps, state.key)
     return UpdateOutput(state, priorities.T.reshape(batch_size), metrics)
 
-  def reanalyse(self, network: Nest, observation: Array, keys: Array) -> Array:
-    """Returns fresh search policies, float32 `[B, R, A]`, as in training.
+  def relabel(self, params: Params, unrolls: Unroll, keys: Array) -> dict[str, Array]:
+    """Searches again from every row, as in training (MuZero Reanalyze; M, appendix H).
+
+    The results are targets: of policies and, with `bootstrap='search'`, of values. With the parameters
+    and row keys that acted they equal what is stored.
 
     Args:
-      network: parameters of the network.
+      params: the `params` of a learner state.
+      unrolls: fields are `[B, L, ...]`.
+      keys: `[B]` typed PRNG keys; row t of unroll i has the key `row_keys(keys, L)[i, t]`.
+
+    Returns:
+      The extras `search_policy`, float32 `[B, L, A]`, and `root_value`, float32 `[B, L]`.
+    """
+    observation, _ = self._observe(unrolls.core_state, swapped(unrolls.timestep))
+    found = self.reanalyse(
+      params, jnp.swapaxes(observation, 0, 1), row_keys(keys, self.unroll_rows)
+    )
+    return {'search_policy': found.policy, 'root_value': found.value}
+
+  def reanalyse(self, params: Params, observation: Array, keys: Array) -> Found:
+    """Returns fresh searches, `[B, R, ...]`, as in training.
+
+    Args:
+      params: as in `act`.
       observation: `[B, R, ...]`, with stacked frames.
       keys: `[B, R]` typed PRNG keys.
     """
     rows = _merge((observation, keys))
-    params = Params(network, jnp.float32(1.0))
     found = self.plan(params, rows[0], jnp.ones(rows[1].shape, jnp.float32), rows[1])
-    return found.policy.reshape(*keys.shape, -1)
+    return jax.tree.map(lambda x: x.reshape(*keys.shape, *x.shape[1:]), found)
 
   def _loss(
     self, network: Nest, target_params: Nest, unrolls: Unroll, weights: Array, key: Array
@@ -246,8 +280,9 @@ class MuZero(Agent):
     if config.reanalyse_fraction:
       chosen = reanalysed(len(policies), config.reanalyse_fraction)
       keys = jax.random.split(key, (len(chosen), num_planned))
-      rows = observation[chosen, :num_planned]
-      policies = policies.at[chosen].set(self.reanalyse(target_params, rows, keys))
+      params = Params(target_params, jnp.float32(1.0))
+      found = self.reanalyse(params, observation[chosen, :num_planned], keys)
+      policies = policies.at[chosen].set(found.policy)
     targets = make_targets(config, timestep, values, policies)
     starts = observation[:, : config.unroll_length]
     actions = windows(config, unrolls.action, config.num_unroll_steps)
@@ -265,6 +300,13 @@ class MuZero(Agent):
     value = expectation(self._config, prediction.value_logits)
     return Root(prediction.policy_logits, value, state)
 
+  def _illegal(self, observation: Array) -> Array | None:
+    """Returns which actions are illegal, bool `[N, A]`; None if none is. Arguments as in `plan`."""
+    if self._turns is None:
+      return None
+    newest = observation if self._config.frame_stack == 1 else observation[..., -1]
+    return ~self._turns.legal(newest)
+
   def _observe(self, core_state: Nest, rows: Timestep) -> tuple[Array, Nest]:
     """Returns the observations of rows `[T, B, ...]` with stacked frames, and the next core state."""
     if self._config.frame_stack == 1:
@@ -273,6 +315,11 @@ class MuZero(Agent):
       core_state['frames'], rows.observation, rows.step_type == FIRST
     )
     return observation, {'frames': frames}
+
+
+def row_keys(keys: Array, num_rows: int) -> Array:
+  """Returns a key for every row, `[B, L]`, from the keys of unrolls, `[B]`."""
+  return jax.vmap(lambda key: jax.random.split(key, num_rows))(keys)
 
 
 def reanalysed(num_unrolls: int, fraction: float) -> np.ndarray:

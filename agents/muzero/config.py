@@ -133,6 +133,24 @@ class MuZeroConfig(OptimizerConfig):
     """Rows of an unroll: every target of its last start is within it."""
     return self.unroll_length + self.num_unroll_steps + self.n_step
 
+  def check_parts(self, batch_size: int, num_devices: int, devices: str) -> None:
+    """Checks that a batch divides into equal parts on every device.
+
+    Args:
+      batch_size: unrolls in a batch.
+      num_devices: devices over which it is sharded.
+      devices: their name in the message.
+
+    Raises:
+      ValueError: it does not; one sentence that names the flags and the fix.
+    """
+    parts = num_devices * self.updates_per_batch
+    if batch_size % parts:
+      raise ValueError(
+        f'--batch_size={batch_size} does not divide into the {self.updates_per_batch} parts of '
+        f'--updates_per_batch on each of {num_devices} {devices}; make it a multiple of {parts}.'
+      )
+
   def _check(self) -> None:
     require_choice('model', self.model, MODELS)
     require_choice('search', self.search, SEARCHES)

@@ -49,6 +49,7 @@ def search(
   temperature: Array,
   keys: Array,
   invalid_actions: Array | None = None,
+  in_turns: bool = False,
 ) -> Found:
   """Searches from each state of a batch.
 
@@ -70,14 +71,16 @@ def search(
     temperature: float32 `[]`, of the visits; gumbel has none.
     keys: `[B]` typed PRNG keys.
     invalid_actions: bool `[B, A]`, true where an action is illegal at the root; None if all are legal.
+    in_turns: whether two players move in turn, so that values change their sign at every step.
   """
+  step_discount = -config.discount if in_turns else config.discount
 
   def recurrent(
     params: Nest, key: Array, action: Array, state: Array
   ) -> tuple[mctx.RecurrentFnOutput, Array]:
     del key
     reward, after = model(params, state, action)
-    discount = jnp.full_like(reward, config.discount)
+    discount = jnp.full_like(reward, step_discount)
     output = mctx.RecurrentFnOutput(
       reward=reward, discount=discount, prior_logits=after.prior_logits, value=after.value
     )

@@ -19,6 +19,8 @@ class NetworkConfig(CheckedOptions):
 
   Attributes:
     continuous_actions: whether the agent supports them; a property of the agent, not an option.
+    torso: a name of `TORSOS`. An agent also takes a function without arguments that returns a flax
+      module; programs make one of the file that the flag names.
   """
 
   continuous_actions: ClassVar[bool] = False
@@ -27,7 +29,7 @@ class NetworkConfig(CheckedOptions):
     'auto',
     'Feature extractor: mlp, nature (DQN convolutions), impala (deep residual), minatar (one '
     'convolution), or auto: nature for uint8 images of at least 36x36 pixels, minatar for smaller '
-    'images with channels, of any type, else mlp.',
+    'images with channels, of any type, else mlp; or path/to/mine.py:MyTorso.',
   )
   mlp_sizes: tuple[int, ...] = option((128, 64), 'Units in each hidden layer of the mlp torso.')
   activation: str = option(
@@ -53,7 +55,8 @@ class NetworkConfig(CheckedOptions):
   )
 
   def _check(self) -> None:
-    require_choice('torso', self.torso, TORSOS)
+    known = callable(self.torso) or self.torso in TORSOS
+    require(known, 'torso', self.torso, f'{", ".join(TORSOS)} or path/to/mine.py:MyTorso')
     require_choice('core', self.core, CORES)
     require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
     require_choice('activation', self.activation, ACTIVATIONS)

@@ -33,3 +33,17 @@ def stack_frames(frames: Array, observation: Array, is_first: Array) -> tuple[Ar
 
   stacked = jnp.stack([masked(lag, num_rows, episode) for lag in range(depth)], axis=-1)
   return stacked, jnp.moveaxis(masked(num_rows, depth - 1, episode[-1]), 0, 1)
+
+
+def frames_before_rows(frames: Array, observation: Array, is_first: Array) -> Array:
+  """Returns the state `frames` before each row, `[T, B, k-1, ...]`, zeros before the row's episode.
+
+  `stack_frames` maps the state before a row and the row alone to the stack that it has in the unroll.
+
+  Args:
+    frames: `[B, k-1, ...]`, before row 0.
+    observation: `[T, B, ...]`, same dtype.
+    is_first: bool `[T, B]`.
+  """
+  stacked, _ = stack_frames(frames, observation, is_first)
+  return jnp.moveaxis(stacked[..., :-1], -1, 2)

@@ -78,6 +78,7 @@ class Body(nn.Module):
     # Rows are merged with the batch axis major, so that a batch sharded over devices stays sharded.
     rows = observation.swapaxes(0, 1).reshape(batch_size * num_rows, *observation.shape[2:])
     features = self.torso(rows)
+    torsos.check_features(features, rows.shape[0])
     features = features.reshape(batch_size, num_rows, -1).swapaxes(0, 1)
     if self.core is not None and context is not None:
       features, state = self.core(jnp.concatenate([features, context], -1), is_first, state)
@@ -130,7 +131,11 @@ class RecurrentNetwork:
     )
 
   def init(self, key: Array) -> Nest:
-    """Returns new parameters, a nest of float32 arrays."""
+    """Returns new parameters, a nest of float32 arrays.
+
+    Raises:
+      ValueError: a user's own torso has other variables too; one sentence.
+    """
     spec = self._observation_spec
     timestep = Timestep(
       step_type=jnp.full((1, 1), FIRST),
@@ -140,7 +145,13 @@ class RecurrentNetwork:
     )
     state = self.initial_core_state(1)
     inputs, _ = self._inputs(state, timestep, core_states.no_action(self._action_spec, 1)[None])
-    return self.body.init(key, *inputs)
+    variables = self.body.init(key, *inputs)
+    if others := sorted(variables.keys() - {'params'}):
+      raise ValueError(
+        f'the torso has variables besides its parameters, {", ".join(others)}; use layers without them, '
+        'such as LayerNorm in place of BatchNorm.'
+      )
+    return variables
 
   def initial_core_state(self, batch_size: int) -> dict[str, Nest]:
     """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
@@ -167,6 +178,20 @@ class RecurrentNetwork:
     if self.body.core is not None:
       carried['lstm'] = state
     return outputs, carried
+
+  def core_state_of_rows(self, core_state: Nest, timestep: Timestep) -> dict[str, Nest]:
+    """Returns the core state before each of `T` rows, `[T, B, ...]` per leaf, of a network without LSTM.
+
+    Args:
+      core_state: `[B, ...]` per leaf, before row 0 was consumed.
+      timestep: fields are `[T, B, ...]`.
+    """
+    assert self.body.core is None
+    if 'frames' not in core_state:
+      return {}
+    is_first = timestep.step_type == FIRST
+    frames = core_state['frames']
+    return {'frames': frame_stack.frames_before_rows(frames, timestep.observation, is_first)}
 
   def step(self, params: Nest, core_state: Nest, timestep: Timestep) -> tuple[Nest, Nest]:
     """Runs one row before its action is chosen: `unroll` with T=1 and no time axes.

@@ -206,13 +206,19 @@ def resolve(torso: str, observation_spec: dm_env.specs.Array) -> str:
 def make_torso(
   config: NetworkConfig, observation_spec: dm_env.specs.Array, looped: bool = False
 ) -> nn.Module:
-  """Returns the torso of the config; raises as `resolve` does.
+  """Returns the torso of the config.
 
   Args:
     config: of the network.
     observation_spec: of one observation.
     looped: whether the torso runs within a loop, such as `jax.lax.scan`. Its parameters are the same.
+      A user's own torso is the same module.
+
+  Raises:
+    ValueError: as in `resolve`, or a user's own torso is no flax module; one sentence.
   """
+  if callable(config.torso):
+    return _own(config.torso)
   name = resolve(config.torso, observation_spec)
   if name == 'mlp':
     return MLP(config.mlp_sizes, config.activation, config.init)
@@ -222,3 +228,28 @@ def make_torso(
   if name == 'nature':
     return Nature(hidden_size, config.init, looped)
   return Impala(hidden_size=hidden_size, init_of=config.init, looped=looped)
+
+
+def _own(make: Callable[[], nn.Module]) -> nn.Module:
+  """Returns a user's own torso."""
+  torso = make()
+  if not isinstance(torso, nn.Module):
+    raise ValueError(f'the torso is a {type(torso).__name__}, which is no flax.linen.Module.')
+  return torso
+
+
+def check_features(features: Array, num_rows: int) -> None:
+  """Checks the output of a torso, which may be a user's own.
+
+  Args:
+    features: the output for `num_rows` observations.
+    num_rows: N.
+
+  Raises:
+    ValueError: unless it is float32 `[N, D]`; one sentence.
+  """
+  if features.ndim != 2 or features.shape[0] != num_rows or features.dtype != jnp.float32:
+    raise ValueError(
+      f'the torso returned {features.dtype}{list(features.shape)} for {num_rows} row(s); it must return '
+      f'float32[{num_rows}, D].'
+    )

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from agents.actor_critic import masked, normalization
+from agents import masked
+from agents.actor_critic import normalization
 from agents.actor_critic.agent import ActorCritic
 from agents.actor_critic.rewards import scaled_rewards
 from agents.agent import UpdateOutput
@@ -141,12 +142,11 @@ class PPO(ActorCritic):
     samples = Samples(
       timestep, action, draw, log_mu, valid, value, targets.values, targets.advantages, None
     )
-    samples = swapped(samples)
     core_state = normalization.without_return(unrolls.core_state)
-    samples = samples._replace(core_state=core_state)
-    if config.minibatch_of == 'transitions':
-      samples = minibatches.of_transitions(samples)
-    return samples, metrics
+    if config.minibatch_of == 'unrolls':
+      return swapped(samples)._replace(core_state=core_state), metrics
+    samples = samples._replace(core_state=self.network.core_state_of_rows(core_state, timestep))
+    return minibatches.of_transitions(swapped(samples)), metrics
 
   def _loss(
     self, weights: Nest, statistics: Nest, minibatch: Samples

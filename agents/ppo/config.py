@@ -23,8 +23,7 @@ class PPOConfig(ActorCriticConfig):
   )
   minibatch_of: str = option(
     'unrolls',
-    'What a minibatch is made of: unrolls, or single transitions, which need --core=none and '
-    '--frame_stack=1.',
+    'What a minibatch is made of: unrolls, or single transitions, which need --core=none.',
   )
   clip_ratio: float = option(
     0.2, 'Clip of pi/mu to 1 plus or minus this; 0.1 on Atari, where the paper decays it.'
@@ -53,7 +52,5 @@ class PPOConfig(ActorCriticConfig):
     require(self.clip_value >= 0.0, 'clip_value', self.clip_value, '0 or more')
     require(0.0 <= self.gae_lambda <= 1.0, 'gae_lambda', self.gae_lambda, 'a number from 0 to 1')
     if self.minibatch_of == 'transitions':
-      expected = '1 with --minibatch_of=transitions, or use --minibatch_of=unrolls'
-      require(self.frame_stack == 1, 'frame_stack', self.frame_stack, expected)
       expected = 'none with --minibatch_of=transitions, or use --minibatch_of=unrolls'
       require(self.core == 'none', 'core', self.core, expected)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agents.actor_critic import masked
+from agents import masked
 from agents.actor_critic.distributions import Distribution
 from agents.actor_critic.head import PolicyValue
 from agents.ppo.config import PPOConfig

@@ -34,8 +34,13 @@ class Samples(NamedTuple):
 
 
 def of_transitions(samples: Samples) -> Samples:
-  """Returns samples `[N, L, ...]` of a memoryless network as `[N * L, 1, ...]`."""
-  return jax.tree.map(lambda x: x.reshape(-1, 1, *x.shape[2:]), samples)
+  """Returns samples `[N, L, ...]` as `[N * L, 1, ...]`.
+
+  Args:
+    samples: with core states before each row, `[N, L, ...]` per leaf; theirs become `[N * L, ...]`.
+  """
+  single = jax.tree.map(lambda x: x.reshape(-1, 1, *x.shape[2:]), samples)
+  return single._replace(core_state=jax.tree.map(lambda x: x[:, 0], single.core_state))
 
 
 def orders(key: Array, num_epochs: int, num_samples: int, num_minibatches: int) -> Array:

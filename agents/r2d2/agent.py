@@ -76,6 +76,10 @@ class R2D2(Agent):
     target_params = jax.tree.map(jnp.copy, params)
     return R2D2State(params, target_params, self._optimizer.init(params), jnp.int32(0))
 
+  def with_params(self, state: R2D2State, params: Nest) -> R2D2State:
+    """Returns a new learner state whose networks are both that of another run."""
+    return state._replace(params=params, target_params=jax.tree.map(np.copy, params))
+
   def initial_core_state(self, batch_size: int) -> Nest:
     """Returns the core state at the start of an episode, `[batch_size, ...]` per leaf."""
     return self.network.initial_core_state(batch_size)

@@ -7,7 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from agents.actor_critic import masked
+from agents import masked
 from agents.actor_critic.distributions import Distribution
 from agents.actor_critic.head import PolicyValue
 from agents.actor_critic.rewards import scaled_rewards

@@ -49,15 +49,18 @@ def random_rows(num_rows, batch_size, seed=0):
   )
 
 
-def play(agent, params, timesteps, exploration):
-  """Acts on rows one by one; returns their answers `[T, B]` and the core states before each row."""
+def play(agent, params, timesteps, exploration, row_keys=None):
+  """Acts on rows one by one; returns their answers `[T, B]` and the core states before each row.
+
+  `row_keys`, `[T, B]`, are the keys of the rows; None for any.
+  """
   # In NumPy, because JAX compiles a function for every slice and every stack.
   timesteps = jax.device_get(timesteps)
   num_rows, batch_size = timesteps.step_type.shape
   core_state, answers, states = agent.initial_core_state(batch_size), [], []
   for t in range(num_rows):
     states.append(core_state)
-    keys = jax.random.split(jax.random.key(t), batch_size)
+    keys = jax.random.split(jax.random.key(t), batch_size) if row_keys is None else row_keys[t]
     timestep = jax.tree.map(lambda x, t=t: x[t], timesteps)
     answer = compiled(agent, 'act')(params, core_state, timestep, exploration, keys)
     core_state = answer.core_state
@@ -65,10 +68,13 @@ def play(agent, params, timesteps, exploration):
   return jax.tree.map(lambda *x: np.stack(x), *answers), states
 
 
-def make_unrolls(agent, state, batch_size=5, start=3, seed=0):
-  """Returns unrolls `[B, L]` as actors would have recorded them, from the middle of a stream."""
+def make_unrolls(agent, state, batch_size=5, start=3, seed=0, row_keys=None):
+  """Returns unrolls `[B, L]` as actors would have recorded them, from the middle of a stream.
+
+  `row_keys`, `[start + L, B]`, are the keys of all rows; None for any.
+  """
   timesteps = random_rows(start + agent.unroll_rows, batch_size, seed)
-  answers, states = play(agent, state.params, timesteps, jnp.ones(batch_size))
+  answers, states = play(agent, state.params, timesteps, jnp.ones(batch_size), row_keys)
   rows = (timesteps, answers.action, answers.extras, np.zeros(answers.action.shape, np.int32))
   rows = jax.tree.map(lambda x: jnp.asarray(np.swapaxes(x[start:], 0, 1)), jax.device_get(rows))
   return Unroll(*rows, core_state=states[start], environment_id=jnp.arange(batch_size))

@@ -17,6 +17,8 @@ from agents.muzero.agent import MuZero
 from agents.muzero.config import MuZeroConfig
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
+from agents.qt_opt.agent import QTOpt
+from agents.qt_opt.config import QTOptConfig
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
 from agents.types import FIRST, LAST, MID, Timestep, Unroll
@@ -73,11 +75,23 @@ AGENTS = {
   'ppo_of_transitions': (
     PPO,
     PPOConfig(
-      **OPTIONS | {'core': 'none', 'frame_stack': 1, 'minibatch_of': 'transitions'},
+      **OPTIONS | {'core': 'none', 'minibatch_of': 'transitions'},
       num_epochs=2,
       num_minibatches=12,
     ),
     {'behaviour_logits': logits},
+  ),
+  'qt_opt': (
+    QTOpt,
+    QTOptConfig(
+      **OPTIONS | {'core': 'none'},
+      head_size=8,
+      num_samples=8,
+      num_elites=2,
+      averaging=0.5,
+      target_update_period=1,
+    ),
+    {},
   ),
   'vtrace_normalized': (
     VTrace,
@@ -146,9 +160,10 @@ def updated(agent, state, unrolls, devices):
 def main():
   """Prints `devices difference_in_params difference_in_the_rest kinds_of_collectives` for each mesh."""
   constructor, config, extras = AGENTS[sys.argv[1]]
-  agent = constructor(
-    config, dm_env.specs.Array((6,), np.float32), dm_env.specs.DiscreteArray(3, dtype=np.int32)
-  )
+  actions = dm_env.specs.DiscreteArray(3, dtype=np.int32)
+  if constructor is QTOpt:
+    actions = dm_env.specs.BoundedArray((), np.float32, 0.0, 2.0)
+  agent = constructor(config, dm_env.specs.Array((6,), np.float32), actions)
   unrolls = make_unrolls(agent, extras)
   state = jax.device_get(jax.jit(agent.init)(jax.random.key(0)))
   reference = updated(agent, state, unrolls, jax.devices()[:1])

@@ -63,6 +63,7 @@ def recorded(name, kind='labels'):
 
 
 # Both agents act by the same function, so each shows it for some kinds.
+@pytest.mark.slow
 @pytest.mark.parametrize('name, kind', zip(['vtrace', 'ppo'] * 2, KINDS, strict=True))
 def test_answers_depend_on_their_own_row_only(name, kind):
   agent = make_agent(name, kind)
@@ -115,6 +116,7 @@ def test_training_samples_from_the_policy_and_evaluation_takes_its_mean(policy_s
   np.testing.assert_allclose(evaluation.action, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @every_agent
 @pytest.mark.parametrize('kind', list(KINDS)[1:])
 def test_replaying_an_unroll_reproduces_the_recorded_policy(name, kind):
@@ -237,7 +239,10 @@ def test_unroll_geometry(name):
   ('options', 'message'),
   [
     ({'unroll_length': 0}, r'--unroll_length is 0: set it to at least 1\.'),
-    ({'torso': 'resnet'}, r"--torso is 'resnet': set it to auto, mlp, nature, impala or minatar\."),
+    (
+      {'torso': 'resnet'},
+      r"--torso is 'resnet': set it to auto, mlp, nature, impala, minatar or path/to/mine.py:MyTorso\.",
+    ),
     ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
     ({'activation': 'gelu'}, r"--activation is 'gelu': set it to relu or tanh\."),
     ({'init': 'zeros'}, r"--init is 'zeros': set it to fan_in or orthogonal\."),

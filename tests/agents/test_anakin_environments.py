@@ -52,6 +52,7 @@ def play(environment, choose, num_rows, num_envs=1, seed=0):
   return jax.device_get(run(jax.random.key(seed)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ENVIRONMENTS)
 def test_the_row_contract(name):
   environment = make(name)

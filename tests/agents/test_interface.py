@@ -13,6 +13,7 @@ AGENTS = {
   'muzero': ('MuZero', 'MuZeroConfig'),
   'vtrace': ('VTrace', 'VTraceConfig'),
   'ppo': ('PPO', 'PPOConfig'),
+  'qt_opt': ('QTOpt', 'QTOptConfig'),
   'r2d2': ('R2D2', 'R2D2Config'),
 }
 
@@ -44,9 +45,11 @@ def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name)
     'import sys, numpy, dm_env.specs as s\n'
     f'from agents.{name}.agent import {agent}\n'
     f'from agents.{name}.config import {config}\n'
-    f'options = {{"core": "lstm"}} if hasattr({config}, "core") else {{}}\n'
+    f'options = {{"core": "lstm"}} if hasattr({config}, "core") and "{name}" != "qt_opt" else {{}}\n'
+    'actions = (s.BoundedArray((2,), numpy.float32, -1, 1) if "' + name + '" == "qt_opt"\n'
+    '           else s.DiscreteArray(3))\n'
     f'config = {config}(**options, frame_stack=4)\n'
-    f'{agent}(config, s.Array((84, 84), numpy.uint8), s.DiscreteArray(3)).exploration(2)\n'
+    f'{agent}(config, s.Array((84, 84), numpy.uint8), actions).exploration(2)\n'
     'heavy = {"tensorflow", "launchpad", "reverb", "acme", "rlax", "distrax"}\n'
     'assert not heavy & set(sys.modules)',
     JAX_PLATFORMS='nonexistent',

@@ -17,9 +17,8 @@ from agents.muzero.categorical import expectation, two_hot
 from agents.muzero.config import MuZeroConfig
 from agents.muzero.loss import unroll_model
 from agents.muzero.model import make_model
-from agents.networks.frame_stack import stack_frames
 from agents.types import FIRST, LAST
-from tests.agents import muzero_definition, r2d2_definition
+from tests.agents import muzero_definition, r2d2_definition, recording
 from tests.agents.recording import (
   ACTION_SPEC,
   NUM_ACTIONS,
@@ -45,6 +44,7 @@ SMALL = MuZeroConfig(
 )
 STACKED = dataclasses.replace(SMALL, frame_stack=3)
 SEARCHED = dataclasses.replace(SMALL, bootstrap='search', search_value='network')
+CHOSEN = dataclasses.replace(STACKED, search='puct', num_simulations=8, search_value='chosen')
 PROBABILITIES = np.float32([0.3, 0.1, 0.05, 0.2])
 QUICK = {'xla_backend_optimization_level': 0}  # Compilation is most of the cost.
 
@@ -95,6 +95,7 @@ def test_every_row_of_a_stream_is_a_start_once_and_has_all_of_its_targets():
   assert agent.exploration(3).tolist() == [1, 1, 1] and agent.evaluation_exploration == 0.0
 
 
+@pytest.mark.slow
 def test_answers_depend_on_their_own_row_only():
   check_answers_depend_on_their_own_row_only(make_agent(STACKED), make_state(STACKED).params)
 
@@ -111,23 +112,54 @@ def test_permuting_a_batch_permutes_its_answers_exactly():
   assert answers.extras['root_value'].shape == (8,) and len(set(answers.action.tolist())) > 1
 
 
-def test_reanalysing_with_the_acting_parameters_and_keys_reproduces_the_recorded_policies():
-  unrolls = recorded_unrolls(STACKED)
-  step_type = unrolls.timestep.step_type
-  assert np.any(step_type[:, 1:] == FIRST)
-  observation, _ = stack_frames(
-    unrolls.core_state['frames'],
-    jnp.swapaxes(unrolls.timestep.observation, 0, 1),
-    step_type.T == FIRST,
+@pytest.mark.slow
+def test_relabelling_with_the_acting_parameters_and_keys_reproduces_the_stored_targets_exactly():
+  """With frames, noise, and values of actions that are drawn at a temperature."""
+  agent, state = make_agent(CHOSEN), make_state(CHOSEN)
+  state = state._replace(params=state.params._replace(temperature=jnp.float32(0.5)))
+  length, keys = agent.unroll_rows, jax.random.split(jax.random.key(9), 4)
+  acting = jnp.stack([jax.random.split(key, length) for key in keys], axis=1)  # `[L, B]`.
+  before = jax.random.split(jax.random.key(0), (3, 4))  # The unrolls start at the third row.
+  unrolls = make_unrolls(agent, state, batch_size=4, row_keys=jnp.concatenate([before, acting]))
+  assert np.any(unrolls.timestep.step_type[:, 1:] == FIRST)
+  relabel = recording.compiled(agent, 'relabel')  # With the optimisations of the recorded `act`.
+  jax.tree.map(
+    np.testing.assert_array_equal, relabel(state.params, unrolls, keys), dict(unrolls.extras)
   )
-  # As the rows of the recording were: row t by the keys of t, from its third row on.
-  keys = jnp.stack([jax.random.split(jax.random.key(3 + t), 4) for t in range(9)], axis=1)
-  fresh = compiled(STACKED, 'reanalyse')(
-    make_state(STACKED).params.network, jnp.swapaxes(observation, 0, 1), keys
-  )
-  recorded = unrolls.extras['search_policy']
-  np.testing.assert_allclose(fresh, recorded, atol=1e-5)
-  assert np.ptp(recorded, axis=0).min() > 1e-3
+
+  other_keys = keys.at[1].set(jax.random.key(8))
+  newer = state.params._replace(network=state.target_params)
+  for name, stored in unrolls.extras.items():
+    changed = relabel(state.params, unrolls, other_keys)[name] != stored
+    assert np.flatnonzero(np.any(changed, axis=tuple(range(1, stored.ndim)))).tolist() == [1]
+    fresh = relabel(newer, unrolls, keys)[name]
+    assert fresh.shape == stored.shape and fresh.dtype == stored.dtype
+    assert np.mean(np.any(fresh != stored, axis=tuple(range(2, stored.ndim)))) > 0.9
+
+
+@pytest.mark.slow
+def test_a_relabelled_unroll_has_the_priority_and_the_loss_of_its_fresh_targets():
+  state, unrolls = make_state(SEARCHED), recorded_unrolls(SEARCHED)
+  newer = state.params._replace(network=state.target_params)
+  keys = jax.random.split(jax.random.key(4), 4)
+  copies = unrolls._replace(extras=compiled(SEARCHED, 'relabel')(newer, unrolls, keys))
+  values, policies = (np.asarray(copies.extras[n]) for n in ('root_value', 'search_policy'))
+  timestep, errors = jax.device_get(unrolls.timestep), []
+  for b in range(4):
+    walks = [
+      muzero_definition.targets(SEARCHED, timestep, np.float64(values), policies, b, t)[0]
+      for t in range(4)
+    ]
+    errors.append(
+      [value - values[b, t] for t, (_, value, _) in enumerate(walks) if value is not None]
+    )
+  expected = r2d2_definition.priorities(SEARCHED, errors)
+  priorities = compiled(SEARCHED, 'initial_priorities')
+  np.testing.assert_allclose(priorities(copies), expected, rtol=1e-4)
+  assert np.all(np.abs(priorities(copies) / priorities(unrolls) - 1) > 1e-3)
+  update = compiled(SEARCHED, 'update')
+  losses = [float(update(state, x, PROBABILITIES).metrics['loss']) for x in (unrolls, copies)]
+  assert abs(losses[0] - losses[1]) > 1e-3
 
 
 def test_half_of_the_gradient_flows_into_each_state_of_the_dynamics():
@@ -157,6 +189,7 @@ def cross_entropy(logits, labels):
   return float(np.sum(labels * (np.log(np.sum(np.exp(logits))) - logits)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('config', [SMALL, SEARCHED])
 def test_update_is_the_definition(config):
   agent, state, unrolls = make_agent(config), make_state(config), recorded_unrolls(config)
@@ -207,6 +240,7 @@ def test_initial_priorities_are_those_of_an_update_without_lag():
   np.testing.assert_allclose(initial, priorities, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_are_updates_of_their_own():
   halves = dataclasses.replace(SMALL, updates_per_batch=2)
   unrolls, state = recorded_unrolls(SMALL), make_state(SMALL)
@@ -223,6 +257,7 @@ def test_parts_of_a_batch_are_updates_of_their_own():
     make_agent(halves).update(state, jax.tree.map(lambda x: x[:3], unrolls), None)
 
 
+@pytest.mark.slow
 def test_only_reanalysed_unrolls_have_other_policies_than_the_recorded():
   np.testing.assert_array_equal(reanalysed(4, 0.5), [0, 2])
   np.testing.assert_array_equal(reanalysed(64, 0.001), [0])
@@ -241,6 +276,7 @@ def test_only_reanalysed_unrolls_have_other_policies_than_the_recorded():
   assert abs(loss(policy.at[stored].set(uniform[stored])) - loss(policy)) > 1e-4
 
 
+@pytest.mark.slow
 def test_target_network_and_temperature_follow_the_learner_steps():
   config = dataclasses.replace(SMALL, target_update_period=2, temperature_decay_steps=4)
   state, unrolls = make_state(config), recorded_unrolls(SMALL)
@@ -253,6 +289,7 @@ def test_target_network_and_temperature_follow_the_learner_steps():
   assert temperatures == [1.0, 0.5, 0.25]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('model', 'shape', 'dtype', 'state'),
   [('conv', (10, 10, 4), bool, (10, 10, 8)), ('residual', (96, 96, 3), np.uint8, (6, 6, 8))],

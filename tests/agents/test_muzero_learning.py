@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import jax
-import numpy as np
 import pytest
 
 from agents.anakin.environments.catch import Catch
+from agents.anakin.limits import RingSizes
+from agents.anakin.loop import AnakinLoop
 from agents.muzero.agent import MuZero
 from agents.muzero.config import MuZeroConfig
-from tests.agents.replay_loop import late_returns, train
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]  # It compiles for half a minute.
+pytestmark = [pytest.mark.trains, pytest.mark.nightly]  # It compiles for half a minute.
 
 CATCH = Catch(rows=6)
+RINGS = RingSizes(
+  num_rings=8, slots=60, min_slots=4, batch_size=64, updates_per_unroll=1, priority_exponent=0.6
+)
 
 
 @pytest.mark.parametrize(('search', 'low', 'high'), [('gumbel', 0.8, 1.0), ('puct', -1.0, 0.5)])
@@ -33,7 +36,10 @@ def test_two_simulations(search, low, high):
     target_update_period=12,
   )
   agent = MuZero(config, CATCH.observation_spec, CATCH.action_spec)
-  sizes = (16, 64, 60, 500)
-  returns = late_returns(train(agent, CATCH, jax.random.key(0), sizes=sizes, priority_exponent=0.6))
-  assert returns.size > 1000
-  assert low < np.mean(returns) <= high, np.mean(returns)
+  loop = AnakinLoop(agent, CATCH, 16, jax.devices()[:1], updates_per_call=100, rings=RINGS)
+  state = loop.init(jax.random.key(0))
+  for _ in range(5):
+    state, report = loop.train(state)
+  played = jax.device_get(report.episodes)
+  assert played.episodes > 1000
+  assert low < played.return_sum / played.episodes <= high, played

@@ -99,6 +99,7 @@ def test_only_exploration_is_random(config):
     assert len(np.unique(noisy, axis=0)) > 1
 
 
+@pytest.mark.slow
 def test_puct_acts_by_visits_at_its_temperature():
   config = dataclasses.replace(PUCT, dirichlet_fraction=0.0)
   for warmth in (1.0, 0.25):
@@ -108,11 +109,32 @@ def test_puct_acts_by_visits_at_its_temperature():
     np.testing.assert_allclose(frequencies, visits / visits.sum(), atol=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('config', [GUMBEL, PUCT])
 def test_illegal_actions_are_never_searched(config):
   found = searched(config, 1.0, invalid=[False, True, True, False])
   assert set(found.action) <= {0, 3}
   np.testing.assert_allclose(found.policy[:, 1:3], 0.0, atol=1e-7)
+
+
+@pytest.mark.parametrize('config', [GUMBEL, PUCT])
+def test_in_turns_the_best_move_is_the_one_after_which_the_other_player_is_worst_off(config):
+  values = jnp.asarray([0.5, -1.0, 2.0, 0.0])
+
+  def moves(params, state, action):
+    """Whoever moves first, at state 0, leaves the other with one of the values; then all are 0."""
+    del params
+    value = jnp.where(state[:, 0] == 0, values[action], 0.0)
+    return jnp.zeros(len(action)), Root(jnp.zeros((len(action), 4)), value, state + 1)
+
+  root = Root(jnp.zeros((2, 4)), jnp.zeros(2), jnp.zeros((2, 1)))
+  noise = jnp.zeros(2), jnp.float32(1.0), jax.random.split(jax.random.key(0), 2)
+  config = dataclasses.replace(config, discount=0.5, search_value='chosen')
+  for in_turns, action, value in ((False, 2, 1.0), (True, 1, 0.5)):
+    found = search(config, moves, None, root, *noise, in_turns=in_turns)
+    assert found.action.tolist() == [action] * 2
+    if config.search == 'gumbel':  # It visits each move once.
+      np.testing.assert_allclose(found.value, value, atol=1e-6)
 
 
 def test_temperature_follows_training():

@@ -90,6 +90,18 @@ def test_literal_a_truncated_row_bootstraps_and_what_is_behind_it_is_unknown():
   np.testing.assert_array_equal(found.policy_mask, found.value_mask)
 
 
+def test_literal_in_turns_the_winner_has_what_the_loser_has_not():
+  steps = [MID, MID, MID, LAST, FIRST, MID, MID]
+  found = one_environment(steps, [0, 0, 0, 8, 0, 0, 0], [-1, -1, -1, 0, 1, -1, -1])
+  # The player who moves at row 2 wins 8, the other loses them; from row 0 the target bootstraps with
+  # row 2, where the same player moves and the value is 30, and from row 5 with row 6.
+  z = [30 / 4, -8 / 2, 8, 0]
+  np.testing.assert_array_equal(found.value[:2], [z[:3], z[1:]])
+  np.testing.assert_array_equal(found.reward[:2], [[0, 0], [0, 8]])
+  np.testing.assert_array_equal(found.value_mask[:2], True)
+  np.testing.assert_array_equal(found.policy_mask[1], [1, 1, 0])
+
+
 @pytest.mark.parametrize(('num_unroll_steps', 'n_step'), [(1, 1), (5, 3), (3, 10)])
 def test_targets_are_the_definition_on_random_rows(num_unroll_steps, n_step):
   config = dataclasses.replace(

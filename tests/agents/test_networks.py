@@ -124,6 +124,7 @@ def close(actual, expected, atol=1e-6):
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), actual, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('core', 'frame_stack'), [('lstm', 4), ('lstm', 1), ('none', 4), ('none', 1)]
 )
@@ -212,6 +213,7 @@ def test_nothing_crosses_into_the_next_episode():
   jax.tree.map(np.testing.assert_array_equal, other_after, after)
 
 
+@pytest.mark.slow
 def test_continuous_actions_reach_the_core():
   spec = dm_env.specs.BoundedArray((2,), np.float32, -1.0, 1.0)
   network = RecurrentNetwork(RECURRENT, COUNTER, spec, Features())

@@ -95,6 +95,7 @@ def test_only_the_options_add_to_the_parameters_and_nothing_to_the_optimizers_st
   assert make_agent(name, normalize_observations=True).initial_core_state(2) == {}
 
 
+@pytest.mark.slow
 @agents
 def test_statistics_are_those_of_every_row_once(name):
   agent = make_agent(name, **BOTH)
@@ -121,6 +122,7 @@ def test_statistics_are_those_of_every_row_once(name):
   np.testing.assert_allclose(found['variance'], np.var(returns), rtol=1e-4)
 
 
+@pytest.mark.slow
 @agents
 def test_replaying_an_unroll_reproduces_the_recorded_logits(name):
   agent = make_agent(name, **BOTH, core='lstm', frame_stack=3)
@@ -140,6 +142,7 @@ def test_replaying_an_unroll_reproduces_the_recorded_logits(name):
   assert abs(update(state, unrolls).metrics['behaviour_kl']) > 1e-4
 
 
+@pytest.mark.slow
 @agents
 @pytest.mark.parametrize('new', [False, True])
 def test_an_update_is_that_of_observations_normalised_by_hand(name, new):
@@ -167,6 +170,7 @@ def test_an_update_is_that_of_observations_normalised_by_hand(name, new):
   assert np.abs(moved - weights['params']['torso']['Dense_0']['kernel']).max() > 1e-6
 
 
+@pytest.mark.slow
 @agents
 def test_an_update_is_that_of_rewards_divided_by_hand(name):
   on, off = make_agent(name, normalize_rewards=True), make_agent(name)
@@ -217,6 +221,7 @@ def test_the_first_reward_of_a_run_is_scaled_by_itself():
   assert abs(metrics['target_value']) < 1.0
 
 
+@pytest.mark.slow
 def test_the_core_state_carries_the_discounted_return_of_each_environment():
   agent = make_agent('vtrace', normalize_rewards=True, core='lstm')
   params = jax.jit(agent.init)(jax.random.key(0)).params
@@ -230,6 +235,7 @@ def test_the_core_state_carries_the_discounted_return_of_each_environment():
   check_answers_depend_on_their_own_row_only(agent, params)
 
 
+@pytest.mark.slow
 def test_minibatches_may_be_of_transitions():
   agent = make_agent('ppo', **BOTH, minibatch_of='transitions')
   state = with_statistics(agent)

@@ -12,7 +12,7 @@ from agents.anakin.loop import AnakinLoop
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.trains
 
 STEPS = 150_000
 

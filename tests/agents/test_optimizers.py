@@ -80,6 +80,7 @@ def test_the_rate_is_the_same_within_a_learner_step():
   np.testing.assert_allclose(steps, [-2.0] * 3 + [-1.0] * 3 + [0.0], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_ppo_counts_learner_steps_and_goes_on_from_them_in_a_longer_run():
   """Learner steps of four gradient steps: the rate is 0 in the third, unless the run is longer."""
   rates, moved = [], []

@@ -35,9 +35,9 @@ def make_agent(**options):
 
 
 @functools.cache
-def recorded(core='none', seed=0):
-  """Returns a learner state and unrolls that it has recorded; with LSTM and frame stack or without."""
-  agent = make_agent(**RECURRENT if core == 'lstm' else {})
+def recorded(core='none', frame_stack=1, seed=0):
+  """Returns a learner state and unrolls that it has recorded."""
+  agent = make_agent(core=core, frame_stack=frame_stack)
   state = sharpened(agent, seed)
   unrolls = make_unrolls(agent, state, BATCH_SIZE, seed=7)
   ends = unrolls.timestep.step_type[:, 1:] == LAST
@@ -46,16 +46,20 @@ def recorded(core='none', seed=0):
   return state, unrolls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'options',
   [
     RECURRENT | {'num_minibatches': 3},
     {'minibatch_of': 'transitions', 'num_minibatches': 8},
+    {'minibatch_of': 'transitions', 'num_minibatches': 8, 'frame_stack': 3},
   ],
 )
 def test_every_minibatch_replays_its_own_rows_from_its_own_state(options):
   agent = make_agent(num_epochs=2, learning_rate=1e-30, **options)
-  metrics = jax.jit(agent.update)(*recorded(options.get('core', 'none'))).metrics
+  metrics = jax.jit(agent.update)(
+    *recorded(options.get('core', 'none'), options.get('frame_stack', 1))
+  ).metrics
   np.testing.assert_allclose(metrics['approx_kl'], 0.0, atol=1e-6)
   assert metrics['clip_fraction'] == 0.0
   assert metrics['gradient_steps'] == 2 * options['num_minibatches']
@@ -116,6 +120,7 @@ def params_by_hand(agent, config, state, unrolls, rate):
   return params
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'core, options',
   [
@@ -129,7 +134,8 @@ def test_an_update_on_stale_data_is_the_gradient_steps_done_by_hand(core, option
     options |= RECURRENT
   rate = 0.05
   agent = make_agent(learning_rate=rate * PLAIN['adam_eps'], **options)
-  (state, _), (_, unrolls) = recorded(core), recorded(core, seed=1)
+  depth = options.get('frame_stack', 1)
+  (state, _), (_, unrolls) = recorded(core, depth), recorded(core, depth, seed=1)
   output = jax.jit(agent.update)(state, unrolls)
   assert abs(output.metrics['behaviour_kl']) > 0.1  # Another policy acted.
   expected = params_by_hand(agent, PPOConfig(**options), state, unrolls, rate)
@@ -146,6 +152,7 @@ def whole_unrolls():
   return state, unrolls._replace(timestep=unrolls.timestep._replace(step_type=step_type))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('minibatch_of, number', [('unrolls', 3), ('transitions', 8)])
 def test_an_epoch_uses_every_sample_once(minibatch_of, number):
   """At a small rate the gradients of an epoch's minibatches add up to that of the batch."""
@@ -163,6 +170,7 @@ def test_an_epoch_uses_every_sample_once(minibatch_of, number):
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=0.02 * largest), *steps)
 
 
+@pytest.mark.slow
 def test_equal_states_do_equal_updates_and_later_ones_take_other_minibatches():
   agent = make_agent(num_epochs=1, num_minibatches=3, learning_rate=1e-2)
   state, unrolls = recorded()
@@ -216,10 +224,6 @@ def test_eight_devices_do_the_update_of_one_and_move_only_sums(name):
     (
       {'minibatch_of': 'transitions', 'core': 'lstm'},
       r"--core is 'lstm': .*--minibatch_of=transitions",
-    ),
-    (
-      {'minibatch_of': 'transitions', 'frame_stack': 4},
-      r'--frame_stack is 4: .*--minibatch_of=transitions',
     ),
   ],
 )

@@ -15,7 +15,7 @@ from agents.ppo.config import PPOConfig
 from agents.types import LAST
 from tests.agents import lagged_training
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.trains
 
 CONFIG = PPOConfig(unroll_length=20, mlp_sizes=(64,), num_epochs=16, learning_rate=5e-3)
 UNCLIPPED = dataclasses.replace(CONFIG, clip_ratio=1e9)

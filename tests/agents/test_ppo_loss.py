@@ -94,6 +94,7 @@ def loss_and_gradient(config, inputs):
   return loss, metrics, gradient
 
 
+@pytest.mark.slow
 def test_masked_rows_change_neither_loss_nor_gradient_nor_metrics():
   config = dataclasses.replace(CONFIG, clip_value=0.2, normalize_advantages=True)
   inputs, other = random_inputs(), random_inputs(seed=1)
@@ -117,6 +118,7 @@ def one_transition(ratio, advantage, value=0.0, old_value=0.0, target=0.0):
   return (np.zeros((1, NUM_ACTIONS)), *columns, np.array([advantage]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('ratio', 'advantage', 'loss', 'moves'),
   [
@@ -156,6 +158,7 @@ def test_the_value_clip_takes_away_what_would_be_gained_and_nothing_else(value, 
   np.testing.assert_allclose(gradient.value[0], 0.5 * (value - 3.0) * moves, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('advantage', [1.0, -1.0])
 @pytest.mark.parametrize('log_ratio', [-1e4, -100.0, 100.0, 1e4])
 def test_ratios_beyond_float32_leave_loss_gradient_and_metrics_finite(log_ratio, advantage):

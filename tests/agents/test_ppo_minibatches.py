@@ -65,10 +65,11 @@ def test_all_of_a_sample_is_taken_together():
 def test_transitions_are_the_rows_of_unrolls_one_by_one():
   rows = jnp.arange(SAMPLES * 2).reshape(SAMPLES, 2)
   observation = jnp.stack([rows, rows], axis=-1)
-  samples = Samples(observation, *[rows] * 7, core_state={})
+  samples = Samples(observation, *[rows] * 7, core_state={'frames': observation})
   single = minibatches.of_transitions(samples)
   np.testing.assert_array_equal(single.advantage, np.arange(SAMPLES * 2)[:, None])
   assert single.timestep.shape == (SAMPLES * 2, 1, 2)
+  np.testing.assert_array_equal(single.core_state['frames'], single.timestep[:, 0])
 
 
 def test_a_batch_that_does_not_divide_is_refused():

@@ -121,6 +121,7 @@ def test_epsilons(num_environments, index, expected):
   np.testing.assert_allclose(exploration, values, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('config', [SMALL, RECURRENT])
 def test_answers_depend_on_their_own_row_only(config):
   agent = make_agent(config)
@@ -150,6 +151,7 @@ def test_act_is_epsilon_greedy():
   assert agent.evaluation_exploration == 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('config', [UNBURNT, RECURRENT])
 def test_replaying_an_unroll_reproduces_the_recorded_q_values_in_every_row(config):
   agent = make_agent(config)
@@ -174,6 +176,7 @@ def test_replaying_an_unroll_reproduces_the_recorded_q_values_in_every_row(confi
     np.testing.assert_allclose(np.where(begun, delta, 0.0), 0.0, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('config', [UNBURNT, RECURRENT])
 def test_update_is_the_definition(config):
   agent = make_agent(config)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from agents.anakin.environments.catch import Catch
+from agents.anakin.evaluation import Evaluation
+from agents.anakin.limits import RingSizes
+from agents.anakin.loop import AnakinLoop
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
-from agents.types import FIRST
-from tests.agents.replay_loop import late_returns, train
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.trains
 
 # 10 rows are an episode, and an unroll starts every 7: at each row of an episode in turn.
 CONFIG = R2D2Config(
@@ -28,31 +28,31 @@ CONFIG = R2D2Config(
   learning_rate=2e-3,
   adam_eps=1e-4,
 )
-NUM_ENVS, BATCH_SIZE, CAPACITY, UPDATES = 32, 64, 100, 2000
-CATCH = Catch()
+RINGS = RingSizes(
+  num_rings=8, slots=100, min_slots=5, batch_size=64, updates_per_unroll=1, priority_exponent=0.9
+)
 
 
-def hide_ball(timestep):
-  """Blanks all but the row of the paddle after the first look at the board."""
-  seen = (timestep.step_type == FIRST)[:, None, None]
-  rows = CATCH.observation_spec.shape[0]
-  paddle = (jnp.arange(rows) == rows - 1)[:, None]
-  return timestep._replace(observation=jnp.where(seen | paddle, timestep.observation, 0.0))
+class OneLook(Catch):
+  """Catch in which the ball is seen in the FIRST row only."""
+
+  def step(self, state, action, key):
+    state, timestep = super().step(state, action, key)
+    hidden = timestep.observation.at[:-1].set(0.0)
+    return state, timestep._replace(observation=hidden)
 
 
 def test_catch_with_one_look_at_the_ball():
   # Without memory the first move, of three, decides where the paddle ends: it catches 3 balls of 5
   # at best, a mean return of 0.2.
-  agent = R2D2(CONFIG, CATCH.observation_spec, CATCH.action_spec)
-  played = train(
-    agent,
-    CATCH,
-    jax.random.key(0),
-    sizes=(NUM_ENVS, BATCH_SIZE, CAPACITY, UPDATES),
-    priority_exponent=0.9,
-    observe=hide_ball,
-  )
-  greedy = np.s_[:, :, NUM_ENVS * 2 // 3 :]
-  returns = late_returns(tuple(x[greedy] for x in played))
-  assert returns.size > 1000
-  assert np.mean(returns) > 0.8, np.mean(returns)
+  catch = OneLook()
+  agent = R2D2(CONFIG, catch.observation_spec, catch.action_spec)
+  loop = AnakinLoop(agent, catch, 32, jax.devices()[:1], updates_per_call=500, rings=RINGS)
+  state = loop.init(jax.random.key(0))
+  for _ in range(4):
+    state, _ = loop.train(state)
+  evaluation = Evaluation(agent, catch, num_envs=1000, episodes_each=1, rows_per_call=10)
+  params = state.learner.params
+  played = evaluation.play(params, evaluation.begin(params, jax.random.key(1)))
+  assert evaluation.rounds(played) == 1
+  assert np.mean(played.returns) > 0.8, np.mean(played.returns)

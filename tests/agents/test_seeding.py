@@ -46,6 +46,7 @@ def test_children_of_children_are_named_by_their_path():
   assert Seed(1).child('actor').child(3) == ACTOR
 
 
+@pytest.mark.slow
 def test_many_seeds_share_nothing():
   seeds = [Seed(root).child(name, i) for root in range(4) for name in 'ab' for i in range(500)]
   numbers = np.array([seed.number() for seed in seeds])
@@ -60,6 +61,7 @@ def test_no_child_has_the_key_that_jax_makes_of_its_parents():
   assert not {words(key) for key in made} & set(children)
 
 
+@pytest.mark.slow
 def test_a_number_needs_no_jax_and_a_key_suits_any_generator():
   script = (
     "import sys; from agents.seeding import Seed; Seed(1).number(); print('jax' in sys.modules)"

@@ -55,6 +55,7 @@ def test_torsos_have_the_published_shapes(module, shape, features, size):
   assert output.shape == (2, features) and output.dtype == jnp.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('kernel', 'stride'), [(8, 4), (4, 2), (3, 1)])
 def test_a_convolution_without_strides_is_the_one_with_them(kernel, stride):
   options = {'padding': 'VALID', 'use_bias': False}
@@ -127,6 +128,7 @@ def kernels_of(torso, shape):
   ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'torso, shape',
   [
@@ -171,6 +173,7 @@ def test_a_convolution_in_a_loop_is_the_one_outside(padding):
   np.testing.assert_allclose(inside.apply(params, x), outside.apply(params, x), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'torso, shape', [(torsos.Nature(16), (36, 36)), (torsos.Impala((4,), 16), (5, 6, 3))]
 )

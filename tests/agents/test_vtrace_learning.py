@@ -15,7 +15,7 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from tests.agents import lagged_training
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.trains
 
 CONFIG = VTraceConfig(unroll_length=20, learning_rate=2e-3, baseline_cost=1.0)
 CATCH = Catch()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import dm_env.specs
@@ -13,6 +12,7 @@ import numpy as np
 from gymnax.environments import spaces
 
 from agents.anakin.environment import begin_episode, transition
+from agents.anakin.environments import errors
 from agents.types import Array, Nest, Timestep
 
 
@@ -80,9 +80,7 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
   """
   known = gymnax.registered_envs
   if task not in known:
-    close = difflib.get_close_matches(task, known, n=1)
-    hint = f'; did you mean {close[0]}?' if close else ''
-    raise ValueError(f'--env=gymnax:{task}: gymnax has no {task!r}{hint} ({", ".join(known)})')
+    raise errors.unknown_task('gymnax', task, known)
   if max_episode_steps < 0:
     raise ValueError(
       f'--env_options=max_episode_steps={max_episode_steps} must be 0, for the own limit, or more.'

@@ -6,7 +6,6 @@ Options and defaults are those of `environments.minatar`, which plays the packag
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, NamedTuple
 
 import dm_env.specs
@@ -17,6 +16,7 @@ import numpy as np
 from gymnax.environments.minatar import seaquest, seaquest_helpers
 
 from agents.anakin.environment import begin_episode, transition
+from agents.anakin.environments import errors
 from agents.anakin.environments.gymnax import as_arrays
 from agents.types import Array, Nest, Timestep
 
@@ -100,9 +100,7 @@ def make(
     ValueError: the game is unknown, or an option is out of range.
   """
   if task not in _GAMES:
-    close = difflib.get_close_matches(task, _GAMES, n=1)
-    hint = f'; did you mean {close[0]}?' if close else ''
-    raise ValueError(f'--env=minatar:{task}: minatar has no {task!r}{hint} ({", ".join(_GAMES)})')
+    raise errors.unknown_task('minatar', task, _GAMES)
   if not 0 <= sticky_actions <= 1:
     raise ValueError(f'--env_options=sticky_actions={sticky_actions} must be in [0, 1].')
   if max_episode_steps < 1:

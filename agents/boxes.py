@@ -1,0 +1,47 @@
+"""Boxes: the actions of continuous environments, and their points as fractions of the bounds."""
+
+from __future__ import annotations
+
+import dm_env.specs
+import jax.numpy as jnp
+import numpy as np
+
+from agents.types import Array
+
+
+def is_box(action_spec: dm_env.specs.Array) -> bool:
+  """Returns whether actions are floats between finite bounds."""
+  return (
+    isinstance(action_spec, dm_env.specs.BoundedArray)
+    and np.issubdtype(action_spec.dtype, np.floating)
+    and bool(np.isfinite(action_spec.minimum).all())
+    and bool(np.isfinite(action_spec.maximum).all())
+  )
+
+
+class Box:
+  """The box of an action spec, for which `is_box` holds.
+
+  A fraction is a point of the box with each of its A dimensions scaled to [-1, 1], float32 `[..., A]`.
+
+  Attributes:
+    num_dimensions: A.
+  """
+
+  def __init__(self, action_spec: dm_env.specs.BoundedArray):
+    """Initialises a box."""
+    self._shape = action_spec.shape
+    self._low = np.broadcast_to(action_spec.minimum, self._shape).astype(np.float32)
+    self._high = np.broadcast_to(action_spec.maximum, self._shape).astype(np.float32)
+    self._middle, self._half = 0.5 * (self._high + self._low), 0.5 * (self._high - self._low)
+    self.num_dimensions = int(np.prod(self._shape, dtype=np.int64))
+
+  def action(self, fraction: Array) -> Array:
+    """Returns the actions of fractions, float32 `[..., *shape]`, clipped to the bounds."""
+    fraction = fraction.reshape(*fraction.shape[:-1], *self._shape)
+    return jnp.clip(self._middle + self._half * fraction, self._low, self._high)
+
+  def fraction(self, action: Array) -> Array:
+    """Returns the fractions of actions `[..., *shape]`."""
+    scaled = (action - self._middle) / self._half
+    return scaled.reshape(*action.shape[: action.ndim - len(self._shape)], self.num_dimensions)
