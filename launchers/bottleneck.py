@@ -209,6 +209,8 @@ def figures(
     config: the program's options.
     cores_used: CPU seconds of all nodes per second.
   """
+  # A user's own program may have options of the same names with other meanings.
+  config = {name: value for name, value in config.items() if isinstance(value, int | float)}
   actors = [values for node, values in means.items() if node.startswith('actor/')]
   servers = [values for values in means.values() if 'inference_busy_share' in values]
   learners = [values for values in means.values() if 'learner_waiting_share' in values]

@@ -7,6 +7,8 @@ from typing import Any
 
 import launchpad as lp
 
+from launchers.graph import describe
+
 _MONITOR = 'monitor'
 _PERIOD_SECONDS = 0.5
 
@@ -14,14 +16,16 @@ _PERIOD_SECONDS = 0.5
 class Follower:
   """Polls the monitor twice a second from a thread, until closed.
 
-  `status` stays None for a program without a group 'monitor'.
+  Attributes:
+    status: the latest status; None before the first, and for a program without our monitor.
+    has_monitor: whether the program has our monitor, in a group 'monitor'.
   """
 
   def __init__(self, program: lp.Program):
     """Initialises a follower; call `start` once the program's addresses are bound."""
-    self._handle = (
-      program.groups[_MONITOR][0].create_handle() if _MONITOR in program.groups else None
-    )
+    found = [node for node in program.groups.get(_MONITOR, ()) if describe.is_ours(node)]
+    self._handle = found[0].create_handle() if found else None
+    self.has_monitor = self._handle is not None
     self._client: Any = None
     self._closed = threading.Event()
     self._thread = threading.Thread(target=self._follow, name='follower', daemon=True)

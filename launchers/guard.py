@@ -46,12 +46,15 @@ def sweep(mark: str) -> None:
 def swept() -> Iterator[None]:
   """Kills, on exit, every descendant that this process has started inside the context."""
   mark = f'{os.urandom(8).hex()};'
+  inherited = os.environ.get(VARIABLE)  # Of a command that runs launch.py, such as sweep.py.
   earlier = _children()
   os.environ[VARIABLE] = mark
   try:
     yield
   finally:
     del os.environ[VARIABLE]
+    if inherited is not None:
+      os.environ[VARIABLE] = inherited
     for pid in _children() - earlier:  # A plain fork does not show the new variable.
       with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)

@@ -98,6 +98,9 @@ class Heart:
       send: receives each beat. If it raises an OSError, the thread ends.
     """
     self._send = send
+    # Without it, an older beat could overtake the first with `returned`.
+    self._order = threading.Lock()
+    self._returned = False
     self._count = self._open_files = self._threads = 0
     self._last = time.monotonic()
     self._unmarked = 0.0
@@ -109,9 +112,10 @@ class Heart:
       threading.Thread(target=self._run, name='heartbeat', daemon=True).start()
 
   def returned(self) -> None:
-    """Reports that the node's work has returned."""
-    with contextlib.suppress(OSError):
-      self._send(dataclasses.replace(self._beat(), returned=True))
+    """Sends a beat at once: the node's work has returned. Later beats say so too."""
+    with contextlib.suppress(OSError), self._order:
+      self._returned = True
+      self._send(self._beat())
 
   def _run(self) -> None:
     pause = threading.Event()
@@ -121,15 +125,16 @@ class Heart:
 
   def _try_to_beat(self) -> bool:
     """Sends a beat if the process has a descriptor left; returns whether to go on sending."""
-    try:
-      beat = self._beat()
-    except OSError:  # Out of descriptors, perhaps for a moment.
+    with self._order:
+      try:
+        beat = self._beat()
+      except OSError:  # Out of descriptors, perhaps for a moment.
+        return True
+      try:
+        self._send(beat)
+      except OSError:
+        return False
       return True
-    try:
-      self._send(beat)
-    except OSError:
-      return False
-    return True
 
   def _beat(self) -> Beat:
     from nodes.runtime import activity  # Not needed to listen.
@@ -157,6 +162,7 @@ class Heart:
       open_files=self._open_files,
       threads=self._threads,
       host=os.uname().nodename,
+      returned=self._returned,
     )
 
 

@@ -22,6 +22,7 @@ import launchpad as lp
 from environments import own_file
 from launchers import streams
 from launchers.graph import describe, flow, picture
+from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.supervise import RunCallbacks
 from rundir import graph_file, run_directory
@@ -39,6 +40,7 @@ class Job:
     config: every option; `run_dir` is the run directory, '' in a dry run without one.
     resumed: whether the run directory belongs to an earlier run; this process then holds its lock.
     node_timeout: see `supervise.supervise`.
+    node_output: where the output of nodes goes besides their logs; see `launchers.node_output`.
     notes: paragraphs that a preview prints after the graph.
     warnings: warnings about the options; one sentence each.
   """
@@ -50,6 +52,7 @@ class Job:
   config: Any
   resumed: bool
   node_timeout: float
+  node_output: str = FILES
   notes: Sequence[str] = ()
   warnings: Sequence[str] = ()
 
@@ -61,7 +64,39 @@ class Job:
   @property
   def title(self) -> str:
     """The title of the live view."""
-    return f'{own_file.title(self.name)} on {own_file.title(self.config.env)}  {self.run_dir}'
+    return title(self.name, self.config, self.run_dir)
+
+
+def title(program: str, config: Any, run_dir: str) -> str:
+  """Returns the title of a run: its program, environment and directory.
+
+  Args:
+    program: value of --program.
+    config: its options; a user's own Launchpad program has no `env` among them.
+    run_dir: the run directory.
+  """
+  env = env_title(config)
+  return f'{own_file.title(program)}{env and f" on {env}"}  {run_dir}'
+
+
+def env_title(config: Any) -> str:
+  """Returns the title of a run's environment; '' for a Launchpad program without one."""
+  env = getattr(config, 'env', '')
+  return own_file.title(env) if isinstance(env, str) else ''
+
+
+def record(job: Job) -> None:
+  """Writes the options and the picture of the graph into the run directory.
+
+  Raises:
+    ValueError: if the record of an earlier run is invalid, or a file cannot be written; one sentence.
+  """
+  changed = run_directory.write_record(job.run_dir, job.name, dict(job.given), job.config)
+  if changed:
+    streams.say(f'warning: {changed}', sys.stderr)
+  graph_file.write(job.run_dir, flow.graph(job.program, job.placement))
+  for name in ('graph.md', 'graph.svg'):
+    picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
 
 
 class Launcher(abc.ABC):
@@ -88,6 +123,11 @@ class Launcher(abc.ABC):
     return True
 
   @property
+  def node_output_refusal(self) -> str:
+    """Why this engine does not support --node_output; '' if it does."""
+    return ''
+
+  @property
   def owns_run_dir(self) -> bool:
     """Whether this process creates the run directory and records the run in it."""
     return True
@@ -112,10 +152,15 @@ class Launcher(abc.ABC):
   def check(self, job: Job, dry_run: bool) -> None:
     """Raises ValueError for a job that this engine cannot run, as far as is known before the start."""
 
-  def claim(self, job: Job) -> None:
-    """Creates and locks the run directory of a new run."""
+  def claim(self, job: Job) -> Job:
+    """Creates and locks the run directory of a new run.
+
+    Returns:
+      The job with what only now can be decided, such as the devices of this machine.
+    """
     if self.owns_run_dir and not job.resumed:
       run_directory.create(job.run_dir)
+    return job
 
   def warnings(self, job: Job) -> Sequence[str]:
     """Returns warnings to print before the program starts; one sentence each."""
@@ -129,12 +174,7 @@ class Launcher(abc.ABC):
     """Writes the options and the picture of the graph into the run directory."""
     if not self.owns_run_dir:
       return
-    changed = run_directory.write_record(job.run_dir, job.name, dict(job.given), job.config)
-    if changed:
-      streams.say(f'warning: {changed}', sys.stderr)
-    graph_file.write(job.run_dir, flow.graph(job.program, job.placement))
-    for name in ('graph.md', 'graph.svg'):
-      picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
+    record(job)
 
   @abc.abstractmethod
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
@@ -145,8 +185,16 @@ class Launcher(abc.ABC):
       callbacks: called while the program runs, if this process supervises it.
     """
 
-  def conclude(self, job: Job, code: int) -> None:
-    """Prints the result of the run, or the command that resumes it."""
+  def conclude(self, job: Job, code: int, seconds: float) -> None:
+    """Records the end of the run, and prints its result or the command that resumes it.
+
+    Args:
+      job: the job.
+      code: its exit code.
+      seconds: for which it ran.
+    """
+    if self.owns_run_dir:
+      run_directory.note_end(job.run_dir, code, seconds)
     if code == 0:
       if done := run_directory.result(job.run_dir):
         streams.say(done)

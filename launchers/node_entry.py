@@ -29,6 +29,8 @@ from nodes.runtime import activity
 
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
+# A thread of its own receives SIGTERM, perhaps after the main thread has seen the stop event.
+_REQUEST_SECONDS = 1.0
 
 
 def _die_with_parent(parent: int) -> None:
@@ -49,8 +51,10 @@ def _leave(code: int) -> None:
   os._exit(code)
 
 
-def _watch_for_sigterm(stop: threading.Event, grace: float, stopped: Callable[[], int]) -> None:
-  """Sets `stop` on SIGTERM, and exits with the code of `stopped` after `grace` seconds.
+def _watch_for_sigterm(
+  stop: threading.Event, requested: threading.Event, grace: float, stopped: Callable[[], int]
+) -> None:
+  """Sets both events on SIGTERM, and exits with the code of `stopped` after `grace` seconds.
 
   A Python signal handler runs only when the main thread returns to the interpreter. The C handler
   writes to the wake-up file descriptor, so a thread that reads it always receives the signal.
@@ -62,6 +66,7 @@ def _watch_for_sigterm(stop: threading.Event, grace: float, stopped: Callable[[]
   def watch(writer: socket.socket) -> None:  # Keeps the writer open, or the signal is lost.
     while (number := reader.recv(1)) and number[0] != signal.SIGTERM:
       pass
+    requested.set()
     stop.set()
     threading.Event().wait(grace)
     _leave(stopped())
@@ -109,13 +114,15 @@ def run(
   logging.set_verbosity(logging.INFO)
   manager = worker_manager.WorkerManager(register_in_thread=True)
   stop = manager.stop_event()
-  _watch_for_sigterm(stop, grace, stopped)
+  requested = threading.Event()
+  _watch_for_sigterm(stop, requested, grace, stopped)
   try:
     function = load()
     activity.mark(activity.RUNNING)  # A node class may mark finer activities.
     function()
   except BaseException as error:  # Includes SystemExit: a library that exits has not done the work.
-    if not stop.is_set():
+    # A colocation sets the stop event itself when one of its nodes fails.
+    if not (stop.is_set() and requested.wait(_REQUEST_SECONDS)):
       traceback.print_exc()
       return getattr(error, 'exit_code', 1)
   if stop.is_set():
@@ -144,6 +151,9 @@ def main(argv: list[str]) -> None:
     with open(argv[1], 'rb') as f:
       return cloudpickle.load(f)
 
+  from launchers import profiling  # With absl and Launchpad.
+
+  profiling.begin(argv[1])
   grace = float(argv[2]) if len(argv) > 2 else DEFAULT_GRACE
   _leave(run(load, grace, returned=heart.returned))
 

@@ -35,12 +35,22 @@ def dumps(name: str, function: Callable[[], object]) -> bytes:
 
 def _arguments(node: Any) -> Iterator[tuple[str, Any]]:
   """Yields the arguments of a Launchpad node, under the names that its author used."""
-  constructor = getattr(node, '_constructor', None) or getattr(node, '_function', None)
-  yield 'its constructor', constructor
-  for i, value in enumerate(getattr(node, '_args', ())):
+  for inner in getattr(node, 'nodes', ()):  # Of a colocation.
+    for path, value in _arguments(inner):
+      yield f'in its {type(inner).__name__}, {path}', value
+  constructor = getattr(node, '_constructor', None)
+  function = getattr(node, '_function', None)
+  if constructor is not None:
+    yield 'its constructor', constructor
+  elif getattr(function, '__self__', None) is not node:
+    yield 'its function', function
+  for i, value in enumerate((*getattr(node, '_args', ()), *getattr(node, '_func_args', ()))):
     yield f'argument {i}', value
-  for name, value in getattr(node, '_kwargs', {}).items():
+  named = getattr(node, '_kwargs', {}) | getattr(node, '_func_kwargs', {})
+  for name, value in named.items():
     yield f'argument {name!r}', value
+  if factory := getattr(node, '_priority_tables_fn', None):
+    yield 'its factory of tables', factory
 
 
 def _culprit(parts: Iterator[tuple[str, Any]], depth: int = _DEPTH) -> tuple[str, Any] | None:

@@ -149,7 +149,8 @@ def environment_variables(resources: Resources) -> dict[str, str]:
   elif resources.accelerator == 'gpu':
     variables |= {'JAX_PLATFORMS': 'cuda,cpu', 'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}
     if visible:
-      variables['CUDA_VISIBLE_DEVICES'] = visible
+      # CUDA's own order is by speed; that of nvidia-smi is by PCI bus.
+      variables |= {'CUDA_VISIBLE_DEVICES': visible, 'CUDA_DEVICE_ORDER': 'PCI_BUS_ID'}
   else:
     variables |= {'JAX_PLATFORMS': 'tpu,cpu', 'CUDA_VISIBLE_DEVICES': ''}
     if visible:

@@ -36,11 +36,13 @@ class RunCallbacks:
     started: called once every address is bound.
     restarted: called with the name of each node that failed and will be restarted.
     beats: called once a second with the latest heartbeat of each node that has sent one.
+    ended: called once every node has exited, before the report of a failure.
   """
 
   started: Callable[[], None] = lambda: None
   restarted: Callable[[str], None] = lambda name: None
   beats: Callable[[Mapping[str, Beat]], None] = lambda beats: None
+  ended: Callable[[], None] = lambda: None
 
 
 NO_CALLBACKS = RunCallbacks()
@@ -115,6 +117,7 @@ class _Supervision(Generic[N]):
       if self._given_up():
         break
       pause.wait(_TICK_SECONDS)
+    self._call(self._callbacks.ended)
     if self._culprit is not None:
       with contextlib.suppress(OSError, ValueError):
         report(self._culprit, self._out)

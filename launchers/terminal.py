@@ -11,6 +11,7 @@ import launchpad as lp
 
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
+from launchers.node_output import FILES, TERMINAL, NodeOutput, logs_of
 from launchers.supervise import RunCallbacks
 from launchers.view import View
 from rundir import run_directory
@@ -30,28 +31,39 @@ _COLUMNS = (
 
 
 @contextlib.contextmanager
-def shown(program: lp.Program, title: str, run_dir: str) -> Iterator[RunCallbacks]:
+def shown(
+  program: lp.Program, title: str, run_dir: str, node_output: str = FILES
+) -> Iterator[RunCallbacks]:
   """Shows a program in the terminal while it is supervised, and records it in its run directory.
 
   `launcher.json` names the supervising process. `processes.csv` receives the activity, memory
-  and machine of each node every 30 seconds. `restarts.csv` receives each restart.
+  and machine of each node every 30 seconds. `restarts.csv` receives each restart, `end.json` the exit
+  code.
 
   Args:
     program: the graph.
     title: title of the view.
     run_dir: the run directory.
+    node_output: FILES; or TERMINAL to show the output of the nodes instead of a live table.
 
   Yields:
     The callbacks for the supervision.
   """
   follower = Follower(program)
-  view = View(follower, title, run_directory.config_of(run_dir))
+  output = NodeOutput(logs_of(program, run_dir)) if node_output == TERMINAL else None
+  view = View(follower, title, run_directory.config_of(run_dir), live=output is None)
+  parts: list[View | NodeOutput] = [output] if output is not None else []
+  if (
+    output is None or follower.has_monitor
+  ):  # Else lines of the view would only interrupt the nodes'.
+    parts.append(view)
   processes = _Processes(run_directory.processes_path(run_dir))
 
   def started() -> None:
     run_directory.note_launcher(run_dir)
     follower.start()
-    view.start()
+    for part in parts:
+      part.start()
 
   def restarted(node: str) -> None:
     view.restarted(node)
@@ -61,10 +73,14 @@ def shown(program: lp.Program, title: str, run_dir: str) -> Iterator[RunCallback
     view.beats(beats)
     processes.note(beats)
 
+  def ended() -> None:
+    for part in parts:
+      part.close()
+
   try:
-    yield RunCallbacks(started, restarted, beats)
+    yield RunCallbacks(started, restarted, beats, ended)
   finally:
-    view.close()
+    ended()
     follower.close()
     run_directory.forget_launcher(run_dir)
 
@@ -78,7 +94,7 @@ class _Processes:
 
   def note(self, beats: Mapping[str, Beat]) -> None:
     """Adds a row for each node, at most every 30 seconds. Drops rows if the disk is full."""
-    if time.monotonic() < self._due:
+    if not beats or time.monotonic() < self._due:
       return
     self._due = time.monotonic() + _PERIOD_SECONDS
     with contextlib.suppress(OSError), open(self._path, 'a', newline='') as f:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from launchers import bottleneck
+from launchers import bottleneck, nodes_view
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
 from launchers.recent import Recent
@@ -47,6 +47,7 @@ class View:
     title: str,
     config: Mapping[str, Any],
     log_period: float = 5.0,
+    live: bool = True,
   ):
     """Initialises a view.
 
@@ -54,12 +55,16 @@ class View:
       follower: follower of the program.
       title: title of the live table.
       config: the program's options; {} if unknown.
-      log_period: seconds between log lines if stdout is not a terminal.
+      log_period: seconds between log lines.
+      live: whether to show a live table if stdout is a terminal; log lines otherwise.
     """
     self._follower = follower
     self._title = title
     self._config = config
     self._log_period = log_period
+    self._live = live
+    self._beats: Mapping[str, Beat] = {}
+    self._restarts_of: dict[str, int] = {}
     self._recent: dict[str, Recent] = {}
     self._cpu = Recent()
     self._restarts = 0
@@ -81,9 +86,12 @@ class View:
   def restarted(self, name: str) -> None:
     """Counts a restart of a node."""
     self._restarts += 1
+    node = name.split()[0]
+    self._restarts_of[node] = self._restarts_of.get(node, 0) + 1
 
   def beats(self, beats: Mapping[str, Beat]) -> None:
     """Receives the latest heartbeat of each node; nodes in a long activity are shown."""
+    self._beats = beats
     self._waiting = {
       node: f'{beat.doing} ({_clock(beat.seconds)})'
       for node, beat in sorted(beats.items())
@@ -98,19 +106,31 @@ class View:
       self._show_until_closed()
 
   def _show_until_closed(self) -> None:
-    if sys.stdout.isatty():
+    if self._live and sys.stdout.isatty():
       with Live(console=Console(), refresh_per_second=4) as live:
         while not self._closed.wait(0.5):
-          status = self._status()
-          live.update(as_table(self._title, status) if status else f'{self._title}: starting')
+          live.update(self._table())
     else:
       shown = None
       while not self._closed.wait(self._log_period):
         status = self._status()
-        line = as_line(status) if status else 'starting'
+        line = as_line(status) if status else self._line()
         if line != shown:
           print(line, flush=True)
         shown = line
+
+  def _table(self) -> Table | str:
+    if status := self._status():
+      return as_table(self._title, status)
+    if self._beats and not self._follower.has_monitor:
+      return nodes_view.as_table(self._title, self._beats, self._restarts_of)
+    return f'{self._title}: starting'
+
+  def _line(self) -> str:
+    """Returns the line of a program that has no status."""
+    if self._follower.has_monitor:
+      return 'starting'
+    return nodes_view.as_line(self._beats, self._restarts)
 
   def _status(self) -> dict[str, Any] | None:
     status = self._follower.status

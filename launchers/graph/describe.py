@@ -21,10 +21,27 @@ def edges(program: lp.Program) -> dict[tuple[str, str], int]:
   return count
 
 
-def what_runs(node: lp.Node) -> str:
-  """Returns the name of the class that a node runs; '' if it has none."""
-  constructor = getattr(node, '_constructor', None)
-  return getattr(constructor, 'name', getattr(constructor, '__name__', ''))
+def what_runs(node: lp.PyNode) -> str:
+  """Returns the name of the class or function that a node runs; '' if it has none of the user's.
+
+  For a colocation, returns those of the nodes that it runs, as in 'Learner + Replay'.
+  """
+  if inner := getattr(node, 'nodes', ()):
+    names = [what_runs(one) or type(one).__name__ for one in inner]
+    return ' + '.join(
+      f'{names.count(name)} {name}' if names.count(name) > 1 else name
+      for name in dict.fromkeys(names)
+    )
+  function = getattr(node, '_constructor', None) or getattr(node, '_function', None)
+  if getattr(function, '__self__', None) is node:  # The method of a node such as Reverb's.
+    return ''
+  return getattr(function, 'name', getattr(function, '__name__', type(function).__name__))
+
+
+def is_ours(node: lp.PyNode) -> bool:
+  """Returns whether a node runs a class of `nodes/`; users may have classes of the same name."""
+  module = getattr(getattr(node, '_constructor', None), 'module', '')
+  return isinstance(module, str) and module.startswith('nodes.')
 
 
 def describe(program: lp.Program, placement: Mapping[str, Resources]) -> str:
@@ -32,9 +49,9 @@ def describe(program: lp.Program, placement: Mapping[str, Resources]) -> str:
   width = max(map(len, program.groups))
   lines = [f'program {program.name}', '', 'groups']
   for label, nodes in program.groups.items():
-    kind = type(nodes[0]).__name__
+    kind, runs = type(nodes[0]).__name__, what_runs(nodes[0])
     where = placement[label].describe()
-    lines.append(f'  {label:{width}}  {len(nodes):3} x {kind}({what_runs(nodes[0])})  on a {where}')
+    lines.append(f'  {label:{width}}  {len(nodes):3} x {kind}{runs and f"({runs})"}  on a {where}')
   lines += ['', 'edges (caller -> server)']
   for (source, target), count in edges(program).items():
     lines.append(f'  {source:{width}} -> {target:{width}}  {count}')

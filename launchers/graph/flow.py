@@ -19,6 +19,7 @@ _KINDS = {
   'InferenceLearner': 'both',
   'InferenceWorker': 'acting',
   'LearnerNode': 'learner',
+  'Relabeller': 'relabeller',
   'ReplayServer': 'replay',
   'Anakin': 'learner',
   'AnakinEvaluator': 'tester',
@@ -31,6 +32,9 @@ _FLOWS = {
   ('both', 'replay'): (('unrolls', False), ('batches', True)),
   ('acting', 'replay'): (('unrolls', False),),
   ('learner', 'replay'): (('batches', True),),
+  ('relabeller', 'replay'): (('originals', True), ('copies', False)),
+  ('relabeller', 'both'): (('parameters', True),),
+  ('relabeller', 'learner'): (('parameters', True),),
   ('acting', 'learner'): (('parameters', True),),
   ('tester', 'learner'): (('parameters', True),),
 }
@@ -46,9 +50,12 @@ def graph(program: lp.Program, placement: Mapping[str, Resources]) -> Graph:
     Group(label, len(nodes), runs[label], placement[label].describe())
     for label, nodes in program.groups.items()
   )
+  ours = {
+    label: runs[label] for label, nodes in program.groups.items() if describe.is_ours(nodes[0])
+  }
   flows: list[Flow] = []
   for source, target in describe.edges(program):
-    for what, back in _on_a_handle(runs[source], runs[target]):
+    for what, back in _on_a_handle(ours.get(source, ''), ours.get(target, '')):
       flows.append(Flow(target, source, what) if back else Flow(source, target, what))
   return Graph(groups, tuple(flows))
 

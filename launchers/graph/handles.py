@@ -23,25 +23,43 @@ class Node:
 
   label: str
   name: str
-  node: lp.PyClassNode
+  node: lp.PyNode
   holds: tuple[int, ...]
   calls: tuple[int, ...]
   strangers: int
 
 
+def parts(node: lp.PyNode) -> Iterator[lp.PyNode]:
+  """Yields a node and, of a colocation, the nodes that it runs in its process."""
+  yield node
+  for inner in getattr(node, 'nodes', ()):
+    yield from parts(inner)
+
+
 def nodes(program: lp.Program) -> list[Node]:
-  """Returns the nodes of a program, in the order of its groups."""
+  """Returns the nodes of a program, in the order of its groups.
+
+  A colocation is one node. Handles between the nodes that it runs are left out.
+  """
   named = [
     (label, index, node)
     for label, group in program.groups.items()
     for index, node in enumerate(group)
   ]
   owners = {
-    id(handle): k for k, (_, _, node) in enumerate(named) for handle in node._created_handles
+    id(handle): k
+    for k, (_, _, node) in enumerate(named)
+    for part in parts(node)
+    for handle in part._created_handles
   }
   result = []
-  for label, index, node in named:
-    held = [(owners.get(id(handle)), handle) for handle in node.input_handles]
+  for own, (label, index, node) in enumerate(named):
+    handles = [
+      (owners.get(id(handle)), handle, part is not node)
+      for part in parts(node)
+      for handle in part.input_handles
+    ]
+    held = [(k, handle) for k, handle, inner in handles if not (inner and k == own)]
     known = [(k, handle) for k, handle in held if k is not None]
     calls = tuple(k for k, handle in known if _answers(handle))
     holds = tuple(k for k, _ in known)

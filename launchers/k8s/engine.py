@@ -49,14 +49,22 @@ _POD_HOSTS = flags.DEFINE_string(
 _POD_ENDS_PROGRAM = flags.DEFINE_bool(
   'pod_ends_program', False, 'the program ends when this pod ends'
 )
+_NO_OUTPUT = (
+  '--node_output is not for Kubernetes, where kubectl logs shows the output; leave it out.'
+)
 
 
 class Kubernetes(Launcher):
-  """Writes manifests and a Dockerfile; contacts no cluster."""
+  """Writes manifests; contacts no cluster."""
 
   resume_refusal = (
     '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
   )
+
+  @property
+  def node_output_refusal(self) -> str:
+    """The output of a pod goes to the log of its container."""
+    return _NO_OUTPUT
 
   @property
   def owns_run_dir(self) -> bool:
@@ -95,19 +103,23 @@ class Kubernetes(Launcher):
     print(generated.instructions(_OUTPUT.value))
     return 0
 
+  def conclude(self, job: Job, code: int, seconds: float) -> None:
+    """Prints nothing, because nothing has run."""
+
   def _generate(self, job: Job) -> manifests.Generated:
     """Returns the files; raises ValueError if a file of the user's is outside the image."""
     program = _in_image('program', job.name)
-    env = _in_image('env', job.config.env)
+    # A Launchpad program may have another option `env`.
+    _in_image('env', str(getattr(job.config, 'env', '')))
     command = ['python', 'launch.py', f'--program={program}']
     command += [flags.FLAGS[n].serialize() for n in sorted(job.given.keys() - {'env'})]
-    command += [f'--env={_in_image("env", job.given["env"])}'] if 'env' in job.given else []
-    if 'cpu_cores' not in job.given:  # Every pod must resolve the same options.
+    command += [f'--env={_in_image("env", str(job.given["env"]))}'] if 'env' in job.given else []
+    # Every pod must resolve the same options.
+    if 'cpu_cores' not in job.given and hasattr(job.config, 'cpu_cores'):
       command.append(f'--cpu_cores={job.config.cpu_cores}')
     name = manifests.name_of(job.run_dir)
     command += [f'--run_dir={job.run_dir}', '--launcher=pod']
     command += [f'--pod_hosts={jobset.hosts(name)}', f'--k8s_port={_PORT.value}']
-    own = sorted({os.path.dirname(n) for n in (program, env) if own_file.is_spec(n)})
     run = container.Run(
       name,
       _IMAGE.value,
@@ -118,7 +130,7 @@ class Kubernetes(Launcher):
       egress=_EGRESS.value,
       node_timeout=job.node_timeout,
     )
-    return manifests.generate(job.program, job.placement, run, _PORT.value, own)
+    return manifests.generate(job.program, job.placement, run, _PORT.value)
 
 
 def _in_image(flag: str, name: str) -> str:
@@ -140,6 +152,11 @@ class Pod(Launcher):
       node_entry.begin_heartbeat(liveness.sender(path))
 
   @property
+  def node_output_refusal(self) -> str:
+    """The output of a pod goes to the log of its container."""
+    return _NO_OUTPUT
+
+  @property
   def owns_run_dir(self) -> bool:
     """Whether the program ends when this pod ends."""
     return _POD_ENDS_PROGRAM.value
@@ -153,10 +170,11 @@ class Pod(Launcher):
     if not dry_run:
       pod.node_index()
 
-  def claim(self, job: Job) -> None:
+  def claim(self, job: Job) -> Job:
     """Creates the run directory, or locks the one of the pod that this one replaces."""
     if self.owns_run_dir and not job.resumed:
       run_directory.create_or_reopen(job.run_dir)
+    return job
 
   def warnings(self, job: Job) -> Sequence[str]:
     """Returns no warnings, because they were printed with the manifests."""

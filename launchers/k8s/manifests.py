@@ -1,4 +1,4 @@
-"""Writes the manifests and the Dockerfile of a run on Kubernetes. Contacts no cluster."""
+"""Writes the manifests of a run on Kubernetes. Contacts no cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import yaml
 from launchers.k8s import container, jobset, network, pod
 from launchers.placement import Resources
 
-_SOURCES = ('agents', 'environments', 'launchers', 'nodes', 'programs', 'rundir')
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
-_LOCKS = {'tpu': 'requirements-tpu.txt', 'gpu': 'requirements-cuda12.txt'}
+_BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
 
 
 def jobset_name(program: str, env: str) -> str:
@@ -44,19 +44,17 @@ class Generated:
     run: settings shared by all pods.
     groups: the groups, as in the manifests.
     manifests: text of each manifest by file name.
-    dockerfile: text of the Dockerfile.
   """
 
   run: container.Run
   groups: Sequence[container.Group]
   manifests: Mapping[str, str]
-  dockerfile: str
 
   def write(self, directory: str) -> None:
     """Writes the files; raises a one-sentence ValueError if they cannot be written."""
     try:
       os.makedirs(directory, exist_ok=True)
-      for file, text in {**self.manifests, 'Dockerfile': self.dockerfile}.items():
+      for file, text in self.manifests.items():
         with open(os.path.join(directory, file), 'w') as f:
           f.write(text)
     except OSError as error:
@@ -77,13 +75,14 @@ class Generated:
         'The run directory is lost with the pods, parameters and curves with it, and no failed pod of '
         f'{users} is replaced: name a PersistentVolumeClaim with --k8s_volume to keep it.'
       )
-    file = os.path.join(directory, 'Dockerfile')
+    kinds = {_BUILD_ARGUMENTS[g.resources.accelerator_kind] for g in groups}
+    argument = f'ACCELERATOR={" ".join(sorted(kinds - {"cpu"})) or "cpu"}'
+    build = ['docker', 'build', '--build-arg', argument, '--tag', run.image, _ROOT]
     return '\n'.join(
       [
-        f'Wrote jobset.yaml, networkpolicy.yaml and Dockerfile to {directory}; {_HONESTY}.',
+        f'Wrote jobset.yaml and networkpolicy.yaml to {directory}; {_HONESTY}.',
         kept,
-        'In a cluster with the JobSet controller, once the image is there '
-        f'({shlex.join(["docker", "build", "-f", file, "-t", run.image, "."])}):',
+        f'In a cluster with the JobSet controller, once the image is there ({shlex.join(build)}):',
         f'  kubectl apply -f {shlex.quote(directory)}',
         f'  {jobset.follow_command(run, groups)}',
       ]
@@ -95,16 +94,14 @@ def generate(
   placement: Mapping[str, Resources],
   run: container.Run,
   first_port: int,
-  own: Sequence[str] = (),
 ) -> Generated:
-  """Returns the manifests and the Dockerfile.
+  """Returns the manifests.
 
   Args:
     program: the graph, built for `run_dir(run.name)`.
     placement: resources of each group.
     run: settings shared by all pods; its command builds the same graph.
     first_port: first port; nodes get consecutive ports.
-    own: directories with the user's own files, relative to that of launch.py.
 
   Raises:
     ValueError: if a flag is invalid or a group cannot be placed; one sentence.
@@ -116,36 +113,7 @@ def generate(
   }
   header = f'# Written by launch.py; {_HONESTY}.\n'
   manifests = {n: header + yaml.safe_dump_all(m, sort_keys=False) for n, m in documents.items()}
-  return Generated(run, groups, manifests, dockerfile(placement, own))
-
-
-def dockerfile(placement: Mapping[str, Resources], own: Sequence[str] = ()) -> str:
-  """Returns a Dockerfile for the image of all pods. Its build context is the directory of launch.py.
-
-  Raises:
-    ValueError: if a Dockerfile cannot contain the name of a directory; one sentence.
-  """
-  for directory in own:
-    if not re.fullmatch(r'\w[\w./-]*', directory, re.ASCII):
-      raise ValueError(
-        f'directory {directory!r} of --program or --env cannot be named in a Dockerfile; rename it with '
-        'letters, digits, underscores, points and hyphens.'
-      )
-  kinds = {resources.accelerator_kind for resources in placement.values()}
-  locks = ['requirements.txt', *(lock for kind, lock in _LOCKS.items() if kind in kinds)]
-  lines = [
-    '# Written by launch.py, not built. From the directory of launch.py:',
-    '#   docker build -f THIS_FILE -t IMAGE .',
-    'FROM python:3.10-slim',
-    'WORKDIR /launchpod',
-    f'COPY {" ".join(locks)} ./',
-    *(f'RUN pip install --no-cache-dir --no-deps --require-hashes -r {lock}' for lock in locks),
-    *(f'COPY {source} {source}' for source in (*_SOURCES, *own)),
-    'COPY launch.py .',
-    'RUN chmod -R a+rX .',
-    f'USER {container.USER}:{container.USER}',
-  ]
-  return '\n'.join(lines) + '\n'
+  return Generated(run, groups, manifests)
 
 
 def _groups(

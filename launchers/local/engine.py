@@ -8,7 +8,7 @@ import launchpad as lp
 from absl import flags
 
 from launchers.launcher import Job, Launcher
-from launchers.local import builtin, capacity, isolation, local_mp
+from launchers.local import builtin, call, capacity, isolation
 from launchers.supervise import RunCallbacks
 
 _ISOLATE = flags.DEFINE_enum(
@@ -50,14 +50,23 @@ class Local(Launcher):
     """False for launch types that run nodes as threads."""
     return lp.LAUNCH_TYPE.value not in _THREADS
 
+  @property
+  def node_output_refusal(self) -> str:
+    """Launchpad's own launch types print the output of nodes themselves."""
+    if lp.LAUNCH_TYPE.value == 'local_mp':
+      return ''
+    return (
+      f'--node_output is for --lp_launch_type=local_mp; with {lp.LAUNCH_TYPE.value} Launchpad prints '
+      'the output of nodes itself.'
+    )
+
   def check(self, job: Job, dry_run: bool) -> None:
     """Raises ValueError for groups that one machine cannot run."""
     capacity.check(job.placement, one_process=not self.pickles_nodes)
 
-  def claim(self, job: Job) -> None:
-    """Enters a network namespace first; for this, launch.py may re-execute itself in this process."""
-    isolation.enter(_ISOLATE.value, job.placement)
-    super().claim(job)
+  def claim(self, job: Job) -> Job:
+    """Enters a network namespace and chooses GPUs first."""
+    return super().claim(call.placed(job, _ISOLATE.value))
 
   def warnings(self, job: Job) -> Sequence[str]:
     """Adds a warning about too few cores."""
@@ -68,11 +77,5 @@ class Local(Launcher):
     """Runs a job under the launch type of --lp_launch_type."""
     launch_type = lp.LAUNCH_TYPE.value
     if launch_type == 'local_mp':
-      return local_mp.launch(
-        job.program,
-        job.placement,
-        job.run_dir,
-        callbacks=callbacks,
-        node_timeout=job.node_timeout,
-      )
+      return call.launch(job, callbacks, {})
     return builtin.launch(job.program, launch_type, job.placement, started=callbacks.started)

@@ -15,6 +15,7 @@ from launchers import binding, memory, requests, supervise
 from launchers.child_process import NodeProcess
 from launchers.guard import Guard
 from launchers.heartbeat import Beat
+from launchers.local import compile_cache
 from launchers.placement import Resources, environment_variables
 from launchers.watched import describe_exit
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
@@ -46,6 +47,7 @@ class _LocalNode:
 
   def restart(self) -> None:
     environment = {
+      **compile_cache.variables(self.resources, os.environ),
       **os.environ,
       **environment_variables(self.resources),
       **self._token,

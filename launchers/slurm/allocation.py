@@ -13,6 +13,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -124,7 +125,7 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
   title = job.program.name
   with (
     requests.collected() as asked,
-    terminal.shown(job.program, title, run_dir) as callbacks,
+    terminal.shown(job.program, title, run_dir, job.node_output) as callbacks,
   ):
     hosts = _allocated(job.plan)
     print('hosts:', *(name for component in hosts for name in component.names), flush=True)
@@ -189,11 +190,13 @@ def _command(
 def main(argv: list[str]) -> int:
   """Runs the job of the run directory `argv[1]`; returns the exit code."""
   os.environ.update(NO_PROXY)
+  began = time.monotonic()
   try:
     code = run(argv[1])
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return REFUSED
+  run_directory.note_end(argv[1], code, time.monotonic() - began)
   if code == 0 and (done := run_directory.result(argv[1])):
     streams.say(done)
   return code

@@ -54,10 +54,16 @@ class Slurm(Launcher):
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Submits the job. `callbacks` are unused, because the launcher in the job has its own."""
     return submit.launch(
-      job.program, job.placement, job.run_dir, _options(), _WAIT.value, job.node_timeout
+      job.program,
+      job.placement,
+      job.run_dir,
+      _options(),
+      _WAIT.value,
+      job.node_timeout,
+      node_output=job.node_output,
     )
 
-  def conclude(self, job: Job, code: int) -> None:
-    """Prints only how to resume: the launcher in the job has printed the result."""
+  def conclude(self, job: Job, code: int, seconds: float) -> None:
+    """Prints only how to resume: the launcher in the job has recorded and printed the result."""
     if code:
-      super().conclude(job, code)
+      super().conclude(job, code, seconds)

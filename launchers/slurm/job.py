@@ -26,12 +26,14 @@ class Submission:
     placement: resources of each group.
     plan: the requested hosts, and the slots of the nodes.
     node_timeout: see `supervise.supervise`.
+    node_output: see `launchers.node_output`.
   """
 
   program: lp.Program
   placement: Mapping[str, Resources]
   plan: Plan
   node_timeout: float
+  node_output: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,7 @@ import launchpad as lp
 from launchpad.launch import serialization
 
 from launchers import binding, requests, streams, supervise
+from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.slurm import planning
 from launchers.slurm.job import JOB_FILE, REFUSED, Submission
@@ -74,7 +75,8 @@ def launch(
   options: planning.Options = _DEFAULT,
   follow: bool = True,
   node_timeout: float = math.inf,
-  out: IO[str] = sys.stdout,
+  out: IO[str] | None = None,
+  node_output: str = FILES,
 ) -> int:
   """Submits a program and follows the job to completion.
 
@@ -90,7 +92,8 @@ def launch(
     options: the user's options.
     follow: whether to wait for the end of the job.
     node_timeout: see `supervise.supervise`.
-    out: receives the job's output.
+    out: receives the job's output; None for stdout.
+    node_output: see `launchers.node_output`; the job's output then has that of its nodes.
 
   Returns:
     The exit code of the job, as for the local launcher; 0 if it is not followed.
@@ -98,11 +101,12 @@ def launch(
   Raises:
     ValueError: if the job cannot be submitted; one sentence.
   """
+  out = out or sys.stdout
   plan, text = _plan(program, placement, run_dir, options)
   os.makedirs(os.path.join(run_dir, os.path.dirname(JOB_FILE)), exist_ok=True)
   serialization.enable_lru_cache_pickling_once()
   try:
-    payload = cloudpickle.dumps(Submission(program, placement, plan, node_timeout))
+    payload = cloudpickle.dumps(Submission(program, placement, plan, node_timeout, node_output))
   except Exception as error:
     raise ValueError(
       f'program {program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'

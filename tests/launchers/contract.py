@@ -22,7 +22,7 @@ import launchpad as lp
 import psutil
 
 from launchers.placement import Resources
-from tests.launchers import nodes
+from tests.launchers import every_type, nodes
 
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 # A directory name with the special characters of sh, sbatch and JSON.
@@ -135,6 +135,14 @@ class NodeContract:
     assert not runs(int(blocked.read_text()))
     assert engine.nodes(run_dir) == []
     assert 'Traceback' not in logs(run_dir)
+
+  def test_nodes_of_every_type_of_launchpad_run(self, engine, tmp_path):
+    answer = tmp_path / 'answer'
+    code, output = engine.launch(every_type.program(str(answer)), tmp_path)
+    assert code == 0 and engine.said_nothing(output), output
+    assert answer.read_text() == 'hello reader: hello inserter'
+    assert engine.nodes(tmp_path) == []
+    assert 'Traceback' not in logs(tmp_path)
 
   def test_a_crash_ends_the_program_with_the_traceback_last(self, engine, tmp_path):
     blocked = tmp_path / 'pid'

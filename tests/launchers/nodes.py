@@ -25,7 +25,7 @@ class Echo:
     threading.Event().wait()
 
 
-def _write(path, text):
+def write(path, text):
   """Writes a file atomically."""
   with open(f'{path}.tmp', 'w') as f:
     f.write(text)
@@ -44,7 +44,7 @@ class Caller:
     self._echo, self._path = echo, path
 
   def run(self):
-    _write(self._path, self._echo.hello('node'))
+    write(self._path, self._echo.hello('node'))
 
 
 class Blocked:
@@ -54,7 +54,7 @@ class Blocked:
     self._echo, self._path = echo, path
 
   def run(self):
-    _write(self._path, str(os.getpid()))
+    write(self._path, str(os.getpid()))
     self._echo.wait_for_ever()
 
 
@@ -85,7 +85,7 @@ class EchoWithPid(Echo):
   """A server that writes its process id to a file at each start."""
 
   def __init__(self, path):
-    _write(path, str(os.getpid()))
+    write(path, str(os.getpid()))
 
 
 class Killer:
@@ -99,7 +99,7 @@ class Killer:
     self._echo.hello('once')
     with open(self._pid_file) as f:
       os.kill(int(f.read()), signal.SIGKILL)
-    _write(self._path, self._echo.hello('again'))
+    write(self._path, self._echo.hello('again'))
 
 
 class Assassin:
@@ -125,7 +125,7 @@ class Mortal:
     starts = 1 + int(os.environ['LAUNCHPOD_RESTART_COUNT'])
     if starts < 3:
       os.kill(os.getpid(), signal.SIGKILL)
-    _write(self._path, self._echo.hello(f'start {starts}'))
+    write(self._path, self._echo.hello(f'start {starts}'))
 
 
 class Hanger:
@@ -138,7 +138,7 @@ class Hanger:
     hangs = [self._stop, self._hold_the_interpreter_lock, self._make_no_progress]
     if lifecycle.restart_count() < len(hangs):
       hangs[lifecycle.restart_count()]()
-    _write(self._path, f'restart {lifecycle.restart_count()}')
+    write(self._path, f'restart {lifecycle.restart_count()}')
 
   def _stop(self):
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -166,7 +166,7 @@ class HangsOnce:
   def run(self):
     if lifecycle.restart_count() == 0:
       _hold_the_interpreter_lock()
-    _write(self._path, f'restart {lifecycle.restart_count()}')
+    write(self._path, f'restart {lifecycle.restart_count()}')
 
 
 class Locked:
@@ -176,7 +176,7 @@ class Locked:
     self._path = path
 
   def run(self):
-    _write(self._path, 'yes')
+    write(self._path, 'yes')
     _hold_the_interpreter_lock()
 
 
@@ -189,7 +189,7 @@ class Patient:
   def run(self):
     activity.mark(activity.WAITING_FOR_REPLAY)
     time.sleep(4)
-    _write(self._path, 'done')
+    write(self._path, 'done')
 
 
 class Leaver:
@@ -202,7 +202,7 @@ class Leaver:
     if lifecycle.restart_count() == 0:
       getattr(self, self._way)()
     else:
-      _write(self._path, f'restart {lifecycle.restart_count()}')
+      write(self._path, f'restart {lifecycle.restart_count()}')
 
   def system_exit(self):
     sys.exit(0)
@@ -224,7 +224,7 @@ class Parent:
   def run(self):
     children = [subprocess.Popen(['sleep', '1000'], start_new_session=new) for new in (True, False)]
     pids = ' '.join(str(child.pid) for child in children)
-    _write(f'{self._path}-{lifecycle.restart_count()}', f'{os.getpid()} {pids}')
+    write(f'{self._path}-{lifecycle.restart_count()}', f'{os.getpid()} {pids}')
     lifecycle.stop_event().wait()
 
 
@@ -250,9 +250,9 @@ class Finisher:
     self._echo.wait_for_ever()
 
   def _work(self):
-    _write(self._begun, 'yes')
+    write(self._begun, 'yes')
     time.sleep(node_entry.DEFAULT_GRACE + 1)
-    _write(self._done, 'complete')
+    write(self._done, 'complete')
 
 
 class Environment:

@@ -46,6 +46,33 @@ def flows(name, **options):
         ('learner', 'parameters', 'evaluator'),
       },
     ),
+    (
+      'muzero',
+      {'reanalyse_nodes': 1, 'reanalyse_share': 0.5},
+      {
+        ('actor', 'rows', 'inference_learner'),
+        ('evaluator', 'rows', 'inference_learner'),
+        ('inference_learner', 'unrolls', 'replay'),
+        ('replay', 'batches', 'inference_learner'),
+        ('replay', 'originals', 'relabeller'),
+        ('relabeller', 'copies', 'replay'),
+        ('inference_learner', 'parameters', 'relabeller'),
+      },
+    ),
+    (
+      'muzero',
+      {'reanalyse_nodes': 1, 'reanalyse_share': 0.5, 'inference_nodes': 1},
+      {
+        ('actor', 'rows', 'inference'),
+        ('evaluator', 'rows', 'inference'),
+        ('inference', 'unrolls', 'replay'),
+        ('replay', 'batches', 'learner'),
+        ('learner', 'parameters', 'inference'),
+        ('replay', 'originals', 'relabeller'),
+        ('relabeller', 'copies', 'replay'),
+        ('learner', 'parameters', 'relabeller'),
+      },
+    ),
     ('anakin', {}, {('anakin', 'parameters', 'evaluator')}),
   ],
 )

@@ -26,3 +26,10 @@ def test_what_was_started_meanwhile_is_ended_whatever_its_session_and_nothing_el
   for process in (earlier, started):
     process.wait()
   fork.join()
+
+
+def test_a_mark_from_outside_is_kept_for_later_commands(monkeypatch):
+  monkeypatch.setenv(guard.VARIABLE, 'outer;')
+  with guard.swept():
+    assert os.environ[guard.VARIABLE] != 'outer;'
+  assert os.environ[guard.VARIABLE] == 'outer;'

@@ -1,6 +1,8 @@
 import subprocess
 import sys
+import threading
 
+from launchers import heartbeat
 from tests.programs_under_test import ROOT
 
 _OUT_OF_DESCRIPTORS = """
@@ -45,3 +47,22 @@ def test_a_node_that_was_out_of_descriptors_for_a_moment_still_has_a_heartbeat()
     timeout=90,
   )
   assert done.stdout == '24\n', done.stderr
+
+
+def test_every_beat_after_the_work_returned_says_so(monkeypatch):
+  monkeypatch.setattr(heartbeat, 'PERIOD_SECONDS', 0.001)
+  beats, after_return, enough = [], [], threading.Event()
+
+  def send(beat):
+    beats.append(beat.returned)
+    after_return.extend([beat.returned] * (True in beats))
+    if len(after_return) > 20:
+      enough.set()
+      raise OSError('the reader has gone')
+
+  heart = heartbeat.Heart(send)
+  heart.start()
+  heart.returned()
+  assert enough.wait(60)
+  assert beats[0] is False
+  assert all(after_return)

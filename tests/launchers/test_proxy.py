@@ -9,7 +9,7 @@ import os
 import sys
 
 import courier
-import reverb
+from nodes.unrolls.thin_reverb import reverb
 from launchers import binding
 
 server = courier.Server()
@@ -28,7 +28,7 @@ os._exit(0)
 
 def test_calls_do_not_go_through_a_proxy_that_downloads_would_use():
   variables = placement.environment_variables(Resources())
-  # All at once: gRPC falls back from one to the next, and each process imports TensorFlow.
+  # All at once: gRPC falls back from one to the next.
   nowhere = dict.fromkeys(('http_proxy', 'https_proxy', 'grpc_proxy'), 'http://127.0.0.1:9')
   assert run_python('-c', _CALLS, **nowhere | variables).startswith('answered')
   assert not {'http_proxy', 'https_proxy', 'no_proxy'} & variables.keys()

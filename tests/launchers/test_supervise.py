@@ -89,6 +89,16 @@ def test_a_node_that_hangs_writes_its_stacks_and_is_killed(log, monkeypatch, bea
 
 
 @pytest.mark.parametrize(
+  'node_code, requests, code', [(0, (), 0), (1, (), 1), (None, (signal.SIGINT,), 130)]
+)
+def test_the_caller_is_called_once_every_node_has_ended(log, node_code, requests, code):
+  node, ends = Node(log, node_code, resources=Resources()), []
+  ended = lambda: ends.append(node.exit_code() is not None)  # noqa: E731
+  assert _supervise(node, requests=requests, ended=ended)[0] == code
+  assert ends == [True]
+
+
+@pytest.mark.parametrize(
   'beat, age',
   [
     (BEAT, 29.0),

@@ -1,9 +1,11 @@
+import io
 import math
 
 import pytest
 from rich.console import Console
 
-from launchers import bottleneck, view
+from launchers import bottleneck, nodes_view, view
+from launchers.heartbeat import Beat
 
 STATUS = {
   'elapsed': 61.0,
@@ -28,6 +30,21 @@ STATUS = {
     'actor/0': {'policy_lag_mean': 99.0},
   },
 }
+
+
+BEAT = Beat('running', 61.0, 0.0, 1.0, 12.0, 3.0, 5, 6)
+
+
+def test_a_program_without_a_monitor_shows_its_nodes():
+  assert nodes_view.as_line({}, 0) == 'starting'
+  assert nodes_view.as_line({'a/0': BEAT, 'a/1': BEAT}, 3) == 'nodes=2 restarts=3'
+  console = Console(width=100, record=True, file=io.StringIO())
+  console.print(nodes_view.as_table('title', {'a/1': BEAT, 'a/0': BEAT}, {'a/1': 3}))
+  rows = [line.split() for line in console.export_text().splitlines() if 'a/' in line]
+  assert [[word for word in row if word != '│'] for row in rows] == [
+    ['a/0', 'running', '0:01:01', '3', '12', '-'],
+    ['a/1', 'running', '0:01:01', '3', '12', '3'],
+  ]
 
 
 def test_a_log_line_has_what_was_measured_and_nothing_else():

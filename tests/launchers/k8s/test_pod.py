@@ -17,7 +17,7 @@ from launchpad.launch import serialization
 
 from launchers.k8s import container, liveness, manifests, pod
 from launchers.placement import Resources
-from tests.launchers import contract, nodes
+from tests.launchers import contract, every_type, nodes
 from tests.launchers.k8s import confined, schemas, small_cluster
 from tests.programs_under_test import SMALL
 
@@ -249,7 +249,8 @@ class _Pods(contract.Engine):
   def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
     where = dict.fromkeys(program.groups, Resources()) | (placement or {})
     for label, (node, *_) in program.groups.items():
-      if node._constructor is nodes.Stopper:
+      stops = {nodes.Stopper, every_type.sample}
+      if {getattr(node, name, None) for name in ('_constructor', '_function')} & stops:
         # In a pod of any other group, lp.stop() raises.
         where[label] = dataclasses.replace(where[label], with_launcher=True)
     serialization.enable_lru_cache_pickling_once()

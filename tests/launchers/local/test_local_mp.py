@@ -17,7 +17,7 @@ import pytest
 from launchers import binding, supervise
 from launchers.local import local_mp
 from launchers.placement import Resources
-from tests.launchers import contract, nodes
+from tests.launchers import contract, every_type, nodes
 
 pytestmark = pytest.mark.slow
 DEADLINE = 60
@@ -78,6 +78,25 @@ def test_a_node_that_waits_for_longer_than_the_timeout_is_left_alone(tmp_path):
   program.add_node(lp.PyClassNode(nodes.Patient, str(done)), label='patient')
   code, output = _launch(program, tmp_path, node_timeout=3)
   assert (code, output, done.read_text()) == (0, '', 'done')
+
+
+def test_a_node_of_a_colocation_that_raises_is_reported_like_any_other(tmp_path):
+  go = tmp_path / 'go'
+  go.write_text('')
+  program = lp.Program('test')
+  nodes_of_one_process = [lp.CourierNode(nodes.Echo), lp.PyClassNode(nodes.Crasher, str(go))]
+  program.add_node(lp.MultiThreadingColocation(nodes_of_one_process), label='pair')
+  code, output = _launch(program, tmp_path)
+  assert code == 1
+  assert 'error: node pair/0 exited with code 1; the end of' in output
+  assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
+
+
+@pytest.mark.nightly
+def test_reverbs_own_node_runs_with_all_of_reverb(tmp_path):
+  answer = tmp_path / 'answer'
+  code, output = _launch(every_type.program(str(answer), lp.ReverbNode), tmp_path)
+  assert (code, answer.read_text()) == (0, 'hello reader: hello inserter'), output
 
 
 @pytest.mark.parametrize('way', ['system_exit', 'exit_of_a_library', 'sigterm_of_a_stranger'])

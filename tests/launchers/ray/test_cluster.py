@@ -19,8 +19,10 @@ import pytest
 from ray._private import ray_constants
 from ray.cluster_utils import Cluster
 
+import launchers
 from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
+from rundir import run_directory
 from tests.launchers import contract, nodes
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
@@ -188,6 +190,25 @@ class TestContract(contract.Contract):
   pass
 
 
+@pytest.mark.nightly
+def test_a_main_of_ones_own_runs_a_program_on_the_cluster(cluster, tmp_path, capfd):
+  answer, run_dir = tmp_path / 'answer', tmp_path / 'run'
+  program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
+  code = launchers.launch(
+    program,
+    launcher='ray',
+    ray_address=cluster.address,
+    ray_timeout=DEADLINE,
+    resources={'node0': Resources(labels={'pool': 'workers'})},
+    run_dir=str(run_dir),
+  )
+  printed = capfd.readouterr().out
+  assert code == 0 and answer.read_text() == 'hello node', printed
+  assert '[echo/0] ' in printed
+  assert printed.splitlines()[-1] == run_directory.result(str(run_dir))
+  assert _places(run_dir)['node0/0'] == cluster.cpu
+
+
 @pytest.fixture
 def driver(engine, tmp_path):
   """A launcher in a process of its own, and its two nodes, which run."""
@@ -294,7 +315,7 @@ def test_sebulba_trains_on_though_an_actors_machine_is_lost(cluster, training, t
 
   text = output.read_text()
   assert re.search(rf'node {moved} on 127.0.0.2 was lost with its machine .*; restarting', text)
-  assert re.search(r'\ndone: evaluator_return=.* learner_steps=\d+ run_dir=', text)
+  assert re.search(r'\ndone: evaluator_return=.* learner_steps=\d+ seconds=[\d.]+ run_dir=', text)
   assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] >= 20
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
   where = _places(run_dir)

@@ -14,9 +14,11 @@ import time
 
 import pytest
 
+import launchers
 from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
+from rundir import run_directory
 from tests.launchers import contract, nodes
 from tests.launchers.slurm import small_cluster
 
@@ -138,7 +140,8 @@ class _Slurm(contract.Engine):
     (to\ stop\ it:\ scancel\ .*\ \d+\n)?  # `_Driver` may have read it with the line before.
     (job\ \d+\ is\ pending\ \(\w+\)\n)*
     hosts:\ .*\n
-    (starting\n)?""",
+    (starting\n|nodes=\d+\n)*
+    (done:\ seconds=[\d.]+\ run_dir=.*\n)?""",
     re.VERBOSE,
   )
 
@@ -170,6 +173,19 @@ class _Slurm(contract.Engine):
   def close(self):
     if self._driver:
       self._driver.close()
+
+
+@pytest.mark.nightly
+def test_a_main_of_ones_own_runs_a_program_as_a_job(cluster, tmp_path, capfd):
+  answer, run_dir = tmp_path / 'answer', tmp_path / 'run'
+  program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
+  options = {'slurm_cpu_nodes': 2, 'slurm_options': '--time=5'}
+  code = launchers.launch(program, launcher='slurm', run_dir=str(run_dir), **options)
+  printed = capfd.readouterr().out
+  assert code == 0 and answer.read_text() == 'hello node', printed
+  assert '[echo/0] ' in printed and printed.count('done: ') == 1
+  assert printed.splitlines()[-1] == run_directory.result(str(run_dir))
+  assert '--time=5' in (run_dir / 'slurm.sh').read_text()
 
 
 @pytest.fixture

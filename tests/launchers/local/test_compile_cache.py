@@ -1,0 +1,37 @@
+"""The cache of compiled functions that runs share."""
+
+import pytest
+
+from launchers.local import compile_cache
+from launchers.placement import Resources
+
+CPU = Resources()
+
+
+def test_runs_of_one_processor_share_a_directory_of_limited_size(tmp_path, monkeypatch):
+  home = {'XDG_CACHE_HOME': str(tmp_path)}
+  first = compile_cache.variables(CPU, home)
+  assert compile_cache.variables(CPU, home) == first
+  directory = first['JAX_COMPILATION_CACHE_DIR']
+  assert list(tmp_path.glob('launchpod/*')) == [tmp_path / 'launchpod' / directory.split('/')[-1]]
+  assert int(first['JAX_COMPILATION_CACHE_MAX_SIZE']) > 1e8
+
+  other = tmp_path / 'cpuinfo'
+  other.write_text('flags : fpu avx512f\n')
+  monkeypatch.setattr(compile_cache, '_PROCESSOR', str(other))
+  assert compile_cache.variables(CPU, home)['JAX_COMPILATION_CACHE_DIR'] != directory
+
+
+@pytest.mark.parametrize(
+  'resources, environment',
+  [
+    (Resources(accelerator='gpu'), {}),
+    (CPU, {'JAX_COMPILATION_CACHE_DIR': '/mine'}),
+    (CPU, {'JAX_ENABLE_COMPILATION_CACHE': 'false'}),
+    (CPU, {'XDG_CACHE_HOME': '/dev/null/nothing'}),
+  ],
+)
+def test_accelerators_the_users_own_choice_and_an_unusable_directory_are_left_alone(
+  resources, environment
+):
+  assert compile_cache.variables(resources, environment) == {}
