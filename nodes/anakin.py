@@ -16,14 +16,15 @@ from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState, Report
 from agents.types import Nest
-from nodes.learning import serialisation
+from nodes.learning import serialisation, warm_start
 from nodes.learning.checkpointer import Checkpointer, save_final_params
 from nodes.learning.finite import raise_first_not_finite
+from nodes.learning.memory import check_memory
 from nodes.learning.options import CompiledLoopOptions
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.gate import ReadyGate
 from nodes.runtime.reporter import Reporter
-from rundir import checkpoints
+from rundir import checkpoints, saved_params
 
 
 class Anakin:
@@ -79,21 +80,25 @@ class Anakin:
       self._run(stop)
 
   def _run(self, stop: threading.Event) -> None:
-    environment = self._make_environment()
+    environment, devices = self._make_environment(), self._devices()
     try:
       agent = self._make_agent(environment.observation_spec, environment.action_spec)
       loop = AnakinLoop(
-        agent, environment, self._options.num_envs, self._devices(), self._options.updates_per_call
+        agent,
+        environment,
+        self._options.num_envs,
+        devices,
+        self._options.updates_per_call,
+        self._options.rings,
       )
+      check_memory(loop.replay_bytes, devices, self._options.run.checkpoint_period > 0)
     except ValueError as error:
       raise lifecycle.NonRetryableError(str(error)) from error
-    state = loop.init(self._options.seed.key())
+    if self._options.rings:
+      gib = loop.replay_bytes / 2**30
+      logging.info('%.3f GiB of replay over %d device(s)', gib, len(devices))
     directory = checkpoints.directory(self._options.run.run_dir)
-    checkpoint = checkpoints.newest(directory)
-    if checkpoint is not None:
-      state = loop.put(serialisation.restore(checkpoint, jax.device_get(state)))
-      self._counts = dict(checkpoint.counts)
-      logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
+    state = self._begin(agent, loop, checkpoints.newest(directory))
     with activity.doing(activity.COMPILING):
       loop.compile(state)
     self._state = state
@@ -105,6 +110,21 @@ class Anakin:
     self._measured = dict(self._counts)
     with Reporter(self._monitor, 'anakin/0', self._measure, period=0.25) as reporter:
       self._train_to_the_end(loop, reporter, checkpointer, stop)
+
+  def _begin(
+    self, agent: Agent, loop: AnakinLoop, checkpoint: checkpoints.Checkpoint | None
+  ) -> AnakinState:
+    """Returns the state of a checkpoint, if there is one, and sets its counters; or a new state."""
+    if checkpoint is not None:
+      self._counts = dict(checkpoint.counts)
+      logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
+      return loop.put(serialisation.restore(checkpoint, loop.shapes()))
+    state = loop.init(self._options.seed.key())
+    if saved_params.has_initial(self._options.run.run_dir):
+      learner = jax.device_get(state.learner)
+      learner = warm_start.started(agent, learner, self._options.run.run_dir)
+      state = loop.put(state._replace(learner=learner))
+    return state
 
   def _train_to_the_end(
     self,
@@ -144,17 +164,18 @@ class Anakin:
     activity.mark(activity.COMPILED_LOOP)
     state, on_device = loop.train(self._state)
     report: Report = jax.device_get(on_device)
-    if not report.finite:
-      raise_first_not_finite(
-        self._counts['learner_steps'], self._options.updates_per_call, report.metrics
-      )
+    updates = int(report.learner_steps) - self._counts['learner_steps']
+    metrics = {name: m[len(m) - updates :] for name, m in report.metrics.items()}
+    if updates and not report.finite:
+      raise_first_not_finite(self._counts['learner_steps'], updates, metrics)
     self._state = state
     steps = int(report.episodes.actor_steps)
     self._counts['actor_steps'] += steps
     self._counts['environment_frames'] += steps  # JAX environments do not repeat actions.
-    self._counts['learner_steps'] += self._options.updates_per_call
+    self._counts['learner_steps'] += updates
     self._published = dict(self._counts), state.learner.params
-    self._metrics = {name: float(m[-1]) for name, m in report.metrics.items()}
+    if updates:
+      self._metrics = {name: float(m[-1]) for name, m in metrics.items()}
     self._ended += [
       report.episodes.episodes,
       report.episodes.return_sum,

@@ -9,7 +9,7 @@ import dm_env.specs
 import jax
 
 from agents.agent import Agent
-from agents.anakin.environment import JaxEnvironment
+from agents.anakin.environment import JaxEnvironment, evaluated
 from agents.anakin.evaluation import Evaluation
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
@@ -46,7 +46,7 @@ class AnakinEvaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    environment = self._make_environment()
+    environment = evaluated(self._make_environment())
     agent = self._make_agent(environment.observation_spec, environment.action_spec)
     evaluation = Evaluation(agent, environment, self._num_envs, self._episodes_each)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
+import io
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +15,7 @@ import numpy as np
 from environments.base import BatchedEnvironment
 from nodes.inference.client import Connectable, RemotePolicy
 from nodes.runtime import activity, lifecycle
+from nodes.runtime.film_schedule import Film
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
 
@@ -110,6 +113,49 @@ def returns(
   return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
 
 
+def film(
+  inference: Connectable,
+  environment: BatchedEnvironment,
+  num_envs: int,
+  max_frames: int,
+  should_stop: Callable[[], bool],
+  is_late: Callable[[], bool],
+) -> bytes:
+  """Returns an episode as the content of a GIF file.
+
+  Args:
+    inference: the inference server, which expects `num_envs` environments of the evaluator. It gets this
+      one as many times.
+    environment: a single one; is reset first.
+    num_envs: as declared to the server.
+    max_frames: frames after which the film ends.
+    should_stop: polled while waiting for actions.
+    is_late: returns whether the film is to end.
+
+  Raises:
+    lifecycle.Stopped: once `should_stop` returns True.
+  """
+  from environments.film import Film  # With Pillow, which other evaluators do not need.
+
+  filmed = Film(environment, 1, max_frames)
+  policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
+  with contextlib.closing(policy):
+    timestep = filmed.reset()
+    while not filmed.complete:
+      activity.mark(activity.WAITING_FOR_ACTIONS)
+      policy.send(dm_env.TimeStep(*(np.repeat(field, num_envs, axis=0) for field in timestep)))
+      action = policy.receive()
+      if action is None:
+        raise lifecycle.Stopped
+      activity.mark(activity.FILMING)
+      timestep = filmed.step(action[:1])
+      if is_late():
+        break
+  gif = io.BytesIO()
+  filmed.save(gif)
+  return gif.getvalue()
+
+
 class Evaluator(PeriodicEvaluator):
   """Evaluates every `period` actor steps, and once more with the final parameters.
 
@@ -139,10 +185,20 @@ class Evaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    seed = self._seed.child('restart', lifecycle.restart_count(), 'environments').number()
-    with contextlib.closing(self._make_environment(self._num_envs, seed)) as environment:
+    seed = self._seed.child('restart', lifecycle.restart_count())
+    with contextlib.ExitStack() as opened:
+      number = seed.child('environments').number()
+      environment = self._make_environment(self._num_envs, number)
+      opened.callback(environment.close)
+      filming: Film | None = None
+      if self._film_frames:
+        filmed = self._make_environment(1, seed.child('film').number())
+        opened.callback(filmed.close)
+        filming = functools.partial(
+          film, self._inference, filmed, self._num_envs, self._film_frames
+        )
 
       def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
         return returns(self._inference, environment, self._episodes_each, should_stop, is_late), {}
 
-      self._run_periodically(play)
+      self._run_periodically(play, filming)

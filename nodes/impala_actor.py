@@ -1,6 +1,6 @@
 """IMPALA's actor: environments, and local inference with parameters fetched from the learner.
 
-The only kind of actor that imports JAX and, through Reverb, TensorFlow.
+The only kind of actor that imports JAX and Reverb.
 """
 
 from __future__ import annotations

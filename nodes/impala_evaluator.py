@@ -12,11 +12,12 @@ from acme import specs
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
-from nodes.evaluator import returns
+from nodes.evaluator import film, returns
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import make_server
 from nodes.runtime import activity, lifecycle, rpc
+from nodes.runtime.film_schedule import Film
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
 
@@ -50,8 +51,8 @@ class ImpalaEvaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
-    seed = self._seed.child('restart', lifecycle.restart_count(), 'environments')
-    environment = self._make_environment(self._num_envs, seed.number())
+    seed = self._seed.child('restart', lifecycle.restart_count())
+    environment = self._make_environment(self._num_envs, seed.child('environments').number())
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)
     env_group = EnvGroupSpec('evaluator/0', 0, self._num_envs, 0, training=False)
@@ -68,7 +69,8 @@ class ImpalaEvaluator(PeriodicEvaluator):
     server = make_server(serving, agent, [env_group], devices, spec, repeat)
     started = False
 
-    def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
+    def fetch(should_stop: Callable[[], bool]) -> float:
+      """Gives the newest parameters to the server; returns their environment frames."""
       nonlocal started
       names = ['policy_version', 'params', 'counts']
       ask = functools.partial(self._learner.futures.get_variables, names)
@@ -82,8 +84,22 @@ class ImpalaEvaluator(PeriodicEvaluator):
         server.compile()
         server.start()
         started = True
-      frames = {'evaluated_frames': float(counts['environment_frames'])}
+      return float(counts['environment_frames'])
+
+    def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
+      frames = {'evaluated_frames': fetch(should_stop)}
       return returns(server, environment, self._episodes_each, should_stop, is_late), frames
 
-    with contextlib.closing(environment), contextlib.closing(server):
-      self._run_periodically(play)
+    with contextlib.ExitStack() as opened:
+      opened.callback(environment.close)
+      opened.callback(server.close)
+      filming: Film | None = None
+      if self._film_frames:
+        filmed = self._make_environment(1, seed.child('film').number())
+        opened.callback(filmed.close)
+
+        def filming(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> bytes:
+          fetch(should_stop)
+          return film(server, filmed, self._num_envs, self._film_frames, should_stop, is_late)
+
+      self._run_periodically(play, filming)

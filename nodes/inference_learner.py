@@ -17,14 +17,18 @@ from nodes.inference.server import InferenceServer, make_server
 from nodes.inference.socket_server import SocketServer
 from nodes.learning import loop, replicas
 from nodes.learning.options import TrainingOptions
+from nodes.learning.parameter_server import ParameterServer
+from nodes.learning.parameter_service import ActingAndServing, ParameterService
 from nodes.runtime import lifecycle
+from nodes.runtime.counters import ActingCounters
 
 
-class InferenceLearner:
+class InferenceLearner(ParameterService):
   """Serves actors on the actor devices and learns on the learner devices, until `num_steps`.
 
   It listens from construction, so that actors connect while JAX compiles. Requests wait
   until the node is ready. A failing node sends no reply: the actor retries with the next incarnation.
+  With `serves_params`, other nodes fetch its parameters by Courier.
   """
 
   def __init__(
@@ -40,6 +44,7 @@ class InferenceLearner:
     training: TrainingOptions,
     observers: Sequence[Any] = (),
     coordinator: str | None = None,
+    serves_params: bool = False,
   ):
     """Initialises the node.
 
@@ -54,10 +59,12 @@ class InferenceLearner:
       training: options of learning.
       observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
       coordinator: host:port of the JAX coordinator; None for one replica.
+      serves_params: whether to publish the parameters for the calls of `ParameterService` too.
 
     Raises:
       OSError: if the port is in use.
     """
+    super().__init__()
     self._inbox = SocketServer(port)
     self._make_agent = make_agent
     self._make_environment = make_environment
@@ -68,16 +75,22 @@ class InferenceLearner:
     self._training = training
     self._observers = observers
     self._coordinator = coordinator
+    self._serves_params = serves_params
 
   def run(self) -> None:
     """Trains until `num_steps`, then serves evaluators until the program stops."""
     stop = lifecycle.stop_event()
-    with contextlib.closing(self._inbox):
+    with contextlib.closing(self._inbox), self._gate.release_on_exit(stop):
       prepared = loop.prepare(
         self._make_agent, self._make_environment, self._training, self._coordinator
       )
-      with contextlib.closing(self._make_server(prepared)) as server:
-        loop.train(prepared, self._training, server, self._replay_addresses, self._monitor, stop)
+      with contextlib.closing(self._make_server(prepared)) as acting:
+        service: loop.ParameterConsumer = acting
+        if self._serves_params:
+          unused = ActingCounters(prepared.counter, prepared.action_repeat)  # `acting` counts.
+          self._server = ParameterServer(unused, prepared.counter, self._gate)
+          service = ActingAndServing(acting, self._server)
+        loop.train(prepared, self._training, service, self._replay_addresses, self._monitor, stop)
 
   def _make_server(self, prepared: loop.Prepared) -> InferenceServer:
     seed = self._serving.seed.child('replica', self._training.replica)

@@ -32,7 +32,14 @@ class Monitor:
   steps are common to all of them.
   """
 
-  def __init__(self, run_dir: str, num_steps: int, has_evaluator: bool, num_learners: int = 1):
+  def __init__(
+    self,
+    run_dir: str,
+    num_steps: int,
+    has_evaluator: bool,
+    num_learners: int = 1,
+    films_kept: int = 5,
+  ):
     """Opens the logs.
 
     Args:
@@ -40,6 +47,7 @@ class Monitor:
       num_steps: actor steps of the whole run, for progress.
       has_evaluator: whether to wait for a final evaluation.
       num_learners: number of nodes that call `training_finished`, inference nodes included.
+      films_kept: number of films to keep, the newest.
     """
     self._run_dir = run_dir
     self._num_steps = num_steps
@@ -53,7 +61,7 @@ class Monitor:
     self._latest: dict[str, dict[str, float]] = {}
     self._counts_of: dict[str, dict[str, float]] = {}
     self._final: dict[str, dict[str, float]] = {}
-    self._recorder = Recorder(run_dir)
+    self._recorder = Recorder(run_dir, films_kept)
     self._evaluation = self._earlier_evaluation()
     self._problem = ''
     self._training_finished = threading.Event()
@@ -78,6 +86,17 @@ class Monitor:
       scalars = finite | {n: counts[n] for n in COUNTERS if n in finite}
       tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
       self._recorder.put(node, row, int(counts['environment_frames']), tagged)
+
+  def film(self, actor_steps: int, gif: bytes) -> None:
+    """Records a film of the policy in `films/` and for TensorBoard, without waiting for the disk.
+
+    Args:
+      actor_steps: of the program when it was filmed; it names the file.
+      gif: the film.
+    """
+    with self._lock:
+      frames = int(self._counts()['environment_frames'])
+    self._recorder.put_film(actor_steps, frames, gif)
 
   def flush(self, timeout: float = 60.0) -> bool:
     """Waits until all earlier reports are written or dropped.

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import reverb
 from absl import logging
 
 from nodes.runtime import activity, lifecycle, listening
 from nodes.runtime.reporter import Reporter
+from nodes.unrolls.thin_reverb import reverb
 from rundir.replay_checkpoints import Damaged, ReplayCheckpoints
 
 

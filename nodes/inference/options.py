@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from agents.seeding import Seed
+from nodes.unrolls.table_names import UNROLLS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +21,7 @@ class ServingOptions:
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of action sampling; the node adds its replica and restart count.
     unrolls_per_item: unrolls in an item of replay.
+    tables: the tables that each unroll is written to.
   """
 
   devices: tuple[int, ...]
@@ -30,3 +32,4 @@ class ServingOptions:
   audit_dir: str
   seed: Seed
   unrolls_per_item: int = 1
+  tables: tuple[str, ...] = (UNROLLS,)

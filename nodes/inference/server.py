@@ -285,6 +285,7 @@ def make_server(
       serving.audit_dir,
       observers,
       serving.unrolls_per_item,
+      serving.tables,
     )
   return InferenceServer(
     agent,

@@ -19,17 +19,16 @@ from flax import serialization
 from agents.agent import Agent
 from agents.types import Nest
 from environments.base import BatchedEnvironment, describe
-from nodes.learning import replicas, serialisation
+from nodes.learning import replicas, serialisation, warm_start
 from nodes.learning.checkpointer import Checkpointer, save_final_params
 from nodes.learning.options import TrainingOptions
 from nodes.learning.update import Learner
 from nodes.runtime import activity, affinity, lifecycle
 from nodes.runtime.reporter import Reporter
 from nodes.runtime.stall import StallWarning
-from nodes.unrolls import writer
 from nodes.unrolls.assembler import unroll_spec
-from nodes.unrolls.packing import Columns
-from rundir import audit, checkpoints
+from nodes.unrolls.mixed_reader import make_reader
+from rundir import audit, checkpoints, saved_params
 
 
 class ParameterConsumer(Protocol):
@@ -65,7 +64,8 @@ class Prepared:
     counter: of the run; the service adds `actor_steps` and `environment_frames`.
     devices: learner devices of all replicas.
     checkpoint: the newest of the run; None without one, or if another replica reads it.
-    resumes: whether training resumes from a checkpoint.
+    restores: whether the first replica restores a state: of a checkpoint, or with the parameters that
+      the run begins with.
     first_step: learner steps of that checkpoint; 0 without one.
     trained: whether that checkpoint is of finished training.
   """
@@ -76,7 +76,7 @@ class Prepared:
   counter: counting.Counter
   devices: Sequence[jax.Device]
   checkpoint: checkpoints.Checkpoint | None
-  resumes: bool
+  restores: bool
   first_step: int
   trained: bool
 
@@ -95,7 +95,6 @@ def prepare(
     options: of training.
     coordinator: host:port of the JAX coordinator, on the first replica's machine; None for one replica.
   """
-  writer.begin_import()
   activity.mark(activity.STARTING)
   several = options.num_replicas > 1
   if coordinator is not None:
@@ -110,14 +109,15 @@ def prepare(
   counter = counting.Counter()
   counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)
   # The first replica reads the checkpoint and broadcasts it to the others.
-  directory = checkpoints.directory(options.run.run_dir)
+  run_dir = options.run.run_dir
+  directory = checkpoints.directory(run_dir)
   checkpoint = checkpoints.newest(directory) if options.replica == 0 else None
   if checkpoint is not None:
     counter.increment(**checkpoint.counts)
     logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
   counts = counter.get_counts()
   news = [
-    int(checkpoint is not None),
+    int(checkpoint is not None or (options.replica == 0 and saved_params.has_initial(run_dir))),
     counts['learner_steps'],
     int(counts['actor_steps'] >= options.run.num_steps),
   ]
@@ -125,7 +125,7 @@ def prepare(
     news = list(map(int, replicas.broadcast(np.array(news), options.replica)))
     if options.replica:
       counter.increment(learner_steps=news[1])
-  resumes, first_step, trained = news
+  restores, first_step, trained = news
   return Prepared(
     agent,
     spec,
@@ -133,7 +133,7 @@ def prepare(
     counter,
     devices,
     checkpoint,
-    bool(resumes),
+    bool(restores),
     first_step,
     bool(trained),
   )
@@ -180,13 +180,10 @@ class _Training:
     activity.mark(activity.COMPILING)
     self._learner = self._make_learner()
     service.compile()
-    unroll = unroll_spec(prepared.agent, prepared.environment_spec)
-    self._learner.compile(unroll, options.batch_size)
-    from nodes.unrolls.reader import UnrollReader  # `prepare` has started this import.
-
-    columns = Columns(unroll, options.unrolls_per_item)
-    self._reader = UnrollReader(
-      replay_addresses, columns, options.batch_size, max_in_flight=options.batch_size
+    specs_of = prepared.agent, prepared.environment_spec
+    self._learner.compile(unroll_spec(*specs_of, options.shares[0].table), options.batch_size)
+    self._reader = make_reader(
+      *specs_of, replay_addresses, options.shares, options.unrolls_per_item
     )
     self._checkpointer = Checkpointer(
       checkpoints.directory(options.run.run_dir),
@@ -230,10 +227,12 @@ class _Training:
       self._counter,
       self._options.seed,
     )
-    if prepared.resumes:
+    if prepared.restores:
       state = learner.save()
       if prepared.checkpoint is not None:
         state = serialisation.restore(prepared.checkpoint, state)
+      elif self._options.replica == 0:
+        state = warm_start.started(prepared.agent, state, self._options.run.run_dir)
       learner.restore(replicas.broadcast(state, self._options.replica))
     return learner
 

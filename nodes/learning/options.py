@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from agents.anakin.limits import RingSizes
 from agents.seeding import Seed
+from nodes.unrolls.table_names import Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +34,7 @@ class TrainingOptions:
   Attributes:
     name: of the node, such as 'learner/0'.
     devices: learner devices, as indices into `jax.local_devices()`.
-    batch_size: unrolls in each replica's part of a learner batch.
+    shares: the unrolls of each replica's part of a learner batch, by table.
     run: when training ends, and what it saves.
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of the initial parameters; the same in all replicas.
@@ -44,7 +46,7 @@ class TrainingOptions:
 
   name: str
   devices: tuple[int, ...]
-  batch_size: int
+  shares: tuple[Share, ...]
   run: RunOptions
   audit_dir: str
   seed: Seed
@@ -52,6 +54,30 @@ class TrainingOptions:
   replica: int = 0
   num_replicas: int = 1
   unrolls_per_item: int = 1
+
+  @property
+  def batch_size(self) -> int:
+    """Unrolls in each replica's part of a learner batch."""
+    return sum(share.unrolls for share in self.shares)
+
+
+@dataclasses.dataclass(frozen=True)
+class RelabellingOptions:
+  """Options of a relabeller.
+
+  Attributes:
+    name: of the node, such as 'relabeller/0'.
+    sources: the tables that it reads, and the unrolls that it reads at a time from each.
+    update_period: seconds between fetches of the learner's parameters.
+    audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
+    seed: of all random numbers; each node has a different one.
+  """
+
+  name: str
+  sources: tuple[Share, ...]
+  update_period: float
+  audit_dir: str
+  seed: Seed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +90,7 @@ class CompiledLoopOptions:
     updates_per_call: learner steps in one call of the loop.
     run: when training ends, and what it saves.
     seed: of all random numbers.
+    rings: the replay on the devices; None for an on-policy agent.
   """
 
   num_envs: int
@@ -71,3 +98,4 @@ class CompiledLoopOptions:
   updates_per_call: int
   run: RunOptions
   seed: Seed
+  rings: RingSizes | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -53,9 +55,15 @@ class ParameterClient:
     self._totals = totals
     self._set_params = set_params
     self._held: tuple[int, int] | None = None
+    self._fetched = -math.inf  # By the monotonic clock.
     self._closed = threading.Event()
     self._thread: threading.Thread | None = None
     self._error: BaseException | None = None
+
+  @property
+  def due(self) -> bool:
+    """Whether `period` has passed since the last reply; for nodes that fetch without the thread."""
+    return time.monotonic() - self._fetched > self._period
 
   def fetch(self, should_stop: Callable[[], bool]) -> bool:
     """Fetches once and sets the parameters if they changed; returns False once training has finished.
@@ -71,6 +79,7 @@ class ParameterClient:
       return self._learner.futures.fetch(self._held, *self._identity, tuple(self._totals()))
 
     finished, held, params = rpc.call(ask, should_stop, 'fetch')
+    self._fetched = time.monotonic()
     if params is not None:
       self._set_params(held[1], params)
       self._held = tuple(held)

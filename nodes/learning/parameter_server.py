@@ -54,7 +54,7 @@ class ParameterServer:
     return self._published is not None
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
-    """Returns a consistent set of variables; see `LearnerNode.get_variables`."""
+    """Returns a consistent set of variables; see `ParameterService.get_variables`."""
     assert self._published is not None
     version, counts, params = self._published
     known = {'params': params, 'policy_version': version, 'counts': counts}
@@ -71,7 +71,7 @@ class ParameterServer:
     incarnation: int,
     totals: Sequence[float],
   ) -> tuple[bool, ParamsVersion, Nest | None]:
-    """Records an actor's totals and returns new parameters, if any; see `LearnerNode.fetch`."""
+    """Records an actor's totals and returns new parameters, if any; see `ParameterService.fetch`."""
     if run != lifecycle.run_token():
       logging.warning('refused a fetch of %s of another run', actor_id)
       raise rpc.retry_later_error()

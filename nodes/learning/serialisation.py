@@ -7,7 +7,11 @@ from typing import Any
 import jax
 from flax import serialization
 
+from agents.types import Nest
 from rundir.checkpoints import Checkpoint, UnusableCheckpoint
+from rundir.saved_params import SavedParams
+
+_RESUME = 'it was made by another config; resume with the options of its own run.'
 
 
 def serialise(state: Any) -> bytes:
@@ -25,34 +29,51 @@ def restore(checkpoint: Checkpoint, template: Any) -> Any:
   Raises:
     UnusableCheckpoint: if the checkpoint is from a different agent or network; one sentence.
   """
-  try:
-    state = serialization.msgpack_restore(checkpoint.state)
-  except ValueError as error:
-    raise UnusableCheckpoint(f'{checkpoint.path} holds no learner state ({error}).') from error
-  return fit(checkpoint.path, template, state)
+  return _fit(checkpoint.path, template, checkpoint.state, _RESUME)
 
 
-def fit(path: str, template: Any, state: Any) -> Any:
-  """Converts a state that flax has read from a file to the structure of a template.
+def params(saved: SavedParams, template: Nest, advice: str = _RESUME) -> Nest:
+  """Returns saved parameters as NumPy arrays.
 
   Args:
-    path: of the file, for errors.
-    template: a state of the same structure; its leaves have a shape and a dtype.
-    state: nested dictionaries of arrays.
+    saved: from `saved_params.read`.
+    template: parameters of the same structure; their leaves have a shape and a dtype.
+    advice: the end of the error if they belong to a different network.
 
   Raises:
-    UnusableCheckpoint: if the state is from a different agent or network; one sentence.
+    UnusableCheckpoint: if they are damaged, or belong to a different network; one sentence.
   """
-  advice = 'it was made by another config; resume with the options of its own run.'
+  return _fit(saved.path, template, saved.content, advice)
+
+
+def _fit(path: str, template: Any, content: bytes, advice: str) -> Any:
+  """Returns what `serialise` has made `content` of, in the structure of a template."""
   try:
-    fitted = serialization.from_state_dict(template, state)
+    state = serialization.msgpack_restore(content)
+  except Exception as error:  # msgpack and its callbacks raise many types.
+    raise UnusableCheckpoint(f'{path} is damaged: it is not complete msgpack ({error}).') from error
+  if difference := _difference(template, state):
+    raise UnusableCheckpoint(f'{path} {difference}: {advice}')
+  try:
+    return serialization.from_state_dict(template, state)
   except (ValueError, KeyError, TypeError) as error:
     raise UnusableCheckpoint(f'{path} does not fit this agent: {advice} ({error})') from error
-  wanted, _ = jax.tree_util.tree_flatten_with_path(template)
-  for (where, leaf), found in zip(wanted, jax.tree.leaves(fitted), strict=True):
-    if found.shape != leaf.shape or found.dtype != leaf.dtype:
-      raise UnusableCheckpoint(
-        f'{path} has {found.dtype}{list(found.shape)} for {jax.tree_util.keystr(where)}, '
-        f'which here is {leaf.dtype}{list(leaf.shape)}: {advice}'
-      )
-  return fitted
+
+
+def _difference(template: Any, state: Any) -> str:
+  """Returns the first leaf in which a state differs from a template; '' if none does."""
+  here, there = _leaves(serialization.to_state_dict(template)), _leaves(state)
+  for where in sorted(here.keys() | there.keys()):
+    found, wanted = there.get(where, 'nothing'), here.get(where, 'not there')
+    if found != wanted:
+      return f'has {found} for {where}, which here is {wanted}'
+  return ''
+
+
+def _leaves(tree: Any) -> dict[str, str]:
+  """Returns the leaves of nested dictionaries by path, as `float32[2, 3]`."""
+  leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+  return {
+    jax.tree_util.keystr(where, simple=True, separator='/'): f'{leaf.dtype}{list(leaf.shape)}'
+    for where, leaf in leaves
+  }

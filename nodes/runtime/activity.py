@@ -29,7 +29,9 @@ class Activity(NamedTuple):
 STARTING = Activity('starting', 4.0)
 PLAYING = Activity('playing', 1.0)
 UPDATING = Activity('updating', 1.0)
+RELABELLING = Activity('relabelling', 1.0)
 SERVING = Activity('serving', 1.0)
+FILMING = Activity('writing a film', 1.0)
 # Activities without a deadline.
 RUNNING = Activity('running', math.inf)
 IDLE = Activity('idle', math.inf)

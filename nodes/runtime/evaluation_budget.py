@@ -42,9 +42,9 @@ class EvaluationBudget:
     deadline = self._clock() + allowed
     return lambda: self._clock() >= deadline
 
-  def took(self, seconds: float) -> None:
-    """Counts an evaluation that has ended."""
-    self._taken += max(0.0, seconds - FREE_SECONDS)
+  def took(self, seconds: float, free: float = FREE_SECONDS) -> None:
+    """Counts an evaluation that has ended, except for its first `free` seconds."""
+    self._taken += max(0.0, seconds - free)
 
   def _left(self) -> float:
     if self._share >= 1.0:

@@ -15,9 +15,11 @@ from absl import logging
 from agents.seeding import Seed
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.evaluation_budget import EvaluationBudget
+from nodes.runtime.film_schedule import Film, FilmSchedule
 
 # Raw returns of episodes, and additional measurements to report.
 Evaluated = tuple[Sequence[float], Mapping[str, float]]
+Play = Callable[[Callable[[], bool], Callable[[], bool]], Evaluated]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,8 @@ class EvaluationOptions:
     seed: of the environments and, if the evaluator runs inference, of its actions.
     share: see `EvaluationBudget`.
     final_seconds: likewise.
+    film_period: seconds between films; 0 for none.
+    film_frames: most frames of a film.
   """
 
   num_envs: int
@@ -39,6 +43,8 @@ class EvaluationOptions:
   seed: Seed
   share: float = 1.0
   final_seconds: float = 0.0
+  film_period: float = 0.0
+  film_frames: int = 1
 
 
 class PeriodicEvaluator:
@@ -57,16 +63,17 @@ class PeriodicEvaluator:
     self._period = options.period
     self._seed = options.seed
     self._budget = EvaluationBudget(options.share, options.final_seconds)
+    self._films = FilmSchedule(options.film_period, options.share, options.final_seconds)
+    self._film_frames = options.film_frames if options.film_period else 0
 
-  def _run_periodically(
-    self, play: Callable[[Callable[[], bool], Callable[[], bool]], Evaluated]
-  ) -> None:
+  def _run_periodically(self, play: Play, film: Film | None = None) -> None:
     """Evaluates until the final evaluation is done or the program stops.
 
     Args:
       play: plays an evaluation and returns its raw returns and additional measurements. It calls its
         first argument, `should_stop`, often, and raises lifecycle.Stopped once that returns True. Its
         second argument, `is_late`, returns whether to end after the present round of episodes.
+      film: makes a film; None for no films.
     """
     stop = lifecycle.stop_event()
     expected = self._episodes_each * self._num_envs
@@ -98,18 +105,29 @@ class PeriodicEvaluator:
         'evaluator_seconds': seconds,
       }
 
+    def record(steps: float, final: bool) -> None:
+      if film is None or not (final or self._films.due()):
+        return
+      made = self._films.make(film, stop.is_set, final)
+      if made is not None:
+        tell('film', int(steps), made)
+        tell('report', 'evaluator/0', {'film_seconds': self._films.seconds})
+
     due = 0
     activity.mark(activity.IDLE)
     try:
       while not stop.is_set():
         progress = tell('progress')
         if progress['finished']:
+          record(progress['actor_steps'], final=True)
           tell('final_evaluation', evaluate(final=True))
           return
         steps = progress['actor_steps']
         if steps >= due and steps > 0 and self._budget.allows_another():
           due = steps + self._period
           tell('report', 'evaluator/0', evaluate(final=False))
+        if steps > 0:
+          record(steps, final=False)
         activity.mark(activity.IDLE)
         stop.wait(0.2)
     except lifecycle.Stopped:

@@ -10,40 +10,42 @@ import jax
 import numpy as np
 from acme import specs
 
+from agents import shapes
 from agents.agent import Agent
 from agents.types import Array, Nest, Timestep, Unroll
+from nodes.unrolls.table_names import RELABELLED, UNROLLS
 
 
-def unroll_spec(agent: Agent, environment_spec: specs.EnvironmentSpec) -> Unroll:
-  """Returns the structure of an agent's unroll: `jax.ShapeDtypeStruct`s without a batch axis."""
-  observation = environment_spec.observations
-  timestep = Timestep(
-    step_type=jax.ShapeDtypeStruct((1,), np.uint8),
-    reward=jax.ShapeDtypeStruct((1,), np.float32),
-    discount=jax.ShapeDtypeStruct((1,), np.float32),
-    observation=jax.ShapeDtypeStruct((1, *observation.shape), observation.dtype),
-  )
+def unroll_spec(
+  agent: Agent, environment_spec: specs.EnvironmentSpec, table: str = UNROLLS
+) -> Unroll:
+  """Returns the structure of the unrolls in a table: `jax.ShapeDtypeStruct`s without a batch axis.
 
-  def act(timestep: Timestep) -> tuple[Any, Nest]:
-    key = jax.random.key(0)
-    core_state = agent.initial_core_state(1)
-    keys = jax.random.split(key, 1)
-    exploration = np.ones(1, np.float32)
-    return agent.act(agent.init(key).params, core_state, timestep, exploration, keys), core_state
-
-  output, core_state = jax.eval_shape(act, timestep)
+  Those in `RELABELLED` have the extras of `agent.relabel`, those in other tables the extras of
+  `agent.act`.
+  """
+  inputs = shapes.act_inputs(agent, environment_spec.observations, 1)
+  output = shapes.act_output(agent, environment_spec.observations, 1)
 
   def with_rows(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((agent.unroll_rows, *x.shape[1:]), x.dtype)
 
-  return Unroll(
-    timestep=Timestep(*map(with_rows, timestep)),
+  def without_batch(nest: Nest) -> Nest:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), nest)
+
+  unroll = Unroll(
+    timestep=Timestep(*map(with_rows, inputs.timestep)),
     action=with_rows(output.action),
     extras={name: with_rows(x) for name, x in output.extras.items()},
     policy_version=jax.ShapeDtypeStruct((agent.unroll_rows,), np.int32),
-    core_state=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), core_state),
+    core_state=without_batch(inputs.core_state),
     environment_id=jax.ShapeDtypeStruct((), np.int32),
   )
+  if table != RELABELLED:
+    return unroll
+  batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), unroll)
+  extras = jax.eval_shape(agent.relabel, shapes.params(agent), batch, inputs.keys)
+  return unroll._replace(extras=without_batch(extras))
 
 
 @dataclasses.dataclass(frozen=True)

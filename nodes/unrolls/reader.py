@@ -6,22 +6,21 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
-import reverb
-import tensorflow as tf
 from absl import logging
 
 from agents.types import Array, Unroll
 from nodes.runtime import rpc
 from nodes.unrolls.duplicates import DuplicateFilter
-from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
-from nodes.unrolls.tables import TABLE
+from nodes.unrolls.packing import UNROLL_ID, Columns
+from nodes.unrolls.table_names import UNROLLS, WRITERS
+from nodes.unrolls.thin_reverb import pybind, reverb
 
 # Raised by calls to an unavailable server: an exceeded deadline, or a status without its own class.
 _AWAY = (reverb.ReverbError, RuntimeError)
+_UNLIMITED = -1
 
 
 class Batch(NamedTuple):
@@ -31,16 +30,36 @@ class Batch(NamedTuple):
   unroll_ids: np.ndarray  # int64 `[B]`, unique in the run.
   keys: np.ndarray  # uint64 `[B / K]`, of Reverb's items of K unrolls.
   probabilities: np.ndarray  # float32 `[B]`, of each item at its server.
+  table_sizes: np.ndarray  # float32 `[B]`, items there at that time.
+
+
+class _Items(NamedTuple):
+  """Some sampled items, in Reverb's order."""
+
+  keys: np.ndarray  # uint64 `[M]`.
+  probabilities: np.ndarray  # float64 `[M]`.
+  table_sizes: np.ndarray  # int64 `[M]`.
+  times_sampled: np.ndarray  # int32 `[M]`.
+  packed: np.ndarray  # uint8 `[M, bytes]`.
 
 
 class UnrollReader:
-  """Samples batches in equal parts from one or more servers, and updates priorities.
+  """Samples batches of one table in equal parts from one or more servers, and updates priorities.
 
   Row i of a batch comes from server `i // (B / number of servers)`.
+
+  Attributes:
+    table: name of the table.
+    batch_size: unrolls B in a batch.
   """
 
   def __init__(
-    self, addresses: Sequence[str], columns: Columns, batch_size: int, max_in_flight: int
+    self,
+    addresses: Sequence[str],
+    columns: Columns,
+    batch_size: int,
+    max_in_flight: int,
+    table: str = UNROLLS,
   ):
     """Initialises a reader.
 
@@ -50,7 +69,10 @@ class UnrollReader:
       batch_size: unrolls B in a batch; each server's equal share is a whole number of items.
       max_in_flight: maximum number of unrolls in transfer beyond a batch. They count as sampled and
         have left a queue, so they add to the policy lag.
+      table: name of the table, on every server.
     """
+    self.table = table
+    self.batch_size = batch_size
     self._addresses = addresses
     self._columns = columns
     # The numbers of items: of a batch, and in transfer, from one server.
@@ -63,7 +85,7 @@ class UnrollReader:
     self._max_in_flight = max(1, max_in_flight // (len(addresses) * columns.unrolls_per_item))
     self._clients = [reverb.Client(address) for address in addresses]
     # Bounded, so that a learner that outruns the servers waits here and no update is dropped.
-    self._updates: queue.Queue[tuple[np.ndarray, Array]] = queue.Queue(maxsize=4)
+    self._updates: queue.Queue[tuple[np.ndarray, Array, slice]] = queue.Queue(maxsize=4)
     self._error: BaseException | None = None
     threading.Thread(target=self._send_updates, name='priorities', daemon=True).start()
 
@@ -72,15 +94,18 @@ class UnrollReader:
     shards = [self._once(self._samples(address)) for address in self._addresses]
     while True:
       parts = [next(shard) for shard in shards]
-      columns = self._columns.unpack(_joined([part.data[PACKED] for part in parts]))
+      columns = self._columns.unpack(_joined([part.packed for part in parts]))
       yield Batch(
         self._columns.unflatten(columns),
         columns[UNROLL_ID],
-        _joined([part.info.key for part in parts]),
-        self._of_each_unroll(_joined([part.info.probability for part in parts])).astype(np.float32),
+        _joined([part.keys for part in parts]),
+        self._of_each_unroll([part.probabilities for part in parts]),
+        self._of_each_unroll([part.table_sizes for part in parts]),
       )
 
-  def update_priorities(self, keys: np.ndarray, priorities: Array) -> bool:
+  def update_priorities(
+    self, keys: np.ndarray, priorities: Array, rows: slice = slice(None)
+  ) -> bool:
     """Queues a priority update for another thread; the newest update of an item wins.
 
     Items that are no longer in replay are skipped. Waits at most 0.2 seconds for room in the queue.
@@ -88,6 +113,7 @@ class UnrollReader:
     Args:
       keys: uint64 `[B]`, of a batch of this reader, in its order; an item has one unroll.
       priorities: float32 `[B]`, possibly still in transfer from a device.
+      rows: those of `priorities` that belong to `keys`.
 
     Returns:
       Whether the update was queued. If not, earlier updates wait for a busy or unavailable server, and
@@ -99,7 +125,7 @@ class UnrollReader:
     if self._error is not None:
       raise RuntimeError('replay no longer takes priorities') from self._error
     try:
-      self._updates.put((keys, priorities), timeout=0.2)
+      self._updates.put((keys, priorities, rows), timeout=0.2)
     except queue.Full:
       return False
     return True
@@ -107,27 +133,32 @@ class UnrollReader:
   def measure(self) -> dict[str, float]:
     """Returns unrolls held, and unrolls written and sampled since each server's start.
 
-    All values are nan if a server is away.
+    All values are nan if a server is away. Names begin with the table's, as in 'relabelled_replay_size',
+    except those of `UNROLLS`.
     """
+    names = ['replay_size', 'samples_per_insert', 'unrolls_inserted', 'unrolls_sampled']
+    if self.table != UNROLLS:
+      names = [f'{self.table}_{name}' for name in names]
     try:
-      tables = [client.server_info(timeout=1)[TABLE] for client in self._clients]
+      tables = [client.server_info(timeout=1)[self.table] for client in self._clients]
     except _AWAY:
-      names = 'replay_size', 'samples_per_insert', 'unrolls_inserted', 'unrolls_sampled'
       return dict.fromkeys(names, float('nan'))
     inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
     samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
-    return {
-      'replay_size': float(sum(t.current_size for t in tables) * self._columns.unrolls_per_item),
-      'samples_per_insert': samples / inserts if inserts else float('nan'),
-      'unrolls_inserted': float(inserts * self._columns.unrolls_per_item),
-      'unrolls_sampled': float(samples * self._columns.unrolls_per_item),
-    }
+    values = (
+      float(sum(t.current_size for t in tables) * self._columns.unrolls_per_item),
+      samples / inserts if inserts else float('nan'),
+      float(inserts * self._columns.unrolls_per_item),
+      float(samples * self._columns.unrolls_per_item),
+    )
+    return dict(zip(names, values, strict=True))
 
   def explain_wait(self) -> str:
     """Returns why no batch can be sampled, in one sentence for the log."""
+    writers = WRITERS.get(self.table, 'writers')
     for client, address in zip(self._clients, self._addresses, strict=True):
       try:
-        table = client.server_info(timeout=1)[TABLE]
+        table = client.server_info(timeout=1)[self.table]
       except _AWAY:
         return f'the replay server at {address} does not answer.'
       held, needed = (
@@ -136,68 +167,78 @@ class UnrollReader:
       )
       if held < needed:
         return (
-          f'the replay server at {address} holds {held} unrolls of the {needed} it needs; it waits for '
-          'the actors.'
+          f'the table {self.table} of the replay server at {address} holds {held} unrolls of the '
+          f'{needed} it needs; it waits for the {writers}.'
         )
-    return 'replay holds unrolls, but their ratio to samples is reached; it waits for the actors.'
+    return (
+      f'the table {self.table} holds unrolls, but their ratio to samples is reached; it waits for the '
+      f'{writers}.'
+    )
 
-  def _of_each_unroll(self, values: np.ndarray) -> np.ndarray:
-    """Returns one value for each unroll, `[M K]`, of one for each item, `[M]`."""
-    return np.repeat(values, self._columns.unrolls_per_item)
+  def _of_each_unroll(self, parts: list[np.ndarray]) -> np.ndarray:
+    """Returns one value for each unroll, float32 `[M K]`, of those of the items of each server."""
+    return np.repeat(_joined(parts), self._columns.unrolls_per_item).astype(np.float32)
 
-  def _once(self, samples: Iterator[Any]) -> Iterator[Any]:
-    """Drops duplicates that a writer sent twice, and refills batches with the next samples."""
+  def _once(self, samples: Iterator[_Items]) -> Iterator[_Items]:
+    """Drops duplicates that a writer sent twice, and refills batches with the next items."""
     repeats, held = DuplicateFilter(), None
-    for sample in samples:
+    for items in samples:
       # A writer sends a whole item again, so its first unroll stands for all.
-      first_ids = self._columns.unroll_ids(sample.data[PACKED])[:, 0]
-      wanted = repeats.keep_mask(first_ids, sample.info.times_sampled)
+      first_ids = self._columns.unroll_ids(items.packed)[:, 0]
+      wanted = repeats.keep_mask(first_ids, items.times_sampled)
       if not wanted.all():
         dropped = sum(~wanted) * self._columns.unrolls_per_item
         logging.info('dropped %d duplicate unrolls', dropped)
-        sample = jax.tree.map(lambda x, w=wanted: x[w], sample)
+        items = _Items(*(field[wanted] for field in items))
       if held is not None:
-        sample, held = jax.tree.map(lambda *parts: np.concatenate(parts), held, sample), None
-      count = len(sample.info.key)
+        items, held = _Items(*map(np.concatenate, zip(held, items, strict=True))), None
+      count = len(items.keys)
       if count < self._share:
-        held = sample
+        held = items
         continue
       if count > self._share:
-        held = jax.tree.map(lambda x: x[self._share :], sample)
-        sample = jax.tree.map(lambda x: x[: self._share], sample)
-      yield sample
+        held = _Items(*(field[self._share :] for field in items))
+        items = _Items(*(field[: self._share] for field in items))
+      yield items
 
-  def _samples(self, address: str) -> Iterator[Any]:
-    dataset = reverb.TrajectoryDataset(
-      server_address=address,
-      table=TABLE,
-      dtypes={PACKED: tf.uint8},
-      shapes={PACKED: tf.TensorShape((self._columns.item_bytes,))},
-      max_in_flight_samples_per_worker=self._max_in_flight,
-      num_workers_per_iterator=1,
-    ).batch(self._share, drop_remainder=True)
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = 1
-    return dataset.with_options(options).as_numpy_iterator()
+  def _samples(self, address: str) -> Iterator[_Items]:
+    """Yields the items of a batch from one server, again and again."""
+    # `reverb.Client.sample` keeps only one item in flight.
+    sampler = pybind.Client(address).NewSampler(self.table, _UNLIMITED, self._max_in_flight)
+    share = self._share
+    while True:
+      items = _Items(
+        np.empty(share, np.uint64),
+        np.empty(share, np.float64),
+        np.empty(share, np.int64),
+        np.empty(share, np.int32),
+        np.empty((share, self._columns.item_bytes), np.uint8),
+      )
+      for i in range(share):
+        key, probability, size, _, times_sampled, packed = sampler.GetNextTrajectory()
+        values = key, probability, size, times_sampled, packed
+        for field, value in zip(items, values, strict=True):
+          field[i] = value
+      yield items
 
   def _send_updates(self) -> None:
     try:
       while True:
-        keys, priorities = self._updates.get()
-        values = np.asarray(priorities, np.float64).tolist()
+        keys, priorities, rows = self._updates.get()
+        values = np.asarray(priorities, np.float64)[rows].tolist()
         for i, client in enumerate(self._clients):
           part = slice(i * self._share, (i + 1) * self._share)
-          _mutate(client, dict(zip(keys[part].tolist(), values[part], strict=True)))
+          _mutate(client, self.table, dict(zip(keys[part].tolist(), values[part], strict=True)))
     except BaseException as error:
       self._error = error
 
 
-def _mutate(client: reverb.Client, priorities: dict[int, float]) -> None:
+def _mutate(client: reverb.Client, table: str, priorities: dict[int, float]) -> None:
   """Sets priorities; retries while the server is unavailable."""
   pauses = rpc.backoff()
   while True:
     try:
-      client.mutate_priorities(TABLE, priorities)
+      client.mutate_priorities(table, priorities)
       return
     except _AWAY as error:
       logging.warning('could not set priorities, retrying: %s', error)

@@ -6,7 +6,6 @@ Each Reverb item has one step and one column, the bytes of one unroll or several
 
 from __future__ import annotations
 
-import importlib
 import queue
 import secrets
 import threading
@@ -24,18 +23,11 @@ from agents.types import Array, Unroll
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.observers import UnrollObservers
 from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
-from nodes.unrolls.tables import TABLE
+from nodes.unrolls.table_names import UNROLLS, WRITERS
+from nodes.unrolls.thin_reverb import reverb
 from rundir import audit
 
 LONG_WAIT_SECONDS = 30
-
-
-def begin_import() -> None:
-  """Starts to import Reverb, and with it TensorFlow, in a thread.
-
-  The import takes about as long as all compilation. A later import waits for the thread.
-  """
-  threading.Thread(target=importlib.import_module, args=('reverb',), name='import-reverb').start()
 
 
 def make_writer(
@@ -45,6 +37,7 @@ def make_writer(
   audit_dir: str,
   observers: Sequence[Any] = (),
   unrolls_per_item: int = 1,
+  tables: Sequence[str] = (UNROLLS,),
 ) -> UnrollWriter:
   """Returns a writer of an agent's unrolls with the agent's initial priorities.
 
@@ -55,14 +48,15 @@ def make_writer(
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
     unrolls_per_item: unrolls in a Reverb item; 1 for agents with priorities.
+    tables: names of the tables that get each unroll.
   """
-  begin_import()
   return UnrollWriter(
     replay_addresses,
     Columns(unroll_spec(agent, environment_spec), unrolls_per_item),
     jax.jit(agent.initial_priorities),
     audit.Audit(audit_dir, audit.PRODUCED).record,
     UnrollObservers(observers),
+    tables,
   )
 
 
@@ -80,6 +74,7 @@ class UnrollWriter:
     priorities: Callable[[Unroll], Array | None] = lambda unrolls: None,
     produced: Callable[[np.ndarray], None] = lambda unroll_ids: None,
     observers: UnrollObservers | None = None,
+    tables: Sequence[str] = (UNROLLS,),
   ):
     """Initialises a writer; `start` starts its thread.
 
@@ -90,7 +85,9 @@ class UnrollWriter:
         does items of several unrolls.
       produced: receives the ids of unrolls, int64 `[N]`, before replay does.
       observers: receive the columns of unrolls, `[N, L, ...]`, before replay does.
+      tables: names of the tables that get an item each for the same bytes.
     """
+    self._tables = tables
     self._columns = columns
     self._produced = produced
     self._observers = observers or UnrollObservers([])
@@ -114,7 +111,7 @@ class UnrollWriter:
       self._priorities(self._columns.unflatten(zeros))
 
   def start(self) -> None:
-    """Starts the writing thread, which waits for the import of Reverb."""
+    """Starts the writing thread."""
     self._thread.start()
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
@@ -134,8 +131,6 @@ class UnrollWriter:
 
   def _run(self) -> None:
     try:
-      import reverb
-
       self._writers = [
         reverb.Client(address).trajectory_writer(num_keep_alive_refs=1)
         for address in self._addresses
@@ -170,13 +165,12 @@ class UnrollWriter:
     for item, weight in zip(packed, weights.tolist(), strict=True):
       writer = self._writers[self.written // grouped % len(self._writers)]
       writer.append({PACKED: item})
-      writer.create_item(TABLE, weight, {PACKED: writer.history[PACKED][-1]})
+      for table in self._tables:
+        writer.create_item(table, weight, {PACKED: writer.history[PACKED][-1]})
       self.written += grouped
 
   def _flush(self, writer: Any) -> None:
     """Waits until replay has accepted the items, possibly long if a table is full."""
-    import reverb
-
     started, warned = time.monotonic(), False
     while not self._stopping.is_set():
       try:
@@ -187,6 +181,7 @@ class UnrollWriter:
           warned = True
           logging.warning(
             'replay has accepted no unroll for %d s: it is unavailable, or full, or its ratio of '
-            'samples to inserts is not reached; actors wait for the learner.',
+            'samples to inserts is not reached; %s wait for the learner.',
             LONG_WAIT_SECONDS,
+            WRITERS.get(self._tables[0], 'writers'),
           )

@@ -11,6 +11,7 @@ from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.socket_server import SocketServer
 from nodes.learning.options import RunOptions, TrainingOptions
+from nodes.unrolls.table_names import UNROLLS, Share
 
 DEADLINE = 60
 
@@ -84,7 +85,7 @@ def broken_learner(tmp_path):
     'training': TrainingOptions(
       name='learner/0',
       devices=(0,),
-      batch_size=1,
+      shares=(Share(UNROLLS, 1),),
       run=RunOptions(1, str(tmp_path), 0.0, 1),
       audit_dir='',
       seed=Seed(0),

@@ -4,6 +4,8 @@ Observation and state agree if, and only if, every state is stored, reset and ha
 row.
 """
 
+import types
+
 import dm_env
 import jax
 import jax.numpy as jnp
@@ -79,3 +81,20 @@ class CounterAgent(Agent):
 
   def update(self, state, unrolls, probabilities):
     raise NotImplementedError
+
+
+class RelabellingAgent(CounterAgent):
+  """Its parameter is a number. Copies record it, and their keys, instead of what the originals have."""
+
+  def __init__(self, extra=''):
+    super().__init__()
+    self._extra = extra
+
+  def init(self, key):
+    return types.SimpleNamespace(params=jnp.float32(0))
+
+  def relabel(self, params, unrolls, keys):
+    zeros = jnp.zeros_like(unrolls.extras['count'])
+    noise = jax.vmap(jax.random.uniform)(keys)[:, None]
+    extras = unrolls.extras | {'params': params + zeros, 'noise': noise + zeros}
+    return extras | ({self._extra: zeros} if self._extra else {})

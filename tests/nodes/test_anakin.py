@@ -1,5 +1,6 @@
 """Anakin's node and its evaluator, with real servers and without a launcher."""
 
+import dataclasses
 import functools
 import threading
 
@@ -10,6 +11,9 @@ from dm_env import specs
 from flax import serialization
 
 from agents.anakin.environments.catch import Catch
+from agents.anakin.limits import RingSizes
+from agents.r2d2.agent import R2D2
+from agents.r2d2.config import R2D2Config
 from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
@@ -19,7 +23,7 @@ from nodes.learning.options import CompiledLoopOptions, RunOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
 from nodes.runtime.periodic_evaluator import EvaluationOptions
-from rundir import checkpoints
+from rundir import checkpoints, saved_params
 from tests.waiting import wait_until
 
 DEADLINE = 120
@@ -89,6 +93,7 @@ def run_to_the_end(run_dir, connect, stop, **options):
   return monitor.status()['counts']
 
 
+@pytest.mark.slow
 def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, stop):
   monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=True)
   node = make_node(tmp_path, connect(monitor))
@@ -116,15 +121,56 @@ def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, 
   assert not thread.is_alive() and thread.error is None
 
 
+def make_r2d2(observation_spec, action_spec):
+  config = R2D2Config(
+    burn_in=1, unroll_length=5, n_step=2, core='none', mlp_sizes=(16,), head_size=8
+  )
+  return R2D2(config, observation_spec, action_spec)
+
+
+# 500 steps are 14 unrolls, of which the replay holds 4; the first is incomplete.
+REPLAY = {
+  'make_agent': make_r2d2,
+  'rings': RingSizes(
+    num_rings=4, slots=4, min_slots=2, batch_size=8, updates_per_unroll=1, priority_exponent=0.9
+  ),
+}
+
+
 @pytest.mark.slow
-def test_a_run_that_goes_on_is_the_run_it_would_have_been(tmp_path, connect, stop):
+@pytest.mark.parametrize('options, updates', [({}, 14), (REPLAY, 12)])
+def test_a_run_that_goes_on_is_the_run_it_would_have_been(
+  tmp_path, connect, stop, options, updates
+):
   straight, halted = tmp_path / 'straight', tmp_path / 'halted'
-  counts = run_to_the_end(straight, connect, stop)
-  half = run_to_the_end(halted, connect, stop, num_steps=250)
-  assert half['learner_steps'] < counts['learner_steps']
-  assert run_to_the_end(halted, connect, stop, seed=Seed(2)) == counts
+  counts = run_to_the_end(straight, connect, stop, **options)
+  assert counts['learner_steps'] == updates
+  half = run_to_the_end(halted, connect, stop, num_steps=250, **options)
+  assert 0 < half['learner_steps'] < counts['learner_steps']
+  assert run_to_the_end(halted, connect, stop, seed=Seed(2), **options) == counts
   results = [(d / 'params' / 'final.msgpack').read_bytes() for d in (straight, halted)]
   assert results[0] == results[1]
+
+
+@pytest.mark.slow
+def test_a_run_begins_with_the_parameters_of_another_but_goes_on_with_its_own(
+  tmp_path, connect, stop
+):
+  def hardly_learning(*specs):
+    return VTrace(VTraceConfig(unroll_length=5, mlp_sizes=(16,), learning_rate=1e-30), *specs)
+
+  first, second = tmp_path / 'first', tmp_path / 'second'
+  run_to_the_end(first, connect, stop)
+  saved_params.write_initial(str(second), saved_params.read(str(first)))
+  counts = run_to_the_end(second, connect, stop, make_agent=hardly_learning, seed=Seed(2))
+  assert counts['learner_steps'] == 14
+  before, after = (
+    serialization.msgpack_restore(saved_params.read(str(d)).content) for d in (first, second)
+  )
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), before, after)
+  (second / 'params' / 'initial.msgpack').write_bytes(b'not read again')
+  more = run_to_the_end(second, connect, stop, num_steps=1000, make_agent=hardly_learning)
+  assert more['learner_steps'] == 28
 
 
 @pytest.mark.slow
@@ -163,7 +209,15 @@ NORMALIZING = functools.partial(VTrace, VTraceConfig(normalize_observations=True
   [
     ({'make_environment': Bytes, 'make_agent': NORMALIZING}, '^--normalize_observations .* uint8'),
     ({'make_environment': NotANumber}, r'learner step 2 is not finite: .*loss is nan'),
+    (  # The first of three, behind two unrolls without one.
+      REPLAY | {'make_environment': NotANumber, 'updates_per_call': 5},
+      r'learner step 1 is not finite: .*loss is nan',
+    ),
     ({'num_devices': 99}, r'--num_devices=99, but this process sees \d+ device'),
+    (
+      REPLAY | {'rings': dataclasses.replace(REPLAY['rings'], slots=10**8)},
+      r'^--replay_size makes a replay of \d+.\d GiB, .* --checkpoint_period=0.$',
+    ),
   ],
 )
 def test_what_cannot_go_on_is_said_in_one_sentence(tmp_path, connect, stop, options, words):

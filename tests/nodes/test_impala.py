@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import io
 import queue
 import threading
 import time
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from acme.utils.counting import Counter
+from PIL import Image
 
 from agents.seeding import Seed
 from agents.types import FIRST, LAST
@@ -79,10 +81,15 @@ class Learner(ParameterServer):
   """Knows how often it was asked."""
 
   asked = 0
+  variables_asked = 0
 
   def fetch(self, *args):
     self.asked += 1
     return super().fetch(*args)
+
+  def get_variables(self, names):
+    self.variables_asked += 1
+    return super().get_variables(names)
 
 
 class Acting:
@@ -329,6 +336,25 @@ def test_the_evaluator_plays_with_one_version_and_says_which(connect):
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
     won = 12 * (1 + values['evaluator_return']) / 2  # An episode returns 1 or -1.
     assert round(won, 3) in range(13)
+
+
+def test_the_evaluator_films_with_the_newest_parameters(connect):
+  counter = Counter()
+  counter.increment(environment_frames=77)
+  learner = Learner(ActingCounters(counter, 1), counter, ReadyGate())
+  spec = make_catch(1, 0).spec()
+  agent = make_vtrace(spec.observations, spec.actions)
+  learner.set_params(9, jax.jit(agent.init)(jax.random.key(0)).params)
+  monitor = Monitor(last=2)
+  options = EvaluationOptions(
+    num_envs=4, episodes=4, period=1000, seed=Seed(3), film_period=1e9, film_frames=100
+  )
+  ImpalaEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), options).run()
+  assert learner.variables_asked == 4  # Two evaluations, two films.
+  assert len(monitor.films) == 2
+  for _, gif in monitor.films:
+    with Image.open(io.BytesIO(gif)) as film:
+      assert film.n_frames == 6  # An episode of 6 rows.
 
 
 def test_a_server_that_fails_after_the_end_of_training_is_noticed(start_acting, monkeypatch):

@@ -156,6 +156,7 @@ def ends(tmp_path, monkeypatch):
   return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('content', ['', '[]', '{"num_steps": 9}', '{"values": 3, "num_steps": 9}'])
 def test_a_final_evaluation_that_is_damaged_is_played_again(tmp_path, ends, content):
   (tmp_path / 'final_evaluation.json').write_text(content)

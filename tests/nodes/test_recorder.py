@@ -2,26 +2,34 @@
 
 import _multiprocessing
 import errno
+import io
 import math
 import os
+import pathlib
 import struct
 import subprocess
 import threading
 import time
 
 import pytest
+from PIL import Image
 from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
 from nodes.monitor import Monitor
 from nodes.runtime import full_disk
-from rundir import curves, files, recorder
+from rundir import curves, files, films, recorder
 
 
 def events(run_dir):
-  """Returns the scalars in a run's event files as (tag, step, value); every record is to be whole."""
+  """Returns the scalars in a run's event files as (tag, step, value)."""
+  read = summaries(os.path.join(run_dir, 'tensorboard'))
+  return [(v.tag, event.step, v.simple_value) for event in read for v in event.summary.value]
+
+
+def summaries(directory):
+  """Returns the events in the files of a directory; every record is to be whole."""
   found = []
-  directory = os.path.join(run_dir, 'tensorboard')
   for name in sorted(os.listdir(directory)):
     with open(os.path.join(directory, name), 'rb') as f:
       content = f.read()
@@ -31,7 +39,7 @@ def events(run_dir):
       assert struct.unpack('<I', content[8:12])[0] == masked_crc32c(content[:8])
       assert struct.unpack('<I', check)[0] == masked_crc32c(record)
       event = event_pb2.Event.FromString(record)
-      found += [(v.tag, event.step, v.simple_value) for v in event.summary.value]
+      found.append(event)
       content = content[16 + length :]
   return found
 
@@ -215,3 +223,30 @@ def test_the_summary_waits_for_room(tmp_path, monkeypatch):
 def test_a_number_of_steps_that_no_call_can_answer_with_is_shown_as_the_largest(tmp_path, connect):
   client = connect(Monitor(str(tmp_path), num_steps=10**30, has_evaluator=True))
   assert client.status()['num_steps'] == 2**63 - 1
+
+
+def gif(shade):
+  content = io.BytesIO()
+  Image.new('L', (6, 4), shade).save(content, 'GIF')
+  return content.getvalue()
+
+
+def test_the_newest_films_are_kept_and_tensorboard_has_the_same(tmp_path):
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True, films_kept=2)
+  monitor.report('inference_learner/0', {'actor_steps': 40.0, 'environment_frames': 160.0})
+  for when, steps in enumerate((3, 30, 20)):  # As after a resume from an earlier checkpoint.
+    monitor.film(steps, gif(steps))
+    assert monitor.flush()
+    os.utime(tmp_path / 'films' / f'{steps:012d}.gif', ns=(when, when))
+
+  def kept():
+    return [(p.name, p.read_bytes()) for p in map(pathlib.Path, films.paths(str(tmp_path)))]
+
+  assert kept() == [('000000000030.gif', gif(30)), ('000000000020.gif', gif(20))]
+  monitor.film(20, gif(21))  # A repeated call.
+  assert monitor.flush()
+  assert kept() == [('000000000030.gif', gif(30)), ('000000000020.gif', gif(21))]
+  [*_, last] = summaries(os.path.join(tmp_path, 'tensorboard', 'films'))
+  assert (last.step, last.summary.value[0].tag) == (160, 'film')
+  image = last.summary.value[0].image
+  assert (image.width, image.height, image.encoded_image_string) == (6, 4, gif(21))

@@ -13,9 +13,7 @@ import threading
 import jax
 import numpy as np
 import pytest
-import reverb
 
-from agents.types import Timestep, Unroll
 from launchers import binding
 from nodes import replay
 from nodes.runtime import lifecycle
@@ -23,36 +21,14 @@ from nodes.unrolls import tables
 from nodes.unrolls.duplicates import DuplicateFilter
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
+from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
 from programs import arithmetic, r2d2
+from tests.nodes.numbered import COLUMNS, EXAMPLE, L, numbered_unrolls
 from tests.nodes.replay_size import replay_size
 from tests.waiting import wait_until
 
 DEADLINE = 60
-L = 3
-
-
-def _unrolls(first, count):
-  """Unrolls numbered from `first`, fields `[count, L, ...]`, every value telling which it is."""
-  number = np.arange(first, first + count)
-  rows = number[:, None] * 10 + np.arange(L)
-  return Unroll(
-    timestep=Timestep(
-      step_type=(rows % 3).astype(np.uint8),
-      reward=rows.astype(np.float32),
-      discount=np.ones((count, L), np.float32),
-      observation=np.broadcast_to(rows[..., None, None] % 256, (count, L, 4, 2)).astype(np.uint8),
-    ),
-    action=rows.astype(np.int32),
-    extras={'logits': np.stack([rows, -rows], axis=-1).astype(np.float32)},
-    policy_version=rows.astype(np.int32),
-    core_state={'lstm': (number[:, None] * np.ones((1, 5), np.float32), number.astype(np.float32))},
-    environment_id=number.astype(np.int32),
-  )
-
-
-EXAMPLE = jax.tree.map(lambda x: x[0], _unrolls(0, 1))
-COLUMNS = Columns(EXAMPLE)
 
 
 @pytest.fixture
@@ -76,7 +52,7 @@ def _write(addresses, count, priorities):
   written = threading.Event()
   writer = UnrollWriter(addresses, COLUMNS, lambda unrolls: priorities)
   writer.start()
-  writer.put(_unrolls(0, count), written.set)
+  writer.put(numbered_unrolls(0, count), written.set)
   assert written.wait(30)
   wait_until(lambda: sum(map(replay_size, addresses)) == count, writer.check)
   return writer
@@ -119,7 +95,7 @@ def test_a_server_that_dies_in_the_middle_of_a_call_is_away_and_asked_again(dyin
 
 
 def test_columns_name_every_leaf_and_put_them_back():
-  unroll = _unrolls(3, 1)
+  unroll = numbered_unrolls(3, 1)
   columns = COLUMNS.flatten(unroll)
   assert set(columns) == {
     'timestep/step_type',
@@ -138,7 +114,7 @@ def test_columns_name_every_leaf_and_put_them_back():
 
 
 def test_packed_columns_come_back_in_any_order_and_others_are_refused():
-  columns = COLUMNS.flatten(_unrolls(3, 2)) | {'unroll_id': np.array([7, 2**62])}
+  columns = COLUMNS.flatten(numbered_unrolls(3, 2)) | {'unroll_id': np.array([7, 2**62])}
   packed = COLUMNS.pack(columns)
   assert packed.shape == (2, COLUMNS.item_bytes)
   again = COLUMNS.unpack(packed[::-1])
@@ -153,13 +129,13 @@ def test_packed_columns_come_back_in_any_order_and_others_are_refused():
 
 def test_items_of_several_unrolls_hold_them_in_order_and_with_their_ids():
   several = Columns(EXAMPLE, unrolls_per_item=3)
-  columns = several.flatten(_unrolls(3, 6)) | {'unroll_id': np.arange(10, 16)}
+  columns = several.flatten(numbered_unrolls(3, 6)) | {'unroll_id': np.arange(10, 16)}
   packed = several.pack(columns)
   assert packed.shape == (2, 3 * COLUMNS.item_bytes) == (2, several.item_bytes)
   np.testing.assert_array_equal(several.unroll_ids(packed), [[10, 11, 12], [13, 14, 15]])
   jax.tree.map(np.testing.assert_array_equal, several.unpack(packed), columns)
   with pytest.raises(ValueError, match='4 unrolls are no items of 3'):
-    several.pack(several.flatten(_unrolls(3, 4)) | {'unroll_id': np.arange(4)})
+    several.pack(several.flatten(numbered_unrolls(3, 4)) | {'unroll_id': np.arange(4)})
 
 
 def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
@@ -178,7 +154,7 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
   address = serve(_prioritized(2.0, 7.0, min_size=10))
   writer = UnrollWriter([address], COLUMNS)
   writer.start()
-  writer.put(_unrolls(0, 40), lambda: None)  # It waits for samples now and then.
+  writer.put(numbered_unrolls(0, 40), lambda: None)  # It waits for samples now and then.
   batches = iter(UnrollReader([address], COLUMNS, 1, max_in_flight=1))
   run = arithmetic.expected(config)
   assert run.updates == 2 * (40 - 10)
@@ -192,6 +168,7 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
   writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('unrolls_per_item', [1, 2])
 def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address, unrolls_per_item):
   columns = Columns(EXAMPLE, unrolls_per_item)
@@ -199,11 +176,11 @@ def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address, 
   writer.start()
   released = []
   for first in range(0, 40, 10):
-    writer.put(_unrolls(first, 10), functools.partial(released.append, first))
+    writer.put(numbered_unrolls(first, 10), functools.partial(released.append, first))
   batches = iter(UnrollReader([queue_address], columns, 4, max_in_flight=2))
   ids = []
   for i, batch in enumerate(itertools.islice(batches, 10)):
-    jax.tree.map(np.testing.assert_array_equal, batch.unrolls, _unrolls(4 * i, 4))
+    jax.tree.map(np.testing.assert_array_equal, batch.unrolls, numbered_unrolls(4 * i, 4))
     assert batch.unroll_ids.shape == batch.probabilities.shape == (4,)
     ids += batch.unroll_ids.tolist()
   assert released == list(range(0, 40, 10))
@@ -212,12 +189,13 @@ def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address, 
   writer.close()
 
 
+@pytest.mark.slow
 def test_several_servers_give_equal_parts_of_items_of_several_unrolls(serve):
   addresses = [serve(functools.partial(tables.queue_table, 4), name) for name in ('a', 'b')]
   columns = Columns(EXAMPLE, unrolls_per_item=2)
   writer = UnrollWriter(addresses, columns)
   writer.start()
-  writer.put(_unrolls(0, 16), lambda: None)
+  writer.put(numbered_unrolls(0, 16), lambda: None)
   reader = UnrollReader(addresses, columns, batch_size=8, max_in_flight=4)
   seen = [batch.unrolls.environment_id.tolist() for batch in itertools.islice(reader, 2)]
   assert seen == [[0, 1, 4, 5, 2, 3, 6, 7], [8, 9, 12, 13, 10, 11, 14, 15]]
@@ -229,7 +207,7 @@ def test_several_servers_give_equal_parts_of_items_of_several_unrolls(serve):
 def test_items_of_several_unrolls_have_no_priorities(queue_address):
   writer = UnrollWriter([queue_address], Columns(EXAMPLE, 2), lambda unrolls: np.ones(4))
   writer.start()
-  writer.put(_unrolls(0, 4), lambda: None)
+  writer.put(numbered_unrolls(0, 4), lambda: None)
   with pytest.raises(ValueError, match='items of 2 unrolls have no priorities'):
     wait_until(lambda: False, writer.check)
   writer.close()
@@ -244,7 +222,7 @@ def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monke
   for writer, count in zip(writers, (6, 14), strict=True):  # The same ids from 5 << 32.
     writer.start()
     released = threading.Event()
-    writer.put(_unrolls(0, count), released.set)
+    writer.put(numbered_unrolls(0, count), released.set)
     assert released.wait(30)
     if not seen:
       seen += [next(batches) for _ in range(1)]
@@ -272,7 +250,7 @@ def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
   writer.start()
   released = [threading.Event() for _ in range(4)]
   for i in range(4):  # The queue takes 4 items, these are 12.
-    writer.put(_unrolls(3 * i, 3), released[i].set)
+    writer.put(numbered_unrolls(3 * i, 3), released[i].set)
   assert released[1].wait(30)
   assert not released[2].wait(1.0), 'the third batch was taken though the second does not fit'
   reader = UnrollReader([queue_address], COLUMNS, 3, max_in_flight=1)
@@ -295,7 +273,7 @@ def test_an_occupied_port_is_refused(tmp_path):
 def test_a_writer_that_fails_says_so(queue_address):
   writer = UnrollWriter([queue_address], COLUMNS)
   writer.start()
-  bad = _unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
+  bad = numbered_unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
   writer.put(bad, lambda: None)
   with pytest.raises(ValueError, match='action is'):
     wait_until(lambda: False, writer.check)
@@ -351,11 +329,11 @@ def test_the_ratio_of_samples_to_inserts_is_held(serve):
   writer = UnrollWriter([address], COLUMNS, lambda unrolls: np.ones(4))
   writer.start()
   for first in range(0, 400, 4):
-    writer.put(_unrolls(first, 4), lambda: None)
+    writer.put(numbered_unrolls(first, 4), lambda: None)
   reader = UnrollReader([address], COLUMNS, batch_size=5, max_in_flight=5)
   client = reverb.Client(address)
   for _ in itertools.islice(reader, 200):
-    info = client.server_info()[tables.TABLE].rate_limiter_info
+    info = client.server_info()[tables.UNROLLS].rate_limiter_info
     inserts, samples = info.insert_stats.completed, info.sample_stats.completed
     # Counts are read one after the other, so allow what may happen in between.
     assert (inserts - 10) * 3.0 - samples + 12.0 >= -10
@@ -378,7 +356,9 @@ def test_a_checkpoint_brings_items_and_priorities_back(serve, tmp_path):
   batch = next(iter(reader))
   np.testing.assert_allclose(batch.probabilities, expected[batch.unrolls.environment_id], rtol=1e-5)
   first = jax.tree.map(lambda x: x[:1], batch.unrolls)
-  jax.tree.map(np.testing.assert_array_equal, first, _unrolls(int(first.environment_id[0]), 1))
+  jax.tree.map(
+    np.testing.assert_array_equal, first, numbered_unrolls(int(first.environment_id[0]), 1)
+  )
 
 
 def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
@@ -392,7 +372,7 @@ def test_new_unrolls_enter_with_the_priority_that_the_agent_gives_them(serve):
   writer = UnrollWriter([address], COLUMNS, priorities)
   writer.start()
   for first in (0, 3):
-    writer.put(_unrolls(first, 3), lambda: None)
+    writer.put(numbered_unrolls(first, 3), lambda: None)
   reader = UnrollReader([address], COLUMNS, batch_size=1, max_in_flight=1)
   wait_until(lambda: reader.measure()['replay_size'] == 6, writer.check)
   assert asked == [[0, 1, 2], [3, 4, 5]]
@@ -449,7 +429,7 @@ def test_a_queue_that_is_killed_loses_what_it_held_and_doubles_nothing(serve_in_
   def feed():
     for number in itertools.count():
       released = threading.Event()
-      writer.put(_unrolls(number % 100, 1), released.set)
+      writer.put(numbered_unrolls(number % 100, 1), released.set)
       while not released.wait(0.1):
         if stop.is_set():
           return

@@ -8,12 +8,12 @@ import shutil
 
 import numpy as np
 import pytest
-import reverb
 
 from launchers import binding
 from nodes import replay
 from nodes.runtime import lifecycle
 from nodes.unrolls import tables
+from nodes.unrolls.thin_reverb import reverb
 from rundir import files
 from tests.nodes.replay_size import replay_size
 
@@ -39,7 +39,7 @@ def start(tmp_path):
     servers.append(server)
     client = reverb.Client(f'localhost:{port}')
     for i in range(count):
-      client.insert([np.full(1000, i, np.float32)], {tables.TABLE: 1.0})
+      client.insert([np.full(1000, i, np.float32)], {tables.UNROLLS: 1.0})
     if count and checkpoint:
       server.write_checkpoint()
     return server

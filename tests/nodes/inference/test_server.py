@@ -57,6 +57,7 @@ def test_answers_do_not_depend_on_the_company(make_server):
       np.testing.assert_array_equal(values, b.extras[name])
 
 
+@pytest.mark.slow
 def test_random_numbers_do_not_depend_on_the_devices_and_no_two_of_these_share_any(make_server):
   def noise(num_devices):
     env_groups = layout(2, 4, 2, eval_envs=2)

@@ -74,6 +74,7 @@ def test_a_file_that_is_no_checkpoint_is_named(tmp_path, content, words):
     checkpoints.read(str(file))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'other',
   [

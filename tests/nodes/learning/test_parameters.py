@@ -10,6 +10,7 @@ from acme.utils.counting import Counter
 from nodes.learner import LearnerNode
 from nodes.learning.parameter_client import ParameterClient
 from nodes.learning.parameter_server import ParameterServer
+from nodes.learning.parameter_service import ActingAndServing
 from nodes.runtime import rpc
 from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.runtime.gate import ReadyGate
@@ -149,6 +150,37 @@ def test_rates_and_means_are_of_the_time_since_the_last_measurement():
     6,
   )
   assert np.isnan(progress.measure(2.0)['episode_return'])
+
+
+class Acting:
+  """Keeps what it is told."""
+
+  def __init__(self):
+    self.told = []
+    self.start = self.check = self.measure = lambda *args: self.told.append('other')
+
+  def set_params(self, version, params):
+    self.told.append(version)
+
+  def compile(self):
+    self.told.append('compile')
+
+  def finish_training(self):
+    self.told.append('finish')
+
+
+def test_a_learner_that_acts_serves_its_parameters_from_its_compilation_to_the_end(connect):
+  acting, taken, gate, counter = Acting(), [], ReadyGate(), Counter()
+  server = ParameterServer(ActingCounters(counter, 4), counter, gate)
+  service, client = ActingAndServing(acting, server), make_client(connect(server), taken)
+  service.set_params(3, {'w': jnp.float32(0.5)})
+  service.compile()
+  gate.wait()
+  service.set_params(4, {'w': jnp.float32(0.25)})
+  assert client.fetch(NEVER) and taken == [(4, 0.25)]
+  service.finish_training()
+  assert not client.fetch(NEVER)
+  assert acting.told == [3, 'compile', 4, 'finish']
 
 
 class Away:

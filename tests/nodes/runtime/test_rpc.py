@@ -9,6 +9,7 @@ from nodes.inference.client import ServerAddress
 from nodes.inference.options import ServingOptions
 from nodes.inference_learner import InferenceLearner
 from nodes.runtime import lifecycle, rpc
+from nodes.runtime.counters import ActingTotals
 
 
 class Server:
@@ -40,7 +41,7 @@ def test_nobody_is_asked_again_once_the_program_stops(connect):
     rpc.call(client.futures.ask, lambda: True, 'ask')
 
 
-def test_an_inference_learner_that_fails_sends_no_actor_home(broken_learner):
+def test_an_inference_learner_that_fails_sends_no_actor_and_no_relabeller_home(broken_learner):
   (port,) = binding.free_ports(1)
   node = InferenceLearner(
     **broken_learner,
@@ -54,3 +55,5 @@ def test_an_inference_learner_that_fails_sends_no_actor_home(broken_learner):
     node.run()
   with pytest.raises(ConnectionError):
     connection.receive()
+  with pytest.raises(RuntimeError, match='ask again'):
+    node.fetch(None, '', 'relabeller/0', 1, ActingTotals())

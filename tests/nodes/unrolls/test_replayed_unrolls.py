@@ -39,6 +39,7 @@ AGENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'name, make_environment',
   [('vtrace', make_catch), ('vtrace', make_pendulum), ('r2d2', make_catch)],
@@ -89,6 +90,7 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name, make_envir
     )
 
 
+@pytest.mark.slow
 def test_initial_priorities_come_from_the_recorded_q_values():
   agent = R2D2(AGENTS['r2d2'][1], SPEC.observations, SPEC.actions)
   state = jax.jit(agent.init)(jax.random.key(3))
