@@ -4,9 +4,10 @@ python evaluate.py RUN_DIR                                   the final parameter
 python evaluate.py RUN_DIR --checkpoint=newest --episodes=20
 python evaluate.py RUN_DIR --video=policy.gif                also records the policy
 python evaluate.py RUN_DIR --json=score.json
+python evaluate.py RUN_DIR --export=DIR                      also writes it for JAX and NumPy alone
 
-If the program or environment of the run is a Python file, this command executes it: read config.json
-before you evaluate another person's run.
+If the program, environment or torso of the run is a Python file, this command executes it: read
+config.json before you evaluate another person's run.
 It runs on the CPU, so that a run can use the accelerator meanwhile; set JAX_PLATFORMS to change this.
 """
 
@@ -25,22 +26,15 @@ from typing import Any
 
 from agents.seeding import Seed
 from programs import runs
-from rundir import run_directory, secrets
-from viewing import output
+from rundir import run_directory, saved_params, secrets
+from viewing import command_line, output
 
 _DEFAULT_NUM_ENVS = 10
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
   """Returns the flags; raises a one-sentence ValueError if they are invalid."""
-  assert __doc__
-  summary, _, examples = __doc__.partition('\n')
-  parser = argparse.ArgumentParser(
-    description=summary,
-    epilog=examples,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  parser = command_line.parser(__doc__)
   add = parser.add_argument
   add('run_dir', help='directory of a run')
   add(
@@ -69,6 +63,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('--video_episodes', type=int, default=3, help='episodes to record (3)')
   add('--video_frames', type=int, default=1000, help='most frames in the recording (1000)')
   add('--json', default='', help='write the score and its protocol to this file')
+  add(
+    '--export',
+    default='',
+    help='write the policy, its specs and a script that needs JAX and NumPy alone to this directory',
+  )
   args = parser.parse_args(argv)
   for name in ('episodes', 'video_episodes', 'video_frames'):
     if getattr(args, name) < 1:
@@ -100,9 +99,13 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   path = args.run_dir
   run = runs.recorded_run(path)
   # These modules import JAX, which takes seconds.
-  from viewing import evaluation, parameters
-  from viewing.film import Film
+  from agents import shapes
+  from environments.film import Film
+  from nodes.learning import serialisation
+  from viewing import evaluation, export
 
+  if args.export:
+    export.check_directory(args.export)
   config, environments = run.config, run.module.environments
   if run.module.make_agent is None:
     raise ValueError(
@@ -111,7 +114,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   summary = run_directory.read_summary(path) or {}
   counters = ('actor_steps', 'environment_frames', 'learner_steps')
   at_the_end = {name: summary[name] for name in counters if name in summary}
-  kept = parameters.read(path, args.checkpoint, at_the_end)
+  kept = saved_params.read(path, args.checkpoint)
   num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
   episodes_each = math.ceil(args.episodes / num_envs)
   options = config.env_options if args.env_options is None else args.env_options
@@ -120,8 +123,9 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   film = Film(environment, args.video_episodes, args.video_frames)
   with contextlib.closing(environment):
     make_agent = run.module.make_agent(config)
-    agent = make_agent(environment.observation_spec(), environment.action_spec())
-    params = parameters.fit(kept, agent)
+    specs = environment.observation_spec(), environment.action_spec()
+    agent = make_agent(*specs)
+    params = serialisation.params(kept, shapes.params(agent))
     watched = film if args.video else environment
     played = evaluation.play(agent, params, watched, episodes_each, seed)
   protocol = {
@@ -138,11 +142,14 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   result = {
     'score': dataclasses.asdict(evaluation.score(played)),
     'protocol': protocol,
-    'parameters': {'file': kept.path, **kept.counts},
+    'parameters': {'file': kept.path, **(kept.counts or at_the_end)},
   }
   if args.video:
     film.save(args.video)
     result['video'] = {'file': args.video, 'frames': len(film.rows), 'cut': film.cut}
+  if args.export:
+    takes = export.write(args.export, agent, params, *specs, num_envs, result)
+    result['export'] = {'directory': args.export, 'takes': takes}
   return result
 
 
@@ -166,6 +173,8 @@ def _text(result: dict[str, Any]) -> str:
   if video := result.get('video'):
     cut = ', as --video_frames allows' if video['cut'] else ''
     lines.append(f'video        {video["file"]}, {video["frames"]} frames{cut}')
+  if exported := result.get('export'):
+    lines.append(f'export       {exported["directory"]}, for {exported["takes"]}')
   return '\n'.join(lines)
 
 

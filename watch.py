@@ -2,9 +2,11 @@
 
 python watch.py RUN_DIR                     figures and curves, until the run ends (or Ctrl-C)
 python watch.py RUN_DIR RUN_DIR ...         side by side, with the options that differ
+python watch.py SWEEP_DIR                   every run of a sweep
 python watch.py RUN_DIR ... --png=out.png   writes their curves to one picture and exits
 python watch.py RUN_DIR --stacks            prints the stacks of every node and exits; the run continues
 python watch.py RUN_DIR --stacks=actor/3    the same for one node
+python watch.py RUN_DIR ... --to=wandb      exports the runs to Weights & Biases, or --to=mlflow
 
 A run may be on another machine if this one can read its directory.
 """
@@ -13,59 +15,85 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import socket
 import sys
+import threading
 import time
 from collections.abc import Sequence
 
 from rich.live import Live
 
-from rundir import curves, node_files, run_directory
-from viewing import output, progress, screen, stacks
+from rundir import curves, node_files, run_directory, sweep_directory
+from viewing import command_line, output, progress, screen, stacks
 from viewing.progress import Progress
+from viewing.trackers import environment, records
 
 _LINE_SECONDS = 5.0
 
 
-def _going_on(runs: list[Progress]) -> bool:
-  for run in runs:
-    run.update()
-  return any(run.state == progress.GOING_ON for run in runs)
+class _Watched:
+  """Runs and sweeps; the runs of a sweep appear once they have begun.
+
+  Attributes:
+    runs: the runs, as of the last update.
+  """
+
+  def __init__(self, paths: Sequence[str]):
+    """Reads the runs for the first time.
+
+    Raises:
+      ValueError: if a path is the directory of neither a run nor a sweep; one sentence.
+    """
+    self._paths = paths
+    self._read: dict[str, Progress] = {}
+    self.runs: list[Progress] = []
+    self._look()
+
+  def update(self) -> bool:
+    """Reads what is new; returns whether a run or a sweep goes on."""
+    going_on = any(map(sweep_directory.is_going_on, self._paths))
+    self._look()
+    for run in self.runs:
+      run.update()
+    return going_on or any(run.state == progress.GOING_ON for run in self.runs)
+
+  def _look(self) -> None:
+    directories = sweep_directory.expanded(self._paths)
+    for run_dir in directories:
+      if run_dir not in self._read:
+        self._read[run_dir] = Progress(run_dir)
+    self._read = {run_dir: self._read[run_dir] for run_dir in directories}
+    self.runs = list(self._read.values())
 
 
-def _follow(runs: list[Progress], period: float) -> None:
+def _follow(watched: _Watched, period: float) -> None:
   """Shows runs until all have ended or stopped: a live table on a terminal, lines elsewhere."""
   console = output.Pipe()
   if sys.stdout.isatty():
     with Live(console=console, refresh_per_second=4) as live:
       while True:
-        going_on = _going_on(runs)
-        live.update(screen.show(runs, console))
+        going_on = watched.update()
+        live.update(screen.show(watched.runs, console))
         if not going_on:
           break
         time.sleep(period)
   else:
     due = 0.0
-    while _going_on(runs):
+    while watched.update():
       if time.monotonic() >= due:
         due = time.monotonic() + _LINE_SECONDS
-        print(*map(screen.line, runs), sep='\n', flush=True)
+        print(*map(screen.line, watched.runs), sep='\n', flush=True)
       time.sleep(period)
-    console.print(screen.show(runs, console))
-  for run in runs:
+    console.print(screen.show(watched.runs, console))
+  for run in watched.runs:
     stopped = f'{run.name}: stopped before its end; {node_files.directory(run.run_dir)} says why'
     print(run_directory.result(run.run_dir) or stopped)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-  assert __doc__
-  summary, _, examples = __doc__.partition('\n')
-  parser = argparse.ArgumentParser(
-    description=summary,
-    epilog=examples,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
-  parser.add_argument('run_dir', nargs='+', help='directory of a run')
+  parser = command_line.parser(__doc__)
+  parser.add_argument('run_dir', nargs='+', help='directory of a run or a sweep')
   parser.add_argument('--png', default='', help='write the curves to this PNG file and exit')
   parser.add_argument(
     '--stacks', nargs='?', const='', metavar='NODE', help='print the stacks of the nodes and exit'
@@ -75,7 +103,15 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   )
   parser.add_argument('--port', type=int, default=0, help='port of the page; 0: a free one (0)')
   parser.add_argument('--socket', default='', help='Unix socket to serve the page on, not a port')
+  parser.add_argument('--listener', type=int, help=argparse.SUPPRESS)  # A descriptor, by launch.py.
   parser.add_argument('--period', type=float, default=2.0, help='seconds between two reads (2)')
+  to = parser.add_argument_group('export, with --to')
+  to.add_argument('--to', choices=environment.TRACKERS, help='export the runs until they end')
+  to.add_argument('--project', help='of W&B, or the experiment of MLflow (launchpod)')
+  to.add_argument(
+    '--every', type=float, help='seconds of a run whose measurements become their mean; 0: all (5)'
+  )
+  to.add_argument('--axis', choices=records.AXES, help='x axis of the curves (environment_frames)')
   args = parser.parse_args(argv)
   if args.png and not args.png.endswith('.png'):
     raise ValueError(f'--png={args.png} must end in .png.')
@@ -83,6 +119,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     raise ValueError('--port and --socket are for --web; add it.')
   if not 0 < args.period < math.inf:
     raise ValueError(f'--period={args.period} must be a finite number above 0.')
+  if not args.to and (args.project or args.every is not None or args.axis):
+    raise ValueError('--project, --every and --axis are for --to; add it.')
+  if args.to and (args.web or args.png or args.stacks is not None):
+    raise ValueError(
+      f'--to={args.to} is a command of its own; leave --web, --png and --stacks out.'
+    )
+  if args.every is not None and not 0 <= args.every < math.inf:
+    raise ValueError(f'--every={args.every} must be a finite number from 0 on.')
   return args
 
 
@@ -99,23 +143,59 @@ def _print_stacks(run_dirs: Sequence[str], node: str) -> None:
       print(f'--- {name}\n{text or "(no answer: the process is stopped, or has ended)"}')
 
 
+def _serve(args: argparse.Namespace) -> None:
+  from viewing.web import server
+
+  if args.listener is None:
+    listener = server.unix_socket(args.socket) if args.socket else server.tcp_socket(args.port)
+    server.serve(_runs(args.run_dir), listener, lambda line: print(line, flush=True))
+    return
+  token = sys.stdin.readline().strip()
+  threading.Thread(target=_exit_with_launcher, daemon=True).start()
+  server.serve(args.run_dir, socket.socket(fileno=args.listener), lambda line: None, token)
+
+
+def _runs(paths: Sequence[str]) -> list[str]:
+  """Returns the runs of the page, which has at least one."""
+  found = sweep_directory.expanded(paths)
+  if not found:
+    raise ValueError(f'{paths[0]} has no runs yet; wait until the first has begun.')
+  return found
+
+
+def _exit_with_launcher() -> None:
+  sys.stdin.read()  # Until launch.py has closed its end, or died.
+  os._exit(0)
+
+
+def _export(args: argparse.Namespace) -> int:
+  run_dirs = sweep_directory.expanded(args.run_dir)
+  for run_dir in run_dirs:
+    run_directory.read_record(run_dir)
+  options = [f'--period={args.period}']
+  for name in ('project', 'every', 'axis'):
+    if getattr(args, name) is not None:
+      options.append(f'--{name}={getattr(args, name)}')
+  return environment.export(args.to, run_dirs, options)
+
+
 def main(argv: Sequence[str]) -> int:
   """Runs the command; returns the exit code."""
   try:
     args = _parse(argv)
     if args.stacks is not None:
-      _print_stacks(args.run_dir, args.stacks)
+      _print_stacks(sweep_directory.expanded(args.run_dir), args.stacks)
       return 0
     if args.web:
-      from viewing.web import server
-
-      server.serve(args.run_dir, args.port, args.socket, lambda line: print(line, flush=True))
+      _serve(args)
       return 0
-    runs = [Progress(run_dir) for run_dir in args.run_dir]
+    if args.to:
+      return _export(args)
+    watched = _Watched(args.run_dir)
     if args.png:
-      _draw(runs, args.png)
+      _draw(watched.runs, args.png)
     else:
-      _follow(runs, args.period)
+      _follow(watched, args.period)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from rundir import csv_file, node_files
+from rundir import csv_file, node_files, sweep_directory
 
 # The nodes that report training measurements; a program has one of these kinds.
 LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0')
@@ -72,7 +72,7 @@ def draw_all(run_dirs: Sequence[str], path: str) -> None:
   figure = Figure(figsize=(7, 4), layout='constrained')
   axes = figure.add_subplot()
   several = len(run_dirs) > 1
-  names = [os.path.basename(os.path.normpath(run_dir)) for run_dir in run_dirs]
+  names = [sweep_directory.title(run_dir) for run_dir in run_dirs]
   for i, (run_dir, name) in enumerate(zip(run_dirs, names, strict=True)):
     colour, prefix = f'C{i}', f'{name}, ' if several else ''
     if training := training_returns(run_dir):

@@ -47,6 +47,24 @@ class EventFile:
     summary = summary_pb2.Summary(value=[value(tag=t, simple_value=v) for t, v in values.items()])
     self._append(event_pb2.Event(wall_time=time.time(), step=step, summary=summary))
 
+  def write_gif(self, step: int, tag: str, gif: bytes) -> None:
+    """Writes a GIF, which TensorBoard shows among its images.
+
+    Args:
+      step: its position on the time axis.
+      tag: its name.
+      gif: the content of the file.
+
+    Raises:
+      OSError: if the disk is full.
+    """
+    width, height = struct.unpack('<HH', gif[6:10])  # Of the header.
+    image = summary_pb2.Summary.Image(
+      height=height, width=width, colorspace=3, encoded_image_string=gif
+    )
+    summary = summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, image=image)])
+    self._append(event_pb2.Event(wall_time=time.time(), step=step, summary=summary))
+
   def close(self) -> None:
     """Closes the file."""
     self._file.close()

@@ -40,6 +40,13 @@ def replacing(path: str, partial: str = '', mode: int = 0o666) -> Iterator[IO[by
   sync_directory(os.path.dirname(path))
 
 
+def write(path: str, content: bytes) -> None:
+  """Writes a file atomically with `replacing`; makes its directory if there is none."""
+  os.makedirs(os.path.dirname(path), exist_ok=True)
+  with replacing(path) as file:
+    file.write(content)
+
+
 def write_json(path: str, values: Mapping[str, Any], mode: int = 0o666) -> None:
   """Writes a JSON file atomically with `replacing`."""
   with replacing(path, mode=mode) as file:

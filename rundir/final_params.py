@@ -15,7 +15,5 @@ def path(run_dir: str) -> str:
 def save(run_dir: str, params: bytes) -> str:
   """Writes serialised parameters to `run_dir/params/final.msgpack`; returns the path."""
   file = path(run_dir)
-  os.makedirs(os.path.dirname(file), exist_ok=True)
-  with files.replacing(file) as f:
-    f.write(params)
+  files.write(file, params)
   return file

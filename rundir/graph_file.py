@@ -35,7 +35,7 @@ class Flow:
   Attributes:
     source: name of the sending group.
     target: name of the receiving group.
-    what: 'rows', 'unrolls', 'batches', 'parameters', 'reports' or 'calls'.
+    what: 'rows', 'unrolls', 'batches', 'originals', 'copies', 'parameters', 'reports' or 'calls'.
   """
 
   source: str

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from absl import logging
 
-from rundir import node_files
+from rundir import films, node_files
 from rundir.csv_file import CsvWriter
 from rundir.event_file import EventFile
 
@@ -27,8 +27,14 @@ class _Row(NamedTuple):
   scalars: Mapping[str, float]
 
 
+class _Film(NamedTuple):
+  actor_steps: int
+  frames: int
+  gif: bytes
+
+
 class Recorder:
-  """Writes rows to `logs/<node>.csv` and scalars to TensorBoard.
+  """Writes rows to `logs/<node>.csv`, films to `films/`, and both to TensorBoard.
 
   Rows are dropped and counted if the disk is full, or if the queue is full because the disk does not
   respond. The recorder tries every row, so writing resumes once there is room.
@@ -38,10 +44,16 @@ class Recorder:
     lost: number of rows so far that were not fully written.
   """
 
-  def __init__(self, run_dir: str):
-    """Initialises a recorder; its thread starts with the first row."""
+  def __init__(self, run_dir: str, films_kept: int = 5):
+    """Initialises a recorder; its thread starts with the first row or film.
+
+    Args:
+      run_dir: the run directory.
+      films_kept: number of films to keep, the newest.
+    """
     self._run_dir = run_dir
-    self._rows: queue.Queue[_Row | None] = queue.Queue(_CAPACITY)
+    self._films_kept = films_kept
+    self._rows: queue.Queue[_Row | _Film | None] = queue.Queue(_CAPACITY)
     self._tables: dict[str, CsvWriter] = {}
     self._events: EventFile | None = None
     self._thread: threading.Thread | None = None
@@ -66,11 +78,24 @@ class Recorder:
       step: of the scalars.
       scalars: by tag; finite.
     """
+    self._put(_Row(node, dict(row), step, dict(scalars)))
+
+  def put_film(self, actor_steps: int, frames: int, gif: bytes) -> None:
+    """Queues a film without waiting.
+
+    Args:
+      actor_steps: names its file.
+      frames: environment frames of the program, its step in TensorBoard.
+      gif: its content.
+    """
+    self._put(_Film(actor_steps, frames, gif))
+
+  def _put(self, record: _Row | _Film) -> None:
     if self._thread is None:
       self._thread = threading.Thread(target=self._run, name='recorder', daemon=True)
       self._thread.start()
     try:
-      self._rows.put_nowait(_Row(node, dict(row), step, dict(scalars)))
+      self._rows.put_nowait(record)
     except queue.Full:
       self._lose('the disk does not answer')
 
@@ -104,7 +129,10 @@ class Recorder:
     if self._events is not None:
       self._events.close()
 
-  def _write(self, row: _Row) -> None:
+  def _write(self, row: _Row | _Film) -> None:
+    if isinstance(row, _Film):
+      films.write(self._run_dir, row.actor_steps, row.frames, row.gif, self._films_kept)
+      return
     if row.node not in self._tables:
       self._tables[row.node] = CsvWriter(node_files.csv_path(self._run_dir, row.node))
     self._tables[row.node].write(row.row)

@@ -31,11 +31,17 @@ _RECORD = 'config.json'
 _LOCK = '.lock'
 _RESTARTS = 'restarts.csv'
 _LAUNCHER = 'launcher.json'
+_END = 'end.json'
 
 
 def default_path(program: str, env: str) -> str:
-  """Returns a new path under `runs/`, named by program, environment, time and process id."""
-  name = re.sub(r'[^A-Za-z0-9]+', '-', f'{program}-{env}')
+  """Returns a new path under `runs/`, named by program, environment, time and process id.
+
+  Args:
+    program: title of the program.
+    env: title of the environment; '' for a program without one.
+  """
+  name = re.sub(r'[^A-Za-z0-9]+', '-', f'{program}-{env}').strip('-')
   return os.path.join('runs', f'{name}-{time.strftime("%Y%m%d-%H%M%S")}-{os.getpid()}')
 
 
@@ -168,9 +174,9 @@ class Record:
 def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> str:
   """Replaces `config.json` and adds this command to its list.
 
-  Removes the summary of the earlier run, so call it after all checks. Commands are stored without the
-  values of options that look like secrets. The options keep these values for `--resume`, in a file
-  that only its owner may read.
+  Removes the summary and the end of the earlier run, so call it after all checks. Commands are stored
+  without the values of options that look like secrets. The options keep these values for `--resume`, in
+  a file that only its owner may read.
 
   Returns:
     The packages whose versions changed, in one sentence; '' if none did.
@@ -197,8 +203,9 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
     files.write_json(os.path.join(path, _RECORD), dataclasses.asdict(record), mode)
   except OSError as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be written: {error.strerror}.') from error
-  with contextlib.suppress(FileNotFoundError):
-    os.remove(summary_path(path))
+  for earlier_file in (summary_path(path), os.path.join(path, _END)):
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(earlier_file)
   return news
 
 
@@ -306,13 +313,42 @@ def read_summary(path: str) -> dict[str, Any] | None:
     return None
 
 
+def note_end(path: str, code: int, seconds: float) -> None:
+  """Writes `end.json`: exit code of the launcher, seconds of the run, time in `time.time()` seconds."""
+  end = {'exit_code': code, 'seconds': round(seconds, 1), 'time': round(time.time(), 1)}
+  with contextlib.suppress(OSError), open(os.path.join(path, _END), 'w') as f:
+    json.dump(end, f)
+
+
+def end_of(path: str) -> dict[str, Any] | None:
+  """Returns the contents of `end.json`; None if the program runs, or its launcher was killed."""
+  try:
+    with open(os.path.join(path, _END)) as f:
+      end = json.load(f)
+    return end if isinstance(end['exit_code'], int) else None
+  except (OSError, ValueError, LookupError, TypeError):
+    return None
+
+
+def has_ended(path: str) -> bool:
+  """Returns whether a run has done its work: a summary is written, or the program exited with 0."""
+  end = end_of(path)
+  return read_summary(path) is not None or (end is not None and end['exit_code'] == 0)
+
+
 def result(path: str) -> str:
-  """Returns the result of a run in one line; '' if the run has not finished."""
-  summary = read_summary(path)
-  if summary is None:
+  """Returns the result of a run in one line, with the seconds for which its program ran.
+
+  It is '' if the run has not finished. A program without a summary has only the seconds.
+  """
+  if not has_ended(path):
     return ''
-  return (
-    'done: evaluator_return={evaluator_return:.4g} actor_steps={actor_steps} '
-    'environment_frames={environment_frames} learner_steps={learner_steps} '
-    'run_dir={run_dir}'.format(**summary, run_dir=path)
-  )
+  words, summary, end = ['done:'], read_summary(path), end_of(path)
+  if summary is not None:
+    words.append(
+      'evaluator_return={evaluator_return:.4g} actor_steps={actor_steps} '
+      'environment_frames={environment_frames} learner_steps={learner_steps}'.format(**summary)
+    )
+  if end is not None:
+    words.append(f'seconds={end["seconds"]:.1f}')
+  return ' '.join([*words, f'run_dir={path}'])

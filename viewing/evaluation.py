@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from agents.agent import Agent
+from agents.anakin.environment import evaluated
 from agents.seeding import Seed
 from agents.types import Nest
 from environments import jax_registry, registry
@@ -48,7 +49,7 @@ def make_environment(
     ValueError: if there is no such environment; one sentence.
   """
   if environments is jax_registry:
-    return JaxBatch(jax_registry.make(name, options), num_envs, seed)
+    return JaxBatch(evaluated(jax_registry.make(name, options)), num_envs, seed)
   return registry.make(name, num_envs, seed.child('environments').number(), options)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import dm_env
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,28 @@ import numpy as np
 from agents.agent import Agent
 from agents.seeding import Seed
 from agents.types import Array, Nest, Timestep
+
+
+def acting(agent: Agent) -> Callable[..., tuple[Array, Nest]]:
+  """Returns a pure function of one step, of which each draws other random numbers.
+
+  It takes the arguments of `agent.act` and the number of steps before this one, int32 `[]`. It returns
+  the actions and the next core state.
+  """
+
+  def act(
+    params: Nest,
+    core_state: Nest,
+    timestep: Timestep,
+    exploration: Array,
+    keys: Array,
+    count: Array,
+  ) -> tuple[Array, Nest]:
+    now = jax.vmap(lambda key: jax.random.fold_in(key, count))(keys)
+    output = agent.act(params, core_state, timestep, exploration, now)
+    return output.action, output.core_state
+
+  return act
 
 
 class LocalPolicy:
@@ -24,27 +48,18 @@ class LocalPolicy:
       num_envs: N, the batch size.
       seed: seed of action sampling.
     """
-    exploration = jnp.full(num_envs, agent.evaluation_exploration, jnp.float32)
+    self._exploration = jnp.full(num_envs, agent.evaluation_exploration, jnp.float32)
     self._params = params
     self._core_state = agent.initial_core_state(num_envs)
     self._keys = jax.random.split(seed.child('actions').key(), num_envs)
     self._count = 0
     self._action: Array = None
-
-    def act(
-      params: Nest, core_state: Nest, timestep: Timestep, keys: Array, count: int
-    ) -> tuple[Array, Nest]:
-      now = jax.vmap(lambda key: jax.random.fold_in(key, count))(keys)
-      output = agent.act(params, core_state, timestep, exploration, now)
-      return output.action, output.core_state
-
-    self._act = jax.jit(act)
+    self._act = jax.jit(acting(agent))
 
   def send(self, timestep: dm_env.TimeStep) -> None:
     """Acts on the timesteps `[N]`."""
-    self._action, self._core_state = self._act(
-      self._params, self._core_state, Timestep(*timestep), self._keys, self._count
-    )
+    inputs = Timestep(*timestep), self._exploration, self._keys, self._count
+    self._action, self._core_state = self._act(self._params, self._core_state, *inputs)
     self._count += 1
 
   def receive(self) -> np.ndarray:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import glob
-import os
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from launchers import bottleneck
 from nodes.runtime.counters import COUNTERS
-from rundir import curves, node_files, run_directory, secrets
+from rundir import curves, graph_file, node_files, run_directory, secrets, sweep_directory
+from viewing.liveness import ENDED as ENDED
+from viewing.liveness import GOING_ON as GOING_ON
+from viewing.liveness import STOPPED as STOPPED
+from viewing.liveness import Liveness
 from viewing.node_log import NodeLog
 from viewing.processes import Processes
 
-ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
-# A run without a lock on this machine counts as stopped after this time without a write.
-SILENT_SECONDS = 60.0
 # Bytes at the end of a log that hold more than the reports of a minute.
 _TAIL, _ACTOR_TAIL = 1 << 16, 1 << 12
 
@@ -35,7 +33,7 @@ class Progress:
       ValueError: if it is not a run directory; one sentence.
     """
     self.run_dir = run_dir
-    self.name = os.path.basename(os.path.normpath(run_dir))
+    self.name = sweep_directory.title(run_dir)
     self.training: list[tuple[float, ...]] = []
     self.evaluation: list[tuple[float, ...]] = []
     self.state = GOING_ON
@@ -45,8 +43,7 @@ class Progress:
     self._with_curves = with_curves
     self._seen: tuple[Any, ...] = ()
     self._first: dict[str, tuple[float, ...]] = {}
-    self._written = 0.0
-    self._changed = 0.0  # By the monotonic clock.
+    self._liveness = Liveness(run_dir)
     self.update()
 
   def update(self) -> None:
@@ -60,24 +57,21 @@ class Progress:
     """
     record = run_directory.read_record(self.run_dir)
     self.program, self.config = record.program, record.config
-    written = self._last_written()
-    if written != self._written:
-      # The file's age is used once only. Clocks may differ, so later only a change of time counts.
-      age = 0.0 if self._written else max(time.time() - written, 0.0)
-      self._written, self._changed = written, time.monotonic() - age
-    silent = time.monotonic() - self._changed
-    if run_directory.read_summary(self.run_dir) is not None:
-      self.state = ENDED
-    elif silent < SILENT_SECONDS or run_directory.is_taken(self.run_dir):
-      self.state = GOING_ON
-    else:
-      self.state = STOPPED
-    seen = (written, self.state)
+    self._liveness.update()
+    self.state = self._liveness.state
+    seen = (self._liveness.written, self.state)
     if seen != self._seen:
       self._read()
     self._seen = seen
 
+  @property
+  def reports(self) -> bool:
+    """Whether the program has our monitor, so that it reports a status."""
+    groups = graph_file.read(self.run_dir).groups
+    return not groups or any((g.name, g.runs) == ('monitor', 'Monitor') for g in groups)
+
   def _read(self) -> None:
+    self.processes.update()
     for node in curves.nodes(self.run_dir):
       if node not in self.logs:
         series = self._series(node)
@@ -88,7 +82,6 @@ class Progress:
     if not logs:
       return
     latest = {node: log.latest for node, log in logs.items()}
-    self.processes.update()
     means = {node: log.recent.means() for node, log in logs.items()}
     cores = self.processes.cores_used()
     newest = max(latest.values(), key=lambda values: values['seconds'])
@@ -124,13 +117,6 @@ class Progress:
     logs = [self.logs[node] for node in sorted(self.logs)]
     rows = (log.series.get(columns, []) for columns in series for log in logs)
     return next(filter(None, rows), [])
-
-  def _last_written(self) -> float:
-    """Returns the time of the last write, by the clock of the machine that runs the program."""
-    files = glob.glob(os.path.join(glob.escape(node_files.directory(self.run_dir)), '*'))
-    files.append(os.path.join(self.run_dir, 'config.json'))
-    files.append(run_directory.processes_path(self.run_dir))
-    return max((os.path.getmtime(file) for file in files if os.path.exists(file)), default=0.0)
 
 
 def differences(runs: list[Progress]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 
 import plotext
@@ -9,13 +10,17 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from launchers import view
+from launchers import nodes_view, view
+from rundir import run_directory
 from viewing import progress
 from viewing.progress import Progress
 
 _HEIGHT = 16  # Height of the curves, in lines.
 _LEAST_HEIGHT = 8
 _POINTS = 400  # Most points of a curve; more than the columns of a terminal.
+# Most runs that have a column each; more have a row each, with these figures.
+_BESIDE = 4
+_IN_ROWS = ('progress', 'steps/s', 'episode_return', 'evaluator_return')
 _COLOURS = ('blue+', 'orange+', 'green+', 'red+', 'magenta+', 'cyan+')
 
 
@@ -23,10 +28,15 @@ def show(runs: Sequence[Progress], console: Console) -> RenderableType:
   """Returns tables and curves of some runs, sized to fit a live terminal if possible.
 
   Args:
-    runs: at least one run.
+    runs: the runs; a sweep may have none yet.
     console: the console that shows them.
   """
-  table = _side_by_side(list(runs)) if len(runs) > 1 else _alone(runs[0])
+  if not runs:
+    return Text('no run has begun')
+  if len(runs) > _BESIDE:
+    table: RenderableType = _one_below_another(list(runs))
+  else:
+    table = _side_by_side(list(runs)) if len(runs) > 1 else _alone(runs[0])
   height = _HEIGHT
   if console.is_terminal:
     room = console.height - len(console.render_lines(table)) - 2
@@ -41,7 +51,8 @@ def curves(runs: Sequence[Progress], width: int, height: int) -> str:
   plotext.limitsize(False, False)  # Not to the terminal size that it detects.
   plotext.plotsize(width, height)
   drawn = False
-  for i, run in enumerate(runs):
+  going_on = sorted(runs, key=lambda run: run.state != progress.GOING_ON)
+  for i, run in enumerate(going_on[: len(_COLOURS)]):
     # Several runs show one curve each: the evaluator's if it exists.
     kinds = [('training', run.training), ('evaluator', run.evaluation)]
     kinds = [(kind, rows) for kind, rows in kinds if rows]
@@ -53,19 +64,36 @@ def curves(runs: Sequence[Progress], width: int, height: int) -> str:
   if not drawn:
     return ''
   plotext.xlabel('environment frames')
-  plotext.title('episode return (raw)')
+  some = f', {len(_COLOURS)} of {len(runs)} runs' if len(runs) > len(_COLOURS) else ''
+  plotext.title(f'episode return (raw){some}')
   return plotext.build()
 
 
 def line(run: Progress) -> str:
   """Returns the figures of a run in one line."""
-  figures = view.as_line(run.status) if run.status else 'starting'
+  if run.status:
+    figures = view.as_line(run.status)
+  elif run.reports:
+    figures = 'starting'
+  else:
+    figures = nodes_view.as_line(run.processes.latest, sum(_restarts(run).values()))
   return f'{run.name}: {figures}' if run.state == progress.GOING_ON else f'{run.name}: {run.state}'
 
 
 def _alone(run: Progress) -> RenderableType:
-  title = f'{run.program} on {run.config["env"]}  {run.run_dir}  ({run.state})'
-  return view.as_table(title, run.status) if run.status else Text(f'{title}: starting')
+  env = run.config.get('env', '')
+  title = f'{run.program}{env and f" on {env}"}  {run.run_dir}  ({run.state})'
+  if run.status:
+    return view.as_table(title, run.status)
+  if run.reports or not run.processes.latest:
+    return Text(title if run.state == progress.ENDED else f'{title}: starting')
+  return nodes_view.as_table(title, run.processes.latest, _restarts(run))
+
+
+def _restarts(run: Progress) -> dict[str, int]:
+  return collections.Counter(
+    node.split()[0] for _, node in run_directory.restart_times(run.run_dir)
+  )
 
 
 def _side_by_side(runs: list[Progress]) -> Table:
@@ -83,6 +111,20 @@ def _side_by_side(runs: list[Progress]) -> Table:
     row = [column.get(name, '-') for column in figures]
     if set(row) != {'-'}:
       table.add_row(name, *row)
+  return table
+
+
+def _one_below_another(runs: list[Progress]) -> Table:
+  """Returns a table with a row per run: the options that differ, then the figures of its progress."""
+  differing = progress.differences(runs)
+  figures = [dict(view.figures(run.status)) if run.status else {} for run in runs]
+  shown = [name for name in _IN_ROWS if any(name in found for found in figures)]
+  table = Table()
+  for title in ('run', 'state', *(f'--{name}' for name in differing), *shown):
+    table.add_column(title, justify='left' if title == 'run' else 'right', overflow='fold')
+  for i, run in enumerate(runs):
+    options = (values[i] for values in differing.values())
+    table.add_row(run.name, run.state, *options, *(figures[i].get(name, '-') for name in shown))
   return table
 
 

@@ -52,6 +52,23 @@ def test_an_empty_summary_is_none(tmp_path):
   assert run_directory.result(str(tmp_path)) == ''
 
 
+def test_the_end_of_a_program_is_its_result_until_the_run_goes_on(tmp_path):
+  path = str(tmp_path)
+  run_directory.write_record(path, 'sebulba', {}, Config())
+  run_directory.note_end(path, 1, 2.0)
+  assert not run_directory.has_ended(path) and run_directory.result(path) == ''
+  run_directory.note_end(path, 0, 12.345)
+  assert run_directory.result(path) == f'done: seconds=12.3 run_dir={path}'
+  counts = dict.fromkeys(('actor_steps', 'environment_frames', 'learner_steps'), 7)
+  (tmp_path / 'summary.json').write_text(json.dumps({'evaluator_return': 0.5, **counts}))
+  assert run_directory.result(path) == (
+    'done: evaluator_return=0.5 actor_steps=7 environment_frames=7 learner_steps=7 seconds=12.3 '
+    f'run_dir={path}'
+  )
+  run_directory.write_record(path, 'sebulba', {}, Config())
+  assert not run_directory.has_ended(path) and run_directory.result(path) == ''
+
+
 def test_other_versions_than_before_are_said_and_both_are_kept(tmp_path, monkeypatch):
   versions = {}
   monkeypatch.setattr(run_directory.importlib.metadata, 'version', lambda n: versions.get(n, '1.0'))

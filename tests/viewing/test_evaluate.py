@@ -8,14 +8,15 @@ import pytest
 from PIL import Image
 
 import evaluate
+from agents import shapes
 from agents.anakin.loop import AnakinLoop
 from agents.seeding import Seed
 from agents.types import FIRST, LAST, Timestep
 from environments import jax_registry, registry
 from nodes.learning import serialisation
 from programs import anakin, r2d2, runs, sebulba
-from rundir import checkpoints, final_params, run_directory
-from viewing import parameters
+from rundir import checkpoints, final_params, run_directory, saved_params
+from viewing import evaluation
 
 
 def play(capsys, *flags):
@@ -39,7 +40,7 @@ def returns_by_hand(run_dir, num_envs, episodes_each, seed):
   agent = run.module.make_agent(run.config)(
     environment.observation_spec(), environment.action_spec()
   )
-  params = parameters.fit(parameters.read(str(run_dir), 'final', {}), agent)
+  params = serialisation.params(saved_params.read(str(run_dir), 'final'), shapes.params(agent))
   keys, explore = jax.random.split(jax.random.key(0), num_envs), jnp.zeros(num_envs)
   core_state, timestep = agent.initial_core_state(num_envs), environment.reset()
   total, returns = np.zeros(num_envs), [[] for _ in range(num_envs)]
@@ -147,6 +148,22 @@ def test_anakins_checkpoints_and_its_environments(tmp_path, capsys):
   assert final['parameters']['file'].endswith('final.msgpack')
   assert found['score'] == final['score']
   assert (found['score']['episodes'], found['score']['mean_length']) == (8, 4)
+
+
+def test_a_game_is_evaluated_against_the_opponent():
+  seed = Seed(0).child('evaluate')
+  options = 'opponent=perfect'
+  game = evaluation.make_environment(jax_registry, 'pgx:tic_tac_toe', options, 8, seed)
+  pieces = [timestep.observation.any(-1).sum((1, 2)) for timestep in (game.reset(), corner(game))]
+  assert set(pieces[0]) == {0, 1}  # Both players start.
+  assert (pieces[1] == pieces[0] + 2).all()
+  assert jax_registry.all_options('pgx:tic_tac_toe') == {'opponent': 'random'}
+
+
+def corner(game):
+  """Moves into the first free corner."""
+  board = game.reset().observation.any(-1)
+  return game.step(np.where(board[:, 0, 0], 2, 0).astype(np.int32))
 
 
 @pytest.mark.parametrize(

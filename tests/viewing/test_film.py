@@ -1,12 +1,15 @@
+import json
+import os
+
 import dm_env
 import numpy as np
 import pytest
 from PIL import Image
 
 from agents.seeding import Seed
-from environments import jax_registry, registry
-from viewing import frames
-from viewing.film import Film
+from environments import frames, jax_registry, registry
+from environments.film import Film
+from rundir import films, run_directory
 from viewing.jax_batch import JaxBatch
 
 FIRST, MID, LAST = (int(step_type) for step_type in dm_env.StepType)
@@ -95,3 +98,15 @@ def test_environments_in_jax_are_a_batch_like_any_other():
     .tolist()
     == columns.tolist()
   )
+
+
+def test_a_program_films_its_policy_and_in_the_end_its_final_one(finished_run):
+  paths = films.paths(str(finished_run))
+  assert paths
+  for path in paths:
+    with Image.open(path) as film:
+      assert film.n_frames == 10  # An episode of Catch.
+  steps = json.loads((finished_run / 'summary.json').read_text())['actor_steps']
+  assert os.path.basename(paths[-1]) == f'{steps:012d}.gif'
+  assert list((finished_run / 'tensorboard' / 'films').iterdir())
+  assert run_directory.end_of(str(finished_run))['exit_code'] == 0

@@ -9,9 +9,9 @@ import pytest
 import watch
 from nodes.runtime.counters import COUNTERS
 from programs import sebulba
-from rundir import node_files, run_directory
+from rundir import node_files, run_directory, sweep_directory
 from rundir.csv_file import CsvWriter
-from viewing import progress
+from viewing import liveness, progress
 
 
 def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
@@ -73,14 +73,14 @@ def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path, capsys, monkeypatch
 
 def test_a_run_that_nobody_runs_is_not_waited_for(tmp_path, capsys, monkeypatch):
   run_dir = make_run(tmp_path / 'run')
-  monkeypatch.setattr(progress, 'SILENT_SECONDS', -1.0)
+  monkeypatch.setattr(liveness, 'SILENT_SECONDS', -1.0)
   assert progress.Progress(str(run_dir)).state == progress.GOING_ON  # This process has its lock.
   os.remove(run_dir / '.lock')
   assert 'stopped before its end' in show(capsys, run_dir)
 
 
 def test_runs_are_shown_side_by_side_with_what_differs(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr(progress, 'SILENT_SECONDS', -1.0)
+  monkeypatch.setattr(liveness, 'SILENT_SECONDS', -1.0)
   runs = [make_run(tmp_path / name, entropy_cost=c) for name, c in (('a', 0.01), ('b', 0.5))]
   for run_dir in runs:
     os.remove(run_dir / '.lock')
@@ -95,7 +95,7 @@ def test_runs_are_shown_side_by_side_with_what_differs(tmp_path, capsys, monkeyp
 
 
 def test_a_run_that_has_measured_nothing_is_starting(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr(progress, 'SILENT_SECONDS', -1.0)
+  monkeypatch.setattr(liveness, 'SILENT_SECONDS', -1.0)
   run_dir = make_run(tmp_path / 'run', rows=())
   os.remove(run_dir / '.lock')
   assert 'starting' in show(capsys, run_dir)
@@ -129,7 +129,7 @@ def test_what_cannot_be_watched_is_refused_in_one_sentence(tmp_path, capsys, fla
 @pytest.mark.parametrize('ahead', [3600.0, 1e9])
 def test_a_time_in_the_future_is_not_waited_for(tmp_path, capsys, monkeypatch, ahead):
   """As after a clock was set back, or of a file server whose clock is ahead."""
-  monkeypatch.setattr(progress, 'SILENT_SECONDS', 0.05)
+  monkeypatch.setattr(liveness, 'SILENT_SECONDS', 0.05)
   run_dir = make_run(tmp_path / 'run')
   os.remove(run_dir / '.lock')
   for file in (run_dir / 'config.json', *(run_dir / 'logs').iterdir()):
@@ -183,3 +183,58 @@ def test_a_command_without_a_reader_ends_without_a_traceback(tmp_path, closed):
   )
   os.close(write)
   assert process.stderr == '' and process.returncode == (141 if gone else 0)
+
+
+def _make_sweep(path, trials):
+  """Makes the directory of a sweep over --entropy_cost with two seeds."""
+  path.mkdir()
+  flags = [{'entropy_cost': str(trial / 10)} for trial in range(1, trials + 1)]
+  sweep_directory.write(str(path), sweep_directory.Record({}, flags))
+  for trial in range(1, trials + 1):
+    for seed in (1, 2):
+      run_dir = path / f'trial_{trial}' / f'seed_{seed}'
+      make_run(run_dir, entropy_cost=trial / 10, seed=seed)
+      os.remove(run_dir / '.lock')
+  return path
+
+
+def test_a_sweep_is_shown_with_a_row_for_each_of_many_runs(tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(liveness, 'SILENT_SECONDS', -1.0)
+  monkeypatch.setenv('COLUMNS', '120')
+  text = show(capsys, _make_sweep(tmp_path / 'sweep', 4))
+  rows = [
+    line.replace('│', ' ').split() for line in text.splitlines() if line.startswith('│ trial')
+  ]
+  assert [row[:4] for row in rows] == [
+    [f'trial_{trial}/seed_{seed}', 'stopped', f'{trial / 10}', f'{seed}']
+    for trial in (1, 2, 3, 4)
+    for seed in (1, 2)
+  ]
+  assert 'episode return (raw), 6 of 8 runs' in text
+  assert text.count('stopped before its end') == 8
+
+
+def test_runs_that_a_sweep_begins_are_shown_until_it_ends(tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(liveness, 'SILENT_SECONDS', -1.0)
+  directory = tmp_path / 'sweep'
+  directory.mkdir()
+  sweep_directory.write(str(directory), sweep_directory.Record({}, []))
+  going_on, looks = sweep_directory.is_going_on, []
+
+  def look(path):
+    looks.append(path)
+    if len(looks) == 2:
+      os.remove(make_run(directory / 'seed_1') / '.lock')
+    return len(looks) < 4 or going_on(path)
+
+  monkeypatch.setattr(sweep_directory, 'is_going_on', look)
+  text = show(capsys, directory, '--period=0.01')
+  assert len(looks) == 4 and 'seed_1: stopped before its end' in text
+
+
+def test_a_sweep_without_runs_has_no_page_yet(tmp_path, capsys):
+  directory = tmp_path / 'sweep'
+  directory.mkdir()
+  sweep_directory.write(str(directory), sweep_directory.Record({}, []))
+  assert watch.main([str(directory), '--web']) == 2
+  assert 'has no runs yet; wait until the first has begun' in capsys.readouterr().err

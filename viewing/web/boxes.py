@@ -115,6 +115,8 @@ def edges(
     'rows': total('actor_steps_per_second'),
     'unrolls': grown('unrolls_inserted'),
     'batches': total('learner_steps_per_second'),
+    'originals': total('relabelled_per_second'),
+    'copies': total('relabelled_per_second'),
   }
   result = []
   for flow in graph.flows:

@@ -137,22 +137,24 @@ class Page:
       return self._state.node(run, node)
 
 
-def serve(run_dirs: list[str], port: int, path: str, say: Callable[[str], None]) -> None:
+def serve(
+  run_dirs: list[str], listener: socket.socket, say: Callable[[str], None], token: str = ''
+) -> None:
   """Serves the page until interrupted.
 
   Args:
     run_dirs: of the runs.
-    port: on 127.0.0.1; 0 for a free one.
-    path: of a Unix socket to listen on instead, which only this user may connect to; '' for none.
+    listener: of `tcp_socket` or `unix_socket`; closed at the end, and the file of the latter removed.
     say: receives the address of the page, once it can be opened.
+    token: the token of its address; '' for a random one.
 
   Raises:
-    ValueError: if a directory is not a run directory, or the address cannot be used; one sentence.
+    ValueError: if a directory is not a run directory; one sentence.
   """
   state = State(run_dirs)
-  listener = _unix_socket(path) if path else _tcp_socket(port)
+  path = listener.getsockname() if listener.family == socket.AF_UNIX else ''
   port = 0 if path else listener.getsockname()[1]
-  token = secrets.token_urlsafe(24)
+  token = token or secrets.token_urlsafe(24)
 
   async def announce(app: web.Application) -> None:
     if path:
@@ -171,7 +173,12 @@ def serve(run_dirs: list[str], port: int, path: str, say: Callable[[str], None])
         os.remove(path)
 
 
-def _tcp_socket(port: int) -> socket.socket:
+def tcp_socket(port: int) -> socket.socket:
+  """Returns a socket that listens on 127.0.0.1; port 0 for a free one.
+
+  Raises:
+    ValueError: if the port cannot be used; one sentence.
+  """
   listener = socket.socket()
   try:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -183,7 +190,12 @@ def _tcp_socket(port: int) -> socket.socket:
   return listener
 
 
-def _unix_socket(path: str) -> socket.socket:
+def unix_socket(path: str) -> socket.socket:
+  """Returns a Unix socket that listens at `path`, which only this user may connect to.
+
+  Raises:
+    ValueError: if the path cannot be used; one sentence.
+  """
   listener = socket.socket(socket.AF_UNIX)
   mask = os.umask(0o177)
   try:

@@ -106,7 +106,7 @@ class _Run:
       'name': run.name,
       'run_dir': self.run_dir,
       'program': run.program,
-      'env': own_file.title(run.config.get('env', '')),
+      'env': own_file.title(str(run.config.get('env', ''))),
       'state': run.state,
       'result': run_directory.result(self.run_dir),
       'figures': [f for f in view.figures(run.status) if f[1] != '-'] if run.status else [],

@@ -48,6 +48,7 @@ def words_of(dom):
   return re.sub(r'\s+', ' ', re.sub(r'<[^>]+>', ' ', dom))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'run, words',
   [
@@ -83,6 +84,7 @@ def test_markup_in_a_log_is_text(tmp_path):
   assert '&lt;img src=x' in dom and '<img' not in dom and '<title>1' not in dom
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 def test_the_page_of_a_thousand_actors_is_drawn_in_light_and_dark(tmp_path, scheme):
   run_dir = long_run.make(tmp_path / 'run', hours=0.2, num_actors=1000)

@@ -1,0 +1,82 @@
+"""Checks the runs of a sweep as launch.py checks a run, without starting anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from absl import flags
+
+from launchers import engines, guard
+from launchers.launcher import Job
+from programs import plan
+
+# Flags that a sweep sets for each run, or that make no sense for several runs.
+OURS = (
+  *('seed', 'seeds', 'run_dir', 'resume', 'config', 'dry_run', 'graph', 'web', 'web_port'),
+  *('list_envs', 'presets', 'completion'),
+)
+_LAUNCHER = 'launcher'
+
+
+def check_names(names: Iterable[str], source: str) -> None:
+  """Raises ValueError, one sentence that begins with `source`, for flags that a sweep sets itself."""
+  for name in names:
+    if name in OURS:
+      instead = 'list its values in "seeds"' if name == 'seed' else 'leave it out'
+      raise ValueError(f'{source}: {name} is for a single run; {instead}.')
+
+
+def job(command: Sequence[str]) -> Job:
+  """Returns the job that launch.py makes of a command line; replaces the parsed flags of this process.
+
+  Args:
+    command: its flags.
+
+  Raises:
+    ValueError: launch.py refuses it, or it would not run on this machine; one sentence.
+  """
+  known = flags.FLAGS
+  known.unparse_flags()
+  for name in known:
+    known[name].unparse()
+  try:
+    rest = known(['launch.py', *command])[1:]
+  except flags.Error as error:
+    raise ValueError(f'{error}.') from error
+  if rest:
+    raise ValueError(f'{rest[0]!r} is no flag; options look like --num_steps=1000.')
+  where = known[_LAUNCHER].value
+  if where != 'local':
+    raise ValueError(
+      f'--launcher={where}: a sweep runs its programs on this machine; leave it out, or start '
+      'launch.py once per seed there.'
+    )
+  launcher = engines.chosen()
+  launcher.begin()
+  with guard.swept():  # Planning runs the user's environment, which may leave processes.
+    return plan.plan(launcher, dry_run=True, drawing='')
+
+
+def warnings(made: Job) -> Sequence[str]:
+  """Returns what launch.py would warn about; one sentence each."""
+  return engines.chosen().warnings(made)
+
+
+def cores_of(made: Job) -> float:
+  """Returns the CPU cores that the nodes of a job ask for, as its placement says."""
+  return sum(
+    made.placement[label].cpus * len(nodes) for label, nodes in made.program.groups.items()
+  )
+
+
+def at_once(jobs: Sequence[Job]) -> tuple[int, str]:
+  """Returns how many of some jobs this machine runs at once, and why, in words.
+
+  As many as have their cores, at least one. Jobs with an accelerator run one after the other.
+  """
+  if any(made.placement[label].accelerator for made in jobs for label in made.program.groups):
+    return 1, 'each uses the accelerator'
+  cores, asked = len(os.sched_getaffinity(0)), max(map(cores_of, jobs))
+  number = max(int(cores // asked), 1) if asked else cores
+  return number, f'{cores} cores, and the nodes of each ask for up to {asked:g}'

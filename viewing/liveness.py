@@ -1,0 +1,52 @@
+"""Tells from a run directory whether the run goes on."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+
+from rundir import node_files, run_directory
+
+ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
+# A run without a lock on this machine counts as stopped after this time without a write.
+SILENT_SECONDS = 60.0
+
+
+class Liveness:
+  """Whether a run goes on; `update` reads its directory.
+
+  Attributes:
+    state: ENDED after its work, GOING_ON, or STOPPED before its end.
+    written: time of the last write, by the clock of the machine that runs the program.
+  """
+
+  def __init__(self, run_dir: str):
+    """Initialises the state of a run whose directory has not been read."""
+    self._run_dir = run_dir
+    self._changed = 0.0  # By the monotonic clock.
+    self.state = GOING_ON
+    self.written = 0.0
+
+  def update(self) -> None:
+    """Reads the directory."""
+    written = self._last_written()
+    if written != self.written:
+      # The file's age is used once only. Clocks may differ, so later only a change of time counts.
+      age = 0.0 if self.written else max(time.time() - written, 0.0)
+      self.written, self._changed = written, time.monotonic() - age
+    silent = time.monotonic() - self._changed
+    if run_directory.has_ended(self._run_dir):
+      self.state = ENDED
+    elif run_directory.end_of(self._run_dir) is not None:
+      self.state = STOPPED
+    elif silent < SILENT_SECONDS or run_directory.is_taken(self._run_dir):
+      self.state = GOING_ON
+    else:
+      self.state = STOPPED
+
+  def _last_written(self) -> float:
+    files = glob.glob(os.path.join(glob.escape(node_files.directory(self._run_dir)), '*'))
+    files.append(os.path.join(self._run_dir, 'config.json'))
+    files.append(run_directory.processes_path(self._run_dir))
+    return max((os.path.getmtime(file) for file in files if os.path.exists(file)), default=0.0)
