@@ -5,8 +5,10 @@ python launch.py --env=atari:Pong --num_steps=1000000
 python launch.py --presets --program=r2d2          prints what each preset sets
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --dry_run --graph=graph.svg       also draws the graph
-python launch.py --program=path/to/mine.py:make_program    a program of your own
+python launch.py --program=path/to/mine.py:make_program    a program of your own, of any Launchpad nodes
+python launch.py --config=FILE                     takes flags from a file, such as a run's config.json
 python launch.py --resume=runs/...                 resumes that run from its newest checkpoint
+python launch.py --seeds=5                         the program once per seed, and a table
 python launch.py --launcher=ray                    runs on the Ray cluster of this machine
 python launch.py --launcher=slurm                  runs as a Slurm job
 python launch.py --launcher=k8s --image=... --output=DIR   writes Kubernetes manifests
@@ -16,13 +18,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from absl import app, flags
 
-from launchers import engines, guard, placement, streams, terminal
+from launchers import engines, guard, page, placement, streams, terminal
 from launchers.graph import picture
-from programs import plan, preset_list, registry
-from programs.options import early
+from programs import completion, plan, preset_list, profile, registry, warm_start
+from programs.options import config_file, early
 from programs.options import flags as config_flags
 
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement; start nothing')
@@ -35,33 +38,36 @@ _PRESETS = flags.DEFINE_bool(
 )
 
 
-def _list_environments() -> int:
-  for family, text in registry.load(plan.PROGRAM.value).environments.families().items():
-    print(f'{family:12} {text}')
-  print('or your own, --env=path/to/mine.py:make; see docs/extending.md')
-  return 0
-
-
 def main(argv: list[str]) -> int:
   """Runs the command that the flags describe; returns the exit code."""
   os.environ.update(placement.NO_PROXY)
   try:
     if _LIST_ENVS.value:
-      return _list_environments()
+      print(plan.environments())
+      return 0
     if _PRESETS.value:
+      plan.learning_program('presets')
       program = plan.PROGRAM.value if plan.PROGRAM.present else ''
       print(preset_list.listing(program, config_flags.given()))
+      return 0
+    if completion.SHELL.value:
+      print(completion.script(completion.SHELL.value), end='')
       return 0
     launcher = engines.chosen()
     launcher.begin()
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
+    if plan.SEEDS.value:
+      from sweeps import seeds  # Other runs need no sweeps.
+
+      return seeds.run()
     if _GRAPH.value:
       picture.check_path(_GRAPH.value)
     with guard.swept():  # Planning runs the user's environment, which may leave processes.
       job = plan.plan(launcher, _DRY_RUN.value, _GRAPH.value)
     if not _DRY_RUN.value:
-      launcher.claim(job)
+      page.listen(launcher.owns_run_dir)
+      job = launcher.claim(job)
     for sentence in launcher.warnings(job):
       streams.say(f'warning: {sentence}', sys.stderr)
     if _GRAPH.value:
@@ -70,6 +76,8 @@ def main(argv: list[str]) -> int:
       print(launcher.preview(job))
       return 0
     launcher.record(job)
+    if registry.learns(registry.load(job.name)):
+      warm_start.place(job)
   except ValueError as error:
     streams.say(f'error: {error}', sys.stderr)
     return 2
@@ -77,12 +85,14 @@ def main(argv: list[str]) -> int:
     streams.say(f'error: {error.filename} cannot be written: {error.strerror}.', sys.stderr)
     return 2
   try:
-    with terminal.shown(job.program, job.title, job.run_dir) as callbacks:
+    began = time.monotonic()
+    shown = terminal.shown(job.program, job.title, job.run_dir, job.node_output)
+    with page.served(job.run_dir), shown as callbacks:
       code = launcher.launch(job, callbacks)
   except ValueError as error:
     streams.say(f'error: {error}', sys.stderr)
     return 2
-  launcher.conclude(job, code)
+  launcher.conclude(job, code, time.monotonic() - began)
   return code
 
 
@@ -90,10 +100,13 @@ if __name__ == '__main__':
   streams.ensure_streams()
   try:
     config_flags.define(early.own_program(sys.argv))
+    config_flags.refuse_foreign(sys.argv)
+    command = early.expanded(sys.argv)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
-  for module in (config_flags, plan, engines):  # So that --help lists their flags.
+  # So that --help lists their flags.
+  for module in (config_flags, config_file, plan, completion, page, profile, engines):
     flags.adopt_module_key_flags(module)
 
   def _run(argv: list[str]) -> None:
@@ -102,4 +115,4 @@ if __name__ == '__main__':
     # Under the multi-threaded launch types, node threads may still be inside calls that never return.
     os._exit(code)
 
-  app.run(_run)
+  app.run(_run, command)

@@ -6,7 +6,7 @@ and one line of the table below. A factory is
     def make(task: str, *, option=default, ...) -> agents.anakin.environment.JaxEnvironment
 
 like those of `environments.registry`, without the number of environments and the seed. Importing this
-module imports no JAX, nor does `check`, which makes the environment in a subprocess:
+module imports no JAX, nor do `check` and `make_spec`, which make the environment in a subprocess:
 
     python -m environments.jax_registry NAME OPTIONS
 """
@@ -14,14 +14,15 @@ module imports no JAX, nor does `check`, which makes the environment in a subpro
 from __future__ import annotations
 
 import functools
-import os
-import pathlib
-import subprocess
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from environments import own_file
+import numpy as np
+from acme import specs
+
+from environments import own_file, separate_process
 from environments.registry import Family, resolve
 
 _FAMILIES = {
@@ -31,8 +32,11 @@ _FAMILIES = {
     'agents.anakin.environments.minatar:make',
     'minatar:<Game>: Asterix, Breakout, Freeway, Seaquest, SpaceInvaders',
   ),
+  'pgx': Family(
+    'agents.anakin.environments.pgx:make',
+    'pgx:<game>, two players in self-play: tic_tac_toe, connect_four',
+  ),
 }
-_REFUSED = 2
 
 
 def families() -> dict[str, str]:
@@ -80,24 +84,38 @@ def check(name: str, options: str = '') -> None:
     raise ValueError(f'--env={name} is not written in JAX; --program=anakin needs one of: {known}.')
   if name == 'catch' and not options:
     return  # Always valid; starting JAX takes seconds.
-  process = subprocess.run(
-    [sys.executable, '-m', 'environments.jax_registry', name, options],
-    cwd=pathlib.Path(__file__).parent.parent,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
-    capture_output=True,
-    text=True,
+  make_spec(name, options)
+
+
+@functools.cache
+def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
+  """Returns the spec of one environment, by making one in a subprocess.
+
+  Raises:
+    ValueError: as in `check`.
+  """
+  flag = f'--env={name}'
+  try:
+    printed = separate_process.run('environments.jax_registry', name, options, flag=flag)
+  except RuntimeError as error:
+    if own_file.is_spec(name):
+      raise ValueError(f'{flag} cannot be made: {str(error).splitlines()[-1]}') from error
+    raise
+  # The environment's library may have printed something before it.
+  return pickle.loads(bytes.fromhex(printed.splitlines()[-1]))
+
+
+def _print_spec(name: str, options: str) -> None:
+  """Prints the pickled spec of an environment as hexadecimal digits."""
+  environment = make(name, options)
+  found = specs.EnvironmentSpec(
+    observations=environment.observation_spec,
+    actions=environment.action_spec,
+    rewards=specs.Array((), np.float32, 'reward'),
+    discounts=specs.BoundedArray((), np.float32, -1.0, 1.0, 'discount'),
   )
-  if process.returncode == _REFUSED:
-    raise ValueError(process.stderr.strip().splitlines()[-1])
-  if process.returncode and own_file.is_spec(name):
-    raise ValueError(f'--env={name} cannot be made: {process.stderr.strip().splitlines()[-1]}')
-  if process.returncode:
-    raise RuntimeError(f'--env={name} cannot be tried:\n{process.stderr}')
+  print(pickle.dumps(found).hex())
 
 
 if __name__ == '__main__':
-  try:
-    make(*sys.argv[1:])
-  except ValueError as error:
-    print(error, file=sys.stderr)
-    sys.exit(_REFUSED)
+  sys.exit(separate_process.exit_code(lambda: _print_spec(*sys.argv[1:])))

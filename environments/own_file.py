@@ -25,6 +25,8 @@ import cloudpickle
 from environments import errors
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Folders of the checkout that .dockerignore excludes, besides hidden ones.
+NOT_IN_IMAGE = ('runs', 'site')
 _SPEC = re.compile(r'(?P<path>.+\.py):(?P<name>[^:]*)(:(?P<task>.*))?', re.DOTALL)
 _LOADING = threading.RLock()
 
@@ -159,7 +161,7 @@ def in_checkout(name: str) -> str:
   """Returns the name with the path of a user's file relative to the directory of launch.py.
 
   Raises:
-    ValueError: one sentence, if the file is not in a subdirectory of it.
+    ValueError: one sentence, if the file is not in a subdirectory of it, or .dockerignore excludes it.
   """
   path = absolute(name)
   if not is_spec(name):
@@ -168,7 +170,11 @@ def in_checkout(name: str) -> str:
     raise ValueError(
       f'{name} is not in a directory of {_ROOT}, from which the image is built; move the file into one.'
     )
-  return path.removeprefix(_ROOT + os.sep)
+  path = path.removeprefix(_ROOT + os.sep)
+  first, *others = os.path.dirname(path).split(os.sep)
+  if first in NOT_IN_IMAGE or any(part.startswith('.') for part in (first, *others)):
+    raise ValueError(f'{name} is left out of the image by .dockerignore; move the file elsewhere.')
+  return path
 
 
 def _absolute(path: str, beside: str = '') -> str:

@@ -15,8 +15,9 @@ class ActionHistogram:
     self._counts += np.bincount(columns['action'].ravel(), minlength=len(self._counts))
 
   def _measure(self, seconds):
-    shares = self._counts / max(self._counts.sum(), 1)
-    return {f'action_{i}': share for i, share in enumerate(shares)} | {'rows': self._counts.sum()}
+    counts = self._counts.copy()  # The next batch may arrive meanwhile.
+    shares = counts / max(counts.sum(), 1)
+    return {f'action_{i}': share for i, share in enumerate(shares)} | {'rows': counts.sum()}
 
   def run(self):
     stop = lifecycle.stop_event()

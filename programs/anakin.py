@@ -11,37 +11,20 @@ from typing import Any
 
 import launchpad as lp
 
-from agents.anakin.limits import check_rows
 from agents.options import with_default
 from environments import jax_registry as environments
 from launchers.placement import Resources
 from nodes.learning.options import CompiledLoopOptions
-from programs.options.agents import Variant, WithPPO, WithVTrace
+from programs.options import compiled_presets as presets
+from programs.options.agents import Variant, WithMuZero, WithPPO, WithR2D2, WithVTrace
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.options.preset_choice import OTHERS
-from programs.options.presets import PENDULUM, PPO_CONTINUOUS, PPO_MINATAR, PPO_SMALL
+from programs.options.compiled_replay import CompiledReplayConfig
 from programs.parts import agents, default_placement, monitoring
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import run_options
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 120
-MINATAR = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
-
-# V-trace's options per family of environments; they override the defaults, and flags override them.
-PRESETS = {
-  OTHERS: {'num_steps': 1_500_000},
-  'gymnax': {'learning_rate': 1e-3, 'num_steps': 2_000_000},
-  'minatar': {'learning_rate': 1e-3, 'num_steps': 5_000_000},  # As Young and Tian 2019.
-  'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
-}
-PPO_PRESETS = {
-  OTHERS: PPO_SMALL | {'num_steps': 1_500_000},
-  'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
-  'gymnax:Pendulum-v1': PPO_CONTINUOUS,
-  'minatar': PPO_MINATAR,
-  **{f'gymnax:{game}-MinAtar': PPO_MINATAR for game in MINATAR},
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,27 +33,43 @@ class Config(CompiledLoopConfig, WithVTrace):
 
   learning_rate: float = with_default(WithVTrace, 'learning_rate', 2e-3)
 
-  def _check(self) -> None:
-    check_rows(self.num_envs, self.unroll_length, self.updates_per_call)
-
 
 @dataclasses.dataclass(frozen=True)
 class PPO(CompiledLoopConfig, WithPPO):
   """The options of an Anakin run with PPO."""
 
+
+@dataclasses.dataclass(frozen=True)
+class R2D2(CompiledReplayConfig, WithR2D2):
+  """The options of an Anakin run with R2D2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MuZero(CompiledReplayConfig, WithMuZero):
+  """The options of an Anakin run with MuZero."""
+
+  priority_exponent: float = with_default(CompiledReplayConfig, 'priority_exponent', 1.0)
+
   def _check(self) -> None:
-    check_rows(self.num_envs, self.unroll_length, self.updates_per_call)
+    self.check_parts(self.batch_size, max(self.num_devices, 1), 'device(s)')
 
 
-AGENTS = {'vtrace': Variant(Config, PRESETS), 'ppo': Variant(PPO, PPO_PRESETS)}
+AnyConfig = Config | PPO | R2D2 | MuZero
+PRESETS = presets.VTRACE
+AGENTS = {
+  'vtrace': Variant(Config, PRESETS),
+  'ppo': Variant(PPO, presets.PPO),
+  'r2d2': Variant(R2D2, presets.R2D2),
+  'muzero': Variant(MuZero, presets.MUZERO),
+}
 
 
-def make_agent(config: Config | PPO) -> Any:
+def make_agent(config: AnyConfig) -> Any:
   """Returns the agent's constructor: it takes the specs of observations and actions."""
   return agents.make_agent(config)
 
 
-def make_program(config: Config | PPO) -> lp.Program:
+def make_program(config: AnyConfig) -> lp.Program:
   """Returns the program graph."""
   program = lp.Program('anakin')
   parts = make_agent(config), environments.maker(config.env, config.env_options)
@@ -81,6 +80,7 @@ def make_program(config: Config | PPO) -> lp.Program:
     updates_per_call=config.updates_per_call,
     run=run_options(config),
     seed=config.root_seed.child('anakin'),
+    rings=config.rings,
   )
   loop = lp.CourierNode(Deferred('nodes.anakin', 'Anakin'), *parts, monitor, options)
   anakin = program.add_node(loop, label='anakin')
@@ -90,7 +90,7 @@ def make_program(config: Config | PPO) -> lp.Program:
   return program
 
 
-def placement(config: Config | PPO) -> dict[str, Resources]:
+def placement(config: AnyConfig) -> dict[str, Resources]:
   """Returns the resources of each group: the loop on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(

@@ -12,6 +12,7 @@ from typing import Any
 
 from programs.options.actors import ActorsConfig
 from programs.options.compiled_loop import CompiledLoopConfig
+from programs.options.compiled_replay import CompiledReplayConfig
 from programs.options.prioritized import PrioritizedConfig
 from programs.options.queue import QueueConfig
 
@@ -19,6 +20,7 @@ FEW_UPDATES = 500
 FEW_COPIES = 10
 LONG_FILLING = 0.5  # Fraction of num_steps.
 _MOST_STEPS = 2**31 - 1  # JAX counts the steps of a schedule in an int32.
+_WITH_REPLAY = PrioritizedConfig, CompiledReplayConfig
 _HARDLY_MOVES = 1e-6  # Upper bound on the mean square, over parameters, of a mean-loss gradient.
 
 
@@ -51,9 +53,12 @@ def expected(config: Any) -> Expected | None:
     return None
   if isinstance(config, CompiledLoopConfig):
     batch = config.num_envs * unroll_length
-    calls = math.ceil(config.num_steps / max(batch * config.updates_per_call, 1))
-    updates = most = calls * config.updates_per_call
-    first = batch
+    each = config.updates_per_unroll
+    rows_per_call = batch * (config.updates_per_call // each)
+    calls = math.ceil(config.num_steps / max(rows_per_call, 1))
+    filling = _filling(config)
+    updates = most = max(0, calls * config.updates_per_call - (filling - 1) * each)
+    first = batch * filling
   elif isinstance(config, PrioritizedConfig):
     first = _steps_until(config, config.min_replay_size)
     # Each table's rate limiter keeps its samples within samples_per_insert_error of
@@ -98,7 +103,7 @@ def describe(config: Any) -> str:
   parts = [f'about {run.updates:,} updates{of}']
   if run.copies is not None:
     parts.append(f'{run.copies:,} target copies')
-  if isinstance(config, PrioritizedConfig):
+  if isinstance(config, _WITH_REPLAY):
     share = run.first_batch / config.num_steps
     parts.append(f'replay filled after {run.first_batch:,} actor_steps ({share:.1%})')
   else:
@@ -116,7 +121,7 @@ def check(config: Any) -> None:
   run = expected(config)
   if run is None:
     return
-  if run.first_batch > config.num_steps and isinstance(config, PrioritizedConfig):
+  if run.first_batch > config.num_steps and isinstance(config, _WITH_REPLAY):
     raise ValueError(
       f'--num_steps={config.num_steps} ends before replay holds --min_replay_size='
       f'{config.min_replay_size} unrolls, after about {run.first_batch} actor_steps, so nothing would '
@@ -150,9 +155,9 @@ def warnings(config: Any) -> list[str]:
       f'about {run.updates:,} updates, {run.copies} target copies: lower '
       f'--target_update_period={config.target_update_period}.'
     )
-  if isinstance(config, ActorsConfig) and run is not None:
+  if isinstance(config, _WITH_REPLAY) and run is not None:
     share = run.first_batch / config.num_steps
-    if isinstance(config, PrioritizedConfig) and share > LONG_FILLING:
+    if share > LONG_FILLING:
       found.append(
         f'replay is filled after about {run.first_batch:,} of --num_steps={config.num_steps}: lower '
         f'--min_replay_size={config.min_replay_size}.'
@@ -177,6 +182,14 @@ def unrolls(config: Any, steps: int) -> int:
   environments = _environments(config)
   rows = steps // (environments * _replicas(config))
   return environments * max(0, (rows - _rows(config)) // max(config.unroll_length, 1) + 1)
+
+
+def _filling(config: Any) -> int:
+  """Returns the unrolls of each environment up to the first that is learned from."""
+  if config.rings is None:
+    return 1
+  incomplete = math.ceil((_rows(config) - 1) / max(config.unroll_length, 1)) - 1
+  return incomplete + max(config.rings.min_slots, 1)
 
 
 def _environments(config: ActorsConfig) -> int:

@@ -1,27 +1,28 @@
 """MuZero: actions by a search in a learned model, prioritized replay at a fixed ratio.
 
-The graph is Sebulba's, with another agent and replay table.
+The graph is Sebulba's, with another agent and other replay tables, and relabellers.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import launchpad as lp
 
 from agents.muzero.config import MuZeroConfig
 from agents.options import with_default
+from launchers.placement import Resources
 from programs import sebulba
 from programs.options import presets
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.prioritized import PrioritizedConfig
-from programs.parts.launchpad_nodes import Deferred
-from programs.parts.replay import make_prioritized
+from programs.options.reanalyse import ReanalyseConfig
+from programs.parts import relabellers
+from programs.parts.agents import constructor
+from programs.parts.replay import make_reanalysed
 
-placement = sebulba.placement
 environments = sebulba.environments
 
 # Options per family of environments; they override the defaults, and flags override them.
@@ -35,28 +36,37 @@ NAMED_PRESETS = {'published': {'atari': presets.MUZERO_PUBLISHED}}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, PrioritizedConfig, MuZeroConfig):
+class Config(InferenceConfig, ReanalyseConfig, MuZeroConfig):
   """The options of a MuZero run."""
 
   priority_exponent: float = with_default(PrioritizedConfig, 'priority_exponent', 1.0)
 
   def _check(self) -> None:
-    parts = len(self.learner_devices) * self.updates_per_batch
-    if self.batch_size % parts:
+    self.check_parts(self.batch_size, len(self.learner_devices), 'learner device(s)')
+    if self.reanalyse_nodes and self.reanalyse_fraction:
       raise ValueError(
-        f'--batch_size={self.batch_size} does not divide into the {self.updates_per_batch} parts of '
-        f'--updates_per_batch on each of {len(self.learner_devices)} learner device(s); make it a '
-        f'multiple of {parts}.'
+        f'--reanalyse_nodes={self.reanalyse_nodes} and --reanalyse_fraction={self.reanalyse_fraction} '
+        'would search twice; set one of them to 0.'
       )
 
 
 def make_agent(config: Config) -> Any:
   """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return functools.partial(Deferred('agents.muzero.agent', 'MuZero'), config)
+  return constructor('agents.muzero.agent', 'MuZero', config)
 
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   return sebulba.make_graph(
-    'muzero', config, make_agent(config), make_prioritized(config), config.replay_checkpoint_period
+    'muzero',
+    config,
+    make_agent(config),
+    make_reanalysed(config),
+    config.replay_checkpoint_period,
+    add_relabellers=relabellers.add_relabellers if config.reanalyse_nodes else None,
   )
+
+
+def placement(config: Config) -> dict[str, Resources]:
+  """Returns the resources of each group."""
+  return sebulba.placement(config) | relabellers.placement(config)

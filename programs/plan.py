@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from absl import flags
 
 from environments import own_file
 from launchers import placement_file
-from launchers.launcher import Job, Launcher
-from programs import arithmetic, check, preset_list, registry, runs
+from launchers.launcher import Job, Launcher, env_title
+from launchers.node_output import FILES, TERMINAL
+from programs import (
+  agent_trial,
+  arithmetic,
+  check,
+  preset_list,
+  profile,
+  registry,
+  runs,
+  warm_start,
+)
+from programs.options import config_file, own_torso
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -23,12 +36,44 @@ _PLACEMENT = flags.DEFINE_string(
 _RESUME = flags.DEFINE_string(
   'resume', '', 'directory of a run to resume from its newest checkpoint'
 )
+SEEDS = flags.DEFINE_string(
+  'seeds',
+  '',
+  'run the program once for each seed, into RUN_DIR/seed_1 and so on, and write a table: a number of '
+  'seeds, or seeds such as 1,2,7',
+)
 _NODE_TIMEOUT = flags.DEFINE_float(
   'node_timeout',
   300.0,
   'seconds without a heartbeat, or without progress, after which a node is killed',
   lower_bound=1.0,
 )
+_NODE_OUTPUT = flags.DEFINE_enum(
+  'node_output',
+  None,
+  [FILES, TERMINAL],
+  'where the output of nodes goes: files: to their logs in the run directory; terminal: to the terminal '
+  'too, each line after the name of its node; default: files, but terminal for a Launchpad program of '
+  'your own',
+)
+
+
+def learning_program(flag: str) -> Any:
+  """Returns the module of --program.
+
+  Args:
+    flag: name of the flag that asks for it, for the message.
+
+  Raises:
+    ValueError: if the program does not exist, or is a user's own Launchpad program; one sentence.
+  """
+  module = registry.load(PROGRAM.value)
+  if not registry.learns(module):
+    raise ValueError(
+      f'--{flag} is for programs that learn, and --program={PROGRAM.value} is a Launchpad program of '
+      'your own; leave it out.'
+    )
+  return module
 
 
 def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
@@ -52,15 +97,20 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
     config = run.config
   else:
     run = runs.new_run(PROGRAM.value)
-    titles = own_file.title(run.program), own_file.title(run.config.env)
+    titles = own_file.title(run.program), env_title(run.config)
     run_dir = launcher.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
     config = dataclasses.replace(run.config, run_dir=run_dir)
+  learns = registry.learns(run.module)
+  if learns:
+    _check_reach(launcher, config)
+    agent_trial.check(run, None if resumes else warm_start.source(run))
   placement = run.module.placement(config)
   if _PLACEMENT.value:
     placement = placement_file.override(placement, _PLACEMENT.value)
   program = run.module.make_program(config)
   cycles = getattr(run.module, 'CYCLES', ())
   check.check(program, placement, cycles, pickled=launcher.pickles_nodes)
+  placement = profile.profiled(program, placement, config.run_dir, launcher)
   job = Job(
     name=run.program,
     program=program,
@@ -69,12 +119,54 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
     config=config,
     resumed=resumes,
     node_timeout=_NODE_TIMEOUT.value,
+    node_output=_node_output(launcher, FILES if learns else TERMINAL),
     notes=(
-      preset_list.in_effect(run.module, config, run.given),
-      f'learning: {arithmetic.describe(config) or "defined by the program"}',
+      *(_learning_notes(run.module, config, run.given) if learns else [_options(config)]),
       f'picture: {drawing or "with --graph=graph.svg, or .md for Mermaid"}',
     ),
-    warnings=arithmetic.warnings(config),
+    warnings=[
+      *(arithmetic.warnings(config) if learns else ()),
+      *config_file.warnings(config, run.given),
+    ],
   )
   launcher.check(job, dry_run)
   return job
+
+
+def _node_output(launcher: Launcher, default: str) -> str:
+  refusal = launcher.node_output_refusal
+  if _NODE_OUTPUT.value is None:
+    return FILES if refusal else default
+  if refusal:
+    raise ValueError(refusal)
+  return _NODE_OUTPUT.value
+
+
+def _learning_notes(module: Any, config: Any, given: Mapping[str, Any]) -> Iterator[str]:
+  yield preset_list.in_effect(module, config, given)
+  yield f'learning: {arithmetic.describe(config) or "defined by the program"}'
+
+
+def _options(config: Any) -> str:
+  """Returns the options of a user's own Launchpad program as flags."""
+  values = dataclasses.asdict(config)
+  words = [f'--{name}={preset_list.plain(v)}' for name, v in values.items() if name != 'run_dir']
+  return ' '.join(['options:', *words]) if words else 'options: none'
+
+
+def _check_reach(launcher: Launcher, config: Any) -> None:
+  """Raises ValueError for options that name files here if the nodes plan for themselves elsewhere."""
+  here = {'torso': own_torso.named(config), 'init_from': config.init_from}
+  for name, value in here.items():
+    if value and not launcher.owns_run_dir:
+      raise ValueError(
+        f'--{name}={value} is on this machine, and this launcher sends no files to its nodes; use '
+        '--launcher=local, ray or slurm.'
+      )
+
+
+def environments() -> str:
+  """Returns the families of environments of the program in the flags, a line each."""
+  families = learning_program('list_envs').environments.families()
+  lines = [f'{family:12} {text}' for family, text in families.items()]
+  return '\n'.join([*lines, 'or your own, --env=path/to/mine.py:make; see docs/extending.md'])

@@ -6,7 +6,6 @@ The graph is Sebulba's, with another agent and replay table.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import launchpad as lp
@@ -18,8 +17,9 @@ from programs.options import short_runs
 from programs.options.actors import BATCH_SIZE_HELP
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
+from programs.options.presets import R2D2_SMALL
 from programs.options.prioritized import PrioritizedConfig
-from programs.parts.launchpad_nodes import Deferred
+from programs.parts.agents import constructor
 from programs.parts.replay import make_prioritized
 
 placement = sebulba.placement
@@ -27,18 +27,7 @@ environments = sebulba.environments
 
 # Options per family of environments; they override the defaults, and flags override them. Replay and the
 # target network follow num_steps.
-_SMALL = {
-  'lstm_size': 64,
-  'head_size': 64,
-  'burn_in': 8,
-  'unroll_length': 20,
-  'n_step': 3,
-  'discount': 0.99,
-  'learning_rate': 1e-3,
-  'batch_size': 32,
-  'replay_size': 5_000,
-  **short_runs.rules(longest_period=100),
-}
+_SMALL = R2D2_SMALL | short_runs.rules(longest_period=100)
 PRESETS = {
   # Acme's R2D2 (Hoffman et al. 2020) in burn-in, unroll, batch and target period; DQN's replay of a
   # million transitions.
@@ -100,7 +89,7 @@ class Config(InferenceConfig, PrioritizedConfig, R2D2Config):
 
 def make_agent(config: Config) -> Any:
   """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return functools.partial(Deferred('agents.r2d2.agent', 'R2D2'), config)
+  return constructor('agents.r2d2.agent', 'R2D2', config)
 
 
 def make_program(config: Config) -> lp.Program:

@@ -11,8 +11,11 @@ import launchpad as lp
 from environments import own_file
 from environments import registry as environments
 from launchers.placement import Resources
+from programs.launchpad_program import LaunchpadProgram, takes_config
+from programs.options import own_torso
 from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
+from programs.own_graph import OwnGraph
 
 # A program is a module with these attributes (`OwnProgram` provides them for a user's own file):
 #   Config: a frozen dataclass.
@@ -29,6 +32,7 @@ PROGRAMS = {
   'anakin': 'programs.anakin',
   'impala': 'programs.impala',
   'muzero': 'programs.muzero',
+  'qt_opt': 'programs.qt_opt',
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }
@@ -37,14 +41,19 @@ _OPTION_TYPES = (bool, int, float, str, tuple)
 
 
 def load(name: str) -> Any:
-  """Returns the module of a program, or an `OwnProgram` for path/to/mine.py:make_program.
+  """Returns the module of a program.
+
+  For path/to/mine.py:make_program that is an `OwnProgram` if the function takes a config, else a
+  `LaunchpadProgram`.
 
   Raises:
     ValueError: if the name is unknown, or the user's file is unusable; one sentence.
   """
   if own_file.is_spec(name):
     try:
-      return OwnProgram(own_file.named(name))
+      named = own_file.named(name)
+      own = OwnProgram if takes_config(named.load()) else LaunchpadProgram
+      return own(named)
     except ValueError as error:
       raise ValueError(f'--program={error}') from error
   if name not in PROGRAMS:
@@ -55,7 +64,12 @@ def load(name: str) -> Any:
   return importlib.import_module(PROGRAMS[name])
 
 
-class OwnProgram:
+def learns(module: Any) -> bool:
+  """Returns whether a program has the options of learning, unlike a user's own Launchpad program."""
+  return not isinstance(module, LaunchpadProgram)
+
+
+class OwnProgram(OwnGraph):
   """A user's file with the attributes of a program module; missing ones have defaults.
 
   Attributes:
@@ -70,15 +84,15 @@ class OwnProgram:
     Raises:
       ValueError: one sentence, if the import fails or an option of Config has no flag type.
     """
-    self._function, module = name.load(), name.file.load()
-    self._flag, self._path = f'--program={name}', name.file.path
-    self._placement = getattr(module, 'placement', None)
+    super().__init__(name)
+    module = self._module
     self.Config = getattr(module, 'Config', InferenceConfig)
     self.PRESETS = getattr(module, 'PRESETS', {})
     self.NAMED_PRESETS = getattr(module, 'NAMED_PRESETS', {})
     self.CYCLES = getattr(module, 'CYCLES', ())
     self.environments = getattr(module, 'environments', environments)
-    self.make_agent = getattr(module, 'make_agent', None)
+    make_agent = getattr(module, 'make_agent', None)
+    self.make_agent = make_agent and (lambda config: make_agent(own_torso.carried(config)))
     if not (dataclasses.is_dataclass(self.Config) and issubclass(self.Config, CommonConfig)):
       raise ValueError(
         f'{name}: Config is not a dataclass with the options of every program; make it a subclass of '
@@ -97,11 +111,7 @@ class OwnProgram:
     Raises:
       ValueError: one sentence, if the user's function raises or does not return an `lp.Program`.
     """
-    with own_file.explained(f'{self._flag}: calling it', self._path):
-      program = self._function(config)
-    if not isinstance(program, lp.Program):
-      raise ValueError(f'{self._flag} returned a {type(program).__name__}, which is no lp.Program.')
-    return program
+    return self._built(own_torso.carried(config))
 
   def placement(self, config: Any) -> dict[str, Resources]:
     """Returns the resources of each group: those of the file, or a CPU worker for every node.
@@ -109,7 +119,7 @@ class OwnProgram:
     Raises:
       ValueError: one sentence, if the user's function raises.
     """
-    if self._placement is None:
+    placed = self._placed(config)
+    if placed is None:
       return {label: Resources() for label in self.make_program(config).groups}
-    with own_file.explained(f'{self._flag}: calling placement', self._path):
-      return dict(self._placement(config))
+    return placed

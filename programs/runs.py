@@ -37,7 +37,12 @@ def new_run(program: str) -> Run:
   """
   program = own_file.absolute(program)
   module, given = registry.load(program), flags.given()
-  return Run(program, module, given, make_config(module, given))
+  make = make_config if registry.learns(module) else _launchpad_config
+  return Run(program, module, given, make(module, given))
+
+
+def _launchpad_config(module: Any, given: dict[str, Any]) -> Any:
+  return module.make_config(given)
 
 
 def resumed_run(path: str, program: str) -> Run:
@@ -55,7 +60,7 @@ def resumed_run(path: str, program: str) -> Run:
     raise ValueError(
       f'--resume={path} is a run of --program={record.program}; leave --program out.'
     )
-  module, changes = registry.load(record.program), flags.given()
+  module, changes = _learning(record.program, f'--resume={path}'), flags.given()
   given = record.given | changes
   agent = agents.recorded(module, record.config, changes)
   config = resolve(module, given | agent)
@@ -84,6 +89,26 @@ def resumed_run(path: str, program: str) -> Run:
   return Run(record.program, module, given, config)
 
 
+def _learning(program: str, run: str) -> Any:
+  """Returns the module of a recorded program.
+
+  Args:
+    program: its name.
+    run: the run, in words; begins the sentence of an error.
+
+  Raises:
+    ValueError: if the program is a user's own Launchpad program; one sentence.
+  """
+  if program in registry.PROGRAMS or own_file.is_spec(program):
+    module = registry.load(program)
+    if registry.learns(module):
+      return module
+  raise ValueError(
+    f'{run} is a run of the Launchpad program {own_file.title(program)}, which has no checkpoints or '
+    'parameters that Launchpod knows; start its command again, with another run directory.'
+  )
+
+
 def recorded_run(path: str) -> Run:
   """Returns a run as it was last launched, for inspection; it may still be running.
 
@@ -91,7 +116,7 @@ def recorded_run(path: str) -> Run:
     ValueError: if the directory does not hold a run of this version; one sentence.
   """
   record = run_directory.read_record(path)
-  module = registry.load(record.program)
+  module = _learning(record.program, path)
   try:
     agent = agents.recorded(module, record.config, {})
     _, variant = agents.chosen(module, agent)

@@ -9,6 +9,11 @@ Their learners form one JAX job, whose coordinator is on the first one's host. W
 
 actor x N, evaluator  --timesteps-->  inference x M  --unrolls-->  replay x K  --batches-->  learner
                                       inference x M  --fetch-->    learner
+
+Programs with relabellers add them between two tables of the same replay servers:
+
+replay x K  --unrolls-->  relabeller x M  --copies-->  replay x K
+relabeller x M  --fetch-->  inference_learner or learner
 """
 
 from __future__ import annotations
@@ -41,7 +46,13 @@ from programs.options.presets import (
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
 from programs.parts.agents import make_agent
-from programs.parts.launchpad_nodes import AddressHandle, Deferred, InferenceHandle, ListeningNode
+from programs.parts.launchpad_nodes import (
+  AddressHandle,
+  Deferred,
+  InferenceHandle,
+  ListeningCourierNode,
+  ListeningNode,
+)
 from programs.parts.learner import add_learner, training_options
 from programs.parts.replay import add_replay, make_queue
 
@@ -91,27 +102,29 @@ def make_graph(
   name: str,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
-  make_table: Callable[[], Any],
+  make_tables: Callable[[], Any],
   replay_checkpoint_period: float = 0.0,
   add_observer: Callable[[lp.Program, Any], Any] | None = None,
+  add_relabellers: Callable[..., None] | None = None,
 ) -> lp.Program:
-  """Returns Sebulba's graph with the given agent and replay table.
+  """Returns Sebulba's graph with the given agent and replay tables.
 
   Args:
     name: the program's name.
     config: resolved and validated.
     make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
-    make_table: returns the Reverb tables of one replay server.
+    make_tables: returns the Reverb tables of one replay server.
     replay_checkpoint_period: see `programs.parts.replay.add_replay`.
     add_observer: takes the program and a handle on the monitor, adds a node that receives the unrolls
       (see `nodes.unrolls.observers`), and returns a handle on that node.
+    add_relabellers: adds nodes that relabel; see `programs.parts.relabellers.add_relabellers`.
   """
   program = lp.Program(name)
   make_environment = environments.maker(config.env, config.env_options)
   num_ends = config.num_replicas + config.inference_nodes
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_ends)
   replay = add_replay(
-    program, config, make_table, monitor, replay_checkpoint_period, config.num_replicas
+    program, config, make_tables, monitor, replay_checkpoint_period, config.num_replicas
   )
   observers = [add_observer(program, monitor)] if add_observer else []
   for observer in observers:
@@ -141,6 +154,8 @@ def make_graph(
     replicas, shards = config.num_replicas, config.num_replay_shards
     coordinator = AddressHandle('coordinator') if replicas > 1 else None
     seed = config.root_seed.child('learner')
+    make_host = ListeningCourierNode if add_relabellers else ListeningNode
+    hosts: list[Any] = []
     with program.group('inference_learner'):
       for i in range(replicas):
         training = dataclasses.replace(
@@ -149,7 +164,7 @@ def make_graph(
           replica=i,
           num_replicas=replicas,
         )
-        host = ListeningNode(
+        host = make_host(
           InferenceHandle('inference'),
           Deferred('nodes.inference_learner', 'InferenceLearner'),
           *parts,
@@ -160,11 +175,17 @@ def make_graph(
           training=training,
           observers=observers,
           coordinator=coordinator,
+          serves_params=add_relabellers is not None,
         )
         if coordinator is not None and i == 0:
           coordinator.assign(host)
+        hosts.append(host)
         inference.append(program.add_node(host))
+    learner = hosts[0].create_courier_handle() if add_relabellers else None
 
+  if add_relabellers:
+    learner.set_client_kwargs(call_timeout=CALL_TIMEOUT)
+    add_relabellers(program, config, *parts, learner, replay, monitor)
   with program.group('actor'):
     for i in range(config.num_replicas * config.num_actors):
       program.add_node(
@@ -229,4 +250,5 @@ def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
     audit_dir=config.audit_dir,
     seed=seed,
     unrolls_per_item=config.unrolls_per_item,
+    tables=config.tables,
   )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 
 import pytest
@@ -29,9 +30,11 @@ def pytest_configure(config):
 
 
 def pytest_itemcollected(item):
-  """Marks tests that train, by their direct and indirect fixtures."""
+  """Marks tests that train: programs by their direct and indirect fixtures, others as slow."""
   if _TRAINING_FIXTURES & set(getattr(item, 'fixturenames', ())):
     item.add_marker(pytest.mark.program)
+  if item.get_closest_marker('trains'):
+    item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,6 +42,19 @@ def pytest_collection_modifyitems(items):
   """Moves files with long tests to the front, so that two workers end at about the same time."""
   long = {item.path for item in items if any(item.get_closest_marker(name) for name in _LONG)}
   items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.fixture(autouse=True)
+def quick_compilation(request):
+  """Has JAX compile with few optimizations in this process: most tests compile much and compute little.
+
+  Tests marked `trains` compile as programs do, and so do the programs that tests launch.
+  """
+  jax = sys.modules.get('jax')  # Where it is not imported, nothing is compiled.
+  if jax is not None:
+    jax.config.update(
+      'jax_disable_most_optimizations', not request.node.get_closest_marker('trains')
+    )
 
 
 @pytest.fixture(scope='session')
@@ -91,7 +107,8 @@ def finished_run(session_directory):
   with open(session_directory / 'finished.lock', 'w') as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     if not printed.exists():
-      process = launch(*SMALL, '--checkpoint_period=0.2', f'--run_dir={run_dir}', timeout=240)
+      options = ('--checkpoint_period=0.2', '--video_period=1000')
+      process = launch(*SMALL, *options, f'--run_dir={run_dir}', timeout=240)
       assert process.returncode == 0, process.stderr
       printed.write_text(process.stdout)
   return run_dir

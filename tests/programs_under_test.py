@@ -15,12 +15,13 @@ from absl import flags as absl_flags
 
 import launch as launcher
 from benchmarks.running import processes
+from programs.options import early
 from programs.options import flags as config_flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 DONE = re.compile(
   r'done: evaluator_return=(\S+) actor_steps=(\d+) environment_frames=(\d+) learner_steps=(\d+) '
-  r'run_dir=(\S+)'
+  r'seconds=[\d.]+ run_dir=(\S+)'
 )
 # One actor and a few updates.
 SMALL = (
@@ -65,7 +66,12 @@ def run_main(*flags: str) -> int:
   for name in list(saved):
     saved[name].unparse()
   # Isolation would exec another program in this process.
-  return launcher.main(saved(['launch.py', '--isolate=no', *flags]))
+  try:
+    command = early.expanded(['launch.py', '--isolate=no', *flags])
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  return launcher.main(saved(command))
 
 
 def log_text(run_dir: pathlib.Path) -> str:

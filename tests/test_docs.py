@@ -16,7 +16,8 @@ PAGES = sorted(
   for path in (ROOT / folder).rglob('*.md')
 )
 FOLDERS = (
-  'agents|benchmarks|docs|environments|examples|launchers|nodes|programs|rundir|tests|viewing'
+  'agents|benchmarks|docs|environments|examples|launchers|nodes|programs|rundir|sweeps|tests|'
+  'viewing'
 )
 
 
@@ -49,13 +50,18 @@ def test_the_site_lists_every_option_and_includes_the_examples(site):
     'max_abs_reward',
     'burn_in',
     'updates_per_call',
+    'init_from',
+    'config',
+    'resume',
+    'seeds',
+    'completion',
     'launcher',
     'k8s_volume',
   ):
     assert f'<code>--{flag}</code>' in options, flag
   assert '<code>--target_update_period=updates / 50, at most 100</code>' in options
   extending = re.sub(r'<[^>]+>', '', (site / 'extending.html').read_text())
-  for name in ('Corridor', 'Tempered', 'ActionHistogram'):
+  for name in ('Corridor', 'Fourier', 'Tempered', 'ActionHistogram'):
     assert f'class {name}' in extending, name
   assert 'def add_histogram' in extending
   assert '--8&lt;--' not in extending

@@ -23,6 +23,17 @@ def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path, capsys):
   assert '7 x Actor' in picture.read_text()
 
 
+def test_dry_run_prints_relabellers_between_replay_and_the_learner(tmp_path, capsys):
+  flags = ('--program=muzero', '--reanalyse_nodes=2', '--reanalyse_share=0.5')
+  assert run_main('--dry_run', *flags, f'--run_dir={tmp_path / "run"}') == 0
+  printed = capsys.readouterr().out
+  assert re.search(r'relabeller +2 x PyClassNode\(Relabeller\) +on a CPU worker', printed)
+  for server in ('inference_learner', 'replay', 'monitor'):
+    assert re.search(rf'relabeller +-> {server} +2', printed)
+  assert run_main('--dry_run', *flags, '--inference_nodes=1', f'--run_dir={tmp_path / "run"}') == 0
+  assert re.search(r'relabeller +-> learner +2', capsys.readouterr().out)
+
+
 def test_presets_are_listed_beside_the_defaults_that_they_replace(capsys):
   assert run_main('--presets', '--program=r2d2', '--env=catch', '--num_steps=1000000') == 0
   printed = capsys.readouterr().out
@@ -72,7 +83,7 @@ def test_help_names_every_option_with_its_default():
   text = re.sub(r'\s+', ' ', process.stdout)
   assert '--batch_size: unrolls that each replica adds to a learner batch' in text
   assert '64 for r2d2' in text and '16 for sebulba' in text
-  assert '(default: 1.0; anakin, impala, sebulba only)' in text  # --rho_bar
+  assert '(default: 1.0; anakin/vtrace, anakin/ppo, impala, sebulba only)' in text  # --rho_bar
 
 
 @pytest.mark.parametrize(
@@ -113,7 +124,7 @@ def test_help_names_every_option_with_its_default():
     (['--presets', '--env=katch'], ['--env=katch', 'did you mean catch']),
     (['--presets', '--program=anakin', '--env=atari:Pong'], ['--env=atari:Pong', 'gymnax']),
     (['--presets', '--preset=small'], ['--preset=small', 'published']),
-    (['--presets', '--agent=dqn'], ['--agent=dqn', 'ppo, vtrace']),
+    (['--presets', '--agent=dqn'], ['--agent=dqn', 'muzero, ppo, r2d2, vtrace']),
     (['--presets', '--program=r2d2', '--agent=ppo'], ['--agent=ppo', 'leave it out']),
     (['--presets', '--program=anakin', '--num_actors=2'], ['--num_actors', 'not an option']),
     (['--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
@@ -139,11 +150,60 @@ def test_help_names_every_option_with_its_default():
       ['--program=r2d2', '--target_update_period=2500'],
       ['--target_update_period=2500', 'the target network would never be updated'],
     ),
+    (['--reanalyse_nodes=1'], ['--reanalyse_nodes', 'not an option']),
+    (
+      ['--program=muzero', '--reanalyse_nodes=1'],
+      ['--reanalyse_nodes=1 and --reanalyse_share=0.0', 'set both above 0'],
+    ),
+    (
+      ['--program=muzero', '--reanalyse_share=0.5'],
+      ['--reanalyse_nodes=0 and --reanalyse_share=0.5', 'or leave both out'],
+    ),
+    *(
+      (
+        ['--program=muzero', '--reanalyse_nodes=1', f'--reanalyse_share={share}'],
+        [f'--reanalyse_share={share}', 'at least 0 and below 1'],
+      )
+      for share in (1.0, -0.1)
+    ),
+    (
+      ['--program=muzero', '--reanalyse_nodes=1', '--reanalyse_share=0.01', '--batch_size=16'],
+      ['--reanalyse_share=0.01', '--batch_size=16', '0 unrolls', '--num_replay_shards=1'],
+    ),
+    (
+      [
+        *('--program=muzero', '--reanalyse_nodes=1', '--reanalyse_share=0.5'),
+        *('--reanalyse_fraction=0.5', '--bootstrap=target'),
+      ],
+      ['--reanalyse_nodes=1 and --reanalyse_fraction=0.5', 'search twice'],
+    ),
+    (
+      ['--program=muzero', '--reanalyse_nodes=1', '--reanalyse_share=0.5', '--reanalyse_size=31'],
+      ['--reanalyse_size=31', 'the 32 relabelled unrolls'],
+    ),
+    (
+      [
+        *('--program=muzero', '--reanalyse_nodes=1', '--reanalyse_share=0.9'),
+        '--samples_per_insert_error=5',
+      ],
+      ['--samples_per_insert_error=5.0', '--reanalyse_share=0.9', 'deadlock'],
+    ),
     (['--num_steps=500'], ['--num_steps=500', '--batch_size=16', 'nothing would be learned']),
     (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'not an option']),
     (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
     (['--learning_rate=-1'], ['--learning_rate', '-1']),
     (['--num_steps=0'], ['--num_steps=0']),
+    (['--profile=learner/0:5'], ['--profile=learner/0:5', 'no node', 'inference_learner']),
+    (['--profile=actor/0:5'], ['--profile=actor/0:5', 'does not use JAX', 'py-spy']),
+    (['--profile=inference_learner'], ['--profile=inference_learner', 'like learner/0:5']),
+    (['--profile=inference_learner:nan'], ['--profile', 'seconds above 0']),
+    (
+      ['--profile=inference_learner:2', '--lp_launch_type=local_mt'],
+      ['--profile', 'a process for each node', 'local_mp'],
+    ),
+    (['--video_period=-1'], ['--video_period', '0 or more']),
+    (['--video_period=60', '--eval_envs=0'], ['--video_period=60', '--eval_envs=0', 'leave one']),
+    (['--program=anakin', '--video_period=60'], ['--video_period=60', 'Anakin', 'evaluate.py']),
     (['--num_replicas=0'], ['--num_replicas=0']),
     (['--num_replicas=2', '--lp_launch_type=local_mt'], ['--num_replicas', 'local_mp']),
     (['--num_replicas=2', '--accelerator=gpu'], ['--num_replicas', 'a GPU host', '--launcher']),
@@ -153,6 +213,8 @@ def test_help_names_every_option_with_its_default():
     (['--launcher=ray', '--accelerator=tpu', '--learner_devices=1,2'], ['3 TPU', '--placement']),
     (['--launcher=ray', '--isolate=require'], ['--isolate=require', '--launcher=local']),
     (['--launcher=k8s', '--output=x'], ['--image']),
+    (['--launcher=k8s', '--image=x', '--output=y', '--web'], ['--web', 'watch.py']),
+    (['--web_port=80'], ['--web_port', '--web; add it']),
     (['--launcher=k8s', '--image=x'], ['--output']),
     (['--launcher=k8s', '--image=x', '--run_dir=y'], ['--run_dir', '--k8s_volume']),
     (
@@ -188,6 +250,34 @@ def test_help_names_every_option_with_its_default():
     (
       ['--program=anakin', '--num_envs=16384', '--updates_per_call=6554'],
       ['--updates_per_call=6554', '--num_envs=16384', '--unroll_length=20', 'smaller'],
+    ),
+    (
+      ['--program=anakin', '--agent=muzero', '--env=gymnax:Pendulum-v1'],
+      ['--env=gymnax:Pendulum-v1', 'continuous actions'],
+    ),
+    (
+      ['--program=anakin', '--agent=muzero', '--num_envs=24'],
+      ['--samples_per_insert=4.0 of --num_envs=24', '1.5 batches of --batch_size=64'],
+    ),
+    (
+      ['--program=anakin', '--agent=r2d2', '--num_envs=96', '--num_devices=3'],
+      ['--num_replay_shards=8', '3 devices'],
+    ),
+    (
+      ['--program=anakin', '--agent=muzero', '--updates_per_batch=24'],
+      ['--batch_size=64', '--updates_per_batch', 'a multiple of 24'],
+    ),
+    (
+      ['--program=anakin', '--agent=r2d2', '--updates_per_call=20'],
+      ['--updates_per_call=20', 'no multiple of the 8 learner steps'],
+    ),
+    (
+      ['--program=anakin', '--agent=r2d2', '--replay_size=511'],
+      ['--replay_size=511', '--min_replay_size=500', '--num_envs=32'],
+    ),
+    (
+      ['--program=anakin', '--env=pgx:connect_four', '--env_options=opponent=perfect'],
+      ['opponent=perfect', 'random'],
     ),
     (['--seed=-1'], ['--seed', '-1', '0 or more']),
     (['--eval_period=-1'], ['--eval_period', '-1']),

@@ -1,9 +1,12 @@
 """launch.py as a user runs it: real processes, with a deadline."""
 
 import csv
+import http.client
 import json
 import signal
+import socket
 
+import portpicker
 import psutil
 import pytest
 
@@ -27,6 +30,11 @@ APART = (
   *('--num_actors=2', '--envs_per_actor=4', '--inference_nodes=2'),
   *('--env=gymnasium:Pendulum-v1', '--core=lstm', '--lstm_size=8', '--audit'),
   *('--normalize_observations', '--normalize_rewards'),
+)
+# Bellman updaters in a node of their own.
+SMALL_Q = (
+  *('--env=gymnasium:Pendulum-v1', '--min_replay_size=16', '--samples_per_insert=1'),
+  *('--target_update_period=10', '--num_samples=8', '--num_elites=2', '--audit'),
 )
 # Minibatches of one unroll each.
 PPO = ('--agent=ppo', '--unroll_length=20')
@@ -58,6 +66,7 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(train, tmp_path, launch
   'program, options',
   [
     ('muzero', SMALL_SEARCH),
+    ('qt_opt', SMALL_Q),
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')),
     ('sebulba', APART),
     ('sebulba', PPO),
@@ -70,6 +79,7 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
   train, tmp_path, program, options, launch_type
 ):
   run_dir, apart = tmp_path / 'run', options == APART
+  copies = program == 'qt_opt'
   process = train(
     *SMALL,
     *options,
@@ -82,14 +92,14 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
   asker, number = ('inference', 2) if apart else ('actor', 1)
   learner = 'learner' if apart or program == 'impala' else 'inference_learner'
   found = assert_ended(run_dir, process.stdout, program, asker, number, learner)
-  if apart:
+  if apart or copies:
     assert -2000 < found < 0  # 200 steps with a reward from -16.3 to 0, then a truncation.
-    for name in (audit.PRODUCED, audit.TRAINED):
+    for name in (audit.PRODUCED, audit.TRAINED, *([audit.RELABELLED] if copies else [])):
       assert len(audit.read(str(run_dir), name)) >= 80  # Unrolls: four in each update.
   else:
     assert found in CATCH_RETURNS
   if launch_type == 'local_mp':
-    more = {'replay-1'} if program == 'r2d2' else set()
+    more = {'r2d2': {'replay-1'}, 'qt_opt': {'relabeller-0'}}.get(program, set())
     if apart:
       more = {'actor-1', 'inference-0', 'inference-1'}
     assert_logs(run_dir, f'{learner}-0', *more)
@@ -134,6 +144,31 @@ def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 280
 
 
+@pytest.mark.nightly
+def test_muzero_on_anakin_plays_itself_and_is_evaluated_against_an_opponent(train, tmp_path):
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=anakin', '--agent=muzero', '--env=pgx:tic_tac_toe', '--num_simulations=2'),
+    *('--env_options=opponent=perfect', '--num_steps=3000', '--updates_per_call=5'),
+    *('--mlp_sizes=8', '--hidden_state_size=8', '--head_size=8', '--target_update_period=5'),
+    '--eval_episodes=20',
+    f'--run_dir={run_dir}',
+    timeout=240,
+  )
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  evaluator_return, actor_steps, _, learner_steps, _ = done.groups()
+  assert -1 <= float(evaluator_return) <= 0  # The perfect player never loses.
+  # Three calls of 5 x 32 x 8 rows, of which the ninth unroll is the first to be learned from.
+  assert 3000 <= int(actor_steps) < 3 * 5 * 32 * 8
+  assert int(learner_steps) == 15 - 8
+  with open(run_dir / 'logs' / 'anakin-0.csv') as f:
+    won = [float(row['episode_return']) for row in csv.DictReader(f)]  # Of games of self-play.
+  assert any(0.5 < share < 1 for share in won)
+  assert 'Traceback' not in log_text(run_dir)
+
+
+@pytest.mark.nightly
 def test_ppo_on_anakin_learns_until_its_rate_is_zero_and_again_in_a_longer_run(train, tmp_path):
   run_dir, found = tmp_path / 'run', []
   small = ('--num_envs=32', '--updates_per_call=5', '--mlp_sizes=16', '--eval_episodes=10')
@@ -159,8 +194,13 @@ def test_ppo_on_anakin_learns_until_its_rate_is_zero_and_again_in_a_longer_run(t
 def test_no_stranger_reaches_a_node_and_ctrl_c_ends_the_program_without_noise(
   start_program, presses
 ):
-  program = start_program(ENDLESS)
+  """The page is in the user's network, though the nodes are not."""
+  port = portpicker.pick_unused_port()
+  program = start_program(ENDLESS, '--web', f'--web_port={port}')
   program.wait_for_progress()
+  page = http.client.HTTPConnection('127.0.0.1', port, timeout=30)
+  page.request('GET', '/state')
+  assert page.getresponse().status == 403  # It wants its token.
   nodes = program.nodes()
   assert len(nodes) == 5
   if not strangers.obstacle():
@@ -176,3 +216,5 @@ def test_no_stranger_reaches_a_node_and_ctrl_c_ends_the_program_without_noise(
   assert 'Traceback' not in output + errors
   assert 'done:' not in output
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
+  with pytest.raises(ConnectionRefusedError):
+    socket.create_connection(('127.0.0.1', port))

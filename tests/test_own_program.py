@@ -11,7 +11,9 @@ import sys
 import jax
 import numpy as np
 import pytest
+from flax import serialization
 
+import evaluate
 from agents.types import Timestep
 from benchmarks.running import processes
 from environments import registry as environments
@@ -21,7 +23,7 @@ from rundir import checkpoints, run_directory
 from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
-PROGRAM = 'mine.py:make_program'
+PROGRAM, TORSO = 'mine.py:make_program', 'fourier.py:wide'
 
 
 @pytest.fixture
@@ -35,8 +37,10 @@ def mine(tmp_path):
 def test_the_examples_are_short():
   assert [path.name for path in EXAMPLES] == [
     'corridor.py',
+    'fourier.py',
     'histogram.py',
     'mine.py',
+    'primes.py',
     'tempered.py',
   ]
   for path in EXAMPLES:
@@ -77,6 +81,7 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
     *SMALL,
     f'--program={mine}/{PROGRAM}',
     '--hottest=2',
+    f'--torso={mine}/{TORSO}',
     f'--lp_launch_type={launch_type}',
     f'--run_dir={run_dir}',
     timeout=200,
@@ -88,6 +93,10 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
   assert record['program'] == f'{mine}/{PROGRAM}'
   assert record['config']['env'] == f'{mine}/corridor.py:make'
   assert record['given']['hottest'] == 2.0
+  assert record['config']['torso'] == f'{mine}/{TORSO}'
+  params = serialization.msgpack_restore((run_dir / 'params' / 'final.msgpack').read_bytes())
+  assert params['params']['torso']['Dense_0']['kernel'].shape == (8, 256)
+  assert evaluate.main([str(run_dir), '--episodes=4']) == 0
   if launch_type == 'local_mp':
     assert 'Traceback' not in log_text(run_dir)
 
@@ -138,9 +147,11 @@ def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
   assert 'No such file' in process.stderr and process.stderr.count('\n') == 1
 
 
+@pytest.mark.slow
 def test_nodes_need_no_file_of_the_user_where_they_run(mine):
   module = registry.load(f'{mine}/{PROGRAM}')
-  program = module.make_program(module.Config(run_dir=str(mine / 'run')).resolve())
+  config = module.Config(run_dir=str(mine / 'run'), torso=f'{mine}/{TORSO}').resolve()
+  program = module.make_program(config)
   payloads = mine / 'nodes'
   payloads.mkdir()
   tasks = binding.prepare(
@@ -161,13 +172,14 @@ for path in sys.argv[1:]:
     print(environment.reset().observation.shape)
   elif 'inference_learner' in path:
     spec = arguments[1](1, 1).spec()
-    print(arguments[0](spec.observations, spec.actions).exploration(2))
+    agent = arguments[0](spec.observations, spec.actions)
+    print(agent.exploration(2), agent.network.body.torso)
 """
   command = [sys.executable, '-c', code, *(task.payload for task in tasks)]
   environment = {**os.environ, 'JAX_PLATFORMS': 'cpu'}
   done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
-  for word in ('<bound method ActionHistogram.run', '(3, 8)', '[1. 4.]'):
+  for word in ('<bound method ActionHistogram.run', '(3, 8)', '[1. 4.]', 'size = 256'):
     assert word in done.stdout
 
 
@@ -232,7 +244,7 @@ def test_only_the_function_is_needed_and_what_the_file_has_is_used(train, tmp_pa
     ('class Node', 'import nothing_like_it\nclass Node', ['ModuleNotFoundError', 'line 8']),
     ("str = option('green'", 'dict = option(None', ['the option colour', 'default']),
     ('Config(CommonConfig)', 'Config', ['CommonConfig']),
-    ('(config)', '()', ['raised TypeError', 'takes 0 positional arguments']),
+    ('(config)', '()', ['takes no config, but its file defines Config']),
     ('(Node)', "(Node, a=__import__('threading').Lock())", ["argument 'a', of type lock"]),
     ('  return program', '  return program\ndef placement(_):\n  return {}', ['no placement']),
     (
@@ -297,6 +309,5 @@ def test_kubernetes_gets_programs_that_are_in_the_image_and_no_others(mine, tmp_
   assert f'--program={mine}/{PROGRAM} is not in a directory of {ROOT}' in process.stderr
   process = launch(f'--program={ROOT}/examples/{PROGRAM}', *flags)
   assert process.returncode == 0, process.stderr
-  assert 'COPY examples examples' in (tmp_path / 'out' / 'Dockerfile').read_text()
   manifest = (tmp_path / 'out' / 'jobset.yaml').read_text()
   assert f'--program=examples/{PROGRAM}' in manifest and str(ROOT) not in manifest

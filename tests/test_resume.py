@@ -71,6 +71,7 @@ def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, r
     ({'program': 'anakin'}, ['--num_envs=32'], ['--num_envs=32', 'was 64']),
     ({'program': 'r2d2'}, ['--replay_size=6000'], ['--replay_size=6000']),
     ({}, ['--preset=none'], ['--preset=none', "was 'default'"]),
+    ({}, ['--init_from=/other'], ['--init_from=/other', "was ''"]),
     ({'preset': 'none'}, ['--preset=default'], ['--preset=default', "was 'none'"]),
   ],
 )

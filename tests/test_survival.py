@@ -2,11 +2,12 @@
 
 import signal
 
+import numpy as np
 import pytest
 
 from benchmarks.running import processes
 from rundir import audit, curves
-from tests.programs_under_test import DONE, ENDLESS, SMALL_REPLAY, launch
+from tests.programs_under_test import DONE, ENDLESS, SMALL_REPLAY, SMALL_SEARCH, launch
 
 QUEUE = ('--checkpoint_period=0.5', '--eval_period=500', '--audit')
 R2D2 = (
@@ -15,6 +16,24 @@ R2D2 = (
   '--checkpoint_period=0.5',
   '--replay_checkpoint_period=0.5',
   '--audit',
+)
+MUZERO = (
+  '--program=muzero',
+  *SMALL_SEARCH,
+  '--reanalyse_nodes=1',
+  '--reanalyse_share=0.5',
+  '--samples_per_insert=8',
+  '--checkpoint_period=0.5',
+  '--audit',
+)
+QT_OPT = (
+  *('--program=qt_opt', '--env=gymnasium:Pendulum-v1', '--min_replay_size=16', '--batch_size=4'),
+  *(
+    '--samples_per_insert=1',
+    '--checkpoint_period=0.5',
+    '--replay_checkpoint_period=0.5',
+    '--audit',
+  ),
 )
 NODES = ['actor-0', 'replay-0', 'monitor-0', 'evaluator-0']
 
@@ -78,6 +97,10 @@ def _other(program, name, victim):
   return process if process is not None and process.pid != victim.pid else None
 
 
+def _relabelled(program):
+  return len(curves.read(program.run_dir, 'relabeller/0', 'unrolls_relabelled'))
+
+
 def _evaluations(program):
   return len(curves.read(program.run_dir, 'evaluator/0', 'evaluator_return'))
 
@@ -101,6 +124,55 @@ def test_a_resumed_r2d2_has_its_replay(start_program):
   assert _end(resumed)[0] == 129
   assert resumed.checkpoint_counts()['learner_steps'] > saved
   assert before & set(_unrolls(program, audit.TRAINED)[trained:])
+
+
+@pytest.mark.nightly  # Two processes compile searches, for more than a minute.
+def test_training_goes_on_while_a_relabeller_is_away_and_with_it_when_it_is_back(start_program):
+  program = start_program(*MUZERO, ENDLESS)
+  program.wait_until(lambda: _relabelled(program), 'the relabeller reports')
+  program.wait_for_progress()
+  victim = program.nodes()['relabeller-0']
+  victim.suspend()  # It holds connections and does nothing.
+  program.wait_for_progress()
+  victim.kill()
+  program.wait_until(lambda: _other(program, 'relabeller-0', victim), 'the relabeller is back')
+  program.wait_for_progress()
+  reports = _relabelled(program)
+  program.wait_until(lambda: _relabelled(program) > reports, 'the relabeller reports again')
+  learner = program.nodes()['inference_learner-0']
+  learner.kill()
+  program.wait_until(lambda: _other(program, 'inference_learner-0', learner), 'the learner is back')
+  program.wait_for_progress()
+  program.launcher.terminate()
+  code, errors = _end(program)
+  assert code == 143 and 'Traceback' not in errors
+
+  trained = audit.read(program.run_dir, audit.TRAINED)
+  copies = set(_unrolls(program, audit.RELABELLED))
+  steps = trained.reshape(-1, 4, 2)  # Two unrolls of each batch of four are copies.
+  assert np.all(np.isin(steps[:, :, 0], list(copies)) == [False, False, True, True])
+  assert len(set((np.array(list(copies)) >> 32).tolist())) == 2, 'of one incarnation alone'
+  origins = audit.origins(program.run_dir, trained[:, 0])
+  assert set(origins.tolist()) <= set(_unrolls(program, audit.PRODUCED))
+
+
+@pytest.mark.nightly
+def test_q_learning_goes_on_once_a_node_at_its_two_tables_is_back(start_program):
+  program = start_program(*QT_OPT, ENDLESS)
+  program.wait_until(lambda: _relabelled(program), 'the updater reports')
+  for name in ('relabeller-0', 'replay-0', 'inference_learner-0', 'actor-0'):
+    program.wait_for_progress()
+    victim = program.nodes()[name]
+    victim.kill()
+    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+  program.wait_for_progress()
+  program.launcher.terminate()
+  code, errors = _end(program)
+  assert code == 143 and 'Traceback' not in errors
+  trained = _unrolls(program, audit.TRAINED)
+  assert set(trained) <= set(_unrolls(program, audit.RELABELLED))
+  origins = audit.origins(program.run_dir, np.array(trained))
+  assert set(origins.tolist()) <= set(_unrolls(program, audit.PRODUCED))
 
 
 def test_a_learner_without_checkpoints_is_not_started_again(start_program):

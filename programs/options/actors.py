@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from agents.options import option
+from nodes.unrolls.table_names import UNROLLS, Share
 from programs.options.common import CommonConfig
 
 BATCH_SIZE_HELP = (
@@ -23,11 +24,12 @@ class ActorsConfig(CommonConfig):
   batch_size: int = option(16, BATCH_SIZE_HELP)
   update_period: float = option(
     0.01,
-    'seconds between parameter fetches of a node that infers outside the learner process',
+    'seconds between parameter fetches of a node that infers, or relabels, outside the learner process',
     at_most=3600.0,
   )
   num_replay_shards: int = option(
-    1, 'replay servers of each replica, filled in turn and sampled evenly'
+    1,
+    'parts of the replay of each replica, filled and sampled evenly: servers, or rings under Anakin',
   )
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
 
@@ -40,6 +42,16 @@ class ActorsConfig(CommonConfig):
   def unrolls_per_item(self) -> int:
     """Unrolls in an item of replay: one, so that each has a priority of its own."""
     return 1
+
+  @property
+  def tables(self) -> tuple[str, ...]:
+    """Tables of replay that each new unroll is written to."""
+    return (UNROLLS,)
+
+  @property
+  def shares(self) -> tuple[Share, ...]:
+    """The unrolls that each replica adds to a learner batch, by table of replay."""
+    return (Share(UNROLLS, self.batch_size),)
 
   @property
   def audit_dir(self) -> str:

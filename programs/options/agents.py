@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from agents.muzero.config import MuZeroConfig
 from agents.options import CheckedOptions, option, with_default
 from agents.ppo.config import PPOConfig
+from agents.r2d2.config import R2D2Config
 from agents.vtrace.config import VTraceConfig
 from programs.options.actors import ActorsConfig
 from programs.options.compiled_loop import CompiledLoopConfig
@@ -35,7 +37,9 @@ class Variant(NamedTuple):
 class AgentConfig(CheckedOptions):
   """The agent of programs that can train several; each has options of its own."""
 
-  agent: str = option('vtrace', 'learning algorithm: vtrace or ppo')
+  agent: str = option(
+    'vtrace', 'learning algorithm: vtrace or ppo; anakin also has muzero and r2d2'
+  )
 
   def _check(self) -> None:
     (own,) = (field.default for field in dataclasses.fields(self) if field.name == 'agent')
@@ -67,6 +71,20 @@ class WithPPO(AgentConfig, PPOConfig):
         f'--num_minibatches={self.num_minibatches} does not divide the {samples} {self.minibatch_of} of '
         f'--{flag}={unrolls} on {devices} learner device(s) equally; change one of them.'
       )
+
+
+@dataclasses.dataclass(frozen=True)
+class WithMuZero(AgentConfig, MuZeroConfig):
+  """Options of programs that train MuZero, where they can train other agents too."""
+
+  agent: str = with_default(AgentConfig, 'agent', 'muzero')
+
+
+@dataclasses.dataclass(frozen=True)
+class WithR2D2(AgentConfig, R2D2Config):
+  """Options of programs that train R2D2, where they can train other agents too."""
+
+  agent: str = with_default(AgentConfig, 'agent', 'r2d2')
 
 
 def variants(module: Any) -> dict[str, Variant]:

@@ -13,6 +13,7 @@ _FIXED = {
   'env',
   'env_options',
   'preset',
+  'init_from',
   'run_dir',
   'num_replicas',
   'inference_nodes',  # It decides the name of the learner node and of its logs.

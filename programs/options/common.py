@@ -39,6 +39,9 @@ class CommonConfig(CheckedOptions):
     at_least=0,
     at_most=2**32 - 1,  # JAX uses only 32 bits.
   )
+  init_from: str = option(
+    '', 'directory of a run whose parameters this run begins with; empty: new parameters'
+  )
   run_dir: str = option('', 'directory of this run; empty: runs/<program>-<env>-<time>')
 
   accelerator: str = option('cpu', "accelerator of the learner's host: cpu, gpu or tpu")
@@ -64,6 +67,15 @@ class CommonConfig(CheckedOptions):
     'seconds after which the final evaluation starts no further round of episodes; 0: no limit',
   )
 
+  video_period: float = option(
+    0.0,
+    'seconds between films of the policy during training, which the evaluator records into films/; '
+    'filming takes at most --eval_share of the time; 0: none',
+    at_least=0,
+  )
+  video_frames: int = option(500, 'most frames in such a film of one episode', at_least=1)
+  videos_kept: int = option(5, 'number of such films to keep, the newest', at_least=1)
+
   # Number of times the run has been resumed. Not a flag; it is read from the run directory.
   resumes: int = dataclasses.field(default=0, metadata={'flag': False})
 
@@ -87,6 +99,11 @@ class CommonConfig(CheckedOptions):
       raise ValueError(f'--eval_share={self.eval_share} must be above 0 and at most 1.')
     if self.eval_envs and not self.eval_episodes:
       raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
+    if self.video_period and not self.eval_envs:
+      raise ValueError(
+        f'--video_period={self.video_period:g} needs the evaluator, which --eval_envs=0 leaves out; '
+        'leave one of them out.'
+      )
     if self.accelerator not in ('cpu', 'gpu', 'tpu'):
       raise ValueError(f'--accelerator={self.accelerator} must be cpu, gpu or tpu.')
 

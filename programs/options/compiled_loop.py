@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from agents.anakin.limits import RingSizes, check_rows
 from agents.options import option
 from agents.seeding import Seed
 from programs.options.common import CommonConfig
@@ -14,7 +15,7 @@ class CompiledLoopConfig(CommonConfig):
   """Options of programs that compile environment, acting and learning into one function."""
 
   num_envs: int = option(
-    64, 'environments, over all devices; a learner batch is one unroll of each'
+    64, 'environments, over all devices; without replay, a learner batch is one unroll of each'
   )
   num_devices: int = option(
     0, 'local devices that the environments are sharded over; 0: all local devices'
@@ -25,12 +26,27 @@ class CompiledLoopConfig(CommonConfig):
   )
 
   @property
+  def updates_per_unroll(self) -> int:
+    """Learner steps after each new unroll of every environment."""
+    return 1
+
+  @property
+  def rings(self) -> RingSizes | None:
+    """The replay on the devices; None where a learner step uses the new unrolls only."""
+    return None
+
+  @property
   def root_seed(self) -> Seed:
     """The root of all seeds. It ignores resumes: a resumed run equals the uninterrupted run."""
     return Seed(self.seed)
 
   def _check(self) -> None:
     self._require_at_least_one('num_envs', 'updates_per_call')
+    if self.video_period:
+      raise ValueError(
+        f'--video_period={self.video_period:g} is not for Anakin, whose environments are inside a '
+        'compiled function; leave it out, and film with evaluate.py --video.'
+      )
     if self.num_devices < 0:
       raise ValueError(f'--num_devices={self.num_devices} must be 0, for all, or more.')
     if self.num_envs % max(self.num_devices, 1):
@@ -38,3 +54,9 @@ class CompiledLoopConfig(CommonConfig):
         f'--num_envs={self.num_envs} does not divide over --num_devices={self.num_devices}; make it '
         'a multiple.'
       )
+    check_rows(
+      self.num_envs,
+      getattr(self, 'unroll_length', 1),
+      self.updates_per_call,
+      self.updates_per_unroll,
+    )

@@ -10,8 +10,9 @@ from acme import specs
 
 from environments import own_file
 from programs import arithmetic
-from programs.options import agents, preset_choice
+from programs.options import agents, own_torso, preset_choice
 from programs.options.rule import Rule
+from rundir import run_directory
 
 
 def make_config(module: Any, values: dict[str, Any]) -> Any:
@@ -40,7 +41,7 @@ def check(module: Any, config: Any) -> None:
     ValueError: if a check fails; one sentence.
   """
   preset_choice.check(agents.variant_of(module, config), config.env, config.preset)
-  config.validate()
+  own_torso.carried(config).validate()
   arithmetic.check(config)
   continuous = getattr(config, 'continuous_actions', True)  # Unknown without an agent's options.
   if continuous or own_file.is_spec(config.env):
@@ -82,8 +83,11 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
         values[name] = tuple(int(v) for v in value)
       except ValueError:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
-  if 'env' in values:
-    values['env'] = own_file.absolute(values['env'])
+  for name in ('env', 'torso'):
+    if name in values:
+      values[name] = own_file.absolute(values[name])
+  if values.get('init_from'):
+    values['init_from'] = run_directory.absolute(values['init_from'])
   env = values.get('env', fields['env'].default)
   preset = preset_choice.options(variant, env, values.get('preset', fields['preset'].default))
   return arithmetic.with_decay(preset_choice.apply(variant.config, preset, values))

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from environments import own_file
+from programs.options import config_file
 from rundir import run_directory
 
 
 def own_program(argv: Sequence[str]) -> str:
-  """Returns the user's own program named by the command line or by the run that it resumes; else ''.
+  """Returns the user's own program named by the command line, --config or the run to resume; else ''.
 
   Args:
     argv: the command line.
 
   Raises:
-    ValueError: if the program file of the resumed run is missing; one sentence.
+    ValueError: if --config cannot be read, or the program file of the resumed run is missing; one
+      sentence.
   """
-  name, resumed = _last(argv, 'program'), _last(argv, 'resume')
+  name = _last(argv, 'program') or config_file.program_of(_last(argv, 'config'))
+  resumed = _last(argv, 'resume')
   if not name and resumed:
     name = run_directory.program_of(resumed)
     try:
@@ -25,6 +28,21 @@ def own_program(argv: Sequence[str]) -> str:
     except ValueError as error:
       raise ValueError(f'--resume={resumed} needs its program: {error}') from error
   return name if own_file.is_spec(name) else ''
+
+
+def expanded(argv: Sequence[str]) -> list[str]:
+  """Returns the command line with the flags of --config before its own, which therefore win.
+
+  With --seeds the seed in the file, that of another run, is left out.
+
+  Raises:
+    ValueError: as `config_file.words` does.
+  """
+  path = _last(argv, 'config')
+  words = config_file.words(path) if path else []
+  if _last(argv, 'seeds'):
+    words = [word for word in words if not word.startswith('--seed=')]
+  return [argv[0], *words, *argv[1:]]
 
 
 def _last(argv: Sequence[str], flag: str) -> str:

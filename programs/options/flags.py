@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from absl import flags
@@ -12,11 +12,14 @@ from environments import own_file
 from programs import registry
 from programs.options.agents import variants
 
-_own: list[str] = []  # The user's own program, if any; its options are flags too.
+# The programs whose options are flags.
+_programs: list[str] = []
 
 
 def define(own_program: str = '') -> None:
   """Defines a flag for each option of each program with each of its agents.
+
+  If the user's own program is a Launchpad program without a config, only its options become flags.
 
   Args:
     own_program: path/to/mine.py:make_program, if given on the command line.
@@ -24,7 +27,8 @@ def define(own_program: str = '') -> None:
   Raises:
     ValueError: if the program cannot be loaded, or its options clash with other flags; one sentence.
   """
-  _own[:] = [own_program] if own_program else []
+  alone = own_program and not registry.learns(registry.load(own_program))
+  programs = [*([] if alone else registry.PROGRAMS), *([own_program] if own_program else [])]
   define: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
@@ -33,20 +37,21 @@ def define(own_program: str = '') -> None:
     tuple: flags.DEFINE_list,
   }
   fields: dict[str, dict[str, dataclasses.Field]] = {}
-  for program in (*registry.PROGRAMS, *_own):
+  for program in programs:
     for title, field in _fields(program):
       fields.setdefault(field.name, {})[title] = field
       first = next(iter(fields[field.name].values()))
       if field.name in flags.FLAGS or type(field.default) is not type(first.default):
+        what = f'parameter {field.name}' if alone else f'option {field.name} of Config'
         raise ValueError(
-          f'--program={program}: the option {field.name} of Config clashes with a flag of that name; '
-          'rename it.'
+          f'--program={program}: the {what} clashes with a flag of that name; rename it.'
         )
   for name, by_program in fields.items():
     field = next(iter(by_program.values()))
     define[type(field.default)](
-      name, None, f'{field.metadata.get("help", "")} ({_defaults(by_program)})'
+      name, None, f'{field.metadata.get("help", "")} ({_defaults(by_program, len(programs))})'
     )
+  _programs[:] = programs
 
 
 def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:
@@ -67,7 +72,7 @@ def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:
       yield (title if agree else f'{title}/{agent}'), field
 
 
-def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
+def _defaults(by_program: dict[str, dataclasses.Field], num_programs: int) -> str:
   """Describes a flag's default, and the programs that have the flag unless all of them do."""
   shown = {
     program: ','.join(map(str, f.default)) if isinstance(f.default, tuple) else repr(f.default)
@@ -76,12 +81,37 @@ def _defaults(by_program: dict[str, dataclasses.Field]) -> str:
   if len(set(shown.values())) > 1:
     return 'default: ' + ', '.join(f'{value} for {program}' for program, value in shown.items())
   value = next(iter(shown.values()))
-  all_programs = len(registry.PROGRAMS) + len(_own)
-  only = '' if len(shown) == all_programs else f'; {", ".join(shown)} only'
+  only = '' if len(shown) == num_programs else f'; {", ".join(shown)} only'
   return f'default: {value}{only}'
+
+
+def names() -> set[str]:
+  """Returns the names of the config flags."""
+  return {field.name for program in _programs for _, field in _fields(program)}
 
 
 def given() -> dict[str, Any]:
   """Returns the config flags that the user set."""
-  names = {field.name for program in (*registry.PROGRAMS, *_own) for _, field in _fields(program)}
-  return {n: flags.FLAGS[n].value for n in names if flags.FLAGS[n].value is not None}
+  return {n: flags.FLAGS[n].value for n in names() if flags.FLAGS[n].value is not None}
+
+
+def refuse_foreign(argv: Sequence[str]) -> None:
+  """Rejects options of learning programs for a user's own Launchpad program.
+
+  Args:
+    argv: the command line.
+
+  Raises:
+    ValueError: if it has such an option; one sentence.
+  """
+  if not _programs or _programs[0] in registry.PROGRAMS:
+    return
+  own = [field.name for _, field in _fields(_programs[0])]
+  learning = {field.name for program in registry.PROGRAMS for _, field in _fields(program)}
+  for word in argv[1 : argv.index('--') if '--' in argv else None]:
+    name = word.lstrip('-').partition('=')[0]
+    if word.startswith('-') and name in learning and name not in flags.FLAGS:
+      raise ValueError(
+        f'--{name} is for programs that learn, and {own_file.title(_programs[0])} is a Launchpad '
+        f'program of your own; its options are {", ".join(f"--{option}" for option in own)}.'
+      )

@@ -100,8 +100,21 @@ IMPALA_ATARI = {
   'num_steps': 50_000_000,
 }
 
+# R2D2's, for small networks in short runs.
+R2D2_SMALL = {
+  'lstm_size': 64,
+  'head_size': 64,
+  'burn_in': 8,
+  'unroll_length': 20,
+  'n_step': 3,
+  'discount': 0.99,
+  'learning_rate': 1e-3,
+  'batch_size': 32,
+  'replay_size': 5_000,
+}
+
 # MuZero's, for two cores: small networks, and a few simulations of Gumbel's search.
-MUZERO_SMALL = {
+MUZERO_LEARNER = {
   'mlp_sizes': (64,),
   'hidden_state_size': 64,
   'head_size': 64,
@@ -114,19 +127,14 @@ MUZERO_SMALL = {
   'batch_size': 64,
   'updates_per_batch': 8,
   'target_update_period': 12,
-  'num_actors': 1,
-  'envs_per_actor': 16,
   'min_replay_size': 200,
   'replay_size': 10_000,
   'samples_per_insert': 4.0,
 }
+MUZERO_SMALL = MUZERO_LEARNER | {'num_actors': 1, 'envs_per_actor': 16}
 MUZERO_CATCH = MUZERO_SMALL | {'num_steps': 200_000}
-MUZERO_MINATAR = MUZERO_SMALL | {
-  'model_channels': 16,
-  'model_blocks': 1,
-  'learning_rate': 1e-3,
-  'num_steps': 1_000_000,
-}
+MUZERO_PIXELS = {'model_channels': 16, 'model_blocks': 1, 'learning_rate': 1e-3}
+MUZERO_MINATAR = MUZERO_SMALL | MUZERO_PIXELS | {'num_steps': 1_000_000}
 # The tower at a quarter of its width and depth, for one accelerator.
 MUZERO_ATARI = {
   'frame_stack': 4,
@@ -168,4 +176,22 @@ MUZERO_PUBLISHED = {
   'importance_exponent': 1.0,
   'env_options': 'screen=96,sticky_actions=0,noop_max=30',
   'num_steps': 50_000_000,
+}
+
+# QT-Opt for state observations and a few actions, in short runs. Twenty thousand steps need a shorter
+# average and lag than the paper's fifteen million updates.
+QT_OPT_SMALL = {
+  'mlp_sizes': (64,),
+  'discount': 0.95,
+  'reward_scale': 0.1,
+  'learning_rate': 1e-3,
+  'averaging': 0.99,
+  'target_update_period': 200,
+  'num_actors': 1,
+  'envs_per_actor': 8,
+  'batch_size': 64,
+  'min_replay_size': 500,
+  'replay_size': 100_000,
+  'samples_per_insert': 32.0,
+  'num_steps': 20_000,
 }

@@ -5,12 +5,24 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from agents.ppo.config import PPOConfig
-from agents.vtrace.config import VTraceConfig
+from programs.options import own_torso
+from programs.options.agents import AgentConfig
 from programs.parts.launchpad_nodes import Deferred
 
+_CLASSES = {'muzero': 'MuZero', 'ppo': 'PPO', 'r2d2': 'R2D2', 'vtrace': 'VTrace'}
 
-def make_agent(config: VTraceConfig | PPOConfig) -> Any:
+
+def make_agent(config: AgentConfig) -> Any:
   """Returns the constructor of the agent of a config: it takes the specs of observations and actions."""
-  name = ('ppo', 'PPO') if isinstance(config, PPOConfig) else ('vtrace', 'VTrace')
-  return functools.partial(Deferred(f'agents.{name[0]}.agent', name[1]), config)
+  return constructor(f'agents.{config.agent}.agent', _CLASSES[config.agent], config)
+
+
+def constructor(module: str, name: str, config: Any) -> Any:
+  """Returns a constructor that is valid in every process, even without the user's own torso.
+
+  Args:
+    module: of the agent's class.
+    name: of the class, whose constructor takes the config and the specs of observations and actions.
+    config: of the agent.
+  """
+  return functools.partial(Deferred(module, name), own_torso.carried(config))

@@ -101,6 +101,14 @@ class ListeningNode(lp.PyClassNode):
     return super()._construct_instance()
 
 
+class ListeningCourierNode(ListeningNode, lp.CourierNode):
+  """A node that opens its own socket and serves the public methods of its object by Courier as well."""
+
+  def create_courier_handle(self) -> lp.CourierHandle:
+    """Returns a handle by which other nodes call the methods."""
+    return self._track_handle(lp.CourierHandle(self.courier_address))
+
+
 class ReplayNode(ListeningNode):
   """Runs `nodes.replay.ReplayServer`.
 

@@ -28,7 +28,7 @@ def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
   return TrainingOptions(
     name=name,
     devices=config.learner_devices,
-    batch_size=config.batch_size,
+    shares=config.shares,
     run=run_options(config),
     audit_dir=config.audit_dir,
     seed=config.root_seed.child('learner'),

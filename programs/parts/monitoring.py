@@ -32,6 +32,7 @@ def add_monitor(
       config.num_steps,
       config.eval_envs > 0,
       num_learners,
+      config.videos_kept,
     ),
     label='monitor',
   )
@@ -62,6 +63,8 @@ def add_evaluator(
           seed=config.root_seed.child('evaluator'),
           share=config.eval_share,
           final_seconds=config.eval_seconds,
+          film_period=config.video_period,
+          film_frames=config.video_frames,
         ),
       ),
       label='evaluator',

@@ -10,15 +10,18 @@ from typing import Any
 import launchpad as lp
 
 from programs.options.actors import ActorsConfig
+from programs.options.bellman import BellmanConfig
 from programs.options.prioritized import PrioritizedConfig
 from programs.options.queue import QueueConfig
+from programs.options.reanalyse import ReanalyseConfig
+from programs.options.relabelled import RelabelledConfig
 from programs.parts.launchpad_nodes import AddressHandle, Deferred, ReplayNode
 
 
 def add_replay(
   program: lp.Program,
   config: ActorsConfig,
-  make_table: Callable[[], Any],
+  make_tables: Callable[[], Any],
   monitor: Any,
   checkpoint_period: float = 0.0,
   num_replicas: int = 1,
@@ -28,7 +31,7 @@ def add_replay(
   Args:
     program: the graph.
     config: the program's options.
-    make_table: returns the Reverb tables of one server.
+    make_tables: returns the Reverb tables of one server.
     monitor: a handle on the monitor.
     checkpoint_period: seconds between checkpoints; 0 for none, as for a queue.
     num_replicas: number of replicas, each with num_replay_shards servers.
@@ -40,7 +43,7 @@ def add_replay(
     return [
       program.add_node(
         ReplayNode(
-          make_table,
+          make_tables,
           monitor,
           f'replay/{i}',
           os.path.join(config.run_dir, 'replay', str(i)),
@@ -57,13 +60,66 @@ def make_queue(config: QueueConfig) -> Callable[[], Any]:
   return functools.partial(Deferred('nodes.unrolls.tables', 'queue_table'), items)
 
 
-def make_prioritized(config: PrioritizedConfig) -> Callable[[], Any]:
-  """Returns the constructor of the prioritized table of one replay server."""
+def make_prioritized(config: PrioritizedConfig, share: float = 1.0) -> Callable[[], Any]:
+  """Returns the constructor of the prioritized table of one replay server.
+
+  Args:
+    config: the program's options.
+    share: of the unrolls of a batch that come from this table. The ratio of samples to inserts is times
+      this share, so the number of updates is the same as without another table.
+  """
   return functools.partial(
     Deferred('nodes.unrolls.tables', 'prioritized_table'),
     max_size=config.replay_size // config.num_replay_shards,
     min_size=config.min_replay_size // config.num_replay_shards,
-    samples_per_insert=config.samples_per_insert,
-    error_buffer=config.samples_per_insert_error,
+    samples_per_insert=config.samples_per_insert * share,
+    error_buffer=config.samples_per_insert_error * share,
     priority_exponent=config.priority_exponent,
   )
+
+
+def make_bellman(config: BellmanConfig) -> Callable[[], Any]:
+  """Returns the constructor of the tables of one replay server, two if there are Bellman updaters.
+
+  The ratio of samples to inserts holds for the updaters, and the learner samples each of their copies
+  once on average, so both graphs do as many updates.
+  """
+  if not config.bellman_updaters:
+    return make_prioritized(config)
+  originals = _originals(
+    config,
+    samples_per_insert=config.samples_per_insert,
+    error_buffer=config.samples_per_insert_error,
+  )
+  return _all_tables(originals, _relabelled(config, each_once=True))
+
+
+def make_reanalysed(config: ReanalyseConfig) -> Callable[[], Any]:
+  """Returns the constructor of the tables of one replay server, three if there are relabellers."""
+  if not config.reanalyse_nodes:
+    return make_prioritized(config)
+  new = make_prioritized(config, config.new_share)
+  return _all_tables(new, _originals(config), _relabelled(config))
+
+
+def _originals(config: RelabelledConfig, **ratio: float) -> Callable[[], Any]:
+  return functools.partial(
+    Deferred('nodes.unrolls.tables', 'uniform_table'),
+    max_size=config.replay_size // config.num_replay_shards,
+    min_size=config.min_replay_size // config.num_replay_shards,
+    **ratio,
+  )
+
+
+def _relabelled(config: RelabelledConfig, each_once: bool = False) -> Callable[[], Any]:
+  return functools.partial(
+    Deferred('nodes.unrolls.tables', 'relabelled_table'),
+    max_size=config.relabelled_size // config.num_replay_shards,
+    min_size=config.relabelled // config.num_replay_shards,
+    priority_exponent=config.priority_exponent,
+    each_once=each_once,
+  )
+
+
+def _all_tables(*makers: Callable[[], Any]) -> Callable[[], Any]:
+  return functools.partial(Deferred('nodes.unrolls.tables', 'all_tables'), makers)

@@ -79,7 +79,7 @@ def test_a_sweep_is_stopped_goes_on_lists_what_failed_and_keeps_what_is_done(tmp
   before = os.stat(path).st_mtime_ns
   common = sweeps.Sweep('sebulba', SMALL, 12)
   assert sweeps.run(common, results, ['memory_len/0'], jobs=1) == []
-  assert capsys.readouterr().out == '1 of 1 ids are done already\n'
+  assert capsys.readouterr().out == '1 of 1 ids are already done\n'
   assert os.stat(path).st_mtime_ns == before
 
 

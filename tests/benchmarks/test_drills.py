@@ -305,6 +305,7 @@ def test_packets_are_lost_without_netem():
   assert came.returncode == 0 and 0 < int(came.stdout) < 850, came.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'flags, sentence',
   [

@@ -91,6 +91,7 @@ def test_what_peers_cannot_be_given_is_refused(given, flag):
     settings.make(given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'flags, said',
   [

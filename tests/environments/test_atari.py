@@ -59,6 +59,7 @@ def test_losing_a_life_ends_an_episode_and_the_game_goes_on():
   np.testing.assert_array_equal(rows[ends[-1] + 1].observation, rows[0].observation)
 
 
+@pytest.mark.slow
 def test_the_lives_of_a_game_add_up_to_its_score():
   actions = np.random.default_rng(3).integers(18, size=(700, 4)).astype(np.int32)
 

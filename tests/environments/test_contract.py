@@ -32,6 +32,7 @@ ENVIRONMENTS = [
   ('recall', 'delay=3,jitter=2', 60),
   ('atari:Pong', 'frame_cap=200', 300),
   ('examples/corridor.py:make', 'length=4', 60),
+  ('benchmarks/simulated/screens.py:make', '', 1100),
 ]
 NUM_ENVS = 3
 
@@ -61,6 +62,7 @@ def stack(timesteps):
   return dm_env.TimeStep(*(np.stack(fields) for fields in zip(*timesteps, strict=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('name', 'options', 'num_steps'), ENVIRONMENTS)
 def test_batched_environment_contract(name, options, num_steps):
   spec = registry.make_spec(name, options)
@@ -92,6 +94,7 @@ def test_batched_environment_contract(name, options, num_steps):
     np.testing.assert_array_equal(before, now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('name', 'options', 'num_steps'), ENVIRONMENTS)
 def test_the_seed_decides_the_trajectory(name, options, num_steps):
   rows = stack(roll(name, options, seed=1, num_steps=num_steps)[0])

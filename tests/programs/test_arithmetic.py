@@ -33,7 +33,7 @@ def test_every_family_can_be_learned_by_every_program_within_its_own_steps(progr
   run = arithmetic.expected(config)
   assert run.updates >= 900
   assert run.first_batch <= 0.2 * config.num_steps
-  assert (run.copies is not None) == (program in ('muzero', 'r2d2'))
+  assert (run.copies is not None) == (program in ('muzero', 'qt_opt', 'r2d2'))
   assert run.copies is None or run.copies >= 10
 
 
@@ -79,6 +79,33 @@ def test_updates_of_anakin_come_in_whole_calls():
   assert arithmetic.expected(config).updates == 40
 
 
+@pytest.mark.parametrize('samples_per_insert, min_replay_size', [(2.0, 50), (6.0, 16), (6.0, 160)])
+def test_updates_of_anakin_with_replay_begin_when_it_is_filled(samples_per_insert, min_replay_size):
+  config = config_of(
+    'anakin',
+    agent='muzero',
+    num_envs=16,
+    batch_size=16,
+    updates_per_call=6,
+    num_steps=5_000,
+    samples_per_insert=samples_per_insert,
+    min_replay_size=min_replay_size,
+  )
+  config.validate()
+  assert (config.unroll_length, config.unroll_rows) == (8, 23)
+  rows, unrolls, updates, first = 1, 0, 0, None
+  while (rows - 1) * 16 < 5_000:
+    for _ in range(6 // int(samples_per_insert)):
+      rows += 8
+      unrolls += 16 * (rows >= 23)
+      if unrolls >= min_replay_size:
+        updates += int(samples_per_insert)
+        first = first or (rows - 1) * 16
+  run = arithmetic.expected(config)
+  assert (run.updates, run.most_updates, run.first_batch) == (updates, updates, first)
+  assert run.copies == updates // config.target_update_period
+
+
 @pytest.mark.parametrize(
   'program, values, words',
   [
@@ -93,6 +120,11 @@ def test_updates_of_anakin_come_in_whole_calls():
     ('sebulba', {'num_steps': 1343}, ['--num_steps=1343', '--batch_size=16', '1344']),
     ('impala', {'num_steps': 1344}, None),
     ('anakin', {'num_steps': 1}, None),
+    (
+      'anakin',
+      {'agent': 'muzero', 'num_steps': 1919},
+      ['--num_steps=1919', '--min_replay_size=200', 'after about 1920 actor_steps'],
+    ),
   ],
 )
 def test_what_learns_nothing_is_refused_and_nothing_else(program, values, words):

@@ -4,7 +4,9 @@ import threading
 
 import launchpad as lp
 import pytest
+from launchpad.nodes.multi_processing_colocation.node import MultiProcessingColocation
 
+from launchers.graph import describe
 from launchers.placement import Resources
 from programs import check, registry
 from programs.parts.launchpad_nodes import Deferred, ReplayNode
@@ -50,6 +52,8 @@ def _replay():
     ('sebulba', {'num_replicas': 2, 'num_replay_shards': 2, 'eval_envs': 0}),
     ('sebulba', {'num_actors': 4, 'inference_nodes': 2}),
     ('r2d2', {'num_actors': 3, 'inference_nodes': 3}),
+    ('muzero', {'reanalyse_nodes': 2, 'reanalyse_share': 0.5, 'num_replicas': 2}),
+    ('muzero', {'reanalyse_nodes': 1, 'reanalyse_share': 0.5, 'inference_nodes': 1}),
     *((name, {}) for name in registry.PROGRAMS),
   ],
 )
@@ -114,6 +118,42 @@ def test_a_handle_on_a_node_that_was_never_added_is_named():
   program.add_node(lp.PyClassNode(Server, forgotten.create_handle()), label='caller')
   (problem,) = _problems(program)
   assert 'node caller/0 has a handle on a node that was not added' in problem
+
+
+def test_a_colocation_is_one_node_to_which_its_handles_belong():
+  program, inner = lp.Program('test'), lp.CourierNode(Server)
+  neighbour = lp.PyClassNode(Server, inner.create_handle())
+  program.add_node(lp.MultiThreadingColocation([inner, neighbour]), label='pair')
+  program.add_node(lp.PyNode(print, inner.create_handle()), label='reader')
+  check.check(program, _everywhere(program))
+  assert describe.edges(program) == {('reader', 'pair'): 1}
+  text = describe.describe(program, _everywhere(program))
+  assert 'pair      1 x MultiThreadingColocation(2 Server)  on' in text
+  assert 'reader    1 x PyNode(print)  on' in text
+
+
+def test_what_cannot_be_pickled_in_a_colocation_is_named():
+  program = lp.Program('test')
+  inner = lp.PyClassNode(Server, lock=threading.Lock())
+  program.add_node(lp.MultiThreadingColocation([inner]), label='pair')
+  program.add_node(lp.PyNode(print, threading.Lock()), label='function')
+  first, second = _problems(program)
+  assert 'node pair/0 cannot be sent to a separate process, because in its PyClassNode' in first
+  assert "argument 'lock', of type lock, cannot be pickled" in first
+  assert 'because argument 0, of type lock, cannot be pickled' in second
+
+
+def test_a_type_of_node_that_launchpad_ships_incomplete_is_refused():
+  program = lp.Program('test')
+  program.add_node(MultiProcessingColocation([lp.PyNode(print)]), label='processes')
+  (problem,) = _problems(program)
+  assert problem.startswith('node processes/0 is a MultiProcessingColocation, which')
+  assert 'use lp.MultiThreadingColocation' in problem
+
+
+def test_a_program_of_ones_own_may_have_circles():
+  program = _circle('a', 'b')
+  check.check(program, _everywhere(program), cycles=None)
 
 
 def test_names_that_are_no_line_or_no_file_name_are_refused():

@@ -17,6 +17,16 @@ from tests.programs_under_test import ROOT
       {'num_actors': 2, 'inference_nodes': 2, 'audit': True},
       {'replay', 'learner', 'inference'},
     ),
+    (
+      'muzero',
+      {'reanalyse_nodes': 1, 'reanalyse_share': 0.5},
+      {'replay', 'inference_learner'},
+    ),
+    (
+      'muzero',
+      {'reanalyse_nodes': 1, 'reanalyse_share': 0.5, 'audit': True},
+      {'replay', 'inference_learner', 'relabeller'},
+    ),
     ('impala', {}, {'replay', 'learner'}),
     ('impala', {'audit': True}, {'replay', 'learner', 'actor'}),
     ('anakin', {}, {'anakin'}),

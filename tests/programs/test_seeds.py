@@ -28,6 +28,7 @@ from nodes.inference_learner import InferenceLearner
 from nodes.inference_worker import InferenceWorker
 from nodes.learner import LearnerNode
 from nodes.learning import loop
+from nodes.relabeller import Relabeller
 from nodes.runtime import lifecycle
 from programs import registry
 from tests.nodes.counter import CounterAgent
@@ -35,11 +36,13 @@ from viewing import evaluation
 from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
 
+RELABELLERS = {'reanalyse_nodes': 2, 'reanalyse_share': 0.5}
 CASES = [
   ('sebulba', {'num_actors': 3, 'env_groups': 2, 'actor_devices': (0, 1)}),
   ('sebulba', {'num_replicas': 2, 'env_groups': 2}),
   ('sebulba', {'num_actors': 4, 'inference_nodes': 2, 'actor_devices': (0, 1)}),
-  ('muzero', {'num_actors': 2, 'env_groups': 2}),
+  ('muzero', {'num_actors': 2, 'env_groups': 2, **RELABELLERS}),
+  ('qt_opt', {'num_actors': 2, 'env_groups': 2, 'bellman_updaters': 2, 'batch_size': 8}),
   ('r2d2', {'num_actors': 2, 'env_groups': 2}),
   ('r2d2', {'num_actors': 2, 'inference_nodes': 2, 'env_groups': 1}),
   ('impala', {'num_actors': 3}),
@@ -114,7 +117,6 @@ def draws(monkeypatch, tmp_path):
     'nodes.inference.server.InferenceServer.compile': lambda self: None,
     'nodes.inference.server.InferenceServer.start': lambda self: None,
     'nodes.unrolls.writer.UnrollWriter': Silence,
-    'nodes.unrolls.writer.begin_import': lambda: None,
     'nodes.anakin.AnakinLoop': lambda *args: Plays(play),
     'nodes.anakin_evaluator.Evaluation': lambda *args: Plays(play),
     'nodes.anakin_evaluator.rpc.call': lambda *args: ({}, None),
@@ -139,12 +141,14 @@ class Always(Silence):
 class Plays:
   """Tells the key that it begins with."""
 
+  replay_bytes = 0
+
   def __init__(self, play):
     self.init = play
     self.begin = lambda params, key: play(key)
 
 
-def evaluate_once(self, play):
+def evaluate_once(self, play, filming=None):
   if isinstance(self, AnakinEvaluator):
     self._anakin = types.SimpleNamespace(futures=Silence())
     play(lambda: True, lambda: False)
@@ -182,7 +186,12 @@ def play_until_stopped(node, draws):
     node.run()
 
 
-AGENTS = 'VTrace', 'PPO', 'R2D2', 'MuZero'
+def relabel(node, draws):
+  for number in range(2):
+    draws['copies'] += keys(node._keys(number))
+
+
+AGENTS = 'VTrace', 'PPO', 'R2D2', 'MuZero', 'QTOpt'
 # What makes a node draw all that it ever draws by a seed.
 HOW = {
   ImpalaActor: act,
@@ -194,6 +203,7 @@ HOW = {
   InferenceLearner: infer_and_learn,
   InferenceWorker: infer,
   LearnerNode: learn,
+  Relabeller: relabel,
 }
 
 
@@ -239,6 +249,7 @@ def evaluate(draws):
   draws['actions'] += keys(JaxBatch(None, 3, seed)._keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, options', CASES)
 def test_no_two_consumers_share_random_numbers_after_any_restart_and_resume(
   name, options, draws, tmp_path, monkeypatch
@@ -260,6 +271,11 @@ def test_no_two_consumers_share_random_numbers_after_any_restart_and_resume(
   batches, size = actors * groups + 1, actors * ENVS['envs_per_actor'] + ENVS['eval_envs']
   assert len(draws['environments']) == num_runs * (batches + size) + 1 + 3
   assert len(set(draws['actions'])) == len(draws['actions']) == num_runs * size + 3 + 3
+  # Two batches of 8 unrolls: half of MuZero's batches, all of QT-Opt's.
+  relabellers = counts[Relabeller]
+  assert relabellers == options.get('reanalyse_nodes', options.get('bellman_updaters', 0))
+  assert len(set(draws['copies'])) == len(draws['copies']) == num_runs * relabellers * 2 * 8
+  assert not set(draws['copies']) & set(draws['actions'])
   # The parameters are one for all replicas, and begin the same after every restart without a checkpoint.
   learners = counts[InferenceLearner] + counts[LearnerNode]
   assert len(draws['parameters']) == num_runs * learners

@@ -10,6 +10,7 @@ from benchmarks.results.declared import Entry, Launch, Task
 from benchmarks.results.places import Places
 from benchmarks.results.records import Curve, Record
 from rundir import checkpoints, run_directory
+from sweeps import commands
 
 ROW = Launch(label='anakin', program='anakin', env='catch', budget=100, seeds=(1, 2))
 ENTRY = Entry(Task(name='catch', title='', about='', rows=(ROW,)), ROW)
@@ -52,10 +53,10 @@ def make_run(places, tmp_path):
 def test_a_run_with_a_checkpoint_is_resumed(make_run, places):
   run_dir = make_run(ROW.settings())
   launches.keep_only_this_row(ENTRY, 1, places)
-  assert launches._target(ROW, 1, str(run_dir)) == [f'--resume={run_dir}']
-  assert not launches.trained(str(run_dir))
+  assert commands.target(str(run_dir), ROW.arguments(1)) == [f'--resume={run_dir}']
+  assert not commands.trained(str(run_dir))
   new = str(run_dir.parent / '2')
-  assert launches._target(ROW, 2, new) == [*ROW.arguments(2), f'--run_dir={new}']
+  assert commands.target(new, ROW.arguments(2)) == [*ROW.arguments(2), f'--run_dir={new}']
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from benchmarks.results import __main__ as command
-from benchmarks.results import cells, page, policies, rows
+from benchmarks.results import page, policies, rows
 from benchmarks.results.declared import Entry
 from benchmarks.results.places import Places
 from tests.benchmarks import smoke
@@ -107,13 +107,6 @@ def test_another_process_renders_the_same_bytes_without_any_run(places):
   for path, text in content.items():
     assert pathlib.Path(path).read_bytes() == text
   assert not pathlib.Path(places.runs).exists()
-
-
-def test_numbers_are_short_and_keep_their_sign():
-  shown = [cells.number(x) for x in (0.98765, -0.0, -176.04, 999.96, 1000.0, 1234567.8)]
-  assert shown == ['0.9877', '0', '-176', '1000', '1,000', '1,234,568']
-  with pytest.raises(ValueError, match='ends a cell'):
-    cells.table(['a'], [['b|c']])
 
 
 def test_a_policy_is_kept_only_of_a_run_that_is_the_rows(places):

@@ -1,0 +1,52 @@
+"""Checks in a separate process, for what the launcher must not import.
+
+The process exits with `REFUSED` if the check refuses a flag, and its last line on stderr says why.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+
+REFUSED = 2
+
+
+def run(module: str, *arguments: str, flag: str, stdin: bytes = b'') -> str:
+  """Runs `python -m MODULE ARGUMENTS` without accelerators; returns its stdout.
+
+  Args:
+    module: of this repository; it ends with the exit code of `exit_code`.
+    *arguments: of the command line.
+    flag: names what is checked, for the error.
+    stdin: input of the process.
+
+  Raises:
+    ValueError: the check refuses the flag; one sentence.
+    RuntimeError: the process failed otherwise; its last line is that of the process.
+  """
+  process = subprocess.run(
+    [sys.executable, '-m', module, *arguments],
+    cwd=pathlib.Path(__file__).parent.parent,
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+    input=stdin,
+    capture_output=True,
+  )
+  said = process.stderr.decode(errors='replace').strip()
+  if process.returncode == REFUSED:
+    raise ValueError(said.splitlines()[-1])
+  if process.returncode:
+    raise RuntimeError(f'{flag} cannot be tried:\n{said}')
+  return process.stdout.decode()
+
+
+def exit_code(check: Callable[[], None]) -> int:
+  """Calls `check` in the separate process and returns the exit code; a ValueError refuses."""
+  try:
+    check()
+  except ValueError as error:
+    print(error, file=sys.stderr)
+    return REFUSED
+  return 0

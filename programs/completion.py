@@ -1,0 +1,107 @@
+"""launch.py --completion: a script that completes its flags and their values in a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from absl import flags
+
+from environments import jax_registry
+from environments import registry as environments
+from programs import registry
+from programs.options import agents, preset_choice
+
+SHELL = flags.DEFINE_enum(
+  'completion',
+  None,
+  ['bash', 'zsh'],
+  'print a script that completes these flags: source <(python launch.py --completion=bash)',
+)
+# Their flags are not completed.
+_LIBRARIES = ('absl', 'acme', 'launchpad')
+_ZSH = """\
+if ! whence compdef > /dev/null; then autoload -U +X compinit && compinit; fi
+autoload -U +X bashcompinit && bashcompinit
+"""
+# Without a reply, the shell completes names of files. Bash makes = a word of its own, zsh does not.
+_FUNCTION = r"""# Completes the flags of launch.py, also after `python launch.py`.
+_launchpod() {
+  local word cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}"
+  local flag='' before='' launch='' values=''
+  local flags='@FLAGS@'
+  COMPREPLY=()
+  for word in "${COMP_WORDS[@]}"; do
+    case "$word" in launch.py|*/launch.py) launch=yes ;; esac
+  done
+  if [ -z "$launch" ]; then return 0; fi
+  case "$cur" in
+    --*=*) flag="${cur%%=*}"; before="$flag="; cur="${cur#*=}" ;;
+    =) flag="$prev"; cur='' ;;
+    *)
+      if [ "$prev" = '=' ]; then
+        flag="${COMP_WORDS[COMP_CWORD-2]}"
+      else
+        case " $flags " in *" $prev= "*) flag="$prev" ;; esac
+      fi ;;
+  esac
+  case "$flag" in
+    '') values="$flags" ;;
+@VALUES@
+  esac
+  for word in $(compgen -W "$values" -- "$cur"); do
+    case "$flag:$word" in
+      *=|--env:*) COMPREPLY+=("$before$word") ;;
+      *) COMPREPLY+=("$before$word ") ;;
+    esac
+  done
+  return 0
+}
+complete -o bashdefault -o default -o nospace -F _launchpod launch.py python python3
+"""
+
+
+def script(shell: str) -> str:
+  """Returns the script for a shell; all flags have to be defined.
+
+  Args:
+    shell: 'bash' or 'zsh'.
+  """
+  words = ' '.join(sorted(_words()))
+  values = '\n'.join(f"    --{name}) values='{' '.join(found)}' ;;" for name, found in _values())
+  made = _FUNCTION.replace('@FLAGS@', words).replace('@VALUES@', values)
+  return (_ZSH if shell == 'zsh' else '') + made
+
+
+def _flags() -> Iterator[flags.Flag]:
+  """Yields the flags of this repository, and Launchpad's that it documents."""
+  for module, defined in flags.FLAGS.flags_by_module_dict().items():
+    for flag in defined:
+      if module.partition('.')[0] not in _LIBRARIES or flag.name == 'lp_launch_type':
+        yield flag
+
+
+def _words() -> Iterator[str]:
+  """Yields the flags, with = where they need a value."""
+  yield '--help'
+  for flag in _flags():
+    if flag.boolean:
+      yield from (f'--{flag.name}', f'--no{flag.name}')
+    else:
+      yield f'--{flag.name}='
+
+
+def _values() -> Iterator[tuple[str, list[str]]]:
+  """Yields the flags that have a list of values, with these."""
+  variants = [v for name in registry.PROGRAMS for v in agents.variants(registry.load(name)).items()]
+  presets = {name for _, variant in variants for name in preset_choice.tables(variant)}
+  families = environments.families().keys() | jax_registry.families().keys()
+  known = {
+    'program': registry.PROGRAMS.keys(),
+    'agent': {agent for agent, _ in variants} - {''},
+    'env': families,
+    'preset': presets | {'none'},
+  }
+  for flag in _flags():
+    found = known.get(flag.name, getattr(flag.parser, 'enum_values', ()))
+    if found:
+      yield flag.name, sorted(found)

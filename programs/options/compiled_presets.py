@@ -1,0 +1,69 @@
+"""Presets of Anakin, for each of its agents; see `programs.options.preset_choice`."""
+
+from programs.options.preset_choice import OTHERS
+from programs.options.presets import (
+  MUZERO_LEARNER,
+  MUZERO_PIXELS,
+  PENDULUM,
+  PPO_CONTINUOUS,
+  PPO_MINATAR,
+  PPO_SMALL,
+  R2D2_SMALL,
+)
+
+_MINATAR = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
+
+VTRACE = {
+  OTHERS: {'num_steps': 1_500_000},
+  'gymnax': {'learning_rate': 1e-3, 'num_steps': 2_000_000},
+  'minatar': {'learning_rate': 1e-3, 'num_steps': 5_000_000},  # As Young and Tian 2019.
+  'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
+}
+PPO = {
+  OTHERS: PPO_SMALL | {'num_steps': 1_500_000},
+  'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
+  'gymnax:Pendulum-v1': PPO_CONTINUOUS,
+  'minatar': PPO_MINATAR,
+  **{f'gymnax:{game}-MinAtar': PPO_MINATAR for game in _MINATAR},
+}
+
+# With an exponent of 1 the importance weights, over the largest of a batch, are mostly small.
+_MUZERO = MUZERO_LEARNER | {'num_envs': 16, 'updates_per_call': 20, 'priority_exponent': 0.6}
+# Board games: samples are uniform, as in M, and in tic-tac-toe a target is the outcome of the game.
+_MUZERO_GAME = MUZERO_LEARNER | {
+  'model': 'mlp',  # Convolutions are for an accelerator.
+  'mlp_sizes': (256, 256),
+  'hidden_state_size': 128,
+  'head_size': 128,
+  'discount': 1.0,
+  'num_bins': 21,
+  'max_bin': 1.0,
+  'value_cost': 1.0,
+  'num_simulations': 16,
+  'gumbel_value_scale': 0.03,  # With 0.1 all games of self-play soon are the same few draws.
+  'num_unroll_steps': 3,
+  'learning_rate': 1e-3,
+  'num_envs': 32,
+  'batch_size': 128,
+  'updates_per_call': 20,
+  'priority_exponent': 0.0,
+}
+MUZERO = {
+  OTHERS: _MUZERO | {'num_steps': 500_000},
+  'catch': _MUZERO | {'num_steps': 200_000},
+  'minatar': _MUZERO | MUZERO_PIXELS | {'num_steps': 1_000_000},
+  'pgx:connect_four': _MUZERO_GAME | {'unroll_length': 16, 'n_step': 16, 'num_steps': 2_000_000},
+  'pgx:tic_tac_toe': _MUZERO_GAME | {'n_step': 9, 'num_steps': 1_000_000},
+}
+
+_R2D2 = R2D2_SMALL | {
+  'num_envs': 32,
+  'updates_per_call': 40,
+  'samples_per_insert': 8.0,
+  'target_update_period': 50,
+}
+R2D2 = {
+  OTHERS: _R2D2 | {'num_steps': 500_000},
+  'catch': _R2D2 | {'num_steps': 200_000},
+  'minatar': _R2D2 | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000},
+}

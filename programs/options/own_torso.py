@@ -1,0 +1,31 @@
+"""A torso of the user's own: --torso=path/to/mine.py:MyTorso."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from environments import own_file
+
+
+def named(config: Any) -> str:
+  """Returns the value of --torso if it names a user's file; else ''."""
+  torso = getattr(config, 'torso', '')
+  return torso if isinstance(torso, str) and own_file.is_spec(torso) else ''
+
+
+def carried(config: Any) -> Any:
+  """Returns a config that is valid in every process: a user's own torso includes its file's source.
+
+  Raises:
+    ValueError: the file cannot be read, or the flag has more than its name; one sentence.
+  """
+  if not (torso := named(config)):
+    return config
+  try:
+    own = own_file.named(torso)
+  except ValueError as error:
+    raise ValueError(f'--torso={error}') from error
+  if own.task:
+    raise ValueError(f'--torso={torso} has {own.task!r} behind the name; a torso takes nothing.')
+  return dataclasses.replace(config, torso=own)

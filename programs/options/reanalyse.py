@@ -1,0 +1,95 @@
+"""Options of programs in which relabellers refresh the targets of replay."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agents.options import option
+from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, Share
+from programs.options.relabelled import RelabelledConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class ReanalyseConfig(RelabelledConfig):
+  """Options of relabellers, which compute fresh targets for unrolls in prioritized replay."""
+
+  reanalyse_nodes: int = option(
+    0,
+    'relabellers: nodes that search again from unrolls in replay, with fetched parameters; needs '
+    '--reanalyse_share',
+    at_least=0,
+  )
+  reanalyse_share: float = option(
+    0.0,
+    'share of the unrolls of a batch that are from relabellers, from 0 to below 1; MuZero Reanalyze: '
+    '0.8 of all updates (Schrittwieser et al. 2020, appendix H)',
+  )
+  reanalyse_size: int = option(
+    0,
+    'capacity of the table of relabelled unrolls of a replica, over its shards; '
+    '0: 10 times the relabelled unrolls of its batches',
+    at_least=0,
+  )
+
+  @property
+  def num_relabellers(self) -> int:
+    """Number of relabellers; 0 for none."""
+    return self.reanalyse_nodes
+
+  @property
+  def given_relabelled_size(self) -> int:
+    """Capacity of the table of relabelled unrolls as the user set it; 0: to be chosen."""
+    return self.reanalyse_size
+
+  @property
+  def relabelled(self) -> int:
+    """Relabelled unrolls in each replica's part of a learner batch; as many from each shard."""
+    shards = self.num_replay_shards
+    return round(self.reanalyse_share * self.batch_size / shards) * shards
+
+  @property
+  def tables(self) -> tuple[str, ...]:
+    """Tables of replay that each new unroll is written to."""
+    return (UNROLLS, ORIGINALS) if self.reanalyse_nodes else super().tables
+
+  @property
+  def shares(self) -> tuple[Share, ...]:
+    """The unrolls that each replica adds to a learner batch, by table of replay."""
+    if not self.reanalyse_nodes:
+      return super().shares
+    new = self.batch_size - self.relabelled
+    return (Share(UNROLLS, new), Share(RELABELLED, self.relabelled))
+
+  @property
+  def new_share(self) -> float:
+    """Share of the unrolls of a batch that are not from relabellers."""
+    return 1.0 - self.relabelled / self.batch_size
+
+  def _check(self) -> None:
+    if not 0.0 <= self.reanalyse_share < 1.0:
+      raise ValueError(f'--reanalyse_share={self.reanalyse_share} must be at least 0 and below 1.')
+    if bool(self.reanalyse_nodes) != bool(self.reanalyse_share):
+      raise ValueError(
+        f'--reanalyse_nodes={self.reanalyse_nodes} and --reanalyse_share={self.reanalyse_share} need '
+        'each other: set both above 0, or leave both out.'
+      )
+    if not self.reanalyse_nodes:
+      return
+    if not 0 < self.relabelled < self.batch_size:
+      raise ValueError(
+        f'--reanalyse_share={self.reanalyse_share} of --batch_size={self.batch_size} is '
+        f'{self.relabelled} unrolls in equal parts from --num_replay_shards={self.num_replay_shards}; '
+        'change one of them so that both tables give some.'
+      )
+    if self.relabelled_size < self.relabelled:
+      raise ValueError(
+        f'--reanalyse_size={self.reanalyse_size} is smaller than the {self.relabelled} relabelled '
+        'unrolls of a batch; make it at least as large, or 0 to have it chosen.'
+      )
+    least = max(1.0 / self.new_share, self.samples_per_insert)
+    if self.samples_per_insert_error < least:
+      raise ValueError(
+        f'--samples_per_insert_error={self.samples_per_insert_error} is below {least:g}, the least with '
+        f'--reanalyse_share={self.reanalyse_share}: actors and learner could deadlock; make it larger, '
+        'or 0 to have it chosen.'
+      )

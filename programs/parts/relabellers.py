@@ -1,0 +1,74 @@
+"""Relabeller nodes and their placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import launchpad as lp
+
+from launchers.placement import Resources
+from nodes.learning.options import RelabellingOptions
+from nodes.unrolls.table_names import ORIGINALS, Share
+from programs.options.relabelled import RelabelledConfig
+from programs.parts import default_placement
+from programs.parts.launchpad_nodes import AddressHandle, Deferred
+
+
+def add_relabellers(
+  program: lp.Program,
+  config: RelabelledConfig,
+  make_agent: Callable[..., Any],
+  make_environment: Callable[..., Any],
+  learner: Any,
+  replay: Sequence[AddressHandle],
+  monitor: Any,
+) -> None:
+  """Adds the relabellers, each for all replay servers.
+
+  Args:
+    program: the graph.
+    config: the program's options.
+    make_agent: takes the specs of observations and actions; the agent has `relabel`.
+    make_environment: takes (number of environments, seed).
+    learner: a handle on the node that serves parameters.
+    replay: addresses of the replay servers.
+    monitor: a handle on the monitor.
+  """
+  # As many unrolls at a time as all relabelled unrolls of an update, so they divide over the servers.
+  unrolls = config.relabelled * len(replay) // config.num_replay_shards
+  with program.group('relabeller'):
+    for i in range(config.num_relabellers):
+      options = RelabellingOptions(
+        name=f'relabeller/{i}',
+        sources=(Share(ORIGINALS, unrolls),),
+        update_period=config.update_period,
+        audit_dir=config.audit_dir,
+        seed=config.root_seed.child('relabeller', i),
+      )
+      program.add_node(
+        lp.PyClassNode(
+          Deferred('nodes.relabeller', 'Relabeller'),
+          make_agent,
+          make_environment,
+          learner,
+          replay,
+          monitor,
+          options,
+        )
+      )
+
+
+def placement(config: RelabelledConfig) -> dict[str, Resources]:
+  """Returns the resources of the relabellers, if there are any: an accelerator each, or a CPU."""
+  if not config.num_relabellers:
+    return {}
+  return {
+    'relabeller': default_placement.on_accelerator(
+      config,
+      1,
+      restart='on_failure',
+      env=default_placement.ONE_THREAD,
+      uses_run_dir=config.audit,
+    )
+  }

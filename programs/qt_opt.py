@@ -1,0 +1,58 @@
+"""QT-Opt: continuous actions by a search in Q, targets by Bellman updaters between two replay tables.
+
+The graph is Sebulba's, with another agent, other replay tables, and relabellers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import launchpad as lp
+
+from agents.options import with_default
+from agents.qt_opt.config import QTOptConfig
+from launchers.placement import Resources
+from programs import sebulba
+from programs.options import presets
+from programs.options.bellman import BellmanConfig
+from programs.options.common import CommonConfig
+from programs.options.inference import InferenceConfig
+from programs.options.preset_choice import OTHERS
+from programs.parts import relabellers
+from programs.parts.agents import constructor
+from programs.parts.replay import make_bellman
+
+environments = sebulba.environments
+
+# Options per family of environments; they override the defaults, and flags override them.
+PRESETS = {OTHERS: presets.QT_OPT_SMALL}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(InferenceConfig, BellmanConfig, QTOptConfig):
+  """The options of a QT-Opt run."""
+
+  env: str = with_default(CommonConfig, 'env', 'gymnasium:Pendulum-v1')
+
+
+def make_agent(config: Config) -> Any:
+  """Returns the agent's constructor: it takes the specs of observations and actions."""
+  return constructor('agents.qt_opt.agent', 'QTOpt', config)
+
+
+def make_program(config: Config) -> lp.Program:
+  """Returns the program graph."""
+  return sebulba.make_graph(
+    'qt_opt',
+    config,
+    make_agent(config),
+    make_bellman(config),
+    config.replay_checkpoint_period,
+    add_relabellers=relabellers.add_relabellers if config.bellman_updaters else None,
+  )
+
+
+def placement(config: Config) -> dict[str, Resources]:
+  """Returns the resources of each group."""
+  return sebulba.placement(config) | relabellers.placement(config)

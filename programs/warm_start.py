@@ -1,0 +1,68 @@
+"""--init_from: a new run that begins with the parameters of another run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from environments import own_file
+from launchers.launcher import Job
+from programs import preset_list, runs
+from programs.options.inference import InferenceConfig
+from programs.runs import Run
+from rundir import saved_params
+from rundir.saved_params import SavedParams
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """The parameters that a run begins with.
+
+  Attributes:
+    saved: the parameters.
+    advice: what to change if they do not fit the run's agent; the end of a sentence.
+  """
+
+  saved: SavedParams
+  advice: str
+
+
+def source(run: Run) -> Source | None:
+  """Returns the parameters that a new run begins with; None without --init_from.
+
+  Raises:
+    ValueError: if the flag names no run with parameters of the same agent; one sentence.
+  """
+  path = run.config.init_from
+  if not path:
+    return None
+  try:
+    other = runs.recorded_run(path)
+    saved = saved_params.read(path)
+  except ValueError as error:
+    raise ValueError(f'--init_from={error}') from error
+  theirs, ours = (getattr(r.config, 'agent', own_file.title(r.program)) for r in (other, run))
+  if theirs != ours:
+    raise ValueError(
+      f'--init_from={path} has parameters of {theirs}, but this run trains {ours}; name a run that '
+      f'trained {ours}.'
+    )
+  return Source(saved, f'that run has {_differences(other.config, run.config)}.')
+
+
+def place(job: Job) -> None:
+  """Copies the parameters of --init_from into the run directory of a new run, which begins there."""
+  if job.config.init_from and not job.resumed:
+    saved_params.write_initial(job.run_dir, saved_params.read(job.config.init_from))
+
+
+def _differences(theirs: Any, ours: Any) -> str:
+  """Returns, as flags, what another run has and this one lacks, of the options of what is learned."""
+  resources = {field.name for field in dataclasses.fields(InferenceConfig)} - {'env', 'env_options'}
+  names = {field.name for field in dataclasses.fields(ours)} & vars(theirs).keys() - resources
+  found = [
+    f'--{name}={preset_list.plain(getattr(theirs, name))}'
+    for name in sorted(names)
+    if getattr(theirs, name) != getattr(ours, name)
+  ]
+  return ' '.join(found) or 'the same options in another version'
