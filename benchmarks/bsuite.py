@@ -17,7 +17,6 @@ import fnmatch
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from typing import Any
@@ -25,12 +24,12 @@ from typing import Any
 from absl import app, flags
 from bsuite import sweep
 
-from benchmarks.running import ROOT, last_line
 from environments import errors
 from environments.bsuite_record import csv_path
 from programs import registry as programs
 from programs.options import configs
 from rundir import run_directory
+from sweeps.commands import Command
 
 # One environment, and the learner trains on its every step. The environment ends the run: no experiment
 # has num_steps steps. Without checkpoints a crash of the learner or of replay also ends the run, so no
@@ -115,7 +114,7 @@ def _command(record: dict[str, Any]) -> str:
   return ' '.join([f'--program={record["program"]}{episodes} --', *record['flags']])
 
 
-class Launch:
+class Launch(Command):
   """A launch.py process for one id; its output and run directory are under `runs/` in the results."""
 
   def __init__(self, common: Sweep, results: str, bsuite_id: str):
@@ -129,9 +128,7 @@ class Launch:
       file.startswith(f'{name}.') and file.endswith('.log') for file in os.listdir(runs)
     )
     run_dir = os.path.join(runs, f'{name}.{attempts + 1}')
-    self.log_path = f'{run_dir}.log'
     self._recorded = os.path.join(run_dir, 'bsuite')
-    self._began = time.monotonic()
     options = f'results_dir={self._recorded},episodes={common.episodes}'
     arguments = [
       *(f'--{name}={value}' for name, value in PROTOCOL.items()),
@@ -140,40 +137,17 @@ class Launch:
       f'--env_options={options}',
       f'--run_dir={run_dir}',
     ]
-    with open(self.log_path, 'xb') as log:
-      self._process = subprocess.Popen(
-        [sys.executable, 'launch.py', *common.ruled(bsuite_id), *common.flags, *arguments],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C reaches only the sweep, which then stops its launches.
-      )
+    super().__init__(
+      ['launch.py', *common.ruled(bsuite_id), *common.flags, *arguments], f'{run_dir}.log'
+    )
 
   def ended(self) -> bool:
     """Returns whether the launch ended. After exit code 0, moves its record to the results."""
-    code = self._process.poll()
+    code = self.exit_code()
     if code == 0:
       with contextlib.suppress(FileNotFoundError):
         os.replace(csv_path(self._recorded, self.id), csv_path(self._results, self.id))
     return code is not None
-
-  def seconds(self) -> float:
-    """Returns the seconds since the start."""
-    return time.monotonic() - self._began
-
-  def last_words(self) -> str:
-    """Returns the last line of the output."""
-    return last_line(self.log_path)
-
-  def stop(self) -> None:
-    """Sends SIGTERM if the launch still runs."""
-    if self._process.poll() is None:
-      self._process.terminate()
-
-  def wait(self) -> None:
-    """Waits until the launch ends."""
-    self._process.wait()
 
 
 def matching(patterns: list[str]) -> list[str]:
@@ -219,7 +193,7 @@ def run(common: Sweep, results: str, ids: list[str], jobs: int) -> list[Launch]:
     while waiting or running:
       while waiting and len(running) < jobs:
         running.append(Launch(common, results, waiting.pop(0)))
-        print(f'{running[-1].id}: started, {running[-1].log_path}', flush=True)
+        print(f'{running[-1].id}: started, {running[-1].log}', flush=True)
       for launch in [launch for launch in running if launch.ended()]:
         running.remove(launch)
         if is_done(results, launch.id):
@@ -282,7 +256,7 @@ def main(argv: list[str]) -> int:
   if failed:
     print(f'\nfailed: {len(failed)} of {len(ids)} ids', file=sys.stderr)
     for launch in failed:
-      print(f'  {launch.id}: {launch.last_words()} ({launch.log_path})', file=sys.stderr)
+      print(f'  {launch.id}: {launch.last_words()} ({launch.log})', file=sys.stderr)
   return 1 if failed else 0
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from absl import app, flags
 
+from environments import own_file
 from programs import registry
-from programs.options import configs
+from programs.options import configs, early
 from programs.options import flags as config_flags
 
 SECONDS = flags.DEFINE_float(
@@ -35,7 +36,8 @@ def run(
   Args:
     main: main function of the benchmark.
     check: raises ValueError, one sentence, if the flags do not fit together; default: `config`.
-    programs: values of --program, the default first; if empty, the flag does not exist.
+    programs: values of --program, the default first, beside a user's own; if empty, the flag does not
+      exist.
   """
 
   def checked(argv: list[str]) -> None:
@@ -48,9 +50,11 @@ def run(
 
   # sys.exit runs the clean-up that ends started processes.
   signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+  own = early.own_program(sys.argv) or next(filter(own_file.is_spec, programs), '')
   if programs:
-    flags.DEFINE_enum('program', programs[0], programs, 'program to measure')
-  config_flags.define()
+    values = dict.fromkeys([*programs, own] if own else programs)
+    flags.DEFINE_enum('program', programs[0], list(values), 'program to measure')
+  config_flags.define(own)
   flags.adopt_module_key_flags(config_flags)
   app.run(checked)
 

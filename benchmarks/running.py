@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -15,8 +14,8 @@ import psutil
 
 from benchmarks import own
 from rundir import checkpoints, curves
+from sweeps.commands import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent
 T = TypeVar('T')
 
 
@@ -27,13 +26,6 @@ def processes(run_dir: str) -> list[psutil.Process]:
     if any(run_dir in part for part in process.info['cmdline'] or ()):
       found.append(process)
   return found
-
-
-def last_line(path: str) -> str:
-  """Returns the last line of an output file that is not empty."""
-  with open(path, errors='replace') as f:
-    lines = [line.strip() for line in f if line.strip()]
-  return lines[-1] if lines else 'it wrote nothing'
 
 
 class RunningProgram:

@@ -34,7 +34,6 @@ IMPORTS = {
   'replay': 'launchers.node_entry, launchpad, nodes.replay',
   'inference_learner': 'launchers.node_entry, launchpad, nodes.inference_learner, '
   'nodes.unrolls.reader, nodes.unrolls.writer',
-  'inference_learner_without_reverb': 'launchers.node_entry, launchpad, nodes.inference_learner',
   'actor': 'launchers.node_entry, launchpad, nodes.actor',
 }
 _IMPORTS = flags.DEFINE_list('imports', list(IMPORTS), 'processes whose imports are timed')

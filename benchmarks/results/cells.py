@@ -7,26 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.peers.reports import shown, spread
-from benchmarks.results import bootstrap, measures
-from benchmarks.results.bootstrap import Estimate
+from benchmarks.results import measures
 from benchmarks.results.declared import Entry
 from benchmarks.results.records import Record
+from sweeps import bootstrap
+from sweeps.cells import NONE, estimate
 
 NOT_RUN = 'not run'
-NONE = '-'
-
-
-def number(value: float) -> str:
-  """Returns a number with four significant digits, or as a whole number from 1,000 on."""
-  return f'{value:,.0f}' if abs(value) >= 1000 else f'{value + 0.0:.4g}'
-
-
-def estimate(made: Estimate) -> str:
-  """Returns an aggregate with its interval."""
-  if made.interval is None:
-    return f'{number(float(made.value))}, one seed'
-  low, high = (number(float(bound)) for bound in made.interval)
-  return f'{number(float(made.value))} ({low} to {high})'
 
 
 def final_return(records: Sequence[Record]) -> str:
@@ -80,16 +67,3 @@ def commits(records: Sequence[Record]) -> str:
     for code in (attempt['code'] for record in records for attempt in record.attempts)
   }
   return ', '.join(sorted(found)) or NONE
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-  """Returns the lines of a Markdown table.
-
-  Raises:
-    ValueError: a cell has a vertical line.
-  """
-  for cell in (cell for row in [header, *rows] for cell in row):
-    if '|' in cell or '\n' in cell:
-      raise ValueError(f'the cell {cell!r} has a character that ends a cell.')
-  lines = [header, ['---'] * len(header), *rows]
-  return [f'| {" | ".join(cells)} |' for cells in lines] + ['']

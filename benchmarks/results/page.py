@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results import bootstrap, cells, figures, measures, records
+from benchmarks.results import cells, measures, records
 from benchmarks.results.declared import Entry, Group, Peer, Task
 from benchmarks.results.places import Places
 from benchmarks.results.records import Record
+from sweeps import bootstrap, figures
+from sweeps.cells import NONE, estimate, number, table
 
 _INTRODUCTION = """\
 # Results
@@ -64,7 +66,7 @@ class Recorded:
   def letters(self, found: Sequence[Record]) -> str:
     """Returns the letters of the machines of some runs."""
     keys = (json.dumps(a['machine'], sort_keys=True) for r in found for a in r.attempts)
-    return ', '.join(sorted({self._machines[key] for key in keys})) or cells.NONE
+    return ', '.join(sorted({self._machines[key] for key in keys})) or NONE
 
 
 def render(tasks: Sequence[Task], groups: Sequence[Group], places: Places) -> dict[str, bytes]:
@@ -110,13 +112,13 @@ def _task(task: Task, recorded: Recorded, figure: str, places: Places) -> list[s
     lines += [f'![Learning curves of {task.title}]({path})', '']
   header = ['system', 'return', 'seeds']
   for threshold in task.thresholds:
-    header += [f'frames to {cells.number(threshold)}', f'seconds to {cells.number(threshold)}']
+    header += [f'frames to {number(threshold)}', f'seconds to {number(threshold)}']
   header += ['steps/s', 'load', 'machine', 'commit']
   rows = [_row(Entry(task, row), recorded) for row in task.rows]
   for published in task.published:
-    quoted = [f'{published.system}, *published*', published.figure or cells.NONE]
-    rows.append(quoted + [cells.NONE] * (len(header) - len(quoted)))
-  lines += cells.table(header, rows)
+    quoted = [f'{published.system}, *published*', published.figure or NONE]
+    rows.append(quoted + [NONE] * (len(header) - len(quoted)))
+  lines += table(header, rows)
   if protocols := _protocols(task, recorded):
     lines += [*protocols, '']
   commands = [row.shown_command(f'{task.name}/{row.label}') for row in task.rows]
@@ -177,7 +179,7 @@ def _mean_of(members: Sequence[Task], recorded: Recorded) -> list[str]:
     missing = [e.task.title for e, s in zip(declared, strata, strict=True) if not len(s)]
     value = cells.NOT_RUN
     if not missing:
-      value = cells.estimate(bootstrap.estimate(strata, bootstrap.interquartile_mean))
+      value = estimate(bootstrap.estimate(strata, bootstrap.interquartile_mean))
     elif len(missing) < len(declared):
       value = f'{cells.NOT_RUN} on {", ".join(missing)}'
     runs = sum(map(len, strata))
@@ -185,7 +187,7 @@ def _mean_of(members: Sequence[Task], recorded: Recorded) -> list[str]:
   if not rows:
     return []
   header = ['system', 'interquartile mean of scaled returns (95% interval)', 'tasks', 'runs']
-  return cells.table(header, rows)
+  return table(header, rows)
 
 
 def _machines(recorded: Recorded) -> list[str]:
@@ -202,4 +204,4 @@ def _machines(recorded: Recorded) -> list[str]:
   if not rows:
     return []
   header = ['machine', 'processor', 'cores', 'memory', 'accelerators']
-  return ['## Machines', '', *cells.table(header, rows)]
+  return ['## Machines', '', *table(header, rows)]

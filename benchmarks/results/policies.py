@@ -6,11 +6,12 @@ import dataclasses
 import os
 import shutil
 
-from benchmarks.results import attempts, launches
+from benchmarks.results import attempts
 from benchmarks.results.declared import Entry, Launch
 from benchmarks.results.places import Places
 from environments import own_file
 from rundir import files, final_params, run_directory, secrets
+from sweeps import commands
 
 MOST_BYTES = 500_000
 _COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
@@ -28,7 +29,7 @@ def keep(entry: Entry, row: Launch, places: Places) -> str:
   seed = row.seeds[0]
   run_dir = places.run_dir(entry, seed)
   made = attempts.read(places.attempts(entry, seed))
-  if made is None or made.settings != row.settings() or not launches.trained(run_dir):
+  if made is None or made.settings != row.settings() or not commands.trained(run_dir):
     return f'seed {seed} has no final parameters in {run_dir}'
   size = os.path.getsize(final_params.path(run_dir))
   if size > MOST_BYTES:

@@ -65,6 +65,22 @@ _PUREJAXRL = {
 _MINATAR_STEPS = 10_000_000
 _SHORT_MINATAR_STEPS = 3_000_000
 
+# CleanRL's settings for Pong in minutes (its README), with four times the learning rate, the game's own
+# actions and small screens.
+_PONG = (
+  '--env_options=full_action_space=false,screen=42',
+  '--num_actors=2',
+  '--envs_per_actor=8',
+  '--batch_size=16',
+  '--queue_size=16',
+  '--minibatch_of=transitions',
+  '--num_epochs=3',
+  '--num_minibatches=8',
+  '--clip_ratio=0.2',
+  '--learning_rate=0.001',
+)
+_PONG_STEPS = 6_000_000
+
 
 def _minatar(
   title: str,
@@ -143,8 +159,7 @@ def _differences() -> Task:
       ppo('raw-advantages', '--nonormalize_advantages'),
       ppo('constant-rate', '--learning_rate_schedule=constant'),
       ppo('fan-in', '--init=fan_in'),
-      ppo('relu', '--activation=relu'),
-      ppo('convolution', '--torso=minatar'),
+      ppo('mlp', '--torso=mlp'),
       _ours('anakin', env, budget, *rate, label='vtrace'),
     ),
     thresholds=(5.0, 15.0, 30.0),
@@ -249,6 +264,7 @@ TASKS = (
     title='Pendulum',
     about="Gymnasium's Pendulum-v1, with continuous actions; `anakin` plays gymnax's.",
     rows=(
+      _ours('qt_opt', 'gymnasium:Pendulum-v1', 20_000),
       _ours('sebulba', 'gymnasium:Pendulum-v1', 1_000_000),
       _ours('impala', 'gymnasium:Pendulum-v1', 1_000_000),
       _ours('anakin', 'gymnax:Pendulum-v1', 1_000_000),
@@ -313,13 +329,13 @@ TASKS = (
     title='Pong',
     about='The protocol of the returns is below; a step is 4 frames.',
     rows=(
-      _ours('sebulba', 'atari:Pong', 10_000_000),
-      _ours('impala', 'atari:Pong', 10_000_000),
+      _ppo('sebulba', 'atari:Pong', _PONG_STEPS, *_PONG),
+      _ppo('impala', 'atari:Pong', _PONG_STEPS, *_PONG),
       Peer(
         label='sample-factory-appo',
         peer='sample_factory',
         env='atari:Pong',
-        budget=10_000_000,
+        budget=_PONG_STEPS,
         given={'num_actors': 2, 'envs_per_actor': 32},
         action_repeat=4,
       ),

@@ -1,0 +1,203 @@
+"""Plans a deployment: hosts, actors, replay and network that a rate of frames needs.
+
+python -m benchmarks.capacity --env=atari:Pong --target_fps=200000 --accelerators=v5e-8
+python -m benchmarks.capacity --env=atari:Pong --target_fps=43000000 --accelerators=v3-2048
+python -m benchmarks.capacity --env=atari:Pong --check      the prediction for this machine, and a run
+
+Measures here what a step costs, and multiplies. CPU time is that of the stages of `benchmarks.pipeline`,
+with computation that costs nothing (`benchmarks/simulated`), since accelerators do it. FLOP are those of
+the program's own agent, as XLA counts them. Cores of other machines count as cores of this one. Every
+option of Sebulba is a flag; the batch and the environments of an actor matter most.
+
+--check predicts this machine, whose cores do the computation too: cores / sum of the stages. It then
+launches the program and prints the ratio. Exit code 1: the two are more than 20% apart.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+from absl import flags
+from matplotlib.figure import Figure
+
+from agents import shapes
+from benchmarks import demand as demands
+from benchmarks import end_to_end, options, output, pipeline, roles
+from benchmarks.demand import Demand, StepCosts
+from benchmarks.simulated.program import PROGRAM
+from environments import registry as environments
+from environments.base import describe
+from nodes.unrolls.assembler import unroll_spec
+from nodes.unrolls.packing import Columns
+from programs import registry as programs
+
+_TARGET = flags.DEFINE_float(
+  'target_fps', 200_000.0, 'environment frames a second to plan for', lower_bound=1.0
+)
+_ACCELERATORS = flags.DEFINE_string(
+  'accelerators', 'v5e-8', 'accelerators there are, such as v4-32'
+)
+_CHECK = flags.DEFINE_bool('check', False, 'predict the rate on this machine, and measure it')
+# Largest deviation of a checked prediction.
+_DEVIATION = 0.2
+
+
+def flops_per_step(agent: Any, spec: Any, rows: int, unrolls: int) -> float:
+  """Returns the floating-point operations of a step: acting once, and its share of an update.
+
+  Args:
+    agent: with discrete or continuous actions.
+    spec: of the environment.
+    rows: of an inference batch.
+    unrolls: in a learner batch.
+  """
+  state = jax.eval_shape(agent.init, jax.random.key(0))
+  batch = jax.tree.map(
+    lambda leaf: jax.ShapeDtypeStruct((unrolls, *leaf.shape), leaf.dtype), unroll_spec(agent, spec)
+  )
+  inputs = shapes.act_inputs(agent, spec.observations, rows)
+  act = _flops(agent.act, state.params, *inputs)
+  update = _flops(agent.update, state, batch, None)
+  return act / rows + update / (unrolls * agent.unroll_period)
+
+
+def _flops(function: Any, *arguments: Any) -> float:
+  analysis = jax.jit(function).lower(*arguments).compile().cost_analysis()
+  assert analysis is not None, 'XLA has not counted the operations'
+  return float(analysis['flops'])
+
+
+def step_costs(config: Any, given: dict[str, str]) -> StepCosts:
+  """Measures the costs of a step of the program on an accelerator's host.
+
+  Args:
+    config: the resolved options.
+    given: launch.py's flags.
+  """
+  spec = environments.make_spec(config.env, config.env_options)
+  agent = programs.load(given['program']).make_agent(config)(spec.observations, spec.actions)
+  unroll_bytes = Columns(unroll_spec(agent, spec)).item_bytes
+  row_bytes = sum(
+    math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
+    for leaf in (spec.observations, spec.actions)
+  )
+  free = {
+    'program': PROGRAM,
+    'env': config.env,
+    'env_options': config.env_options,
+    'unroll_length': str(config.unroll_length),
+    'num_actors': str(config.num_actors),
+    'envs_per_actor': str(config.envs_per_actor),
+    'inference_batch_size': str(config.inference_batch_size),
+    'batch_size': str(config.batch_size),
+    'inference_ms': '0',
+    'update_ms': '0',
+  }
+  stages = pipeline.measure_stages(free, options.STAGE_SECONDS.value, options.REPEATS.value)[
+    'stages'
+  ]
+  here = lambda name, node: stages[name]['cpu'].get(node, 0.0)  # noqa: E731
+  infers, learns = roles.infers(config), roles.learns(config)
+  return StepCosts(
+    actor=here('environment', 'actor') + here('rpc', 'actor'),
+    inference=sum(here(name, infers) for name in ('rpc', 'inference', 'assembling', 'insert')),
+    learner=sum(here(name, learns) for name in ('sample', 'update')),
+    replay=sum(here(name, 'replay') for name in ('insert', 'sample', 'update')),
+    flops=flops_per_step(agent, spec, config.inference_batch_size, config.batch_size),
+    request_bytes=row_bytes + 9,  # step_type, reward and discount.
+    unroll_bytes=unroll_bytes / agent.unroll_period,
+  )
+
+
+def print_costs(costs: StepCosts) -> None:
+  """Prints what a step costs."""
+  table = output.Table(a_step='<44', cost='>12,.2f', unit='<12')
+  for name, value, unit in (
+    ('actor: environment, requests', 1e6 * costs.actor, 'us of CPU'),
+    ('inference: requests, batches, unrolls, writing', 1e6 * costs.inference, 'us of CPU'),
+    ('learner: sampling, updates', 1e6 * costs.learner, 'us of CPU'),
+    ('replay', 1e6 * costs.replay, 'us of CPU'),
+    ('acting and learning, on the accelerator', 1e-6 * costs.flops, 'MFLOP'),
+    ('between actor and inference', costs.request_bytes, 'bytes'),
+    ('of an unroll', costs.unroll_bytes, 'bytes'),
+  ):
+    table.add(name, value, unit)
+
+
+def print_demand(need: Demand, frames: float, name: str) -> None:
+  """Prints the plan for some frames/s on the accelerators of that name."""
+  accelerator, units = demands.parse(name)
+  there = math.ceil(units / accelerator.per_host)
+  print(
+    f'\n{frames:,.0f} frames/s are {need.steps_per_second:,.0f} steps/s. On {name} they need:\n'
+    f'  {need.hosts} accelerator host(s) (--num_replicas={need.hosts}); the number follows from '
+    f'{need.limit}\n'
+    f"  {need.host_cores:,.1f} CPU cores of each host, and {need.peak_share:.2%} of the accelerators' "
+    'published peak\n'
+    f'  {need.actors:,} actors with {need.actor_cores:,.1f} busy cores in all '
+    f'(--num_actors={math.ceil(need.actors / need.hosts)} for each replica)\n'
+    f'  {need.replay_shards} replay server(s) on each host (--num_replay_shards={need.replay_shards})\n'
+    f'  {need.gbits:,.2f} Gbit/s between the actors and each host; {need.unrolls_gbits:,.2f} Gbit/s of '
+    'unrolls within it'
+  )
+  if need.hosts > there:
+    print(f'{name} has {there}: the rate is out of reach.')
+
+
+def draw(need: Demand, costs: StepCosts, name: str) -> Figure:
+  """Draws the busy cores by kind of process."""
+  figure = Figure(figsize=(7, 3), layout='constrained')
+  axes = figure.add_subplot()
+  for place, node in enumerate(('actor', 'inference', 'learner', 'replay')):
+    axes.barh(-place, need.steps_per_second * getattr(costs, node))
+    axes.text(0, -place, f' {node}', va='center')
+  axes.set_yticks([])
+  axes.set_xlabel('busy CPU cores')
+  axes.set_title(f'{need.steps_per_second:,.0f} steps/s, {name}', fontsize='medium')
+  return figure
+
+
+def check(config: Any, given: dict[str, str]) -> int:
+  """Predicts the rate of this machine, measures it and prints both; returns the exit code."""
+  alone = pipeline.measure_stages(given, options.STAGE_SECONDS.value, options.REPEATS.value)
+  total = sum(pipeline.print_stages(alone['stages']).values())
+  predicted = output.cores() / total
+  whole = end_to_end.measure(given, config, options.SECONDS.value, options.WARM_UP.value)
+  measured = whole['steps_per_second']
+  ratio = measured / predicted
+  close = abs(ratio - 1) <= _DEVIATION
+  print(
+    f'\npredicted {predicted:,.0f} steps/s, measured {measured:,.0f}: {ratio:.2f} of it, '
+    f'{"within" if close else "more than"} {_DEVIATION:.0%}{"" if close else " apart"}'
+  )
+  return 0 if close else 1
+
+
+def main(argv: list[str]) -> None:
+  """Runs the benchmark; prints the plan and writes the results."""
+  del argv
+  config, given = options.config(), options.launch_flags()
+  if _CHECK.value:
+    sys.exit(check(config, given))
+  accelerator, units = demands.parse(_ACCELERATORS.value)
+  costs = step_costs(config, given)
+  print_costs(costs)
+  _, repeat = describe(environments.maker(config.env, config.env_options))
+  need = demands.demand(costs, _TARGET.value / repeat, accelerator, units)
+  print_demand(need, _TARGET.value, _ACCELERATORS.value)
+  record = {'flags': given, 'costs': vars(costs), 'demand': vars(need)}
+  name = output.file_name('capacity', given['program'], config)
+  output.write(name, record, draw(need, costs, _ACCELERATORS.value))
+
+
+def _checked() -> None:
+  options.config()
+  demands.parse(_ACCELERATORS.value)
+
+
+if __name__ == '__main__':
+  options.run(main, _checked, programs=('sebulba', PROGRAM))

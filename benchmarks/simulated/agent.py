@@ -1,0 +1,99 @@
+"""An agent whose computation takes a set time and hardly any CPU, as on a fast accelerator."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.agent import ActOutput, Agent, UpdateOutput
+from agents.metrics import policy_lag
+from agents.types import Array, Nest, Timestep, Unroll
+
+
+class SimulatedState(NamedTuple):
+  """The learner state: no parameter has an effect."""
+
+  params: Nest
+  learner_steps: Array  # int32 `[]`.
+
+
+def _wait(seconds: float, after: Array) -> Array:
+  """Returns 0, `seconds` after `after` is available; float32 `[]`."""
+
+  def sleep(after: Array) -> np.ndarray:
+    del after
+    time.sleep(seconds)
+    return np.zeros((), np.float32)
+
+  if not seconds:
+    return jnp.zeros(())
+  return jax.pure_callback(sleep, jax.ShapeDtypeStruct((), np.float32), after)
+
+
+class Simulated(Agent):
+  """Rows and unrolls have V-trace's fields. Actions follow from the observations."""
+
+  def __init__(
+    self,
+    unroll_length: int,
+    inference_seconds: float,
+    update_seconds: float,
+    observation_spec: dm_env.specs.Array,
+    action_spec: dm_env.specs.DiscreteArray,
+  ):
+    """Initialises the agent.
+
+    Args:
+      unroll_length: transitions in an unroll.
+      inference_seconds: of a batch of any size.
+      update_seconds: of a learner step.
+      observation_spec: of one observation.
+      action_spec: of one action.
+    """
+    del observation_spec
+    self.unroll_rows, self.unroll_period = unroll_length + 1, unroll_length
+    self._inference_seconds, self._update_seconds = inference_seconds, update_seconds
+    self._num_actions = action_spec.num_values
+
+  def init(self, key: Array) -> SimulatedState:
+    """Returns a new learner state."""
+    del key
+    return SimulatedState({'unused': jnp.zeros(1)}, jnp.zeros((), jnp.int32))
+
+  def initial_core_state(self, batch_size: int) -> Nest:
+    """Returns an empty nest."""
+    del batch_size
+    return {}
+
+  def exploration(self, num_environments: int) -> np.ndarray:
+    """Returns zeros."""
+    return np.zeros(num_environments, np.float32)
+
+  def act(
+    self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
+  ) -> ActOutput:
+    """Chooses actions by one pixel of each observation."""
+    del params, exploration, keys
+    pixels = timestep.observation.reshape(timestep.reward.shape[0], -1)[:, 0].astype(jnp.int32)
+    waited = _wait(self._inference_seconds, pixels[0]).astype(jnp.int32)
+    logits = jnp.zeros((pixels.shape[0], self._num_actions))
+    action = pixels % self._num_actions + waited
+    return ActOutput(action, {'behaviour_logits': logits}, core_state)
+
+  def update(
+    self, state: SimulatedState, unrolls: Unroll, probabilities: Array | None = None
+  ) -> UpdateOutput:
+    """Reads one reward of each unroll."""
+    del probabilities
+    loss = jnp.mean(unrolls.timestep.reward[:, 0])
+    metrics = {
+      'loss': loss + _wait(self._update_seconds, loss),
+      **policy_lag(state.learner_steps, unrolls.policy_version),
+    }
+    next_state = SimulatedState(state.params, state.learner_steps + 1)
+    return UpdateOutput(next_state, None, metrics)
