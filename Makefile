@@ -4,7 +4,13 @@
 VENV := .venv
 BIN := $(VENV)/bin
 NEWEST := .venv-newest
-INSTALLED := $(VENV)/installed
+# cpu, cuda or tpu: the plug-in of JAX beside requirements.txt. The virtual environment keeps the last choice.
+ACCELERATOR ?= $(or $(patsubst $(VENV)/installed-%,%,$(firstword $(wildcard $(VENV)/installed-*))),cpu)
+ifeq ($(filter cpu cuda tpu,$(ACCELERATOR)),)
+$(error ACCELERATOR=$(ACCELERATOR) is unknown; set it to cpu, cuda or tpu)
+endif
+INSTALLED := $(VENV)/installed-$(ACCELERATOR)
+LOCKS := requirements.txt $(if $(filter-out cpu,$(ACCELERATOR)),requirements-$(ACCELERATOR).txt)
 export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LIBRARY_PATH)
 # Debian's directory of Slurm's daemons.
 export PATH := $(PATH):/usr/sbin
@@ -13,8 +19,8 @@ export PATH := $(PATH):/usr/sbin
 .PHONY: help train quick test nightly newest check docs lock slurm clean
 
 help:
-	@echo 'make train   set up, then train Sebulba on Catch (under a minute)'
-	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
+	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu'
+	@echo 'make quick   set up, then the tests that need no whole program and no cluster (three minutes)'
 	@echo 'make test    set up, then check and test everything except nightly tests'
 	@echo 'make nightly the tests that need minutes or a quiet machine, then make newest'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
@@ -25,13 +31,11 @@ help:
 	@echo 'make clean   remove the virtual environments'
 
 train: $(INSTALLED)
-	$(BIN)/python launch.py
+	$(BIN)/python launch.py $(if $(filter-out cpu,$(ACCELERATOR)),--accelerator=$(ACCELERATOR:cuda=gpu))
 
 # Two processes; a file's tests stay in one. Many tests wait, so this takes little more than half the time.
 PYTEST := $(BIN)/python -m pytest
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
-# Its tests compile much and compute little: `make test` compiles as programs do.
-quick: export JAX_DISABLE_MOST_OPTIMIZATIONS := 1
 quick: $(INSTALLED)
 	$(PYTEST) $(TWO) -m 'not program and not cluster and not slow and not nightly'
 
@@ -55,12 +59,13 @@ docs: $(INSTALLED)
 	$(BIN)/python launch.py --dry_run --graph=docs/graph.svg > /dev/null
 	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
-$(INSTALLED): requirements.txt find_python.sh
+$(INSTALLED): $(LOCKS) find_python.sh
 	@./find_python.sh > /dev/null
 	test -x $(BIN)/python || "$$(./find_python.sh)" -m venv $(VENV)
 	sed -n '/^uv==/,/^ *#/p' requirements.txt | $(BIN)/python -m pip install --quiet \
 	  --disable-pip-version-check --no-deps --require-hashes --requirement /dev/stdin
-	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.txt
+	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python $(LOCKS)
+	rm -f $(VENV)/installed*
 	touch $@
 
 $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
@@ -70,13 +75,16 @@ $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
 	touch $@
 
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --python $(BIN)/python --custom-compile-command 'make lock'
-# Extra requirements of the images for TPUs and GPUs.
-EXTRAS := tpu cuda12
+# Environments of their own, for `watch.py --to=`.
+TRACKERS := wandb mlflow
 lock: $(INSTALLED)
 	$(LOCK) requirements.in --output-file requirements.txt
-	for extra in $(EXTRAS); do \
+	for extra in tpu cuda12; do \
 	  echo "jax[$$extra]" | $(LOCK) - --constraint requirements.txt --python-platform x86_64-manylinux_2_31 \
-	    --output-file requirements-$$extra.txt || exit; \
+	    --output-file requirements-$${extra%12}.txt || exit; \
+	done
+	for tracker in $(TRACKERS); do \
+	  $(LOCK) viewing/trackers/$$tracker.in --output-file viewing/trackers/$$tracker.txt || exit; \
 	done
 
 # Without root or Debian this does nothing, and the tests run without a Slurm cluster.

@@ -114,8 +114,9 @@ def _launch_flags() -> Iterator[str]:
   by_engine: dict[str, list[Any]] = {}
   for module, defined in flags.FLAGS.flags_by_module_dict().items():
     folder, _, rest = module.partition('.')
-    if folder in (launch.__name__, 'launchers'):
-      by_engine.setdefault(rest.partition('.')[0], []).extend(defined)
+    if folder in (launch.__name__, 'launchers', 'programs'):
+      engine = rest.partition('.')[0] if folder == 'launchers' else ''
+      by_engine.setdefault(engine, []).extend(defined)
   for engine in sorted(by_engine):
     yield f'\n## launch.py{engine and f" with {engine}"}\n'
     yield '| flag | default | meaning |\n|---|---|---|'
