@@ -39,6 +39,7 @@ from benchmarks.results.failed import Failed
 from benchmarks.results.places import Places
 from benchmarks.running import ROOT
 from rundir import run_directory
+from viewing import output
 
 _ROWS = str(ROOT / 'benchmarks' / 'results' / 'rows.py')
 _DEFAULT = Places(str(ROOT / 'runs' / 'results'), str(ROOT / 'docs' / 'results'))
@@ -218,4 +219,4 @@ def main(argv: Sequence[str]) -> int:
 
 if __name__ == '__main__':
   signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-  sys.exit(main(sys.argv[1:]))
+  sys.exit(output.run(lambda: main(sys.argv[1:])))

@@ -28,6 +28,11 @@ def _ppo(program: str, env: str, budget: int, *flags: str, label: str = '') -> L
   return _ours(program, env, budget, '--agent=ppo', *flags, label=label or f'{program}-ppo')
 
 
+def _muzero(env: str, budget: int, *flags: str, label: str = 'anakin-muzero') -> Launch:
+  """Returns a row of MuZero under Anakin."""
+  return _ours('anakin', env, budget, '--agent=muzero', *flags, label=label)
+
+
 def _cleanrl(figure: str, what: str, source: str = _CLEANRL) -> Published:
   return Published(
     system='CleanRL, PPO',
@@ -64,6 +69,7 @@ _PUREJAXRL = {
 }
 _MINATAR_STEPS = 10_000_000
 _SHORT_MINATAR_STEPS = 3_000_000
+_SEARCHED_STEPS = 500_000  # A search costs milliseconds.
 
 # CleanRL's settings for Pong in minutes (its README), with four times the learning rate, the game's own
 # actions and small screens.
@@ -88,6 +94,7 @@ def _minatar(
   published: str,
   *,
   r2d2: bool = False,
+  muzero: bool = False,
   peer: bool = True,
 ) -> Task:
   """Returns a game of MinAtar.
@@ -97,6 +104,7 @@ def _minatar(
     thresholds: of the task.
     published: gymnax's figure; '' without one.
     r2d2: whether R2D2 has a row.
+    muzero: whether MuZero has rows, with and without fresh targets.
     peer: whether purejaxrl's version of gymnax has the game.
   """
   game = title.replace(' ', '')
@@ -109,6 +117,12 @@ def _minatar(
   ]
   if r2d2:
     rows.append(_ours('r2d2', f'minatar:{game}', _SHORT_MINATAR_STEPS))
+  if muzero:
+    rows.append(_ours('muzero', f'minatar:{game}', _SEARCHED_STEPS))
+    fresh = '--reanalyse_fraction=0.5', '--bootstrap=target'
+    rows.append(
+      _ours('muzero', f'minatar:{game}', _SEARCHED_STEPS, *fresh, label='muzero-reanalyse')
+    )
   if peer:
     rows.append(
       Peer(
@@ -210,6 +224,8 @@ TASKS = (
       _ours('impala', 'catch', 300_000),
       _ours('r2d2', 'catch', 100_000),
       _ours('anakin', 'catch', 300_000),
+      _ours('muzero', 'catch', 150_000),
+      _muzero('catch', 150_000),
     ),
     thresholds=(0.95,),
   ),
@@ -222,6 +238,7 @@ TASKS = (
       _ppo('sebulba', 'cartpole', 1_000_000),
       _ours('impala', 'cartpole', 1_000_000),
       _ours('r2d2', 'cartpole', 500_000),
+      _ours('muzero', 'cartpole', 200_000),
       _ours('anakin', 'gymnax:CartPole-v1', 2_000_000),
       _ppo('anakin', 'gymnax:CartPole-v1', 2_000_000),
     ),
@@ -286,9 +303,20 @@ TASKS = (
     ),
     thresholds=(0.9,),
   ),
+  Task(
+    name='tic-tac-toe',
+    title='Tic-tac-toe',
+    about=(
+      "pgx's tic-tac-toe, learned by self-play. The return is the outcome against a perfect player: a "
+      'mean of 0 over 1,000 games means that none was lost.'
+    ),
+    rows=(_muzero('pgx:tic_tac_toe', 1_000_000, '--env_options=opponent=perfect'),),
+    thresholds=(-0.1, 0.0),
+    episodes=1000,
+  ),
   _differences(),
-  _minatar('Breakout', (5.0, 15.0, 30.0), '28', r2d2=True),
-  _minatar('Asterix', (5.0, 10.0), '15', r2d2=True),
+  _minatar('Breakout', (5.0, 15.0, 30.0), '28', r2d2=True, muzero=True),
+  _minatar('Asterix', (5.0, 10.0), '15', r2d2=True, muzero=True),
   _minatar('Freeway', (30.0, 50.0), '58'),
   _minatar('Space Invaders', (50.0, 100.0), '131', r2d2=True),
   _minatar('Seaquest', (5.0, 20.0), '', peer=False),
