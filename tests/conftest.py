@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items):
 def quick_compilation(request):
   """Has JAX compile with few optimizations in this process: most tests compile much and compute little.
 
-  Tests marked `trains` compile as programs do, and so do the programs that tests launch.
+  Tests marked `trains` compile as programs do for users.
   """
   jax = sys.modules.get('jax')  # Where it is not imported, nothing is compiled.
   if jax is not None:
@@ -79,7 +79,7 @@ def start_program(tmp_path):
   The run directory is `tmp_path / 'run'`, unless the flags resume a run.
   """
   from benchmarks.running import RunningProgram
-  from tests.programs_under_test import ON_CPU, SMALL
+  from tests.programs_under_test import ENVIRONMENT, SMALL
 
   programs = []
 
@@ -87,7 +87,7 @@ def start_program(tmp_path):
     run_dir = str(tmp_path / 'run')
     if not any(flag.startswith('--resume') for flag in flags):
       flags = (*SMALL, f'--run_dir={run_dir}', *flags)
-    programs.append(RunningProgram(run_dir, *flags, environment=ON_CPU))
+    programs.append(RunningProgram(run_dir, *flags, environment=ENVIRONMENT))
     return programs[-1]
 
   yield start

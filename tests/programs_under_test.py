@@ -37,7 +37,8 @@ SMALL_SEARCH = ('--num_simulations=2', '--updates_per_batch=2', '--min_replay_si
 CATCH_RETURNS = {round(k / 5 - 1, 1) for k in range(11)}
 # Use after SMALL for a program that a test stops.
 ENDLESS = '--num_steps=1000000000'
-ON_CPU = {'JAX_PLATFORMS': 'cpu'}
+# Small programs take longer to compile than to compute.
+ENVIRONMENT = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
 
 
 def launch(*flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
@@ -53,7 +54,7 @@ def launch(*flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str
     timeout=timeout,
     stdin=subprocess.DEVNULL,
     # An unreachable proxy, which nodes must not use.
-    env={**os.environ, **ON_CPU, 'http_proxy': 'http://127.0.0.1:9'},
+    env={**os.environ, **ENVIRONMENT, 'http_proxy': 'http://127.0.0.1:9'},
   )
 
 

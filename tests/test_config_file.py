@@ -77,6 +77,7 @@ def test_a_mistake_in_a_file_is_told_in_one_sentence(tmp_path, text, words, caps
     assert word in captured.err
 
 
+@pytest.mark.slow
 def test_a_file_may_be_json_and_name_a_program_of_ones_own(tmp_path):
   path = tmp_path / 'mine.json'
   program = f'{ROOT}/examples/mine.py:make_program'

@@ -43,6 +43,7 @@ def site(tmp_path_factory):
   return site
 
 
+@pytest.mark.slow
 def test_the_site_lists_every_option_and_includes_the_examples(site):
   options = (site / 'options.html').read_text()
   for flag in (
@@ -67,6 +68,7 @@ def test_the_site_lists_every_option_and_includes_the_examples(site):
   assert '--8&lt;--' not in extending
 
 
+@pytest.mark.slow
 def test_dead_links_missing_anchors_and_unlisted_pages_fail_the_build(tmp_path):
   config = _other_site(tmp_path, '[there](nowhere.md) [here](other.md#nowhere)')
   (tmp_path / 'docs' / 'unlisted.md').write_text('text')
@@ -76,6 +78,7 @@ def test_dead_links_missing_anchors_and_unlisted_pages_fail_the_build(tmp_path):
     assert complaint in process.stderr, complaint
 
 
+@pytest.mark.slow
 def test_an_inclusion_of_a_missing_file_fails_the_build(tmp_path):
   process = build(_other_site(tmp_path, '--8<-- "nowhere.py"'), tmp_path / 'site')
   assert process.returncode and 'nowhere.py' in process.stderr

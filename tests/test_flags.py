@@ -9,6 +9,11 @@ from rundir import checkpoints, run_directory
 from tests.programs_under_test import launch, run_main
 
 
+def _slow(*values):
+  """Returns parameters of a case that imports environments in JAX."""
+  return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def test_dry_run_prints_the_graph_and_starts_nothing(tmp_path, capsys):
   picture = tmp_path / 'graph.svg'
   flags = ('--num_actors=7', f'--run_dir={tmp_path / "run"}', f'--graph={picture}')
@@ -78,6 +83,7 @@ def test_dry_run_shows_the_placement_as_the_file_changes_it(tmp_path, capsys):
   assert re.search(r'monitor .* on a CPU worker, with the launcher', printed)
 
 
+@pytest.mark.slow
 def test_help_names_every_option_with_its_default():
   process = launch('--help')
   text = re.sub(r'\s+', ' ', process.stdout)
@@ -228,8 +234,10 @@ def test_help_names_every_option_with_its_default():
     (['--launcher=k8s', '--image=x', '--output=y', '--k8s_name=A'], ['--k8s_name=A', 'lower-case']),
     (['--launcher=k8s', '--image=x', '--dry_run', '--accelerator=tpu'], ['topology']),
     (['--program=anakin', '--env=atari:Pong'], ['--env=atari:Pong', 'catch', 'gymnax:CartPole-v1']),
-    (['--program=anakin', '--env=gymnax:CartPol-v1'], ['CartPol-v1', 'did you mean CartPole-v1']),
-    (['--program=anakin', '--env_options=speed=3'], ['--env_options', 'speed']),
+    _slow(
+      ['--program=anakin', '--env=gymnax:CartPol-v1'], ['CartPol-v1', 'did you mean CartPole-v1']
+    ),
+    _slow(['--program=anakin', '--env_options=speed=3'], ['--env_options', 'speed']),
     (['--program=anakin', '--num_actors=2'], ['--num_actors', 'not an option']),
     (
       ['--program=impala', '--inference_batch_size=32'],
@@ -251,7 +259,7 @@ def test_help_names_every_option_with_its_default():
       ['--program=anakin', '--num_envs=16384', '--updates_per_call=6554'],
       ['--updates_per_call=6554', '--num_envs=16384', '--unroll_length=20', 'smaller'],
     ),
-    (
+    _slow(
       ['--program=anakin', '--agent=muzero', '--env=gymnax:Pendulum-v1'],
       ['--env=gymnax:Pendulum-v1', 'continuous actions'],
     ),
@@ -275,7 +283,7 @@ def test_help_names_every_option_with_its_default():
       ['--program=anakin', '--agent=r2d2', '--replay_size=511'],
       ['--replay_size=511', '--min_replay_size=500', '--num_envs=32'],
     ),
-    (
+    _slow(
       ['--program=anakin', '--env=pgx:connect_four', '--env_options=opponent=perfect'],
       ['opponent=perfect', 'random'],
     ),
@@ -300,6 +308,7 @@ def test_bad_flags_are_refused_in_one_sentence_before_anything_starts(flags, wor
     assert word in captured.err
 
 
+@pytest.mark.slow
 def test_an_unknown_flag_gets_a_suggestion():
   process = launch('--num_stepz=3')
   assert process.returncode != 0
@@ -355,6 +364,7 @@ def test_a_damaged_checkpoint_is_refused_before_anything_starts(tmp_path, capsys
   assert f'{file} is damaged' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_is_not_resumed(tmp_path):
   run_directory.create(str(tmp_path))  # This process has it now.
   _earlier_run(tmp_path)

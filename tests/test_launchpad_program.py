@@ -153,6 +153,7 @@ def _refused(*flags):
   return process.stderr
 
 
+@pytest.mark.slow
 def test_flags_of_learning_programs_are_refused_and_those_of_the_launcher_are_not(tmp_path):
   program = f'--program={PRIMES}:make_program'
   said = _refused(program, '--num_workers=3', '--num_steps=5')
@@ -169,6 +170,7 @@ def test_flags_of_learning_programs_are_refused_and_those_of_the_launcher_are_no
   assert '3 x Worker' in picture.read_text()
 
 
+@pytest.mark.slow
 def test_the_manifests_of_a_launchpad_program_build_it_in_the_pods(tmp_path):
   process = launch(
     '--program=examples/primes.py:make_program',

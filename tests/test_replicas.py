@@ -103,6 +103,7 @@ def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 
 
+@pytest.mark.slow
 def test_each_replica_has_its_own_replay_and_actors(tmp_path):
   process = launch('--dry_run', '--num_replicas=3', '--num_actors=4', '--num_replay_shards=2')
   assert process.returncode == 0, process.stderr

@@ -167,6 +167,7 @@ def test_the_directory_of_the_run_may_be_named_again(tmp_path, monkeypatch):
   assert _resume('run', '--run_dir=run') == 0
 
 
+@pytest.mark.slow
 def test_a_resume_that_starts_nothing_leaves_the_result(tmp_path):
   _stopped_run(tmp_path)
   result = tmp_path / 'summary.json'

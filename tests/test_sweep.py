@@ -12,7 +12,7 @@ import pytest
 import watch
 from benchmarks.running import processes
 from rundir import curves, sweep_directory
-from tests.programs_under_test import ON_CPU, ROOT
+from tests.programs_under_test import ENVIRONMENT, ROOT
 from tests.waiting import wait_until
 
 FILE = """
@@ -39,7 +39,7 @@ def start(*flags):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
-    env={**os.environ, **ON_CPU},
+    env={**os.environ, **ENVIRONMENT},
   )
 
 

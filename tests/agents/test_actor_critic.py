@@ -134,6 +134,7 @@ def test_replaying_an_unroll_reproduces_the_recorded_policy(name, kind):
     assert metrics['clip_fraction'] == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'name, steps, options',
   [('vtrace', 1, {}), ('ppo', 10, {'num_epochs': 2, 'num_minibatches': 5})],

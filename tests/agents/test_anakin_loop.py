@@ -102,6 +102,7 @@ def test_a_seed_is_a_run_to_the_bit():
   assert not np.array_equal(first[0].streams.row.action, other[0].streams.row.action)
 
 
+@pytest.mark.slow
 def test_nothing_is_transferred_within_a_call_and_the_learner_state_stays_valid():
   loop = loop_of_two()
   state = loop.init(jax.random.key(1))

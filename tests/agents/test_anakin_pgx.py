@@ -120,6 +120,7 @@ def test_the_agent_and_its_opponent_start_in_turn(task):
   assert (((other - own) == 0) | ((other - own) == 1))[going_on].all()
 
 
+@pytest.mark.slow
 def test_the_perfect_player_never_loses_as_agent_or_as_opponent():
   perfect = tic_tac_toe.perfect_player()
   against_random = evaluated(pgx.make('tic_tac_toe'))
@@ -166,6 +167,7 @@ def test_the_random_player_makes_each_legal_move_as_often():
   assert (counts[[1, 4]] == 0).all() and (abs(counts[[0, 2, 3]] - 1000) < 100).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'task, options',
   [
@@ -198,6 +200,7 @@ def test_muzero_never_makes_an_illegal_move(task, options):
   assert len(set(answer.action)) == legal.shape[1]
 
 
+@pytest.mark.slow
 def test_muzeros_search_subtracts_what_the_other_player_gains():
   environment = pgx.make('tic_tac_toe')
   config = MuZeroConfig(

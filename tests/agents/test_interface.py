@@ -36,6 +36,7 @@ def test_configs_import_no_jax(name):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', AGENTS)
 def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name):
   agent, config = AGENTS[name]

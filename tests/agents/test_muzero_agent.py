@@ -100,6 +100,7 @@ def test_answers_depend_on_their_own_row_only():
   check_answers_depend_on_their_own_row_only(make_agent(STACKED), make_state(STACKED).params)
 
 
+@pytest.mark.slow
 def test_permuting_a_batch_permutes_its_answers_exactly():
   requests, params = batch_of_requests(make_agent(SMALL)), make_state(SMALL).params
   act = compiled(SMALL, 'act')
@@ -232,6 +233,7 @@ def test_update_is_the_definition(config):
   assert all(x.shape == () and np.isfinite(x) for x in output.metrics.values())
 
 
+@pytest.mark.slow
 def test_initial_priorities_are_those_of_an_update_without_lag():
   state, unrolls = make_state(SEARCHED), recorded_unrolls(SEARCHED)
   initial = compiled(SEARCHED, 'initial_priorities')(unrolls)

@@ -67,6 +67,7 @@ def test_gumbel_policy_is_the_closed_form():
   np.testing.assert_allclose(found.value, (VALUE + REWARDS.sum()) / 5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gumbel_completes_values_of_actions_that_it_does_not_visit():
   few = dataclasses.replace(GUMBEL, num_simulations=2, max_considered_actions=2)
   for c_visit, c_scale, kind, value in ((50.0, 0.1, 'network', VALUE), (3.0, 1.0, 'chosen', 0.5)):
@@ -117,6 +118,7 @@ def test_illegal_actions_are_never_searched(config):
   np.testing.assert_allclose(found.policy[:, 1:3], 0.0, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('config', [GUMBEL, PUCT])
 def test_in_turns_the_best_move_is_the_one_after_which_the_other_player_is_worst_off(config):
   values = jnp.asarray([0.5, -1.0, 2.0, 0.0])

@@ -185,6 +185,7 @@ def test_equal_states_do_equal_updates_and_later_ones_take_other_minibatches():
     assert any(np.any(a != b) for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_data_of_a_policy_that_is_far_off_leaves_the_update_finite():
   state, unrolls = recorded()
   logits = unrolls.extras['behaviour_logits']

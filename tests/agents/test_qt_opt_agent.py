@@ -59,6 +59,7 @@ def q_values(agent, network, observation, action):
   return (x @ head['Dense_1']['kernel'] + head['Dense_1']['bias'])[:, 0]
 
 
+@pytest.mark.slow
 def test_targets_are_those_of_the_definition():
   """With one sample the searched action is known: a random one, from the key."""
   agent, state, unrolls = recorded(num_samples=1, num_elites=1, num_iterations=1)
@@ -80,6 +81,7 @@ def test_targets_are_those_of_the_definition():
   assert min(smaller) > 3  # Each network decides some.
 
 
+@pytest.mark.slow
 def test_the_first_network_chooses_the_action_that_both_value():
   agent, state, unrolls = recorded()
   keys = jax.random.split(jax.random.key(3), 8)
@@ -120,6 +122,7 @@ def test_an_update_on_relabelled_unrolls_is_one_that_relabels_itself():
   assert relabelled.priorities is None
 
 
+@pytest.mark.slow
 def test_the_loss_is_half_the_squared_error_of_transitions_alone():
   agent, state, unrolls = recorded()
   targets = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
@@ -175,6 +178,7 @@ def test_the_lagged_network_is_the_average_of_one_to_two_periods_ago():
     jax.tree.map(check, state.params.lagged, averages[source])
 
 
+@pytest.mark.slow
 def test_actions_are_within_bounds_random_with_epsilon_and_of_their_own_row_only():
   agent, state, _ = recorded()
   core_state, timestep, _, keys = recording.batch_of_requests(agent, 256)

@@ -229,6 +229,7 @@ def test_no_gradient_flows_into_burn_in():
   np.testing.assert_allclose(metrics['grad_norm'], optax.tree.norm(expected), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_burn_in_rows_reach_the_loss_through_the_core_only():
   def updated(config, burn_in_only):
     state = make_state(config, target_seed=9)

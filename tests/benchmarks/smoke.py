@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+from tests.programs_under_test import ENVIRONMENT
+
 DEADLINE_SECONDS = 270.0
 SMALL = ('--env=catch', '--envs_per_actor=8', '--batch_size=4')
 
@@ -18,7 +20,7 @@ def command(benchmark, *flags, deadline=DEADLINE_SECONDS):
     env={
       **os.environ,
       'PYTHONPATH': os.pathsep.join(p for p in sys.path if p),
-      'JAX_PLATFORMS': 'cpu',
+      **ENVIRONMENT,
     },
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,

@@ -29,6 +29,7 @@ from benchmarks.drills.incarnations import Incarnation, Incarnations
 from environments import own_file
 from rundir import audit
 from tests.benchmarks import smoke
+from tests.waiting import wait_until
 
 WAITS = 'import sys; print(flush=True); sys.stdin.read()'
 # A "launcher" that starts what its argument names, says their ids, and waits.
@@ -259,10 +260,11 @@ def test_the_children_of_an_environment_are_known_by_their_mark(tmp_path):
     open(mark, 'w').close()
   child, other = (subprocess.Popen(family.child_command(mark)) for mark in marks)
   try:
-    assert children.of_mark(marks[0]) == {child.pid: os.getpid()}
+    # A process has its command line a moment after Popen returns.
+    wait_until(lambda: children.of_mark(marks[0]) == {child.pid: os.getpid()})
     child.kill()
     assert children.left_of(marks[0], {child.pid}) == set()
-    assert children.of_mark(marks[1]) == {other.pid: os.getpid()}
+    wait_until(lambda: children.of_mark(marks[1]) == {other.pid: os.getpid()})
   finally:
     for process in (child, other):
       process.kill()
@@ -274,7 +276,7 @@ def test_a_family_leaves_its_child_alone(tmp_path):
   mark.touch()
   environment = family.make('', 2, 0, step_seconds=0.0, mark=str(mark))
   environment.close()
-  (pid,) = children.of_mark(str(mark))
+  (pid,) = wait_until(lambda: children.of_mark(str(mark)))
   psutil.Process(pid).kill()
   environment._child.wait()
   family.make('', 2, 0).close()  # As launch.py tries it.

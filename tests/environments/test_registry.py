@@ -121,6 +121,7 @@ def test_seeds_of_nearby_batches_are_disjoint_and_do_not_depend_on_the_size():
   assert spawn(3, 5) == spawn(3, 20)[:5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('names', 'absent'),
   [

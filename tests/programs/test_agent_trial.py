@@ -83,6 +83,7 @@ def test_a_mistake_in_a_torso_is_told_in_one_sentence(tmp_path, old, new, words)
     assert word in str(error.value)
 
 
+@pytest.mark.slow
 def test_launch_tries_a_torso_in_a_process_of_its_own(tmp_path, capsys):
   path = tmp_path / 'mine.py'
   path.write_text(GOOD.replace('nn.relu(', 'nn.rely('))

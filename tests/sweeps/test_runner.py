@@ -122,6 +122,7 @@ def test_a_run_that_takes_too_long_is_stopped_and_may_go_on_when_retried(parse, 
   assert code == 0 and 'trial 1 seed 1: resumes' in ''.join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('number, expected', [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_sweep_ends_its_programs_and_goes_on_where_it_was(parse, run, number, expected):
   sweep = parse(space={'learning_rate': ['0.7', '0.1']}, flags=FILE['flags'] | {'isolate': 'no'})
@@ -211,6 +212,7 @@ def test_a_directory_is_claimed_by_one_sweep_alone(parse, run, tmp_path):
     prepare.claim(parse(), '/proc/none/x')
 
 
+@pytest.mark.slow
 def test_programs_of_a_killed_sweep_are_killed(quick_launch, tmp_path):
   file, directory = tmp_path / 'mine.yaml', tmp_path / 'out'
   file.write_text('flags: {program: anakin}\nspace: {learning_rate: [0.7]}\nseeds: 2\njobs: 2\n')

@@ -52,6 +52,7 @@ def test_every_node_shows_its_stacks_and_runs_on(run_dir, capsys):
     assert locked.startswith('node1/0\n') and '_hold_the_interpreter_lock' in locked
 
 
+@pytest.mark.slow
 def test_one_node_may_be_named(run_dir, capsys):
   assert watch.main([str(run_dir), '--stacks=node0/0']) == 0
   assert capsys.readouterr().out.count('--- ') == 1

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.running import ROOT, processes
 from rundir import curves
 from tests.benchmarks import smoke
+from tests.programs_under_test import ENVIRONMENT
 
 ROWS = """
 from benchmarks.results.declared import Launch, Task
@@ -46,7 +47,7 @@ def start(*flags):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+    env={**os.environ, **ENVIRONMENT},
   )
 
 

@@ -94,6 +94,7 @@ def test_only_tasks_with_records_have_a_figure_and_old_figures_go(places):
   assert {path.name for path in figures.iterdir()} == {'catch.svg', 'minatar-breakout.svg'}
 
 
+@pytest.mark.slow
 def test_another_process_renders_the_same_bytes_without_any_run(places):
   content = page.render(recorded.TASKS, recorded.GROUPS, places)
   process = smoke.command(

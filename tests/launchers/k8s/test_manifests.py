@@ -439,6 +439,7 @@ def _placement(tmp_path):
   return f'--placement={path}'
 
 
+@pytest.mark.slow
 def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_path):
   output = tmp_path / 'out put'
   process = launch(
@@ -494,6 +495,7 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
   assert 'monitor, replay, inference_learner' in said and 'ReadWriteMany' in said
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_graph_and_the_manifests(tmp_path):
   flags = ('--launcher=k8s', '--dry_run', '--image=x', *_TPU_FLAGS, _placement(tmp_path))
   process = launch(*flags)

@@ -168,6 +168,7 @@ os._exit(code)
 """
 
 
+@pytest.mark.slow
 def test_a_pod_says_by_its_exit_code_how_its_node_ended(tmp_path, start):
   port = small_cluster.first_free_port(1)
 

@@ -11,6 +11,7 @@ import pytest
 from launchers.binding import free_ports
 from nodes.inference.layout import layout
 from nodes.learning import replicas
+from tests.programs_under_test import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def start(directory, num_replicas, learner_devices, *agents):
           [sys.executable, '-m', 'tests.nodes.replica_updates', *map(str, arguments)],
           env={
             **os.environ,
-            'JAX_PLATFORMS': 'cpu',
+            **ENVIRONMENT,
             'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
           },
           stdout=log,
