@@ -42,6 +42,7 @@ from programs.options.presets import (
   PPO_MINATAR,
   PPO_MUJOCO,
   PPO_SMALL,
+  VTRACE_SMALL,
 )
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
@@ -66,7 +67,7 @@ PRESETS = {
   'catch': {'num_steps': 300_000},
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
   'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
-  OTHERS: {'num_steps': 1_000_000},
+  OTHERS: VTRACE_SMALL | {'num_steps': 1_000_000},
 }
 NAMED_PRESETS = {'published': {'atari': IMPALA_ATARI}}
 PPO_PRESETS = {

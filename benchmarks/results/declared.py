@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from environments import errors
+from programs import registry
+from programs.options import agents, preset_choice
 
 _NAME = re.compile(r'[a-z0-9_]+(-[a-z0-9_]+)*')
 # Flags of launch.py that a row sets by its fields, or that would make its runs something else.
@@ -80,7 +82,19 @@ class Launch(Row):
 
   def settings(self) -> dict[str, Any]:
     """Returns what a run depends on besides its seed."""
-    return {**super().settings(), 'program': self.program, 'flags': list(self.flags)}
+    own = {'program': self.program, 'flags': list(self.flags), 'preset': self._preset()}
+    return {**super().settings(), **own}
+
+  def _preset(self) -> dict[str, Any]:
+    """Returns what the preset sets, in JSON types; a rule is its text."""
+    words = (flag.lstrip('-').partition('=') for flag in self.flags)
+    given = {name: value for name, _, value in words if name in ('agent', 'preset')}
+    preset = given.pop('preset', preset_choice.DEFAULT)
+    _, variant = agents.chosen(registry.load(self.program), given)
+    found = preset_choice.options(variant, self.env, preset)
+    found.pop('num_steps', None)  # The budget replaces it.
+    made: dict[str, Any] = json.loads(json.dumps(found, default=lambda rule: rule.text))
+    return made
 
   def arguments(self, seed: int) -> list[str]:
     """Returns the flags of launch.py for a run, without its run directory."""

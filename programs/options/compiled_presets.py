@@ -9,13 +9,14 @@ from programs.options.presets import (
   PPO_MINATAR,
   PPO_SMALL,
   R2D2_SMALL,
+  VTRACE_SMALL,
 )
 
 _MINATAR = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
 
 VTRACE = {
-  OTHERS: {'num_steps': 1_500_000},
-  'gymnax': {'learning_rate': 1e-3, 'num_steps': 2_000_000},
+  OTHERS: VTRACE_SMALL | {'num_steps': 1_500_000},
+  'gymnax': VTRACE_SMALL | {'learning_rate': 1e-3, 'num_steps': 2_000_000},
   'minatar': {'learning_rate': 1e-3, 'num_steps': 5_000_000},  # As Young and Tian 2019.
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }

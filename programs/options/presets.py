@@ -14,9 +14,15 @@ PENDULUM = {
   'num_steps': 1_000_000,
 }
 
+# V-trace's, for any rewards. On CartPole and Acrobot, whose returns reach 100, raw rewards make the
+# policy deterministic before the value is learned.
+VTRACE_SMALL = {'normalize_rewards': True, 'learning_rate_schedule': 'linear'}
+
 # PPO's first values are published ones; see docs/agents.md. CleanRL's for control with few features
-# (ppo.py), with as many transitions in a batch.
+# (ppo.py), with as many transitions in a batch, and normalised rewards: without them PPO does not learn
+# Acrobot.
 PPO_SMALL = {
+  'normalize_rewards': True,
   'unroll_length': 32,
   'learning_rate': 2.5e-4,
   'learning_rate_schedule': 'linear',
@@ -37,8 +43,7 @@ PPO_CONTINUOUS = PPO_SMALL | {
   'separate_critic': True,
   'num_steps': 1_000_000,
 }
-# The same, normalised as there.
-PPO_MUJOCO = PPO_CONTINUOUS | {'normalize_observations': True, 'normalize_rewards': True}
+PPO_MUJOCO = PPO_CONTINUOUS | {'normalize_observations': True}
 # Gymnasium's tasks in MuJoCo.
 MUJOCO = (
   'Ant',

@@ -29,18 +29,23 @@ def make(task, num_envs, seed):
 
 @pytest.mark.parametrize('program', ['sebulba', 'impala'])
 @pytest.mark.parametrize(
-  'env, normalized',
+  'agent, env, observations, rewards',
   [
-    ('gymnasium:HalfCheetah-v5', True),
-    ('gymnasium:Hopper-v5', True),
-    ('dm_control:cartpole/swingup', True),
-    ('gymnasium:Pendulum-v1', False),
-    ('catch', False),
+    ('ppo', 'gymnasium:HalfCheetah-v5', True, True),
+    ('ppo', 'gymnasium:Hopper-v5', True, True),
+    ('ppo', 'dm_control:cartpole/swingup', True, True),
+    ('ppo', 'gymnasium:Acrobot-v1', False, True),
+    ('ppo', 'gymnasium:Pendulum-v1', False, True),
+    ('ppo', 'minatar:Breakout', False, False),
+    ('vtrace', 'cartpole', False, True),
+    ('vtrace', 'gymnasium:Acrobot-v1', False, True),
+    ('vtrace', 'gymnasium:Pendulum-v1', False, False),  # Its rewards have a scale of their own.
+    ('vtrace', 'atari:Pong', False, False),
   ],
 )
-def test_ppo_normalises_by_default_where_features_have_no_common_scale(program, env, normalized):
-  config = configs.make_config(registry.load(program), {'env': env, 'agent': 'ppo'})
-  assert (config.normalize_observations, config.normalize_rewards) == (normalized, normalized)
+def test_presets_normalise_what_has_no_common_scale(program, agent, env, observations, rewards):
+  config = configs.make_config(registry.load(program), {'env': env, 'agent': agent})
+  assert (config.normalize_observations, config.normalize_rewards) == (observations, rewards)
 
 
 @pytest.mark.parametrize('agent', ['vtrace', 'ppo'])
