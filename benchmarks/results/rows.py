@@ -1,8 +1,8 @@
 """The rows of the results page: what `python -m benchmarks.results` runs.
 
 If a row's environment, flags, budget or preset change, its recorded runs are no longer its own: they
-leave the page, and the next command runs the row again. Further seeds run alone; thresholds and published
-figures need no runs.
+leave the page, and the next command runs the row again. Further seeds run alone; thresholds and
+published figures need no runs.
 """
 
 from __future__ import annotations
