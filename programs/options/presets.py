@@ -6,9 +6,11 @@ PENDULUM = {
   'discount': 0.95,
   'vtrace_lambda': 0.95,
   'unroll_length': 10,
+  'normalize_rewards': False,
   'reward_scale': 0.1,
   'entropy_cost': 0.03,
   'learning_rate': 2e-3,
+  'learning_rate_schedule': 'constant',
   'max_gradient_norm': 1.0,
   'mlp_sizes': (64, 64),
   'num_steps': 1_000_000,
@@ -71,6 +73,7 @@ PPO_ATARI = {
 }
 # PureJaxRL's on MinAtar, with a convolution in place of its layers.
 PPO_MINATAR = {
+  'normalize_rewards': False,
   'unroll_length': 128,
   'learning_rate': 5e-3,
   'learning_rate_schedule': 'linear',

@@ -24,7 +24,9 @@ TASKS = (
     title='Catch',
     about='A small game.',
     rows=(
-      Launch(label='anakin', program='anakin', env='catch', budget=200_000),
+      Launch(
+        label='anakin', program='anakin', env='catch', budget=200_000, flags=('--preset=none',)
+      ),
       Launch(label='r2d2', program='r2d2', env='catch', budget=100_000),
     ),
     thresholds=(0.95, 2.0),
