@@ -34,8 +34,8 @@ class ReplayLoader:
   Server k of K gets transitions k, k + K, and so on, always in the same order. A table that holds n of
   them holds the first n, so the loader writes those behind them: after its own restart, and after one of
   a server, whether from a checkpoint or empty. What is under way at such a restart may be written twice,
-  in place of others: at most a block of 1,024 transitions of each server. A table never holds more
-  transitions than there are.
+  in place of others: at most a block of 1,024 transitions. A table never holds more transitions than
+  there are.
   """
 
   def __init__(

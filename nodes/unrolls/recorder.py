@@ -27,9 +27,9 @@ class UnrollRecorder:
   period and the row behind them, so rows that unrolls share for burn-in or bootstrapping are not stored
   twice.
 
-  A chunk is written when it is full or old. A killed process loses its chunk in memory. A chunk for which
-  the disk has no room is dropped and counted, and the next one is tried. The recording ends before the
-  chunk that would exceed `max_bytes`. Training continues in each case.
+  A chunk is written when it is full or old. A killed process loses its chunk in memory. If the disk has
+  no room for a chunk, it is dropped and counted, and the next one is tried. The recording ends before
+  the chunk that would exceed `max_bytes`. Training continues in each case.
 
   Attributes:
     recorded: unrolls on disk.
@@ -104,7 +104,7 @@ class UnrollRecorder:
       recorded_unrolls.begin(self._options.run_dir, self._format)
       used = recorded_unrolls.size(self._options.run_dir)
       if used + sum(column.nbytes for column in columns.values()) > self._options.max_bytes:
-        self._open = False
+        self._open, self._chunk = False, {}
         logging.warning(
           'the recorded unrolls take %d bytes and --record_gigabytes is reached: nothing more is '
           'recorded.',
