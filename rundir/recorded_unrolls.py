@@ -54,7 +54,7 @@ class RecordingOptions:
     run_dir: the run directory.
     max_bytes: of all chunks of the run; several writers may exceed it by a chunk each.
     chunk_bytes: of a chunk, which a recorder holds in memory.
-    chunk_seconds: after which the next unroll completes a chunk.
+    chunk_seconds: after which a chunk is written though it is not full.
   """
 
   run_dir: str

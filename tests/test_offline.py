@@ -31,7 +31,13 @@ def test_a_run_learns_from_its_own_and_recorded_data_at_a_share_and_records(trai
     *SMALL,
     *QT_OPT,
     f'--offline_data={record(tmp_path / "recorded")}',
-    *('--online_share=0.3', '--online_ramp=0', '--record_unrolls', f'--run_dir={run_dir}'),
+    *(
+      '--num_steps=1000',
+      '--online_share=0.3',
+      '--online_ramp=0',
+      '--record_unrolls',
+      f'--run_dir={run_dir}',
+    ),
     timeout=280,
   )
   assert process.returncode == 0, process.stderr
@@ -48,7 +54,7 @@ def test_a_run_learns_from_its_own_and_recorded_data_at_a_share_and_records(trai
   recorded = np.concatenate(chunks).tolist()
   assert len(recorded) == len(set(recorded))
   produced = _unrolls(run_dir, audit.PRODUCED)
-  assert set(recorded) <= produced and len(recorded) > 0.95 * len(produced)
+  assert set(recorded) <= produced and len(recorded) >= len(produced) - 32
 
 
 @pytest.mark.nightly

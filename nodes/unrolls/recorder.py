@@ -86,9 +86,14 @@ class UnrollRecorder:
           values = columns[name][start:stop]
           self._chunk[name][place] = values[:, : self._num_rows] if has_rows else values
         self._count, start = place.stop, stop
-        age = time.monotonic() - self._began
-        if self._count == self._capacity or age > self._options.chunk_seconds:
+        if self._count == self._capacity:
           self._write()
+      self._write_if_old()
+
+  def look(self) -> None:
+    """Writes the chunk if it is old; called while there are no unrolls."""
+    with self._lock:
+      self._write_if_old()
 
   def close(self) -> None:
     """Writes the rest; later unrolls are not recorded."""
@@ -96,6 +101,11 @@ class UnrollRecorder:
       if self._open and self._count:
         self._write()
       self._open = False
+
+  def _write_if_old(self) -> None:
+    age = time.monotonic() - self._began
+    if self._open and self._count and age > self._options.chunk_seconds:
+      self._write()
 
   def _write(self) -> None:
     columns = {name: column[: self._count] for name, column in self._chunk.items()}

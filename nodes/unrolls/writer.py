@@ -30,6 +30,7 @@ from rundir import audit
 from rundir.recorded_unrolls import RecordingOptions
 
 LONG_WAIT_SECONDS = 30
+_LOOK_SECONDS = 5.0
 
 
 def make_writer(
@@ -150,7 +151,7 @@ class UnrollWriter:
         reverb.Client(address).trajectory_writer(num_keep_alive_refs=1)
         for address in self._addresses
       ]
-      while (item := self._waiting.get()) is not None and not self._stopping.is_set():
+      while (item := self._next()) is not None and not self._stopping.is_set():
         unrolls, release = item
         self._append(unrolls)
         release()
@@ -163,6 +164,15 @@ class UnrollWriter:
     finally:
       for writer in self._writers:  # A server that stops waits 5 seconds for streams that are open.
         writer.close()
+
+  def _next(self) -> tuple[Unroll, Callable[[], None]] | None:
+    """Waits for unrolls; None at the end. An old chunk of a recording does not wait for them."""
+    while True:
+      try:
+        return self._waiting.get(timeout=_LOOK_SECONDS)
+      except queue.Empty:
+        if self._recorder is not None:
+          self._recorder.look()
 
   def _append(self, unrolls: Unroll) -> None:
     priorities = self._priorities(unrolls)

@@ -1,5 +1,6 @@
 """Recorded unrolls: chunks that are whole, whatever happens, and each transition once."""
 
+import dataclasses
 import errno
 import os
 import signal
@@ -190,3 +191,19 @@ def test_what_cannot_be_read_is_named(tmp_path):
     file.truncate(os.path.getsize(chunk) // 2)
   with pytest.raises(NonRetryableError, match=f'{os.path.basename(chunk)} is damaged'):
     transitions.count([str(tmp_path)])
+
+
+def test_an_old_chunk_does_not_wait_for_more_unrolls(tmp_path):
+  recording = stream.recorder(tmp_path, 2, 1, chunk_seconds=1e9)
+  first, second, *_ = stream.unrolls(2, 1, 20)
+  recording.record(stream.columns(first, 0))
+  recording.look()
+  assert stream.ids(tmp_path) == []
+  recording._options = dataclasses.replace(recording._options, chunk_seconds=0.0)
+  recording.look()
+  assert stream.ids(tmp_path) == [0, 1, 2]
+  recording.look()
+  recording.record(stream.columns(second, 3))
+  assert stream.ids(tmp_path) == list(range(6))
+  recording.close()
+  assert len(recorded_unrolls.chunks(str(tmp_path))) == 2
