@@ -26,6 +26,7 @@ from nodes.runtime.reporter import Reporter
 from nodes.runtime.stall import StallWarning
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.mixed_reader import make_reader
+from nodes.unrolls.online_share import Quotas
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.table_names import RELABELLED
 from nodes.unrolls.writer import UnrollWriter
@@ -64,7 +65,7 @@ class Relabeller:
     self._make_environment = make_environment
     self._replay_addresses = replay_addresses
     self._options = options
-    self._batch_size = sum(source.unrolls for source in options.sources)
+    self._batch_size = options.batch_size
     self._seed = options.seed.child('restart', lifecycle.restart_count())
     self._variables = ParameterClient(
       learner,
@@ -75,6 +76,9 @@ class Relabeller:
       self._set_params,
     )
     self._version, self._params = 0, None
+    self._quotas = None
+    if options.online_share is not None:
+      self._quotas = Quotas(options.online_share, options.batch_size, lambda: self._version)
     self._relabelled, self._waited = 0, 0.0
     self._measured = 0, 0.0
     self._reporter = Reporter(monitor, options.name, self._measure)
@@ -98,7 +102,7 @@ class Relabeller:
     activity.mark(activity.COMPILING)
     sources = self._options.sources
     relabel = self._compile(agent, unroll_spec(agent, spec, sources[0].table))
-    reader = make_reader(agent, spec, self._replay_addresses, sources)
+    reader = make_reader(agent, spec, self._replay_addresses, sources, quotas=self._quotas)
     records = audit.Audit(self._options.audit_dir, audit.RELABELLED)
     origins: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()  # In the order of the copies.
     writer = UnrollWriter(
@@ -172,4 +176,10 @@ class Relabeller:
       'relabelled_per_second': (relabelled - relabelled_before) / seconds,
       'relabeller_waiting_share': (waited - waited_before) / seconds,
       'policy_version': float(self._version),
-    }
+    } | self._measure_share()
+
+  def _measure_share(self) -> dict[str, float]:
+    if self._quotas is None:
+      return {}
+    online, offline = self._quotas.drawn
+    return {'online_unrolls': float(online), 'offline_unrolls': float(offline)}

@@ -63,6 +63,7 @@ def make_program(config: Config | PPO) -> lp.Program:
         audit_dir=config.audit_dir,
         seed=config.root_seed.child('actor', i),
         unrolls_per_item=config.unrolls_per_item,
+        recording=config.recording,
       )
       program.add_node(
         lp.PyClassNode(
@@ -90,6 +91,8 @@ def placement(config: Config | PPO) -> dict[str, Resources]:
       config, 1 + max(config.learner_devices), restart=restart
     ),
     actor=Resources(
-      restart='on_failure', env=default_placement.ONE_THREAD, uses_run_dir=config.audit
+      restart='on_failure',
+      env=default_placement.ONE_THREAD,
+      uses_run_dir=config.actors_use_run_dir,
     ),
   )

@@ -156,7 +156,11 @@ def _options(config: Any) -> str:
 
 def _check_reach(launcher: Launcher, config: Any) -> None:
   """Raises ValueError for options that name files here if the nodes plan for themselves elsewhere."""
-  here = {'torso': own_torso.named(config), 'init_from': config.init_from}
+  here = {
+    'torso': own_torso.named(config),
+    'init_from': config.init_from,
+    'offline_data': getattr(config, 'offline_data', ''),
+  }
   for name, value in here.items():
     if value and not launcher.owns_run_dir:
       raise ValueError(

@@ -1,6 +1,8 @@
 """QT-Opt: continuous actions by a search in Q, targets by Bellman updaters between two replay tables.
 
-The graph is Sebulba's, with another agent, other replay tables, and relabellers.
+The graph is Sebulba's, with another agent, other replay tables, and relabellers. With --offline_data:
+
+replay_loader  --recorded transitions-->  replay x K
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from agents.qt_opt.config import QTOptConfig
 from launchers.placement import Resources
 from programs import sebulba
 from programs.options import presets
-from programs.options.bellman import BellmanConfig
 from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
+from programs.options.offline import OfflineConfig
 from programs.options.preset_choice import OTHERS
-from programs.parts import relabellers
+from programs.parts import offline, relabellers
 from programs.parts.agents import constructor
 from programs.parts.replay import make_bellman
 
@@ -30,7 +32,7 @@ PRESETS = {OTHERS: presets.QT_OPT_SMALL}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, BellmanConfig, QTOptConfig):
+class Config(InferenceConfig, OfflineConfig, QTOptConfig):
   """The options of a QT-Opt run."""
 
   env: str = with_default(CommonConfig, 'env', 'gymnasium:Pendulum-v1')
@@ -43,16 +45,26 @@ def make_agent(config: Config) -> Any:
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
+  found = offline.recorded(config)
+  servers = config.num_replicas * config.num_replay_shards
+  table = offline.make_table(found, servers) if found else None
+
+  def add_nodes(program: lp.Program, *args: Any) -> None:
+    relabellers.add_relabellers(program, *args)
+    if found:
+      _, agent, environment, _, replay, monitor = args
+      offline.add_loader(found, program, config, agent, environment, replay, monitor)
+
   return sebulba.make_graph(
     'qt_opt',
     config,
     make_agent(config),
-    make_bellman(config),
+    make_bellman(config, table),
     config.replay_checkpoint_period,
-    add_relabellers=relabellers.add_relabellers if config.bellman_updaters else None,
+    add_relabellers=add_nodes if config.bellman_updaters else None,
   )
 
 
 def placement(config: Config) -> dict[str, Resources]:
   """Returns the resources of each group."""
-  return sebulba.placement(config) | relabellers.placement(config)
+  return sebulba.placement(config) | relabellers.placement(config) | offline.placement(config)

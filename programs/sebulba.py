@@ -215,7 +215,10 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   if config.inference_nodes:
     env = default_placement.ONE_THREAD
     groups['inference'] = on_accelerator(
-      1 + max(actor_devices), restart='on_failure', env=env, uses_run_dir=config.audit
+      1 + max(actor_devices),
+      restart='on_failure',
+      env=env,
+      uses_run_dir=config.actors_use_run_dir,
     )
     groups['learner'] = on_accelerator(1 + max(learner_devices), restart=restart)
   else:
@@ -252,4 +255,5 @@ def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
     seed=seed,
     unrolls_per_item=config.unrolls_per_item,
     tables=config.tables,
+    recording=config.recording,
   )

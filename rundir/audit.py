@@ -1,4 +1,4 @@
-"""Records of every produced unroll, every relabelled copy and every unroll trained on.
+"""Records of every produced or loaded unroll, every relabelled copy and every unroll trained on.
 
 Off by default. A record is a few bytes that reach the kernel before the call returns, so killing the
 process afterwards loses none.
@@ -11,6 +11,7 @@ import os
 import numpy as np
 
 PRODUCED = 'produced'
+LOADED = 'loaded'
 RELABELLED = 'relabelled'
 TRAINED = 'trained'
 
@@ -23,7 +24,7 @@ class Audit:
 
     Args:
       run_dir: the run directory; '' to record nothing.
-      name: PRODUCED, RELABELLED or TRAINED.
+      name: PRODUCED, LOADED, RELABELLED or TRAINED.
     """
     self._file: int | None = None
     if run_dir:
@@ -36,7 +37,7 @@ class Audit:
     Args:
       unroll_ids: int64 `[N]`.
       of: the learner step that trained on them, from 1; of copies, the ids of their origins, int64
-        `[N]`; 0 for produced unrolls.
+        `[N]`; 0 for produced and loaded unrolls.
     """
     if self._file is not None:
       others = np.broadcast_to(np.asarray(of, np.int64), unroll_ids.shape)

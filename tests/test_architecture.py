@@ -69,6 +69,7 @@ BOXES = {
   'learner',
   'relabeller',
   'replay',
+  'replay_loader',
   'monitor',
 }
 BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator'}
@@ -127,6 +128,7 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
       'nodes.impala_actor, nodes.impala_evaluator, nodes.learner, nodes.relabeller',
       ['tensorflow', 'pandas'],
     ),
+    ('nodes.replay_loader', ['tensorflow', 'pandas']),
     ('nodes.replay', ['jax', 'tensorflow', 'pandas']),
     ('nodes.monitor', ['jax', 'tensorflow', 'matplotlib']),
     ('nodes.inference_learner, nodes.unrolls.reader, nodes.unrolls.writer', ['tensorflow']),

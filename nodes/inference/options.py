@@ -6,6 +6,7 @@ import dataclasses
 
 from agents.seeding import Seed
 from nodes.unrolls.table_names import UNROLLS
+from rundir.recorded_unrolls import RecordingOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,7 @@ class ServingOptions:
     seed: of action sampling; the node adds its replica and restart count.
     unrolls_per_item: unrolls in an item of replay.
     tables: the tables that each unroll is written to.
+    recording: where each unroll is recorded; None for nowhere.
   """
 
   devices: tuple[int, ...]
@@ -33,3 +35,4 @@ class ServingOptions:
   seed: Seed
   unrolls_per_item: int = 1
   tables: tuple[str, ...] = (UNROLLS,)
+  recording: RecordingOptions | None = None

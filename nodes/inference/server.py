@@ -286,6 +286,7 @@ def make_server(
       observers,
       serving.unrolls_per_item,
       serving.tables,
+      serving.recording,
     )
   return InferenceServer(
     agent,

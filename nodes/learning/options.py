@@ -6,6 +6,7 @@ import dataclasses
 
 from agents.anakin.limits import RingSizes
 from agents.seeding import Seed
+from nodes.unrolls.online_share import OnlineShare
 from nodes.unrolls.table_names import Share
 
 
@@ -67,10 +68,12 @@ class RelabellingOptions:
 
   Attributes:
     name: of the node, such as 'relabeller/0'.
-    sources: the tables that it reads, and the unrolls that it reads at a time from each.
+    sources: the tables that it reads, and the unrolls that it reads at a time from each. With
+      `online_share` they are online and offline data, and a batch has as many unrolls as either of them.
     update_period: seconds between fetches of the learner's parameters.
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of all random numbers; each node has a different one.
+    online_share: share of online data in its batches; None if it reads no offline data.
   """
 
   name: str
@@ -78,6 +81,33 @@ class RelabellingOptions:
   update_period: float
   audit_dir: str
   seed: Seed
+  online_share: OnlineShare | None = None
+
+  @property
+  def batch_size(self) -> int:
+    """Unrolls that it relabels at a time."""
+    if self.online_share is not None:
+      return self.sources[0].unrolls
+    return sum(source.unrolls for source in self.sources)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadingOptions:
+  """Options of a replay loader.
+
+  Attributes:
+    name: of the node, such as 'replay_loader/0'.
+    run_dirs: directories of the runs that have recorded.
+    recorded: transitions that they had recorded when the program was built.
+    wanted: transitions to load, evenly spaced among these.
+    audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
+  """
+
+  name: str
+  run_dirs: tuple[str, ...]
+  recorded: int
+  wanted: int
+  audit_dir: str
 
 
 @dataclasses.dataclass(frozen=True)

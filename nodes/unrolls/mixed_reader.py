@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -22,29 +22,49 @@ class MixedReader:
   A batch has the rows of the first reader, then those of the second, and so on. Its probabilities are
   those of sampling from the tables in proportion to their sizes, so that 1 / (N P), with N items in all,
   corrects for the priorities within each table and leaves the shares of the tables as they are.
+
+  With `quotas` the numbers of rows change from batch to batch. The first table then sets the pace: each
+  batch takes a whole batch of it, and rows beyond its quota are dropped. So its ratio of samples to
+  inserts means the same at every quota, 0 included. Rows of the other tables wait for the next batch.
   """
 
-  def __init__(self, readers: Sequence[UnrollReader]):
-    """Initialises with a reader of each table; their unrolls have the same layout."""
+  def __init__(
+    self, readers: Sequence[UnrollReader], quotas: Callable[[], Sequence[int]] | None = None
+  ):
+    """Initialises a reader.
+
+    Args:
+      readers: one of each table; their unrolls have the same layout.
+      quotas: returns the rows of each table in the next batch, at most a batch of its reader; None for
+        all rows of all readers. For tables without priorities.
+    """
     self._readers = readers
+    self._quotas = quotas
     self._waits_for = readers[0]
 
   def __iter__(self) -> Iterator[Batch]:
     """Yields batches without end."""
-    sources = [(reader, iter(reader)) for reader in self._readers]
+    sources = [(reader, _Rows(reader)) for reader in self._readers]
+    pace = np.random.default_rng(0)  # Chooses among rows that Reverb has sampled.
     while True:
       parts = []
-      for reader, batches in sources:
+      quotas = self._quotas() if self._quotas else [r.batch_size for r in self._readers]
+      for (reader, rows), quota in zip(sources, quotas, strict=True):
         self._waits_for = reader
-        parts.append(next(batches))
+        if self._quotas and reader is self._readers[0]:
+          kept = pace.permutation(reader.batch_size)[:quota]
+          parts.append(_at(rows.take(reader.batch_size), kept))
+        elif quota:
+          parts.append(rows.take(quota))
       batch = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-      total = sum(np.mean(part.table_sizes) for part in parts)
+      total = sum(np.mean(part.table_sizes) for part in parts if len(part.unroll_ids))
       yield batch._replace(probabilities=batch.probabilities * batch.table_sizes / total)
 
   def update_priorities(self, keys: np.ndarray, priorities: Array) -> bool:
     """Queues the updates of every table; see `UnrollReader.update_priorities`.
 
-    If it returns False, some may be queued already. Queueing them again does no harm.
+    If it returns False, some may be queued already. Queueing them again does no harm. Not for readers
+    with quotas.
     """
     start = 0
     for reader in self._readers:
@@ -63,12 +83,38 @@ class MixedReader:
     return self._waits_for.explain_wait()
 
 
+class _Rows:
+  """The rows of a reader's batches, taken in other numbers."""
+
+  def __init__(self, reader: UnrollReader):
+    self._batches = iter(reader)
+    self._left: Batch | None = None
+
+  def take(self, count: int) -> Batch:
+    """Returns the next `count` rows; a whole batch costs no copy."""
+    parts, wanted = [], count
+    while wanted:
+      batch = self._left if self._left is not None else next(self._batches)
+      size = len(batch.unroll_ids)
+      parts.append(batch if size <= wanted else _at(batch, slice(wanted)))
+      self._left = _at(batch, slice(wanted, None)) if size > wanted else None
+      wanted -= min(size, wanted)
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *x: np.concatenate(x), *parts)
+
+
+def _at(batch: Batch, rows: slice | np.ndarray) -> Batch:
+  """Returns some rows of a batch whose items have one unroll each."""
+  selected: Batch = jax.tree.map(lambda x: x[rows], batch)
+  return selected
+
+
 def make_reader(
   agent: Agent,
   environment_spec: specs.EnvironmentSpec,
   addresses: Sequence[str],
   shares: Sequence[Share],
   unrolls_per_item: int = 1,
+  quotas: Callable[[], Sequence[int]] | None = None,
 ) -> UnrollReader | MixedReader:
   """Returns a reader of an agent's unrolls, from one table or several.
 
@@ -78,6 +124,7 @@ def make_reader(
     addresses: host:port of each Reverb server.
     shares: the tables, and the unrolls of a batch from each.
     unrolls_per_item: unrolls in a Reverb item.
+    quotas: see `MixedReader`.
 
   Raises:
     ValueError: if the unrolls of two of the tables differ in layout.
@@ -92,4 +139,4 @@ def make_reader(
         f'a batch cannot have unrolls of the tables {shares[0].table} and {table}: relabel returns '
         'other extras than act; read one of the two.'
       )
-  return readers[0] if len(readers) == 1 else MixedReader(readers)
+  return readers[0] if len(readers) == 1 else MixedReader(readers, quotas)

@@ -233,6 +233,20 @@ class UnrollReader:
       self._error = error
 
 
+def occupancy(address: str, table: str) -> tuple[int, int] | None:
+  """Returns the items that a table holds and can hold; None while its server is away.
+
+  Args:
+    address: host:port of the Reverb server.
+    table: name of the table.
+  """
+  try:
+    info = reverb.Client(address).server_info(timeout=1)[table]
+  except _AWAY:
+    return None
+  return info.current_size, info.max_size
+
+
 def _mutate(client: reverb.Client, table: str, priorities: dict[int, float]) -> None:
   """Sets priorities; retries while the server is unavailable."""
   pauses = rpc.backoff()

@@ -7,9 +7,15 @@ from typing import NamedTuple
 UNROLLS = 'unrolls'  # What actors have played, for the learner.
 ORIGINALS = 'originals'  # The same unrolls, for relabellers; both tables share the bytes.
 RELABELLED = 'relabelled'  # Copies with fresh targets, from relabellers, for the learner.
+OFFLINE = 'offline'  # Transitions that other runs have recorded, for relabellers.
 
 # The nodes that fill each table.
-WRITERS = {UNROLLS: 'actors', ORIGINALS: 'actors', RELABELLED: 'relabellers'}
+WRITERS = {
+  UNROLLS: 'actors',
+  ORIGINALS: 'actors',
+  RELABELLED: 'relabellers',
+  OFFLINE: 'replay loader',
+}
 
 
 class Share(NamedTuple):

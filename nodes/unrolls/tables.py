@@ -42,15 +42,20 @@ def prioritized_table(
 
 
 def uniform_table(
-  max_size: int, min_size: int, samples_per_insert: float = 0.0, error_buffer: float = 0.0
+  max_size: int,
+  min_size: int,
+  samples_per_insert: float = 0.0,
+  error_buffer: float = 0.0,
+  name: str = ORIGINALS,
 ) -> list[reverb.Table]:
-  """Returns the table `ORIGINALS`, which samples uniformly and drops the oldest unroll when it is full.
+  """Returns a table that samples uniformly and drops the oldest unroll when it is full.
 
   Args:
     max_size: maximum number of unrolls.
     min_size: number of unrolls before the first is sampled.
     samples_per_insert, error_buffer: as in `prioritized_table`; without a ratio the table blocks no
       writers.
+    name: of the table.
   """
   if samples_per_insert:
     limiter = reverb.rate_limiters.SampleToInsertRatio(
@@ -58,7 +63,7 @@ def uniform_table(
     )
   else:
     limiter = reverb.rate_limiters.MinSize(min_size)
-  return [_table(ORIGINALS, max_size, reverb.selectors.Uniform(), limiter)]
+  return [_table(name, max_size, reverb.selectors.Uniform(), limiter)]
 
 
 def relabelled_table(

@@ -23,11 +23,14 @@ from agents.types import Array, Unroll
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.observers import UnrollObservers
 from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
+from nodes.unrolls.recorder import UnrollRecorder, make_recorder
 from nodes.unrolls.table_names import UNROLLS, WRITERS
 from nodes.unrolls.thin_reverb import reverb
 from rundir import audit
+from rundir.recorded_unrolls import RecordingOptions
 
 LONG_WAIT_SECONDS = 30
+_LOOK_SECONDS = 5.0
 
 
 def make_writer(
@@ -38,6 +41,7 @@ def make_writer(
   observers: Sequence[Any] = (),
   unrolls_per_item: int = 1,
   tables: Sequence[str] = (UNROLLS,),
+  recording: RecordingOptions | None = None,
 ) -> UnrollWriter:
   """Returns a writer of an agent's unrolls with the agent's initial priorities.
 
@@ -49,14 +53,17 @@ def make_writer(
     observers: clients of nodes that observe the unrolls. See `nodes.unrolls.observers`.
     unrolls_per_item: unrolls in a Reverb item; 1 for agents with priorities.
     tables: names of the tables that get each unroll.
+    recording: options of the recording of the unrolls; None for none.
   """
+  columns = Columns(unroll_spec(agent, environment_spec), unrolls_per_item)
   return UnrollWriter(
     replay_addresses,
-    Columns(unroll_spec(agent, environment_spec), unrolls_per_item),
+    columns,
     jax.jit(agent.initial_priorities),
     audit.Audit(audit_dir, audit.PRODUCED).record,
     UnrollObservers(observers),
     tables,
+    make_recorder(agent, columns, recording),
   )
 
 
@@ -65,6 +72,10 @@ class UnrollWriter:
 
   The assemblers' buffers bound the queue. An environment group gets no actions until replay accepts its
   unrolls, so a full table slows the environments down and drops nothing.
+
+  Attributes:
+    written: unrolls given to Reverb.
+    accepted: those of them that replay has accepted.
   """
 
   def __init__(
@@ -75,6 +86,7 @@ class UnrollWriter:
     produced: Callable[[np.ndarray], None] = lambda unroll_ids: None,
     observers: UnrollObservers | None = None,
     tables: Sequence[str] = (UNROLLS,),
+    recorder: UnrollRecorder | None = None,
   ):
     """Initialises a writer; `start` starts its thread.
 
@@ -86,11 +98,13 @@ class UnrollWriter:
       produced: receives the ids of unrolls, int64 `[N]`, before replay does.
       observers: receive the columns of unrolls, `[N, L, ...]`, before replay does.
       tables: names of the tables that get an item each for the same bytes.
+      recorder: records the columns of unrolls, before replay gets them; the writer closes it.
     """
     self._tables = tables
     self._columns = columns
     self._produced = produced
     self._observers = observers or UnrollObservers([])
+    self._recorder = recorder
     self._first_id = secrets.randbits(31) << 32  # Differs between incarnations of a writer.
     self._priorities = priorities
     self._addresses = addresses
@@ -99,7 +113,7 @@ class UnrollWriter:
     self._thread = threading.Thread(target=self._run, name='unroll-writer', daemon=True)
     self._stopping = threading.Event()
     self._error: BaseException | None = None
-    self.written = 0
+    self.written = self.accepted = 0
 
   def compile(self, sizes: Iterable[int]) -> None:
     """Compiles the priorities for groups of these numbers of environments."""
@@ -128,6 +142,8 @@ class UnrollWriter:
     self._stopping.set()
     self._waiting.put(None)
     self._observers.close()
+    if self._recorder is not None:
+      self._recorder.close()
 
   def _run(self) -> None:
     try:
@@ -135,18 +151,28 @@ class UnrollWriter:
         reverb.Client(address).trajectory_writer(num_keep_alive_refs=1)
         for address in self._addresses
       ]
-      while (item := self._waiting.get()) is not None and not self._stopping.is_set():
+      while (item := self._next()) is not None and not self._stopping.is_set():
         unrolls, release = item
         self._append(unrolls)
         release()
         for writer in self._writers:
           self._flush(writer)
+        self.accepted = self.written
     except BaseException as error:
       if not self._stopping.is_set():
         self._error = error
     finally:
       for writer in self._writers:  # A server that stops waits 5 seconds for streams that are open.
         writer.close()
+
+  def _next(self) -> tuple[Unroll, Callable[[], None]] | None:
+    """Waits for unrolls; None at the end. An old chunk of a recording does not wait for them."""
+    while True:
+      try:
+        return self._waiting.get(timeout=_LOOK_SECONDS)
+      except queue.Empty:
+        if self._recorder is not None:
+          self._recorder.look()
 
   def _append(self, unrolls: Unroll) -> None:
     priorities = self._priorities(unrolls)
@@ -161,6 +187,8 @@ class UnrollWriter:
     self._produced(ids)
     leaves = self._columns.flatten(unrolls) | {UNROLL_ID: ids}
     self._observers.notify(leaves)
+    if self._recorder is not None:
+      self._recorder.record(leaves)
     packed = self._columns.pack(leaves)
     for item, weight in zip(packed, weights.tolist(), strict=True):
       writer = self._writers[self.written // grouped % len(self._writers)]

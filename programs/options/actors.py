@@ -7,6 +7,7 @@ import dataclasses
 from agents.options import option
 from nodes.unrolls.table_names import UNROLLS, Share
 from programs.options.common import CommonConfig
+from rundir.recorded_unrolls import RecordingOptions
 
 BATCH_SIZE_HELP = (
   'unrolls that each replica adds to a learner batch, split over its learner devices; an update uses '
@@ -32,6 +33,15 @@ class ActorsConfig(CommonConfig):
     'parts of the replay of each replica, filled and sampled evenly: servers, or rings under Anakin',
   )
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
+  record_unrolls: bool = option(
+    False,
+    'write every unroll that actors produce into unrolls/ of the run directory, for --offline_data',
+  )
+  record_gigabytes: float = option(
+    10.0,
+    'size of these files, in units of 10**9 bytes, at which --record_unrolls ends; training continues',
+    at_least=0,
+  )
 
   @property
   def env_group_size(self) -> int:
@@ -57,6 +67,18 @@ class ActorsConfig(CommonConfig):
   def audit_dir(self) -> str:
     """The directory in which every unroll is recorded; '' for no recording."""
     return self.run_dir if self.audit else ''
+
+  @property
+  def recording(self) -> RecordingOptions | None:
+    """Where unrolls are recorded; None for nowhere."""
+    if not self.record_unrolls:
+      return None
+    return RecordingOptions(self.run_dir, int(self.record_gigabytes * 1e9))
+
+  @property
+  def actors_use_run_dir(self) -> bool:
+    """Whether nodes that write unrolls write to the run directory as well."""
+    return self.audit or self.record_unrolls
 
   def _check(self) -> None:
     self._require_at_least_one('num_actors', 'envs_per_actor', 'batch_size', 'num_replay_shards')

@@ -10,7 +10,7 @@ from acme import specs
 
 from environments import own_file
 from programs import arithmetic
-from programs.options import agents, own_torso, preset_choice
+from programs.options import agents, offline, own_torso, preset_choice
 from programs.options.rule import Rule
 from rundir import run_directory
 
@@ -47,6 +47,8 @@ def check(module: Any, config: Any) -> None:
   if continuous or own_file.is_spec(config.env):
     module.environments.check(config.env, config.env_options)
   _check_observations(module, config)
+  if getattr(config, 'offline_data', ''):
+    offline.check(config, module.environments.make_spec(config.env, config.env_options))
   if continuous:
     return
   actions = module.environments.make_spec(config.env, config.env_options).actions
@@ -86,6 +88,9 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
   for name in ('env', 'torso'):
     if name in values:
       values[name] = own_file.absolute(values[name])
+  if values.get('offline_data'):
+    named = filter(None, values['offline_data'].split(','))
+    values['offline_data'] = ','.join(map(run_directory.absolute, named))
   if values.get('init_from'):
     values['init_from'] = run_directory.absolute(values['init_from'])
   env = values.get('env', fields['env'].default)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 import dataclasses
 
+from nodes.unrolls.online_share import OnlineShare
+from nodes.unrolls.table_names import ORIGINALS
 from programs.options.prioritized import PrioritizedConfig
 
 _BATCHES = 10  # Of relabelled unrolls, in their table.
@@ -28,6 +30,16 @@ class RelabelledConfig(PrioritizedConfig, abc.ABC):
   @abc.abstractmethod
   def given_relabelled_size(self) -> int:
     """Capacity of the table of relabelled unrolls as the user set it; 0: to be chosen."""
+
+  @property
+  def relabelled_from(self) -> tuple[str, ...]:
+    """Tables that relabellers read."""
+    return (ORIGINALS,)
+
+  @property
+  def share_of_online(self) -> OnlineShare | None:
+    """The share of online data in what relabellers read; None without offline data."""
+    return None
 
   @property
   def relabelled_size(self) -> int:

@@ -78,11 +78,17 @@ def make_prioritized(config: PrioritizedConfig, share: float = 1.0) -> Callable[
   )
 
 
-def make_bellman(config: BellmanConfig) -> Callable[[], Any]:
+def make_bellman(
+  config: BellmanConfig, offline: Callable[[], Any] | None = None
+) -> Callable[[], Any]:
   """Returns the constructor of the tables of one replay server, two if there are Bellman updaters.
 
   The ratio of samples to inserts holds for the updaters, and the learner samples each of their copies
   once on average, so both graphs do as many updates.
+
+  Args:
+    config: the program's options.
+    offline: constructor of a further table, for updaters; None for none.
   """
   if not config.bellman_updaters:
     return make_prioritized(config)
@@ -91,7 +97,8 @@ def make_bellman(config: BellmanConfig) -> Callable[[], Any]:
     samples_per_insert=config.samples_per_insert,
     error_buffer=config.samples_per_insert_error,
   )
-  return _all_tables(originals, _relabelled(config, each_once=True))
+  tables = (originals, _relabelled(config, each_once=True))
+  return _all_tables(*tables, *([offline] if offline else []))
 
 
 def make_reanalysed(config: ReanalyseConfig) -> Callable[[], Any]:

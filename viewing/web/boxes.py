@@ -117,6 +117,7 @@ def edges(
     'batches': total('learner_steps_per_second'),
     'originals': total('relabelled_per_second'),
     'copies': total('relabelled_per_second'),
+    'offline': grown('transitions_loaded'),
   }
   result = []
   for flow in graph.flows:

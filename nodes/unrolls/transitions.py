@@ -1,0 +1,102 @@
+"""Reads transitions from recorded unrolls of any program. Imports no JAX: the launcher counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from acme import specs
+
+from agents.types import FIRST, LAST, Array
+from rundir import recorded_unrolls
+
+_STEP_TYPE = 'timestep/step_type'
+# The columns of a transition, which recorded unrolls of every program have.
+_ROWS = (_STEP_TYPE, 'timestep/reward', 'timestep/discount', 'timestep/observation', 'action')
+
+
+def valid(step_type: Array) -> np.ndarray:
+  """Returns which pairs of successive rows are transitions, bool `[N, L-1]`.
+
+  Entry t is of rows t and t+1. It is False where row t is LAST, whose action is ignored, and where row
+  t+1 is FIRST, whose reward and discount belong to no transition. A transition into a LAST row is one,
+  with discount 0 after a termination and 1 after a truncation.
+
+  Args:
+    step_type: uint8 `[N, L]`.
+  """
+  return (step_type[:, :-1] != LAST) & (step_type[:, 1:] != FIRST)
+
+
+def pairs(columns: Mapping[str, Array]) -> dict[str, np.ndarray]:
+  """Returns the transitions of unrolls as unrolls of two rows, `[M, 2, ...]` each.
+
+  Args:
+    columns: `[N, L, ...]` each; 'timestep/step_type' is one of them.
+  """
+  unroll, row = np.nonzero(valid(columns[_STEP_TYPE]))
+  rows = np.stack([row, row + 1], axis=1)
+  return {name: np.asarray(column)[unroll[:, None], rows] for name, column in columns.items()}
+
+
+def check(run_dirs: Sequence[str], environment_spec: specs.EnvironmentSpec) -> None:
+  """Checks that runs have recorded unrolls of environments with these specs.
+
+  Raises:
+    NonRetryableError: a ValueError, one sentence that begins with a path.
+  """
+  observation, action = environment_spec.observations, environment_spec.actions
+  for run_dir in run_dirs:
+    found = recorded_unrolls.read_format(run_dir)
+    for name, spec in (('timestep/observation', observation), ('action', action)):
+      shape, dtype = found.columns[name]
+      theirs = f'{dtype}{list(shape[1:])}'
+      ours = f'{np.dtype(spec.dtype).name}{list(spec.shape)}'
+      if theirs != ours:
+        what = name.rpartition('/')[2]
+        raise recorded_unrolls.NonRetryableError(
+          f"{run_dir} has recorded {theirs} as {what}, but this environment's is {ours}; name a run in "
+          'the same environment.'
+        )
+
+
+def count(run_dirs: Sequence[str]) -> int:
+  """Returns the number of transitions that runs have recorded.
+
+  Raises:
+    NonRetryableError: a ValueError, if a recording cannot be read; one sentence.
+  """
+  return sum(
+    int(valid(recorded_unrolls.read_chunk(path, [_STEP_TYPE])[_STEP_TYPE]).sum())
+    for path in _chunks(run_dirs)
+  )
+
+
+def read(run_dirs: Sequence[str], total: int, wanted: int) -> Iterator[dict[str, np.ndarray]]:
+  """Yields transitions as unrolls of two rows, always the same in the same order.
+
+  Args:
+    run_dirs: the runs.
+    total: considers the first `total` transitions only, as counted when the program was built. A run
+      that still records adds others behind them.
+    wanted: yields so many of them, evenly spaced; at most `total`.
+
+  Yields:
+    Columns `[M, 2, ...]`, those of one chunk at a time.
+
+  Raises:
+    NonRetryableError: if a recording cannot be read; one sentence.
+  """
+  seen = 0
+  for path in _chunks(run_dirs):
+    columns = pairs(recorded_unrolls.read_chunk(path, _ROWS))
+    number = np.arange(seen, seen + len(columns[_STEP_TYPE]), dtype=np.int64)
+    seen += len(number)
+    kept = ((number + 1) * wanted // total > number * wanted // total) & (number < total)
+    yield {name: column[kept] for name, column in columns.items()}
+    if seen >= total:
+      return
+
+
+def _chunks(run_dirs: Sequence[str]) -> list[str]:
+  return [path for run_dir in run_dirs for path in recorded_unrolls.chunks(run_dir)]

@@ -1,0 +1,90 @@
+"""Options of programs that also learn from transitions that other runs have recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from acme import specs
+
+from agents.options import option
+from nodes.unrolls import transitions
+from nodes.unrolls.online_share import OnlineShare
+from nodes.unrolls.table_names import OFFLINE, ORIGINALS
+from programs.options.bellman import BellmanConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class OfflineConfig(BellmanConfig):
+  """Options of Bellman updaters that mix online data with recorded data."""
+
+  offline_data: str = option(
+    '', 'directories of runs with --record_unrolls, with commas between; empty: online data only'
+  )
+  offline_size: int = option(
+    0,
+    'transitions of --offline_data that replay holds, evenly spaced among the recorded ones, over all '
+    'replay servers; 0: all',
+    at_least=0,
+  )
+  online_share: float = option(
+    0.5,
+    'with --offline_data, share of online transitions in what is learned from, at the end of '
+    '--online_ramp; 0: offline data only; QT-Opt: up to 0.5',
+    at_least=0,
+    at_most=1,
+  )
+  online_ramp: int = option(
+    2_000,
+    'learner steps over which this share rises linearly from 0; 0: it is constant',
+    at_least=0,
+  )
+
+  @property
+  def offline_dirs(self) -> tuple[str, ...]:
+    """The directories of `offline_data`."""
+    return tuple(path for path in self.offline_data.split(',') if path)
+
+  @property
+  def relabelled_from(self) -> tuple[str, ...]:
+    """Tables that relabellers read."""
+    return (ORIGINALS, OFFLINE) if self.offline_data else super().relabelled_from
+
+  @property
+  def share_of_online(self) -> OnlineShare | None:
+    """The share of online data in what relabellers read; None without offline data."""
+    return OnlineShare(self.online_share, self.online_ramp) if self.offline_data else None
+
+  def _check(self) -> None:
+    if not self.offline_data:
+      return
+    if not self.bellman_updaters:
+      raise ValueError(
+        '--offline_data needs the Bellman updaters, which --bellman_updaters=0 leaves out; leave one of '
+        'them out.'
+      )
+    for name in ('unroll_length', 'frame_stack'):
+      if (value := getattr(self, name, 1)) != 1:
+        raise ValueError(
+          f'--offline_data has single transitions, and --{name}={value} needs more rows; leave one of '
+          'them out.'
+        )
+
+
+def check(config: Any, environment_spec: specs.EnvironmentSpec) -> None:
+  """Checks that the recorded data exist and fit the environment.
+
+  Raises:
+    ValueError: one sentence that names the flag and the fix.
+  """
+  try:
+    transitions.check(config.offline_dirs, environment_spec)
+    found = transitions.count(config.offline_dirs)
+  except ValueError as error:
+    raise ValueError(f'--offline_data={error}') from error
+  servers = config.num_replicas * config.num_replay_shards
+  if min(found, config.offline_size or found) < servers:
+    raise ValueError(
+      f'--offline_data={config.offline_data} gives {min(found, config.offline_size or found)} '
+      f'transitions for {servers} replay servers; name runs with more, or raise --offline_size.'
+    )

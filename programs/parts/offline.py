@@ -1,0 +1,105 @@
+"""The node that loads recorded transitions, its table, and its placement."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import launchpad as lp
+
+from launchers.placement import Resources
+from nodes.learning.options import LoadingOptions
+from nodes.unrolls import transitions
+from nodes.unrolls.table_names import OFFLINE
+from programs.options.offline import OfflineConfig
+from programs.parts import default_placement
+from programs.parts.launchpad_nodes import AddressHandle, Deferred
+
+
+class Recorded(NamedTuple):
+  """The transitions of --offline_data.
+
+  Attributes:
+    recorded: how many there are.
+    wanted: how many of them replay is to hold.
+  """
+
+  recorded: int
+  wanted: int
+
+
+def recorded(config: OfflineConfig) -> Recorded | None:
+  """Counts the transitions of --offline_data; returns None without it."""
+  if not config.offline_data:
+    return None
+  found = transitions.count(config.offline_dirs)
+  return Recorded(found, min(found, config.offline_size or found))
+
+
+def make_table(found: Recorded, num_servers: int) -> Callable[[], Any]:
+  """Returns the constructor of the table `OFFLINE` of one replay server.
+
+  It is sampled uniformly, at no fixed ratio, once all transitions are loaded.
+
+  Args:
+    found: the transitions.
+    num_servers: of replay, each with an equal part of them.
+  """
+  return functools.partial(
+    Deferred('nodes.unrolls.tables', 'uniform_table'),
+    max_size=-(-found.wanted // num_servers),
+    min_size=found.wanted // num_servers,
+    name=OFFLINE,
+  )
+
+
+def add_loader(
+  found: Recorded,
+  program: lp.Program,
+  config: OfflineConfig,
+  make_agent: Callable[..., Any],
+  make_environment: Callable[..., Any],
+  replay: Sequence[AddressHandle],
+  monitor: Any,
+) -> None:
+  """Adds the loader.
+
+  Args:
+    found: the transitions to load.
+    program: the graph.
+    config: the program's options.
+    make_agent: takes the specs of observations and actions.
+    make_environment: takes (number of environments, seed).
+    replay: addresses of the replay servers.
+    monitor: a handle on the monitor.
+  """
+  options = LoadingOptions(
+    name='replay_loader/0',
+    run_dirs=config.offline_dirs,
+    recorded=found.recorded,
+    wanted=found.wanted,
+    audit_dir=config.audit_dir,
+  )
+  program.add_node(
+    lp.PyClassNode(
+      Deferred('nodes.replay_loader', 'ReplayLoader'),
+      make_agent,
+      make_environment,
+      replay,
+      monitor,
+      options,
+    ),
+    label='replay_loader',
+  )
+
+
+def placement(config: OfflineConfig) -> dict[str, Resources]:
+  """Returns the resources of the loader, if any: on the launcher's machine, which has the data."""
+  if not config.offline_data:
+    return {}
+  return {
+    'replay_loader': Resources(
+      with_launcher=True, restart='on_failure', env=default_placement.ONE_THREAD
+    )
+  }

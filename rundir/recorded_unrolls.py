@@ -1,0 +1,164 @@
+"""The unrolls that a run has recorded: `unrolls/format.json`, and chunks of unrolls beside it.
+
+A chunk is a NumPy archive, `unrolls/<milliseconds>-<id of its first unroll>.npz`, with an array
+`[N, ...]` for each column. The names sort by time. A chunk appears whole or not at all, and never
+changes.
+
+A recorded unroll has `rows` rows. Its last row is the first row of its environment's next unroll, so
+each transition between two rows is in exactly one unroll. `agents.types` says what the fields of a row
+mean. The columns are the leaves of `agents.types.Unroll` by name, as in 'timestep/reward' or
+'extras/q_values', without the core state, and 'unroll_id'. Shapes begin with the row axis where there
+is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import json
+import os
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rundir import files
+from rundir.errors import NonRetryableError
+
+VERSION = 1
+_FORMAT = 'format.json'
+
+
+class Format(NamedTuple):
+  """The layout of the recorded unrolls of a run.
+
+  Attributes:
+    rows: of an unroll.
+    columns: shape and name of the dtype of each column, without the batch axis.
+    version: of the files.
+  """
+
+  rows: int
+  columns: dict[str, tuple[tuple[int, ...], str]]
+  version: int = VERSION
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordingOptions:
+  """Where unrolls are recorded, and how much of them.
+
+  Attributes:
+    run_dir: the run directory.
+    max_bytes: of all chunks of the run; several writers may exceed it by a chunk each.
+    chunk_bytes: of a chunk, which a recorder holds in memory.
+    chunk_seconds: after which a chunk is written though it is not full.
+  """
+
+  run_dir: str
+  max_bytes: int
+  chunk_bytes: int = 1 << 24
+  chunk_seconds: float = 60.0
+
+
+def directory(run_dir: str) -> str:
+  """Returns the directory of a run's recorded unrolls."""
+  return os.path.join(run_dir, 'unrolls')
+
+
+def begin(run_dir: str, layout: Format) -> None:
+  """Makes the directory and writes the format, or checks that an earlier one is the same.
+
+  Raises:
+    NonRetryableError: if the run has recorded unrolls of another layout.
+    OSError: if it cannot be written.
+  """
+  folder = directory(run_dir)
+  os.makedirs(folder, exist_ok=True)
+  path = os.path.join(folder, _FORMAT)
+  if os.path.exists(path):
+    if read_format(run_dir) != layout:
+      raise NonRetryableError(
+        f'{folder} has unrolls of another layout; leave --record_unrolls out, or move them away.'
+      )
+    return
+  content = json.dumps(layout._asdict(), indent=2).encode()
+  partial = f'{path}.{os.uname().nodename}-{os.getpid()}.tmp'  # Several nodes may begin at once.
+  with files.replacing(path, partial) as file:
+    file.write(content)
+
+
+def read_format(run_dir: str) -> Format:
+  """Returns the layout of a run's recorded unrolls.
+
+  Raises:
+    NonRetryableError: if there are none, or it cannot be read; one sentence that begins with a path.
+  """
+  if not os.path.isdir(run_dir):
+    raise NonRetryableError(f'{run_dir} does not exist; name the directory of a run.')
+  path = os.path.join(directory(run_dir), _FORMAT)
+  try:
+    with open(path) as f:
+      found = json.load(f)
+    version = int(found['version'])
+    if version != VERSION:
+      raise NonRetryableError(
+        f'{path} has version {version}, and this Launchpod reads version {VERSION}; record again.'
+      )
+    columns = {
+      str(name): (tuple(map(int, shape)), str(dtype))
+      for name, (shape, dtype) in found['columns'].items()
+    }
+    return Format(int(found['rows']), columns, version)
+  except FileNotFoundError:
+    raise NonRetryableError(
+      f'{run_dir} has no recorded unrolls; name a run that had --record_unrolls.'
+    ) from None
+  except (OSError, LookupError, TypeError, AttributeError) as error:
+    raise NonRetryableError(f'{path} cannot be read: {error!r}.') from error
+  except json.JSONDecodeError as error:
+    raise NonRetryableError(f'{path} is damaged: {error}.') from error
+
+
+def chunks(run_dir: str) -> list[str]:
+  """Returns the paths of a run's chunks, the oldest first."""
+  return sorted(glob.glob(os.path.join(glob.escape(directory(run_dir)), '*.npz')))
+
+
+def size(run_dir: str) -> int:
+  """Returns the bytes of all chunks of a run."""
+  total = 0
+  for path in chunks(run_dir):
+    with contextlib.suppress(FileNotFoundError):
+      total += os.path.getsize(path)
+  return total
+
+
+def write_chunk(run_dir: str, columns: Mapping[str, np.ndarray]) -> None:
+  """Writes a chunk atomically.
+
+  Args:
+    run_dir: the run directory, after `begin`.
+    columns: `[N, ...]` each, among them 'unroll_id', with N of at least 1.
+
+  Raises:
+    OSError: if it cannot be written; nothing is left of it.
+  """
+  name = f'{time.time_ns() // 1_000_000:015d}-{int(columns["unroll_id"][0]):016x}.npz'
+  with files.replacing(os.path.join(directory(run_dir), name)) as file:
+    np.savez(file, **columns)
+
+
+def read_chunk(path: str, names: Sequence[str]) -> dict[str, Any]:
+  """Returns columns of a chunk, `[N, ...]` each.
+
+  Raises:
+    NonRetryableError: if it cannot be read or lacks a column; one sentence.
+  """
+  try:
+    with np.load(path, allow_pickle=False) as archive:
+      return {name: archive[name] for name in names}
+  except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile) as error:
+    raise NonRetryableError(f'{path} is damaged: {error}; remove it.') from error

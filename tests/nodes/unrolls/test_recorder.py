@@ -1,0 +1,209 @@
+"""Recorded unrolls: chunks that are whole, whatever happens, and each transition once."""
+
+import dataclasses
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from agents.types import FIRST, LAST
+from nodes.unrolls import transitions
+from rundir import recorded_unrolls
+from rundir.errors import NonRetryableError
+from tests.nodes.unrolls import stream
+from tests.waiting import wait_until
+
+
+def played(count, length):
+  """The transitions among the first `count` rows, by the definition in agents.types."""
+  found = set()
+  for t in range(count - 1):
+    (now, action), (then, _) = stream.row(t, length), stream.row(t + 1, length)
+    for e in range(stream.NUM_ENVS):
+      if now.step_type[e] != LAST:
+        assert then.step_type[e] != FIRST
+        observations = now.observation[e, 0], then.observation[e, 0]
+        found.add((*observations, action[e, 0], then.reward[e], then.discount[e]))
+  return found
+
+
+def recorded(run_dir):
+  run_dirs = [str(run_dir)]
+  total = transitions.count(run_dirs)
+  found = []
+  for rows in transitions.read(run_dirs, total, total):
+    observation, reward = rows['timestep/observation'], rows['timestep/reward']
+    discount, action = rows['timestep/discount'], rows['action']
+    for i in range(len(action)):
+      found.append((*observation[i, :, 0], action[i, 0, 0], reward[i, 1], discount[i, 1]))
+  assert len(found) == total
+  return found
+
+
+@pytest.mark.parametrize(
+  'rows, period',
+  [
+    (2, 1),  # QT-Opt.
+    (5, 4),  # V-trace and PPO: the last row is the next unroll's first.
+    (9, 3),  # R2D2 and MuZero: most rows are in several unrolls.
+    (8, 7),
+  ],
+)
+def test_every_transition_is_read_once_from_unrolls_of_any_program(tmp_path, rows, period):
+  # Sixty rows are whole unrolls; of the last one only the period is recorded.
+  count, last = 60, (60 - rows) // period * period + period
+  stream.record(tmp_path, rows, period, count)
+  found = recorded(tmp_path)
+  assert len(found) == len(set(found))
+  assert set(found) == played(last + 1, 5)
+  assert {discount for *_, discount in found} == {0, 1}
+
+
+def test_rows_that_unrolls_share_take_no_room_and_core_states_are_left_out(tmp_path):
+  stream.record(tmp_path, 9, 3, 60)
+  layout = recorded_unrolls.read_format(str(tmp_path))
+  assert (layout.version, layout.rows) == (1, 4)
+  assert layout.columns['timestep/observation'] == ((4, 1), 'float32')
+  assert layout.columns['timestep/step_type'] == ((4,), 'uint8')
+  assert layout.columns['extras/logits'] == ((4, 2), 'float32')
+  assert layout.columns['environment_id'] == ((), 'int32')
+  assert layout.columns['unroll_id'] == ((), 'int64')
+  assert not [name for name in layout.columns if name.startswith('core_state')]
+  (chunk,) = recorded_unrolls.chunks(str(tmp_path))
+  for name, column in recorded_unrolls.read_chunk(chunk, list(layout.columns)).items():
+    shape, dtype = layout.columns[name]
+    assert (column.shape[1:], column.dtype) == (shape, dtype)
+
+
+def test_transitions_by_hand():
+  """A termination, a truncation, and a new episode behind each."""
+  step_type = np.array([[0, 1, 2, 0, 2], [2, 0, 1, 1, 2], [1, 0, 0, 2, 2]], np.uint8)
+  assert transitions.valid(step_type).tolist() == [
+    [True, True, False, True],
+    [False, True, True, True],
+    [False, False, True, False],  # An episode that broke off without a LAST row.
+  ]
+  columns = {
+    'timestep/step_type': step_type[:2],
+    'timestep/reward': np.array([[0, 1, 2, 0, 3], [9, 0, 4, 5, 6]], np.float32),
+    'timestep/discount': np.array([[1, 1, 0, 1, 1], [0, 1, 1, 1, 1]], np.float32),
+    'timestep/observation': np.arange(10, dtype=np.float32).reshape(2, 5, 1),
+    'action': np.arange(10, 110, 10, dtype=np.float32).reshape(2, 5, 1),
+  }
+  pairs = transitions.pairs(columns)
+  assert pairs['timestep/observation'][..., 0].tolist() == [
+    [0, 1],
+    [1, 2],
+    [3, 4],
+    [6, 7],
+    [7, 8],
+    [8, 9],
+  ]
+  assert pairs['action'][:, 0, 0].tolist() == [10, 20, 40, 70, 80, 90]
+  assert pairs['timestep/reward'][:, 1].tolist() == [1, 2, 3, 4, 5, 6]
+  assert pairs['timestep/discount'][:, 1].tolist() == [1, 0, 1, 1, 1, 1]
+  assert pairs['timestep/step_type'][:, 1].tolist() == [1, 2, 2, 1, 1, 2]
+
+
+def test_a_resumed_run_appends_and_reading_considers_what_there_was_at_first(tmp_path):
+  stream.record(tmp_path, 5, 4, 60)
+  before, run_dirs = recorded(tmp_path), [str(tmp_path)]
+  stream.record(tmp_path, 5, 4, 40, first_id=1 << 40)
+  total = transitions.count(run_dirs)
+  assert total > len(before)
+  assert recorded(tmp_path)[: len(before)] == before
+
+  def observations(wanted):
+    chunks = transitions.read(run_dirs, len(before), wanted)
+    return np.concatenate([rows['timestep/observation'][:, 0, 0] for rows in chunks]).tolist()
+
+  assert observations(len(before)) == [found[0] for found in before]
+  few = observations(10)  # Evenly spaced.
+  places = [observations(len(before)).index(value) for value in few]
+  assert len(few) == 10 and {*np.diff(places)} <= {len(before) // 10, len(before) // 10 + 1}
+
+
+def test_a_full_disk_loses_one_chunk_and_leaves_nothing_of_it(tmp_path, monkeypatch):
+  recording = stream.recorder(tmp_path, 2, 1, chunk_bytes=1500)
+  some = list(stream.unrolls(2, 1, 200))
+  save = np.savez
+
+  def breaks(file, **columns):
+    file.write(b'PK half a chunk')
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  for number, unroll in enumerate(some):
+    full = len(recorded_unrolls.chunks(str(tmp_path))) == 2 and not recording.dropped
+    monkeypatch.setattr(np, 'savez', breaks if full else save)
+    recording.record(stream.columns(unroll, number * stream.NUM_ENVS))
+  recording.close()
+  folder = recorded_unrolls.directory(str(tmp_path))
+  assert not [name for name in os.listdir(folder) if name.endswith('.tmp')]
+  found = stream.ids(tmp_path)
+  assert 0 < recording.dropped < 30
+  assert recording.recorded == len(found) == len(some) * stream.NUM_ENVS - recording.dropped
+  lost = sorted(set(range(len(some) * stream.NUM_ENVS)) - set(found))
+  assert lost == list(range(lost[0], lost[0] + recording.dropped))  # One chunk.
+
+
+def test_it_ends_at_its_limit(tmp_path):
+  recording = stream.record(tmp_path, 2, 1, 2000, chunk_bytes=20_000, max_bytes=100_000)
+  assert 60_000 < recorded_unrolls.size(str(tmp_path)) <= 105_000
+  assert stream.ids(tmp_path) == list(range(recording.recorded))
+
+
+def test_unrolls_of_another_layout_are_not_added(tmp_path):
+  stream.record(tmp_path, 2, 1, 20)
+  with pytest.raises(NonRetryableError, match='has unrolls of another layout'):
+    stream.record(tmp_path, 5, 4, 20)
+  assert recorded_unrolls.read_format(str(tmp_path)).rows == 2
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_whole_chunks_to_which_the_next_one_adds(tmp_path):
+  process = subprocess.Popen([sys.executable, '-m', 'tests.nodes.unrolls.stream', str(tmp_path)])
+  try:
+    wait_until(lambda: len(recorded_unrolls.chunks(str(tmp_path))) > 20, process.poll)
+  finally:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+  found = stream.ids(tmp_path)
+  assert sorted(found) == list(range(len(found)))
+  assert len(recorded(tmp_path)) == len(set(recorded(tmp_path))) > 100
+  stream.record(tmp_path, 2, 1, 20, first_id=1 << 40)
+  assert stream.ids(tmp_path) == [*found, *range(1 << 40, (1 << 40) + 19 * stream.NUM_ENVS)]
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+  with pytest.raises(NonRetryableError, match='nowhere does not exist'):
+    recorded_unrolls.read_format(str(tmp_path / 'nowhere'))
+  with pytest.raises(
+    NonRetryableError, match='has no recorded unrolls; name a run that had --record_unrolls'
+  ):
+    recorded_unrolls.read_format(str(tmp_path))
+  stream.record(tmp_path, 2, 1, 20)
+  (chunk,) = recorded_unrolls.chunks(str(tmp_path))
+  with open(chunk, 'rb+') as file:
+    file.truncate(os.path.getsize(chunk) // 2)
+  with pytest.raises(NonRetryableError, match=f'{os.path.basename(chunk)} is damaged'):
+    transitions.count([str(tmp_path)])
+
+
+def test_an_old_chunk_does_not_wait_for_more_unrolls(tmp_path):
+  recording = stream.recorder(tmp_path, 2, 1, chunk_seconds=1e9)
+  first, second, *_ = stream.unrolls(2, 1, 20)
+  recording.record(stream.columns(first, 0))
+  recording.look()
+  assert stream.ids(tmp_path) == []
+  recording._options = dataclasses.replace(recording._options, chunk_seconds=0.0)
+  recording.look()
+  assert stream.ids(tmp_path) == [0, 1, 2]
+  recording.look()
+  recording.record(stream.columns(second, 3))
+  assert stream.ids(tmp_path) == list(range(6))
+  recording.close()
+  assert len(recorded_unrolls.chunks(str(tmp_path))) == 2
