@@ -29,6 +29,7 @@ class AnakinEvaluator(PeriodicEvaluator):
     anakin: Any,
     monitor: Any,
     options: EvaluationOptions,
+    several: bool = False,
   ):
     """Initialises an evaluator.
 
@@ -38,11 +39,13 @@ class AnakinEvaluator(PeriodicEvaluator):
       anakin: Courier client of `nodes.anakin.Anakin`.
       monitor: Courier client of the monitor.
       options: of evaluation.
+      several: whether the program has learners beside `anakin`; `evaluated_frames` then are of all.
     """
     super().__init__(monitor, options)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._anakin = anakin
+    self._several = several
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
@@ -55,13 +58,15 @@ class AnakinEvaluator(PeriodicEvaluator):
       if fetched is None:
         raise lifecycle.Stopped
       counts, params = fetched
+      frames = float(counts['environment_frames'])
+      if self._several:  # JAX environments do not repeat actions.
+        frames = rpc.call(self._monitor.futures.progress, should_stop, 'progress')['actor_steps']
       state = evaluation.begin(params, self._seed.key())
       while (rounds := evaluation.rounds(state)) < (1 if is_late() else self._episodes_each):
         if should_stop():
           raise lifecycle.Stopped
         activity.mark(activity.COMPILED_LOOP)
         state = evaluation.play(params, state)
-      frames = float(counts['environment_frames'])
       returns = jax.device_get(state.returns)[:, :rounds]
       return returns.ravel().tolist(), {'evaluated_frames': frames}
 

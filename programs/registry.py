@@ -30,6 +30,7 @@ from programs.own_graph import OwnGraph
 #     `make_spec(name, options)` if the agent takes no continuous actions.
 PROGRAMS = {
   'anakin': 'programs.anakin',
+  'gala': 'programs.gala',
   'impala': 'programs.impala',
   'muzero': 'programs.muzero',
   'qt_opt': 'programs.qt_opt',

@@ -71,9 +71,10 @@ BOXES = {
   'replay',
   'monitor',
 }
-BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator'}
+BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator', 'gossip_peer'}
 ROOMS = {
   'runtime': set(),
+  'gossip': {'runtime'},
   'unrolls': {'runtime'},
   'inference': {'runtime', 'unrolls'},
   'learning': {'runtime', 'unrolls'},

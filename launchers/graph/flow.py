@@ -22,6 +22,7 @@ _KINDS = {
   'Relabeller': 'relabeller',
   'ReplayServer': 'replay',
   'Anakin': 'learner',
+  'GossipPeer': 'learner',
   'AnakinEvaluator': 'tester',
   'Monitor': 'monitor',
 }
@@ -36,6 +37,7 @@ _FLOWS = {
   ('relabeller', 'both'): (('parameters', True),),
   ('relabeller', 'learner'): (('parameters', True),),
   ('acting', 'learner'): (('parameters', True),),
+  ('learner', 'learner'): (('parameters', False),),
   ('tester', 'learner'): (('parameters', True),),
 }
 

@@ -1,0 +1,71 @@
+"""Peers that mix their parameters, and their placement."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import launchpad as lp
+
+from launchers.placement import Resources
+from nodes.gossip.options import GossipOptions
+from nodes.learning.options import CompiledLoopOptions
+from programs.options.gossip import BLOCKING, GossipConfig
+from programs.parts import default_placement
+from programs.parts.launchpad_nodes import Deferred
+from programs.parts.learner import run_options
+
+
+def add_peers(
+  program: lp.Program,
+  config: GossipConfig,
+  make_agent: Callable[..., Any],
+  make_environment: Callable[..., Any],
+  monitor: Any,
+  call_timeout: float,
+) -> list[Any]:
+  """Adds the peers, each with handles on its successors.
+
+  Args:
+    program: the graph.
+    config: the program's options.
+    make_agent: takes the specs of observations and actions.
+    make_environment: builds one environment, written in JAX.
+    monitor: a handle on the monitor.
+    call_timeout: deadline of a call in seconds.
+
+  Returns:
+    Handles on the peers.
+  """
+  nodes = [lp.CourierNode(Deferred('nodes.gossip_peer', 'GossipPeer')) for _ in config.seeds]
+  with program.group('peer'):
+    peers = [program.add_node(node) for node in nodes]
+  for k, node in enumerate(nodes):
+    peers[k].set_client_kwargs(call_timeout=call_timeout)
+    gossip = GossipOptions(
+      peer=k,
+      graph=config.graph,
+      mixing=config.mixing,
+      blocking=config.gossip == BLOCKING,
+      patience=config.gossip_timeout,
+      params_seed=config.seeds[0],
+    )
+    loop = CompiledLoopOptions(
+      num_envs=config.num_envs,
+      num_devices=config.num_devices,
+      updates_per_call=config.updates_per_call,
+      run=dataclasses.replace(run_options(config), num_steps=config.steps_of(k), learner=k),
+      seed=config.seeds[k],
+      name=f'peer/{k}',
+    )
+    successors = [peers[other] for other in gossip.successors]
+    node.configure(make_agent, make_environment, monitor, loop, gossip, successors)
+  return peers
+
+
+def placement(config: GossipConfig) -> dict[str, Resources]:
+  """Returns the resources of the peers: an accelerator host each, or a CPU worker."""
+  # A neighbour has the parameters of a peer that restarts without a checkpoint.
+  restart = 'on_failure' if config.num_peers > 1 else default_placement.restart_of_learner(config)
+  return {'peer': default_placement.on_accelerator(config, config.num_devices, restart=restart)}
