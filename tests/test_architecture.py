@@ -116,10 +116,11 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
       ['jax', 'tensorflow', 'reverb', 'pandas'],
     ),
     (
-      'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala',
+      'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala, '
+      'programs.gala',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
-    ('nodes.anakin, nodes.anakin_evaluator', ['tensorflow', 'reverb', 'pandas']),
+    ('nodes.anakin, nodes.anakin_evaluator, nodes.gossip_peer', ['tensorflow', 'reverb', 'pandas']),
     ('watch', ['jax', 'tensorflow', 'reverb', 'matplotlib']),
     ('sweep, sweeps.seeds', ['jax', 'tensorflow', 'reverb', 'matplotlib', 'optuna']),
     ('evaluate, viewing.evaluation, environments.film', ['tensorflow', 'reverb', 'pandas']),

@@ -82,4 +82,9 @@ class GossipConfig(CompiledLoopConfig):
         f'--num_steps={self.num_steps} leaves some of --num_peers={self.num_peers} nothing to do; raise '
         'it.'
       )
-    self.graph  # noqa: B018  It raises.
+    graphs.graph(self.gossip_graph, self.num_peers)
+    if self.gossip != BLOCKING and self.gossip_timeout != GossipConfig.gossip_timeout:
+      raise ValueError(
+        f'--gossip_timeout={self.gossip_timeout:g} has no effect with --gossip={self.gossip}, which '
+        f'never waits; leave it out, or set --gossip={BLOCKING}.'
+      )

@@ -74,6 +74,7 @@ def flows(name, **options):
       },
     ),
     ('anakin', {}, {('anakin', 'parameters', 'evaluator')}),
+    ('gala', {}, {('peer', 'parameters', 'peer'), ('peer', 'parameters', 'evaluator')}),
   ],
 )
 def test_what_flows_is_not_who_calls(name, options, found):

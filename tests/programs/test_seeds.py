@@ -21,6 +21,7 @@ from nodes.actor import Actor
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
 from nodes.evaluator import Evaluator
+from nodes.gossip_peer import GossipPeer
 from nodes.impala_actor import ImpalaActor
 from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.device import DeviceInference
@@ -200,6 +201,7 @@ HOW = {
   Anakin: play_until_stopped,
   AnakinEvaluator: play_until_stopped,
   Evaluator: act,
+  GossipPeer: play_until_stopped,
   InferenceLearner: infer_and_learn,
   InferenceWorker: infer,
   LearnerNode: learn,
@@ -296,5 +298,12 @@ def test_a_run_of_anakin_is_the_same_whatever_becomes_of_its_processes(
   assert not set(draws['episodes']) & set(draws['actions'])
 
 
+def test_peers_share_no_random_numbers_and_the_first_has_those_of_anakin(draws, tmp_path):
+  run(make('anakin', tmp_path, num_envs=8, eval_envs=3), draws)
+  program = make('gala', tmp_path, num_peers=3, num_envs=8, eval_envs=3)
+  assert run(program, draws) == {GossipPeer: 3, AnakinEvaluator: 1}
+  assert len(draws['episodes']) == 6 and len(set(draws['episodes'])) == 4
+
+
 def test_every_program_is_walked():
-  assert {name for name, _ in CASES} | {'anakin'} == set(registry.PROGRAMS)
+  assert {name for name, _ in CASES} | {'anakin', 'gala'} == set(registry.PROGRAMS)
