@@ -54,13 +54,12 @@ class AnakinEvaluator(PeriodicEvaluator):
     evaluation = Evaluation(agent, environment, self._num_envs, self._episodes_each)
 
     def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
+      if self._several:
+        progress = rpc.call(self._monitor.futures.progress, should_stop, 'progress')
       fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
       if fetched is None:
         raise lifecycle.Stopped
       counts, params = fetched
-      frames = float(counts['environment_frames'])
-      if self._several:  # JAX environments do not repeat actions.
-        frames = rpc.call(self._monitor.futures.progress, should_stop, 'progress')['actor_steps']
       state = evaluation.begin(params, self._seed.key())
       while (rounds := evaluation.rounds(state)) < (1 if is_late() else self._episodes_each):
         if should_stop():
@@ -68,6 +67,8 @@ class AnakinEvaluator(PeriodicEvaluator):
         activity.mark(activity.COMPILED_LOOP)
         state = evaluation.play(params, state)
       returns = jax.device_get(state.returns)[:, :rounds]
-      return returns.ravel().tolist(), {'evaluated_frames': frames}
+      # JAX environments do not repeat actions.
+      frames = progress['actor_steps'] if self._several else counts['environment_frames']
+      return returns.ravel().tolist(), {'evaluated_frames': float(frames)}
 
     self._run_periodically(play)

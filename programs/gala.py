@@ -41,6 +41,9 @@ class Config(GossipConfig, VTraceConfig):
   learning_rate: float = with_default(VTraceConfig, 'learning_rate', 7e-4)
   rmsprop_eps: float = with_default(VTraceConfig, 'rmsprop_eps', 1e-5)
   rmsprop_eps_place: str = with_default(VTraceConfig, 'rmsprop_eps_place', 'outside')
+  baseline_cost: float = with_default(
+    VTraceConfig, 'baseline_cost', 1.0
+  )  # GALA: 0.5, of whole squares.
   max_gradient_norm: float = with_default(VTraceConfig, 'max_gradient_norm', 0.5)
 
 
