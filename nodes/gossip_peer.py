@@ -14,10 +14,8 @@ from absl import logging
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState
-from agents.gossip.mixing import Message
 from nodes.anakin import Anakin
-from nodes.gossip import vector
-from nodes.gossip.exchange import Exchange
+from nodes.gossip.gossiping import Gossiping
 from nodes.gossip.options import GossipOptions
 from nodes.learning.options import CompiledLoopOptions
 from nodes.runtime import activity, lifecycle
@@ -26,12 +24,12 @@ from rundir import checkpoints, saved_params
 _FETCH_SECONDS = 60.0  # For the parameters of one neighbour.
 
 
-class GossipPeer(Anakin):
+class GossipPeer(Gossiping, Anakin):
   """Gossip-based actor-learner (Assran et al. 2019, "Gossip-based actor-learner architectures").
 
-  Each call of the loop is a local update; then the peer does one round of gossip. Only parameters are
-  mixed: the optimizer's state is the peer's own. All peers begin with the same parameters. A peer that
-  restarts continues from its newest checkpoint; without one, from the parameters of a neighbour.
+  Each call of the loop is a local update; then the peer does one round of gossip. All peers begin with
+  the same parameters. A peer that restarts continues from its newest checkpoint; without one, from the
+  parameters of a neighbour.
   """
 
   def __init__(
@@ -53,31 +51,9 @@ class GossipPeer(Anakin):
       gossip: options of gossip.
       successors: Courier clients of the peers that it sends to, in the order of `gossip`.
     """
-    super().__init__(make_agent, make_environment, monitor, options)
-    self._gossip = gossip
-    self._successors = successors
-    self._life = lifecycle.new_incarnation()
-    self._exchange = Exchange(gossip, successors, self._life)
+    Gossiping.__init__(self, gossip, successors)
+    Anakin.__init__(self, make_agent, make_environment, monitor, options)
     self._stop = threading.Event()
-
-  def offer(self, sender: int, life: int, sequence: int, weight: float, params: np.ndarray) -> bool:
-    """Keeps a message of a predecessor until the next round. An RPC; it never waits.
-
-    Args:
-      sender: index of the predecessor.
-      life: its incarnation.
-      sequence: number of the message.
-      weight: of the message; see `agents.gossip.mixing`.
-      params: float32 `[D]`.
-
-    Returns:
-      As `nodes.gossip.mailbox.Mailbox.put`.
-    """
-    return self._exchange.mailbox.put(sender, life, sequence, Message(weight, params))
-
-  def leave(self, sender: int, life: int) -> None:
-    """Notes that a predecessor has finished training. An RPC."""
-    self._exchange.mailbox.leave(sender, life)
 
   def _run(self, stop: threading.Event) -> None:
     self._stop = stop
@@ -129,15 +105,10 @@ class GossipPeer(Anakin):
 
   def _train(self, loop: AnakinLoop) -> None:
     super()._train(loop)
-    if not self._successors:
-      return
     assert self._state is not None
     learner = self._state.learner
-    own = vector.flatten(learner.params)
-    with activity.doing(activity.WAITING_FOR_PEERS):
-      mixed = self._exchange(own, self._stop.is_set)
-    if mixed is not own:
-      params = vector.unflatten(mixed, learner.params)
+    params = self._mixed(learner.params, self._stop.is_set)
+    if params is not learner.params:
       self._state = self._state._replace(learner=learner._replace(params=params))
       self._published = dict(self._counts), params
     if self._counts['actor_steps'] >= self._options.run.num_steps:

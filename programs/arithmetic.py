@@ -199,7 +199,7 @@ def _environments(config: ActorsConfig) -> int:
 
 
 def _replicas(config: Any) -> int:
-  return max(getattr(config, 'num_replicas', 1), 1)
+  return max(getattr(config, 'num_replicas', 1), getattr(config, 'num_peers', 1), 1)
 
 
 def _rows(config: Any) -> int:

@@ -19,7 +19,7 @@ from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
 from launchers.placement import Resources
 from programs.options import compiled_presets as presets
-from programs.options.gossip import GossipConfig
+from programs.options.gossip import CompiledGossipConfig
 from programs.parts import default_placement, monitoring
 from programs.parts import peers as peer_nodes
 from programs.parts.agents import constructor
@@ -33,8 +33,8 @@ PRESETS = presets.GALA
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(GossipConfig, VTraceConfig):
-  """The options of a run of GALA. On fresh unrolls, V-trace is A2C."""
+class A2CConfig(VTraceConfig):
+  """Options of V-trace as A2C, which it is on fresh unrolls, with the values of GALA."""
 
   unroll_length: int = with_default(VTraceConfig, 'unroll_length', 5)
   optimizer: str = with_default(VTraceConfig, 'optimizer', 'rmsprop')
@@ -45,6 +45,11 @@ class Config(GossipConfig, VTraceConfig):
     VTraceConfig, 'baseline_cost', 1.0
   )  # GALA: 0.5, of whole squares.
   max_gradient_norm: float = with_default(VTraceConfig, 'max_gradient_norm', 0.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(CompiledGossipConfig, A2CConfig):
+  """The options of a run of GALA."""
 
 
 def make_agent(config: Config) -> Any:

@@ -31,6 +31,7 @@ from programs.own_graph import OwnGraph
 PROGRAMS = {
   'anakin': 'programs.anakin',
   'gala': 'programs.gala',
+  'gala_sebulba': 'programs.gala_sebulba',
   'impala': 'programs.impala',
   'muzero': 'programs.muzero',
   'qt_opt': 'programs.qt_opt',

@@ -71,7 +71,8 @@ BOXES = {
   'replay',
   'monitor',
 }
-BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator', 'gossip_peer'}
+BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator'}
+BOXES |= {'gossip_peer', 'gossip_inference_learner'}
 ROOMS = {
   'runtime': set(),
   'gossip': {'runtime'},

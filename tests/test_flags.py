@@ -95,7 +95,7 @@ def test_help_names_every_option_with_its_default():
   assert '--batch_size: unrolls that each replica adds to a learner batch' in text
   assert '64 for r2d2' in text and '16 for sebulba' in text
   assert (
-    '(default: 1.0; anakin/vtrace, anakin/ppo, gala, impala, sebulba only)' in text
+    '(default: 1.0; anakin/vtrace, anakin/ppo, gala, gala_sebulba, impala, sebulba only)' in text
   )  # --rho_bar
 
 
@@ -301,6 +301,8 @@ def test_help_names_every_option_with_its_default():
     (['--program=gala', '--num_peers=1', '--gossip_graph=0-1'], ['0-1', '--num_peers']),
     (['--program=gala', '--agent=ppo'], ['--agent', 'not an option']),
     (['--program=gala', '--num_replicas=2'], ['--num_replicas', 'not an option']),
+    (['--program=gala_sebulba', '--num_replicas=2'], ['--num_replicas=2', '--num_peers=4']),
+    (['--program=gala_sebulba', '--inference_nodes=2'], ['--inference_nodes=2', '--num_peers=4']),
     (['--seed=-1'], ['--seed', '-1', '0 or more']),
     (['--eval_period=-1'], ['--eval_period', '-1']),
     (['--inference_timeout_ms=inf'], ['--inference_timeout_ms', 'inf', 'finite']),

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from benchmarks.running import processes
-from rundir import audit, final_params, learners
+from rundir import audit, curves, final_params, learners
 from tests.launchers.local import strangers
 from tests.programs_under_test import (
   CATCH_RETURNS,
@@ -167,6 +167,29 @@ def test_two_peers_run_to_their_end(train, tmp_path):
     assert os.path.getsize(final_params.path(path)) > 1000
   logs = {path.stem for path in (run_dir / 'logs').glob('*.log')}
   assert logs == {'peer-0', 'peer-1', 'evaluator-0', 'monitor-0'}
+  assert 'Traceback' not in log_text(run_dir)
+
+
+@pytest.mark.nightly
+def test_two_peers_of_sebulbas_parts_run_to_their_end(train, tmp_path):
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=gala_sebulba', '--num_peers=2', '--num_steps=4000', '--mlp_sizes=16'),
+    *('--mixing=push_sum', '--eval_episodes=10', f'--run_dir={run_dir}'),
+    timeout=240,
+  )
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  assert float(done[1]) in CATCH_RETURNS
+  assert processes(str(run_dir)) == []
+  peers = json.loads((run_dir / 'summary.json').read_text())['learners']
+  assert peers.keys() == {'inference_learner/0', 'inference_learner/1'}
+  for peer, counts in peers.items():
+    assert counts['actor_steps'] >= 2000 and counts['learner_steps'] >= 20
+    assert max(curves.read(str(run_dir), peer, 'gossip_received')) > (0.0,)
+  assert int(done[2]) == sum(counts['actor_steps'] for counts in peers.values())
+  for path in learners.directories(str(run_dir)):
+    assert os.path.getsize(final_params.path(path)) > 1000
   assert 'Traceback' not in log_text(run_dir)
 
 

@@ -181,7 +181,7 @@ def test_q_learning_goes_on_once_a_node_at_its_two_tables_is_back(start_program)
 def test_peers_train_on_while_one_is_away_and_mix_with_it_when_it_is_back(
   start_program, period, source
 ):
-  program = start_program(*GALA, f'--checkpoint_period={period}', ENDLESS)
+  program = start_program(f'--checkpoint_period={period}', ENDLESS, small=GALA)
   program.wait_until(lambda: _mixed(program, 1), 'peer/1 has mixed')
   for name in ('peer-0', 'peer-1', 'monitor-0', 'evaluator-0'):
     victim = program.nodes()[name]

@@ -22,6 +22,7 @@ _KINDS = {
   'Relabeller': 'relabeller',
   'ReplayServer': 'replay',
   'Anakin': 'learner',
+  'GossipInferenceLearner': 'both',
   'GossipPeer': 'learner',
   'AnakinEvaluator': 'tester',
   'Monitor': 'monitor',
@@ -38,6 +39,7 @@ _FLOWS = {
   ('relabeller', 'learner'): (('parameters', True),),
   ('acting', 'learner'): (('parameters', True),),
   ('learner', 'learner'): (('parameters', False),),
+  ('both', 'both'): (('parameters', False),),
   ('tester', 'learner'): (('parameters', True),),
 }
 

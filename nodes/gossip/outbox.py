@@ -36,6 +36,7 @@ class Outbox:
     self._sequence = 0
     self._message: Message | None = None
     self._pending: futures.Future | None = None
+    self._leaving: futures.Future | None = None
     self._retry_at = 0.0
 
   def is_idle(self, timeout: float = 0.0) -> bool:
@@ -67,12 +68,13 @@ class Outbox:
 
   def leave(self) -> None:
     """Tells the successor that this peer sends nothing more; a lost call costs it a wait."""
-    self._pending = self._client.futures.leave(self._sender, self._life)
+    self._leaving = self._client.futures.leave(self._sender, self._life)
 
   def close(self, timeout: float = 0.5) -> None:
     """Waits at most `timeout` seconds for a pending reply, with which Courier would abort an exit."""
-    if self._pending is not None:
-      futures.wait([self._pending], timeout)
+    pending = [call for call in (self._pending, self._leaving) if call is not None]
+    if pending:
+      futures.wait(pending, timeout)
 
   def _post(self) -> None:
     assert self._message is not None

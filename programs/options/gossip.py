@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeVar
 
 from agents.gossip import graphs
 from agents.networks.config import require_choice
 from agents.options import option
 from agents.seeding import Seed
 from nodes.gossip.options import AVERAGE, PUSH_SUM
+from programs.options.common import CommonConfig
 from programs.options.compiled_loop import CompiledLoopConfig
+from programs.options.inference import InferenceConfig
 
+C = TypeVar('C', bound='CentralGossipConfig')
 BLOCKING = 'blocking'
 
 
 @dataclasses.dataclass(frozen=True)
-class GossipConfig(CompiledLoopConfig):
+class GossipConfig(CommonConfig):
   """Options of programs whose learners are peers: each trains alone and mixes parameters."""
 
   num_peers: int = option(
     4, 'actor-learners; each trains with environments of its own and an equal part of num_steps'
-  )
-  num_envs: int = option(
-    16,
-    'environments of each peer, over all of its devices; a learner batch is one unroll of each; '
-    'GALA: 16',
-  )
-  updates_per_call: int = option(
-    1,
-    'learner steps of a peer between two rounds of gossip; reports, checkpoints and stops happen there '
-    'too; GALA: 1',
   )
   gossip: str = option(
     'async',
@@ -58,17 +52,6 @@ class GossipConfig(CompiledLoopConfig):
     """Who sends to whom."""
     return graphs.graph(self.gossip_graph, self.num_peers)
 
-  @property
-  def seeds(self) -> tuple[Seed, ...]:
-    """The seed of each peer; that of the first is Anakin's."""
-    others = (self.root_seed.child('peer', k) for k in range(1, self.num_peers))
-    return (self.root_seed.child('anakin'), *others)
-
-  @property
-  def num_loops(self) -> int:
-    """Number of compiled loops that share num_steps."""
-    return self.num_peers
-
   def steps_of(self, peer: int) -> int:
     """Returns the part of num_steps that a peer trains for."""
     return self.num_steps // self.num_peers + (peer < self.num_steps % self.num_peers)
@@ -87,4 +70,53 @@ class GossipConfig(CompiledLoopConfig):
       raise ValueError(
         f'--gossip_timeout={self.gossip_timeout:g} has no effect with --gossip={self.gossip}, which '
         f'never waits; leave it out, or set --gossip={BLOCKING}.'
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledGossipConfig(GossipConfig, CompiledLoopConfig):
+  """Options of peers that are compiled loops."""
+
+  num_envs: int = option(
+    16,
+    'environments of each peer, over all of its devices; a learner batch is one unroll of each; '
+    'GALA: 16',
+  )
+  updates_per_call: int = option(
+    1,
+    'learner steps of a peer between two rounds of gossip; reports, checkpoints and stops happen there '
+    'too; GALA: 1',
+  )
+
+  @property
+  def seeds(self) -> tuple[Seed, ...]:
+    """The seed of each peer; that of the first is Anakin's."""
+    others = (self.root_seed.child('peer', k) for k in range(1, self.num_peers))
+    return (self.root_seed.child('anakin'), *others)
+
+  @property
+  def num_loops(self) -> int:
+    """Number of compiled loops that share num_steps."""
+    return self.num_peers
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralGossipConfig(GossipConfig, InferenceConfig):
+  """Options of peers with central inference: each is a replica that averages no gradients."""
+
+  def resolve(self: C) -> C:
+    """Returns the config with a replica for each peer, and every 'choose for me' replaced."""
+    replicas = self.num_peers if self.num_replicas == 1 else self.num_replicas
+    return dataclasses.replace(super().resolve(), num_replicas=replicas)
+
+  def _check(self) -> None:
+    if self.num_replicas != self.num_peers:
+      raise ValueError(
+        f'--num_replicas={self.num_replicas} is for learners that average gradients; leave it out: '
+        f'each of --num_peers={self.num_peers} is a learner.'
+      )
+    if self.inference_nodes:
+      raise ValueError(
+        f'--inference_nodes={self.inference_nodes} is for a single learner, and there are --num_peers='
+        f'{self.num_peers}; leave it out.'
       )

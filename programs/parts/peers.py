@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import launchpad as lp
 
+from agents.seeding import Seed
 from launchers.placement import Resources
 from nodes.gossip.options import GossipOptions
-from nodes.learning.options import CompiledLoopOptions
-from programs.options.gossip import BLOCKING, GossipConfig
+from nodes.learning.options import CompiledLoopOptions, TrainingOptions
+from programs.options.gossip import BLOCKING, CompiledGossipConfig, GossipConfig
 from programs.parts import default_placement
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import run_options
@@ -19,7 +20,7 @@ from programs.parts.learner import run_options
 
 def add_peers(
   program: lp.Program,
-  config: GossipConfig,
+  config: CompiledGossipConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
   monitor: Any,
@@ -43,14 +44,7 @@ def add_peers(
     peers = [program.add_node(node) for node in nodes]
   for k, node in enumerate(nodes):
     peers[k].set_client_kwargs(call_timeout=call_timeout)
-    gossip = GossipOptions(
-      peer=k,
-      graph=config.graph,
-      mixing=config.mixing,
-      blocking=config.gossip == BLOCKING,
-      patience=config.gossip_timeout,
-      params_seed=config.seeds[0],
-    )
+    gossip = gossip_options(config, k, config.seeds[0])
     loop = CompiledLoopOptions(
       num_envs=config.num_envs,
       num_devices=config.num_devices,
@@ -64,7 +58,41 @@ def add_peers(
   return peers
 
 
-def placement(config: GossipConfig) -> dict[str, Resources]:
+def gossip_options(config: GossipConfig, peer: int, params_seed: Seed) -> GossipOptions:
+  """Returns the options of gossip of a peer."""
+  return GossipOptions(
+    peer=peer,
+    graph=config.graph,
+    mixing=config.mixing,
+    blocking=config.gossip == BLOCKING,
+    patience=config.gossip_timeout,
+    params_seed=params_seed,
+  )
+
+
+def training_of(config: GossipConfig, options: TrainingOptions, peer: int) -> TrainingOptions:
+  """Returns the options of a learner as those of a peer, which trains apart from the others."""
+  run = dataclasses.replace(options.run, num_steps=config.steps_of(peer), learner=peer)
+  return dataclasses.replace(options, run=run, replica=0, num_replicas=1)
+
+
+def connect(config: GossipConfig, nodes: Sequence[Any], seed: Seed, call_timeout: float) -> None:
+  """Gives nodes that were made without it their options of gossip and handles on their successors.
+
+  Args:
+    config: the program's options.
+    nodes: `ListeningCourierNode`s, one for each peer.
+    seed: of the initial parameters.
+    call_timeout: deadline of a call in seconds.
+  """
+  handles = [node.create_courier_handle() for node in nodes]
+  for k, node in enumerate(nodes):
+    handles[k].set_client_kwargs(call_timeout=call_timeout)
+    gossip = gossip_options(config, k, seed)
+    node.add_arguments(gossip=gossip, successors=[handles[other] for other in gossip.successors])
+
+
+def placement(config: CompiledGossipConfig) -> dict[str, Resources]:
   """Returns the resources of the peers: an accelerator host each, or a CPU worker."""
   # A neighbour has the parameters of a peer that restarts without a checkpoint.
   restart = 'on_failure' if config.num_peers > 1 else default_placement.restart_of_learner(config)

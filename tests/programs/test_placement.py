@@ -31,6 +31,7 @@ from tests.programs_under_test import ROOT
     ('impala', {'audit': True}, {'replay', 'learner', 'actor'}),
     ('anakin', {}, {'anakin'}),
     ('gala', {}, {'peer'}),
+    ('gala_sebulba', {}, {'replay', 'inference_learner'}),
     (f'{ROOT}/examples/mine.py:make_program', {}, {'replay', 'inference_learner'}),
   ],
 )
