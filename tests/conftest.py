@@ -76,8 +76,8 @@ def train():
 def start_program(tmp_path):
   """Yields a function from flags to a started `RunningProgram`; kills the programs at the end.
 
-  The run directory is `tmp_path / 'run'`, unless the flags resume a run. `small` are the flags of a small
-  program, by default one with actors.
+  The run directory is `tmp_path / 'run'`, unless the flags resume a run. `small` are flags of a small
+  program; by default it has actors.
   """
   from benchmarks.running import RunningProgram
   from tests.programs_under_test import ON_CPU, SMALL
