@@ -4,7 +4,7 @@ peer x N   --offer-->        its successors, among the peers
 evaluator  --get_params-->   peer/0
 all nodes  --report-->       monitor
 
-Each peer is Anakin's compiled loop. Peers never wait in a call of another one.
+Each peer is Anakin's compiled loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from programs.parts.launchpad_nodes import Deferred
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
 CALL_TIMEOUT = 30
-# Peers keep what they are sent and reply at once.
+# Peers reply at once to what they are sent, and fetch parameters at most for a limited time.
 CYCLES = [{'peer'}]
 PRESETS = presets.GALA
 
@@ -41,9 +41,8 @@ class A2CConfig(VTraceConfig):
   learning_rate: float = with_default(VTraceConfig, 'learning_rate', 7e-4)
   rmsprop_eps: float = with_default(VTraceConfig, 'rmsprop_eps', 1e-5)
   rmsprop_eps_place: str = with_default(VTraceConfig, 'rmsprop_eps_place', 'outside')
-  baseline_cost: float = with_default(
-    VTraceConfig, 'baseline_cost', 1.0
-  )  # GALA: 0.5, of whole squares.
+  # Of half the squared error; GALA has 0.5 of all of it.
+  baseline_cost: float = with_default(VTraceConfig, 'baseline_cost', 1.0)
   max_gradient_norm: float = with_default(VTraceConfig, 'max_gradient_norm', 0.5)
 
 

@@ -6,7 +6,7 @@ actor x M         --timesteps-->  inference_learner  <--unrolls, batches-->  rep
 inference_learner --offer-->      its successors, among the inference-learners
 evaluator         --timesteps-->  inference_learner/0
 
-Peers never wait in a call of another one. See `programs.gala` for peers under Anakin.
+See `programs.gala` for peers under Anakin.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from programs.parts.agents import constructor
 from programs.parts.replay import make_queue
 
 environments = sebulba.environments
-# Peers keep what they are sent and reply at once.
+# Peers reply at once to what they are sent.
 CYCLES = [{'inference_learner'}]
 PRESETS = {
   'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'num_steps': 10_000_000},
