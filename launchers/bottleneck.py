@@ -240,7 +240,7 @@ def of_program(
   means: Mapping[str, Mapping[str, float]], config: Mapping[str, Any], cores_used: float = math.nan
 ) -> Verdict:
   """Returns what limits a program; see `figures`."""
-  if any(node.startswith('anakin/') for node in means):
+  if any(node.startswith(('anakin/', 'peer/')) for node in means):
     return Verdict(
       'learner',
       'acting and learning are one compiled function: the device is the bottleneck; more --num_envs '

@@ -97,7 +97,7 @@ class Anakin:
     if self._options.rings:
       gib = loop.replay_bytes / 2**30
       logging.info('%.3f GiB of replay over %d device(s)', gib, len(devices))
-    directory = checkpoints.directory(self._options.run.run_dir)
+    directory = checkpoints.directory(self._options.run.learner_dir)
     state = self._begin(agent, loop, checkpoints.newest(directory))
     with activity.doing(activity.COMPILING):
       loop.compile(state)
@@ -108,7 +108,7 @@ class Anakin:
       directory, self._options.run.checkpoint_period, self._options.run.checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
-    with Reporter(self._monitor, 'anakin/0', self._measure, period=0.25) as reporter:
+    with Reporter(self._monitor, self._options.name, self._measure, period=0.25) as reporter:
       self._train_to_the_end(loop, reporter, checkpointer, stop)
 
   def _begin(
@@ -145,7 +145,7 @@ class Anakin:
       trained = True
       checkpointer.write_now()
       params = jax.device_get(self._state.learner.params)
-      save_final_params(self._options.run.run_dir, params, stop.is_set)
+      save_final_params(self._options.run.learner_dir, params, stop.is_set)
       activity.mark(activity.IDLE)
       reporter.report_now(stop.is_set)
       reporter.report_finished_until_stopped(self._counts, stop)

@@ -29,6 +29,7 @@ class AnakinEvaluator(PeriodicEvaluator):
     anakin: Any,
     monitor: Any,
     options: EvaluationOptions,
+    several: bool = False,
   ):
     """Initialises an evaluator.
 
@@ -38,11 +39,13 @@ class AnakinEvaluator(PeriodicEvaluator):
       anakin: Courier client of `nodes.anakin.Anakin`.
       monitor: Courier client of the monitor.
       options: of evaluation.
+      several: whether the program has learners beside `anakin`; `evaluated_frames` then are of all.
     """
     super().__init__(monitor, options)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._anakin = anakin
+    self._several = several
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
@@ -51,6 +54,8 @@ class AnakinEvaluator(PeriodicEvaluator):
     evaluation = Evaluation(agent, environment, self._num_envs, self._episodes_each)
 
     def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
+      if self._several:
+        progress = rpc.call(self._monitor.futures.progress, should_stop, 'progress')
       fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
       if fetched is None:
         raise lifecycle.Stopped
@@ -61,8 +66,9 @@ class AnakinEvaluator(PeriodicEvaluator):
           raise lifecycle.Stopped
         activity.mark(activity.COMPILED_LOOP)
         state = evaluation.play(params, state)
-      frames = float(counts['environment_frames'])
       returns = jax.device_get(state.returns)[:, :rounds]
-      return returns.ravel().tolist(), {'evaluated_frames': frames}
+      # JAX environments do not repeat actions.
+      frames = progress['actor_steps'] if self._several else counts['environment_frames']
+      return returns.ravel().tolist(), {'evaluated_frames': float(frames)}
 
     self._run_periodically(play)

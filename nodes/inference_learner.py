@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -90,7 +91,12 @@ class InferenceLearner(ParameterService):
           unused = ActingCounters(prepared.counter, prepared.action_repeat)  # `acting` counts.
           self._server = ParameterServer(unused, prepared.counter, self._gate)
           service = ActingAndServing(acting, self._server)
-        loop.train(prepared, self._training, service, self._replay_addresses, self._monitor, stop)
+        addresses, mixer = self._replay_addresses, self._make_mixer(stop)
+        loop.train(prepared, self._training, service, addresses, self._monitor, stop, mixer)
+
+  def _make_mixer(self, stop: threading.Event) -> loop.Mixer | None:
+    del stop
+    return None
 
   def _make_server(self, prepared: loop.Prepared) -> InferenceServer:
     seed = self._serving.seed.child('replica', self._training.replica)

@@ -29,7 +29,7 @@ class Expected:
   """Estimates for a run of num_steps.
 
   Attributes:
-    updates: approximate number of learner steps.
+    updates: approximate number of learner steps; of each learner, where several train apart.
     gradient_steps: gradient steps in each of them.
     most_updates: learner steps if the learner is as far ahead as replay's ratio allows.
     first_batch: actor_steps until learning can start.
@@ -52,7 +52,7 @@ def expected(config: Any) -> Expected | None:
   if not unroll_length:
     return None
   if isinstance(config, CompiledLoopConfig):
-    batch = config.num_envs * unroll_length
+    batch = config.num_envs * unroll_length * max(config.num_loops, 1)
     each = config.updates_per_unroll
     rows_per_call = batch * (config.updates_per_call // each)
     calls = math.ceil(config.num_steps / max(rows_per_call, 1))
@@ -100,6 +100,7 @@ def describe(config: Any) -> str:
   if run is None:
     return ''
   of = f' of {run.gradient_steps} gradient steps' if run.gradient_steps > 1 else ''
+  of += ' of each peer' if getattr(config, 'num_loops', 1) > 1 else ''
   parts = [f'about {run.updates:,} updates{of}']
   if run.copies is not None:
     parts.append(f'{run.copies:,} target copies')
@@ -198,7 +199,7 @@ def _environments(config: ActorsConfig) -> int:
 
 
 def _replicas(config: Any) -> int:
-  return max(getattr(config, 'num_replicas', 1), 1)
+  return max(getattr(config, 'num_replicas', 1), getattr(config, 'num_peers', 1), 1)
 
 
 def _rows(config: Any) -> int:

@@ -30,6 +30,8 @@ from programs.own_graph import OwnGraph
 #     `make_spec(name, options)` if the agent takes no continuous actions.
 PROGRAMS = {
   'anakin': 'programs.anakin',
+  'gala': 'programs.gala',
+  'gala_sebulba': 'programs.gala_sebulba',
   'impala': 'programs.impala',
   'muzero': 'programs.muzero',
   'qt_opt': 'programs.qt_opt',

@@ -10,7 +10,7 @@ from programs import registry
 from programs.options import agents, flags
 from programs.options.changes import check_changes, keep, with_newer_options
 from programs.options.configs import check, make_config, resolve
-from rundir import checkpoints, run_directory
+from rundir import learners, run_directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,15 +72,15 @@ def resumed_run(path: str, program: str) -> Run:
     began['run_dir'] = config.run_dir
   check_changes(recorded | agent | began, config, changes)
   check(module, config)
-  checkpoint = checkpoints.newest(checkpoints.directory(path))
-  if checkpoint is None:
+  counts = learners.counts(path)
+  if not counts:
     raise ValueError(
       f'--resume={path} has no checkpoint yet; start a new run, in another --run_dir '
       'or with this one removed.'
     )
   # Without a summary, the final evaluation is missing.
   evaluated = run_directory.read_summary(path) is not None
-  if checkpoint.counts['actor_steps'] >= config.num_steps and evaluated:
+  if counts['actor_steps'] >= config.num_steps and evaluated:
     raise ValueError(
       f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to continue.'
     )

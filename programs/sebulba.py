@@ -31,6 +31,7 @@ from launchers.placement import Resources
 from nodes.inference.layout import EnvGroupSpec, layout
 from nodes.inference.options import ServingOptions
 from programs.options.agents import Variant, WithPPO, WithVTrace
+from programs.options.gossip import GossipConfig
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import (
@@ -45,7 +46,7 @@ from programs.options.presets import (
   VTRACE_SMALL,
 )
 from programs.options.queue import QueueConfig
-from programs.parts import default_placement, monitoring
+from programs.parts import default_placement, monitoring, peers
 from programs.parts.agents import make_agent
 from programs.parts.launchpad_nodes import (
   AddressHandle,
@@ -153,9 +154,10 @@ def make_graph(
         inference.append(program.add_node(worker))
   else:
     replicas, shards = config.num_replicas, config.num_replay_shards
-    coordinator = AddressHandle('coordinator') if replicas > 1 else None
+    gossip = config if isinstance(config, GossipConfig) else None
+    coordinator = AddressHandle('coordinator') if replicas > 1 and not gossip else None
     seed = config.root_seed.child('learner')
-    make_host = ListeningCourierNode if add_relabellers else ListeningNode
+    make_host = ListeningCourierNode if add_relabellers or gossip else ListeningNode
     hosts: list[Any] = []
     with program.group('inference_learner'):
       for i in range(replicas):
@@ -165,23 +167,39 @@ def make_graph(
           replica=i,
           num_replicas=replicas,
         )
-        host = make_host(
-          InferenceHandle('inference'),
-          Deferred('nodes.inference_learner', 'InferenceLearner'),
-          *parts,
-          _env_groups(config, i),
-          replay[i * shards : (i + 1) * shards],
-          monitor,
-          serving=_serving(config, seed),
-          training=training,
-          observers=observers,
-          coordinator=coordinator,
-          serves_params=add_relabellers is not None,
-        )
+        address, groups = InferenceHandle('inference'), _env_groups(config, i)
+        own_replay = replay[i * shards : (i + 1) * shards]
+        if gossip:
+          host = make_host(
+            address,
+            Deferred('nodes.gossip_inference_learner', 'GossipInferenceLearner'),
+            *parts,
+            groups,
+            own_replay,
+            monitor,
+            serving=_serving(config, seed.child('peer', i)),
+            training=peers.training_of(gossip, training, i),
+          )
+        else:
+          host = make_host(
+            address,
+            Deferred('nodes.inference_learner', 'InferenceLearner'),
+            *parts,
+            groups,
+            own_replay,
+            monitor,
+            serving=_serving(config, seed),
+            training=training,
+            observers=observers,
+            coordinator=coordinator,
+            serves_params=add_relabellers is not None,
+          )
         if coordinator is not None and i == 0:
           coordinator.assign(host)
         hosts.append(host)
         inference.append(program.add_node(host))
+    if gossip:
+      peers.connect(gossip, hosts, seed, CALL_TIMEOUT)
     learner = hosts[0].create_courier_handle() if add_relabellers else None
 
   if add_relabellers:
@@ -222,7 +240,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
     )
     groups['learner'] = on_accelerator(1 + max(learner_devices), restart=restart)
   else:
-    several = config.num_replicas > 1
+    several = config.num_replicas > 1 and not isinstance(config, GossipConfig)
     groups['inference_learner'] = on_accelerator(
       1 + max(actor_devices + learner_devices),
       restart='never' if several else restart,

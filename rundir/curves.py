@@ -9,7 +9,7 @@ from typing import Any
 from rundir import csv_file, node_files, sweep_directory
 
 # The nodes that report training measurements; a program has one of these kinds.
-LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0')
+LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0', 'peer/0')
 # The columns of the curves. For the evaluator, prefer the frame count of the evaluated parameters to
 # that of the time of the report.
 TRAINING = ('environment_frames', 'episode_return')

@@ -76,17 +76,18 @@ def train():
 def start_program(tmp_path):
   """Yields a function from flags to a started `RunningProgram`; kills the programs at the end.
 
-  The run directory is `tmp_path / 'run'`, unless the flags resume a run.
+  The run directory is `tmp_path / 'run'`, unless the flags resume a run. `small` are flags of a small
+  program; by default it has actors.
   """
   from benchmarks.running import RunningProgram
   from tests.programs_under_test import ENVIRONMENT, SMALL
 
   programs = []
 
-  def start(*flags):
+  def start(*flags, small=SMALL):
     run_dir = str(tmp_path / 'run')
     if not any(flag.startswith('--resume') for flag in flags):
-      flags = (*SMALL, f'--run_dir={run_dir}', *flags)
+      flags = (*small, f'--run_dir={run_dir}', *flags)
     programs.append(RunningProgram(run_dir, *flags, environment=ENVIRONMENT))
     return programs[-1]
 

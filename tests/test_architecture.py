@@ -73,8 +73,10 @@ BOXES = {
   'monitor',
 }
 BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator'}
+BOXES |= {'gossip_peer', 'gossip_inference_learner'}
 ROOMS = {
   'runtime': set(),
+  'gossip': {'runtime'},
   'unrolls': {'runtime'},
   'inference': {'runtime', 'unrolls'},
   'learning': {'runtime', 'unrolls'},
@@ -116,10 +118,11 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
       ['jax', 'tensorflow', 'reverb', 'pandas'],
     ),
     (
-      'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala',
+      'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala, '
+      'programs.gala, programs.gala_sebulba',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
-    ('nodes.anakin, nodes.anakin_evaluator', ['tensorflow', 'reverb', 'pandas']),
+    ('nodes.anakin, nodes.anakin_evaluator, nodes.gossip_peer', ['tensorflow', 'reverb', 'pandas']),
     ('watch', ['jax', 'tensorflow', 'reverb', 'matplotlib']),
     ('sweep, sweeps.seeds', ['jax', 'tensorflow', 'reverb', 'matplotlib', 'optuna']),
     ('evaluate, viewing.evaluation, environments.film', ['tensorflow', 'reverb', 'pandas']),

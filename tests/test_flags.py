@@ -39,6 +39,17 @@ def test_dry_run_prints_relabellers_between_replay_and_the_learner(tmp_path, cap
   assert re.search(r'relabeller +-> learner +2', capsys.readouterr().out)
 
 
+def test_dry_run_prints_peers_that_call_each_other_in_a_circle(tmp_path, capsys):
+  picture = tmp_path / 'graph.svg'
+  flags = ('--program=gala', '--num_peers=3', f'--graph={picture}', f'--run_dir={tmp_path / "run"}')
+  assert run_main('--dry_run', *flags) == 0
+  printed = capsys.readouterr().out
+  assert re.search(r'peer +3 x CourierNode\(GossipPeer\) +on a CPU worker, restarts: 20', printed)
+  assert re.search(r'peer +-> peer +3', printed) and re.search(r'evaluator +-> peer +1', printed)
+  assert 'learning: about 6,250 updates of each peer, from 240 of 1,500,000 actor_steps' in printed
+  assert '3 x GossipPeer' in picture.read_text()
+
+
 def test_presets_are_listed_beside_the_defaults_that_they_replace(capsys):
   assert run_main('--presets', '--program=r2d2', '--env=catch', '--num_steps=1000000') == 0
   printed = capsys.readouterr().out
@@ -89,7 +100,9 @@ def test_help_names_every_option_with_its_default():
   text = re.sub(r'\s+', ' ', process.stdout)
   assert '--batch_size: unrolls that each replica adds to a learner batch' in text
   assert '64 for r2d2' in text and '16 for sebulba' in text
-  assert '(default: 1.0; anakin/vtrace, anakin/ppo, impala, sebulba only)' in text  # --rho_bar
+  assert (
+    '(default: 1.0; anakin/vtrace, anakin/ppo, gala, gala_sebulba, impala, sebulba only)' in text
+  )  # --rho_bar
 
 
 @pytest.mark.parametrize(
@@ -287,6 +300,17 @@ def test_help_names_every_option_with_its_default():
       ['--program=anakin', '--env=pgx:connect_four', '--env_options=opponent=perfect'],
       ['opponent=perfect', 'random'],
     ),
+    (['--program=gala', '--num_peers=0'], ['--num_peers=0', 'at least 1']),
+    (['--program=gala', '--num_peers=8', '--num_steps=7'], ['--num_steps=7', '--num_peers=8']),
+    (['--program=gala', '--gossip=sometimes'], ["--gossip is 'sometimes'", 'blocking']),
+    (['--program=gala', '--mixing=median'], ["--mixing is 'median'", 'push_sum']),
+    (['--program=gala', '--gossip_timeout=5'], ['--gossip_timeout=5', '--gossip=async']),
+    (['--program=gala', '--gossip_graph=0-1,1-0'], ['--gossip_graph=0-1,1-0', 'except 2']),
+    (['--program=gala', '--num_peers=1', '--gossip_graph=0-1'], ['0-1', '--num_peers']),
+    (['--program=gala', '--agent=ppo'], ['--agent', 'not an option']),
+    (['--program=gala', '--num_replicas=2'], ['--num_replicas', 'not an option']),
+    (['--program=gala_sebulba', '--num_replicas=2'], ['--num_replicas=2', '--num_peers=4']),
+    (['--program=gala_sebulba', '--inference_nodes=2'], ['--inference_nodes=2', '--num_peers=4']),
     (['--seed=-1'], ['--seed', '-1', '0 or more']),
     (['--eval_period=-1'], ['--eval_period', '-1']),
     (['--inference_timeout_ms=inf'], ['--inference_timeout_ms', 'inf', 'finite']),

@@ -3,6 +3,7 @@
 import csv
 import http.client
 import json
+import os
 import signal
 import socket
 
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from benchmarks.running import processes
-from rundir import audit
+from rundir import audit, curves, final_params, learners
 from tests.launchers.local import strangers
 from tests.programs_under_test import (
   CATCH_RETURNS,
@@ -142,6 +143,54 @@ def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
   process = train(f'--resume={run_dir}', '--num_steps=312000')
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 280
+
+
+def test_two_peers_run_to_their_end(train, tmp_path):
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=gala', '--num_peers=2', '--num_steps=4000', '--updates_per_call=5'),
+    *('--mlp_sizes=16', '--eval_episodes=10', f'--run_dir={run_dir}'),
+    timeout=240,
+  )
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  assert float(done[1]) in CATCH_RETURNS
+  assert processes(str(run_dir)) == []
+  # Each peer does calls of 5 x 16 x 5 rows, a tenth of them no decisions, up to 2000.
+  each = {'actor_steps': 2160, 'environment_frames': 2160, 'learner_steps': 30}
+  summary = json.loads((run_dir / 'summary.json').read_text())
+  assert summary['learners'] == {'peer/0': each, 'peer/1': each}
+  assert int(done[2]) == summary['actor_steps'] == 4320 and int(done[4]) == 30
+  counts = learners.counts(str(run_dir))
+  assert counts == {'actor_steps': 4320, 'environment_frames': 4320, 'learner_steps': 30}
+  for path in learners.directories(str(run_dir)):
+    assert os.path.getsize(final_params.path(path)) > 1000
+  logs = {path.stem for path in (run_dir / 'logs').glob('*.log')}
+  assert logs == {'peer-0', 'peer-1', 'evaluator-0', 'monitor-0'}
+  assert 'Traceback' not in log_text(run_dir)
+
+
+@pytest.mark.nightly
+def test_two_peers_of_sebulbas_parts_run_to_their_end(train, tmp_path):
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=gala_sebulba', '--num_peers=2', '--num_steps=4000', '--mlp_sizes=16'),
+    *('--mixing=push_sum', '--eval_episodes=10', f'--run_dir={run_dir}'),
+    timeout=240,
+  )
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  assert float(done[1]) in CATCH_RETURNS
+  assert processes(str(run_dir)) == []
+  peers = json.loads((run_dir / 'summary.json').read_text())['learners']
+  assert peers.keys() == {'inference_learner/0', 'inference_learner/1'}
+  for peer, counts in peers.items():
+    assert counts['actor_steps'] >= 2000 and counts['learner_steps'] >= 20
+    assert max(curves.read(str(run_dir), peer, 'gossip_received')) > (0.0,)
+  assert int(done[2]) == sum(counts['actor_steps'] for counts in peers.values())
+  for path in learners.directories(str(run_dir)):
+    assert os.path.getsize(final_params.path(path)) > 1000
+  assert 'Traceback' not in log_text(run_dir)
 
 
 @pytest.mark.nightly

@@ -69,6 +69,7 @@ def test_how_a_run_is_run_may_change_and_the_same_value_is_no_change(tmp_path, r
     ({'resumed': 1}, ['--seed=2'], ['--seed=2', 'was 1;']),
     ({'resumed': 1}, [f'--seed={1 + _STRIDE}'], ['was 1;']),
     ({'program': 'anakin'}, ['--num_envs=32'], ['--num_envs=32', 'was 64']),
+    ({'program': 'gala'}, ['--num_peers=8'], ['--num_peers=8', 'was 4']),
     ({'program': 'r2d2'}, ['--replay_size=6000'], ['--replay_size=6000']),
     ({}, ['--preset=none'], ['--preset=none', "was 'default'"]),
     ({}, ['--init_from=/other'], ['--init_from=/other', "was ''"]),
@@ -122,7 +123,7 @@ def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_pres
   assert '--normalize_observations=True cannot change' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('program', ['sebulba', 'r2d2', 'impala', 'anakin'])
+@pytest.mark.parametrize('program', ['sebulba', 'r2d2', 'impala', 'anakin', 'gala'])
 def test_a_run_that_has_trained_gets_its_final_evaluation_once(tmp_path, program, capsys):
   for name in ('trained', 'evaluated', 'longer'):  # This process keeps the locks that it takes.
     (tmp_path / name).mkdir()

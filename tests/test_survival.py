@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.running import processes
-from rundir import audit, curves
+from rundir import audit, curves, node_files
 from tests.programs_under_test import DONE, ENDLESS, SMALL_REPLAY, SMALL_SEARCH, launch
 
 QUEUE = ('--checkpoint_period=0.5', '--eval_period=500', '--audit')
@@ -35,6 +35,7 @@ QT_OPT = (
     '--audit',
   ),
 )
+GALA = ('--program=gala', '--num_peers=2', '--num_envs=8', '--mlp_sizes=16', '--updates_per_call=5')
 NODES = ['actor-0', 'replay-0', 'monitor-0', 'evaluator-0']
 
 
@@ -173,6 +174,44 @@ def test_q_learning_goes_on_once_a_node_at_its_two_tables_is_back(start_program)
   assert set(trained) <= set(_unrolls(program, audit.RELABELLED))
   origins = audit.origins(program.run_dir, np.array(trained))
   assert set(origins.tolist()) <= set(_unrolls(program, audit.PRODUCED))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize('period, source', [(1, 'resuming from'), (0, 'of a neighbour')])
+def test_peers_train_on_while_one_is_away_and_mix_with_it_when_it_is_back(
+  start_program, period, source
+):
+  program = start_program(f'--checkpoint_period={period}', ENDLESS, small=GALA)
+  program.wait_until(lambda: _mixed(program, 1), 'peer/1 has mixed')
+  for name in ('peer-0', 'peer-1', 'monitor-0', 'evaluator-0'):
+    victim = program.nodes()[name]
+    victim.suspend()  # It holds connections and does nothing.
+    others = [k for k in (0, 1) if name != f'peer-{k}']
+    steps = {k: _steps(program, k) for k in others}
+    if name.startswith('peer'):
+      program.wait_until(lambda k=others[0], s=steps: _steps(program, k) > s[k], 'the other trains')
+    victim.kill()
+    program.wait_until(lambda n=name, v=victim: _other(program, n, v), f'{name} is back')
+    mixed = [_mixed(program, k) for k in (0, 1)]
+    for k in (0, 1):
+      program.wait_until(lambda k=k, m=mixed: _mixed(program, k) > m[k], f'peer/{k} reports')
+  program.launcher.terminate()
+  code, errors = _end(program)
+  assert code == 143 and 'Traceback' not in errors
+  for k in (0, 1):
+    with open(node_files.log_path(program.run_dir, f'peer/{k}')) as f:
+      assert source in f.read()
+
+
+def _mixed(program, peer):
+  """Returns the number of reports of a peer that has mixed parameters since its latest start."""
+  return sum(n > 0 for (n,) in curves.read(program.run_dir, f'peer/{peer}', 'gossip_received'))
+
+
+def _steps(program, peer):
+  return max(
+    (n for (n,) in curves.read(program.run_dir, f'peer/{peer}', 'learner_steps')), default=0
+  )
 
 
 def test_a_learner_without_checkpoints_is_not_started_again(start_program):

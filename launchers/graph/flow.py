@@ -23,6 +23,8 @@ _KINDS = {
   'ReplayLoader': 'loader',
   'ReplayServer': 'replay',
   'Anakin': 'learner',
+  'GossipInferenceLearner': 'both',
+  'GossipPeer': 'learner',
   'AnakinEvaluator': 'tester',
   'Monitor': 'monitor',
 }
@@ -38,6 +40,8 @@ _FLOWS = {
   ('relabeller', 'both'): (('parameters', True),),
   ('relabeller', 'learner'): (('parameters', True),),
   ('acting', 'learner'): (('parameters', True),),
+  ('learner', 'learner'): (('parameters', False),),
+  ('both', 'both'): (('parameters', False),),
   ('tester', 'learner'): (('parameters', True),),
 }
 

@@ -53,6 +53,19 @@ class ParameterConsumer(Protocol):
     """Stops the actors; the service continues for evaluators."""
 
 
+class Mixer(Protocol):
+  """Mixes the parameters of a learner with those of others."""
+
+  def mix(self, params: Nest) -> Nest:
+    """Returns the parameters that take the place of `params`, on the same devices."""
+
+  def measure(self) -> dict[str, float]:
+    """Returns measurements to be reported."""
+
+  def finish(self) -> None:
+    """Ends the exchange with others; called once at the end of training."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Prepared:
   """The state of a learner before training starts.
@@ -110,7 +123,7 @@ def prepare(
   counter.increment(actor_steps=0, environment_frames=0, learner_steps=0)
   # The first replica reads the checkpoint and broadcasts it to the others.
   run_dir = options.run.run_dir
-  directory = checkpoints.directory(run_dir)
+  directory = checkpoints.directory(options.run.learner_dir)
   checkpoint = checkpoints.newest(directory) if options.replica == 0 else None
   if checkpoint is not None:
     counter.increment(**checkpoint.counts)
@@ -146,6 +159,7 @@ def train(
   replay_addresses: Sequence[str],
   monitor: Any,
   stop: threading.Event,
+  mixer: Mixer | None = None,
 ) -> None:
   """Trains until `num_steps`, then reports the end to the monitor until the program stops.
 
@@ -156,8 +170,9 @@ def train(
     replay_addresses: host:port of each Reverb server.
     monitor: client of the monitor.
     stop: set when the program stops.
+    mixer: changes the parameters after every learner step; None to keep them.
   """
-  _Training(prepared, options, service, replay_addresses, monitor, stop).run()
+  _Training(prepared, options, service, replay_addresses, monitor, stop, mixer).run()
 
 
 class _Training:
@@ -171,10 +186,11 @@ class _Training:
     replay_addresses: Sequence[str],
     monitor: Any,
     stop: threading.Event,
+    mixer: Mixer | None,
   ):
     """Compiles, starts to read from replay, and starts `service`."""
     self._prepared, self._options = prepared, options
-    self._service, self._stop = service, stop
+    self._service, self._stop, self._mixer = service, stop, mixer
     self._counter = prepared.counter
     self._finished = False
     activity.mark(activity.COMPILING)
@@ -186,7 +202,7 @@ class _Training:
       *specs_of, replay_addresses, options.shares, options.unrolls_per_item
     )
     self._checkpointer = Checkpointer(
-      checkpoints.directory(options.run.run_dir),
+      checkpoints.directory(options.run.learner_dir),
       options.run.checkpoint_period if options.replica == 0 else 0.0,
       options.run.checkpoints_kept,
       self._save,
@@ -226,6 +242,7 @@ class _Training:
       self._check,
       self._counter,
       self._options.seed,
+      self._mixer.mix if self._mixer else None,
     )
     if prepared.restores:
       state = learner.save()
@@ -242,9 +259,11 @@ class _Training:
     params = self._learner.get_variables(['params'])[0]
     if self._options.replica == 0:
       with activity.doing(activity.WRITING_CHECKPOINT):
-        save_final_params(self._options.run.run_dir, params, self._should_stop)
+        save_final_params(self._options.run.learner_dir, params, self._should_stop)
     self._finished = True
     self._service.finish_training()
+    if self._mixer:
+      self._mixer.finish()
     crc = zlib.crc32(serialization.to_bytes(params))
     counts = self._counter.get_counts() | {'params_crc32': crc}
     activity.mark(activity.IDLE)  # The service has its own threads.
@@ -276,6 +295,7 @@ class _Training:
       self._service.measure(seconds)
       | self._learner.measure(seconds)
       | self._reader.measure()
+      | (self._mixer.measure() if self._mixer else {})
       | {'checkpoint_failures': float(self._checkpointer.failures)}
     )
 

@@ -8,6 +8,7 @@ from agents.anakin.limits import RingSizes
 from agents.seeding import Seed
 from nodes.unrolls.online_share import OnlineShare
 from nodes.unrolls.table_names import Share
+from rundir import learners
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +21,19 @@ class RunOptions:
     run_dir: receives checkpoints and the final parameters. Training resumes from its newest checkpoint.
     checkpoint_period: seconds between checkpoints; 0 disables them.
     checkpoints_kept: number of checkpoints to keep.
+    learner: index of the learner, in a run of several that train apart; see `rundir.learners`.
   """
 
   num_steps: int
   run_dir: str
   checkpoint_period: float
   checkpoints_kept: int
+  learner: int = 0
+
+  @property
+  def learner_dir(self) -> str:
+    """The directory of the learner's checkpoints and final parameters."""
+    return learners.directory(self.run_dir, self.learner)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +129,7 @@ class CompiledLoopOptions:
     run: when training ends, and what it saves.
     seed: of all random numbers.
     rings: the replay on the devices; None for an on-policy agent.
+    name: of the node.
   """
 
   num_envs: int
@@ -129,3 +138,4 @@ class CompiledLoopOptions:
   run: RunOptions
   seed: Seed
   rings: RingSizes | None = None
+  name: str = 'anakin/0'

@@ -44,6 +44,7 @@ class Learner(acme.Learner):
     check: Callable[[], None],
     counter: counting.Counter,
     seed: Seed,
+    mix: Callable[[Nest], Nest] | None = None,
   ):
     """Initialises the learner's state and publishes the first parameters, version 0.
 
@@ -54,11 +55,13 @@ class Learner(acme.Learner):
       check: called while no batch is available; may raise to end `step`.
       counter: incremented by `learner_steps`; its `actor_steps` are those of this replica.
       seed: of the initial parameters.
+      mix: returns what takes the place of the parameters after every step; None to keep them.
     """
     self.sync = ReplicaSync(devices)
     replicated, sharded = self.sync.replicated, self.sync.sharded
     self._publish = publish
     self._check = check
+    self._mix = mix
     self._counter = counter
     # `init` runs once, so compilation dominates its cost.
     quick = {'xla_backend_optimization_level': 0} if devices[0].platform == 'cpu' else None
@@ -152,6 +155,9 @@ class Learner(acme.Learner):
     self.learner_steps += 1
     self._trained(unroll_ids, self.learner_steps)
     self._counter.increment(learner_steps=1)
+    if self._mix is not None:
+      self._check_finite()
+      self._state = self._state._replace(params=self._mix(self._state.params))
     self._publish_params()
     # Last, since `check` may raise here; state and counters are already consistent.
     while priorities is not None and not self._update_priorities(keys, priorities):

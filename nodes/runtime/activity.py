@@ -40,6 +40,7 @@ COMPILED_LOOP = Activity('in a call of the compiled loop', math.inf)
 WAITING_FOR_ACTIONS = Activity('waits for actions', math.inf)
 WAITING_FOR_PARAMETERS = Activity('waits for parameters', math.inf)
 WAITING_FOR_REPLAY = Activity('waits for replay', math.inf)
+WAITING_FOR_PEERS = Activity('waits for another peer', math.inf)
 WAITING_FOR_REPLICAS = Activity('waits for another replica', math.inf)
 WRITING_CHECKPOINT = Activity('writing a checkpoint', math.inf)
 

@@ -31,6 +31,11 @@ class CompiledLoopConfig(CommonConfig):
     return 1
 
   @property
+  def num_loops(self) -> int:
+    """Number of compiled loops that share num_steps."""
+    return 1
+
+  @property
   def rings(self) -> RingSizes | None:
     """The replay on the devices; None where a learner step uses the new unrolls only."""
     return None

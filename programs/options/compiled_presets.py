@@ -12,6 +12,12 @@ from programs.options.presets import (
   VTRACE_SMALL,
 )
 
+# Rates for Adam and for RMSProp differ; see docs/programs.md#gala for the published values.
+GALA = {
+  OTHERS: {'num_steps': 1_500_000},
+  'minatar': {'num_steps': 5_000_000},
+}
+
 _MINATAR = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
 
 VTRACE = {

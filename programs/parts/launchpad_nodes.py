@@ -104,6 +104,10 @@ class ListeningNode(lp.PyClassNode):
 class ListeningCourierNode(ListeningNode, lp.CourierNode):
   """A node that opens its own socket and serves the public methods of its object by Courier as well."""
 
+  def add_arguments(self, **kwargs: Any) -> None:
+    """Adds arguments of `make`, such as handles on nodes that were added after this one."""
+    self.configure(*self._args, **self._kwargs, **kwargs)
+
   def create_courier_handle(self) -> lp.CourierHandle:
     """Returns a handle by which other nodes call the methods."""
     return self._track_handle(lp.CourierHandle(self.courier_address))

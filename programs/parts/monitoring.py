@@ -41,7 +41,7 @@ def add_monitor(
 
 
 def add_evaluator(
-  program: lp.Program, config: CommonConfig, evaluator: Deferred, *args: Any
+  program: lp.Program, config: CommonConfig, evaluator: Deferred, *args: Any, **kwargs: Any
 ) -> None:
   """Adds the evaluator, unless --eval_envs=0.
 
@@ -50,6 +50,7 @@ def add_evaluator(
     config: the program's options.
     evaluator: the class, a `nodes.runtime.periodic_evaluator.PeriodicEvaluator`.
     *args: its arguments before the `EvaluationOptions`.
+    **kwargs: its arguments after them.
   """
   if config.eval_envs:
     program.add_node(
@@ -66,6 +67,7 @@ def add_evaluator(
           film_period=config.video_period,
           film_frames=config.video_frames,
         ),
+        **kwargs,
       ),
       label='evaluator',
     )

@@ -74,6 +74,18 @@ def flows(name, **options):
       },
     ),
     ('anakin', {}, {('anakin', 'parameters', 'evaluator')}),
+    (
+      'gala_sebulba',
+      {},
+      {
+        ('actor', 'rows', 'inference_learner'),
+        ('evaluator', 'rows', 'inference_learner'),
+        ('inference_learner', 'unrolls', 'replay'),
+        ('replay', 'batches', 'inference_learner'),
+        ('inference_learner', 'parameters', 'inference_learner'),
+      },
+    ),
+    ('gala', {}, {('peer', 'parameters', 'peer'), ('peer', 'parameters', 'evaluator')}),
   ],
 )
 def test_what_flows_is_not_who_calls(name, options, found):

@@ -50,6 +50,7 @@ def _tried(run):
     ('r2d2', {}),
     ('qt_opt', {}),
     ('anakin', {}),
+    ('gala', {}),
     (f'{ROOT}/examples/mine.py:make_program', {}),
   ],
 )

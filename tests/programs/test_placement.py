@@ -30,6 +30,8 @@ from tests.programs_under_test import ROOT
     ('impala', {}, {'replay', 'learner'}),
     ('impala', {'audit': True}, {'replay', 'learner', 'actor'}),
     ('anakin', {}, {'anakin'}),
+    ('gala', {}, {'peer'}),
+    ('gala_sebulba', {}, {'replay', 'inference_learner'}),
     (f'{ROOT}/examples/mine.py:make_program', {}, {'replay', 'inference_learner'}),
   ],
 )

@@ -21,6 +21,8 @@ from nodes.actor import Actor
 from nodes.anakin import Anakin
 from nodes.anakin_evaluator import AnakinEvaluator
 from nodes.evaluator import Evaluator
+from nodes.gossip_inference_learner import GossipInferenceLearner
+from nodes.gossip_peer import GossipPeer
 from nodes.impala_actor import ImpalaActor
 from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.device import DeviceInference
@@ -46,6 +48,7 @@ CASES = [
   ('r2d2', {'num_actors': 2, 'env_groups': 2}),
   ('r2d2', {'num_actors': 2, 'inference_nodes': 2, 'env_groups': 1}),
   ('impala', {'num_actors': 3}),
+  ('gala_sebulba', {'num_peers': 2, 'num_actors': 2, 'env_groups': 2}),
 ]
 ENVS = {'envs_per_actor': 4, 'eval_envs': 3}
 
@@ -150,7 +153,7 @@ class Plays:
 
 def evaluate_once(self, play, filming=None):
   if isinstance(self, AnakinEvaluator):
-    self._anakin = types.SimpleNamespace(futures=Silence())
+    self._anakin = self._monitor = types.SimpleNamespace(futures=Silence())
     play(lambda: True, lambda: False)
 
 
@@ -200,6 +203,8 @@ HOW = {
   Anakin: play_until_stopped,
   AnakinEvaluator: play_until_stopped,
   Evaluator: act,
+  GossipPeer: play_until_stopped,
+  GossipInferenceLearner: infer_and_learn,
   InferenceLearner: infer_and_learn,
   InferenceWorker: infer,
   LearnerNode: learn,
@@ -227,7 +232,7 @@ def run(program, draws):
     if any(isinstance(getattr(v, 'seed', v), Seed) for v in (*args, *kwargs.values())):
       cls = classes[node._constructor.name]  # One that HOW lacks is to be added there.
       kwargs = {name: stand_in(value) for name, value in kwargs.items() if name != 'courier_kwargs'}
-      if cls in (InferenceLearner, InferenceWorker):
+      if cls in (GossipInferenceLearner, InferenceLearner, InferenceWorker):
         kwargs['port'] = binding.free_ports(1)[0]
       HOW[cls](cls(*map(stand_in, args), **kwargs), draws)
       counts[cls] += 1
@@ -264,7 +269,8 @@ def test_no_two_consumers_share_random_numbers_after_any_restart_and_resume(
   evaluate(draws)
   actors = counts[Actor] + counts[ImpalaActor]
   groups = options.get('env_groups', 2) if counts[Actor] else 1
-  assert actors == options.get('num_actors', 2) * options.get('num_replicas', 1)
+  replicas = options.get('num_replicas', options.get('num_peers', 1))
+  assert actors == options.get('num_actors', 2) * replicas
   assert counts[Evaluator] + counts[ImpalaEvaluator] == 1
   assert len(set(draws['environments'])) == len(draws['environments'])
   # A number for each batch and each of its environments.
@@ -277,7 +283,7 @@ def test_no_two_consumers_share_random_numbers_after_any_restart_and_resume(
   assert len(set(draws['copies'])) == len(draws['copies']) == num_runs * relabellers * 2 * 8
   assert not set(draws['copies']) & set(draws['actions'])
   # The parameters are one for all replicas, and begin the same after every restart without a checkpoint.
-  learners = counts[InferenceLearner] + counts[LearnerNode]
+  learners = counts[InferenceLearner] + counts[LearnerNode] + counts[GossipInferenceLearner]
   assert len(draws['parameters']) == num_runs * learners
   assert len(set(draws['parameters'])) == 3
   assert not set(draws['parameters']) & set(draws['actions'])
@@ -296,5 +302,12 @@ def test_a_run_of_anakin_is_the_same_whatever_becomes_of_its_processes(
   assert not set(draws['episodes']) & set(draws['actions'])
 
 
+def test_peers_share_no_random_numbers_and_the_first_has_those_of_anakin(draws, tmp_path):
+  run(make('anakin', tmp_path, num_envs=8, eval_envs=3), draws)
+  program = make('gala', tmp_path, num_peers=3, num_envs=8, eval_envs=3)
+  assert run(program, draws) == {GossipPeer: 3, AnakinEvaluator: 1}
+  assert len(draws['episodes']) == 6 and len(set(draws['episodes'])) == 4
+
+
 def test_every_program_is_walked():
-  assert {name for name, _ in CASES} | {'anakin'} == set(registry.PROGRAMS)
+  assert {name for name, _ in CASES} | {'anakin', 'gala'} == set(registry.PROGRAMS)

@@ -21,7 +21,7 @@ _KINDS = (
   ('resume', re.compile(r'resuming from ')),
   ('warning', re.compile(r'^[WE]\d{4} ')),
 )
-_LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0', 'replay/0')
+_LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0', 'peer/0', 'replay/0')
 
 
 class Timeline:

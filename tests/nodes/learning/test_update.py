@@ -46,7 +46,7 @@ def _batch(seed, reward=1.0):
   )
 
 
-def _learner(batches, published, trained=lambda ids, step: None):
+def _learner(batches, published, trained=lambda ids, step: None, mix=None):
   learner = Learner(
     AGENT,
     jax.devices()[:1],
@@ -54,6 +54,7 @@ def _learner(batches, published, trained=lambda ids, step: None):
     lambda: None,
     Counter(),
     seed=Seed(len(published)),
+    mix=mix,
   )
   learner.learn_from(batches, trained=trained)
   return learner
@@ -84,6 +85,22 @@ def test_every_unroll_learned_from_is_recorded_with_its_step():
   learner = _learner([_batch(1), _batch(2)], [], lambda i, s: recorded.append((i.tolist(), s)))
   learner.step(), learner.step()
   assert recorded == [([10, 11, 12], 1), ([20, 21, 22], 2)]
+
+
+def test_parameters_are_mixed_after_every_step_and_none_that_are_not_finite():
+  seen = []
+
+  def mix(params):
+    seen.append(jax.device_get(params))
+    return jax.tree.map(lambda x: 2 * x, params)
+
+  learner = _learner([_batch(0), _batch(1, reward=np.nan)], [], mix=mix)
+  learner.step()
+  doubled = jax.tree.map(lambda x: 2 * x, seen[0])
+  jax.tree.map(np.testing.assert_array_equal, learner.get_variables(['params'])[0], doubled)
+  with pytest.raises(lifecycle.NonRetryableError, match='learner step 2 is not finite'):
+    learner.step()
+  assert len(seen) == 1
 
 
 def test_a_loss_that_is_not_finite_ends_learning_and_is_not_saved():

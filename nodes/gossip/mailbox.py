@@ -1,0 +1,97 @@
+"""A peer's mailbox: what its predecessors have sent and it has not yet mixed."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from collections.abc import Iterable
+
+from agents.gossip.mixing import Message
+
+
+@dataclasses.dataclass
+class _Sender:
+  """What is known of one predecessor: its present incarnation, and its messages, oldest first."""
+
+  life: int | None = None
+  sequence: int = -1
+  left: bool = False
+  earlier_lives: set[int] = dataclasses.field(default_factory=set)
+  messages: collections.deque[Message] = dataclasses.field(default_factory=collections.deque)
+
+
+class Mailbox:
+  """Keeps the messages of each predecessor. Thread-safe; `put` never waits.
+
+  A message is named by its sender's incarnation and a sequence number, so a repeated or late message
+  changes nothing.
+  """
+
+  def __init__(self, senders: Iterable[int], capacity: int, drops_oldest: bool):
+    """Initialises an empty mailbox.
+
+    Args:
+      senders: the predecessors.
+      capacity: most messages of each sender.
+      drops_oldest: whether a message beyond that replaces the oldest one; if not, it is refused.
+    """
+    self._senders = {sender: _Sender() for sender in senders}
+    self._capacity = capacity
+    self._drops_oldest = drops_oldest
+    self._changed = threading.Condition()
+
+  def put(self, sender: int, life: int, sequence: int, message: Message) -> bool:
+    """Keeps a message.
+
+    Args:
+      sender: index of the peer that sends it.
+      life: the sender's incarnation.
+      sequence: larger for each later message of an incarnation.
+      message: what it sends.
+
+    Returns:
+      Whether the message is kept or was kept before. If not, its sender may send it again.
+    """
+    with self._changed:
+      known = self._senders[sender]
+      if not self._is_present(known, life) or sequence <= known.sequence:
+        return True
+      if len(known.messages) >= self._capacity:
+        if not self._drops_oldest:
+          return False
+        known.messages.popleft()
+      known.messages.append(message)
+      known.sequence = sequence
+      self._changed.notify_all()
+      return True
+
+  def leave(self, sender: int, life: int) -> None:
+    """Notes that an incarnation of a sender has finished training and sends nothing more."""
+    with self._changed:
+      known = self._senders[sender]
+      if self._is_present(known, life):
+        known.left = True
+        self._changed.notify_all()
+
+  def wait(self, sender: int, timeout: float) -> bool:
+    """Waits for a message of a sender, or its leave; returns whether one of them is there."""
+    known = self._senders[sender]
+    with self._changed:
+      return self._changed.wait_for(lambda: bool(known.messages) or known.left, timeout)
+
+  def take(self, sender: int) -> Message | None:
+    """Removes and returns the oldest message of a sender; None if there is none."""
+    with self._changed:
+      messages = self._senders[sender].messages
+      return messages.popleft() if messages else None
+
+  def _is_present(self, known: _Sender, life: int) -> bool:
+    """Returns whether a life is the sender's present one; one not seen before is from now on."""
+    if life in known.earlier_lives:
+      return False
+    if life != known.life:
+      if known.life is not None:
+        known.earlier_lives.add(known.life)
+      known.life, known.sequence, known.left = life, -1, False
+    return True

@@ -1,0 +1,118 @@
+"""A peer of GALA: Anakin's loop, which mixes parameters with its neighbours between calls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dm_env.specs
+import jax
+import numpy as np
+from absl import logging
+
+from agents.agent import Agent
+from agents.anakin.environment import JaxEnvironment
+from agents.anakin.loop import AnakinLoop, AnakinState
+from nodes.anakin import Anakin
+from nodes.gossip.gossiping import Gossiping
+from nodes.gossip.options import GossipOptions
+from nodes.learning.options import CompiledLoopOptions
+from nodes.runtime import activity, lifecycle
+from rundir import checkpoints, saved_params
+
+_FETCH_SECONDS = 60.0  # For the parameters of one neighbour.
+
+
+class GossipPeer(Gossiping, Anakin):
+  """Gossip-based actor-learner (Assran et al. 2019, "Gossip-based actor-learner architectures").
+
+  Each call of the loop is a local update; then the peer does one round of gossip. All peers begin with
+  the same parameters. A peer that restarts continues from its newest checkpoint; without one, from the
+  parameters of a neighbour.
+  """
+
+  def __init__(
+    self,
+    make_agent: Callable[[dm_env.specs.Array, dm_env.specs.Array], Agent],
+    make_environment: Callable[[], JaxEnvironment],
+    monitor: Any,
+    options: CompiledLoopOptions,
+    gossip: GossipOptions,
+    successors: Sequence[Any],
+  ):
+    """Initialises a peer.
+
+    Args:
+      make_agent: as in `Anakin`.
+      make_environment: as in `Anakin`.
+      monitor: as in `Anakin`.
+      options: of the peer's own loop.
+      gossip: options of gossip.
+      successors: Courier clients of the peers that it sends to, in the order of `gossip`.
+    """
+    Gossiping.__init__(self, gossip, successors)
+    Anakin.__init__(self, make_agent, make_environment, monitor, options)
+    self._stop = threading.Event()
+
+  def _run(self, stop: threading.Event) -> None:
+    self._stop = stop
+    try:
+      super()._run(stop)
+    finally:
+      self._exchange.close()
+
+  def _begin(
+    self, agent: Agent, loop: AnakinLoop, checkpoint: checkpoints.Checkpoint | None
+  ) -> AnakinState:
+    state = super()._begin(agent, loop, checkpoint)
+    if checkpoint is not None:
+      return state
+    if lifecycle.restart_count() and (found := self._of_a_neighbour()) is not None:
+      return self._adopted(agent, loop, *found)
+    if saved_params.has_initial(self._options.run.run_dir):
+      return state
+    # A peer has environments of its own, but the initial parameters of all.
+    return state._replace(learner=loop.init(self._gossip.params_seed.key()).learner)
+
+  def _adopted(
+    self, agent: Agent, loop: AnakinLoop, counts: dict[str, int], params: Any
+  ) -> AnakinState:
+    """Returns a state with a neighbour's parameters, and takes over its counters.
+
+    The peer's own counters are lost. With the neighbour's it finishes when the others do.
+    """
+    self._counts = dict(counts)
+    seed = self._options.seed.child('restart', lifecycle.restart_count())
+    state = loop.init(seed.key())
+    learner = agent.with_params(jax.device_get(state.learner), params)
+    steps = np.int32(counts['learner_steps'])
+    return loop.put(state._replace(learner=learner._replace(learner_steps=steps)))
+
+  def _of_a_neighbour(self) -> tuple[dict[str, int], Any] | None:
+    """Returns counters and parameters of the first successor that replies; None if none does."""
+    for client in self._successors:
+      with activity.doing(activity.WAITING_FOR_PARAMETERS):
+        try:
+          found = client.futures.get_params().result(timeout=_FETCH_SECONDS)
+        except Exception as error:  # Courier has many.
+          logging.warning('a neighbour sends no parameters: %s', error)
+          continue
+      if found is not None:
+        logging.info('starting with the parameters of a neighbour: %s', found[0])
+        return found
+    return None
+
+  def _train(self, loop: AnakinLoop) -> None:
+    super()._train(loop)
+    assert self._state is not None
+    learner = self._state.learner
+    params = self._mixed(learner.params, self._stop.is_set)
+    if params is not learner.params:
+      self._state = self._state._replace(learner=learner._replace(params=params))
+      self._published = dict(self._counts), params
+    if self._counts['actor_steps'] >= self._options.run.num_steps:
+      self._exchange.leave()
+
+  def _measure(self, seconds: float) -> dict[str, float]:
+    return super()._measure(seconds) | self._exchange.measure()

@@ -1,0 +1,86 @@
+"""Peers in one thread, and a network between them that loses, repeats and delays calls."""
+
+from concurrent import futures
+
+import numpy as np
+
+from agents.gossip import graphs
+from agents.gossip.mixing import Message
+from agents.seeding import Seed
+from nodes.gossip.exchange import Exchange
+from nodes.gossip.options import GossipOptions
+
+
+class Network:
+  """Carries calls between exchanges when the test says so.
+
+  Attributes:
+    exchanges: of all peers.
+    calls: those under way, as (receiver, method, arguments, future), oldest first.
+    is_instant: whether calls arrive at once.
+  """
+
+  def __init__(self, spec, n, mixing, blocking=False, patience=0.0, is_instant=False):
+    self._graph = graphs.graph(spec, n)
+    self._options = {'mixing': mixing, 'blocking': blocking, 'patience': patience}
+    self.is_instant = is_instant
+    self.calls = []
+    self.exchanges = [None] * n
+    for k in range(n):
+      self.restart(k, life=k)
+
+  def restart(self, k, life):
+    """Begins an incarnation of a peer, whose mailbox is empty and whose weight is 1."""
+    options = GossipOptions(
+      peer=k,
+      graph=self._graph,
+      params_seed=Seed(0),
+      **self._options,
+    )
+    successors = [Client(self, receiver) for receiver in self._graph.successors[k]]
+    self.exchanges[k] = Exchange(options, successors, life)
+
+  def step(self, k, params):
+    """Lets a peer do a round; `params[k]` is replaced."""
+    params[k] = self.exchanges[k](params[k].copy(), lambda: False)
+
+  def deliver(self, call, reply=True):
+    """Carries out a call; its caller gets the reply, or the error of a deadline."""
+    receiver, method, args, future = call
+    result = self._carry_out(receiver, method, args)
+    if not future.done():
+      future.set_result(result) if reply else self.lose(call)
+
+  def lose(self, call):
+    """Lets a call fail for its caller."""
+    call[3].set_exception(TimeoutError('DEADLINE_EXCEEDED'))
+
+  def _carry_out(self, receiver, method, args):
+    mailbox = self.exchanges[receiver].mailbox
+    if method == 'leave':
+      return mailbox.leave(*args)
+    sender, life, sequence, weight, params = args
+    return mailbox.put(sender, life, sequence, Message(weight, np.array(params)))
+
+
+class Client:
+  """A client of a peer, in place of Courier's."""
+
+  def __init__(self, network, receiver):
+    self._network = network
+    self._receiver = receiver
+    self.futures = self
+
+  def offer(self, *args):
+    return self._call('offer', args)
+
+  def leave(self, *args):
+    return self._call('leave', args)
+
+  def _call(self, method, args):
+    call = (self._receiver, method, args, futures.Future())
+    if self._network.is_instant:
+      self._network.deliver(call)
+    else:
+      self._network.calls.append(call)
+    return call[3]

@@ -1,0 +1,178 @@
+"""Peers, with real servers and without a launcher."""
+
+import dataclasses
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from agents.anakin.environments.catch import Catch
+from agents.gossip import graphs
+from agents.seeding import Seed
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
+from nodes.anakin import Anakin
+from nodes.gossip.options import AVERAGE, GossipOptions
+from nodes.gossip_peer import GossipPeer
+from nodes.learning.options import CompiledLoopOptions, RunOptions
+from nodes.monitor import Monitor
+from nodes.runtime import lifecycle
+from rundir import final_params, learners
+from tests.waiting import wait_until
+
+DEADLINE = 120
+
+
+def make_agent(observation_spec, action_spec):
+  config = VTraceConfig(unroll_length=5, mlp_sizes=(16,), learning_rate=1e-2)
+  return VTrace(config, observation_spec, action_spec)
+
+
+def loop_options(run_dir, peer, num_steps=250):
+  return CompiledLoopOptions(
+    num_envs=8,
+    num_devices=1,
+    updates_per_call=1,
+    run=RunOptions(num_steps, str(run_dir), 1e9, checkpoints_kept=3, learner=peer),
+    seed=Seed(1).child('peer', peer),
+    name=f'peer/{peer}',
+  )
+
+
+def gossip_options(peer, num_peers):
+  return GossipOptions(
+    peer=peer,
+    graph=graphs.graph('ring', num_peers),
+    mixing=AVERAGE,
+    blocking=True,
+    patience=DEADLINE,
+    params_seed=Seed(1).child('peer', 0),
+  )
+
+
+@pytest.fixture
+def stop(monkeypatch):
+  """The event that nodes take for the program's stop."""
+  event = threading.Event()
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: event)
+  yield event
+  event.set()
+
+
+class Late:
+  """Stands for the client of a node that is made later."""
+
+  def __getattr__(self, name):
+    return getattr(self.client, name)
+
+
+def start(nodes, monitor, stop, until=None):
+  """Runs nodes until they have finished training, or until a condition holds; then stops them."""
+  until = until or (lambda: monitor.progress()['finished'])
+  errors = []
+
+  def run(node):
+    try:
+      node.run()
+    except BaseException as error:
+      errors.append(error)
+
+  threads = [threading.Thread(target=run, args=(node,), daemon=True) for node in nodes]
+  for thread in threads:
+    thread.start()
+  wait_until(until, lambda: errors and pytest.fail(str(errors)), DEADLINE)
+  stop.set()
+  for thread in threads:
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
+  assert not errors
+  stop.clear()
+
+
+def make_peers(run_dir, connect, monitor, num_peers, make_agent=make_agent, **options):
+  clients = [Late() for _ in range(num_peers)]
+  nodes = []
+  for k in range(num_peers):
+    gossip = gossip_options(k, num_peers)
+    successors = [clients[other] for other in gossip.successors]
+    options_of_loop = loop_options(run_dir, k, **options)
+    nodes.append(GossipPeer(make_agent, Catch, monitor, options_of_loop, gossip, successors))
+    clients[k].client = connect(nodes[k])
+  return nodes
+
+
+def train(run_dir, connect, stop, num_peers, **options):
+  """Lets peers train to their end; returns the monitor's counts and each peer's final parameters."""
+  run_dir.mkdir(exist_ok=True)
+  monitor = Monitor(str(run_dir), 500, has_evaluator=False, num_learners=num_peers)
+  start(make_peers(run_dir, connect, connect(monitor), num_peers, **options), monitor, stop)
+  return monitor.status(), finals(run_dir, num_peers)
+
+
+def finals(run_dir, num_peers):
+  paths = [
+    final_params.path(learners.directory(str(run_dir), learner)) for learner in range(num_peers)
+  ]
+  contents = []
+  for path in paths:
+    with open(path, 'rb') as f:
+      contents.append(f.read())
+  return contents
+
+
+@pytest.mark.slow
+def test_one_peer_alone_is_the_plain_program_bit_for_bit(tmp_path, connect, stop):
+  _, (alone,) = train(tmp_path / 'alone', connect, stop, num_peers=1)
+  plain = tmp_path / 'plain'
+  plain.mkdir()
+  monitor = Monitor(str(plain), 500, has_evaluator=False)
+  options = loop_options(plain, 0)
+  start([Anakin(make_agent, Catch, connect(monitor), options)], monitor, stop)
+  assert finals(plain, 1) == [alone]
+
+
+@pytest.mark.slow
+def test_blocking_peers_agree_after_each_round_and_resumed_ones_are_those_that_they_would_have_been(
+  tmp_path, connect, stop
+):
+  status, (zero, one) = train(tmp_path / 'straight', connect, stop, num_peers=2)
+  assert zero == one
+  for peer in ('peer/0', 'peer/1'):
+    latest = status['latest'][peer]
+    # Seven calls of 8 x 5 rows, of which at least 250 are decisions.
+    assert latest['gossip_received'] == latest['gossip_sent'] == latest['learner_steps'] == 7
+    assert latest['gossip_distance'] > 0.0  # Each has learned from environments of its own.
+  total = sum(status['latest'][peer]['actor_steps'] for peer in ('peer/0', 'peer/1'))
+  assert status['counts'] | {'learner_steps': 7, 'actor_steps': total} == status['counts']
+  assert learners.counts(str(tmp_path / 'straight')) == status['counts']
+
+  train(tmp_path / 'halted', connect, stop, num_peers=2, num_steps=100)
+  _, resumed = train(tmp_path / 'halted', connect, stop, num_peers=2)
+  assert resumed == [zero, one]
+
+
+@pytest.mark.slow
+def test_a_peer_that_lost_all_begins_with_the_parameters_of_a_neighbour(
+  tmp_path, connect, stop, monkeypatch
+):
+  def hardly_learning(*specs):
+    return VTrace(VTraceConfig(unroll_length=5, mlp_sizes=(16,), learning_rate=1e-30), *specs)
+
+  monitor = Monitor(str(tmp_path), 10**9, has_evaluator=False, num_learners=2)
+  client = connect(monitor)
+  neighbour, _ = make_peers(tmp_path, connect, client, 2, hardly_learning)
+  neighbour._counts = {'actor_steps': 100, 'environment_frames': 100, 'learner_steps': 3}
+  monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, '1')
+  agent = hardly_learning(Catch().observation_spec, Catch().action_spec)
+  params = agent.init(Seed(5).key()).params
+  neighbour._published = neighbour._counts, params
+  neighbour._gate.open()
+  gossip = dataclasses.replace(gossip_options(1, 2), blocking=False)
+  options = loop_options(tmp_path, 1)
+  restarted = GossipPeer(hardly_learning, Catch, client, options, gossip, [connect(neighbour)])
+  start([restarted], monitor, stop, lambda: restarted._counts['learner_steps'] > 3)
+  assert restarted._counts['actor_steps'] > 100
+  found = jax.device_get(restarted._state.learner)
+  assert found.learner_steps == restarted._counts['learner_steps']
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), found.params, params)
