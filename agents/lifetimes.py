@@ -11,9 +11,9 @@ from agents.types import Array
 class LifetimeObservation(dm_env.specs.BoundedArray):
   """One observation of such an environment: float32 `[F + 1]` in [0, 1].
 
-  The first F numbers are features of the state. The last one is 1 where the transition into the row ended
-  an inner episode, and the features are then those of the next one's first state. So no row is spent
-  between inner episodes, and FIRST and LAST mark the lifetime.
+  The first F numbers are features of the state. The last one is 1 where the transition into the row
+  ended an inner episode; the features are then those of the next one's first state. So no row is spent
+  between inner episodes. FIRST and LAST mark the lifetime.
   """
 
   def __init__(self, num_features: int):

@@ -1,4 +1,4 @@
-"""Lifetimes of many inner episodes, after Zheng et al. 2020 ("What Can Learned Intrinsic Rewards Capture?").
+"""Lifetimes of many inner episodes (Zheng et al. 2020, "What Can Learned Intrinsic Rewards Capture?").
 
 A task, such as a hidden goal, is drawn at the start of a lifetime and stays until its end. What an agent
 finds out in one inner episode is therefore worth something in the next. The four tasks are those of the
@@ -86,7 +86,7 @@ class Goal(Task):
 
 
 class Objects(Task):
-  """Random ABC: objects A, B and C with rewards from [-1, 1], [-0.5, 0] and [0, 0.5]; each ends an episode.
+  """Random ABC: objects with rewards from [-1, 1], [-0.5, 0] and [0, 0.5]; each ends the inner episode.
 
   With a key, Key-Box: the key costs 0.1, and without it A, B and C do nothing.
   """
