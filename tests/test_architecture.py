@@ -115,7 +115,8 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
       ['jax', 'tensorflow', 'reverb', 'pandas'],
     ),
     (
-      'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala',
+      'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala, '
+      'programs.intrinsic_rewards',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
     ('nodes.anakin, nodes.anakin_evaluator', ['tensorflow', 'reverb', 'pandas']),

@@ -30,6 +30,7 @@ from tests.programs_under_test import ROOT
     ('impala', {}, {'replay', 'learner'}),
     ('impala', {'audit': True}, {'replay', 'learner', 'actor'}),
     ('anakin', {}, {'anakin'}),
+    ('intrinsic_rewards', {}, {'anakin'}),
     (f'{ROOT}/examples/mine.py:make_program', {}, {'replay', 'inference_learner'}),
   ],
 )

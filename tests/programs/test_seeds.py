@@ -47,6 +47,7 @@ CASES = [
   ('r2d2', {'num_actors': 2, 'inference_nodes': 2, 'env_groups': 1}),
   ('impala', {'num_actors': 3}),
 ]
+COMPILED = ('anakin', 'intrinsic_rewards')
 ENVS = {'envs_per_actor': 4, 'eval_envs': 3}
 
 
@@ -283,11 +284,12 @@ def test_no_two_consumers_share_random_numbers_after_any_restart_and_resume(
   assert not set(draws['parameters']) & set(draws['actions'])
 
 
+@pytest.mark.parametrize('program_name', COMPILED)
 def test_a_run_of_anakin_is_the_same_whatever_becomes_of_its_processes(
-  draws, tmp_path, monkeypatch
+  draws, tmp_path, monkeypatch, program_name
 ):
   for resumes in range(3):
-    program = make('anakin', tmp_path, resumes=resumes, num_envs=8, eval_envs=3)
+    program = make(program_name, tmp_path, resumes=resumes, num_envs=8, eval_envs=3)
     for restarts in range(2):
       monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, str(restarts))
       assert run(program, draws) == {Anakin: 1, AnakinEvaluator: 1}
@@ -297,4 +299,4 @@ def test_a_run_of_anakin_is_the_same_whatever_becomes_of_its_processes(
 
 
 def test_every_program_is_walked():
-  assert {name for name, _ in CASES} | {'anakin'} == set(registry.PROGRAMS)
+  assert {name for name, _ in CASES} | set(COMPILED) == set(registry.PROGRAMS)
