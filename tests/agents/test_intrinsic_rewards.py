@@ -115,6 +115,7 @@ def test_the_policy_is_drawn_at_first_and_learns_every_m_rows_from_the_intrinsic
   assert (np.abs(np.diff(tables, axis=0)).max((1, 2)) > 1e-3).nonzero()[0].tolist() == [2, 5, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('sizes', [(), (5,)])
 def test_the_repeated_unroll_ends_in_the_next_ones_core_state(sizes):
   agent, environment = make(dataclasses.replace(SMALL, inner_sizes=sizes))
@@ -129,6 +130,7 @@ def test_the_repeated_unroll_ends_in_the_next_ones_core_state(sizes):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'options', [{'inner_sizes': (5,)}, {'reward_memory': 'none', 'outer_objective': 'episode'}]
 )
@@ -169,7 +171,7 @@ def bandit(agent, actions, rewards):
     'policy_key': jax.random.key_data(keys),
     'intrinsic_reward': np.zeros(num_pulls + 1),
   }
-  action = np.asarray([*actions, 0])
+  action = np.asarray([*actions, 0], np.int32)
   version = np.zeros(num_pulls + 1, np.int32)
   rows = jax.tree.map(lambda x: x[None], (timestep, action, extras, version))
   return Unroll(*rows, double(agent.initial_core_state(1)), np.zeros(1, np.int32))
@@ -264,8 +266,10 @@ def test_the_extrinsic_and_the_count_based_reward():
 
 
 @pytest.mark.parametrize('outer_objective', ['lifetime', 'episode'])
-def test_the_value_learns_the_return_of_lifetime_or_inner_episode(objective):
-  agent, environment = make(dataclasses.replace(SMALL, outer_objective=objective, discount=0.5))
+def test_the_value_learns_the_return_of_lifetime_or_inner_episode(outer_objective):
+  agent, environment = make(
+    dataclasses.replace(SMALL, outer_objective=outer_objective, discount=0.5)
+  )
   params, unrolls = play(agent, environment, 2)
   unroll = unrolls[1]
   _, metrics = jax.jit(agent.loss)(params, unroll)
@@ -279,7 +283,7 @@ def test_the_value_learns_the_return_of_lifetime_or_inner_episode(objective):
       if timestep.step_type[b, t] == LAST:
         target = values[t, b]
         continue
-      goes_on = timestep.discount[b, t + 1] * (objective == 'lifetime' or not ended[b, t + 1])
+      goes_on = timestep.discount[b, t + 1] * (outer_objective == 'lifetime' or not ended[b, t + 1])
       target = timestep.reward[b, t + 1] + 0.5 * goes_on * target
       targets.append(target)
   assert metrics['target_value'] == pytest.approx(np.mean(targets), abs=1e-6)
