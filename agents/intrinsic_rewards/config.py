@@ -54,6 +54,9 @@ class IntrinsicRewardsConfig(OptimizerConfig):
   reward_memory: str = option(
     'gru', 'Memory of the learned reward over the lifetime: gru, or none as in the ablation of P.'
   )
+  reward_sees_extrinsic: bool = option(
+    True, "Whether the learned reward's inputs have the extrinsic reward, as in P."
+  )
   outer_objective: str = option(
     'lifetime',
     'What the outer update maximises: the return of the lifetime, or of the inner episode as in the '

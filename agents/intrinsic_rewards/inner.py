@@ -132,15 +132,9 @@ class InnerLoop:
     config, state = self._config, self._begun(state, timestep.step_type == FIRST, policy_keys)
     features = lifetimes.features(timestep.observation)
     ended = lifetimes.ended(timestep.observation)
-    inputs = jnp.concatenate(
-      [
-        state.features,
-        jax.nn.one_hot(state.action, self._num_actions, dtype=features.dtype),
-        jnp.stack([timestep.reward, ended], -1),
-        features,
-      ],
-      -1,
-    )
+    before = state.features, jax.nn.one_hot(state.action, self._num_actions, dtype=features.dtype)
+    extrinsic = timestep.reward[:, None]
+    inputs = jnp.concatenate([*before, ended[:, None], features, extrinsic], -1)
     value_memory, value = self._value.apply(params.value, state.value_memory, inputs)
     own, reward_memory = self._intrinsic(params, state, timestep.reward, inputs)
     reward = own if reward is None else reward
@@ -191,6 +185,8 @@ class InnerLoop:
     """Returns the intrinsic rewards, `[B]`, and the memory of the reward."""
     config = self._config
     if config.inner_reward == 'learned':
+      if not config.reward_sees_extrinsic:
+        inputs = inputs.at[:, -1].set(0.0)
       memory, own = self._reward.apply(params.reward, state.reward_memory, inputs)
       return own, memory
     if config.inner_reward == 'count':

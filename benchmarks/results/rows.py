@@ -190,6 +190,7 @@ def _random_abc() -> Task:
       lifetimes('gru-lifetime'),
       lifetimes('gru-episode', '--outer_objective=episode'),
       lifetimes('feed-forward', '--reward_memory=none'),
+      lifetimes('feed-forward-blind', '--reward_memory=none', '--noreward_sees_extrinsic'),
       lifetimes('extrinsic', '--inner_reward=extrinsic'),
       lifetimes('count', '--inner_reward=count'),
       lifetimes('extrinsic-tuned', '--inner_reward=extrinsic', '--inner_learning_rate=4'),

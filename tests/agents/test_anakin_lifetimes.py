@@ -64,8 +64,8 @@ def test_the_rewards_of_abc_are_uniform_in_their_ranges():
 
 def test_a_room_has_walls_objects_in_corners_and_a_limit_of_steps():
   environment = lifetime.make('random_abc', size=3, episode_steps=4, episodes=3)
-  # Into the top wall and to A; wall, wall, wall, wall; down to C.
-  rows, state = play(environment, [UP, UP, LEFT, *[UP] * 4, DOWN, LEFT])
+  # Into the top wall and right to A; four times into the wall; down and right to C.
+  rows, state = play(environment, [UP, UP, RIGHT, *[UP] * 4, DOWN, RIGHT])
   assert state.cell.tolist() == [4, 1, 1, 4, 1, 1, 1, 4, 7, 4]
   assert ended(rows) == [0, 0, 0, 1, 0, 0, 0, 1, 0, 1]
   assert rows.reward.tolist() == [0, 0, 0, state.task[0, 0], 0, 0, 0, 0, 0, state.task[0, 2]]

@@ -192,13 +192,13 @@ def test_the_outer_gradient_in_expectation_is_that_of_the_expected_lifetime_retu
     def probability(reward, actions):
       """Returns the probability of a sequence, with the inner updates written out."""
       memory, policy = jnp.zeros((1, config.gru_size)), theta[0].astype(np.float64)
-      memory, _ = agent.inner._reward.apply(reward, memory, jnp.zeros((1, 6)).at[0, 5].set(1.0))
+      memory, _ = agent.inner._reward.apply(reward, memory, jnp.zeros((1, 6)).at[0, 4].set(1.0))
       chance = 1.0
       for action in actions:
         probs = jax.nn.softmax(policy)
         chance *= probs[action]
         arms = [float(action == 0), float(action == 1)]
-        inputs = jnp.asarray([[1.0, *arms, rewards[action], 1.0, 1.0]])
+        inputs = jnp.asarray([[1.0, *arms, 1.0, 1.0, rewards[action]]])
         memory, intrinsic = agent.inner._reward.apply(reward, memory, inputs)
         policy += config.inner_learning_rate * intrinsic[0] * (jnp.eye(2)[action] - probs)
       return chance

@@ -22,7 +22,7 @@ def room(size: int, num_objects: int) -> World:
 
   Args:
     size: cells along each wall; cell `row * size + column`.
-    num_objects: at most 4, in the corners top left, top right, bottom left, bottom right.
+    num_objects: at most 4, in the corners top right, bottom left, bottom right, top left.
   """
   row, column = np.divmod(np.arange(size * size), size)
   steps = ((-1, 0), (1, 0), (0, -1), (0, 1))
@@ -31,7 +31,7 @@ def room(size: int, num_objects: int) -> World:
     for down, right in steps
   ]
   last = size - 1
-  corners = np.asarray([0, last, size * last, size * size - 1], np.int32)
+  corners = np.asarray([last, size * last, size * size - 1, 0], np.int32)
   start = (size // 2) * size + size // 2
   return World(np.stack(moves, 1).astype(np.int32), start, corners[:num_objects])
 
