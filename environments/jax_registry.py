@@ -28,6 +28,11 @@ from environments.registry import Family, resolve
 _FAMILIES = {
   'catch': Family('agents.anakin.environments.catch:make', "bsuite's Catch"),
   'gymnax': Family('agents.anakin.environments.gymnax:make', 'gymnax:<id>, as gymnax:CartPole-v1'),
+  'lifetime': Family(
+    'agents.anakin.environments.lifetime:make',
+    'lifetime:<task>, many inner episodes of one task: empty_rooms, random_abc, key_box, '
+    'nonstationary_abc',
+  ),
   'minatar': Family(
     'agents.anakin.environments.minatar:make',
     'minatar:<Game>: Asterix, Breakout, Freeway, Seaquest, SpaceInvaders',

@@ -71,8 +71,19 @@ def make_agent(config: AnyConfig) -> Any:
 
 def make_program(config: AnyConfig) -> lp.Program:
   """Returns the program graph."""
-  program = lp.Program('anakin')
-  parts = make_agent(config), environments.maker(config.env, config.env_options)
+  return make_graph('anakin', config, make_agent(config))
+
+
+def make_graph(name: str, config: CompiledLoopConfig, make_agent: Any) -> lp.Program:
+  """Returns Anakin's graph with the given agent.
+
+  Args:
+    name: the program's name.
+    config: resolved and validated.
+    make_agent: takes the specs of observations and actions.
+  """
+  program = lp.Program(name)
+  parts = make_agent, environments.maker(config.env, config.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   options = CompiledLoopOptions(
     num_envs=config.num_envs,
@@ -90,7 +101,7 @@ def make_program(config: AnyConfig) -> lp.Program:
   return program
 
 
-def placement(config: AnyConfig) -> dict[str, Resources]:
+def placement(config: CompiledLoopConfig) -> dict[str, Resources]:
   """Returns the resources of each group: the loop on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(

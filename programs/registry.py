@@ -26,6 +26,8 @@ from programs.own_graph import OwnGraph
 #   placement(config) -> {group: Resources}
 #   PRESETS: {family, family:task or '*': {option: value or Rule}}, the preset named 'default'
 #   NAMED_PRESETS: {name: like PRESETS}, for --preset=name; may be missing
+#   check_spec(env, spec): raises ValueError if the agent cannot play an environment that has discrete
+#     actions; may be missing
 #   environments: has `check(name, options)` and `families()` like `environments.registry`, and
 #     `make_spec(name, options)` if the agent takes no continuous actions.
 PROGRAMS = {
@@ -33,6 +35,7 @@ PROGRAMS = {
   'gala': 'programs.gala',
   'gala_sebulba': 'programs.gala_sebulba',
   'impala': 'programs.impala',
+  'intrinsic_rewards': 'programs.intrinsic_rewards',
   'muzero': 'programs.muzero',
   'qt_opt': 'programs.qt_opt',
   'r2d2': 'programs.r2d2',

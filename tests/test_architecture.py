@@ -119,7 +119,7 @@ def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launch
     ),
     (
       'launch, programs.sebulba, programs.r2d2, programs.muzero, programs.anakin, programs.impala, '
-      'programs.gala, programs.gala_sebulba',
+      'programs.gala, programs.gala_sebulba, programs.intrinsic_rewards',
       ['jax', 'tensorflow', 'reverb', 'flax', 'gymnax'],
     ),
     ('nodes.anakin, nodes.anakin_evaluator, nodes.gossip_peer', ['tensorflow', 'reverb', 'pandas']),

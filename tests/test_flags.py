@@ -296,6 +296,11 @@ def test_help_names_every_option_with_its_default():
       ['--program=anakin', '--agent=r2d2', '--replay_size=511'],
       ['--replay_size=511', '--min_replay_size=500', '--num_envs=32'],
     ),
+    (['--program=intrinsic_rewards', '--env=catch'], ['--env=catch', 'lifetime:<task>']),
+    (
+      ['--program=intrinsic_rewards', '--inner_reward=intrinsic'],
+      ['--inner_reward', 'learned, extrinsic or count'],
+    ),
     _slow(
       ['--program=anakin', '--env=pgx:connect_four', '--env_options=opponent=perfect'],
       ['opponent=perfect', 'random'],

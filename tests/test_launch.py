@@ -145,6 +145,26 @@ def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 280
 
 
+def test_intrinsic_rewards_learn_through_lifetimes(train, tmp_path):
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=intrinsic_rewards', '--env_options=episodes=9', '--num_envs=32', '--gru_size=8'),
+    *('--num_steps=30000', '--updates_per_call=20', '--eval_envs=10', '--eval_episodes=20'),
+    f'--run_dir={run_dir}',
+    timeout=240,
+  )
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  evaluator_return, actor_steps, _, learner_steps, _ = done.groups()
+  assert -9 < float(evaluator_return) < 9  # Lifetimes of nine choices.
+  # Calls of 20 x 32 x 5 rows, a tenth of them no decisions.
+  assert int(actor_steps) == 11 * 2880 and int(learner_steps) == 220
+  with open(run_dir / 'logs' / 'anakin-0.csv') as f:
+    *_, last = csv.DictReader(f)
+  assert float(last['reward_grad_norm']) > 0 and float(last['episode_length']) == 9
+  assert 'Traceback' not in log_text(run_dir)
+
+
 def test_two_peers_run_to_their_end(train, tmp_path):
   run_dir = tmp_path / 'run'
   process = train(

@@ -180,6 +180,39 @@ def _differences() -> Task:
   )
 
 
+def _random_abc() -> Task:
+  """Returns Random ABC with learned intrinsic rewards, their ablations and baselines."""
+
+  def lifetimes(label: str, *flags: str) -> Launch:
+    return Launch(
+      label=label,
+      program='intrinsic_rewards',
+      env='lifetime:random_abc',
+      budget=5_000_000,
+      flags=flags,
+      seeds=(1, 2, 3, 4, 5),
+    )
+
+  return Task(
+    name='random-abc',
+    title='Random ABC',
+    about=(
+      'Lifetimes of 50 choices between three objects (Zheng et al. 2020). Every row is '
+      '`intrinsic_rewards`. All inner policies have step size 1, except for `extrinsic-tuned`.'
+    ),
+    rows=(
+      lifetimes('gru-lifetime'),
+      lifetimes('gru-episode', '--outer_objective=episode'),
+      lifetimes('feed-forward', '--reward_memory=none'),
+      lifetimes('feed-forward-blind', '--reward_memory=none', '--noreward_sees_extrinsic'),
+      lifetimes('extrinsic', '--inner_reward=extrinsic'),
+      lifetimes('count', '--inner_reward=count'),
+      lifetimes('extrinsic-tuned', '--inner_reward=extrinsic', '--inner_learning_rate=4'),
+    ),
+    episodes=1000,
+  )
+
+
 def _control(name: str, threshold: float, figure: str) -> Task:
   """Returns a task of the Control Suite."""
   env, budget = f'dm_control:{name}', 1_000_000
@@ -315,6 +348,7 @@ TASKS = (
     episodes=1000,
   ),
   _differences(),
+  _random_abc(),
   _minatar('Breakout', (5.0, 15.0, 30.0), '28', r2d2=True, muzero=True),
   _minatar('Asterix', (5.0, 10.0), '15', r2d2=True, muzero=True),
   _minatar('Freeway', (30.0, 50.0), '58'),

@@ -74,3 +74,29 @@ R2D2 = {
   'catch': _R2D2 | {'num_steps': 200_000},
   'minatar': _R2D2 | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000},
 }
+
+# Steps of lifetimes, of which one learner step takes 40 from each of 128 environments, or 5 where a
+# trajectory is one choice. One call has 40,960 steps. Returns of lifetimes vary, so many are evaluated.
+_LIFETIMES = {
+  'num_envs': 128,
+  'updates_per_call': 8,
+  'inner_period': 8,
+  'inner_updates': 5,
+  'gru_size': 64,
+  'learning_rate_schedule': 'linear',
+  'eval_envs': 100,
+  'eval_episodes': 1000,
+  'num_steps': 20_000_000,
+}
+_CHOICES = _LIFETIMES | {
+  'updates_per_call': 64,
+  'inner_period': 1,
+  'gru_size': 32,
+  'learning_rate': 3e-3,
+  'num_steps': 5_000_000,
+}
+INTRINSIC_REWARDS = {
+  OTHERS: _LIFETIMES,
+  'lifetime:random_abc': _CHOICES,
+  'lifetime:nonstationary_abc': _CHOICES,
+}

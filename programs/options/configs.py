@@ -51,12 +51,14 @@ def check(module: Any, config: Any) -> None:
     offline.check(config, module.environments.make_spec(config.env, config.env_options))
   if continuous:
     return
-  actions = module.environments.make_spec(config.env, config.env_options).actions
-  if not isinstance(actions, specs.DiscreteArray):
+  spec = module.environments.make_spec(config.env, config.env_options)
+  if not isinstance(spec.actions, specs.DiscreteArray):
     raise ValueError(
       f"--env={config.env} has continuous actions, which this program's agent does not support: use "
       '--program=sebulba, or an environment with discrete actions.'
     )
+  if check_spec := getattr(module, 'check_spec', None):
+    check_spec(config.env, spec)
 
 
 def _check_observations(module: Any, config: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents.anakin.environment import next_row
-from agents.anakin.environments import catch, gymnax, minatar
+from agents.anakin.environments import catch, gymnax, lifetime, minatar
 from agents.types import FIRST, LAST, MID
 
 ENVIRONMENTS = {
@@ -20,6 +20,7 @@ ENVIRONMENTS = {
   'gymnax:MemoryChain-bsuite': gymnax.make,
   'gymnax:Breakout-MinAtar': functools.partial(gymnax.make, max_episode_steps=30),
   'gymnax:FrozenLake-misc': gymnax.make,
+  'lifetime:empty_rooms': functools.partial(lifetime.make, lifetime_steps=30),
   'minatar:Breakout': functools.partial(minatar.make, max_episode_steps=30),
   'gymnax:Pendulum-v1': functools.partial(gymnax.make, max_episode_steps=20),
   'gymnax:MountainCarContinuous-v0': functools.partial(gymnax.make, max_episode_steps=20),

@@ -10,6 +10,7 @@ import pytest
 from tests.agents.subprocesses import run_python
 
 AGENTS = {
+  'intrinsic_rewards': ('IntrinsicRewards', 'IntrinsicRewardsConfig'),
   'muzero': ('MuZero', 'MuZeroConfig'),
   'vtrace': ('VTrace', 'VTraceConfig'),
   'ppo': ('PPO', 'PPOConfig'),
@@ -49,8 +50,11 @@ def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name)
     f'options = {{"core": "lstm"}} if hasattr({config}, "core") and "{name}" != "qt_opt" else {{}}\n'
     'actions = (s.BoundedArray((2,), numpy.float32, -1, 1) if "' + name + '" == "qt_opt"\n'
     '           else s.DiscreteArray(3))\n'
-    f'config = {config}(**options, frame_stack=4)\n'
-    f'{agent}(config, s.Array((84, 84), numpy.uint8), actions).exploration(2)\n'
+    'from agents.lifetimes import LifetimeObservation\n'
+    f'if hasattr({config}, "frame_stack"): options["frame_stack"] = 4\n'
+    f'lifetimes = "{name}" == "intrinsic_rewards"\n'
+    'seen = LifetimeObservation(3) if lifetimes else s.Array((84, 84), numpy.uint8)\n'
+    f'{agent}({config}(**options), seen, actions).exploration(2)\n'
     'heavy = {"tensorflow", "launchpad", "reverb", "acme", "rlax", "distrax"}\n'
     'assert not heavy & set(sys.modules)',
     JAX_PLATFORMS='nonexistent',

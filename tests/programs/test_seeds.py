@@ -50,6 +50,7 @@ CASES = [
   ('impala', {'num_actors': 3}),
   ('gala_sebulba', {'num_peers': 2, 'num_actors': 2, 'env_groups': 2}),
 ]
+COMPILED = ('anakin', 'intrinsic_rewards')
 ENVS = {'envs_per_actor': 4, 'eval_envs': 3}
 
 
@@ -289,11 +290,12 @@ def test_no_two_consumers_share_random_numbers_after_any_restart_and_resume(
   assert not set(draws['parameters']) & set(draws['actions'])
 
 
+@pytest.mark.parametrize('program_name', COMPILED)
 def test_a_run_of_anakin_is_the_same_whatever_becomes_of_its_processes(
-  draws, tmp_path, monkeypatch
+  draws, tmp_path, monkeypatch, program_name
 ):
   for resumes in range(3):
-    program = make('anakin', tmp_path, resumes=resumes, num_envs=8, eval_envs=3)
+    program = make(program_name, tmp_path, resumes=resumes, num_envs=8, eval_envs=3)
     for restarts in range(2):
       monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, str(restarts))
       assert run(program, draws) == {Anakin: 1, AnakinEvaluator: 1}
@@ -310,4 +312,4 @@ def test_peers_share_no_random_numbers_and_the_first_has_those_of_anakin(draws, 
 
 
 def test_every_program_is_walked():
-  assert {name for name, _ in CASES} | {'anakin', 'gala'} == set(registry.PROGRAMS)
+  assert {name for name, _ in CASES} | {*COMPILED, 'gala'} == set(registry.PROGRAMS)

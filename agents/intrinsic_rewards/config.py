@@ -1,0 +1,98 @@
+"""The options of learned intrinsic rewards. Imports no JAX: launching a program reads only this."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from agents.networks.config import require, require_choice
+from agents.optimizer_config import OptimizerConfig
+from agents.options import option, with_default
+
+REWARDS = ('learned', 'extrinsic', 'count')
+MEMORIES = ('gru', 'none')
+OBJECTIVES = ('lifetime', 'episode')
+
+
+@dataclasses.dataclass(frozen=True)
+class IntrinsicRewardsConfig(OptimizerConfig):
+  """Learned intrinsic rewards (Zheng et al. 2020).
+
+  P is the paper. Its appendix with settings was not at hand; values without a P are ours.
+
+  Attributes:
+    continuous_actions: whether the agent supports them; a property of the agent, not an option.
+  """
+
+  continuous_actions: ClassVar[bool] = False
+
+  inner_period: int = option(
+    8, 'Steps of a lifetime between updates of the inner policy, the length of its trajectories.'
+  )
+  inner_updates: int = option(
+    5,
+    'Inner trajectories in an unroll, N in P, through whose updates the outer update differentiates.',
+  )
+  inner_learning_rate: float = option(
+    1.0, 'Step size of the inner policy, which each inner update adds times its gradient.'
+  )
+  inner_discount: float = option(0.9, 'Discount of the inner return, within an inner episode.')
+  discount: float = option(0.99, 'Discount of the lifetime return, per environment step.')
+  inner_sizes: tuple[int, ...] = option(
+    (),
+    'Units in each hidden layer of the inner policy; none: logits are linear, so that with one-hot '
+    'features they are a table.',
+  )
+  inner_scale: float = option(
+    0.01, "Standard deviation of the last layer's weights, drawn at the start of each lifetime."
+  )
+  inner_reward: str = option(
+    'learned',
+    'Reward that the inner policy maximises: learned; extrinsic, of the environment; or count, which '
+    'adds count_bonus / sqrt(visits of features and action in the lifetime) to that.',
+  )
+  reward_memory: str = option(
+    'gru', 'Memory of the learned reward over the lifetime: gru, or none as in the ablation of P.'
+  )
+  reward_sees_extrinsic: bool = option(
+    True, "Whether the learned reward's inputs have the extrinsic reward, as in P."
+  )
+  outer_objective: str = option(
+    'lifetime',
+    'What the outer update maximises: the return of the lifetime, or of the inner episode as in the '
+    'ablation of P.',
+  )
+  count_bonus: float = option(0.1, 'Weight of the bonus with inner_reward=count.')
+  gru_size: int = option(32, 'Units of the recurrent reward, and of the lifetime value.')
+  baseline_cost: float = option(0.5, 'Weight of the value loss.')
+  entropy_cost: float = option(
+    0.0,
+    "Weight of the inner policy's entropy in the outer objective, which the reward then raises.",
+  )
+  learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-3)
+
+  @property
+  def unroll_length(self) -> int:
+    """Transitions in an unroll."""
+    return self.inner_updates * self.inner_period
+
+  def _check(self) -> None:
+    for name in ('inner_period', 'inner_updates', 'gru_size'):
+      value = getattr(self, name)
+      require(value >= 1, name, value, 'at least 1')
+    require(min(self.inner_sizes, default=1) >= 1, 'inner_sizes', self.inner_sizes, '1 or more')
+    for name in ('inner_discount', 'discount'):
+      value = getattr(self, name)
+      require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
+    for name in ('inner_scale', 'count_bonus', 'baseline_cost', 'entropy_cost'):
+      value = getattr(self, name)
+      require(value >= 0.0, name, value, '0 or more')
+    require(
+      self.inner_learning_rate > 0.0,
+      'inner_learning_rate',
+      self.inner_learning_rate,
+      'a number above 0',
+    )
+    require_choice('inner_reward', self.inner_reward, REWARDS)
+    require_choice('reward_memory', self.reward_memory, MEMORIES)
+    require_choice('outer_objective', self.outer_objective, OBJECTIVES)

@@ -1,0 +1,62 @@
+"""Learned intrinsic rewards: a meta-gradient through the lifetimes of policies, in Anakin's graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import launchpad as lp
+from acme import specs
+
+from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
+from agents.lifetimes import LifetimeObservation
+from agents.options import with_default
+from launchers.placement import Resources
+from programs import anakin
+from programs.options import compiled_presets as presets
+from programs.options.common import CommonConfig
+from programs.options.compiled_loop import CompiledLoopConfig
+from programs.parts.agents import constructor
+
+environments = anakin.environments
+
+PRESETS = presets.INTRINSIC_REWARDS
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(CompiledLoopConfig, IntrinsicRewardsConfig):
+  """The options of a run that learns intrinsic rewards."""
+
+  env: str = with_default(CommonConfig, 'env', 'lifetime:random_abc')
+
+
+def check_spec(env: str, spec: specs.EnvironmentSpec) -> None:
+  """Checks that an environment has lifetimes.
+
+  Args:
+    env: its name.
+    spec: its specs.
+
+  Raises:
+    ValueError: one sentence.
+  """
+  if not isinstance(spec.observations, LifetimeObservation):
+    raise ValueError(
+      f'--env={env} has no lifetimes of several inner episodes, which --program=intrinsic_rewards '
+      'needs: use lifetime:<task>, or an environment whose observation_spec is a LifetimeObservation.'
+    )
+
+
+def make_agent(config: Config) -> Any:
+  """Returns the agent's constructor: it takes the specs of observations and actions."""
+  return constructor('agents.intrinsic_rewards.agent', 'IntrinsicRewards', config)
+
+
+def make_program(config: Config) -> lp.Program:
+  """Returns the program graph."""
+  return anakin.make_graph('intrinsic_rewards', config, make_agent(config))
+
+
+def placement(config: Config) -> dict[str, Resources]:
+  """Returns the resources of each group."""
+  return anakin.placement(config)
