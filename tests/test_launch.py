@@ -114,6 +114,7 @@ def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
   process = train(
     *('--program=anakin', '--env=gymnax:Catch-bsuite', '--num_envs=64', '--updates_per_call=10'),
     *('--num_steps=300000', '--mlp_sizes=32', '--learning_rate=2e-3', '--eval_episodes=10'),
+    '--learning_rate_schedule=constant',
     *(f'--lp_launch_type={launch_type}', f'--run_dir={run_dir}'),
     timeout=240,
   )

@@ -21,6 +21,7 @@ GALA = {
 _MINATAR = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
 
 VTRACE = {
+  'catch': {'num_steps': 1_500_000},
   OTHERS: VTRACE_SMALL | {'num_steps': 1_500_000},
   'gymnax': VTRACE_SMALL | {'learning_rate': 1e-3, 'num_steps': 2_000_000},
   'minatar': {'learning_rate': 1e-3, 'num_steps': 5_000_000},  # As Young and Tian 2019.

@@ -115,8 +115,9 @@ class CentralGossipConfig(GossipConfig, InferenceConfig):
         f'--num_replicas={self.num_replicas} is for learners that average gradients; leave it out: '
         f'each of --num_peers={self.num_peers} is a learner.'
       )
-    if self.inference_nodes:
-      raise ValueError(
-        f'--inference_nodes={self.inference_nodes} is for a single learner, and there are --num_peers='
-        f'{self.num_peers}; leave it out.'
-      )
+
+  def _validate_inference_nodes(self) -> None:
+    raise ValueError(
+      f'--inference_nodes={self.inference_nodes} is for a single learner, and there are --num_peers='
+      f'{self.num_peers}; leave it out.'
+    )

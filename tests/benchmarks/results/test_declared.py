@@ -66,7 +66,7 @@ def test_settings_are_what_a_run_depends_on():
   assert dataclasses.replace(row, seeds=(7,)).settings() == row.settings()
   for changes in ({'budget': 11}, {'env': 'cartpole'}, {'program': 'impala'}, {'flags': ()}):
     assert dataclasses.replace(row, **changes).settings() != row.settings(), changes
-  preset = dict(row.settings()['preset'])
+  preset = launch(env='gymnax:Acrobot-v1').settings()['preset']
   assert preset['learning_rate_schedule'] == 'linear' and 'num_steps' not in preset
   assert launch(flags=('--preset=none',)).settings()['preset'] == {}
   assert launch(flags=('--agent=ppo',)).settings()['preset']['mlp_sizes'] == [64, 64]
