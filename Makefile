@@ -33,14 +33,14 @@ help:
 train: $(INSTALLED)
 	$(BIN)/python launch.py $(if $(filter-out cpu,$(ACCELERATOR)),--accelerator=$(ACCELERATOR:cuda=gpu))
 
-# Two processes; a file's tests stay in one. Many tests wait, so this takes little more than half the time.
+# Processes, each with whole files. Many tests wait, so there are more than cores.
 PYTEST := $(BIN)/python -m pytest
-TWO := -n 2 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 quick: $(INSTALLED)
-	$(PYTEST) $(TWO) -m 'not program and not cluster and not slow and not nightly'
+	$(PYTEST) $(SIDE_BY_SIDE) -m 'not program and not cluster and not slow and not nightly'
 
 test: $(INSTALLED) check slurm
-	$(PYTEST) $(TWO)
+	$(PYTEST) $(SIDE_BY_SIDE)
 
 nightly: $(INSTALLED) newest
 	$(PYTEST) -m nightly
