@@ -39,7 +39,7 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-  """Moves files with long tests to the front, so that two workers end at about the same time."""
+  """Moves files with long tests to the front, so that workers end at about the same time."""
   long = {item.path for item in items if any(item.get_closest_marker(name) for name in _LONG)}
   items.sort(key=lambda item: item.path not in long)
 
