@@ -47,9 +47,9 @@ class Gossiping:
     """
     return self._exchange.mailbox.put(sender, life, sequence, Message(weight, params))
 
-  def leave(self, sender: int, life: int) -> None:
-    """Notes that a predecessor has finished training. An RPC."""
-    self._exchange.mailbox.leave(sender, life)
+  def leave(self, sender: int, life: int, last: int) -> None:
+    """Notes that a predecessor has finished training. An RPC; see `Mailbox.leave`."""
+    self._exchange.mailbox.leave(sender, life, last)
 
   def _mixed(self, params: Nest, should_stop: Callable[[], bool]) -> Nest:
     """Does a round; returns the mixed parameters, or `params` itself if none were received.

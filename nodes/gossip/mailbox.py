@@ -15,8 +15,8 @@ class _Sender:
   """What is known of one predecessor: its present incarnation, and its messages, oldest first."""
 
   life: int | None = None
-  sequence: int = -1
-  left: bool = False
+  sequence: int = 0  # Of the newest message; the first is 1.
+  last: int | None = None  # Sequence number of its last message, if it has finished training.
   earlier_lives: set[int] = dataclasses.field(default_factory=set)
   messages: collections.deque[Message] = dataclasses.field(default_factory=collections.deque)
 
@@ -47,7 +47,7 @@ class Mailbox:
     Args:
       sender: index of the peer that sends it.
       life: the sender's incarnation.
-      sequence: larger for each later message of an incarnation.
+      sequence: from 1 on, larger for each later message of an incarnation.
       message: what it sends.
 
     Returns:
@@ -66,19 +66,30 @@ class Mailbox:
       self._changed.notify_all()
       return True
 
-  def leave(self, sender: int, life: int) -> None:
-    """Notes that an incarnation of a sender has finished training and sends nothing more."""
+  def leave(self, sender: int, life: int, last: int) -> None:
+    """Notes that an incarnation of a sender has finished training.
+
+    Args:
+      sender: index of the peer.
+      life: its incarnation.
+      last: sequence number of its last message, which may arrive later than this call.
+    """
     with self._changed:
       known = self._senders[sender]
       if self._is_present(known, life):
-        known.left = True
+        known.last = last
         self._changed.notify_all()
 
   def wait(self, sender: int, timeout: float) -> bool:
-    """Waits for a message of a sender, or its leave; returns whether one of them is there."""
+    """Waits for a message of a sender; returns whether one is there, or none will come."""
     known = self._senders[sender]
+
+    def ready() -> bool:
+      has_left = known.last is not None and known.sequence >= known.last
+      return bool(known.messages) or has_left
+
     with self._changed:
-      return self._changed.wait_for(lambda: bool(known.messages) or known.left, timeout)
+      return self._changed.wait_for(ready, timeout)
 
   def take(self, sender: int) -> Message | None:
     """Removes and returns the oldest message of a sender; None if there is none."""
@@ -93,5 +104,5 @@ class Mailbox:
     if life != known.life:
       if known.life is not None:
         known.earlier_lives.add(known.life)
-      known.life, known.sequence, known.left = life, -1, False
+      known.life, known.sequence, known.last = life, 0, None
     return True

@@ -68,7 +68,7 @@ class Outbox:
 
   def leave(self) -> None:
     """Tells the successor that this peer sends nothing more; a lost call costs it a wait."""
-    self._leaving = self._client.futures.leave(self._sender, self._life)
+    self._leaving = self._client.futures.leave(self._sender, self._life, self._sequence)
 
   def close(self, timeout: float = 0.5) -> None:
     """Waits at most `timeout` seconds for a pending reply, with which Courier would abort an exit."""

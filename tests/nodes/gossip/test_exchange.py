@@ -151,8 +151,10 @@ def test_a_message_is_kept_once_and_none_of_an_earlier_life():
   assert mailbox.put(3, 10, 2, two) and mailbox.take(3) is two
   assert mailbox.put(3, 11, 1, one) and mailbox.take(3) is one
   assert mailbox.put(3, 10, 3, two) and mailbox.take(3) is None  # Of the life before.
-  mailbox.leave(3, 10)
+  mailbox.leave(3, 10, 2)
   assert not mailbox.wait(3, 0.0)
-  mailbox.leave(3, 11)
+  mailbox.leave(3, 11, 2)
+  assert not mailbox.wait(3, 0.0)  # The last message is still under way.
+  assert mailbox.put(3, 11, 2, two) and mailbox.wait(3, 0.0) and mailbox.take(3) is two
   assert mailbox.wait(3, 0.0)
   assert mailbox.put(3, 12, 1, one) and mailbox.take(3) is one and not mailbox.wait(3, 0.0)
