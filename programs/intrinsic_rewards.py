@@ -42,8 +42,8 @@ def check_spec(env: str, spec: specs.EnvironmentSpec) -> None:
   """
   if not isinstance(spec.observations, LifetimeObservation):
     raise ValueError(
-      f'--env={env} has no lifetimes of several inner episodes, which --program=intrinsic_rewards '
-      'needs: use lifetime:<task>, or an environment whose observation_spec is a LifetimeObservation.'
+      f'--env={env} has no lifetimes, which --program=intrinsic_rewards needs: use lifetime:<task>, or '
+      'an environment whose observation_spec is a LifetimeObservation.'
     )
 
 

@@ -152,7 +152,7 @@ def test_intrinsic_rewards_learn_through_lifetimes(train, tmp_path):
     *('--program=intrinsic_rewards', '--env_options=episodes=9', '--num_envs=32', '--gru_size=8'),
     *('--num_steps=30000', '--updates_per_call=20', '--eval_envs=10', '--eval_episodes=20'),
     f'--run_dir={run_dir}',
-    timeout=240,
+    timeout=280,
   )
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])
