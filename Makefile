@@ -33,9 +33,9 @@ help:
 train: $(INSTALLED)
 	$(BIN)/python launch.py $(if $(filter-out cpu,$(ACCELERATOR)),--accelerator=$(ACCELERATOR:cuda=gpu))
 
-# Processes, each with whole files. Many tests wait, so there are more than cores.
+# Two processes; a file's tests stay in one. A third makes the others slower on two cores.
 PYTEST := $(BIN)/python -m pytest
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 quick: $(INSTALLED)
 	$(PYTEST) $(SIDE_BY_SIDE) -m 'not program and not cluster and not slow and not nightly'
 
