@@ -93,10 +93,8 @@ class ReplayLoader:
         number = np.arange(start, min(start + _BLOCK, count))
         for k, shard in enumerate(shards):
           mine = number[(first + number) % len(shards) == k]
-          before = (first + mine) // len(
-            shards
-          )  # The transitions of this server before each of them.
-          new = mine[(before >= shard.held) & (before < shard.room)]
+          place = (first + mine) // len(shards)  # Among the transitions of this server.
+          new = mine[(place >= shard.held) & (place < shard.room)]
           if len(new):
             shard.put({name: column[new] for name, column in unrolls.items()}, self._wait)
         expected = [shard.held + shard.under_way for shard in shards]

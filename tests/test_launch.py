@@ -167,6 +167,15 @@ def test_intrinsic_rewards_learn_through_lifetimes(train, tmp_path):
   assert 'Traceback' not in log_text(run_dir)
 
 
+def _ended(process, run_dir):
+  """Asserts that peers have trained Catch to the end; returns the last line's match and the summary."""
+  assert process.returncode == 0, process.stderr
+  done = DONE.fullmatch(process.stdout.splitlines()[-1])
+  assert float(done[1]) in CATCH_RETURNS
+  assert processes(str(run_dir)) == []
+  return done, json.loads((run_dir / 'summary.json').read_text())
+
+
 def test_two_peers_run_to_their_end(train, tmp_path):
   run_dir = tmp_path / 'run'
   process = train(
@@ -174,13 +183,9 @@ def test_two_peers_run_to_their_end(train, tmp_path):
     *('--mlp_sizes=16', '--eval_episodes=10', f'--run_dir={run_dir}'),
     timeout=240,
   )
-  assert process.returncode == 0, process.stderr
-  done = DONE.fullmatch(process.stdout.splitlines()[-1])
-  assert float(done[1]) in CATCH_RETURNS
-  assert processes(str(run_dir)) == []
+  done, summary = _ended(process, run_dir)
   # Each peer does calls of 5 x 16 x 5 rows, a tenth of them no decisions, up to 2000.
   each = {'actor_steps': 2160, 'environment_frames': 2160, 'learner_steps': 30}
-  summary = json.loads((run_dir / 'summary.json').read_text())
   assert summary['learners'] == {'peer/0': each, 'peer/1': each}
   assert int(done[2]) == summary['actor_steps'] == 4320 and int(done[4]) == 30
   counts = learners.counts(str(run_dir))
@@ -200,11 +205,8 @@ def test_two_peers_of_sebulbas_parts_run_to_their_end(train, tmp_path):
     *('--mixing=push_sum', '--eval_episodes=10', f'--run_dir={run_dir}'),
     timeout=240,
   )
-  assert process.returncode == 0, process.stderr
-  done = DONE.fullmatch(process.stdout.splitlines()[-1])
-  assert float(done[1]) in CATCH_RETURNS
-  assert processes(str(run_dir)) == []
-  peers = json.loads((run_dir / 'summary.json').read_text())['learners']
+  done, summary = _ended(process, run_dir)
+  peers = summary['learners']
   assert peers.keys() == {'inference_learner/0', 'inference_learner/1'}
   for peer, counts in peers.items():
     assert counts['actor_steps'] >= 2000 and counts['learner_steps'] >= 20

@@ -37,8 +37,8 @@ class GossipConfig(CommonConfig):
   )
   gossip_graph: str = option(
     'ring',
-    'who sends to whom: ring, where peer i sends to peer i + 1; full; or edges from sender to receiver, '
-    'such as 0-1,1-2,2-0; GALA: ring',
+    'the successors of each peer: ring, where peer i sends to peer i + 1; full, where each sends to all '
+    'others; or edges from sender to receiver, such as 0-1,1-2,2-0; GALA: ring',
   )
   gossip_timeout: float = option(
     60.0,
@@ -49,7 +49,7 @@ class GossipConfig(CommonConfig):
 
   @property
   def graph(self) -> graphs.Graph:
-    """Who sends to whom."""
+    """The graph along which peers send their parameters."""
     return graphs.graph(self.gossip_graph, self.num_peers)
 
   def steps_of(self, peer: int) -> int:
