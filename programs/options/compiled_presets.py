@@ -35,8 +35,7 @@ PPO = {
   **{f'gymnax:{game}-MinAtar': PPO_MINATAR for game in _MINATAR},
 }
 
-# With an exponent of 1 the importance weights, over the largest of a batch, are mostly small.
-_MUZERO = MUZERO_LEARNER | {'num_envs': 16, 'updates_per_call': 20, 'priority_exponent': 0.6}
+_MUZERO = MUZERO_LEARNER | {'num_envs': 16, 'updates_per_call': 20}
 # Board games: samples are uniform, as in M, and in tic-tac-toe a target is the outcome of the game.
 _MUZERO_GAME = MUZERO_LEARNER | {
   'model': 'mlp',  # Convolutions are for an accelerator.

@@ -138,6 +138,8 @@ MUZERO_LEARNER = {
   'min_replay_size': 200,
   'replay_size': 10_000,
   'samples_per_insert': 4.0,
+  # With an exponent of 1 the importance weights, over the largest of a batch, are mostly small.
+  'priority_exponent': 0.6,
 }
 MUZERO_SMALL = MUZERO_LEARNER | {'num_actors': 1, 'envs_per_actor': 16}
 MUZERO_CATCH = MUZERO_SMALL | {'num_steps': 200_000}
