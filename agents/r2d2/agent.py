@@ -14,7 +14,7 @@ from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
 from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
-from agents.optimizers import clip_gradients
+from agents.optimizers import make_optimizer, make_schedule
 from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
 from agents.r2d2.loss import importance_weights
@@ -65,10 +65,8 @@ class R2D2(Agent):
     head = DuelingHead(action_spec.num_values, config.head_size, config.init)
     self.network = RecurrentNetwork(config, observation_spec, action_spec, head)
     self._config = config
-    self._optimizer = clip_gradients(
-      optax.adam(config.learning_rate, config.adam_b1, config.adam_b2, config.adam_eps),
-      config.max_gradient_norm,
-    )
+    self._optimizer = make_optimizer(config)
+    self._schedule = make_schedule(config)
 
   def init(self, key: Array) -> R2D2State:
     """Returns a new learner state; the target network starts as a copy of the online network."""
@@ -161,8 +159,8 @@ class R2D2(Agent):
 
     Returns:
       The next state; priorities, float32 `[B]`, from the errors before the step; and the metrics of
-      `r2d2_loss` with `grad_norm` (before clipping), and `policy_lag_mean` and `policy_lag_max`, in
-      learner steps, over the rows of the suffix.
+      `r2d2_loss` with `grad_norm` (before clipping), `learning_rate`, and `policy_lag_mean` and
+      `policy_lag_max`, in learner steps, over the rows of the suffix.
     """
     gradients, (priorities, metrics) = jax.grad(self.loss, has_aux=True)(
       state.params, state.target_params, unrolls, probabilities
@@ -176,6 +174,7 @@ class R2D2(Agent):
     metrics = {
       **metrics,
       'grad_norm': optax.tree.norm(gradients),
+      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
       **policy_lag(state.learner_steps, self._suffix(unrolls.policy_version)),
     }
     state = R2D2State(params, target_params, opt_state, learner_steps)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import dataclasses
 
 from agents.networks.config import NetworkConfig, require
-from agents.options import option
+from agents.optimizer_config import OptimizerConfig
+from agents.options import option, with_default
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config(NetworkConfig):
+class R2D2Config(OptimizerConfig, NetworkConfig):
   """R2D2 (Kapturowski et al. 2019), recurrent Q-learning from prioritized replay.
 
   The defaults are those of SEED RL (Espeholt et al. 2020) on Atari, from its published launch script.
-  Where the script and the defaults of SEED's flags disagree, the script decides: it names the experiment
-  and agrees with R2D2's table of hyper-parameters. It has learning rate 1e-4 (flag: 4.8e-4) and gradient
-  norm 80 (flag: 40; R2D2 gives none). The review version of R2D2 had no importance weights; its final
-  version and SEED use them, with exponent 0.6. Replay options (sizes, the priority exponent, samples per
-  insert) are in `programs.options.prioritized`.
+  Where the script and the defaults of SEED's flags disagree, the script decides: it names the
+  experiment and agrees with R2D2's table of hyper-parameters. It has learning rate 1e-4 (flag: 4.8e-4)
+  and gradient norm 80, of losses summed over an unroll (flag: 40; R2D2 gives none). R2D2's Adam has
+  epsilon 1e-3. The review version of R2D2 had no importance weights; its final version and SEED use
+  them, with exponent 0.6. Replay options (sizes, the priority exponent, samples per insert) are in
+  `programs.options.prioritized`.
   """
 
   core: str = option('lstm', 'Memory over time: lstm, or none as a feed-forward control.')
@@ -44,17 +46,6 @@ class R2D2Config(NetworkConfig):
   target_update_period: int = option(
     2500, 'Learner steps between copies of the online network to the target network.'
   )
-  learning_rate: float = option(
-    1e-4, "Step size: 1e-4 in R2D2 and SEED's script, 4.8e-4 in SEED's flags."
-  )
-  adam_b1: float = option(0.9, "Decay of Adam's mean of gradients.")
-  adam_b2: float = option(0.999, "Decay of Adam's mean of squared gradients.")
-  adam_eps: float = option(1e-3, "Added to Adam's denominator; R2D2: 1e-3.")
-  max_gradient_norm: float = option(
-    80.0,
-    'Gradients, of losses summed over an unroll, are clipped to this global norm; 0 for no '
-    "clipping; SEED's script: 80, its flags: 40.",
-  )
   importance_exponent: float = option(
     0.6, 'Exponent in [0, 1] of the importance weights; 0 for none, 1 for full correction.'
   )
@@ -74,6 +65,10 @@ class R2D2Config(NetworkConfig):
   )
   evaluation_epsilon: float = option(1e-3, 'Probability of a random action in evaluation.')
 
+  learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-4)
+  adam_eps: float = with_default(OptimizerConfig, 'adam_eps', 1e-3)
+  max_gradient_norm: float = with_default(OptimizerConfig, 'max_gradient_norm', 80.0)
+
   def _check(self) -> None:
     require(self.burn_in >= 0, 'burn_in', self.burn_in, '0 for none, or more')
     for name in ('head_size', 'unroll_length', 'n_step', 'target_update_period'):
@@ -82,14 +77,11 @@ class R2D2Config(NetworkConfig):
     expected = f'at most --unroll_length, {self.unroll_length!r}'
     require(self.n_step <= self.unroll_length, 'n_step', self.n_step, expected)
     for name in (
-      *('discount', 'adam_b1', 'adam_b2', 'importance_exponent', 'priority_eta'),
-      *('epsilon_base', 'evaluation_epsilon'),
+      *('discount', 'importance_exponent', 'priority_eta', 'epsilon_base', 'evaluation_epsilon'),
     ):
       value = getattr(self, name)
       require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
-    for name in ('learning_rate', 'adam_eps', 'priority_floor'):
-      value = getattr(self, name)
-      require(value > 0.0, name, value, 'a number above 0')
-    for name in ('rescale_epsilon', 'max_gradient_norm', 'epsilon_alpha'):
+    require(self.priority_floor > 0.0, 'priority_floor', self.priority_floor, 'a number above 0')
+    for name in ('rescale_epsilon', 'epsilon_alpha'):
       value = getattr(self, name)
       require(value >= 0.0, name, value, '0 or more')
