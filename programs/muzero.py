@@ -28,7 +28,6 @@ environments = sebulba.environments
 # Options per family of environments; they override the defaults, and flags override them.
 PRESETS = {
   'atari': presets.MUZERO_ATARI,
-  'cartpole': presets.MUZERO_SMALL | presets.SETTLING,
   'catch': presets.MUZERO_CATCH,
   'minatar': presets.MUZERO_MINATAR,
   OTHERS: presets.MUZERO_SMALL,

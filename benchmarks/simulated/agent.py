@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import ctypes
 from typing import NamedTuple
 
 import dm_env.specs
@@ -14,6 +14,9 @@ from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.metrics import policy_lag
 from agents.types import Array, Nest, Timestep, Unroll
 
+# Name of the custom call.
+_SLEEP = 'simulated_sleep'
+
 
 class SimulatedState(NamedTuple):
   """The learner state: no parameter has an effect."""
@@ -22,17 +25,38 @@ class SimulatedState(NamedTuple):
   learner_steps: Array  # int32 `[]`.
 
 
+def _register_sleep() -> None:
+  """Makes the C library's nanosleep a custom call of XLA.
+
+  A callback into Python would take the interpreter lock twice, for which no accelerator waits. As a
+  custom call, nanosleep gets its output as the time to sleep: the output is the input's buffer.
+  """
+  capsule = ctypes.pythonapi.PyCapsule_New
+  capsule.restype = ctypes.py_object
+  capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+  address = ctypes.cast(ctypes.CDLL(None).nanosleep, ctypes.c_void_p)
+  target = capsule(address, b'xla._CUSTOM_CALL_TARGET', None)
+  jax.ffi.register_ffi_target(_SLEEP, target, platform='cpu', api_version=0)
+
+
+_register_sleep()
+
+
 def _wait(seconds: float, after: Array) -> Array:
   """Returns 0, `seconds` after `after` is available; float32 `[]`."""
-
-  def sleep(after: Array) -> np.ndarray:
-    del after
-    time.sleep(seconds)
-    return np.zeros((), np.float32)
-
   if not seconds:
     return jnp.zeros(())
-  return jax.pure_callback(sleep, jax.ShapeDtypeStruct((), np.float32), after)
+  whole, rest = divmod(round(1e9 * seconds), 1_000_000_000)
+  timespec = np.array([whole, rest], np.int64).view(np.int32)  # JAX has no int64 by default.
+  timespec, _ = jax.lax.optimization_barrier((jnp.asarray(timespec), after))
+  slept = jax.ffi.ffi_call(
+    _SLEEP,
+    jax.ShapeDtypeStruct(timespec.shape, timespec.dtype),
+    has_side_effect=True,
+    input_output_aliases={0: 0},
+    custom_call_api_version=1,
+  )(timespec)
+  return jnp.where(slept[0] < 0, 1.0, 0.0)
 
 
 class Simulated(Agent):

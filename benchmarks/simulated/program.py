@@ -27,6 +27,9 @@ class Config(sebulba.Config):
   envs_per_actor: int = with_default(sebulba.Config, 'envs_per_actor', 128)
   inference_batch_size: int = with_default(sebulba.Config, 'inference_batch_size', 128)
   batch_size: int = with_default(sebulba.Config, 'batch_size', 64)
+  # As with one accelerator.
+  inference_threads: int = with_default(sebulba.Config, 'inference_threads', 3)
+  one_core: bool = with_default(sebulba.Config, 'one_core', False)
   inference_ms: float = option(1.0, 'milliseconds of an inference batch of any size')
   update_ms: float = option(10.0, 'milliseconds of a learner step')
 

@@ -24,6 +24,7 @@ class ServingOptions:
     unrolls_per_item: unrolls in an item of replay.
     tables: the tables that each unroll is written to.
     recording: where each unroll is recorded; None for nowhere.
+    threads: threads that serve batches in turn; 0: see `server.num_threads`.
   """
 
   devices: tuple[int, ...]
@@ -36,3 +37,4 @@ class ServingOptions:
   unrolls_per_item: int = 1
   tables: tuple[str, ...] = (UNROLLS,)
   recording: RecordingOptions | None = None
+  threads: int = 0

@@ -87,6 +87,7 @@ class InferenceServer:
     seed: Seed,
     num_environments: int = 0,
     inbox: SocketServer | None = None,
+    threads: int = 0,
   ):
     """Initialises a server; call `set_params` and `compile` before `start`.
 
@@ -103,6 +104,7 @@ class InferenceServer:
       seed: of action sampling.
       num_environments: training environments of the whole program; 0 for those of `env_groups`.
       inbox: receives requests; None to serve only this process, through `connect`.
+      threads: that serve batches in turn; 0: see `num_threads`.
     """
     self._writer = writer
     self._progress = ActingCounters(counter, action_repeat)
@@ -129,9 +131,7 @@ class InferenceServer:
       groups, requests, self._inbox, self._batchers, writer.put if writer is not None else None
     )
     self._training_sizes = set(training_sizes)
-    # One thread listens and two keep an accelerator busy. On CPUs, more threads than devices do not
-    # help.
-    self._num_threads = len(devices) if devices[0].platform == 'cpu' else 1 + 2 * len(devices)
+    self._num_threads = threads or num_threads(devices)
     self._rates = InferenceRates(self._devices, self._num_threads)
 
   def set_params(self, version: int, params: Nest) -> None:
@@ -249,6 +249,14 @@ class InferenceServer:
     self._progress.add(ActingTotals(steps, len(returns), float(returns.sum()), int(lengths.sum())))
 
 
+def num_threads(devices: Sequence[jax.Device]) -> int:
+  """Returns how many threads serve these devices best.
+
+  One thread listens and two keep an accelerator busy. On CPUs, more threads than devices do not help.
+  """
+  return len(devices) if devices[0].platform == 'cpu' else 1 + 2 * len(devices)
+
+
 def make_server(
   serving: ServingOptions,
   agent: Agent,
@@ -301,4 +309,5 @@ def make_server(
     serving.seed.child('restart', lifecycle.restart_count()),
     serving.num_environments,
     inbox,
+    serving.threads,
   )

@@ -31,6 +31,11 @@ class InferenceConfig(ActorsConfig):
   inference_timeout_ms: float = option(
     2.0, 'milliseconds that a request waits for a fuller batch', at_most=3_600_000.0
   )
+  inference_threads: int = option(
+    0,
+    'threads of an inference node that serve batches in turn; 0: one for each CPU device, or one that '
+    'listens and two for each accelerator',
+  )
   one_core: bool = option(
     True, 'on CPU devices, pin the Python threads of an inference node to one core'
   )
@@ -65,7 +70,7 @@ class InferenceConfig(ActorsConfig):
 
   def _check(self) -> None:
     self._require_at_least_one('num_replicas', 'env_groups')
-    self._require_not_negative('inference_timeout_ms', 'inference_nodes')
+    self._require_not_negative('inference_timeout_ms', 'inference_nodes', 'inference_threads')
     self._require_devices('actor_devices')
     if self.envs_per_actor % self.env_groups:
       raise ValueError(

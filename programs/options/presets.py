@@ -108,9 +108,6 @@ IMPALA_ATARI = {
   'num_steps': 50_000_000,
 }
 
-# At a constant rate the return of a learned policy still goes up and down.
-SETTLING = {'learning_rate_schedule': 'linear'}
-
 # R2D2's, for small networks in short runs.
 R2D2_SMALL = {
   'lstm_size': 64,

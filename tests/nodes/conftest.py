@@ -125,7 +125,9 @@ def make_server():
 
   servers = []
 
-  def make(env_groups, agent=None, batch_size=8, timeout=0.002, sink=None, num_devices=1):
+  def make(
+    env_groups, agent=None, batch_size=8, timeout=0.002, sink=None, num_devices=1, threads=0
+  ):
     sink = sink or Sink()
     spec = CounterEnvironment([1]).spec()
     agent = agent or CounterAgent()
@@ -140,6 +142,7 @@ def make_server():
       batch_size,
       timeout,
       Seed(0),
+      threads=threads,
     )
     server.set_params(0, np.float32(0))
     server.compile()

@@ -41,8 +41,8 @@ def test_parameters_are_stamped_on_the_rows_they_acted_in(make_server):
 
 
 def test_answers_do_not_depend_on_the_company(make_server):
-  def run(env_groups, interleave):
-    server, sink = make_server(env_groups, batch_size=6)
+  def run(env_groups, interleave, threads=0):
+    server, sink = make_server(env_groups, batch_size=6, threads=threads)
     client = Client(server, CounterEnvironment([3, 5]))
     others = [Client(server, CounterEnvironment([2, 4]), 'actor/1') for _ in range(interleave)]
     for _ in range(21):
@@ -50,11 +50,11 @@ def test_answers_do_not_depend_on_the_company(make_server):
     return [u for u in sink.unrolls if u.environment_id[0] == 0]
 
   alone = run(layout(1, 2, 1), 0)
-  together = run(layout(2, 2, 1), 1)
-  assert len(alone) == len(together) == 5
-  for a, b in zip(alone, together, strict=True):
-    for name, values in a.extras.items():
-      np.testing.assert_array_equal(values, b.extras[name])
+  for together in (run(layout(2, 2, 1), 1), run(layout(2, 2, 1), 1, threads=3)):
+    assert len(alone) == len(together) == 5
+    for a, b in zip(alone, together, strict=True):
+      for name, values in a.extras.items():
+        np.testing.assert_array_equal(values, b.extras[name])
 
 
 @pytest.mark.slow
