@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from typing import IO
 
@@ -31,7 +32,8 @@ _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAI
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
 # Exit codes of the launcher in the job after it has reported the reason.
 _LAUNCHER_CODES = {supervise.FAILED, REFUSED, *requests.EXIT_CODES.values()}
-_POLL_SECONDS = 3.0
+# Pauses between questions about a job: a tenth of its age, within these seconds.
+_POLL_SECONDS = 0.3, 3.0
 _DEFAULT = planning.Options()
 
 
@@ -131,7 +133,8 @@ def launch(
 def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
   """Copies the job's output from an offset until the job has ended; returns its exit code."""
   written, forwarded, shown = 0, 0, ''
-  pause = threading.Event()
+  pause, began = threading.Event(), time.monotonic()
+  shortest, longest = _POLL_SECONDS
   with requests.collected() as asked:
     while True:
       state, reason, code = _state(job_id)
@@ -141,7 +144,8 @@ def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
       if state == 'PENDING' and reason not in ('None', shown):
         streams.say(f'job {job_id} is pending ({reason})', out)
         shown = reason
-      for _ in range(int(_POLL_SECONDS / 0.1)):
+      age = time.monotonic() - began
+      for _ in range(round(min(max(shortest, age / 10), longest) / 0.1)):
         if len(asked) > forwarded:
           if len(asked) > 2:
             return requests.EXIT_CODES[asked[0]]
