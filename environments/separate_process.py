@@ -1,10 +1,15 @@
 """Checks in a separate process, for what the launcher must not import.
 
 The process exits with `REFUSED` if the check refuses a flag, and its last line on stderr says why.
+
+A check may import JAX, which takes seconds. To enter a network namespace launch.py executes its command
+again, in the same process. An environment variable carries over what its checks have printed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import pathlib
 import subprocess
@@ -12,6 +17,7 @@ import sys
 from collections.abc import Callable
 
 REFUSED = 2
+_PRINTED = 'LAUNCHPOD_CHECKS'  # JSON: process id, stdout of each check by its input.
 
 
 def run(module: str, *arguments: str, flag: str, stdin: bytes = b'') -> str:
@@ -27,6 +33,9 @@ def run(module: str, *arguments: str, flag: str, stdin: bytes = b'') -> str:
     ValueError: the check refuses the flag; one sentence.
     RuntimeError: the process failed otherwise; its last line is that of the process.
   """
+  asked = ' '.join([module, *arguments, hashlib.sha256(stdin).hexdigest()])
+  if asked in _BEFORE:
+    return _BEFORE[asked]
   process = subprocess.run(
     [sys.executable, '-m', module, *arguments],
     cwd=pathlib.Path(__file__).parent.parent,
@@ -39,7 +48,19 @@ def run(module: str, *arguments: str, flag: str, stdin: bytes = b'') -> str:
     raise ValueError(said.splitlines()[-1])
   if process.returncode:
     raise RuntimeError(f'{flag} cannot be tried:\n{said}')
-  return process.stdout.decode()
+  printed = process.stdout.decode()
+  os.environ[_PRINTED] = json.dumps([os.getpid(), _printed() | {asked: printed}])
+  return printed
+
+
+def _printed() -> dict[str, str]:
+  """Returns what the checks of this process have printed, by what was asked."""
+  pid, printed = json.loads(os.environ.get(_PRINTED, '[0, {}]'))
+  return printed if pid == os.getpid() else {}
+
+
+# Of the command's first execution, if this is the second.
+_BEFORE = _printed()
 
 
 def exit_code(check: Callable[[], None]) -> int:

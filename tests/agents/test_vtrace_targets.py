@@ -59,7 +59,7 @@ def test_matches_the_definition(rho_bar, c_bar, lambda_):
     np.testing.assert_allclose(actual.advantages, expected[1], rtol=0, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_matches_rlax():
   # rlax cannot be imported where TensorFlow has been, as by the tests of replay.
   run_python('-m', 'tests.agents.rlax_comparison', JAX_PLATFORMS='cpu')

@@ -11,6 +11,7 @@ The pods of Kubernetes have no launcher: Kubernetes itself supervises them. Thei
 """
 
 import abc
+import functools
 import math
 import os
 import pathlib
@@ -20,6 +21,7 @@ import time
 
 import launchpad as lp
 import psutil
+import pytest
 
 from launchers.placement import Resources
 from tests.launchers import every_type, nodes
@@ -28,6 +30,14 @@ RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 # A directory name with the special characters of sh, sbatch and JSON.
 ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
 KILLED = r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; restarting in (\S+ s \(\d+ of \d+)'
+
+
+# What the classes of clusters, whose jobs take seconds to start, run in `make test`.
+_ALWAYS = {
+  'test_a_crash_ends_the_program_with_the_traceback_last',
+  'test_killed_nodes_are_restarted_and_a_server_has_its_address_again',
+  'test_no_node_outlives_a_killed_launcher',
+}
 
 
 class Engine(abc.ABC):
@@ -237,3 +247,20 @@ class Contract(NodeContract):
       launcher.kill()
     engine.check_killed(launcher.returncode, output)
     engine.wait_until(lambda: not engine.nodes(tmp_path))
+
+
+def rest_is_nightly(scenarios):
+  """Marks the scenarios of a class nightly, except `_ALWAYS`; other engines run them in `make test`."""
+  for name in dir(scenarios):
+    if name.startswith('test_') and name not in _ALWAYS:
+      setattr(scenarios, name, _nightly(getattr(scenarios, name)))
+  return scenarios
+
+
+def _nightly(scenario):
+  @pytest.mark.nightly  # A copy: other classes share the scenario.
+  @functools.wraps(scenario)
+  def copy(*args, **kwargs):
+    scenario(*args, **kwargs)
+
+  return copy

@@ -186,6 +186,7 @@ def engine(cluster):
   return _Ray(cluster)
 
 
+@contract.rest_is_nightly
 class TestContract(contract.Contract):
   pass
 
@@ -281,7 +282,7 @@ def training(cluster, tmp_path):
   placement.write_text(_PLACEMENT)
   command = f"""
     {sys.executable} launch.py --launcher=ray --ray_address={cluster.address}
-    --placement={placement} --run_dir={tmp_path}/run --num_steps=100000 --num_actors=2
+    --placement={placement} --run_dir={tmp_path}/run --num_steps=30000 --num_actors=2
     --envs_per_actor=8 --batch_size=8 --eval_episodes=10
   """.split()
   with open(tmp_path / 'output', 'w') as output:

@@ -195,6 +195,7 @@ def engine(cluster):
   engine.close()
 
 
+@contract.rest_is_nightly
 class TestContract(contract.Contract):
   def test_killed_nodes_are_restarted_and_a_server_has_its_address_again(self, engine, tmp_path):
     super().test_killed_nodes_are_restarted_and_a_server_has_its_address_again(engine, tmp_path)

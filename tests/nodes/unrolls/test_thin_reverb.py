@@ -31,7 +31,7 @@ assert 'tensorflow' not in sys.modules and not hasattr(reverb, 'TrajectoryDatase
   assert run_python('-c', code).split('\n')[0] == '[0 1 2]'
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_tensorflow_is_whole_when_it_is_imported_later():
   code = f"""
 import numpy as np
