@@ -1,6 +1,6 @@
 """Runs a declared list of learning experiments, and writes the page of their results.
 
-python -m benchmarks.results                         every row of benchmarks/results/rows.py
+python -m benchmarks.results                         every row of benchmarks/results/rows/
 python -m benchmarks.results pong 'minatar/*'        rows, tasks or groups, by glob
 python -m benchmarks.results --list                  the rows and their state; runs nothing
 python -m benchmarks.results --render_only           the page from what is recorded; runs nothing
@@ -41,7 +41,7 @@ from benchmarks.running import ROOT
 from rundir import run_directory
 from viewing import output
 
-_ROWS = str(ROOT / 'benchmarks' / 'results' / 'rows.py')
+_ROWS = str(ROOT / 'benchmarks' / 'results' / 'rows' / '__init__.py')
 _DEFAULT = Places(str(ROOT / 'runs' / 'results'), str(ROOT / 'docs' / 'results'))
 
 

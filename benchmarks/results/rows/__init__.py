@@ -1,0 +1,31 @@
+"""The rows of the results page: what `python -m benchmarks.results` runs.
+
+If a row's environment, flags, budget or preset change, its recorded runs are no longer its own: they
+leave the page, and the next command runs the row again. Further seeds run alone; thresholds and
+published figures need no runs.
+"""
+
+from __future__ import annotations
+
+from benchmarks.results.rows import (
+  classic_control,
+  lifetimes,
+  memory,
+  minatar,
+  mujoco,
+  pong,
+  search,
+)
+
+GROUPS = (*minatar.GROUPS, *mujoco.GROUPS)
+
+TASKS = (
+  *classic_control.TASKS,
+  *memory.TASKS,
+  *search.TASKS,
+  minatar.DIFFERENCES,
+  *lifetimes.TASKS,
+  *minatar.TASKS,
+  *mujoco.TASKS,
+  *pong.TASKS,
+)
