@@ -13,6 +13,7 @@ from benchmarks.results.rows import (
   memory,
   minatar,
   mujoco,
+  offline,
   pong,
   search,
 )
@@ -21,6 +22,7 @@ GROUPS = (*minatar.GROUPS, *mujoco.GROUPS)
 
 TASKS = (
   *classic_control.TASKS,
+  *offline.TASKS,
   *memory.TASKS,
   *search.TASKS,
   minatar.DIFFERENCES,
