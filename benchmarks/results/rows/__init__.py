@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from benchmarks.results.rows import (
   classic_control,
+  gossip,
   lifetimes,
   memory,
   minatar,
@@ -18,7 +19,7 @@ from benchmarks.results.rows import (
   search,
 )
 
-GROUPS = (*minatar.GROUPS, *mujoco.GROUPS)
+GROUPS = (*gossip.GROUPS, *minatar.GROUPS, *mujoco.GROUPS)
 
 TASKS = (
   *classic_control.TASKS,
@@ -27,6 +28,7 @@ TASKS = (
   *search.TASKS,
   minatar.DIFFERENCES,
   *lifetimes.TASKS,
+  *gossip.TASKS,
   *minatar.TASKS,
   *mujoco.TASKS,
   *pong.TASKS,
