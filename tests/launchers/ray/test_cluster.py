@@ -23,7 +23,7 @@ import launchers
 from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
 from rundir import run_directory
-from tests.launchers import contract, nodes
+from tests.launchers import contract, gossip, nodes
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 100
@@ -186,7 +186,7 @@ def engine(cluster):
   return _Ray(cluster)
 
 
-class TestContract(contract.Contract):
+class TestContract(contract.Contract, gossip.Gossip):
   pass
 
 
