@@ -10,6 +10,7 @@ import dataclasses
 import math
 from typing import Any
 
+from nodes.unrolls.table_names import UNROLLS
 from programs.options.actors import ActorsConfig
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.options.compiled_replay import CompiledReplayConfig
@@ -70,8 +71,9 @@ def expected(config: Any) -> Expected | None:
     updates = max(0, int(samples / batch))
     most = max(0, int((samples + error) / batch)) if first <= config.num_steps else 0
   elif isinstance(config, QueueConfig):
-    first = _steps_until(config, config.batch_size)
-    updates = most = unrolls(config, config.num_steps) // max(config.batch_size, 1)
+    new = sum(share.unrolls for share in config.shares if share.table == UNROLLS)
+    first = _steps_until(config, new)
+    updates = most = unrolls(config, config.num_steps) // max(new, 1)
   else:
     return None
   period = getattr(config, 'target_update_period', None)

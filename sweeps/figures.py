@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import matplotlib
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from sweeps import svg
 from sweeps.bands import Band
-
-# Names of elements are hashes with this salt, not random; text stays text.
-_SETTINGS = {'svg.hashsalt': 'launchpod', 'svg.fonttype': 'none'}
-# A date or a version would change the bytes.
-_METADATA = {'Date': None, 'Creator': None}
 
 
 class Line(NamedTuple):
@@ -43,8 +36,8 @@ def draw(title: str, lines: Sequence[Line], thresholds: Sequence[float]) -> byte
     lines: at least one.
     thresholds: returns to mark.
   """
-  with matplotlib.rc_context(_SETTINGS):
-    figure = Figure(figsize=(7.0, 4.0))
+
+  def curves(figure: Figure) -> None:
     figure.subplots_adjust(left=0.11, right=0.97, top=0.92, bottom=0.13)
     axes = figure.add_subplot()
     for threshold in thresholds:
@@ -61,6 +54,5 @@ def draw(title: str, lines: Sequence[Line], thresholds: Sequence[float]) -> byte
     axes.set_title(title, fontsize='medium')
     axes.grid(alpha=0.3)
     axes.legend(fontsize='small')
-    file = io.BytesIO()
-    FigureCanvasSVG(figure).print_svg(file, metadata=_METADATA)
-  return file.getvalue()
+
+  return svg.drawn(curves)

@@ -1,6 +1,7 @@
 """Programs in a user's own file, outside of this repository."""
 
 import csv
+import dataclasses
 import json
 import os
 import shutil
@@ -18,8 +19,8 @@ from agents.types import Timestep
 from benchmarks.running import processes
 from environments import registry as environments
 from launchers import binding
-from programs import check, registry
-from rundir import checkpoints, run_directory
+from programs import arithmetic, check, registry
+from rundir import audit, checkpoints, run_directory
 from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
@@ -41,6 +42,7 @@ def test_the_examples_are_short():
     'histogram.py',
     'mine.py',
     'primes.py',
+    'replayed.py',
     'tempered.py',
   ]
   for path in EXAMPLES:
@@ -118,6 +120,26 @@ def test_a_node_of_ones_own_sees_unrolls_and_publishes_them(start_program, mine)
   code, _, errors = program.end()
   assert code == 130 and 'Traceback' not in errors + log_text(mine / 'run')
   assert processes(program.run_dir) == []
+
+
+def test_the_example_of_two_tables_learns_from_new_unrolls_once_and_from_old_ones(train, mine):
+  flags = f'--program={mine}/replayed.py:make_program', '--replayed=2', '--audit'
+  process = train(*SMALL, *flags, f'--run_dir={mine / "run"}', timeout=200)
+  assert process.returncode == 0, process.stderr
+  trained = audit.read(str(mine / 'run'), audit.TRAINED)[:, 0].reshape(-1, 4)  # Batches of SMALL.
+  new, replayed = trained[:, :2].ravel().tolist(), trained[:, 2:].ravel().tolist()
+  assert len(new) == len(set(new)) and set(new) & set(replayed)
+  produced = audit.read(str(mine / 'run'), audit.PRODUCED)[:, 0].tolist()
+  assert {*new, *replayed} <= set(produced)
+
+
+def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
+  program = registry.load(f'{mine}/replayed.py:make_program')
+  config = program.Config(num_steps=100_000, batch_size=16, replayed=12).resolve()
+  config.validate()
+  assert arithmetic.expected(config).updates == arithmetic.unrolls(config, 100_000) // 4
+  with pytest.raises(ValueError, match='--replayed=16 must be below --batch_size=16'):
+    dataclasses.replace(config, replayed=16).validate()
 
 
 @pytest.mark.nightly

@@ -1,6 +1,6 @@
 """Runs a declared list of learning experiments, and writes the page of their results.
 
-python -m benchmarks.results                         every row of benchmarks/results/rows.py
+python -m benchmarks.results                         every row of benchmarks/results/rows/
 python -m benchmarks.results pong 'minatar/*'        rows, tasks or groups, by glob
 python -m benchmarks.results --list                  the rows and their state; runs nothing
 python -m benchmarks.results --render_only           the page from what is recorded; runs nothing
@@ -8,7 +8,8 @@ python -m benchmarks.results minatar --scripts=purejaxrl=path/to/checkout
 
 Each seed of a row is one launch of launch.py in runs/results/<row>/<seed>, one after the other, and one
 of evaluate.py for the final parameters. The same command continues where it was stopped: it resumes what
-was running, and skips what is recorded. A failed run is reported, and the others go on.
+was running, and skips what is recorded. A failed run is reported, and the others go on. A run that
+another row reads is made first, and again if its directory is gone.
 
 Exit code 0: all selected runs are recorded. 1: some are not. 2: the command is invalid. 130, 143: it was
 stopped. docs/results gets a small JSON file for each run (data/), the figures and the page, index.md.
@@ -21,27 +22,18 @@ import os
 import runpy
 import signal
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.results import (
-  declared,
-  launches,
-  page,
-  peer_runs,
-  policies,
-  records,
-  states,
-)
-from benchmarks.results.declared import Entry, Group, Launch, Peer, Task
-from benchmarks.results.failed import Failed
+from benchmarks.results import declared, page, policies, states
+from benchmarks.results.declared import Entry, Group, Launch, Task
 from benchmarks.results.places import Places
+from benchmarks.results.runner import Runner
 from benchmarks.running import ROOT
 from rundir import run_directory
 from viewing import output
 
-_ROWS = str(ROOT / 'benchmarks' / 'results' / 'rows.py')
+_ROWS = str(ROOT / 'benchmarks' / 'results' / 'rows' / '__init__.py')
 _DEFAULT = Places(str(ROOT / 'runs' / 'results'), str(ROOT / 'docs' / 'results'))
 
 
@@ -52,47 +44,6 @@ def _list(entries: Sequence[Entry], where: Places) -> None:
     seeds = f'{state.done} of {len(entry.row.seeds)} seeds'
     command = entry.row.shown_command(entry.name)
     print(f'{entry.name:<38} {state.words:<8} {seeds:<14} {command}')
-
-
-def _run(
-  entries: Sequence[Entry],
-  seeds: Sequence[int],
-  where: Places,
-  scripts: Mapping[str, str],
-  wheels: str,
-) -> list[str]:
-  """Runs what is not recorded yet; returns a line for each run that failed."""
-  failed = []
-  for entry in entries:
-    for seed in seeds or entry.row.seeds:
-      name = f'{entry.name} seed {seed}'
-      if seed in records.of_row(entry, where):
-        continue
-      print(f'{name}: runs, {where.run_dir(entry, seed)}', flush=True)
-      began = time.monotonic()
-      try:
-        _run_one(entry, seed, where, scripts, wheels)
-      except Failed as error:
-        failed.append(f'{name}: {error}')
-        print(f'{name}: failed, {error}', flush=True)
-        continue
-      record = records.read(where.record(entry, seed))
-      assert record is not None
-      seconds = time.monotonic() - began
-      print(f'{name}: return {record.final["mean"]:.4g}, {seconds:.0f} s', flush=True)
-  return failed
-
-
-def _run_one(
-  entry: Entry, seed: int, where: Places, scripts: Mapping[str, str], wheels: str
-) -> None:
-  if run_directory.is_taken(where.run_dir(entry, seed)):
-    raise Failed('another command runs it now')
-  if isinstance(entry.row, Launch):
-    launches.run(entry, entry.row, seed, where)
-  else:
-    assert isinstance(entry.row, Peer)
-    peer_runs.run(entry, entry.row, seed, where, scripts, wheels)
 
 
 def _keep(entries: Sequence[Entry], where: Places) -> None:
@@ -204,7 +155,7 @@ def main(argv: Sequence[str]) -> int:
   failed: list[str] = []
   try:
     if not args.render_only:
-      failed = _run(entries, seeds, where, scripts, args.wheels)
+      failed = Runner(where, scripts, args.wheels).run(entries, seeds)
     if args.keep_policies:
       _keep(entries, where)
   except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import json
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ _NAME = re.compile(r'[a-z0-9_]+(-[a-z0-9_]+)*')
 # Flags of launch.py that a row sets by its fields, or that would make its runs something else.
 _OURS = {'program', 'env', 'num_steps', 'seed', 'run_dir', 'resume', 'dry_run', 'graph', 'launcher'}
 DEFAULT_SEEDS = (1, 2, 3)
+# Where the page's commands have the runs that others read.
+_SHOWN_RUNS = 'runs/results'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,15 +78,19 @@ class Launch(Row):
   Attributes:
     program: value of --program.
     flags: further flags of launch.py, such as '--core=lstm'.
+    inputs: rows of the same task whose runs this row reads, by the flag that takes the directory of the
+      run with the same seed, such as 'offline_data'.
   """
 
   program: str
   flags: tuple[str, ...] = ()
+  inputs: Mapping[str, Launch] = dataclasses.field(default_factory=dict)
 
   def settings(self) -> dict[str, Any]:
-    """Returns what a run depends on besides its seed."""
+    """Returns what a run depends on besides its seed, with the settings of the runs that it reads."""
     own = {'program': self.program, 'flags': list(self.flags), 'preset': self._preset()}
-    return {**super().settings(), **own}
+    read = {flag: row.settings() for flag, row in self.inputs.items()}
+    return {**super().settings(), **own, **({'inputs': read} if read else {})}
 
   def _preset(self) -> dict[str, Any]:
     """Returns what the preset sets, in JSON types; a rule is its text."""
@@ -96,28 +103,49 @@ class Launch(Row):
     made: dict[str, Any] = json.loads(json.dumps(found, default=lambda rule: rule.text))
     return made
 
-  def arguments(self, seed: int) -> list[str]:
-    """Returns the flags of launch.py for a run, without its run directory."""
+  def arguments(self, seed: int, task_dir: str) -> list[str]:
+    """Returns the flags of launch.py for a run, without its run directory.
+
+    Args:
+      seed: of the run.
+      task_dir: directory of the task's runs, `<label>/<seed>` each.
+    """
     ours = {
       'program': self.program,
       'env': self.env,
       'num_steps': self.budget,
       'seed': seed,
     }
-    return [*(f'--{name}={value}' for name, value in ours.items()), *self.flags]
+    read = {
+      flag: posixpath.join(task_dir, row.label, str(seed)) for flag, row in self.inputs.items()
+    }
+    flags = (f'--{name}={value}' for given in (ours, read) for name, value in given.items())
+    return [*flags, *self.flags]
+
+  def command(self, name: str, seed: int) -> list[str]:
+    """Returns the words of a run's command, without its run directory and paths of this machine."""
+    task_dir = posixpath.join(_SHOWN_RUNS, posixpath.dirname(name))
+    return ['launch.py', *self.arguments(seed, task_dir)]
 
   def shown_command(self, name: str) -> str:
-    """Returns the command of the first seed, without its run directory."""
-    return ' '.join(['launch.py', *self.arguments(self.seeds[0])])
+    """Returns the command of the first seed."""
+    return ' '.join(self.command(name, self.seeds[0]))
 
   def check(self) -> None:
     """Raises ValueError, one sentence, if the row is no valid declaration."""
     super().check()
+    fields = _OURS | self.inputs.keys()
     for flag in self.flags:
       option = flag.lstrip('-').partition('=')[0]
-      if not flag.startswith('--') or {option, option.removeprefix('no')} & _OURS:
+      if not flag.startswith('--') or {option, option.removeprefix('no')} & fields:
         raise ValueError(
           f'{self.label} has {flag!r} in its flags; give it as a field, or leave it out.'
+        )
+    for flag, row in self.inputs.items():
+      if missing := set(self.seeds) - set(row.seeds):
+        raise ValueError(
+          f'{self.label} reads the run of {row.label} by --{flag} for seed {min(missing)}; add the seed '
+          f'to {row.label}.'
         )
 
 
@@ -222,6 +250,11 @@ def entries(tasks: Sequence[Task]) -> list[Entry]:
       entry.row.check()
     except ValueError as error:
       raise ValueError(f'{entry.task.name}: {error}') from error
+    for flag, row in getattr(entry.row, 'inputs', {}).items():
+      if row not in entry.task.rows:
+        raise ValueError(
+          f'{entry.name} reads the run of {row.label} by --{flag}; add that row to {entry.task.name}.'
+        )
   return found
 
 

@@ -21,7 +21,8 @@ def run(entry: Entry, row: Launch, seed: int, places: Places) -> None:
   log = places.log(entry, seed)
   keep_only_this_row(entry, seed, places)
   if not commands.trained(run_dir):
-    command = ['launch.py', *commands.target(run_dir, row.arguments(seed))]
+    flags = row.arguments(seed, places.task_dir(entry))
+    command = ['launch.py', *commands.target(run_dir, flags)]
     with (
       attempts.attempt(
         places.attempts(entry, seed), row.settings(), run_dir, places.docs

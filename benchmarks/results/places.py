@@ -20,9 +20,13 @@ class Places:
   runs: str
   docs: str
 
+  def task_dir(self, entry: Entry) -> str:
+    """Returns the directory of the runs of a row's task."""
+    return os.path.join(self.runs, entry.task.name)
+
   def run_dir(self, entry: Entry, seed: int) -> str:
     """Returns the run directory."""
-    return os.path.join(self.runs, entry.name, str(seed))
+    return os.path.join(self.task_dir(entry), entry.row.label, str(seed))
 
   def attempts(self, entry: Entry, seed: int) -> str:
     """Returns the file that lists the commands of a run."""

@@ -40,12 +40,12 @@ def keep(entry: Entry, row: Launch, places: Places) -> str:
   if secrets.holds_any(record.config):
     return 'its options have a secret'
   policy = places.policy(entry)
-  options = {'run_dir': ''}
+  options = dict.fromkeys(('run_dir', *row.inputs), '')
   kept = dataclasses.replace(
     record,
     given={name: value for name, value in record.given.items() if name not in options},
     config=record.config | options,
-    commands=[['launch.py', *row.arguments(seed)]],
+    commands=[row.command(entry.name, seed)],
   )
   summary = run_directory.read_summary(run_dir) or {}
   shutil.rmtree(policy, ignore_errors=True)

@@ -45,7 +45,7 @@ def of_launch(
     row=entry.name,
     seed=seed,
     settings=row.settings(),
-    command=' '.join(['launch.py', *row.arguments(seed)]),
+    command=' '.join(row.command(entry.name, seed)),
     curve=_evaluations(run_dir, made, repeat),
     returns='evaluator',
     final={**final, 'protocol': _protocol(evaluated['protocol'])},

@@ -98,7 +98,7 @@ def make_bellman(
     error_buffer=config.samples_per_insert_error,
   )
   tables = (originals, _relabelled(config, each_once=True))
-  return _all_tables(*tables, *([offline] if offline else []))
+  return all_tables(*tables, *([offline] if offline else []))
 
 
 def make_reanalysed(config: ReanalyseConfig) -> Callable[[], Any]:
@@ -106,7 +106,7 @@ def make_reanalysed(config: ReanalyseConfig) -> Callable[[], Any]:
   if not config.reanalyse_nodes:
     return make_prioritized(config)
   new = make_prioritized(config, config.new_share)
-  return _all_tables(new, _originals(config), _relabelled(config))
+  return all_tables(new, _originals(config), _relabelled(config))
 
 
 def _originals(config: RelabelledConfig, **ratio: float) -> Callable[[], Any]:
@@ -128,5 +128,6 @@ def _relabelled(config: RelabelledConfig, each_once: bool = False) -> Callable[[
   )
 
 
-def _all_tables(*makers: Callable[[], Any]) -> Callable[[], Any]:
+def all_tables(*makers: Callable[[], Any]) -> Callable[[], Any]:
+  """Returns the constructor of the tables of one replay server, which are those of all `makers`."""
   return functools.partial(Deferred('nodes.unrolls.tables', 'all_tables'), makers)

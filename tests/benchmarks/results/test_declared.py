@@ -19,6 +19,12 @@ def task(name, *labels, **changes):
   return Task(name=name, title=name, about='', rows=made)
 
 
+def reading(row, add=True, **changes):
+  """Returns a task whose row y reads the runs of another row."""
+  reader = launch(label='y', inputs={'init_from': row}, **changes)
+  return Task(name='a', title='', about='', rows=(*([row] if add else []), reader))
+
+
 ENTRIES = declared.entries(
   [task('pong', 'impala', 'sebulba'), task('minatar/asterix', 'anakin'), task('mina', 'anakin')]
 )
@@ -54,6 +60,12 @@ def test_a_name_that_selects_nothing_is_refused_with_the_closest():
     ([task('a', 'x', budget=0)], 'budget of at least 1'),
     ([task('a', 'x', flags=('--seed=3',))], r"'--seed=3' in its flags; give it as a field"),
     ([task('a', 'x', flags=('core=lstm',))], r"'core=lstm' in its flags"),
+    ([reading(launch(), flags=('--init_from=y',))], r"'--init_from=y' in its flags"),
+    ([reading(launch(), add=False)], 'a/y reads the run of x by --init_from; add that row to a'),
+    (
+      [reading(launch(seeds=(1, 3)))],
+      'y reads the run of x by --init_from for seed 2; add the seed',
+    ),
   ],
 )
 def test_invalid_declarations_are_refused(tasks, said):
@@ -78,10 +90,20 @@ def test_settings_are_what_a_run_depends_on():
 
 def test_a_launch_is_a_command_of_its_fields_and_flags():
   row = launch(flags=('--core=lstm',))
-  assert row.arguments(5) == [
+  assert row.arguments(5, 'unread') == [
     *('--program=anakin', '--env=catch', '--num_steps=10', '--seed=5'),
     '--core=lstm',
   ]
+
+
+def test_a_row_that_reads_another_has_its_settings_and_a_path_to_its_run():
+  source, reader = reading(launch(flags=('--core=lstm',))).rows
+  assert reader.settings()['inputs'] == {'init_from': source.settings()}
+  assert 'inputs' not in source.settings(), 'records of other rows stay valid'
+  *_, flag = reader.arguments(2, '/mine/a')
+  assert flag == '--init_from=/mine/a/x/2'
+  assert reader.command('a/y', 2)[-1] == '--init_from=runs/results/a/x/2'
+  assert reader.shown_command('a/y').endswith('--seed=1 --init_from=runs/results/a/x/1')
 
 
 def split(flag):
@@ -115,6 +137,9 @@ def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
       for name, text in map(split, entry.row.flags):
         name, value = parsed(variant.config, name, text)
         values[name] = value
+      for name in entry.row.inputs:
+        assert getattr(variant.config, name) == '', name
+        values[name] = 'a/run'
       configs.resolve(module, values).validate()
     else:
       given = peer_runs.driver_settings(entry, entry.row, 1)

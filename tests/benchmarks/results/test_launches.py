@@ -53,10 +53,11 @@ def make_run(places, tmp_path):
 def test_a_run_with_a_checkpoint_is_resumed(make_run, places):
   run_dir = make_run(ROW.settings())
   launches.keep_only_this_row(ENTRY, 1, places)
-  assert commands.target(str(run_dir), ROW.arguments(1)) == [f'--resume={run_dir}']
+  flags = ROW.arguments(1, 'unread')
+  assert commands.target(str(run_dir), flags) == [f'--resume={run_dir}']
   assert not commands.trained(str(run_dir))
   new = str(run_dir.parent / '2')
-  assert commands.target(new, ROW.arguments(2)) == [*ROW.arguments(2), f'--run_dir={new}']
+  assert commands.target(new, flags) == [*flags, f'--run_dir={new}']
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_a_policy_is_kept_without_paths_and_only_if_it_is_small(make_run, places
   assert policies.keep(ENTRY, ROW, places) == ''
   policy = tmp_path / 'docs' / 'policies' / 'catch' / 'anakin'
   record = run_directory.read_record(str(policy))
-  assert record.commands == [['launch.py', *ROW.arguments(1)]]
+  assert record.commands == [['launch.py', *ROW.arguments(1, 'unread')]]
   assert str(tmp_path) not in (policy / 'config.json').read_text()
   assert run_directory.read_summary(str(policy))['environment_frames'] == 2
   params = run_dir / 'params' / 'final.msgpack'

@@ -23,7 +23,7 @@ import launchers
 from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
 from rundir import run_directory
-from tests.launchers import contract, nodes
+from tests.launchers import contract, gossip, nodes
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 100
@@ -187,7 +187,7 @@ def engine(cluster):
 
 
 @contract.rest_is_nightly
-class TestContract(contract.Contract):
+class TestContract(contract.Contract, gossip.Gossip):
   pass
 
 

@@ -19,7 +19,7 @@ from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
 from rundir import run_directory
-from tests.launchers import contract, nodes
+from tests.launchers import contract, gossip, nodes
 from tests.launchers.slurm import small_cluster
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
@@ -196,11 +196,17 @@ def engine(cluster):
 
 
 @contract.rest_is_nightly
-class TestContract(contract.Contract):
+class TestContract(contract.Contract, gossip.Gossip):
   def test_killed_nodes_are_restarted_and_a_server_has_its_address_again(self, engine, tmp_path):
     super().test_killed_nodes_are_restarted_and_a_server_has_its_address_again(engine, tmp_path)
     where = json.loads((tmp_path / 'nodes.json').read_text())
     assert (where['echo/0']['machine'], where['killer/0']['machine']) == ('h1', 'h2')
+
+  @pytest.mark.slow
+  def test_peers_reach_each_other_and_train_to_their_end(self, engine, tmp_path):
+    super().test_peers_reach_each_other_and_train_to_their_end(engine, tmp_path)
+    where = json.loads((tmp_path / 'nodes.json').read_text())
+    assert (where['peer/0']['machine'], where['peer/1']['machine']) == ('h1', 'h2')
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""Lifetimes of many episodes."""
+
+from __future__ import annotations
+
+from benchmarks.results.declared import Launch, Task
+from benchmarks.results.rows import systems
+
+
+def _random_abc(label: str, *flags: str) -> Launch:
+  """Returns a row of learned intrinsic rewards, of an ablation or of a baseline."""
+  env, seeds = 'lifetime:random_abc', (1, 2, 3, 4, 5)
+  return systems.ours('intrinsic_rewards', env, 5_000_000, *flags, label=label, seeds=seeds)
+
+
+TASKS = (
+  Task(
+    name='random-abc',
+    title='Random ABC',
+    about=(
+      'Lifetimes of 50 choices between three objects (Zheng et al. 2020). Every row is '
+      '`intrinsic_rewards`. All inner policies have step size 1, except for `extrinsic-tuned`.'
+    ),
+    rows=(
+      _random_abc('gru-lifetime'),
+      _random_abc('gru-episode', '--outer_objective=episode'),
+      _random_abc('feed-forward', '--reward_memory=none'),
+      _random_abc('feed-forward-blind', '--reward_memory=none', '--noreward_sees_extrinsic'),
+      _random_abc('extrinsic', '--inner_reward=extrinsic'),
+      _random_abc('count', '--inner_reward=count'),
+      _random_abc('extrinsic-tuned', '--inner_reward=extrinsic', '--inner_learning_rate=4'),
+    ),
+    episodes=1000,
+  ),
+)

@@ -1,0 +1,24 @@
+"""Tasks that need memory."""
+
+from __future__ import annotations
+
+from benchmarks.results.declared import Task
+from benchmarks.results.rows import systems
+
+TASKS = (
+  Task(
+    name='memory-len',
+    title='Memory length',
+    about=(
+      "bsuite's memory_len/15. The first observation shows what the last action has to be. The best "
+      'return is 1, and the expected return of an agent without memory is 0.'
+    ),
+    rows=(
+      systems.ours('r2d2', 'bsuite:memory_len/15', 300_000),
+      systems.ours(
+        'sebulba', 'bsuite:memory_len/15', 1_000_000, '--core=lstm', label='sebulba-lstm'
+      ),
+    ),
+    thresholds=(0.9,),
+  ),
+)

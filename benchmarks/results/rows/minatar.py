@@ -1,0 +1,141 @@
+"""MinAtar, and Breakout with one option at a time."""
+
+from __future__ import annotations
+
+from benchmarks.results.declared import Group, Launch, Peer, Published, Row, Task
+from benchmarks.results.rows import systems
+
+_GYMNAX = 'gymnax at 086ad95, README.md; settings in gymnax-blines at 3f029d6, agents/'
+# The settings for MinAtar in examples/brax_minatar.ipynb of purejaxrl.
+_PUREJAXRL = {
+  'LR': 5e-3,
+  'NUM_ENVS': 64,
+  'NUM_STEPS': 128,
+  'UPDATE_EPOCHS': 4,
+  'NUM_MINIBATCHES': 8,
+  'GAMMA': 0.99,
+  'GAE_LAMBDA': 0.95,
+  'CLIP_EPS': 0.2,
+  'ENT_COEF': 0.01,
+  'VF_COEF': 0.5,
+  'MAX_GRAD_NORM': 0.5,
+  'ACTIVATION': 'relu',
+  'ANNEAL_LR': True,
+}
+_STEPS = 10_000_000
+_SHORT_STEPS = 3_000_000
+_SEARCHED_STEPS = 500_000  # A search costs milliseconds.
+
+
+def _minatar(
+  title: str,
+  thresholds: tuple[float, ...],
+  published: str,
+  *,
+  r2d2: bool = False,
+  muzero: bool = False,
+  peer: bool = True,
+) -> Task:
+  """Returns a game of MinAtar.
+
+  Args:
+    title: such as 'Space Invaders'.
+    thresholds: of the task.
+    published: gymnax's figure; '' without one.
+    r2d2: whether R2D2 has a row.
+    muzero: whether MuZero has rows, with and without fresh targets.
+    peer: whether purejaxrl's version of gymnax has the game.
+  """
+  game = title.replace(' ', '')
+  gymnax = f'gymnax:{game}-MinAtar'
+  rows: list[Row] = [
+    systems.ppo('anakin', gymnax, _STEPS),
+    systems.ours('anakin', gymnax, _STEPS),
+    systems.ppo('sebulba', f'minatar:{game}', _SHORT_STEPS),
+    systems.ppo('impala', f'minatar:{game}', _SHORT_STEPS),
+  ]
+  if r2d2:
+    rows.append(systems.ours('r2d2', f'minatar:{game}', _SHORT_STEPS))
+  if muzero:
+    rows.append(systems.ours('muzero', f'minatar:{game}', _SEARCHED_STEPS))
+    fresh = '--reanalyse_fraction=0.5', '--bootstrap=target'
+    rows.append(
+      systems.ours('muzero', f'minatar:{game}', _SEARCHED_STEPS, *fresh, label='muzero-reanalyse')
+    )
+  if peer:
+    rows.append(
+      Peer(
+        label='purejaxrl-ppo',
+        peer='purejaxrl',
+        env=gymnax,
+        budget=_STEPS,
+        given={'config': _PUREJAXRL},
+      )
+    )
+  quoted = Published(
+    system='gymnax-blines, PPO',
+    figure=published,
+    protocol=f"one agent, without a spread; gymnax's {game}, 10,000,000 steps, MLP of 2 x 256",
+    source=_GYMNAX,
+  )
+  return Task(
+    name=f'minatar/{title.lower().replace(" ", "_")}',
+    title=title,
+    about=f"`anakin` and purejaxrl play gymnax's {game}, the others `minatar:{game}`.",
+    rows=tuple(rows),
+    thresholds=thresholds,
+    published=(quoted,) if published else (),
+    scale=(0.0, float(published)) if published else None,
+  )
+
+
+def _differences() -> Task:
+  """Returns Breakout with PPO, and with one option at a time as V-trace or another system has it."""
+  env, budget = 'gymnax:Breakout-MinAtar', 1_000_000
+  rate = '--learning_rate=0.005', '--learning_rate_schedule=linear'
+
+  def ppo(label: str, *flags: str) -> Launch:
+    return systems.ppo('anakin', env, budget, *flags, label=label)
+
+  return Task(
+    name='breakout-differences',
+    title='Breakout, one difference at a time',
+    about=(
+      'What separates PPO from V-trace on a task of a minute. Every row is `anakin`. `ppo` has the '
+      'preset, and each row below it changes one option. `vtrace` has its learning rate and schedule.'
+    ),
+    rows=(
+      ppo('ppo'),
+      ppo('one-epoch', '--num_epochs=1'),
+      ppo('one-gradient-step', '--num_epochs=1', '--num_minibatches=1'),
+      ppo('no-clip', '--clip_ratio=1e6'),
+      ppo('raw-advantages', '--nonormalize_advantages'),
+      ppo('constant-rate', '--learning_rate_schedule=constant'),
+      ppo('fan-in', '--init=fan_in'),
+      ppo('mlp', '--torso=mlp'),
+      systems.ours('anakin', env, budget, *rate, label='vtrace'),
+    ),
+    thresholds=(5.0, 15.0, 30.0),
+  )
+
+
+GROUPS = (
+  Group(
+    name='minatar',
+    title='MinAtar',
+    about=(
+      'Five games (Young and Tian 2019). A scaled return is the return over the figure that gymnax '
+      'prints for PPO. A game without such a figure has no part in the mean.'
+    ),
+  ),
+)
+
+DIFFERENCES = _differences()
+
+TASKS = (
+  _minatar('Breakout', (5.0, 15.0, 30.0), '28', r2d2=True, muzero=True),
+  _minatar('Asterix', (5.0, 10.0), '15', r2d2=True, muzero=True),
+  _minatar('Freeway', (30.0, 50.0), '58'),
+  _minatar('Space Invaders', (50.0, 100.0), '131', r2d2=True),
+  _minatar('Seaquest', (5.0, 20.0), '', peer=False),
+)

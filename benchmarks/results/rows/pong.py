@@ -1,0 +1,71 @@
+"""Pong."""
+
+from __future__ import annotations
+
+from benchmarks.results.declared import Peer, Published, Task
+from benchmarks.results.rows import quoted, systems
+
+# CleanRL's settings for Pong in minutes (its README), with four times the learning rate, the game's own
+# actions and small screens.
+_FLAGS = (
+  '--env_options=full_action_space=false,screen=42',
+  '--num_actors=2',
+  '--envs_per_actor=8',
+  '--batch_size=16',
+  '--queue_size=16',
+  '--minibatch_of=transitions',
+  '--num_epochs=3',
+  '--num_minibatches=8',
+  '--clip_ratio=0.2',
+  '--learning_rate=0.001',
+)
+_STEPS = 6_000_000
+
+TASKS = (
+  Task(
+    name='pong',
+    title='Pong',
+    about='The protocol of the returns is below; a step is 4 frames.',
+    rows=(
+      systems.ppo('sebulba', 'atari:Pong', _STEPS, *_FLAGS),
+      systems.ppo('impala', 'atari:Pong', _STEPS, *_FLAGS),
+      Peer(
+        label='sample-factory-appo',
+        peer='sample_factory',
+        env='atari:Pong',
+        budget=_STEPS,
+        given={'num_actors': 2, 'envs_per_actor': 32},
+        action_repeat=4,
+      ),
+    ),
+    thresholds=(0.0, 18.0),
+    published=(
+      Published(
+        system='IMPALA, deep network',
+        figure='20.98',
+        protocol='200M frames, no sticky actions, up to 30 no-ops',
+        source='Espeholt et al. 2018, table C.1',
+      ),
+      Published(
+        system='IMPALA, shallow network',
+        figure='20.40',
+        protocol='200M frames, no sticky actions, up to 30 no-ops',
+        source='Espeholt et al. 2018, table C.1',
+      ),
+      Published(
+        system='R2D2',
+        figure='21.0',
+        protocol='about 10 billion frames, no sticky actions, up to 30 no-ops',
+        source='Kapturowski et al. 2019, table 4',
+      ),
+      Published(
+        system='Cleanba, IMPALA',
+        figure='19.09 ± 0.34',
+        protocol='200M frames, sticky actions 0.25, all 18 actions, one A100',
+        source='Cleanba at d1f8979, static/cleanba/',
+      ),
+      quoted.cleanrl('20.36 ± 0.20', f'PongNoFrameskip-v4, 10,000,000 steps, {quoted.SEEDS}'),
+    ),
+    episodes=30,
+  ),
+)

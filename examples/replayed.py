@@ -1,0 +1,39 @@
+"""A program with two tables: V-trace learns from a queue of new unrolls, and from older ones again."""
+
+import dataclasses
+import functools
+
+from agents.options import option
+from nodes.unrolls.table_names import UNROLLS, Share
+from programs import sebulba
+from programs.parts.launchpad_nodes import Deferred
+from programs.parts.replay import all_tables, make_queue
+
+REPLAYED = 'replayed'  # The second table; UNROLLS is the queue.
+PRESETS, make_agent, placement = sebulba.PRESETS, sebulba.make_agent, sebulba.placement
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(sebulba.Config):
+  replayed: int = option(8, 'unrolls of a batch that are replayed', at_least=1)
+  replayed_size: int = option(1000, 'unrolls that the second table holds', at_least=1)
+  unrolls_per_item = 1  # As batches of several tables need.
+
+  @property
+  def tables(self):  # Each new unroll is written to both.
+    return UNROLLS, REPLAYED
+
+  @property
+  def shares(self):  # The learner's batches have so many unrolls of each.
+    return Share(UNROLLS, self.batch_size - self.replayed), Share(REPLAYED, self.replayed)
+
+  def _check(self):
+    if self.replayed >= self.batch_size:
+      raise ValueError(f'--replayed={self.replayed} must be below --batch_size={self.batch_size}.')
+
+
+def make_program(config):
+  uniform = Deferred('nodes.unrolls.tables', 'uniform_table')
+  uniform = functools.partial(uniform, config.replayed_size, min_size=1, name=REPLAYED)
+  tables = all_tables(make_queue(config), uniform)
+  return sebulba.make_graph('replayed', config, make_agent(config), tables)
