@@ -2,8 +2,8 @@
 
 python cleanrl_driver.py SETTINGS   JSON: the common settings, `script`, and `started`, in Unix time
 
-The script, ppo_atari_envpool_xla_jax_scan.py, plays Atari games with the Nature network. For CartPole its
-`envpool` and its `Network` are replaced after it has defined them; all that it does afterwards is its own.
+The script, ppo_atari_envpool_xla_jax_scan.py, plays Atari games with the Nature network. For CartPole
+its `envpool` and `Network` are replaced after it has defined them; what it then runs is its own.
 """
 
 from __future__ import annotations

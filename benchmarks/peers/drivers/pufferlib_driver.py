@@ -2,7 +2,7 @@
 
 python pufferlib_driver.py SETTINGS   JSON: the common settings, and `started`, in Unix time
 
-With `own_training` the rest of its settings are those of PufferLib's own CartPole, the optimiser included.
+With `own_training` the rest of its settings are those of PufferLib's defaults, the optimiser included.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Policy(nn.Module):
   def __init__(self, sizes: list[int], observation_size: int, num_actions: int):
     super().__init__()
     layers: list[nn.Module] = []
-    for before, after in zip([observation_size, *sizes], sizes):
+    for before, after in zip([observation_size, *sizes[:-1]], sizes, strict=True):
       layers += [layer_init(nn.Linear(before, after)), nn.ReLU()]
     self._torso = nn.Sequential(*layers)
     self._policy = layer_init(nn.Linear(sizes[-1], num_actions), std=0.01)
@@ -112,7 +112,7 @@ def configuration(settings: dict[str, Any], own: dict[str, Any]) -> dict[str, An
 
   Args:
     settings: the common settings.
-    own: the configuration of PufferLib's own CartPole.
+    own: PufferLib's defaults.
   """
   sizes = {
     'env': settings['env'],
@@ -156,7 +156,7 @@ def main() -> None:
   )
   policy = Policy(settings['mlp_sizes'], 4, envs.single_action_space.n)
   reporter = Reporter(Progress(settings['started']), envs.returns)
-  own = pufferl.load_config('puffer_cartpole')['train']
+  own = pufferl.load_config('default')['train']
   trainer = Trainer(configuration(settings, own), envs, policy, reporter)
   while True:
     trainer.evaluate()

@@ -14,6 +14,7 @@ from typing import Any
 from progress import Progress
 from recent import RecentReturns
 
+
 class Reporter:
   """A logger of Stoix: reports updates, and the episodes of its first actor."""
 
@@ -92,7 +93,7 @@ def main() -> None:
   from omegaconf import OmegaConf
   from stoix.systems.impala.sebulba import ff_impala_shared_torso as impala
 
-  # The import sets the variable; with thunks, CartPole takes twice as long.
+  # The import sets the variable. The newer runtime takes twice as long for CartPole.
   os.environ['XLA_FLAGS'] += ' --xla_cpu_use_thunk_runtime=false'
   configurations = os.path.join(settings['script'], 'stoix', 'configs')
   with hydra.initialize_config_dir(os.path.join(configurations, 'default', 'sebulba')):

@@ -1,6 +1,6 @@
 """Makes PufferLib's setup.py build its training only, for CPUs and without its own games.
 
-Python imports this at its start where this directory is on PYTHONPATH. The games need files of the network,
+Python imports this at its start where this directory is on PYTHONPATH. The games need further downloads,
 and CUDA needs more than the compiler by which setup.py recognises it.
 """
 
@@ -19,4 +19,4 @@ def _which(command, *arguments, found=shutil.which, **named):  # type: ignore[no
   return None if command == 'nvcc' else found(command, *arguments, **named)
 
 
-shutil.which = _which
+shutil.which = _which  # type: ignore[assignment]
