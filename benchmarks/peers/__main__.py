@@ -39,10 +39,36 @@ from absl import flags
 from matplotlib.figure import Figure
 
 from benchmarks import options, output
-from benchmarks.peers import best, choosing, differences, measuring, reports, systems, tree, virtual
+from benchmarks.peers import (
+  best,
+  choosing,
+  differences,
+  measuring,
+  reports,
+  scripts,
+  systems,
+  tree,
+  virtual,
+)
 from benchmarks.peers import settings as common
 from programs.options import flags as config_flags
 
+_SYSTEMS = flags.DEFINE_list(
+  'systems',
+  [],
+  'systems to compare; if empty, ours and all peers of the environment that are packages',
+)
+_SCRIPTS = flags.DEFINE_list(
+  'scripts',
+  [],
+  'paths of peers that no package has, to compare them as well: '
+  'cleanrl=path/to/ppo_atari_envpool_xla_jax_scan.py,stoix=path/to/checkout',
+)
+_BEST = flags.DEFINE_bool(
+  'best_settings',
+  False,
+  'also run each system that has them at its own best settings, as <system>_best; CartPole only',
+)
 _WHEELS = flags.DEFINE_string(
   'wheels',
   '',
@@ -54,9 +80,17 @@ _UNTIL_RETURN = flags.DEFINE_bool(
 )
 
 
+def chosen() -> list[str]:
+  """Returns the names of the runs of a turn; see `choosing.names`."""
+  return choosing.names(
+    _SYSTEMS.value, scripts.parse(_SCRIPTS.value), _BEST.value, config_flags.given()
+  )
+
+
 def check() -> None:
   """Raises ValueError, one sentence, if the flags do not fit together."""
-  choosing.names(config_flags.given())
+  for name in chosen():
+    best.common(name, config_flags.given())
   if _WHEELS.value and not os.path.isdir(_WHEELS.value):
     raise ValueError(f'--wheels={_WHEELS.value} is no directory.')
   if _UNTIL_RETURN.value and common.make(config_flags.given()).threshold is None:
@@ -76,7 +110,7 @@ def measure(name: str, turn: int) -> dict[str, Any]:
     options.WARM_UP.value, options.SECONDS.value, made.threshold, _UNTIL_RETURN.value
   )
   system, given = best.system(name), best.options(name, config_flags.given())
-  script = choosing.paths().get(system, '')
+  script = scripts.parse(_SCRIPTS.value).get(system, '')
   with (
     tree.killed_at_the_end() as processes,
     systems.start(system, made, given, script, processes) as run,
@@ -132,7 +166,7 @@ def draw(title: str, runs: dict[str, list[dict[str, Any]]], threshold: float | N
 def main(argv: list[str]) -> None:
   """Runs the benchmark; prints the tables and writes the results."""
   del argv
-  names, given = choosing.names(config_flags.given()), common.make(config_flags.given())
+  names, given = chosen(), common.make(config_flags.given())
   try:
     for name in names:
       if (peer := systems.PEERS.get(name)) is not None:
@@ -147,7 +181,7 @@ def main(argv: list[str]) -> None:
   shown = {name: systems.versions(name) for name in names if name == best.system(name)}
   for name, by_package in shown.items():
     print(f'{name}: ' + ', '.join(f'{package} {v}' for package, v in by_package.items()))
-  if others := choosing.left_out(names):
+  if others := [name for name in choosing.SCRIPTED if name not in names]:
     print(f'left out: {", ".join(others)}; --scripts=NAME=PATH of its script or checkout adds one')
   table = output.Table(
     run='>3',

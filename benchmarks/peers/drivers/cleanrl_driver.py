@@ -15,7 +15,6 @@ import sys
 import types
 from typing import Any
 
-import envpool
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -64,6 +63,8 @@ class CartPole:
 
 def make_environments(settings: dict[str, Any], env_id: str, **given: Any) -> Any:
   """Makes the environments for the script's call of `envpool.make`, as the common settings say."""
+  import envpool
+
   sizes = {name: given[name] for name in ('env_type', 'num_envs', 'seed')}
   if settings['env'] == 'cartpole':
     return CartPole(envpool.make('CartPole-v1', **sizes))
@@ -119,7 +120,7 @@ def define(script: str) -> tuple[types.ModuleType, ast.Module]:
   module = types.ModuleType('cleanrl_script')
   module.__file__ = script
   sys.modules[module.__name__] = module
-  exec(compile(ast.Module(definitions, []), script, 'exec'), vars(module))
+  exec(compile(ast.Module(definitions, []), script, 'exec', dont_inherit=True), vars(module))
   return module, ast.Module(program.body, [])
 
 
@@ -139,7 +140,7 @@ def main() -> None:
     jax.lax.scan = functools.partial(jax.lax.scan, unroll=settings['unroll_length'])
   sys.argv = [settings['script'], *arguments(settings)]
   sys.stdout = Listener(Progress(settings['started']))
-  exec(compile(program, settings['script'], 'exec'), names)
+  exec(compile(program, settings['script'], 'exec', dont_inherit=True), names)
 
 
 if __name__ == '__main__':
