@@ -46,6 +46,7 @@ _EVERYWHERE = {
   'stoix': (
     'RMSProp and losses that are sums over a batch, where the others have Adam and means',
     'actors are threads of one process; an update waits for one unroll of every environment',
+    'a truncated episode counts as terminated',
     'steps are counted as they are trained on, every ten updates',
     'returns are those of the first actor only',
     'another initialisation of the network; its logs and evaluations are left out',
