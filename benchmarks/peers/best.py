@@ -19,10 +19,12 @@ class Best:
   Attributes:
     sizes: options of `settings.COMMON`, by name.
     own: options of this system only: flags of our programs, settings of a peer's driver.
+    besides: what else differs by them, in words; '' for nothing.
   """
 
   sizes: Mapping[str, Any]
   own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  besides: str = ''
 
 
 _LARGE = {'num_actors': 2, 'envs_per_actor': 512, 'batch_size': 256}
@@ -34,6 +36,8 @@ BEST = {
   'pufferlib': Best(
     {'num_actors': 1, 'envs_per_actor': 2048, 'unroll_length': 64, 'batch_size': 512},
     {'own_training': True, 'threads': 2},
+    "its own optimiser, Muon, and PufferLib's defaults in place of the common discount, learning rate, "
+    'costs and norm of gradients',
   ),
 }
 
@@ -69,7 +73,8 @@ def lines(name: str) -> tuple[str, ...]:
   if not replaced:
     return ()
   shown = ', '.join(f'{option}={value}' for option, value in replaced.items())
-  return (f'as {system(name)}, with {shown}',)
+  besides = _of(name).besides
+  return (f'as {system(name)}, with {shown}', *([besides] if besides else []))
 
 
 def _of(name: str) -> Best:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,9 +29,8 @@ def names(
     ValueError: a system is unknown or cannot be compared; one sentence.
   """
   made = settings.make(given)
-  for name in scripts:
-    if name not in SCRIPTED:
-      raise ValueError(f'--scripts={name}=PATH is of none of {", ".join(SCRIPTED)}.')
+  for name, path in scripts.items():
+    _check_script(name, path)
   _check_asked(asked, scripts)
   chosen = [*asked] or [*settings.OURS, *_packages(made)]
   chosen += [name for name in scripts if name not in chosen]
@@ -42,6 +42,15 @@ def names(
   if made.env != 'cartpole':
     raise ValueError('--best_settings is for --env=cartpole; leave it out.')
   return chosen + [best.named(name) for name in chosen if name in best.BEST]
+
+
+def _check_script(name: str, path: str) -> None:
+  if name not in SCRIPTED:
+    raise ValueError(f'--scripts={name}=PATH is of none of {", ".join(SCRIPTED)}.')
+  wanted = PEERS[name].script
+  if os.path.isdir(path) != (wanted == 'checkout'):
+    kind = 'directory of a checkout' if wanted == 'checkout' else f'file {wanted}'
+    raise ValueError(f'--scripts={name}={path} must be the path of the {kind}.')
 
 
 def _check_asked(asked: Sequence[str], scripts: Mapping[str, str]) -> None:

@@ -6,7 +6,8 @@ from benchmarks.peers import best, choosing, differences, scripts, settings, sys
 
 
 def names(asked=(), scripts=(), best_settings=False, **given):
-  return choosing.names(asked, dict.fromkeys(scripts, 'path'), best_settings, given)
+  paths = {name: '.' if name == 'stoix' else 'script.py' for name in scripts}
+  return choosing.names(asked, paths, best_settings, given)
 
 
 def test_packages_and_what_the_user_has_a_copy_of_are_compared():
@@ -37,6 +38,12 @@ def test_a_package_that_does_not_play_the_game_is_left_out():
 def test_what_cannot_be_compared_is_refused_with_a_sentence(arguments, given, said):
   with pytest.raises(ValueError, match=f'^{said}'):
     names(**arguments, **given)
+
+
+def test_a_checkout_is_a_directory_and_a_script_is_a_file():
+  for peer, path in (('stoix', __file__), ('cleanrl', '.')):
+    with pytest.raises(ValueError, match=f'^--scripts={peer}={path} must be the path of the'):
+      choosing.names([], {peer: path}, False, {})
 
 
 def test_paths_of_scripts_are_absolute_and_exist(tmp_path, monkeypatch):
@@ -79,5 +86,5 @@ def test_every_system_with_best_settings_can_have_them(name):
   peer = systems.PEERS.get(name)
   if peer and peer.whole_batches:
     assert made.num_actors * made.envs_per_actor % made.batch_size == 0
-  (line,) = differences.lines([best.named(name)], settings.make({}))
+  line, *_ = differences.lines([best.named(name)], settings.make({}))
   assert line.startswith(f'{name}_best: as {name}, with ') and 'batch_size=' in line
