@@ -12,7 +12,7 @@ sample_factory    APPO of Sample Factory
 rllib             IMPALA of RLlib, on PyTorch
 pufferlib         PuffeRL of PufferLib, on PyTorch; CartPole only
 cleanrl           CleanRL's PPO with envpool within XLA, from the user's copy of its script
-stoix             the Sebulba IMPALA of Stoix, from the user's checkout; CartPole only
+stoix             the Sebulba IMPALA of Stoix, from the user's checkout
 cleanba           the IMPALA of Cleanba, from the user's copy of its script; Atari only
 
 The first use of a peer makes a virtual environment for it, with the versions of a list beside this file.

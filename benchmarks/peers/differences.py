@@ -47,7 +47,7 @@ _EVERYWHERE = {
     'RMSProp and losses that are sums over a batch, where the others have Adam and means',
     'actors are threads of one process; an update waits for one unroll of every environment',
     'a truncated episode counts as terminated',
-    'steps are counted as they are trained on, every ten updates',
+    'steps are counted as they are trained on',
     'returns are those of the first actor only',
     'another initialisation of the network; its logs and evaluations are left out',
     "on XLA's older runtime for CPUs, which makes it twice as fast",
@@ -84,6 +84,7 @@ _ATARI = {
     'always 512 units after the convolutions; its loops are unrolled, since XLA computes convolutions '
     'within loops on CPUs more slowly',
   ),
+  'stoix': ("envpool's emulator: episodes start with one no-op",),
 }
 
 

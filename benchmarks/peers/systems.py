@@ -87,7 +87,7 @@ PEERS = {
     '3.10',
     ('jax', 'flax', 'envpool'),
     script='checkout',
-    torsos=('mlp',),
+    torsos=('mlp', 'nature'),
     whole_batches=True,
   ),
   'purejaxrl': Peer(

@@ -148,6 +148,23 @@ def test_stoix_gets_the_settings_as_values_of_its_configuration():
   assert values['logger.loggers.peers']['_target_'] == 'stoix_driver.Reporter'
 
 
+def test_stoix_plays_the_game_with_the_common_settings_and_network():
+  import stoix_driver
+  import stoix_networks
+
+  made = vars(settings.make({'env': 'atari:Pong'})) | {'started': 5.0}
+  values = stoix_driver.values(made)
+  assert values['env.scenario.name'] == 'Pong-v5'
+  assert values['env.kwargs']['repeat_action_probability'] == 0.25
+  torso = values['network.shared_network.pre_torso']
+  assert torso.pop('_target_') == 'stoix_networks.Nature'
+  network = stoix_networks.Nature(**torso)
+  images = jax.ShapeDtypeStruct((5, 2, 4, 84, 84), jnp.uint8)
+  embeddings, params = jax.eval_shape(network.init_with_output, jax.random.PRNGKey(0), images)
+  assert embeddings.shape == (5, 2, 512)
+  assert params['params']['Dense_0']['kernel'].shape == (3136, 512)
+
+
 def test_stoixs_updates_are_reported_with_the_returns_of_its_actor(reports):
   import stoix_driver
 

@@ -14,6 +14,8 @@ from typing import Any
 from progress import Progress
 from recent import RecentReturns
 
+_TORSO = 'network.shared_network.pre_torso'
+
 
 class Reporter:
   """A logger of Stoix: reports updates, and the episodes of its first actor."""
@@ -42,11 +44,7 @@ def values(settings: dict[str, Any]) -> dict[str, Any]:
   """Translates the settings into values of Stoix's configuration, by their path."""
   environments = settings['num_actors'] * settings['envs_per_actor']
   return {
-    'network.shared_network.pre_torso': {
-      '_target_': 'stoix.networks.torso.MLPTorso',
-      'layer_sizes': settings['mlp_sizes'],
-      'activation': 'relu',
-    },
+    **(_cartpole(settings) if settings['env'] == 'cartpole' else _atari(settings)),
     'arch.seed': settings['seed'],
     'arch.total_num_envs': environments,
     'arch.total_timesteps': 1 << 40,
@@ -72,6 +70,35 @@ def values(settings: dict[str, Any]) -> dict[str, Any]:
   }
 
 
+def _cartpole(settings: dict[str, Any]) -> dict[str, Any]:
+  return {
+    _TORSO: {
+      '_target_': 'stoix.networks.torso.MLPTorso',
+      'layer_sizes': settings['mlp_sizes'],
+      'activation': 'relu',
+    }
+  }
+
+
+def _atari(settings: dict[str, Any]) -> dict[str, Any]:
+  game = settings['game']
+  return {
+    _TORSO: {'_target_': 'stoix_networks.Nature', 'hidden_size': settings['hidden_size']},
+    'arch.actor.log_frequency': 1,
+    'arch.learner.log_frequency': 1,
+    'env.scenario.name': f'{settings["env"].partition(":")[2]}-v5',
+    'env.kwargs': {
+      'episodic_life': game['life_loss_terminates'],
+      'repeat_action_probability': game['sticky_actions'],
+      'full_action_space': game['full_action_space'],
+      'noop_max': max(1, game['noop_max']),
+      'frame_skip': game['action_repeat'],
+      'max_episode_steps': game['frame_cap'] // game['action_repeat'],
+      'reward_clip': True,
+    },
+  }
+
+
 def without_trackers() -> None:
   """Puts empty modules in place of the packages that only Stoix's own loggers use."""
   for name in ('wandb', 'neptune', 'neptune.utils', 'tensorboard_logger'):
@@ -93,13 +120,14 @@ def main() -> None:
   from omegaconf import OmegaConf
   from stoix.systems.impala.sebulba import ff_impala_shared_torso as impala
 
-  # The import sets the variable. The newer runtime takes twice as long for CartPole.
+  # The import sets the variable. The newer runtime takes twice as long, and longer for convolutions.
   os.environ['XLA_FLAGS'] += ' --xla_cpu_use_thunk_runtime=false'
+  family = 'cartpole' if settings['env'] == 'cartpole' else 'pong'
   configurations = os.path.join(settings['script'], 'stoix', 'configs')
   with hydra.initialize_config_dir(os.path.join(configurations, 'default', 'sebulba')):
     config = hydra.compose(
       'default_ff_impala_shared_torso.yaml',
-      [f'hydra.searchpath=[file://{configurations}]', 'env=envpool/cartpole'],
+      [f'hydra.searchpath=[file://{configurations}]', f'env=envpool/{family}'],
     )
   OmegaConf.set_struct(config, False)
   for name, value in values(settings).items():
