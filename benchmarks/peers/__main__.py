@@ -181,7 +181,7 @@ def main(argv: list[str]) -> None:
   shown = {name: systems.versions(name) for name in names if name == best.system(name)}
   for name, by_package in shown.items():
     print(f'{name}: ' + ', '.join(f'{package} {v}' for package, v in by_package.items()))
-  if others := [name for name in choosing.SCRIPTED if name not in names]:
+  if others := choosing.left_out(names, given):
     print(f'left out: {", ".join(others)}; --scripts=NAME=PATH of its script or checkout adds one')
   table = output.Table(
     run='>3',

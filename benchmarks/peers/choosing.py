@@ -44,6 +44,11 @@ def names(
   return chosen + [best.named(name) for name in chosen if name in best.BEST]
 
 
+def left_out(chosen: Sequence[str], made: Settings) -> list[str]:
+  """Returns the peers of the environment that --scripts could add to the chosen runs."""
+  return [name for name in SCRIPTED if name not in chosen and made.torso in PEERS[name].torsos]
+
+
 def _check_script(name: str, path: str) -> None:
   if name not in SCRIPTED:
     raise ValueError(f'--scripts={name}=PATH is of none of {", ".join(SCRIPTED)}.')

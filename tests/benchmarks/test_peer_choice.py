@@ -20,6 +20,12 @@ def test_a_package_that_does_not_play_the_game_is_left_out():
   assert names(env='atari:Pong') == ['sebulba', 'impala', 'sample_factory', 'rllib']
 
 
+def test_peers_of_the_environment_that_need_a_copy_are_named():
+  assert choosing.left_out(['impala', 'stoix'], settings.make({})) == ['cleanrl']
+  pong = settings.make({'env': 'atari:Pong'})
+  assert choosing.left_out(['impala'], pong) == ['cleanba', 'cleanrl', 'stoix']
+
+
 @pytest.mark.parametrize(
   'arguments, given, said',
   [
