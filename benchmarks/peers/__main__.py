@@ -10,7 +10,7 @@ python -m benchmarks.peers --env=atari:Pong --torso=impala --scripts=cleanba=pat
 sebulba, impala   ours, by launch.py, without evaluator
 sample_factory    APPO of Sample Factory
 rllib             IMPALA of RLlib, on PyTorch
-pufferlib         PuffeRL of PufferLib, on PyTorch; CartPole only
+pufferlib         PuffeRL of PufferLib, on PyTorch
 cleanrl           CleanRL's PPO with envpool within XLA, from the user's copy of its script
 stoix             the Sebulba IMPALA of Stoix, from the user's checkout
 cleanba           the IMPALA of Cleanba, from the user's copy of its script; Atari only

@@ -31,7 +31,7 @@ _EVERYWHERE = {
     "PPO's clipped objective and values on normalised advantages of its own (V-trace's clipped weights "
     'within generalised advantages, lambda 0.95)',
     'it draws unrolls by their advantages, with repetition: `learned` counts drawn ones as each once',
-    'acting and learning take turns in one process, on one PyTorch thread',
+    'acting and learning take turns in one process',
     'rewards are clipped to [-1, 1]; a truncated episode counts as terminated',
     'another initialisation of the network; its dashboard is not drawn',
   ),
@@ -67,6 +67,7 @@ _CARTPOLE = {
   'rllib': ("Gymnasium's vectorised CartPole",),
   'pufferlib': (
     "Gymnasium's vectorised CartPole as one environment of PufferLib with many agents",
+    'one PyTorch thread, since more take longer for so small a network',
   ),
   'cleanrl': ("envpool's CartPole; an MLP takes the place of the script's convolutions",),
   'stoix': ("envpool's CartPole",),
@@ -85,6 +86,10 @@ _ATARI = {
     'within loops on CPUs more slowly',
   ),
   'stoix': ("envpool's emulator: episodes start with one no-op",),
+  'pufferlib': (
+    "ale-py's emulator behind Gymnasium's wrappers, which stack frames; one game after the other",
+    "the step after an episode's end, which resets it, is counted, and learned from",
+  ),
 }
 
 

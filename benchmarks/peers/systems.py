@@ -61,8 +61,7 @@ PEERS = {
   'pufferlib': Peer(
     'pufferlib_driver.py',
     '3.11',
-    ('pufferlib', 'torch', 'gymnasium'),
-    torsos=('mlp',),
+    ('pufferlib', 'torch', 'gymnasium', 'ale-py'),
     whole_batches=True,
     built='pufferlib',
   ),

@@ -16,8 +16,9 @@ def test_packages_and_what_the_user_has_a_copy_of_are_compared():
   assert names(['cleanrl', 'impala'], ['cleanrl']) == ['cleanrl', 'impala']
 
 
-def test_a_package_that_does_not_play_the_game_is_left_out():
-  assert names(env='atari:Pong') == ['sebulba', 'impala', 'sample_factory', 'rllib']
+def test_a_package_that_does_not_play_the_game_is_left_out(monkeypatch):
+  monkeypatch.setitem(systems.PEERS, 'rllib', systems.Peer('', '', (), torsos=('mlp',)))
+  assert names(env='atari:Pong') == ['sebulba', 'impala', 'sample_factory', 'pufferlib']
 
 
 def test_peers_of_the_environment_that_need_a_copy_are_named():
@@ -35,7 +36,7 @@ def test_peers_of_the_environment_that_need_a_copy_are_named():
     ({'asked': ['impala', 'impala']}, {}, '--systems=impala,impala names one twice'),
     ({'scripts': ['rllib']}, {}, '--scripts=rllib=PATH is of none of cleanba, cleanrl, stoix'),
     ({'scripts': ['cleanba']}, {}, '--env=cartpole with the torso mlp is not for cleanba'),
-    ({'asked': ['pufferlib']}, {'env': 'atari:Pong'}, '--env=atari:Pong with the torso nature'),
+    ({'scripts': ['stoix']}, {'env': 'atari:Pong', 'torso': 'impala'}, '--env=atari:Pong with the'),
     ({'scripts': ['cleanrl']}, {'env': 'atari:Pong', 'torso': 'impala'}, '--env=atari:Pong'),
     ({'scripts': ['stoix']}, {'batch_size': 24}, '--batch_size=24 does not divide the 64'),
     ({'best_settings': True}, {'env': 'atari:Pong'}, '--best_settings'),

@@ -1,4 +1,4 @@
-"""Trains with PufferLib's PuffeRL on Gymnasium's vectorised CartPole; prints its progress as JSON lines.
+"""Trains with PufferLib's PuffeRL; prints its progress as JSON lines until it is killed.
 
 python pufferlib_driver.py SETTINGS   JSON: the common settings, and `started`, in Unix time
 
@@ -13,70 +13,46 @@ import math
 import sys
 from typing import Any
 
-import gymnasium
-import numpy as np
-import pufferlib
-import pufferlib.vector
+import pufferlib_envs
 import torch
-from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from progress import Progress
 from pufferlib import pufferl
 from pufferlib.pytorch import layer_init
 from pufferlib_settings import configuration
 from torch import Tensor, nn
+from torch_networks import convolutions
 
 
-class CartPole(pufferlib.PufferEnv):
-  """Gymnasium's vectorised CartPole as one environment with many agents.
+def dense(sizes: list[int], observation_size: int) -> nn.Sequential:
+  """Returns the layers of our MLP, initialised by PufferLib."""
+  layers: list[nn.Module] = []
+  for before, after in zip([observation_size, *sizes[:-1]], sizes, strict=True):
+    layers += [layer_init(nn.Linear(before, after)), nn.ReLU()]
+  return nn.Sequential(*layers)
 
-  PuffeRL leaves truncations out of its returns, so a truncated episode counts as terminated.
 
-  Attributes:
-    returns: of the last hundred episodes.
-  """
+class Images(nn.Module):
+  """The convolutions of our torsos for images, and a dense layer."""
 
-  def __init__(self, num_envs: int, buf: Any = None):
-    self._envs = CartPoleVectorEnv(num_envs)
-    self.single_observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
-    self.single_action_space = self._envs.single_action_space
-    self.num_agents = num_envs
-    self.returns: collections.deque[float] = collections.deque(maxlen=100)
-    self._running = np.zeros(num_envs)
-    super().__init__(buf)
+  def __init__(self, torso: str, hidden_size: int, observation_shape: tuple[int, ...]):
+    super().__init__()
+    layers = convolutions(torso, observation_shape[0])
+    features = layers(torch.zeros(1, *observation_shape)).shape[-1]
+    self._layers = nn.Sequential(layers, layer_init(nn.Linear(features, hidden_size)), nn.ReLU())
 
-  def reset(self, seed: int | None = None) -> tuple[np.ndarray, list[Any]]:
-    """Starts all episodes."""
-    self.observations[:] = self._envs.reset(seed=seed)[0]
-    return self.observations, []
-
-  def step(self, actions: np.ndarray) -> tuple[Any, ...]:
-    """Steps all; an episode's end starts the next one."""
-    observations, rewards, terminated, truncated, _ = self._envs.step(actions)
-    self.observations[:] = observations
-    self.rewards[:] = rewards
-    np.logical_or(terminated, truncated, out=self.terminals)
-    self._running += rewards
-    if self.terminals.any():
-      self.returns.extend(self._running[self.terminals])
-      self._running[self.terminals] = 0.0
-    return self.observations, self.rewards, self.terminals, self.truncations, []
-
-  def close(self) -> None:
-    """Called by PufferLib."""
-    self._envs.close()
+  def forward(self, images: Tensor) -> Tensor:
+    """Maps uint8 `[N, C, H, W]` to `[N, hidden_size]`."""
+    return self._layers(images.float() / 255.0)
 
 
 class Policy(nn.Module):
-  """Dense layers shared by policy and value, initialised by PufferLib."""
+  """A torso shared by policy and value."""
 
-  def __init__(self, sizes: list[int], observation_size: int, num_actions: int):
+  def __init__(self, torso: nn.Module, size: int, num_actions: int):
     super().__init__()
-    layers: list[nn.Module] = []
-    for before, after in zip([observation_size, *sizes[:-1]], sizes, strict=True):
-      layers += [layer_init(nn.Linear(before, after)), nn.ReLU()]
-    self._torso = nn.Sequential(*layers)
-    self._policy = layer_init(nn.Linear(sizes[-1], num_actions), std=0.01)
-    self._value = layer_init(nn.Linear(sizes[-1], 1), std=1.0)
+    self._torso = torso
+    self._policy = layer_init(nn.Linear(size, num_actions), std=0.01)
+    self._value = layer_init(nn.Linear(size, 1), std=1.0)
 
   def forward(self, observations: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
     """Returns logits and values."""
@@ -84,6 +60,15 @@ class Policy(nn.Module):
     return self._policy(embeddings), self._value(embeddings)
 
   forward_eval = forward  # PuffeRL acts by this name.
+
+
+def make_policy(settings: dict[str, Any], shape: tuple[int, ...], num_actions: int) -> Policy:
+  """Returns the common network for observations of `shape`."""
+  if settings['torso'] == 'mlp':
+    sizes = settings['mlp_sizes']
+    return Policy(dense(sizes, shape[0]), sizes[-1], num_actions)
+  size = settings['hidden_size']
+  return Policy(Images(settings['torso'], size, shape), size, num_actions)
 
 
 class Trainer(pufferl.PuffeRL):
@@ -98,7 +83,7 @@ class Reporter:
 
   run_id = 'run'
 
-  def __init__(self, progress: Progress, returns: collections.deque[float]):
+  def __init__(self, progress: Progress, returns: pufferlib_envs.Returns):
     self._progress = progress
     self._returns = returns
 
@@ -112,14 +97,15 @@ def main() -> None:
   """Trains."""
   settings = json.loads(sys.argv[1])
   del sys.argv[1:]  # PufferLib would parse them.
-  torch.set_num_threads(settings.get('threads', 1))
+  if settings['torso'] == 'mlp':
+    # At the common sizes, several threads take longer for so small a network.
+    torch.set_num_threads(settings.get('threads', 1))
   torch.manual_seed(settings['seed'])
-  num_envs = settings['num_actors'] * settings['envs_per_actor']
-  envs = pufferlib.vector.make(
-    CartPole, backend=pufferlib.PufferEnv, env_kwargs={'num_envs': num_envs}
-  )
-  policy = Policy(settings['mlp_sizes'], 4, envs.single_action_space.n)
-  reporter = Reporter(Progress(settings['started']), envs.returns)
+  returns: pufferlib_envs.Returns = collections.deque(maxlen=100)
+  envs = pufferlib_envs.make(settings, returns)
+  shape, num_actions = envs.single_observation_space.shape, int(envs.single_action_space.n)
+  policy = make_policy(settings, shape, num_actions)
+  reporter = Reporter(Progress(settings['started']), returns)
   own = pufferl.load_config('default')['train']
   trainer = Trainer(configuration(settings, own), envs, policy, reporter)
   while True:
