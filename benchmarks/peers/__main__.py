@@ -2,23 +2,29 @@
 
 python -m benchmarks.peers --env=cartpole
 python -m benchmarks.peers --env=cartpole --until_return --seconds=300    seconds to a return of 400
+python -m benchmarks.peers --env=cartpole --best_settings \\
+  --scripts=cleanrl=path/to/ppo_atari_envpool_xla_jax_scan.py,stoix=path/to/checkout
 python -m benchmarks.peers --env=atari:Pong
-python -m benchmarks.peers --env=atari:Pong --torso=impala --cleanba=path/to/cleanba_impala.py
+python -m benchmarks.peers --env=atari:Pong --torso=impala --scripts=cleanba=path/to/cleanba_impala.py
 
 sebulba, impala   ours, by launch.py, without evaluator
 sample_factory    APPO of Sample Factory
 rllib             IMPALA of RLlib, on PyTorch
+pufferlib         PuffeRL of PufferLib, on PyTorch
+cleanrl           CleanRL's PPO with envpool within XLA, from the user's copy of its script
+stoix             the Sebulba IMPALA of Stoix, from the user's checkout
 cleanba           the IMPALA of Cleanba, from the user's copy of its script; Atari only
 
 The first use of a peer makes a virtual environment for it, with the versions of a list beside this file.
 All systems get the same environment, network, unroll length, batch size, number of environments,
 discount, learning rate and costs: those of our program's flags. The remaining differences are printed.
-Each run has a different seed, the same in all systems.
+Each run has a different seed, the same in all systems. With --best_settings, each system that has them
+runs at its own best settings as well, as <system>_best.
 
 A step is a decision of the agent, by each system's own count. `learned` counts the steps that the
 learner trained on, since some systems drop or repeat steps. Rates cover --seconds, from the first report
---warm_up after the first steps. Prints a table of the runs and one of their medians; writes
-peers-<env>.json and .png.
+--warm_up after the first steps. CPU time is that of all processes of a run. Prints a table of the runs
+and one of their medians; writes peers-<env>.json and .png.
 """
 
 from __future__ import annotations
@@ -33,15 +39,35 @@ from absl import flags
 from matplotlib.figure import Figure
 
 from benchmarks import options, output
-from benchmarks.peers import differences, measuring, reports, systems, tree, virtual
+from benchmarks.peers import (
+  best,
+  choosing,
+  differences,
+  measuring,
+  reports,
+  scripts,
+  systems,
+  tree,
+  virtual,
+)
 from benchmarks.peers import settings as common
 from programs.options import flags as config_flags
 
 _SYSTEMS = flags.DEFINE_list(
-  'systems', ['sebulba', 'impala', 'sample_factory', 'rllib'], 'systems to compare'
+  'systems',
+  [],
+  'systems to compare; if empty, ours and all peers of the environment that are packages',
 )
-_CLEANBA = flags.DEFINE_string(
-  'cleanba', '', "path of Cleanba's cleanba_impala.py, to compare Cleanba as well; Atari only"
+_SCRIPTS = flags.DEFINE_list(
+  'scripts',
+  [],
+  'paths of peers that no package has, to compare them as well: '
+  'cleanrl=path/to/ppo_atari_envpool_xla_jax_scan.py,stoix=path/to/checkout',
+)
+_BEST = flags.DEFINE_bool(
+  'best_settings',
+  False,
+  'also run each system that has them at its own best settings, as <system>_best; CartPole only',
 )
 _WHEELS = flags.DEFINE_string(
   'wheels',
@@ -55,66 +81,41 @@ _UNTIL_RETURN = flags.DEFINE_bool(
 
 
 def chosen() -> list[str]:
-  """Returns the systems to compare.
-
-  Raises:
-    ValueError: a system is unknown or cannot be compared; one sentence.
-  """
-  peers = {name for name, peer in systems.PEERS.items() if peer.side_by_side} - {'cleanba'}
-  known = [*common.OURS, *peers]
-  for name in _SYSTEMS.value:
-    if name not in known:
-      raise ValueError(
-        f'--systems={name} is none of {", ".join(sorted(known))}; see also --cleanba.'
-      )
-  if len(set(_SYSTEMS.value)) != len(_SYSTEMS.value):
-    raise ValueError(f'--systems={",".join(_SYSTEMS.value)} names one twice; name each once.')
-  if _CLEANBA.value and not os.path.isfile(_CLEANBA.value):
-    raise ValueError(f'--cleanba={_CLEANBA.value} is no file; give the path of cleanba_impala.py.')
-  if _WHEELS.value and not os.path.isdir(_WHEELS.value):
-    raise ValueError(f'--wheels={_WHEELS.value} is no directory.')
-  return [*_SYSTEMS.value, *(['cleanba'] if _CLEANBA.value else [])]
-
-
-def settings() -> common.Settings:
-  """Returns the common settings of all systems.
-
-  Raises:
-    ValueError: a chosen system cannot have these settings; one sentence.
-  """
-  made = common.make(config_flags.given())
-  if _UNTIL_RETURN.value and made.threshold is None:
-    raise ValueError('--until_return is for --env=cartpole; leave it out, Atari takes hours.')
-  if not _CLEANBA.value:
-    return made
-  if made.env == 'cartpole':
-    raise ValueError('--cleanba plays Atari games; leave it out, or use --env=atari:Pong.')
-  if made.num_actors * made.envs_per_actor % made.batch_size:
-    raise ValueError(
-      f'--batch_size={made.batch_size} does not divide the {made.num_actors * made.envs_per_actor} '
-      'environments, of each of which Cleanba learns from one unroll at a time; change it.'
-    )
-  return made
+  """Returns the names of the runs of a turn; see `choosing.names`."""
+  return choosing.names(
+    _SYSTEMS.value, scripts.parse(_SCRIPTS.value), _BEST.value, config_flags.given()
+  )
 
 
 def check() -> None:
   """Raises ValueError, one sentence, if the flags do not fit together."""
-  chosen()
-  settings()
+  for name in chosen():
+    best.common(name, config_flags.given())
+  if _WHEELS.value and not os.path.isdir(_WHEELS.value):
+    raise ValueError(f'--wheels={_WHEELS.value} is no directory.')
+  if _UNTIL_RETURN.value and common.make(config_flags.given()).threshold is None:
+    raise ValueError('--until_return is for --env=cartpole; leave it out, Atari takes hours.')
 
 
-def measure(name: str, given: common.Settings) -> dict[str, Any]:
-  """Runs a system once; see `measuring.follow`."""
+def measure(name: str, turn: int) -> dict[str, Any]:
+  """Runs a system once; see `measuring.follow`.
+
+  Args:
+    name: of the system, or of it at its best settings.
+    turn: number of runs of it before this one.
+  """
+  made = best.common(name, config_flags.given())
+  made = dataclasses.replace(made, seed=made.seed + turn)
   plan = measuring.Plan(
-    options.WARM_UP.value, options.SECONDS.value, given.threshold, _UNTIL_RETURN.value
+    options.WARM_UP.value, options.SECONDS.value, made.threshold, _UNTIL_RETURN.value
   )
+  system, given = best.system(name), best.options(name, config_flags.given())
+  script = scripts.parse(_SCRIPTS.value).get(system, '')
   with (
     tree.killed_at_the_end() as processes,
-    systems.start(
-      name, given, config_flags.given(), os.path.abspath(_CLEANBA.value), processes
-    ) as run,
+    systems.start(system, made, given, script, processes) as run,
   ):
-    return measuring.follow(run, processes, plan, given.action_repeat)
+    return measuring.follow(run, processes, plan, made.action_repeat)
 
 
 def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
@@ -127,6 +128,7 @@ def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     'seconds_to_return',
     'peak_memory',
     'cores_busy',
+    'cpu_us_per_step',
   )
   return {
     system: {name: reports.spread(measured, name) for name in names}
@@ -136,7 +138,11 @@ def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
 
 def draw(title: str, runs: dict[str, list[dict[str, Any]]], threshold: float | None) -> Figure:
   """Draws every run of every system, and the medians."""
-  panels = {'steps/s': ('steps_per_second', 1.0), 'peak memory, MiB': ('peak_memory', 2.0**20)}
+  panels = {
+    'steps/s': ('steps_per_second', 1.0),
+    'CPU us a step': ('cpu_us_per_step', 1.0),
+    'peak memory, MiB': ('peak_memory', 2.0**20),
+  }
   if threshold is not None:
     panels[f'seconds to a return of {threshold:.0f}'] = ('seconds_to_return', 1.0)
   figure = Figure(figsize=(4 * len(panels), 4), layout='constrained')
@@ -160,11 +166,11 @@ def draw(title: str, runs: dict[str, list[dict[str, Any]]], threshold: float | N
 def main(argv: list[str]) -> None:
   """Runs the benchmark; prints the tables and writes the results."""
   del argv
-  names, given = chosen(), settings()
+  names, given = chosen(), common.make(config_flags.given())
   try:
     for name in names:
-      if name in systems.PEERS:
-        virtual.install(name, systems.PEERS[name].python, _WHEELS.value)
+      if (peer := systems.PEERS.get(name)) is not None:
+        virtual.install(name, peer.python, _WHEELS.value, peer.built)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(1)
@@ -172,13 +178,11 @@ def main(argv: list[str]) -> None:
   print(
     f'{given.env}, {output.cores()} CPU cores; medians of {options.REPEATS.value} runs, in turn'
   )
-  shown = {name: systems.versions(name) for name in names}
+  shown = {name: systems.versions(name) for name in names if name == best.system(name)}
   for name, by_package in shown.items():
     print(f'{name}: ' + ', '.join(f'{package} {v}' for package, v in by_package.items()))
-  if not _CLEANBA.value:
-    print(
-      'cleanba: left out; --cleanba=PATH of its script, with an Atari game, compares it as well'
-    )
+  if others := choosing.left_out(names, given):
+    print(f'left out: {", ".join(others)}; --scripts=NAME=PATH of its script or checkout adds one')
   table = output.Table(
     run='>3',
     system='<15',
@@ -191,11 +195,12 @@ def main(argv: list[str]) -> None:
     peak_MiB='>8,.0f',
     processes='>9',
     cores='>5.2f',
+    cpu_us_per_step='>15.1f',
   )
   runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
   for repeat in range(options.REPEATS.value):
     for name in names:
-      run = measure(name, dataclasses.replace(given, seed=given.seed + repeat))
+      run = measure(name, repeat)
       runs[name].append(run)
       table.add(
         repeat + 1,
@@ -209,11 +214,17 @@ def main(argv: list[str]) -> None:
         run['peak_memory'] / 2**20,
         run['processes'],
         run['cores_busy'],
+        run['cpu_us_per_step'],
       )
 
   print()
   table = output.Table(
-    median_and_range='<16', steps_per_s='>27', frames_per_s='>27', return_s='>24', peak_MiB='>22'
+    median_and_range='<16',
+    steps_per_s='>29',
+    cpu_us_per_step='>24',
+    frames_per_s='>27',
+    return_s='>24',
+    peak_MiB='>22',
   )
   medians = summary(runs)
   text = functools.partial(reports.shown, runs=options.REPEATS.value)
@@ -222,6 +233,7 @@ def main(argv: list[str]) -> None:
     table.add(
       name,
       text(spreads['steps_per_second']),
+      text(spreads['cpu_us_per_step'], digits=1),
       text(spreads['frames_per_second']),
       text(spreads['seconds_to_return'], digits=1),
       text(memory),
@@ -236,6 +248,7 @@ def main(argv: list[str]) -> None:
   record = {
     'settings': dataclasses.asdict(given),
     'options_given': config_flags.given(),
+    'options': {name: best.options(name, config_flags.given()) for name in names},
     'versions': shown,
     'warm_up': options.WARM_UP.value,
     'seconds': options.SECONDS.value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from benchmarks.peers import best
 from benchmarks.peers.settings import Settings
 
 _EVERYWHERE = {
@@ -26,6 +27,31 @@ _EVERYWHERE = {
     'steps are its num_env_steps_sampled_lifetime, `learned` num_env_steps_trained_lifetime',
     'a report comes once a second at most',
   ),
+  'pufferlib': (
+    "PPO's clipped objective and values on normalised advantages of its own (V-trace's clipped weights "
+    'within generalised advantages, lambda 0.95)',
+    'it draws unrolls by their advantages, with repetition: `learned` counts drawn ones as each once',
+    'acting and learning take turns in one process',
+    'rewards are clipped to [-1, 1]; a truncated episode counts as terminated',
+    'another initialisation of the network; its dashboard is not drawn',
+  ),
+  'cleanrl': (
+    "PPO's clipped objective, and normalised generalised advantages (lambda 0.95)",
+    'acting and learning take turns in one process; environments step within XLA',
+    "the step after an episode's end, which resets it, is counted, and learned from",
+    'returns are means over the last episode of each environment, 0 before the first',
+    'a truncated episode counts as terminated',
+    'another initialisation of the network; its log for TensorBoard is not written',
+  ),
+  'stoix': (
+    'RMSProp and losses that are sums over a batch, where the others have Adam and means',
+    'actors are threads of one process; an update waits for one unroll of every environment',
+    'a truncated episode counts as terminated',
+    'steps are counted as they are trained on',
+    'returns are those of the first actor only',
+    'another initialisation of the network; its logs and evaluations are left out',
+    "on XLA's older runtime for CPUs, which makes it twice as fast",
+  ),
   'cleanba': (
     'always the deep residual network, so compare it with --torso=impala; another initialisation of it',
     'RMSProp and losses that are sums over a batch, where the others have Adam and means',
@@ -39,6 +65,12 @@ _CARTPOLE = {
   'impala': ("Gymnasium's vectorised CartPole",),
   'sample_factory': ('one Gymnasium environment after the other in a worker',),
   'rllib': ("Gymnasium's vectorised CartPole",),
+  'pufferlib': (
+    "Gymnasium's vectorised CartPole as one environment of PufferLib with many agents",
+    'one PyTorch thread, since more take longer for so small a network',
+  ),
+  'cleanrl': ("envpool's CartPole; an MLP takes the place of the script's convolutions",),
+  'stoix': ("envpool's CartPole",),
 }
 _ATARI = {
   'sebulba': ("ale-py's compiled vector environment; frames are stacked in the network",),
@@ -48,6 +80,16 @@ _ATARI = {
     "ale-py's emulator behind Gymnasium's wrappers, which stack frames",
     "rewards are not clipped, which Pong's need not be",
   ),
+  'cleanrl': (
+    "envpool's emulator: episodes start with one no-op",
+    'always 512 units after the convolutions; its loops are unrolled, since XLA computes convolutions '
+    'within loops on CPUs more slowly',
+  ),
+  'stoix': ("envpool's emulator: episodes start with one no-op",),
+  'pufferlib': (
+    "ale-py's emulator behind Gymnasium's wrappers, which stack frames; one game after the other",
+    "the step after an episode's end, which resets it, is counted, and learned from",
+  ),
 }
 
 
@@ -55,5 +97,7 @@ def lines(systems: Iterable[str], settings: Settings) -> list[str]:
   """Returns a line for each difference of the compared systems, with the system's name first."""
   by_env = _CARTPOLE if settings.env == 'cartpole' else _ATARI
   return [
-    f'{name}: {text}' for name in systems for text in (*_EVERYWHERE[name], *by_env.get(name, ()))
+    f'{name}: {text}'
+    for name in systems
+    for text in (best.lines(name) or (*_EVERYWHERE[name], *by_env.get(name, ())))
   ]

@@ -47,6 +47,7 @@ def follow(run: Run, tree: Tree, plan: Plan, action_repeat: int) -> dict[str, An
     peak_memory: bytes (PSS) of all processes together, the maximum of several readings.
     processes: number of processes at that reading.
     cores_busy: CPU seconds of all processes per second of the window; None as the rates.
+    cpu_us_per_step: microseconds of CPU time of all processes per step; None as the rates.
     reports: as `reports.Report`, None for NaN.
 
   Raises:
@@ -93,5 +94,6 @@ def follow(run: Run, tree: Tree, plan: Plan, action_repeat: int) -> dict[str, An
     'peak_memory': peak.memory,
     'processes': peak.processes,
     'cores_busy': busy,
+    'cpu_us_per_step': None if busy is None or not steps else 1e6 * busy / steps,
     'reports': numbers,
   }

@@ -32,6 +32,7 @@ COMMON = (
 # Options of our programs only, which do not affect the common settings.
 OWN = (
   'env_groups',
+  'inference_nodes',
   'inference_batch_size',
   'inference_timeout_ms',
   'num_replay_shards',
@@ -40,6 +41,8 @@ OWN = (
 )
 # The mean return of the last 100 training episodes at which CartPole counts as learned.
 CARTPOLE_RETURN = 400.0
+# That of our network for images if --hidden_size is left out.
+_HIDDEN_SIZE = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,5 +129,7 @@ def make(given: Mapping[str, Any]) -> Settings:
   fields = {field.name for field in dataclasses.fields(Settings)}
   values = {name: value for name, value in vars(config).items() if name in fields}
   values['torso'] = torso if config.torso == 'auto' else config.torso
+  if family == 'atari':
+    values['hidden_size'] = config.hidden_size or _HIDDEN_SIZE
   game = environments.all_options(env) if family == 'atari' else {}
   return Settings(**values, game=game)

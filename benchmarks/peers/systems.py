@@ -36,6 +36,9 @@ class Peer:
     packages: packages of that list whose versions are shown.
     script: what the user gives the path of, where no package has its code: 'cleanba_impala.py'.
     side_by_side: whether the driver takes the common settings of `settings.Settings`.
+    torsos: the networks of those settings that it can be compared with.
+    whole_batches: whether it learns from one unroll of every environment at a time, in batches.
+    built: package of the list that is built here; see `virtual.install`.
     ends: whether the driver ends by itself, after `num_steps` and a final evaluation.
   """
 
@@ -44,6 +47,9 @@ class Peer:
   packages: tuple[str, ...]
   script: str = ''
   side_by_side: bool = True
+  torsos: tuple[str, ...] = ('mlp', 'nature', 'impala')
+  whole_batches: bool = False
+  built: str = ''
   ends: bool = False
 
 
@@ -52,8 +58,36 @@ PEERS = {
     'sample_factory_driver.py', '3.11', ('sample-factory', 'torch', 'gymnasium', 'ale-py')
   ),
   'rllib': Peer('rllib_driver.py', '3.11', ('ray', 'torch', 'gymnasium', 'ale-py')),
+  'pufferlib': Peer(
+    'pufferlib_driver.py',
+    '3.11',
+    ('pufferlib', 'torch', 'gymnasium', 'ale-py'),
+    whole_batches=True,
+    built='pufferlib',
+  ),
   'cleanba': Peer(
-    'cleanba_driver.py', '3.10', ('jax', 'flax', 'envpool'), script='cleanba_impala.py'
+    'cleanba_driver.py',
+    '3.10',
+    ('jax', 'flax', 'envpool'),
+    script='cleanba_impala.py',
+    torsos=('nature', 'impala'),
+    whole_batches=True,
+  ),
+  'cleanrl': Peer(
+    'cleanrl_driver.py',
+    '3.10',
+    ('jax', 'flax', 'envpool'),
+    script='ppo_atari_envpool_xla_jax_scan.py',
+    torsos=('mlp', 'nature'),
+    whole_batches=True,
+  ),
+  'stoix': Peer(
+    'stoix_driver.py',
+    '3.10',
+    ('jax', 'flax', 'envpool'),
+    script='checkout',
+    torsos=('mlp', 'nature'),
+    whole_batches=True,
   ),
   'purejaxrl': Peer(
     'purejaxrl_driver.py',
@@ -159,20 +193,20 @@ def _lines(path: str) -> list[str]:
 
 
 def start(
-  name: str, settings: Settings, given: Mapping[str, Any], cleanba: str, tree: Tree
+  name: str, settings: Settings, given: Mapping[str, Any], script: str, tree: Tree
 ) -> contextlib.AbstractContextManager[Run]:
   """Starts a system; ends it at the end of the block.
 
   Args:
     name: name of the system.
     settings: the common settings.
-    given: the options that the user set, including options of our programs only.
-    cleanba: path of Cleanba's script.
+    given: further options, of our programs or of the peer's driver; others are left out or not read.
+    script: path of the user's copy of a peer that is no package.
     tree: the tree that the processes join.
   """
   if name in OURS:
     return _start_ours(name, settings, given, tree)
-  return _start_peer(name, settings, cleanba, tree)
+  return _start_peer(name, settings, given, script, tree)
 
 
 @contextlib.contextmanager
@@ -186,11 +220,13 @@ def _start_ours(
 
 
 @contextlib.contextmanager
-def _start_peer(name: str, settings: Settings, cleanba: str, tree: Tree) -> Iterator[DriverRun]:
-  given = dataclasses.asdict(settings) | {'script': cleanba}
+def _start_peer(
+  name: str, settings: Settings, given: Mapping[str, Any], script: str, tree: Tree
+) -> Iterator[DriverRun]:
+  values = {**given, **dataclasses.asdict(settings), 'script': script}
   with (
     tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
-    start_driver(name, given, directory, tree) as run,
+    start_driver(name, values, directory, tree) as run,
   ):
     yield run
 

@@ -12,6 +12,8 @@ from benchmarks.running import ROOT
 
 DIRECTORY = ROOT / 'runs' / 'benchmarks' / 'peers'
 LISTS = pathlib.Path(__file__).parent
+# Directories by peer, on PYTHONPATH while its package is built.
+BUILDS = LISTS / 'builds'
 
 
 def pins(text: str) -> dict[str, str]:
@@ -29,13 +31,14 @@ def python(peer: str) -> str:
   return str(DIRECTORY / peer / '.venv' / 'bin' / 'python')
 
 
-def install(peer: str, version: str, wheels: str) -> None:
+def install(peer: str, version: str, wheels: str, built: str = '') -> None:
   """Makes a peer's environment, unless it exists with the current versions of its list.
 
   Args:
     peer: name of the list and the directory.
     version: Python version, such as '3.11'.
     wheels: a directory with a CPU build of PyTorch; if empty, uv uses PyTorch's own index.
+    built: package of the list that is built with the others, once they are installed; '' for none.
 
   Raises:
     ValueError: the environment cannot be made; the message has uv's error.
@@ -50,17 +53,30 @@ def install(peer: str, version: str, wheels: str) -> None:
   torch = ['--find-links', os.path.abspath(wheels)] if wheels else ['--torch-backend', 'cpu']
   same = sys.version_info[:2] == tuple(map(int, version.split('.')))
   interpreter = sys.executable if same else version
-  for arguments in (
-    ['venv', '--quiet', '--clear', '--python', interpreter, str(directory)],
-    ['pip', 'install', '--quiet', '--no-deps', '--python', python(peer), *torch]
-    + ['--requirement', str(pinned)],
-  ):
-    # Not in this directory, where uv would read our own overrides of versions.
-    command = [os.path.join(os.path.dirname(sys.executable), 'uv'), *arguments]
-    done = subprocess.run(command, cwd='/', stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-      raise ValueError(
-        f'cannot install {peer}, leave it out of --systems or see --wheels; uv says: '
-        f'{done.stderr.strip()}'
-      )
+  pip = ['pip', 'install', '--quiet', '--no-deps', '--python', python(peer)]
+  lines = pinned.read_text().splitlines(keepends=True)
+  ready = ''.join(line for line in lines if not (built and line.startswith(f'{built}==')))
+  _uv(peer, ['venv', '--quiet', '--clear', '--python', interpreter, str(directory)])
+  _uv(peer, [*pip, *torch, '--requirement', '-'], ready)
+  if built:
+    package = f'{built}=={pins(pinned.read_text())[built]}'
+    _uv(peer, [*pip, '--no-build-isolation', package], PYTHONPATH=str(BUILDS / peer))
   installed.write_text(pinned.read_text())
+
+
+def _uv(peer: str, arguments: list[str], given: str = '', **variables: str) -> None:
+  # Not in this directory, where uv would read our own overrides of versions.
+  done = subprocess.run(
+    [os.path.join(os.path.dirname(sys.executable), 'uv'), *arguments],
+    cwd='/',
+    env=os.environ | variables,
+    input=given,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  if done.returncode:
+    raise ValueError(
+      f'cannot install {peer}, leave it out of --systems or see --wheels; uv says: '
+      f'{done.stderr.strip()}'
+    )

@@ -25,6 +25,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.peers.scripts import parse as parse_scripts
 from benchmarks.results import declared, page, policies, states
 from benchmarks.results.declared import Entry, Group, Launch, Task
 from benchmarks.results.places import Places
@@ -66,21 +67,6 @@ def _rows(path: str) -> tuple[Sequence[Task], Sequence[Group]]:
   if not names.get('TASKS'):
     raise ValueError(f'--rows={path} has no TASKS.')
   return names['TASKS'], names.get('GROUPS', ())
-
-
-def _scripts(items: Sequence[str]) -> dict[str, str]:
-  """Returns --scripts as absolute paths by peer.
-
-  Raises:
-    ValueError: one is no name=path of something that exists; one sentence.
-  """
-  found = {}
-  for item in items:
-    name, _, path = item.partition('=')
-    if not path or not os.path.exists(path):
-      raise ValueError(f'--scripts={item} must be NAME=PATH of a file or directory.')
-    found[name] = os.path.abspath(path)
-  return found
 
 
 def _seeds(texts: Sequence[str], entries: Sequence[Entry]) -> list[int]:
@@ -144,7 +130,7 @@ def main(argv: Sequence[str]) -> int:
   try:
     tasks, groups = _rows(args.rows)
     entries = declared.select(declared.entries(tasks), args.names)
-    seeds, scripts = _seeds(args.seeds, entries), _scripts(args.scripts)
+    seeds, scripts = _seeds(args.seeds, entries), parse_scripts(args.scripts)
     if args.list:
       _list(entries, where)
       return 0

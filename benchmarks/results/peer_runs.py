@@ -51,7 +51,7 @@ def run(
   run_directory.take(run_dir)
   given = driver_settings(entry, row, seed) | {'script': script}
   try:
-    virtual.install(row.peer, peer.python, wheels)
+    virtual.install(row.peer, peer.python, wheels, peer.built)
     with (
       attempts.attempt(
         places.attempts(entry, seed), row.settings(), run_dir, places.docs

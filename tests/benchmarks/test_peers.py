@@ -71,6 +71,7 @@ def test_a_spread_says_of_how_many_runs_it_is():
 def test_settings_are_those_of_our_program():
   made = settings.make({'env': 'atari:Pong', 'batch_size': 8, 'queue_size': 64})
   assert (made.torso, made.batch_size, made.frame_stack, made.max_abs_reward) == ('nature', 8, 4, 1)
+  assert made.hidden_size == 512
   assert made.game['sticky_actions'] == 0.25 and made.action_repeat == 4 and made.threshold is None
   assert settings.make({}).torso == 'mlp' and settings.make({}).threshold == 400
 
@@ -96,9 +97,9 @@ def test_what_peers_cannot_be_given_is_refused(given, flag):
   'flags, said',
   [
     (['--systems=impala,acme'], '--systems=acme'),
-    (['--cleanba=README.md'], '--cleanba plays Atari'),
+    (['--scripts=cleanrl=nowhere'], '--scripts=cleanrl=nowhere'),
     (['--env=atari:Pong', '--until_return'], '--until_return'),
-    (['--env=atari:Pong', '--cleanba=README.md', '--batch_size=24'], '--batch_size=24'),
+    (['--env=atari:Pong', '--scripts=cleanba=README.md', '--batch_size=24'], '--batch_size=24'),
     (['--wheels=nowhere'], '--wheels=nowhere'),
   ],
 )
@@ -113,19 +114,46 @@ def test_every_peer_pins_what_it_shows_and_has_a_driver():
   for name, peer in systems.PEERS.items():
     assert set(peer.packages) <= set(virtual.pins(virtual.requirements(name).read_text()))
     assert (systems._DRIVERS / peer.driver).is_file()
-    assert not peer.side_by_side or differences.lines([name], settings.make({'env': 'atari:Pong'}))
+    if peer.side_by_side:
+      env = 'cartpole' if peer.torsos[0] == 'mlp' else 'atari:Pong'
+      assert differences.lines([name], settings.make({'env': env}))
+    assert not peer.built or (virtual.BUILDS / name).is_dir()
 
 
-def test_cleanba_gets_the_settings_as_flags_and_its_lines_are_understood(monkeypatch):
-  monkeypatch.syspath_prepend(str(systems._DRIVERS))
-  import cleanba_driver
+@pytest.fixture
+def uv(tmp_path, monkeypatch):
+  """Environments are made in `tmp_path` by a uv that only records what it is asked for."""
+  calls = []
 
-  made = settings.make({'env': 'atari:Pong', 'num_actors': 2, 'envs_per_actor': 16})
-  flags = cleanba_driver.arguments(vars(made))
-  assert {'--env-id=Pong-v5', '--local-num-envs=16', '--num-minibatches=1'} <= set(flags)
-  line = 'global_step=5120, avg_episodic_return=-20.5, rollout_time=1.5'
-  assert cleanba_driver.parse(line) == (5120, -20.5)
-  assert cleanba_driver.parse('SPS: 300') is None
+  def run(command, **given):
+    calls.append((command[1:], given))
+    return subprocess.CompletedProcess(command, 0, '', '')
+
+  monkeypatch.setattr(subprocess, 'run', run)
+  monkeypatch.setattr(virtual, 'DIRECTORY', tmp_path)
+  monkeypatch.setattr(virtual, 'LISTS', tmp_path)
+  (tmp_path / 'peer.txt').write_text('numpy==1.26.4\npeer==3.0.0\ntorch==2.13.0\n')
+  (tmp_path / 'peer' / '.venv').mkdir(parents=True)
+  return calls
+
+
+def test_a_package_that_is_built_here_is_built_with_the_others_installed(uv):
+  virtual.install('peer', '3.11', '/wheels', built='peer')
+  (made, _), (others, given), (build, variables) = uv
+  assert made[0] == 'venv' and given['input'] == 'numpy==1.26.4\ntorch==2.13.0\n'
+  assert others[-2:] == ['--requirement', '-'] and '/wheels' in others
+  assert build[-2:] == ['--no-build-isolation', 'peer==3.0.0'] and '--no-deps' in build
+  assert variables['env']['PYTHONPATH'] == str(virtual.BUILDS / 'peer')
+
+
+def test_an_environment_is_made_once_for_a_list(uv, tmp_path):
+  virtual.install('peer', '3.11', '')
+  assert len(uv) == 2 and 'peer==3.0.0' in uv[1][1]['input']
+  virtual.install('peer', '3.11', '')
+  assert len(uv) == 2
+  (tmp_path / 'peer.txt').write_text('numpy==2.0.0\n')
+  virtual.install('peer', '3.11', '')
+  assert len(uv) == 4
 
 
 def test_a_driver_is_followed_and_everything_that_it_has_started_is_killed(tmp_path, monkeypatch):
@@ -145,6 +173,8 @@ def test_a_driver_is_followed_and_everything_that_it_has_started_is_killed(tmp_p
   assert measured['frames_per_second'] == 4 * measured['steps_per_second']
   assert measured['seconds_to_return'] >= measured['seconds_to_first_steps'] > 0
   assert measured['peak_memory'] > 2**20 and measured['processes'] == 2
+  busy, rate = measured['cores_busy'], measured['steps_per_second']
+  assert measured['cpu_us_per_step'] == pytest.approx(1e6 * busy / rate)
   assert left and not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in left)
 
 

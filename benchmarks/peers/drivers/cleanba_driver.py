@@ -5,22 +5,13 @@ python cleanba_driver.py SETTINGS   JSON: the common settings, `script`, and `st
 
 from __future__ import annotations
 
-import io
 import json
-import re
 import runpy
 import sys
 from typing import Any
 
+from printed import Listener
 from progress import Progress
-
-_PRINTED = re.compile(r'global_step=(\d+), avg_episodic_return=([-\d.einfa]+)')
-
-
-def parse(line: str) -> tuple[int, float] | None:
-  """Returns the steps and the mean return in a line of the script; None for other lines."""
-  found = _PRINTED.search(line)
-  return (int(found[1]), float(found[2])) if found else None
 
 
 def arguments(settings: dict[str, Any]) -> list[str]:
@@ -44,26 +35,11 @@ def arguments(settings: dict[str, Any]) -> list[str]:
   return [*(f'--{name}={value}' for name, value in values.items()), '--no-anneal-lr']
 
 
-class _Listener(io.TextIOBase):
-  """Stdout of the script: reports its progress lines and drops the others."""
-
-  def __init__(self, progress: Progress):
-    self._progress = progress
-
-  def write(self, text: str) -> int:
-    """Handles a printed text; `print` writes a line in one piece."""
-    for line in text.splitlines():
-      if (found := parse(line)) is not None:
-        steps, mean = found
-        self._progress.tell(steps, steps, mean)
-    return len(text)
-
-
 def main() -> None:
   """Trains."""
   settings = json.loads(sys.argv[1])
   sys.argv = [settings['script'], *arguments(settings)]
-  sys.stdout = _Listener(Progress(settings['started']))
+  sys.stdout = Listener(Progress(settings['started']))
   runpy.run_path(settings['script'], run_name='__main__')
 
 

@@ -9,9 +9,7 @@ Unix time.
 
 from __future__ import annotations
 
-import collections
 import json
-import math
 import os
 import sys
 import types
@@ -20,9 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from progress import Progress
-
-# Episodes in a mean return.
-_EPISODES = 100
+from recent import RecentReturns
 
 
 def import_ppo(checkout: str) -> Any:
@@ -48,7 +44,7 @@ class Listener:
   def __init__(self, progress: Progress, num_envs: int):
     self._progress = progress
     self._num_envs = num_envs
-    self._recent: collections.deque[tuple[int, float]] = collections.deque()
+    self._returns = RecentReturns()
 
   def callback(self, original: Any) -> Any:
     """Returns a `jax.debug.callback` that sums an update's episodes up before they leave the device."""
@@ -63,17 +59,9 @@ class Listener:
     return callback
 
   def hear(self, steps: Any, episodes: Any, total: Any) -> None:
-    """Reports an update; the mean is over the fewest last updates that hold `_EPISODES` episodes."""
-    if int(episodes):
-      self._recent.append((int(episodes), float(total)))
-    while sum(count for count, _ in self._recent) - self._recent_first() >= _EPISODES:
-      self._recent.popleft()
-    count = sum(count for count, _ in self._recent)
-    mean = sum(total for _, total in self._recent) / count if count else math.nan
-    self._progress.tell(int(steps), int(steps), mean)
-
-  def _recent_first(self) -> int:
-    return self._recent[0][0] if self._recent else _EPISODES
+    """Reports an update."""
+    self._returns.add(int(episodes), float(total))
+    self._progress.tell(int(steps), int(steps), self._returns.mean())
 
 
 def evaluate(

@@ -21,37 +21,9 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.tune.registry import register_env
 from torch import Tensor, nn
+from torch_networks import convolutions
 
 _ENV = 'peers'
-
-
-class _Residual(nn.Module):
-  """A residual block of IMPALA's deep network."""
-
-  def __init__(self, channels: int):
-    super().__init__()
-    convolutions = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2)]
-    self._layers = nn.Sequential(nn.ReLU(), convolutions[0], nn.ReLU(), convolutions[1])
-
-  def forward(self, x: Tensor) -> Tensor:
-    """Maps `[N, C, H, W]` to the same shape."""
-    return x + self._layers(x)
-
-
-def _convolutions(torso: str, channels: int) -> nn.Sequential:
-  """Returns the convolutions of our torso of that name."""
-  layers: list[nn.Module] = []
-  if torso == 'nature':
-    for size, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-      layers += [nn.Conv2d(channels, size, kernel, stride), nn.ReLU()]
-      channels = size
-  else:
-    for size in (16, 32, 32):
-      layers += [nn.Conv2d(channels, size, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
-      layers += [_Residual(size), _Residual(size)]
-      channels = size
-    layers.append(nn.ReLU())
-  return nn.Sequential(*layers, nn.Flatten())
 
 
 class ImageModule(TorchRLModule, ValueFunctionAPI):
@@ -63,8 +35,8 @@ class ImageModule(TorchRLModule, ValueFunctionAPI):
   def setup(self) -> None:
     """Called by RLlib."""
     hidden_size = self.model_config['hidden_size']
-    convolutions = _convolutions(self.model_config['torso'], self.observation_space.shape[0])
-    self._torso = nn.Sequential(convolutions, nn.LazyLinear(hidden_size), nn.ReLU())
+    layers = convolutions(self.model_config['torso'], self.observation_space.shape[0])
+    self._torso = nn.Sequential(layers, nn.LazyLinear(hidden_size), nn.ReLU())
     self._torso(self._image(Tensor(self.observation_space.sample())[None]))
     self._policy = nn.Linear(hidden_size, int(self.action_space.n))
     self._value = nn.Linear(hidden_size, 1)
