@@ -177,6 +177,7 @@ def bandit(agent, actions, rewards):
   return Unroll(*rows, double(agent.initial_core_state(1)), np.zeros(1, np.int32))
 
 
+@pytest.mark.slow
 def test_the_outer_gradient_in_expectation_is_that_of_the_expected_lifetime_return():
   rewards = 0.3, -0.8
   config = dataclasses.replace(SMALL, inner_period=1, discount=1.0)
@@ -226,6 +227,7 @@ def test_the_outer_gradient_in_expectation_is_that_of_the_expected_lifetime_retu
     )
 
 
+@pytest.mark.slow
 def test_one_inner_update_gives_the_reward_no_gradient():
   config = dataclasses.replace(SMALL, inner_updates=1)
   # The rows of a lifetime are a multiple of those of an unroll, so each begins with a trajectory.
@@ -242,6 +244,7 @@ def test_one_inner_update_gives_the_reward_no_gradient():
   assert any((x != 0).any() for x in jax.tree.leaves(found.reward))
 
 
+@pytest.mark.slow
 def test_the_extrinsic_and_the_count_based_reward():
   extrinsic, environment = make(dataclasses.replace(SMALL, inner_reward='extrinsic'))
   params, unrolls = play(extrinsic, environment, 2)
@@ -266,6 +269,7 @@ def test_the_extrinsic_and_the_count_based_reward():
 
 
 @pytest.mark.parametrize('outer_objective', ['lifetime', 'episode'])
+@pytest.mark.slow
 def test_the_value_learns_the_return_of_lifetime_or_inner_episode(outer_objective):
   agent, environment = make(
     dataclasses.replace(SMALL, outer_objective=outer_objective, discount=0.5)

@@ -107,6 +107,7 @@ def test_the_first_network_chooses_the_action_that_both_value():
   assert np.mean(np.asarray(values > anything)[goes_on]) > 0.9
 
 
+@pytest.mark.slow
 def test_an_update_on_relabelled_unrolls_is_one_that_relabels_itself():
   agent, state, unrolls = recorded()
   update = jax.jit(agent.update)
@@ -143,6 +144,7 @@ def test_the_loss_is_half_the_squared_error_of_transitions_alone():
   np.testing.assert_allclose(masked.metrics['loss'], metrics['loss'], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_cross_entropy_is_that_of_returns_from_0_to_1():
   agent, state, unrolls = recorded(value_loss='cross_entropy')
   targets = agent.relabel(state.params, unrolls, jax.random.split(jax.random.key(0), 8))['target']

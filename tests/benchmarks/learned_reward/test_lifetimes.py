@@ -62,6 +62,7 @@ def test_the_figure_is_the_same_bytes_and_names_the_objects():
     assert words in drawn.decode()
 
 
+@pytest.mark.slow
 def test_the_command_draws_a_run_and_refuses_others(tmp_path, capsys):
   run_dir, output = str(tmp_path / 'run'), tmp_path / 'reward.svg'
   config = intrinsic_rewards.Config(env_options='episodes=3', gru_size=4).resolve()
