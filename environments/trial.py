@@ -7,9 +7,8 @@ from typing import Any
 
 import dm_env
 import numpy as np
-from acme import specs
 
-from environments import own_file
+from environments import nests, own_file
 from environments.base import BatchedEnvironment
 
 _NUM_ENVS = 2
@@ -38,14 +37,15 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
   with own_file.explained(f'{flag}: trying it', path):
     if environment.num_envs != _NUM_ENVS:
       raise ValueError(f'num_envs is {environment.num_envs} where {_NUM_ENVS} were asked for')
+    nests.check(environment.observation_spec(), 'observation_spec()')
     spec = environment.action_spec()
     rng, shape = np.random.default_rng(0), (_NUM_ENVS, *spec.shape)
     timestep = environment.reset()
     _require(environment, timestep, 'reset()')
     for _ in range(_MAX_STEPS):
       ended = timestep.last()
-      if isinstance(spec, specs.DiscreteArray):
-        action = rng.integers(spec.num_values, size=shape).astype(np.int32)
+      if np.issubdtype(spec.dtype, np.integer):
+        action = rng.integers(spec.minimum, spec.maximum, shape, np.int32, endpoint=True)
       else:
         action = rng.uniform(spec.minimum, spec.maximum, shape).astype(np.float32)
       timestep = environment.step(action)
@@ -61,15 +61,22 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
 
 def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: str) -> None:
   """Raises ValueError if a timestep violates the interface of `BatchedEnvironment`."""
-  spec = environment.observation_spec()
+  declared = nests.named(environment.observation_spec(), 'observation')
+  nests.check(timestep.observation, f'the observation of {call}')
+  observed = nests.named(timestep.observation, 'observation')
+  if observed.keys() != declared.keys():
+    raise ValueError(
+      f'{call} returned an observation of {", ".join(observed)}, but observation_spec() is of '
+      f'{", ".join(declared)}'
+    )
   expected = {
-    'observation': (spec.shape, spec.dtype),
+    **{name: (spec.shape, spec.dtype) for name, spec in declared.items()},
     'step_type': ((), np.uint8),
     'reward': ((), np.float32),
     'discount': ((), np.float32),
   }
   for name, (shape, dtype) in expected.items():
-    value = getattr(timestep, name)
+    value = observed[name] if name in observed else getattr(timestep, name)
     wanted = f'{np.dtype(dtype)} {[_NUM_ENVS, *shape]}'
     found = f'{getattr(value, "dtype", type(value).__name__)} {[*np.shape(value)]}'
     if found != wanted:

@@ -13,6 +13,7 @@ from acme import specs
 from agents import shapes
 from agents.agent import Agent
 from agents.types import Array, Nest, Timestep, Unroll
+from environments import nests
 from nodes.unrolls.table_names import RELABELLED, UNROLLS
 
 
@@ -34,7 +35,7 @@ def unroll_spec(
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), nest)
 
   unroll = Unroll(
-    timestep=Timestep(*map(with_rows, inputs.timestep)),
+    timestep=jax.tree.map(with_rows, inputs.timestep),
     action=with_rows(output.action),
     extras={name: with_rows(x) for name, x in output.extras.items()},
     policy_version=jax.ShapeDtypeStruct((agent.unroll_rows,), np.int32),
@@ -124,7 +125,7 @@ class UnrollAssembler:
     """Adds one row for every environment.
 
     Args:
-      timestep: fields are `[N, ...]`.
+      timestep: fields are `[N, ...]` per leaf.
       action: `[N, ...]`.
       extras: `[N, ...]` each.
       policy_version: of the parameters that chose `action`.
@@ -139,7 +140,9 @@ class UnrollAssembler:
       self._starts.append(core_state)
     t = self._filled
     buffer = self._buffer
-    for stored, value in zip(buffer.timestep, timestep, strict=True):
+    for stored, value in zip(
+      nests.arrays_of(buffer.timestep), nests.arrays_of(timestep), strict=True
+    ):
       stored[:, t] = value
     buffer.action[:, t] = action
     for name, value in extras.items():
@@ -183,7 +186,7 @@ def _allocate(
     return np.empty((num_envs, rows) + value.shape[1:], value.dtype)
 
   return Unroll(
-    timestep=Timestep(*map(rows_like, timestep)),
+    timestep=jax.tree.map(rows_like, timestep),
     action=rows_like(action),
     extras={name: rows_like(value) for name, value in extras.items()},
     policy_version=np.empty((num_envs, rows), np.int32),
@@ -194,4 +197,5 @@ def _allocate(
 
 def _row_arrays(unroll: Unroll) -> list[np.ndarray]:
   """Returns the arrays with a row axis, in a fixed order."""
-  return [*unroll.timestep, unroll.action, *unroll.extras.values(), unroll.policy_version]
+  arrays = nests.arrays_of(unroll.timestep)
+  return [*arrays, unroll.action, *unroll.extras.values(), unroll.policy_version]
