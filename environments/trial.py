@@ -7,6 +7,7 @@ from typing import Any
 
 import dm_env
 import numpy as np
+from acme import specs
 
 from environments import nests, own_file
 from environments.base import BatchedEnvironment
@@ -39,15 +40,12 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
       raise ValueError(f'num_envs is {environment.num_envs} where {_NUM_ENVS} were asked for')
     nests.check(environment.observation_spec(), 'observation_spec()')
     spec = environment.action_spec()
-    rng, shape = np.random.default_rng(0), (_NUM_ENVS, *spec.shape)
+    rng = np.random.default_rng(0)
     timestep = environment.reset()
     _require(environment, timestep, 'reset()')
     for _ in range(_MAX_STEPS):
       ended = timestep.last()
-      if np.issubdtype(spec.dtype, np.integer):
-        action = rng.integers(spec.minimum, spec.maximum, shape, np.int32, endpoint=True)
-      else:
-        action = rng.uniform(spec.minimum, spec.maximum, shape).astype(np.float32)
+      action = _random_actions(rng, spec, timestep.observation)
       timestep = environment.step(action)
       _require(environment, timestep, 'step()')
       if ended.any():
@@ -81,3 +79,27 @@ def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: s
     found = f'{getattr(value, "dtype", type(value).__name__)} {[*np.shape(value)]}'
     if found != wanted:
       raise ValueError(f'{call} returned the {name} as {found}, which must be {wanted}')
+
+
+def _random_actions(
+  rng: np.random.Generator, spec: specs.Array, observation: nests.Nest
+) -> np.ndarray:
+  """Returns random actions of every environment, legal ones if the observation has an action mask.
+
+  Raises:
+    ValueError: the mask has not one entry for each action.
+  """
+  shape = _NUM_ENVS, *spec.shape
+  if not np.issubdtype(spec.dtype, np.integer):
+    return rng.uniform(spec.minimum, spec.maximum, shape).astype(np.float32)
+  sizes = np.ravel(np.broadcast_to(spec.maximum, spec.shape)) + 1
+  legal = np.ones((_NUM_ENVS, sizes.sum()))
+  if isinstance(observation, dict) and nests.ACTION_MASK in observation:
+    mask = observation[nests.ACTION_MASK]
+    if mask.shape != legal.shape:
+      raise ValueError(
+        f'the {nests.ACTION_MASK} is {list(mask.shape[1:])}, but there are {sizes.sum()} actions'
+      )
+    legal = np.where(mask, 1.0, 0.0)
+  scores = np.split(rng.random(legal.shape) + legal, np.cumsum(sizes)[:-1], axis=-1)
+  return np.stack([part.argmax(-1) for part in scores], -1).reshape(shape).astype(np.int32)
