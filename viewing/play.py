@@ -42,5 +42,5 @@ if __name__ == '__main__':
   names = 'step_type', 'reward', 'discount', *(leaves or ['observation'])
   rows = [arrays[name] for name in names]
   policy = Policy(rows[0].shape[1], *map(int, sys.argv[2:]))
-  for *row, observation in zip(*rows[:3], zip(*rows[3:], strict=True), strict=True):
-    print(policy.act(*row, list(observation) if leaves else observation[0]).tolist())
+  for step_type, reward, discount, *seen in zip(*rows, strict=True):
+    print(policy.act(step_type, reward, discount, seen if leaves else seen[0]).tolist())

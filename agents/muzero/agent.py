@@ -82,7 +82,7 @@ class MuZero(Agent):
     if nests.is_nest(seen):
       raise ValueError(
         'MuZero needs observations that are one array besides an action mask, not '
-        f'{", ".join(nests.named(seen))}: flatten them, or use --program=sebulba or r2d2.'
+        f'{", ".join(nests.named(seen))}: flatten them, or use another agent.'
       )
     self._legal = LegalActions(observation_spec, action_spec)
     self._has_mask = action_mask.has_mask(observation_spec)

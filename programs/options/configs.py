@@ -59,8 +59,21 @@ def check(module: Any, config: Any) -> None:
       f"--env={config.env} has {kind}, which this program's agent does not support: use "
       '--program=sebulba, or an environment with one discrete action at a time.'
     )
+  if not getattr(config, 'nested_observations', True):
+    _check_single(config.env, spec.observations)
   if check_spec := getattr(module, 'check_spec', None):
     check_spec(config.env, spec)
+
+
+def _check_single(env: str, observation_spec: nests.Nest) -> None:
+  """Raises ValueError if an observation has several arrays besides an action mask."""
+  names = [name for name in nests.named(observation_spec, '') if name != f'/{nests.ACTION_MASK}']
+  if len(names) > 1:
+    parts = ', '.join(name[1:] for name in names)
+    raise ValueError(
+      f"--env={env} has observations of several arrays, {parts}, and this program's agent takes one "
+      'besides an action mask: use --program=sebulba or r2d2, or have the environment flatten them.'
+    )
 
 
 def _check_observations(module: Any, config: Any) -> None:
