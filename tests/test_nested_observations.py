@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 import evaluate
-from rundir import recorded_unrolls
+from rundir import films, recorded_unrolls
 from tests.programs_under_test import DONE, ROOT, log_text
 
 ENVIRONMENT = f'{ROOT}/examples/doors.py:make'
@@ -14,9 +14,10 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
   """The environment fails at an illegal action. A random legal one is right in two of five rooms."""
   run_dir = tmp_path / 'run'
   process = train(
-    *('--num_steps=10000', '--num_actors=1', '--envs_per_actor=16', '--batch_size=4'),
+    *('--num_steps=14000', '--num_actors=1', '--envs_per_actor=16', '--batch_size=4'),
     *('--eval_episodes=20', '--mlp_sizes=32', '--hidden_size=32', '--learning_rate=0.005'),
     *(f'--env={ENVIRONMENT}', '--record_unrolls', '--lp_launch_type=local_mt'),
+    '--video_period=1000',
     f'--run_dir={run_dir}',
     timeout=240,
   )
@@ -24,6 +25,7 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
   evaluator_return = float(DONE.fullmatch(process.stdout.splitlines()[-1])[1])
   assert evaluator_return > 4.0
   assert 'Traceback' not in log_text(run_dir)
+  assert films.paths(str(run_dir))
 
   first, *_ = recorded_unrolls.chunks(str(run_dir))
   names = recorded_unrolls.column_names(first)
