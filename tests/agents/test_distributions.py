@@ -199,7 +199,7 @@ def test_actions_of_any_shape(shape, policy_std):
   [
     dm_env.specs.Array((2,), np.float32),
     dm_env.specs.BoundedArray((2,), np.float32, -np.inf, np.inf),
-    dm_env.specs.BoundedArray((2,), np.int32, 0, 3),
+    dm_env.specs.BoundedArray((2, 2), np.int32, 0, 3),
   ],
 )
 def test_other_actions_are_refused(spec):
