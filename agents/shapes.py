@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import dm_env.specs
 import jax
 import numpy as np
 
@@ -26,12 +25,12 @@ def params(agent: Agent) -> Nest:
   return jax.eval_shape(lambda key: agent.init(key).params, _key())
 
 
-def act_inputs(agent: Agent, observation_spec: dm_env.specs.Array, batch_size: Any) -> ActInputs:
+def act_inputs(agent: Agent, observation_spec: Nest, batch_size: Any) -> ActInputs:
   """Returns the inputs of `act`.
 
   Args:
     agent: the agent.
-    observation_spec: of one observation.
+    observation_spec: of one observation, a nest.
     batch_size: B, which may be symbolic, as in `jax.export`.
   """
 
@@ -45,14 +44,14 @@ def act_inputs(agent: Agent, observation_spec: dm_env.specs.Array, batch_size: A
       step_type=rows((), np.uint8),
       reward=rows((), np.float32),
       discount=rows((), np.float32),
-      observation=rows(observation_spec.shape, observation_spec.dtype),
+      observation=jax.tree.map(lambda spec: rows(spec.shape, spec.dtype), observation_spec),
     ),
     exploration=rows((), np.float32),
     keys=rows((), _key().dtype),
   )
 
 
-def act_output(agent: Agent, observation_spec: dm_env.specs.Array, batch_size: int) -> ActOutput:
+def act_output(agent: Agent, observation_spec: Nest, batch_size: int) -> ActOutput:
   """Returns the output of `act` as `jax.ShapeDtypeStruct`s; exceptions of the agent propagate."""
   inputs = act_inputs(agent, observation_spec, batch_size)
   return jax.eval_shape(agent.act, params(agent), *inputs)

@@ -17,8 +17,7 @@ class TurnActions(dm_env.specs.DiscreteArray):
   player that moved last. Its discount is -1, or 0 at the end of the game, since one player's gain is the
   other's loss. Targets and searches with these discounts need no other rule (negamax).
 
-  Rows have no mask of their own. An observation shows which actions are legal, or the environment adds
-  them to it.
+  Rows need no mask, as in `agents.action_mask`: an observation shows which actions are legal.
 
   Attributes:
     legal: maps observations `[B, ...]` to the legal actions, bool `[B, num_values]`.

@@ -11,6 +11,10 @@ A *row* is one timestep of one environment. It follows dm_env exactly, LAST rows
     policy_version[t]
         the number of learner steps behind the parameters that chose action[t].
 
+An observation is an array, or a nest of arrays of different shapes and dtypes: a dictionary or tuple of
+nests. Its leaves have the leading axes of the row. `agents.action_mask` documents the one key with a
+meaning of its own.
+
 The transition t -> t+1 therefore pairs observation[t], action[t] with reward[t+1], discount[t+1],
 observation[t+1]. If step_type[t] is LAST, t -> t+1 is not a transition: row t+1 is the FIRST of another
 episode. It carries no loss, and no return or gradient crosses it. Termination is LAST with discount 0,
@@ -44,7 +48,7 @@ class Timestep(NamedTuple):
   step_type: Array  # uint8: FIRST, MID or LAST.
   reward: Array  # float32, raw; 0 at FIRST.
   discount: Array  # float32; 1 at FIRST.
-  observation: Array  # The environment's shape and dtype.
+  observation: Nest  # The environment's shapes and dtypes.
 
 
 class Unroll(NamedTuple):

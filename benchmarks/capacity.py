@@ -29,6 +29,7 @@ from benchmarks import demand as demands
 from benchmarks import end_to_end, options, output, pipeline, roles
 from benchmarks.demand import Demand, StepCosts
 from benchmarks.simulated.program import PROGRAM
+from environments import nests
 from environments import registry as environments
 from environments.base import describe
 from nodes.unrolls.assembler import unroll_spec
@@ -83,7 +84,7 @@ def step_costs(config: Any, given: dict[str, str]) -> StepCosts:
   unroll_bytes = Columns(unroll_spec(agent, spec)).item_bytes
   row_bytes = sum(
     math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
-    for leaf in (spec.observations, spec.actions)
+    for leaf in (*nests.leaves(spec.observations), spec.actions)
   )
   free = {
     'program': PROGRAM,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from typing import Any
 
 import dm_env
 import numpy as np
 from acme import specs
+
+from environments.nests import Nest
 
 
 class Exhausted(Exception):
@@ -18,10 +21,11 @@ class BatchedEnvironment(abc.ABC):
   """`N` environments of one kind in lockstep, each with dm_env's semantics.
 
   `reset` and `step` return a `dm_env.TimeStep` whose fields are arrays: step_type uint8 `[N]`, reward
-  float32 `[N]`, discount float32 `[N]`, observation `[N, ...]`. An environment that returned LAST
-  starts its next episode at the next `step`: it ignores the action and returns FIRST, with reward 0
-  and discount 1. Termination is LAST with discount 0, truncation is LAST with discount 1. Rewards are
-  raw. The caller owns the returned arrays.
+  float32 `[N]`, discount float32 `[N]`, observation `[N, ...]`. An observation may be a nest, a
+  dictionary or tuple of such arrays. An environment that returned LAST starts its next episode at the
+  next `step`: it ignores the action and returns FIRST, with reward 0 and discount 1. Termination is LAST
+  with discount 0, truncation is LAST with discount 1. Rewards are raw. The caller owns the returned
+  arrays.
 
   Attributes:
     num_envs: N.
@@ -52,12 +56,18 @@ class BatchedEnvironment(abc.ABC):
     """
 
   @abc.abstractmethod
-  def observation_spec(self) -> specs.Array:
-    """Returns the spec of one environment's observation, a single array."""
+  def observation_spec(self) -> Nest:
+    """Returns the spec of one environment's observation, or a nest of specs.
+
+    An entry `action_mask` of a dictionary says which actions are legal; see `agents.action_mask`.
+    """
 
   @abc.abstractmethod
   def action_spec(self) -> specs.Array:
-    """Returns the spec of one action: int32 DiscreteArray, or float32 BoundedArray, both finite."""
+    """Returns the spec of one action: int32 DiscreteArray, or finite BoundedArray.
+
+    A BoundedArray is float32, or int32 `[K]` from 0 for K discrete actions at once.
+    """
 
   def render(self) -> np.ndarray | None:
     """Returns an image of the first environment, uint8 `[height, width, 3]`; None if it has none.
@@ -77,6 +87,18 @@ class BatchedEnvironment(abc.ABC):
       rewards=specs.Array((), np.float32, 'reward'),
       discounts=specs.BoundedArray((), np.float32, 0.0, 1.0, 'discount'),
     )
+
+
+def discrete_spec(num_values: Any) -> specs.Array:
+  """Returns the spec of one discrete action, or of several at once, int32.
+
+  Args:
+    num_values: the number of values, integer `[]` or `[K]`.
+  """
+  num_values = np.asarray(num_values)
+  if not num_values.ndim:
+    return specs.DiscreteArray(int(num_values), np.int32, 'action')
+  return specs.BoundedArray(num_values.shape, np.int32, 0, num_values - 1, 'action')
 
 
 def describe(

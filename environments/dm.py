@@ -7,21 +7,25 @@ from typing import Any
 
 import dm_env
 import numpy as np
-import tree
 from acme import specs
 
-from environments.base import BatchedEnvironment
+from environments import observations
+from environments.base import BatchedEnvironment, discrete_spec
+from environments.nests import Nest
 
 
 class DmEnvBatch(BatchedEnvironment):
   """Steps N scalar environments in sequence.
 
-  Observations become single arrays. An array keeps its shape and dtype, except that floats become
-  float32 and a scalar becomes `[1]`. A nest (dict, tuple) becomes one float32 vector: its leaves,
-  in the order of dm-tree (dict keys sorted), raveled and concatenated.
+  An observation that is an array keeps its shape and dtype, except that floats become float32 and a
+  scalar becomes `[1]`. A nest (dict, tuple) becomes one float32 vector: its leaves, in the order of
+  dm-tree (dict keys sorted), raveled and concatenated. An entry `action_mask` of a dict stays beside
+  that vector, which is then the entry `observation`. With `flatten=False` a nest stays one; see
+  `environments.observations.Nested`.
 
   Actions: a discrete action, or an integer scalar bounded below by 0, becomes an int32
-  DiscreteArray; a bounded float action becomes a float32 BoundedArray.
+  DiscreteArray; a vector of such integers an int32 BoundedArray; a bounded float action a float32
+  BoundedArray.
   """
 
   def __init__(
@@ -29,6 +33,7 @@ class DmEnvBatch(BatchedEnvironment):
     environments: Sequence[dm_env.Environment],
     protocol: str = '',
     action_repeat: int = 1,
+    flatten: bool = True,
   ):
     """Initialises the batch.
 
@@ -38,6 +43,7 @@ class DmEnvBatch(BatchedEnvironment):
       action_repeat: environment steps per step of the batch, fewer where an episode ends. Their rewards
         are summed without discounting, so that returns stay raw; their discounts are multiplied. This
         equals a return discounted within the repeat if all discounts but the last are 1.
+      flatten: whether a nest of observations becomes one vector.
 
     Raises:
       ValueError: the action spec is none of the above.
@@ -46,11 +52,7 @@ class DmEnvBatch(BatchedEnvironment):
     self.protocol = protocol
     self.action_repeat = action_repeat
     self._environments = list(environments)
-    observation_spec = environments[0].observation_spec()
-    self._nested = tree.is_nested(observation_spec)
-    blank = tree.map_structure(lambda leaf: np.zeros(leaf.shape, leaf.dtype), observation_spec)
-    single = self._flatten(blank)
-    self._observation_spec = specs.Array(single.shape, single.dtype, 'observation')
+    self._observations = observations.make(environments[0].observation_spec(), flatten)
     self._action_spec = _action_spec(environments[0].action_spec())
     self._discrete = isinstance(self._action_spec, specs.DiscreteArray)
 
@@ -68,9 +70,9 @@ class DmEnvBatch(BatchedEnvironment):
       ]
     )
 
-  def observation_spec(self) -> specs.Array:
-    """Returns the spec of the single array that an observation becomes."""
-    return self._observation_spec
+  def observation_spec(self) -> Nest:
+    """Returns the spec of what an observation becomes."""
+    return self._observations.spec
 
   def action_spec(self) -> specs.Array:
     """Returns the int32 or float32 spec of one action."""
@@ -93,26 +95,13 @@ class DmEnvBatch(BatchedEnvironment):
       discount = discount * timestep.discount
     return timestep._replace(reward=reward, discount=discount)
 
-  def _flatten(self, observation: Any) -> np.ndarray:
-    """Returns one environment's observation as a single array; see the class docstring."""
-    if self._nested:
-      leaves = [np.ravel(leaf) for leaf in tree.flatten(observation)]
-      return np.concatenate(leaves, dtype=np.float32, casting='unsafe')
-    array = np.atleast_1d(observation)
-    return array.astype(np.float32) if np.issubdtype(array.dtype, np.floating) else array
-
   def _batch(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
     """Stacks N timesteps; the None reward and discount of a FIRST timestep become 0 and 1."""
-    observation = np.empty(
-      (self.num_envs, *self._observation_spec.shape), self._observation_spec.dtype
-    )
-    for i, timestep in enumerate(timesteps):
-      observation[i] = self._flatten(timestep.observation)
     return dm_env.TimeStep(
       step_type=np.array([timestep.step_type for timestep in timesteps], np.uint8),
       reward=np.array([0 if t.first() else t.reward for t in timesteps], np.float32),
       discount=np.array([1 if t.first() else t.discount for t in timesteps], np.float32),
-      observation=observation,
+      observation=self._observations.stack([timestep.observation for timestep in timesteps]),
     )
 
 
@@ -126,6 +115,6 @@ def _action_spec(spec: specs.Array) -> specs.Array:
       high = np.asarray(spec.maximum, np.float32)
       if np.isfinite(low).all() and np.isfinite(high).all():
         return specs.BoundedArray(spec.shape, np.float32, low, high, 'action')
-    elif spec.shape == () and spec.minimum == 0:
-      return specs.DiscreteArray(int(spec.maximum) + 1, np.int32, 'action')
+    elif len(spec.shape) < 2 and not np.any(spec.minimum):
+      return discrete_spec(np.broadcast_to(np.asarray(spec.maximum) + 1, spec.shape))
   raise ValueError(f'--env: the actions are neither discrete nor bounded floats: {spec}')

@@ -17,12 +17,18 @@ _UNBOUNDED = 1e10  # MuJoCo's mjMAXVAL.
 
 
 def make(
-  task: str, num_envs: int, seed: int, *, action_repeat: int = 1, time_limit: float = 0.0
+  task: str,
+  num_envs: int,
+  seed: int,
+  *,
+  action_repeat: int = 1,
+  time_limit: float = 0.0,
+  flatten: bool = True,
 ) -> DmEnvBatch:
   """Makes N copies of a task, stepped in sequence.
 
-  The observation is the suite's, as one vector; actions are floats within the task's bounds. The time
-  limit truncates episodes. Nothing is rendered and no display is needed, unless the environment
+  The observation is the suite's; actions are floats within the task's bounds. The time limit truncates
+  episodes. Nothing is rendered and no display is needed, unless the environment
   variable MUJOCO_GL names a renderer.
 
   Args:
@@ -31,6 +37,7 @@ def make(
     seed: the seed of the batch.
     action_repeat: control steps for which an action is held; their rewards are summed.
     time_limit: simulated seconds after which an episode is truncated; 0 for the task's own limit.
+    flatten: whether the observation is one vector, or the suite's dictionary.
 
   Raises:
     ValueError: the task is unknown, its actions have no bounds, or an option is out of range.
@@ -53,7 +60,7 @@ def make(
   if np.abs([bounds.minimum, bounds.maximum]).max() >= _UNBOUNDED:
     raise ValueError(f'--env dm_control:{task}: its actions have no bounds; use another task')
   protocol = f'action_repeat={action_repeat} time_limit={time_limit or "own"} rewards=raw'
-  return DmEnvBatch(environments, protocol, action_repeat)
+  return DmEnvBatch(environments, protocol, action_repeat, flatten)
 
 
 def load_suite() -> Any:

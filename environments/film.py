@@ -11,6 +11,7 @@ from PIL import Image
 
 from environments import frames
 from environments.base import BatchedEnvironment
+from environments.nests import Nest
 
 FIRST, LAST = dm_env.StepType.FIRST, dm_env.StepType.LAST
 
@@ -19,7 +20,7 @@ class Row(NamedTuple):
   """A timestep of the first environment, and the action that followed it."""
 
   picture: Image.Image | None  # Rendered by the environment; None if it renders nothing.
-  observation: np.ndarray
+  observation: np.ndarray  # The part that `frames.drawn_part` chooses.
   episode: int  # Counts from 1. Counts games if an episode is shorter than a game.
   step: int  # Step in the episode; 0 for its FIRST row.
   action: np.ndarray | None  # None in a LAST row.
@@ -75,7 +76,7 @@ class Film(BatchedEnvironment):
     self._row = None
     return self._see(self._environment.step(action))
 
-  def observation_spec(self) -> specs.Array:
+  def observation_spec(self) -> Nest:
     """See the base class."""
     return self._environment.observation_spec()
 
@@ -121,7 +122,7 @@ class Film(BatchedEnvironment):
     self._step = 0 if begins else self._step + 1
     self._return = 0.0 if begins else self._return + reward
     if self._episode <= self._num_episodes and len(self.rows) < self._max_frames:
-      observation = timestep.observation[0]
+      observation = frames.drawn_part(timestep.observation)[0]
       drawn = None if frames.is_picture(observation) else self._environment.render()
       self._row = Row(
         None if drawn is None else frames.shrink(drawn),
@@ -139,8 +140,7 @@ class Film(BatchedEnvironment):
 
   def _range(self) -> tuple[float, float]:
     """Returns the values drawn darkest and brightest in all frames."""
-    spec = self.observation_spec()
-    if spec.dtype == np.uint8:
+    if self.rows[0].observation.dtype == np.uint8:
       return 0.0, 255.0
     seen = np.stack([row.observation for row in self.rows])
     return min(float(seen.min()), 0.0), max(float(seen.max()), 0.0)

@@ -9,6 +9,9 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from environments import nests
+from environments.nests import Nest
+
 _SIZE = 320  # Approximate pixels of the longer side.
 _CAPTION = 40
 _MILLISECONDS = 80
@@ -33,6 +36,20 @@ def is_picture(observation: np.ndarray) -> bool:
   """Returns whether an observation has the shape of a picture: two sides and optional channels."""
   shape = observation.shape
   return len(shape) in (2, 3) and min(shape[:2]) > 1
+
+
+def drawn_part(observation: Nest) -> np.ndarray:
+  """Returns what is drawn of observations `[N, ...]`: an array, or a part of a nest.
+
+  That is the largest picture of the nest, else all its numbers but an action mask, float32 `[N, D]`.
+  """
+  if isinstance(observation, np.ndarray):
+    return observation
+  named = nests.named(observation, '')
+  leaves = [leaf for name, leaf in named.items() if name != f'/{nests.ACTION_MASK}']
+  if pictures := [leaf for leaf in leaves if is_picture(leaf[0])]:
+    return max(pictures, key=lambda leaf: leaf[0].size)
+  return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], 1).astype(np.float32)
 
 
 def draw(observation: np.ndarray, low: float, high: float) -> Image.Image:

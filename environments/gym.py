@@ -16,8 +16,9 @@ from gymnasium import spaces
 from gymnasium.envs.registration import VectorizeMode
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from environments import errors, seeding
+from environments import errors, gym_spaces, seeding
 from environments.base import BatchedEnvironment
+from environments.nests import Nest
 
 _FIRST, _MID, _LAST = (np.uint8(int(step_type)) for step_type in dm_env.StepType)
 
@@ -26,7 +27,8 @@ class GymnasiumBatch(BatchedEnvironment):
   """A vector environment with next-step autoreset: done is LAST, and the next step is FIRST.
 
   `terminated` is LAST with discount 0, `truncated` alone is LAST with discount 1. Float
-  observations become float32; other dtypes are kept. Discrete actions start at 0.
+  observations become float32; other dtypes are kept. A Dict or a Tuple is a nest; see
+  `environments.gym_spaces`. Discrete actions start at 0.
   """
 
   def __init__(
@@ -40,7 +42,8 @@ class GymnasiumBatch(BatchedEnvironment):
     """Initialises the batch, which owns and closes the vector environment.
 
     Args:
-      vector_env: Box observations, Discrete or bounded float Box actions; returns new arrays each step.
+      vector_env: Box, Dict or Tuple observations; Discrete, MultiDiscrete or bounded float Box actions;
+        returns new arrays each step.
       seed: passed to the first `reset` of the vector environment.
       action_repeat: see the base class.
       protocol: see the base class.
@@ -55,19 +58,22 @@ class GymnasiumBatch(BatchedEnvironment):
         f'the vector environment must autoreset at the next step, not in mode {mode}'
       )
     space = vector_env.single_observation_space
-    if not isinstance(space, spaces.Box):
+    if not isinstance(space, spaces.Box) and not gym_spaces.is_nest(space):
       raise ValueError(f'--env: the observation space is {space}, which has no array form')
     self.num_envs = vector_env.num_envs
     self.action_repeat = action_repeat
     self.protocol = protocol
     self._env = vector_env
     self._seed = seed
-    shape = space.shape if observation_shape is None else observation_shape
-    floating = np.issubdtype(space.dtype, np.floating)
-    dtype = np.float32 if floating else space.dtype
-    self._observation_spec = specs.Array(shape, dtype, 'observation')
+    self._observation_spec = gym_spaces.observation_spec(space)
+    if observation_shape is not None:
+      self._observation_spec = self._observation_spec.replace(shape=observation_shape)
+    nested = gym_spaces.is_nest(space)
+    self._observation = gym_spaces.nest_of(space) if nested else self._array
     self._action_space = vector_env.single_action_space
-    self._action_spec = _action_spec(self._action_space)
+    self._action_spec = gym_spaces.action_spec(self._action_space)
+    self._start = getattr(self._action_space, 'start', 0)
+    self._starts_elsewhere = np.any(self._start)
     self._ended = np.zeros(self.num_envs, bool)
 
   def reset(self) -> dm_env.TimeStep:
@@ -87,8 +93,8 @@ class GymnasiumBatch(BatchedEnvironment):
     """Steps all environments. See the base class."""
     if not isinstance(self._action_space, spaces.Discrete):
       action = action.astype(self._action_space.dtype, copy=False)
-    elif self._action_space.start:
-      action = action + self._action_space.start
+    if self._starts_elsewhere:
+      action = action + self._start
     observation, reward, terminated, truncated, _ = self._env.step(action)
     self.game_over = getattr(self._env, 'game_over', None)
     first, self._ended = self._ended, terminated | truncated
@@ -103,8 +109,8 @@ class GymnasiumBatch(BatchedEnvironment):
       observation=self._observation(observation),
     )
 
-  def observation_spec(self) -> specs.Array:
-    """Returns the spec of one observation."""
+  def observation_spec(self) -> Nest:
+    """Returns the spec of one observation, or a nest of specs."""
     return self._observation_spec
 
   def action_spec(self) -> specs.Array:
@@ -138,25 +144,29 @@ class GymnasiumBatch(BatchedEnvironment):
       self._env.close()
       del self._env  # ale-py stops its threads when the last reference is dropped, not in close().
 
-  def _observation(self, observation: np.ndarray) -> np.ndarray:
+  def _array(self, observation: np.ndarray) -> np.ndarray:
     """Returns the batch in the shape and dtype of the spec, in C order."""
     array = np.ascontiguousarray(observation, self._observation_spec.dtype)
     return array.reshape(self.num_envs, *self._observation_spec.shape)
 
 
-def make(task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0) -> GymnasiumBatch:
+def make(
+  task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0, flatten: bool = True
+) -> GymnasiumBatch:
   """Makes N copies of a registered Gymnasium environment: MuJoCo and Box2D tasks, classic control, ...
 
   CartPole is vectorised in NumPy. The copies of any other are stepped in sequence.
 
   Observations other than Box (Dict, Tuple, Discrete, ...) are flattened by the rule of
-  `gymnasium.spaces.flatten`: a Discrete is one-hot, a Dict is concatenated in its keys' order.
+  `gymnasium.spaces.flatten`: a Discrete is one-hot, a Dict is concatenated in its keys' order. The
+  entry `action_mask` of a Dict stays beside the vector.
 
   Args:
     task: an id, such as LunarLander-v3; 'module:id' first imports the module that registers it.
     num_envs: N.
     seed: the seed of the batch.
     max_episode_steps: steps after which an episode is truncated; 0 for the environment's own limit.
+    flatten: whether a Dict or a Tuple becomes one vector, or stays a nest.
 
   Raises:
     ValueError: Gymnasium does not know the id or lacks its dependencies, the limit is negative, or a
@@ -170,9 +180,10 @@ def make(task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0) -> 
 
   def make_one() -> gymnasium.Env:
     env = gymnasium.make(task, disable_env_checker=True, **limit)
-    if isinstance(env.observation_space, spaces.Box):
+    space = env.observation_space
+    if isinstance(space, spaces.Box) or (gym_spaces.is_nest(space) and not flatten):
       return env
-    return gymnasium.wrappers.FlattenObservation(env)
+    return gym_spaces.flattened(env)
 
   try:
     if _is_vectorised(task):
@@ -242,16 +253,3 @@ def _refusal(task: str, error: Exception) -> ValueError:
   if isinstance(error, gymnasium.error.DependencyNotInstalled):
     said += '; requirements.txt has the packages of MuJoCo, Box2D and classic control'
   return ValueError(f'--env gymnasium:{task}: Gymnasium cannot make it here: {said}')
-
-
-def _action_spec(space: spaces.Space) -> specs.Array:
-  """Returns the spec of one action from 0, or of one float32 action."""
-  if isinstance(space, spaces.Discrete):
-    return specs.DiscreteArray(int(space.n), np.int32, 'action')
-  if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-    if np.isfinite(low).all() and np.isfinite(high).all():
-      return specs.BoundedArray(space.shape, np.float32, low, high, 'action')
-  raise ValueError(
-    f'--env: the action space is neither Discrete nor a bounded Box of floats: {space}'
-  )

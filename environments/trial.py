@@ -9,7 +9,7 @@ import dm_env
 import numpy as np
 from acme import specs
 
-from environments import own_file
+from environments import nests, own_file
 from environments.base import BatchedEnvironment
 
 _NUM_ENVS = 2
@@ -38,16 +38,14 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
   with own_file.explained(f'{flag}: trying it', path):
     if environment.num_envs != _NUM_ENVS:
       raise ValueError(f'num_envs is {environment.num_envs} where {_NUM_ENVS} were asked for')
+    nests.check(environment.observation_spec(), 'observation_spec()')
     spec = environment.action_spec()
-    rng, shape = np.random.default_rng(0), (_NUM_ENVS, *spec.shape)
+    rng = np.random.default_rng(0)
     timestep = environment.reset()
     _require(environment, timestep, 'reset()')
     for _ in range(_MAX_STEPS):
       ended = timestep.last()
-      if isinstance(spec, specs.DiscreteArray):
-        action = rng.integers(spec.num_values, size=shape).astype(np.int32)
-      else:
-        action = rng.uniform(spec.minimum, spec.maximum, shape).astype(np.float32)
+      action = _random_actions(rng, spec, timestep.observation)
       timestep = environment.step(action)
       _require(environment, timestep, 'step()')
       if ended.any():
@@ -61,16 +59,47 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
 
 def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: str) -> None:
   """Raises ValueError if a timestep violates the interface of `BatchedEnvironment`."""
-  spec = environment.observation_spec()
+  declared = nests.named(environment.observation_spec(), 'observation')
+  nests.check(timestep.observation, f'the observation of {call}')
+  observed = nests.named(timestep.observation, 'observation')
+  if observed.keys() != declared.keys():
+    raise ValueError(
+      f'{call} returned an observation of {", ".join(observed)}, but observation_spec() is of '
+      f'{", ".join(declared)}'
+    )
   expected = {
-    'observation': (spec.shape, spec.dtype),
+    **{name: (spec.shape, spec.dtype) for name, spec in declared.items()},
     'step_type': ((), np.uint8),
     'reward': ((), np.float32),
     'discount': ((), np.float32),
   }
   for name, (shape, dtype) in expected.items():
-    value = getattr(timestep, name)
+    value = observed[name] if name in observed else getattr(timestep, name)
     wanted = f'{np.dtype(dtype)} {[_NUM_ENVS, *shape]}'
     found = f'{getattr(value, "dtype", type(value).__name__)} {[*np.shape(value)]}'
     if found != wanted:
       raise ValueError(f'{call} returned the {name} as {found}, which must be {wanted}')
+
+
+def _random_actions(
+  rng: np.random.Generator, spec: specs.Array, observation: nests.Nest
+) -> np.ndarray:
+  """Returns random actions of every environment, legal ones if the observation has an action mask.
+
+  Raises:
+    ValueError: the mask has not one entry for each action.
+  """
+  shape = _NUM_ENVS, *spec.shape
+  if not np.issubdtype(spec.dtype, np.integer):
+    return rng.uniform(spec.minimum, spec.maximum, shape).astype(np.float32)
+  sizes = np.ravel(np.broadcast_to(spec.maximum, spec.shape)) + 1
+  legal = np.ones((_NUM_ENVS, sizes.sum()))
+  if isinstance(observation, dict) and nests.ACTION_MASK in observation:
+    mask = observation[nests.ACTION_MASK]
+    if mask.shape != legal.shape:
+      raise ValueError(
+        f'the {nests.ACTION_MASK} is {list(mask.shape[1:])}, but there are {sizes.sum()} actions'
+      )
+    legal = np.where(mask, 1.0, 0.0)
+  scores = np.split(rng.random(legal.shape) + legal, np.cumsum(sizes)[:-1], axis=-1)
+  return np.stack([part.argmax(-1) for part in scores], -1).reshape(shape).astype(np.int32)

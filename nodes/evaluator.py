@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import dm_env
 import numpy as np
 
+from environments import nests
 from environments.base import BatchedEnvironment
 from nodes.inference.client import Connectable, RemotePolicy
 from nodes.runtime import activity, lifecycle
@@ -143,7 +144,8 @@ def film(
     timestep = filmed.reset()
     while not filmed.complete:
       activity.mark(activity.WAITING_FOR_ACTIONS)
-      policy.send(dm_env.TimeStep(*(np.repeat(field, num_envs, axis=0) for field in timestep)))
+      arrays = [np.repeat(array, num_envs, axis=0) for array in nests.arrays_of(timestep)]
+      policy.send(dm_env.TimeStep(*nests.fields_of(timestep.observation, arrays)))
       action = policy.receive()
       if action is None:
         raise lifecycle.Stopped

@@ -20,7 +20,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,14 +151,31 @@ def write_chunk(run_dir: str, columns: Mapping[str, np.ndarray]) -> None:
     np.savez(file, **columns)
 
 
+def column_names(path: str) -> list[str]:
+  """Returns the names of the columns of a chunk.
+
+  Raises:
+    NonRetryableError: if it cannot be read; one sentence.
+  """
+  with _opened(path) as archive:
+    return list(archive)
+
+
 def read_chunk(path: str, names: Sequence[str]) -> dict[str, Any]:
   """Returns columns of a chunk, `[N, ...]` each.
 
   Raises:
     NonRetryableError: if it cannot be read or lacks a column; one sentence.
   """
+  with _opened(path) as archive:
+    return {name: archive[name] for name in names}
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
+  """Opens a chunk; errors of reading become a NonRetryableError."""
   try:
     with np.load(path, allow_pickle=False) as archive:
-      return {name: archive[name] for name in names}
+      yield archive
   except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile) as error:
     raise NonRetryableError(f'{path} is damaged: {error}; remove it.') from error

@@ -13,7 +13,7 @@ import jax
 import jax.export
 import numpy as np
 
-from agents import shapes
+from agents import nests, shapes
 from agents.agent import Agent
 from agents.types import Array, Nest, Timestep
 from viewing.local_policy import acting
@@ -37,7 +37,7 @@ def write(
   directory: str,
   agent: Agent,
   params: Nest,
-  observation_spec: dm_env.specs.Array,
+  observation_spec: Nest,
   action_spec: dm_env.specs.Array,
   batch_size: int,
   facts: Mapping[str, Any],
@@ -50,7 +50,8 @@ def write(
         -> action, core_state
 
   `core_state` is a list of arrays `[B, ...]`, which may begin as zeros: `act` resets it where the
-  timestep is FIRST. `keys` is the data of one PRNG key for each environment, and `count` the number of
+  timestep is FIRST. `observation` is an array, or the list of the leaves of a nest in the order of the
+  file of specs. `keys` is the data of one PRNG key for each environment, and `count` the number of
   calls before this one. The function folds it into the keys.
 
   Args:
@@ -82,10 +83,7 @@ def write(
   specs = {
     'batch_size': batch_size if obstacles else None,
     'batch_size_reason': ''.join(obstacles),
-    'observation': {
-      'shape': list(observation_spec.shape),
-      'dtype': str(observation_spec.dtype),
-    },
+    'observation': _observation(observation_spec),
     'action': _action(action_spec),
     'core_state': _core_state(agent),
     'exploration': float(agent.evaluation_exploration),
@@ -103,7 +101,7 @@ def write(
 
 
 def _export(
-  agent: Agent, params: Nest, observation_spec: dm_env.specs.Array, batch_size: Any
+  agent: Agent, params: Nest, observation_spec: Nest, batch_size: Any
 ) -> jax.export.Exported:
   """Exports the function of `write` for a batch size, which may be symbolic."""
   inputs = shapes.act_inputs(agent, observation_spec, batch_size)
@@ -111,13 +109,17 @@ def _export(
   key = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=_KEY_IMPL)))
   keys = jax.ShapeDtypeStruct((batch_size, *key.shape), key.dtype)
   step = acting(agent)
+  nest = jax.tree.structure(observation_spec)
+  seen = inputs.timestep.observation
+  if nests.is_nest(observation_spec):
+    seen = jax.tree.leaves(seen)
 
   def act(
     core_state: list[Array],
     step_type: Array,
     reward: Array,
     discount: Array,
-    observation: Array,
+    observation: Nest,
     exploration: Array,
     keys: Array,
     count: Array,
@@ -125,7 +127,7 @@ def _export(
     action, after = step(
       params,
       jax.tree.unflatten(structure, core_state),
-      Timestep(step_type, reward, discount, observation),
+      Timestep(step_type, reward, discount, jax.tree.unflatten(nest, jax.tree.leaves(observation))),
       exploration,
       jax.random.wrap_key_data(keys, impl=_KEY_IMPL),
       count,
@@ -134,8 +136,15 @@ def _export(
 
   count = jax.ShapeDtypeStruct((), np.int32)
   return jax.export.export(jax.jit(act), platforms=_PLATFORMS)(
-    core_state, *inputs.timestep, inputs.exploration, keys, count
+    core_state, *inputs.timestep[:3], seen, inputs.exploration, keys, count
   )
+
+
+def _observation(spec: Nest) -> dict[str, Any]:
+  """Returns the spec of an observation as JSON; of a nest, those of its leaves by name, in order."""
+  if not nests.is_nest(spec):
+    return {'shape': list(spec.shape), 'dtype': str(spec.dtype)}
+  return {f'observation/{name}': _observation(leaf) for name, leaf in nests.named(spec).items()}
 
 
 def _core_state(agent: Agent) -> list[dict[str, Any]]:

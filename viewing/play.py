@@ -1,6 +1,8 @@
 """Acts with the exported policy in this folder. It needs JAX and NumPy alone.
 
 python play.py ROWS.npz [SEED [EXPLORATION]]    prints the actions for arrays [T, B, ...] of timesteps
+
+The observation of a nest is the list of its leaves, named in policy.json.
 """
 
 import json
@@ -36,7 +38,9 @@ class Policy:
 
 if __name__ == '__main__':
   arrays = np.load(sys.argv[1])
-  rows = [arrays[name] for name in ('step_type', 'reward', 'discount', 'observation')]
+  leaves = [name for name in SPECS['observation'] if '/' in name]
+  names = 'step_type', 'reward', 'discount', *(leaves or ['observation'])
+  rows = [arrays[name] for name in names]
   policy = Policy(rows[0].shape[1], *map(int, sys.argv[2:]))
-  for row in zip(*rows, strict=True):
-    print(policy.act(*row).tolist())
+  for step_type, reward, discount, *seen in zip(*rows, strict=True):
+    print(policy.act(step_type, reward, discount, seen if leaves else seen[0]).tolist())

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 
 from agents.actor_critic import normalization
+from agents.actor_critic.choice import make_distribution
 from agents.actor_critic.config import ActorCriticConfig
-from agents.actor_critic.distributions import make_distribution
 from agents.actor_critic.head import PolicyValueHead
 from agents.actor_critic.normalization import DISCOUNTED_RETURN
 from agents.agent import ActOutput, Agent
@@ -51,7 +51,7 @@ class ActorCritic(Agent):
   def __init__(
     self,
     config: ActorCriticConfig,
-    observation_spec: dm_env.specs.Array,
+    observation_spec: Nest,
     action_spec: dm_env.specs.Array,
     gradient_steps: int = 1,
   ) -> None:

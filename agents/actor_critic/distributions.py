@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.actor_critic import squashed_entropy
-from agents.boxes import Box, is_box
+from agents.boxes import Box
 from agents.types import Array
 
 MIN_STD = 0.02
@@ -187,21 +187,3 @@ class ClippedGaussian(Gaussian):
     """Returns the entropy of the draw, before it is clipped."""
     _, std = self.mean_and_std(logits)
     return jnp.sum(jnp.log(std) + 0.5 * np.log(2 * np.pi * np.e), axis=-1)
-
-
-def make_distribution(action_spec: dm_env.specs.Array, policy_std: str = 'state') -> Distribution:
-  """Returns the distribution for an action spec.
-
-  Args:
-    action_spec: of one action.
-    policy_std: what continuous actions have: 'state' for `SquashedGaussian`, 'free' for
-      `ClippedGaussian`.
-
-  Raises:
-    ValueError: the spec is neither a DiscreteArray nor a finite BoundedArray of floats.
-  """
-  if isinstance(action_spec, dm_env.specs.DiscreteArray):
-    return Categorical(action_spec.num_values)
-  if is_box(action_spec):
-    return (ClippedGaussian if policy_std == 'free' else SquashedGaussian)(action_spec)
-  raise ValueError(f'this agent needs discrete or bounded continuous actions, not {action_spec!r}.')

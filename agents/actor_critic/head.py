@@ -7,6 +7,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax.numpy as jnp
 
+from agents import action_mask
 from agents.networks.torsos import output_init
 from agents.types import Array
 
@@ -47,3 +48,8 @@ class PolicyValueHead(nn.Module):
       logits = jnp.concatenate([logits, free], axis=-1)
     value = nn.Dense(1, kernel_init=output_init(self.init_of), name='value')(for_value)
     return PolicyValue(logits, value[..., 0])
+
+  @staticmethod
+  def masked(output: PolicyValue, legal: Array) -> PolicyValue:
+    """Returns outputs whose illegal actions have probability 0; `legal` is bool `[..., num_logits]`."""
+    return output._replace(logits=action_mask.masked(output.logits, legal))

@@ -16,14 +16,13 @@ stays raw.
 
 from __future__ import annotations
 
-import dm_env.specs
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from agents import action_mask, nests
 from agents.actor_critic.config import ActorCriticConfig
 from agents.axes import swapped
-from agents.networks import statistics
+from agents.networks import observation_statistics, statistics
 from agents.networks.statistics import LIMIT, OBSERVATIONS, RETURNS
 from agents.types import FIRST, Array, Nest, Timestep, Unroll
 
@@ -31,20 +30,23 @@ from agents.types import FIRST, Array, Nest, Timestep, Unroll
 DISCOUNTED_RETURN = 'discounted_return'
 
 
-def check(config: ActorCriticConfig, observation_spec: dm_env.specs.Array) -> None:
+def check(config: ActorCriticConfig, observation_spec: Nest) -> None:
   """Raises ValueError, one sentence, if the observations are not to be normalised."""
-  if config.normalize_observations and observation_spec.dtype == np.uint8:
+  if not config.normalize_observations:
+    return
+  seen = action_mask.seen(observation_spec)
+  if not observation_statistics.can_normalize(seen):
+    what = 'have no floats' if nests.is_nest(seen) else 'are uint8, which networks scale to [0, 1]'
     raise ValueError(
-      '--normalize_observations is for features, but these observations are uint8, which networks '
-      'scale to [0, 1]: leave it out.'
+      f'--normalize_observations is for features, but these observations {what}: leave it out.'
     )
 
 
-def initial(config: ActorCriticConfig, observation_spec: dm_env.specs.Array) -> Nest:
+def initial(config: ActorCriticConfig, observation_spec: Nest) -> Nest:
   """Returns what the options add to new parameters; `{}` without them."""
   found = {}
   if config.normalize_observations:
-    found[OBSERVATIONS] = statistics.initial(observation_spec.shape)
+    found[OBSERVATIONS] = observation_statistics.initial(action_mask.seen(observation_spec))
   if config.normalize_rewards:
     found[RETURNS] = statistics.initial(())
   return found
@@ -66,11 +68,10 @@ def of_batch(found: Nest, unrolls: Unroll, discount: float) -> tuple[Nest, Nest]
   """
   used, after = {}, {}
   if OBSERVATIONS in found:
-    before = found[OBSERVATIONS]
-    after[OBSERVATIONS] = statistics.merged(before, unrolls.timestep.observation[:, :-1])
-    used[OBSERVATIONS] = jax.tree.map(
-      lambda old, new: jnp.where(before['count'] > 0.0, old, new), before, after[OBSERVATIONS]
-    )
+    before, seen = found[OBSERVATIONS], action_mask.seen(unrolls.timestep.observation)
+    rows = jax.tree.map(lambda x: x[:, :-1], seen)
+    after[OBSERVATIONS] = observation_statistics.merged(before, rows)
+    used[OBSERVATIONS] = observation_statistics.or_first(before, after[OBSERVATIONS])
   if RETURNS in found:
     returns = discounted_returns(unrolls, discount)[:, 1:]
     arrived = unrolls.timestep.step_type[:, 1:] != FIRST

@@ -21,7 +21,7 @@ class JaxEnvironment(Protocol):
   to make the timesteps.
   """
 
-  observation_spec: dm_env.specs.Array
+  observation_spec: Nest
   action_spec: dm_env.specs.Array
 
   def reset(self, key: Array) -> tuple[Nest, Timestep]:

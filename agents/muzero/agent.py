@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from agents import action_mask, nests
+from agents.action_mask import LegalActions
 from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
 from agents.metrics import policy_lag
@@ -52,7 +54,8 @@ class MuZero(Agent):
   under `jax.jit` the result is the same on one device and sharded over many.
 
   Where two players move in turn, values change their sign at every step of a search, which tries legal
-  actions only at its root; see `TurnActions`.
+  actions only at its root; see `TurnActions`. An action mask does so for any environment; see
+  `agents.action_mask`.
 
   The constructor starts no JAX backend.
 
@@ -60,7 +63,8 @@ class MuZero(Agent):
     model: the networks.
 
   Raises:
-    ValueError: the config is unusable, or actions are not discrete.
+    ValueError: the config is unusable, actions are not discrete, or an observation has several arrays
+      besides an action mask.
   """
 
   evaluation_exploration = 0.0
@@ -68,17 +72,25 @@ class MuZero(Agent):
   def __init__(
     self,
     config: MuZeroConfig,
-    observation_spec: dm_env.specs.Array,
+    observation_spec: Nest,
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()
     if not isinstance(action_spec, dm_env.specs.DiscreteArray):
-      raise ValueError(f'MuZero needs a discrete action space, not {action_spec!r}.')
+      raise ValueError(f'MuZero needs one discrete action at a time, not {action_spec!r}.')
+    seen = action_mask.seen(observation_spec)
+    if nests.is_nest(seen):
+      raise ValueError(
+        'MuZero needs observations that are one array besides an action mask, not '
+        f'{", ".join(nests.named(seen))}: flatten them, or use another agent.'
+      )
+    self._legal = LegalActions(observation_spec, action_spec)
+    self._has_mask = action_mask.has_mask(observation_spec)
     self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
-    self.model = make_model(config, observation_spec, action_spec.num_values)
+    self.model = make_model(config, seen, action_spec.num_values)
     self._config = config
-    self._observation_spec = observation_spec
+    self._observation_spec = seen
     self._turns = action_spec if isinstance(action_spec, TurnActions) else None
     self._optimizer = make_optimizer(config, config.updates_per_batch)
     self._schedule = make_schedule(config)
@@ -138,12 +150,23 @@ class MuZero(Agent):
     """
     rows = jax.tree.map(lambda x: x[None], timestep)
     observation, core_state = self._observe(core_state, rows)
-    found = self.plan(params, observation[0], exploration, keys)
+    excluded = self._excluded(timestep.observation)
+    found = self.plan(params, observation[0], exploration, keys, excluded)
     extras = {'search_policy': found.policy, 'root_value': found.value}
     return ActOutput(found.action, extras, core_state)
 
-  def plan(self, params: Params, observation: Array, exploration: Array, keys: Array) -> Found:
-    """Searches from observations with stacked frames, `[N, ...]`; the rest is as in `act`."""
+  def plan(
+    self,
+    params: Params,
+    observation: Array,
+    exploration: Array,
+    keys: Array,
+    illegal: Array | None = None,
+  ) -> Found:
+    """Searches from observations with stacked frames, `[N, ...]`; the rest is as in `act`.
+
+    `illegal`, bool `[N, A]`, are the actions that a mask excludes.
+    """
 
     def step(network: Nest, state: Array, action: Array) -> tuple[Array, Root]:
       state, reward = self.model.apply(network, state, action, method='dynamics')
@@ -152,7 +175,8 @@ class MuZero(Agent):
     state = self.model.apply(params.network, observation, method='represent')
     root = self._root(params.network, state)
     noise = exploration, params.temperature, keys
-    illegal, in_turns = self._illegal(observation), self._turns is not None
+    in_turns = self._turns is not None
+    illegal = self._illegal(observation) if in_turns else illegal
     return search(self._config, step, params.network, root, *noise, illegal, in_turns)
 
   def initial_priorities(self, unrolls: Unroll) -> Array:
@@ -248,20 +272,27 @@ class MuZero(Agent):
     """
     observation, _ = self._observe(unrolls.core_state, swapped(unrolls.timestep))
     found = self.reanalyse(
-      params, jnp.swapaxes(observation, 0, 1), row_keys(keys, self.unroll_rows)
+      params,
+      jnp.swapaxes(observation, 0, 1),
+      row_keys(keys, self.unroll_rows),
+      jax.vmap(self._excluded)(unrolls.timestep.observation),
     )
     return {'search_policy': found.policy, 'root_value': found.value}
 
-  def reanalyse(self, params: Params, observation: Array, keys: Array) -> Found:
+  def reanalyse(
+    self, params: Params, observation: Array, keys: Array, illegal: Array | None = None
+  ) -> Found:
     """Returns fresh searches, `[B, R, ...]`, as in training.
 
     Args:
       params: as in `act`.
       observation: `[B, R, ...]`, with stacked frames.
       keys: `[B, R]` typed PRNG keys.
+      illegal: bool `[B, R, A]`, the actions that a mask excludes; None for none.
     """
-    rows = _merge((observation, keys))
-    found = self.plan(params, rows[0], jnp.ones(rows[1].shape, jnp.float32), rows[1])
+    observation, row_keys, illegal = _merge((observation, keys, illegal))
+    exploration = jnp.ones(row_keys.shape, jnp.float32)
+    found = self.plan(params, observation, exploration, row_keys, illegal)
     return jax.tree.map(lambda x: x.reshape(*keys.shape, *x.shape[1:]), found)
 
   def _loss(
@@ -281,7 +312,9 @@ class MuZero(Agent):
       chosen = reanalysed(len(policies), config.reanalyse_fraction)
       keys = jax.random.split(key, (len(chosen), num_planned))
       params = Params(target_params, jnp.float32(1.0))
-      found = self.reanalyse(params, observation[chosen, :num_planned], keys)
+      rows = observation, jax.vmap(self._excluded)(timestep.observation)
+      rows = jax.tree.map(lambda x: x[chosen, :num_planned], rows)
+      found = self.reanalyse(params, rows[0], keys, rows[1])
       policies = policies.at[chosen].set(found.policy)
     targets = make_targets(config, timestep, values, policies)
     starts = observation[:, : config.unroll_length]
@@ -300,20 +333,26 @@ class MuZero(Agent):
     value = expectation(self._config, prediction.value_logits)
     return Root(prediction.policy_logits, value, state)
 
-  def _illegal(self, observation: Array) -> Array | None:
-    """Returns which actions are illegal, bool `[N, A]`; None if none is. Arguments as in `plan`."""
-    if self._turns is None:
-      return None
+  def _excluded(self, observation: Nest) -> Array | None:
+    """Returns the actions that a mask excludes, bool `[N, A]`; None without masks.
+
+    Observations are those of rows, `[N, ...]`.
+    """
+    legal = self._legal.of(observation) if self._has_mask else None
+    return None if legal is None else ~legal
+
+  def _illegal(self, observation: Array) -> Array:
+    """Returns which actions are illegal in a game, bool `[N, A]`. Arguments as in `plan`."""
+    assert self._turns is not None
     newest = observation if self._config.frame_stack == 1 else observation[..., -1]
     return ~self._turns.legal(newest)
 
   def _observe(self, core_state: Nest, rows: Timestep) -> tuple[Array, Nest]:
     """Returns the observations of rows `[T, B, ...]` with stacked frames, and the next core state."""
+    seen = action_mask.seen(rows.observation)
     if self._config.frame_stack == 1:
-      return rows.observation, core_state
-    observation, frames = stack_frames(
-      core_state['frames'], rows.observation, rows.step_type == FIRST
-    )
+      return seen, core_state
+    observation, frames = stack_frames(core_state['frames'], seen, rows.step_type == FIRST)
     return observation, {'frames': frames}
 
 

@@ -26,9 +26,11 @@ class MuZeroConfig(OptimizerConfig):
 
   Attributes:
     continuous_actions: whether the agent supports them; a property of the agent, not an option.
+    nested_observations: whether it takes more than one array besides an action mask; likewise.
   """
 
   continuous_actions: ClassVar[bool] = False
+  nested_observations: ClassVar[bool] = False
 
   model: str = option(
     'auto',

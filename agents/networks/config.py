@@ -29,7 +29,7 @@ class NetworkConfig(CheckedOptions):
     'auto',
     'Feature extractor: mlp, nature (DQN convolutions), impala (deep residual), minatar (one '
     'convolution), or auto: nature for uint8 images of at least 36x36 pixels, minatar for smaller '
-    'images with channels, of any type, else mlp; or path/to/mine.py:MyTorso.',
+    'images with channels, of any type, else mlp; for each part of a nest; or path/to/mine.py:MyTorso.',
   )
   mlp_sizes: tuple[int, ...] = option((128, 64), 'Units in each hidden layer of the mlp torso.')
   activation: str = option(
@@ -43,7 +43,7 @@ class NetworkConfig(CheckedOptions):
   hidden_size: int = option(
     0,
     'Units in the layer after the convolutions: 512 in DQN, 256 in IMPALA, 128 in MinAtar; 0: 128 with '
-    'the minatar torso, else 512.',
+    'the minatar torso, else 512. Also in the layer that joins the parts of a nest; 0: 256.',
   )
   core: str = option('none', 'Memory over time: none or lstm.')
   lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.')

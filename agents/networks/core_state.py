@@ -3,10 +3,11 @@
 It is a dict of the parts that the network needs; `{}` for a memoryless network:
 
     lstm         (c, h), float32 `[B, lstm_size]` each.
-    prev_action  the action executed in the previous row: int32 `[B]`, -1 at the start of an
-                 episode (discrete), or float32 `[B, ...]`, 0 at the start (continuous).
-    frames       `[B, frame_stack - 1, ...]` in the observation's dtype: the previous observations
-                 of this episode, oldest first, zeros before its first.
+    prev_action  the action executed in the previous row: int32 `[B]`, or `[B, K]` for several at
+                 once, -1 at the start of an episode (discrete), or float32 `[B, ...]`, 0 at the start
+                 (continuous).
+    frames       `[B, frame_stack - 1, ...]` per leaf of the observation, in its dtype: the previous
+                 observations of this episode, oldest first, zeros before its first.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import dm_env.specs
 import jax
 import jax.numpy as jnp
 
+from agents.discrete import num_values
 from agents.networks.config import NetworkConfig
 from agents.types import Array, Nest
 
 
 def initial(
   config: NetworkConfig,
-  observation_spec: dm_env.specs.Array,
+  observation_spec: Nest,
   action_spec: dm_env.specs.Array,
   batch_size: int,
 ) -> dict[str, Nest]:
@@ -34,8 +36,10 @@ def initial(
     )
     state['prev_action'] = no_action(action_spec, batch_size)
   if config.frame_stack > 1:
-    shape = (batch_size, config.frame_stack - 1, *observation_spec.shape)
-    state['frames'] = jnp.zeros(shape, observation_spec.dtype)
+    before = batch_size, config.frame_stack - 1
+    state['frames'] = jax.tree.map(
+      lambda spec: jnp.zeros((*before, *spec.shape), spec.dtype), observation_spec
+    )
   return state
 
 
@@ -60,13 +64,17 @@ def reset(core_state: Nest, initial_state: Nest, is_first: Array) -> Nest:
 
 def no_action(action_spec: dm_env.specs.Array, batch_size: int) -> Array:
   """Returns the `prev_action` of rows without a previous action, `[batch_size, ...]`."""
-  if isinstance(action_spec, dm_env.specs.DiscreteArray):
-    return jnp.full((batch_size,), -1, jnp.int32)
+  if num_values(action_spec) is not None:
+    return jnp.full((batch_size, *action_spec.shape), -1, jnp.int32)
   return jnp.zeros((batch_size, *action_spec.shape), jnp.float32)
 
 
 def encode_action(action_spec: dm_env.specs.Array, action: Array) -> Array:
-  """Returns actions `[T, B, ...]` as float32 `[T, B, n]`: one-hot (-1 is all zeros) or flattened."""
-  if isinstance(action_spec, dm_env.specs.DiscreteArray):
-    return jax.nn.one_hot(action, action_spec.num_values, dtype=jnp.float32)
+  """Returns actions `[T, B, ...]` as float32 `[T, B, n]`: one-hot (-1 is all zeros) or flattened.
+
+  Several discrete actions are one-hot each, with as many places as the one with the most values.
+  """
+  if (sizes := num_values(action_spec)) is not None:
+    one_hot = jax.nn.one_hot(action, max(sizes), dtype=jnp.float32)
+    return one_hot.reshape(*action.shape[:2], -1)
   return action.reshape(*action.shape[:2], -1).astype(jnp.float32)

@@ -7,9 +7,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from agents import action_mask
+from agents.action_mask import LegalActions
 from agents.networks import core_state as core_states
-from agents.networks import frame_stack, statistics, torsos
+from agents.networks import frame_stack, observation_statistics, statistics, torsos
 from agents.networks.config import NetworkConfig
+from agents.networks.nest_torso import make_torso
 from agents.types import FIRST, Array, Nest, Timestep
 
 
@@ -61,12 +64,12 @@ class Body(nn.Module):
   head: nn.Module
 
   def __call__(
-    self, observation: Array, context: Array | None, is_first: Array, state: Nest
+    self, observation: Nest, context: Array | None, is_first: Array, state: Nest
   ) -> tuple[Nest, Nest]:
     """Runs `T` rows.
 
     Args:
-      observation: `[T, B, ...]`, frames already stacked.
+      observation: `[T, B, ...]` per leaf, frames already stacked.
       context: float32 `[T, B, n]`, the core's inputs besides the features; None without a core.
       is_first: bool `[T, B]`.
       state: the core's state before row 0; None without a core.
@@ -74,11 +77,13 @@ class Body(nn.Module):
     Returns:
       The head's outputs, `[T, B, ...]` per leaf, and the core's state after row T-1.
     """
-    num_rows, batch_size = observation.shape[:2]
+    num_rows, batch_size = is_first.shape
     # Rows are merged with the batch axis major, so that a batch sharded over devices stays sharded.
-    rows = observation.swapaxes(0, 1).reshape(batch_size * num_rows, *observation.shape[2:])
+    rows = jax.tree.map(
+      lambda x: x.swapaxes(0, 1).reshape(batch_size * num_rows, *x.shape[2:]), observation
+    )
     features = self.torso(rows)
-    torsos.check_features(features, rows.shape[0])
+    torsos.check_features(features, batch_size * num_rows)
     features = features.reshape(batch_size, num_rows, -1).swapaxes(0, 1)
     if self.core is not None and context is not None:
       features, state = self.core(jnp.concatenate([features, context], -1), is_first, state)
@@ -92,17 +97,20 @@ class RecurrentNetwork:
   receives the torso's features, the previously executed action and the reward that arrived with the
   row (Espeholt et al. 2018, Figure 3), clipped to [-1, 1] with `clip_reward_input`.
 
+  The network does not see an action mask. Where actions may be illegal, its outputs are
+  `head.masked(outputs, legal)`, with legal actions bool `[T, B, A]`; see `agents.action_mask`.
+
   Attributes:
     body: the flax module; independent of specs, frame stacks and previous actions.
 
   Raises:
-    ValueError: the torso cannot take the observations.
+    ValueError: the torso cannot take the observations, or an action mask does not fit the actions.
   """
 
   def __init__(
     self,
     config: NetworkConfig,
-    observation_spec: dm_env.specs.Array,
+    observation_spec: Nest,
     action_spec: dm_env.specs.Array,
     head: nn.Module,
     *,
@@ -113,19 +121,21 @@ class RecurrentNetwork:
 
     Args:
       config: of the network.
-      observation_spec: of one observation.
+      observation_spec: of one observation, a nest.
       action_spec: of one action.
       head: see the class docstring.
       twins: whether there are two torsos, whose features the head receives one after the other.
       looped: whether `unroll` and `step` run within a loop, such as `jax.lax.scan`. Parameters and
         results are the same, except for rounding.
     """
-    torso = torsos.make_torso(config, observation_spec, looped)
+    self._legal = LegalActions(observation_spec, action_spec)
     self._config = config
-    self._observation_spec = observation_spec
+    self._observation_spec = action_mask.seen(observation_spec)
     self._action_spec = action_spec
+    parts = config, self._observation_spec, looped
+    torso = make_torso(*parts)
     self.body = Body(
-      torso=torsos.Twins(torso, torso.copy()) if twins else torso,
+      torso=torsos.Twins(torso, make_torso(*parts).copy()) if twins else torso,
       core=LSTM(config.lstm_size) if config.core == 'lstm' else None,
       head=head,
     )
@@ -136,12 +146,13 @@ class RecurrentNetwork:
     Raises:
       ValueError: a user's own torso has other variables too; one sentence.
     """
-    spec = self._observation_spec
     timestep = Timestep(
       step_type=jnp.full((1, 1), FIRST),
       reward=jnp.zeros((1, 1), jnp.float32),
       discount=jnp.ones((1, 1), jnp.float32),
-      observation=jnp.zeros((1, 1, *spec.shape), spec.dtype),
+      observation=jax.tree.map(
+        lambda spec: jnp.zeros((1, 1, *spec.shape), spec.dtype), self._observation_spec
+      ),
     )
     state = self.initial_core_state(1)
     inputs, _ = self._inputs(state, timestep, core_states.no_action(self._action_spec, 1)[None])
@@ -171,10 +182,17 @@ class RecurrentNetwork:
     Returns:
       The head's outputs, `[T, B, ...]` per leaf, and the core state before row T is consumed.
     """
-    (observation, *others), carried = self._inputs(core_state, timestep, action)
+    legal = jax.vmap(self._legal.of)(timestep.observation) if self._legal.some_illegal else None
+    seen = action_mask.seen(timestep.observation)
+    (observation, *others), carried = self._inputs(
+      core_state, timestep._replace(observation=seen), action
+    )
     if statistics.OBSERVATIONS in params:
-      observation = statistics.normalized(params[statistics.OBSERVATIONS], observation)
+      found = params[statistics.OBSERVATIONS]
+      observation = observation_statistics.normalized(found, observation)
     outputs, state = self.body.apply(params, observation, *others)
+    if legal is not None:
+      outputs = self.body.head.masked(outputs, legal)
     if self.body.core is not None:
       carried['lstm'] = state
     return outputs, carried
@@ -190,8 +208,8 @@ class RecurrentNetwork:
     if 'frames' not in core_state:
       return {}
     is_first = timestep.step_type == FIRST
-    frames = core_state['frames']
-    return {'frames': frame_stack.frames_before_rows(frames, timestep.observation, is_first)}
+    seen = action_mask.seen(timestep.observation)
+    return {'frames': frame_stack.frames_before_rows(core_state['frames'], seen, is_first)}
 
   def step(self, params: Nest, core_state: Nest, timestep: Timestep) -> tuple[Nest, Nest]:
     """Runs one row before its action is chosen: `unroll` with T=1 and no time axes.
@@ -219,8 +237,11 @@ class RecurrentNetwork:
 
   def _inputs(
     self, core_state: Nest, timestep: Timestep, action: Array
-  ) -> tuple[tuple[Array, Array | None, Array, Nest], dict[str, Nest]]:
-    """Returns the arguments of `Body`, and the next core state without the LSTM's."""
+  ) -> tuple[tuple[Nest, Array | None, Array, Nest], dict[str, Nest]]:
+    """Returns the arguments of `Body`, and the next core state without the LSTM's.
+
+    The observations have no action mask.
+    """
     is_first = timestep.step_type == FIRST
     observation, context, carried = timestep.observation, None, {}
     if 'frames' in core_state:

@@ -177,30 +177,25 @@ def resolve(torso: str, observation_spec: dm_env.specs.Array) -> str:
     ValueError: `torso` is convolutional and the observation is not an image that it can take.
   """
   shape = observation_spec.shape
-  is_image = len(shape) in (2, 3)
-  fits_nature = is_image and min(shape[:2]) >= NATURE_MIN_PIXELS
-  fits_minatar = is_image and min(shape[:2]) >= MINATAR_MIN_PIXELS
   if torso == 'auto':
-    if fits_nature and observation_spec.dtype == np.uint8:
+    if _misfit('nature', observation_spec) is None and observation_spec.dtype == np.uint8:
       return 'nature'
-    small = fits_minatar and max(shape[:2]) <= MINATAR_MAX_PIXELS
+    small = _misfit('minatar', observation_spec) is None and max(shape[:2]) <= MINATAR_MAX_PIXELS
     return 'minatar' if small and len(shape) == 3 else 'mlp'
-  if torso == 'nature' and not fits_nature:
+  if (needed := _misfit(torso, observation_spec)) is not None:
     raise ValueError(
-      f'--torso=nature needs images of at least {NATURE_MIN_PIXELS}x{NATURE_MIN_PIXELS} pixels but '
-      f'observations are {shape}: use --torso=auto.'
-    )
-  if torso == 'minatar' and not fits_minatar:
-    raise ValueError(
-      f'--torso=minatar needs images of at least {MINATAR_MIN_PIXELS}x{MINATAR_MIN_PIXELS} pixels but '
-      f'observations are {shape}: use --torso=auto.'
-    )
-  if torso == 'impala' and not is_image:
-    raise ValueError(
-      f'--torso=impala needs images [H, W] or [H, W, C] but observations are {shape}: '
-      'use --torso=auto.'
+      f'--torso={torso} needs images {needed} but observations are {shape}: use --torso=auto.'
     )
   return torso
+
+
+def _misfit(torso: str, spec: dm_env.specs.Array) -> str | None:
+  """Returns which images a torso needs, in a few words, if it cannot take an observation."""
+  pixels = {'nature': NATURE_MIN_PIXELS, 'minatar': MINATAR_MIN_PIXELS, 'impala': 0}.get(torso)
+  is_image = len(spec.shape) in (2, 3)
+  if pixels is None or (is_image and min(spec.shape[:2]) >= pixels):
+    return None
+  return f'of at least {pixels}x{pixels} pixels' if pixels else '[H, W] or [H, W, C]'
 
 
 def make_torso(
@@ -219,7 +214,16 @@ def make_torso(
   """
   if callable(config.torso):
     return _own(config.torso)
-  name = resolve(config.torso, observation_spec)
+  return make_named(resolve(config.torso, observation_spec), config, looped)
+
+
+def name_for_leaf(torso: str, spec: dm_env.specs.Array) -> str:
+  """Returns the name of the torso of a leaf of a nest: `torso` if it takes the leaf, else by 'auto'."""
+  return resolve(torso if _misfit(torso, spec) is None else 'auto', spec)
+
+
+def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
+  """Returns the torso of a name of `resolve`; the other arguments are those of `make_torso`."""
   if name == 'mlp':
     return MLP(config.mlp_sizes, config.activation, config.init)
   if name == 'minatar':

@@ -48,7 +48,7 @@ class PPO(ActorCritic):
   def __init__(
     self,
     config: PPOConfig,
-    observation_spec: dm_env.specs.Array,
+    observation_spec: Nest,
     action_spec: dm_env.specs.Array,
   ) -> None:
     self._gradient_steps = config.num_epochs * config.num_minibatches

@@ -85,7 +85,7 @@ class QTOpt(Agent):
   def __init__(
     self,
     config: QTOptConfig,
-    observation_spec: dm_env.specs.Array,
+    observation_spec: Nest,
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from agents.action_mask import LegalActions
 from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
 from agents.metrics import policy_lag
@@ -53,15 +54,16 @@ class R2D2(Agent):
   def __init__(
     self,
     config: R2D2Config,
-    observation_spec: dm_env.specs.Array,
+    observation_spec: Nest,
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()
     if not isinstance(action_spec, dm_env.specs.DiscreteArray):
-      raise ValueError(f'R2D2 needs a discrete action space, not {action_spec!r}.')
+      raise ValueError(f'R2D2 needs one discrete action at a time, not {action_spec!r}.')
     self.unroll_rows = config.burn_in + config.unroll_length + 1
     self.unroll_period = config.unroll_length
     self.evaluation_exploration = config.evaluation_epsilon
+    self._legal = LegalActions(observation_spec, action_spec)
     head = DuelingHead(action_spec.num_values, config.head_size, config.init)
     self.network = RecurrentNetwork(config, observation_spec, action_spec, head)
     self._config = config
@@ -92,6 +94,8 @@ class R2D2(Agent):
   ) -> ActOutput:
     """Acts epsilon-greedily: a uniformly random action with probability `exploration`, else argmax Q.
 
+    Both are legal actions.
+
     Args:
       params: the `params` of a learner state.
       core_state: `[B, ...]` per leaf, before the timestep.
@@ -103,7 +107,8 @@ class R2D2(Agent):
       Actions int32 `[B]`, extras `q_values` float32 `[B, A]`, and the next core state.
     """
     q_values, core_state = self.network.step(params, core_state, timestep)
-    action = jax.vmap(epsilon_greedy)(keys, q_values, exploration)
+    legal = self._legal.of(timestep.observation)
+    action = jax.vmap(epsilon_greedy)(keys, q_values, exploration, legal)
     core_state = self.network.record_action(core_state, action)
     return ActOutput(action, {'q_values': q_values}, core_state)
 

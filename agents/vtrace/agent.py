@@ -36,7 +36,7 @@ class VTrace(ActorCritic):
   def __init__(
     self,
     config: VTraceConfig,
-    observation_spec: dm_env.specs.Array,
+    observation_spec: Nest,
     action_spec: dm_env.specs.Array,
   ) -> None:
     super().__init__(config, observation_spec, action_spec)

@@ -12,6 +12,7 @@ import dm_env
 import numpy as np
 from absl import logging
 
+from environments import nests
 from nodes.inference import codec
 from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle
@@ -188,8 +189,9 @@ class RemotePolicy:
   def send(self, timestep: dm_env.TimeStep, game_over: np.ndarray | None = None) -> None:
     """Requests actions without waiting for them; `game_over` is the environment's."""
     self._sequence += 1
+    arrays = nests.arrays_of(timestep)
     games = () if game_over is None else (game_over,)
-    self._conversation.send(codec.pack(*self._identity, self._sequence, *timestep, *games))
+    self._conversation.send(codec.pack(*self._identity, self._sequence, *arrays, *games))
 
   def receive(self) -> np.ndarray | None:
     """Waits for the actions `[N, ...]`; returns None once training has finished.

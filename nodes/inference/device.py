@@ -17,6 +17,7 @@ from agents.agent import Agent
 from agents.networks import core_state as core_states
 from agents.seeding import Seed
 from agents.types import Nest, Timestep
+from environments import nests
 from nodes.unrolls.assembler import CoreStateRows
 
 
@@ -223,8 +224,11 @@ class _Staging:
       step_type=np.zeros(size, np.uint8),
       reward=np.zeros(size, np.float32),
       discount=np.ones(size, np.float32),
-      observation=np.zeros((size, *spec.observations.shape), spec.observations.dtype),
+      observation=jax.tree.map(
+        lambda spec: np.zeros((size, *spec.shape), spec.dtype), spec.observations
+      ),
     )
+    self._arrays = nests.arrays_of(self.timestep)
 
   def fill(self, inputs: Sequence[InferenceInput]) -> None:
     start = 0
@@ -232,7 +236,7 @@ class _Staging:
       stop = start + each.rows
       self.slots[start:stop] = np.arange(each.first_slot, each.first_slot + each.rows)
       self.reset[start:stop] = each.needs_reset
-      for stored, value in zip(self.timestep, each.timestep, strict=True):
+      for stored, value in zip(self._arrays, nests.arrays_of(each.timestep), strict=True):
         stored[start:stop] = value
       start = stop
     self.slots[start:] = self._num_slots

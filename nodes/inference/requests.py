@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import tree
 from acme import specs
 
 from agents.types import FIRST, LAST, MID, Timestep
+from environments import nests
 from nodes.inference import codec
 from nodes.inference.env_groups import EnvGroup
 from nodes.inference.layout import EnvGroupSpec
@@ -79,11 +81,16 @@ class Requests:
       env_groups: the groups that send requests.
       environment_spec: of one environment.
     """
-    observation = environment_spec.observations
-    scalars = [((), np.dtype(t)) for t in (np.uint8, np.float32, np.float32)]
+    self._observation = environment_spec.observations
+    self._nested = tree.is_nested(self._observation)
+    declared = dict.fromkeys(Timestep._fields[:3], specs.Array((), np.float32))
+    declared['step_type'] = specs.Array((), np.uint8)
+    declared |= nests.named(self._observation, 'observation')
+    self._names = list(declared)
+    self._declared = [(tuple(spec.shape), np.dtype(spec.dtype)) for spec in declared.values()]
+    self._floats = [i for i, (_, dtype) in enumerate(self._declared) if i > 2 and dtype.kind == 'f']
     self._run = lifecycle.run_token()
     self._env_groups = {(each.spec.actor_id, each.spec.group): each for each in env_groups}
-    self._declared = [*scalars, (tuple(observation.shape), np.dtype(observation.dtype))]
     row = sum(dtype.itemsize * math.prod(shape) for shape, dtype in self._declared)
     most = max(each.spec.num_envs for each in self._env_groups.values())
     self.max_bytes = most * (row + 1) + (1 << 16)
@@ -104,31 +111,42 @@ class Requests:
       raise Refused(f'no environments were declared for {actor_id!r}, group {group}.')
     if sequence < 0:
       raise ValueError('its sequence number is negative')
-    timestep, games = Timestep(*arrays[:4]), arrays[4:]
-    self._check(env_group.spec, timestep)
+    count = len(self._declared)
+    leaves, games = arrays[:count], arrays[count:]
+    if self._nested and len(leaves) < count:
+      raise Refused(
+        f'{actor_id} sent {len(leaves)} arrays, but its environment was declared with '
+        f'{", ".join(self._names)}.'
+      )
+    self._check(env_group.spec, leaves)
     if games and (
       len(games) > 1 or games[0].dtype != bool or games[0].shape != (env_group.spec.num_envs,)
     ):
       raise Refused(f'{actor_id} did not say for each environment whether a game is over.')
+    fields = nests.fields_of(self._observation, leaves) if self._nested else leaves
+    timestep = Timestep(*fields)
     return Request(env_group, int(incarnation), int(sequence), timestep, connection, *games)
 
-  def _check(self, spec: EnvGroupSpec, timestep: Timestep) -> None:
-    for name, value, (row, dtype) in zip(Timestep._fields, timestep, self._declared, strict=True):
+  def _check(self, spec: EnvGroupSpec, leaves: Sequence[np.ndarray]) -> None:
+    for name, value, (row, dtype) in zip(self._names, leaves, self._declared, strict=True):
       if value.shape != (spec.num_envs, *row) or value.dtype != dtype:
         raise Refused(
           f'{spec.actor_id} sent {name} as {value.dtype}{list(value.shape)}, but its environment was '
           f'declared with {dtype}{[spec.num_envs, *row]}.'
         )
+    step_type, reward, discount, *_ = leaves
     wrong = ''
-    if timestep.step_type.tobytes().strip(_STEP_TYPES):
+    if step_type.tobytes().strip(_STEP_TYPES):
       wrong = 'step_type that is none of 0, 1 and 2'
     # Nearly always all are 1, and comparing bytes is ten times cheaper than comparing numbers.
-    elif timestep.discount.tobytes() != _ONE * spec.num_envs and not _are_shares(timestep.discount):
+    elif discount.tobytes() != _ONE * spec.num_envs and not _are_shares(discount):
       wrong = 'discount that is not between 0 and 1'
-    elif not np.isfinite(timestep.reward).all():
+    elif not np.isfinite(reward).all():
       wrong = 'reward that is not finite'
-    elif self._declared[-1][1].kind == 'f' and not np.isfinite(timestep.observation).all():
-      wrong = 'observation that is not finite'
+    else:
+      for i in self._floats:
+        if not np.isfinite(leaves[i]).all():
+          wrong = f'{self._names[i]} that is not finite'
     if wrong:
       raise Refused(f'an environment of {spec.actor_id} returned a {wrong}.')
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from acme import specs
 from agents import shapes
 from agents.agent import Agent
 from agents.types import Array, Nest, Timestep, Unroll
+from environments import nests
 from nodes.unrolls.table_names import RELABELLED, UNROLLS
 
 
@@ -34,7 +36,7 @@ def unroll_spec(
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), nest)
 
   unroll = Unroll(
-    timestep=Timestep(*map(with_rows, inputs.timestep)),
+    timestep=jax.tree.map(with_rows, inputs.timestep),
     action=with_rows(output.action),
     extras={name: with_rows(x) for name, x in output.extras.items()},
     policy_version=jax.ShapeDtypeStruct((agent.unroll_rows,), np.int32),
@@ -95,6 +97,7 @@ class UnrollAssembler:
     )
     self._free: list[Unroll | None] = [None] * (num_buffers - 1)  # None: not allocated yet.
     self._buffer: Unroll | None = None
+    self._timestep: Sequence[np.ndarray] = ()  # Of the buffer.
     self._filled = 0
     self._shared = 0  # Filled rows that the previous unroll also has.
     self._row_index = 0
@@ -124,7 +127,7 @@ class UnrollAssembler:
     """Adds one row for every environment.
 
     Args:
-      timestep: fields are `[N, ...]`.
+      timestep: fields are `[N, ...]` per leaf.
       action: `[N, ...]`.
       extras: `[N, ...]` each.
       policy_version: of the parameters that chose `action`.
@@ -133,13 +136,13 @@ class UnrollAssembler:
     Returns:
       The result of `take` if this row completes an unroll, else None.
     """
-    if self._buffer is None:
-      self._buffer = _allocate(self._num_envs, self._rows, timestep, action, extras)
+    buffer = self._buffer
+    if buffer is None:
+      buffer = self._fill(_allocate(self._num_envs, self._rows, timestep, action, extras))
     if self._row_index % self._period == 0:
       self._starts.append(core_state)
     t = self._filled
-    buffer = self._buffer
-    for stored, value in zip(buffer.timestep, timestep, strict=True):
+    for stored, value in zip(self._timestep, nests.arrays_of(timestep), strict=True):
       stored[:, t] = value
     buffer.action[:, t] = action
     for name, value in extras.items():
@@ -166,13 +169,18 @@ class UnrollAssembler:
       return None
     assert finished is not None and self.full
     free = self._free.pop()
-    self._buffer = free or jax.tree.map(np.empty_like, finished)
+    buffer = self._fill(free or jax.tree.map(np.empty_like, finished))
     self._filled = self._shared = self._rows - self._period
-    for source, target in zip(_row_arrays(finished), _row_arrays(self._buffer), strict=True):
+    for source, target in zip(_row_arrays(finished), _row_arrays(buffer), strict=True):
       target[:, : self._shared] = source[:, self._period :]
     return finished._replace(
       core_state=self._starts.popleft().fetch(), environment_id=self._environment_id
     )
+
+  def _fill(self, buffer: Unroll) -> Unroll:
+    """Makes these arrays the ones that rows are added to, and returns them."""
+    self._buffer, self._timestep = buffer, nests.arrays_of(buffer.timestep)
+    return buffer
 
 
 def _allocate(
@@ -183,7 +191,7 @@ def _allocate(
     return np.empty((num_envs, rows) + value.shape[1:], value.dtype)
 
   return Unroll(
-    timestep=Timestep(*map(rows_like, timestep)),
+    timestep=jax.tree.map(rows_like, timestep),
     action=rows_like(action),
     extras={name: rows_like(value) for name, value in extras.items()},
     policy_version=np.empty((num_envs, rows), np.int32),
@@ -194,4 +202,5 @@ def _allocate(
 
 def _row_arrays(unroll: Unroll) -> list[np.ndarray]:
   """Returns the arrays with a row axis, in a fixed order."""
-  return [*unroll.timestep, unroll.action, *unroll.extras.values(), unroll.policy_version]
+  arrays = nests.arrays_of(unroll.timestep)
+  return [*arrays, unroll.action, *unroll.extras.values(), unroll.policy_version]

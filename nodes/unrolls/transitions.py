@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from acme import specs
 
 from agents.types import FIRST, LAST, Array
+from environments import nests
 from rundir import recorded_unrolls
 
 _STEP_TYPE = 'timestep/step_type'
-# The columns of a transition, which recorded unrolls of every program have.
-_ROWS = (_STEP_TYPE, 'timestep/reward', 'timestep/discount', 'timestep/observation', 'action')
+_OBSERVATION = 'timestep/observation'
+# The columns of a transition besides the leaves of its observation. Recorded unrolls of every program
+# have them.
+_ROWS = (_STEP_TYPE, 'timestep/reward', 'timestep/discount', 'action')
 
 
 def valid(step_type: Array) -> np.ndarray:
@@ -45,18 +48,18 @@ def check(run_dirs: Sequence[str], environment_spec: specs.EnvironmentSpec) -> N
   Raises:
     NonRetryableError: a ValueError, one sentence that begins with a path.
   """
-  observation, action = environment_spec.observations, environment_spec.actions
+  declared = nests.named(environment_spec.observations, _OBSERVATION)
+  declared['action'] = environment_spec.actions
+  ours = {name: _text(spec.shape, np.dtype(spec.dtype).name) for name, spec in declared.items()}
   for run_dir in run_dirs:
-    found = recorded_unrolls.read_format(run_dir)
-    for name, spec in (('timestep/observation', observation), ('action', action)):
-      shape, dtype = found.columns[name]
-      theirs = f'{dtype}{list(shape[1:])}'
-      ours = f'{np.dtype(spec.dtype).name}{list(spec.shape)}'
-      if theirs != ours:
-        what = name.rpartition('/')[2]
+    columns = recorded_unrolls.read_format(run_dir).columns
+    for name in [*_observation(columns), *ours]:
+      theirs = _text(columns[name][0][1:], columns[name][1]) if name in columns else 'nothing'
+      if theirs != ours.get(name, 'nothing'):
+        what = name.removeprefix('timestep/')
         raise recorded_unrolls.NonRetryableError(
-          f"{run_dir} has recorded {theirs} as {what}, but this environment's is {ours}; name a run in "
-          'the same environment.'
+          f"{run_dir} has recorded {theirs} as {what}, but this environment's is "
+          f'{ours.get(name, "nothing")}; name a run in the same environment.'
         )
 
 
@@ -89,13 +92,23 @@ def read(run_dirs: Sequence[str], total: int, wanted: int) -> Iterator[dict[str,
   """
   seen = 0
   for path in _chunks(run_dirs):
-    columns = pairs(recorded_unrolls.read_chunk(path, _ROWS))
+    observation = _observation(recorded_unrolls.column_names(path))
+    columns = pairs(recorded_unrolls.read_chunk(path, [*_ROWS, *observation]))
     number = np.arange(seen, seen + len(columns[_STEP_TYPE]), dtype=np.int64)
     seen += len(number)
     kept = ((number + 1) * wanted // total > number * wanted // total) & (number < total)
     yield {name: column[kept] for name, column in columns.items()}
     if seen >= total:
       return
+
+
+def _observation(names: Iterable[str]) -> list[str]:
+  """Returns the names of the leaves of an observation among those of columns."""
+  return [name for name in names if f'{name}/'.startswith(f'{_OBSERVATION}/')]
+
+
+def _text(shape: Sequence[int], dtype: str) -> str:
+  return f'{dtype}{list(shape)}'
 
 
 def _chunks(run_dirs: Sequence[str]) -> list[str]:

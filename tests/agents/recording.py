@@ -68,12 +68,14 @@ def play(agent, params, timesteps, exploration, row_keys=None):
   return jax.tree.map(lambda *x: np.stack(x), *answers), states
 
 
-def make_unrolls(agent, state, batch_size=5, start=3, seed=0, row_keys=None):
+def make_unrolls(agent, state, batch_size=5, start=3, seed=0, row_keys=None, show=lambda x: x):
   """Returns unrolls `[B, L]` as actors would have recorded them, from the middle of a stream.
 
-  `row_keys`, `[start + L, B]`, are the keys of all rows; None for any.
+  `row_keys`, `[start + L, B]`, are the keys of all rows; None for any. `show` maps the observations of
+  `random_rows` to what the agent sees.
   """
   timesteps = random_rows(start + agent.unroll_rows, batch_size, seed)
+  timesteps = timesteps._replace(observation=show(timesteps.observation))
   answers, states = play(agent, state.params, timesteps, jnp.ones(batch_size), row_keys)
   rows = (timesteps, answers.action, answers.extras, np.zeros(answers.action.shape, np.int32))
   rows = jax.tree.map(lambda x: jnp.asarray(np.swapaxes(x[start:], 0, 1)), jax.device_get(rows))

@@ -14,6 +14,8 @@ from agents.muzero.agent import MuZero
 from agents.muzero.categorical import expectation
 from agents.muzero.config import MuZeroConfig
 from agents.types import FIRST, LAST, MID, Timestep
+from agents.vtrace.agent import VTrace
+from agents.vtrace.config import VTraceConfig
 
 GAMES = ['tic_tac_toe', 'connect_four']
 NUM_ENVS = 32
@@ -198,6 +200,22 @@ def test_muzero_never_makes_an_illegal_move(task, options):
     policy.sum(1), 1, atol=1e-5
   )  # Also where a full board has no legal move.
   assert len(set(answer.action)) == legal.shape[1]
+
+
+@pytest.mark.slow
+def test_an_actor_critic_makes_legal_moves_only():
+  rows, _, legal = jax.tree.map(
+    lambda x: x[:60].reshape(-1, *x.shape[2:]), at_random('connect_four')
+  )
+  environment = pgx.make('connect_four')
+  config = VTraceConfig(mlp_sizes=(8,), torso='mlp')
+  agent = VTrace(config, environment.observation_spec, environment.action_spec)
+  params = jax.jit(agent.init)(jax.random.key(0)).params
+  size, going_on = len(rows.reward), rows.step_type != LAST
+  keys = jax.random.split(jax.random.key(1), size)
+  answer = jax.jit(agent.act)(params, {}, Timestep(*rows), jnp.arange(size) % 2.0, keys)
+  assert legal[np.arange(size), answer.action][going_on].all()
+  assert len(set(answer.action.tolist())) == legal.shape[1]
 
 
 @pytest.mark.slow

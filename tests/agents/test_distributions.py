@@ -10,13 +10,14 @@ import pytest
 from scipy import integrate, stats
 
 from agents.actor_critic import squashed_entropy
+from agents.actor_critic.choice import make_distribution
 from agents.actor_critic.distributions import (
   MIN_STD,
   Categorical,
   ClippedGaussian,
   SquashedGaussian,
-  make_distribution,
 )
+from agents.actor_critic.several_labels import SeveralCategoricals
 from tests.agents.recording import CONTINUOUS_ACTION_SPEC, HIGH, LOW
 
 SQUASHED = SquashedGaussian(CONTINUOUS_ACTION_SPEC)
@@ -50,6 +51,29 @@ def test_a_label_has_its_probability_and_the_entropy_is_their_mean():
   expected = [stats.entropy(p) for p in probabilities]
   np.testing.assert_allclose(categorical.entropy(jnp.float32(logits)), expected, atol=1e-6)
   assert categorical.mode(jnp.float32(logits)).tolist() == [2, 0]
+
+
+def test_several_labels_have_the_product_of_their_probabilities_and_the_sum_of_their_entropies():
+  logits = np.random.default_rng(0).normal(size=(4, 7)).astype(np.float32)
+  several, parts = SeveralCategoricals((2, 4, 1)), np.split(logits, [2, 6], axis=-1)
+  assert several.num_logits == 7
+  draw = jnp.array([[1, 3, 0], [0, 0, 0], [1, 1, 0], [0, 2, 0]])
+  singles = [Categorical(part.shape[-1]) for part in parts]
+  expected = sum(
+    d.log_prob(x, draw[:, k]) for k, (d, x) in enumerate(zip(singles, parts, strict=True))
+  )
+  np.testing.assert_allclose(several.log_prob(logits, draw), expected, rtol=1e-5)
+  expected = sum(d.entropy(x) for d, x in zip(singles, parts, strict=True))
+  np.testing.assert_allclose(several.entropy(logits), expected, rtol=1e-5)
+  modes = np.stack([x.argmax(-1) for x in parts], -1)
+  np.testing.assert_array_equal(several.mode(logits), modes)
+  keys = jax.random.split(jax.random.key(0), 4000)
+  draws = np.asarray(jax.vmap(several.sample, in_axes=(0, None))(keys, logits[0]))
+  assert draws.dtype == np.int32 and draws.shape == (4000, 3)
+  for k, part in enumerate(parts):
+    expected = np.exp(part[0]) / np.exp(part[0]).sum()
+    found = np.bincount(draws[:, k], minlength=len(expected)) / 4000
+    np.testing.assert_allclose(found, expected, atol=0.03)
 
 
 @GAUSSIANS
@@ -175,7 +199,7 @@ def test_actions_of_any_shape(shape, policy_std):
   [
     dm_env.specs.Array((2,), np.float32),
     dm_env.specs.BoundedArray((2,), np.float32, -np.inf, np.inf),
-    dm_env.specs.BoundedArray((2,), np.int32, 0, 3),
+    dm_env.specs.BoundedArray((2, 2), np.int32, 0, 3),
   ],
 )
 def test_other_actions_are_refused(spec):

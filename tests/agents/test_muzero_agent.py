@@ -18,7 +18,7 @@ from agents.muzero.config import MuZeroConfig
 from agents.muzero.loss import unroll_model
 from agents.muzero.model import make_model
 from agents.types import FIRST, LAST
-from tests.agents import muzero_definition, r2d2_definition, recording
+from tests.agents import masked, muzero_definition, r2d2_definition, recording
 from tests.agents.recording import (
   ACTION_SPEC,
   NUM_ACTIONS,
@@ -346,3 +346,29 @@ def test_eight_devices_do_the_update_of_one():
 def test_unusable_options_are_refused_by_name(options, message):
   with pytest.raises(ValueError, match=f'^{message}'):
     make_agent(dataclasses.replace(SMALL, **options))
+
+
+@pytest.mark.slow
+def test_actions_that_a_mask_excludes_are_in_no_search_and_no_fresh_target():
+  config = dataclasses.replace(STACKED, reanalyse_fraction=1.0)
+  agent = MuZero(config, masked.SPEC, ACTION_SPEC)
+  state = make_state(STACKED)  # The networks do not see the mask.
+  unrolls = make_unrolls(agent, state, batch_size=4, show=masked.some_illegal)
+  legal = np.asarray(unrolls.timestep.observation['action_mask']) != 0
+  rows = legal.any(-1) & ~legal.all(-1)
+  assert rows.any()
+  chosen = np.take_along_axis(legal, np.asarray(unrolls.action)[..., None], -1)[..., 0]
+  assert chosen[rows].all()
+  relabel = jax.jit(agent.relabel, compiler_options=QUICK)
+  fresh = relabel(state.params, unrolls, jax.random.split(jax.random.key(5), 4))
+  for policy in (unrolls.extras['search_policy'], fresh['search_policy']):
+    assert not np.asarray(policy)[rows][~legal[rows]].any()
+    np.testing.assert_allclose(np.sum(policy, -1), 1.0, rtol=1e-5)
+  output = jax.jit(agent.update, compiler_options=QUICK)(state, unrolls)
+  assert jax.tree.all(jax.tree.map(lambda x: bool(np.isfinite(x).all()), output))
+
+
+def test_several_arrays_besides_a_mask_are_refused():
+  spec = {'b': OBSERVATION_SPEC, 'a': OBSERVATION_SPEC}
+  with pytest.raises(ValueError, match='one array besides an action mask, not a, b: flatten them'):
+    MuZero(SMALL, spec, ACTION_SPEC)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from acme import specs
 
-from environments import registry
+from environments import nests, registry
 
 FIRST, MID, LAST = (int(step_type) for step_type in dm_env.StepType)
 
@@ -31,6 +31,7 @@ ENVIRONMENTS = [
   ('dm_control:humanoid/stand', 'action_repeat=2,time_limit=0.5', 30),
   ('recall', 'delay=3,jitter=2', 60),
   ('atari:Pong', 'frame_cap=200', 300),
+  ('dm_control:walker/walk', 'flatten=false,time_limit=0.2', 30),
   ('examples/corridor.py:make', 'length=4', 60),
   ('benchmarks/simulated/screens.py:make', '', 1100),
 ]
@@ -53,13 +54,21 @@ def roll(name, options, seed, num_steps, num_envs=NUM_ENVS):
   for t in range(num_steps + 1):
     timestep = environment.reset() if t == 0 else environment.step(actions[t - 1])
     returned.append(timestep)
-    copies.append(dm_env.TimeStep(*(field.copy() for field in timestep)))
+    copied = [array.copy() for array in nests.arrays_of(timestep)]
+    copies.append(dm_env.TimeStep(*nests.fields_of(timestep.observation, copied)))
   environment.close()
   return returned, copies
 
 
 def stack(timesteps):
-  return dm_env.TimeStep(*(np.stack(fields) for fields in zip(*timesteps, strict=True)))
+  arrays = zip(*map(nests.arrays_of, timesteps), strict=True)
+  stacked = [np.stack(several) for several in arrays]
+  return dm_env.TimeStep(*nests.fields_of(timesteps[0].observation, stacked))
+
+
+def pairs(rows, others):
+  """Yields the arrays of two stacks of timesteps side by side."""
+  yield from zip(nests.arrays_of(rows), nests.arrays_of(others), strict=True)
 
 
 @pytest.mark.slow
@@ -71,12 +80,17 @@ def test_batched_environment_contract(name, options, num_steps):
     assert timestep.step_type.dtype == np.uint8
     assert timestep.reward.dtype == np.float32
     assert timestep.discount.dtype == np.float32
-    assert timestep.observation.dtype == spec.observations.dtype
-    assert timestep.observation.shape == (NUM_ENVS, *spec.observations.shape)
-    assert timestep.observation.flags.c_contiguous
+    nests.check(timestep.observation, 'it')
+    declared = nests.named(spec.observations, '')
+    observed = nests.named(timestep.observation, '')
+    assert observed.keys() == declared.keys()
+    for name, leaf in observed.items():
+      assert leaf.dtype == declared[name].dtype
+      assert leaf.shape == (NUM_ENVS, *declared[name].shape)
+      assert leaf.flags.c_contiguous
+      declared[name].validate(leaf[0])
     assert timestep.step_type.shape == timestep.reward.shape == timestep.discount.shape
     assert timestep.reward.shape == (NUM_ENVS,)
-    spec.observations.validate(timestep.observation[0])
 
   rows = stack(copies)
   np.testing.assert_array_equal(rows.step_type[0], FIRST)
@@ -90,7 +104,7 @@ def test_batched_environment_contract(name, options, num_steps):
   assert set(np.unique(rows.discount)) <= {0, 1}
 
   # What was returned is the caller's: later steps have not changed it.
-  for before, now in zip(rows, stack(returned), strict=True):
+  for before, now in pairs(rows, stack(returned)):
     np.testing.assert_array_equal(before, now)
 
 
@@ -100,9 +114,9 @@ def test_the_seed_decides_the_trajectory(name, options, num_steps):
   rows = stack(roll(name, options, seed=1, num_steps=num_steps)[0])
   again = stack(roll(name, options, seed=1, num_steps=num_steps)[0])
   other = stack(roll(name, options, seed=2, num_steps=num_steps)[0])
-  for a, b in zip(rows, again, strict=True):
+  for a, b in pairs(rows, again):
     np.testing.assert_array_equal(a, b)
-  assert any((a != b).any() for a, b in zip(rows, other, strict=True))
+  assert any((a != b).any() for a, b in pairs(rows, other))
 
 
 @pytest.mark.parametrize(('name', 'options', 'num_steps'), ENVIRONMENTS)
@@ -111,7 +125,7 @@ def test_environments_of_a_batch_differ(name, options, num_steps):
   actions = random_actions(environment.action_spec(), num_steps, 1).repeat(2, axis=1)
   rows = stack([environment.reset()] + [environment.step(action) for action in actions])
   environment.close()
-  assert any((field[:, 0] != field[:, 1]).any() for field in rows)
+  assert any((array[:, 0] != array[:, 1]).any() for array in nests.arrays_of(rows))
 
 
 @pytest.mark.parametrize(('name', 'options', 'num_steps'), ENVIRONMENTS)

@@ -79,6 +79,46 @@ def test_a_nest_is_concatenated_in_the_order_of_its_keys():
   np.testing.assert_array_equal(batch.reset().observation, [[7, 1, 2, 3, 4]])
 
 
+def _show_with_mask(count):
+  return {
+    'b': np.full((2, 2), count, np.uint8),
+    'a': np.float64(count),
+    'action_mask': [True, False],
+  }
+
+
+def test_a_nest_stays_one_if_it_is_not_to_be_flattened():
+  batch = DmEnvBatch([Counter(7, _show_with_mask), Counter(9, _show_with_mask)], flatten=False)
+  found = {name: (spec.shape, spec.dtype) for name, spec in batch.observation_spec().items()}
+  assert found == {'b': ((2, 2), np.uint8), 'a': ((), np.float32), 'action_mask': ((2,), bool)}
+  observation = batch.reset().observation
+  assert {name: (x.shape[1:], x.dtype) for name, x in observation.items()} == found
+  np.testing.assert_array_equal(observation['b'][:, 1, 0], [7, 9])
+  np.testing.assert_array_equal(observation['a'], [7, 9])
+  observation = batch.step(np.zeros(2, np.int32)).observation
+  np.testing.assert_array_equal(observation['a'], [8, 10])
+
+
+def test_an_action_mask_stays_beside_the_vector_of_the_rest():
+  batch = DmEnvBatch([Counter(7, _show_with_mask)])
+  assert batch.observation_spec() == {
+    'observation': specs.Array((5,), np.float32, 'observation'),
+    'action_mask': specs.Array((2,), bool),
+  }
+  observation = batch.reset().observation
+  np.testing.assert_array_equal(observation['observation'], [[7] * 5])
+  np.testing.assert_array_equal(observation['action_mask'], [[True, False]])
+
+
+def test_a_vector_of_bounded_integers_is_several_discrete_actions():
+  counter = Counter(action_spec=specs.BoundedArray((2,), np.int64, 0, [2, 4]))
+  batch = DmEnvBatch([counter])
+  assert batch.action_spec() == specs.BoundedArray((2,), np.int32, 0, [2, 4], 'action')
+  batch.reset()
+  batch.step(np.array([[1, 3]], np.int32))
+  np.testing.assert_array_equal(counter.actions, [[1, 3]])
+
+
 def test_bounded_integers_from_zero_are_discrete():
   spec = specs.BoundedArray((), np.int64, 0, 4)
   counter = Counter(action_spec=spec)

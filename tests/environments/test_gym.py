@@ -159,14 +159,17 @@ class Probe(gymnasium.Env):
 
   observation_space = spaces.Dict({'last': spaces.Discrete(6), 'x': spaces.Box(0, 1, (2,))})
   action_space = spaces.Discrete(3, start=3)
+  shown = {}
 
   def reset(self, *, seed=None, options=None):
     super().reset(seed=seed)
-    return {'last': 0, 'x': np.zeros(2, np.float32)}, {}
+    return self.show(np.zeros_like(self.action_space.sample())), {}
 
   def step(self, action):
-    observation = {'last': action, 'x': np.ones(2, np.float32)}
-    return observation, 0.0, False, False, {}
+    return self.show(action), 0.0, False, False, {}
+
+  def show(self, action):
+    return {'last': action, 'x': np.ones(2, np.float32), **self.shown}
 
 
 @pytest.fixture
@@ -186,7 +189,54 @@ def test_dicts_are_flattened_and_actions_count_from_zero(probe_id):
   np.testing.assert_array_equal(row.observation[1], [0, 0, 0, 0, 0, 1, 1, 1])
 
 
-@pytest.mark.parametrize('space', [spaces.MultiDiscrete([2, 2]), spaces.Box(-np.inf, np.inf, (2,))])
+def test_dicts_and_tuples_stay_nests_if_they_are_not_to_be_flattened(probe_id, monkeypatch):
+  parts = {'last': spaces.Discrete(6), 'more': spaces.Tuple([spaces.Discrete(3, start=7)])}
+  parts['x'] = spaces.Box(0, 1, (2,), np.float64)
+  monkeypatch.setattr(Probe, 'observation_space', spaces.Dict(parts))
+  monkeypatch.setattr(Probe, 'shown', {'more': (9,)})
+  batch = registry.make(f'gymnasium:{probe_id}', 2, 0, 'flatten=false')
+  assert batch.observation_spec() == {
+    'last': specs.DiscreteArray(6, np.int32, 'last'),
+    'more': (specs.DiscreteArray(3, np.int32, '0'),),
+    'x': specs.Array((2,), np.float32, 'x'),
+  }
+  batch.reset()
+  observation = batch.step(np.array([0, 2], np.int32)).observation
+  assert type(observation) is dict and type(observation['more']) is tuple
+  np.testing.assert_array_equal(observation['last'], [3, 5])
+  np.testing.assert_array_equal(observation['more'][0], [2, 2])
+  np.testing.assert_array_equal(observation['x'], np.ones((2, 2)))
+  dtypes = observation['last'].dtype, observation['more'][0].dtype, observation['x'].dtype
+  assert dtypes == (np.int32, np.int32, np.float32)
+
+
+def test_an_action_mask_stays_beside_the_vector_of_the_rest(probe_id, monkeypatch):
+  parts = dict(Probe.observation_space.spaces) | {'action_mask': spaces.MultiBinary(3)}
+  monkeypatch.setattr(Probe, 'observation_space', spaces.Dict(parts))
+  monkeypatch.setattr(Probe, 'shown', {'action_mask': np.array([1, 0, 1], np.int8)})
+  batch = registry.make(f'gymnasium:{probe_id}', 2, 0)
+  assert {name: spec.shape for name, spec in batch.observation_spec().items()} == {
+    'observation': (8,),
+    'action_mask': (3,),
+  }
+  batch.reset()
+  observation = batch.step(np.array([0, 2], np.int32)).observation
+  np.testing.assert_array_equal(observation['observation'][0], [0, 0, 0, 1, 0, 0, 1, 1])
+  np.testing.assert_array_equal(observation['action_mask'], [[1, 0, 1]] * 2)
+
+
+def test_several_discrete_actions_count_from_zero(probe_id, monkeypatch):
+  monkeypatch.setattr(Probe, 'action_space', spaces.MultiDiscrete([2, 3], start=[1, 0]))
+  monkeypatch.setattr(Probe, 'observation_space', spaces.Box(0, 9, (2,), np.float32))
+  monkeypatch.setattr(Probe, 'show', lambda self, action: np.float32(action))
+  batch = registry.make(f'gymnasium:{probe_id}', 2, 0)
+  assert batch.action_spec() == specs.BoundedArray((2,), np.int32, 0, [1, 2], 'action')
+  batch.reset()
+  row = batch.step(np.array([[0, 0], [1, 2]], np.int32))
+  np.testing.assert_array_equal(row.observation, [[1, 0], [2, 2]])
+
+
+@pytest.mark.parametrize('space', [spaces.MultiBinary(2), spaces.Box(-np.inf, np.inf, (2,))])
 def test_actions_without_an_array_form_or_bounds_are_refused(probe_id, monkeypatch, space):
   monkeypatch.setattr(Probe, 'action_space', space)
   with pytest.raises(ValueError, match='--env: the action space is neither'):

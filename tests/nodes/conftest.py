@@ -126,10 +126,17 @@ def make_server():
   servers = []
 
   def make(
-    env_groups, agent=None, batch_size=8, timeout=0.002, sink=None, num_devices=1, threads=0
+    env_groups,
+    agent=None,
+    batch_size=8,
+    timeout=0.002,
+    sink=None,
+    num_devices=1,
+    environment=CounterEnvironment,
+    threads=0,
   ):
     sink = sink or Sink()
-    spec = CounterEnvironment([1]).spec()
+    spec = environment([1]).spec()
     agent = agent or CounterAgent()
     server = InferenceServer(
       agent,

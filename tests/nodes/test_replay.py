@@ -24,6 +24,7 @@ from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
 from programs import arithmetic, r2d2
+from tests.nodes import nested
 from tests.nodes.numbered import COLUMNS, EXAMPLE, L, numbered_unrolls
 from tests.nodes.replay_size import replay_size
 from tests.waiting import wait_until
@@ -56,6 +57,18 @@ def _write(addresses, count, priorities):
   assert written.wait(30)
   wait_until(lambda: sum(map(replay_size, addresses)) == count, writer.check)
   return writer
+
+
+def test_nests_come_back_from_replay_as_they_were_written(queue_address):
+  written = nested.nested_unrolls(0, 4)
+  writer = UnrollWriter([queue_address], nested.COLUMNS)
+  writer.start()
+  writer.put(written, lambda: None)
+  batch = next(iter(UnrollReader([queue_address], nested.COLUMNS, 4, max_in_flight=1)))
+  writer.close()
+  jax.tree.map(np.testing.assert_array_equal, batch.unrolls, written)
+  same = jax.tree.map(lambda a, b: a.dtype == b.dtype, batch.unrolls, written)
+  assert jax.tree.all(same) and 'timestep/observation/goal/1' in nested.COLUMNS.names
 
 
 @pytest.fixture

@@ -57,6 +57,16 @@ def test_gymnasium_draws_without_a_display(name):
   assert len(np.unique(picture)) > 1
 
 
+def test_of_a_nest_the_largest_picture_is_drawn_or_all_its_numbers():
+  small, large = np.zeros((2, 3, 4), np.uint8), np.ones((2, 5, 4, 3), np.uint8)
+  numbers, mask = np.full((2, 3), 7, np.int32), np.ones((2, 3), bool)
+  nest = {'a': small, 'b': (large, numbers), 'action_mask': mask}
+  assert frames.drawn_part(nest) is large
+  assert frames.drawn_part(numbers) is numbers
+  drawn = frames.drawn_part({'x': numbers, 'y': np.zeros(2), 'action_mask': mask})
+  np.testing.assert_array_equal(drawn, [[7, 7, 7, 0]] * 2)
+
+
 def test_observations_are_drawn_as_shades_colours_or_bars():
   board = np.zeros((3, 2), np.float32)
   board[1, 1] = 1

@@ -9,11 +9,16 @@ import sys
 
 import numpy as np
 import pytest
+from acme import specs
 
 from agents.types import FIRST, LAST
 from nodes.unrolls import transitions
+from nodes.unrolls.packing import UNROLL_ID
+from nodes.unrolls.recorder import UnrollRecorder
 from rundir import recorded_unrolls
 from rundir.errors import NonRetryableError
+from rundir.recorded_unrolls import RecordingOptions
+from tests.nodes import nested
 from tests.nodes.unrolls import stream
 from tests.waiting import wait_until
 
@@ -207,3 +212,24 @@ def test_an_old_chunk_does_not_wait_for_more_unrolls(tmp_path):
   assert stream.ids(tmp_path) == list(range(6))
   recording.close()
   assert len(recorded_unrolls.chunks(str(tmp_path))) == 2
+
+
+def test_the_leaves_of_a_nest_are_recorded_and_read_as_transitions(tmp_path):
+  written, run_dirs = nested.nested_unrolls(0, 4), [str(tmp_path)]
+  recording = UnrollRecorder(nested.COLUMNS, 3, RecordingOptions(str(tmp_path), 1 << 30))
+  leaves = nested.COLUMNS.flatten(written)
+  recording.record(leaves | {UNROLL_ID: np.arange(4)})
+  recording.close()
+  total = transitions.count(run_dirs)
+  (found,) = transitions.read(run_dirs, total, total)
+  expected = transitions.pairs({n: x for n, x in leaves.items() if n in found})
+  assert sum(name.startswith('timestep/observation/') for name in found) == 4
+  for name, column in found.items():
+    np.testing.assert_array_equal(column, expected[name])
+  environment = nested.NestedCounter([1])
+  environment.action_spec = lambda: specs.DiscreteArray(9, np.int32)
+  transitions.check(run_dirs, environment.spec())
+  single = environment.spec()._replace(observations=specs.Array((4,), np.float32))
+  said = 'recorded bool.4. as observation/action_mask, but this environment.s is nothing'
+  with pytest.raises(NonRetryableError, match=said):
+    transitions.check(run_dirs, single)

@@ -1,0 +1,35 @@
+"""The choice of a policy's distribution by the action spec."""
+
+from __future__ import annotations
+
+import dm_env.specs
+
+from agents.actor_critic.distributions import (
+  Categorical,
+  ClippedGaussian,
+  Distribution,
+  SquashedGaussian,
+)
+from agents.actor_critic.several_labels import SeveralCategoricals
+from agents.boxes import is_box
+from agents.discrete import num_values
+
+
+def make_distribution(action_spec: dm_env.specs.Array, policy_std: str = 'state') -> Distribution:
+  """Returns the distribution for an action spec.
+
+  Args:
+    action_spec: of one action.
+    policy_std: what continuous actions have: 'state' for `SquashedGaussian`, 'free' for
+      `ClippedGaussian`.
+
+  Raises:
+    ValueError: actions are neither discrete, as in `agents.discrete`, nor floats between finite bounds.
+  """
+  if isinstance(action_spec, dm_env.specs.DiscreteArray):
+    return Categorical(action_spec.num_values)
+  if (sizes := num_values(action_spec)) is not None:
+    return SeveralCategoricals(sizes)
+  if is_box(action_spec):
+    return (ClippedGaussian if policy_std == 'free' else SquashedGaussian)(action_spec)
+  raise ValueError(f'this agent needs discrete or bounded continuous actions, not {action_spec!r}.')

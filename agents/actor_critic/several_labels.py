@@ -1,0 +1,57 @@
+"""The distribution of several discrete actions at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.action_mask import ILLEGAL
+from agents.actor_critic.distributions import Distribution
+from agents.types import Array
+
+
+class SeveralCategoricals(Distribution):
+  """Independent distributions over labels, one for each of K actions; a draw is int32 `[K]`.
+
+  The parameters are the logits of the first action, then those of the second, and so on.
+  """
+
+  has_draws = False
+
+  def __init__(self, num_values: Sequence[int]):
+    """Initialises the distribution; `num_values` are those of each action."""
+    self.num_logits = sum(num_values)
+    # Places of the logits in `[K, largest]`, so that all actions are computed at once.
+    label, sizes = np.arange(max(num_values)), np.array(num_values)[:, None]
+    self._exists = label < sizes
+    self._place = np.where(self._exists, np.cumsum(sizes)[:, None] - sizes + label, 0)
+
+  def sample(self, key: Array, logits: Array) -> Array:
+    """Returns labels, int32 `[K]`. See the base class."""
+    return jax.random.categorical(key, self._each(logits)).astype(jnp.int32)
+
+  def mode(self, logits: Array) -> Array:
+    """Returns the most probable labels, int32 `[K]`."""
+    return jnp.argmax(self._each(logits), axis=-1).astype(jnp.int32)
+
+  def log_prob(self, logits: Array, draw: Array) -> Array:
+    """Returns the log-probability of all labels together. See the base class."""
+    log_pi = jax.nn.log_softmax(self._each(logits))
+    labels = draw[..., None].astype(jnp.int32)
+    return jnp.sum(jnp.take_along_axis(log_pi, labels, axis=-1)[..., 0], axis=-1)
+
+  def entropy(self, logits: Array) -> Array:
+    """Returns the sum of the entropies. See the base class."""
+    log_pi = jax.nn.log_softmax(self._each(logits))
+    return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=(-2, -1))
+
+  def action(self, draw: Array) -> Array:
+    """Returns the labels themselves."""
+    return draw
+
+  def _each(self, logits: Array) -> Array:
+    """Returns logits `[..., num_logits]` as `[..., K, largest]`, with illegal labels in the gaps."""
+    return jnp.where(self._exists, logits[..., self._place], ILLEGAL)

@@ -1,0 +1,45 @@
+"""A user's environment of dictionaries with an action mask, from launch.py to evaluate.py."""
+
+import numpy as np
+from PIL import Image
+
+import evaluate
+from rundir import films, recorded_unrolls
+from tests.programs_under_test import DONE, ROOT, log_text
+
+ENVIRONMENT = f'{ROOT}/examples/doors.py:make'
+
+
+def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path, capsys):
+  """The environment fails at an illegal action. A random legal one is right in two of five rooms."""
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--num_steps=14000', '--num_actors=1', '--envs_per_actor=16', '--batch_size=4'),
+    *('--eval_episodes=20', '--mlp_sizes=32', '--hidden_size=32', '--learning_rate=0.005'),
+    *(f'--env={ENVIRONMENT}', '--record_unrolls', '--lp_launch_type=local_mt'),
+    '--video_period=1000',
+    f'--run_dir={run_dir}',
+    timeout=240,
+  )
+  assert process.returncode == 0, process.stderr
+  evaluator_return = float(DONE.fullmatch(process.stdout.splitlines()[-1])[1])
+  assert evaluator_return > 4.0
+  assert 'Traceback' not in log_text(run_dir)
+  assert films.paths(str(run_dir))
+
+  first, *_ = recorded_unrolls.chunks(str(run_dir))
+  names = recorded_unrolls.column_names(first)
+  leaves = [name for name in names if name.startswith('timestep/observation/')]
+  found = recorded_unrolls.read_chunk(first, [*leaves, 'action', 'timestep/step_type'])
+  mask, sign, colour = (
+    found[f'timestep/observation/{name}'] for name in ('action_mask', 'sign', 'colour')
+  )
+  assert (mask.dtype, sign.dtype, colour.dtype) == (bool, np.float32, np.int32)
+  chosen = np.take_along_axis(mask, found['action'][..., None], -1)[..., 0]
+  assert chosen.all() and not mask.all() and {*np.unique(sign)} == {-1, 1}
+
+  film = tmp_path / 'film.gif'
+  assert evaluate.main([str(run_dir), '--episodes=20', f'--video={film}']) == 0
+  assert 'return       ' in capsys.readouterr().out
+  with Image.open(film) as video:
+    assert video.n_frames > 5
