@@ -24,11 +24,11 @@ class Config(sebulba.Config):
   """The options of Sebulba, and the seconds of the computation."""
 
   env: str = with_default(sebulba.Config, 'env', SCREENS)
-  envs_per_actor: int = with_default(sebulba.Config, 'envs_per_actor', 128)
-  inference_batch_size: int = with_default(sebulba.Config, 'inference_batch_size', 128)
+  envs_per_actor: int = with_default(sebulba.Config, 'envs_per_actor', 512)
+  inference_batch_size: int = with_default(sebulba.Config, 'inference_batch_size', 512)
   batch_size: int = with_default(sebulba.Config, 'batch_size', 64)
-  # As with one accelerator.
-  inference_threads: int = with_default(sebulba.Config, 'inference_threads', 3)
+  # As with an accelerator: one thread listens while another serves, and no core is shared.
+  inference_threads: int = with_default(sebulba.Config, 'inference_threads', 2)
   one_core: bool = with_default(sebulba.Config, 'one_core', False)
   inference_ms: float = option(1.0, 'milliseconds of an inference batch of any size')
   update_ms: float = option(10.0, 'milliseconds of a learner step')
