@@ -253,12 +253,14 @@ def rest_is_nightly(scenarios):
   """Marks the scenarios of a class nightly, except `_ALWAYS`; other engines run them in `make test`."""
   for name in dir(scenarios):
     if name.startswith('test_') and name not in _ALWAYS:
-      setattr(scenarios, name, _nightly(getattr(scenarios, name)))
+      setattr(scenarios, name, nightly(getattr(scenarios, name)))
   return scenarios
 
 
-def _nightly(scenario):
-  @pytest.mark.nightly  # A copy: other classes share the scenario.
+def nightly(scenario):
+  """Returns a nightly copy of a scenario."""
+
+  @pytest.mark.nightly  # Other classes share the original.
   @functools.wraps(scenario)
   def copy(*args, **kwargs):
     scenario(*args, **kwargs)

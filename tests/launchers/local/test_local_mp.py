@@ -194,7 +194,10 @@ def engine():
 
 
 class TestContract(contract.Contract):
-  pass
+  # The test of a hanging node above asks for more.
+  test_a_node_that_hangs_is_killed_after_its_stacks_are_logged = contract.nightly(
+    contract.Contract.test_a_node_that_hangs_is_killed_after_its_stacks_are_logged
+  )
 
 
 def _driver(tmp_path):
