@@ -32,11 +32,13 @@ from tests.benchmarks import smoke
 from tests.waiting import wait_until
 
 WAITS = 'import sys; print(flush=True); sys.stdin.read()'
-# A "launcher" that starts what its argument names, says their ids, and waits.
+# A "launcher" that starts what its argument names, says their ids once they run, and waits.
 STARTS = (
   'import subprocess, sys\n'
-  f'waits = [sys.executable, "-c", {WAITS!r}]\n'
-  'started = [subprocess.Popen([*waits, name], stdin=0) for name in sys.argv[1].split(",")]\n'
+  f'waits, pipe = [sys.executable, "-c", {WAITS!r}], subprocess.PIPE\n'
+  'names = sys.argv[1].split(",")\n'
+  'started = [subprocess.Popen([*waits, name], stdin=0, stdout=pipe) for name in names]\n'
+  'for p in started: p.stdout.readline()\n'
   'print(*(p.pid for p in started), flush=True); sys.stdin.read()'
 )
 
