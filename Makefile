@@ -20,7 +20,7 @@ export PATH := $(PATH):/usr/sbin
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu'
-	@echo 'make quick   set up, then the tests that need no whole program and no cluster (three minutes)'
+	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
 	@echo 'make test    set up, then check and test everything except nightly tests'
 	@echo 'make nightly the tests that need minutes or a quiet machine, then make newest'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'

@@ -70,7 +70,7 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(train, tmp_path, launch
     ('qt_opt', SMALL_Q),
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')),
     ('sebulba', APART),
-    ('sebulba', PPO),
+    pytest.param('sebulba', PPO, marks=pytest.mark.nightly),
     ('impala', PPO),
     pytest.param('impala', (), marks=pytest.mark.nightly),
   ],

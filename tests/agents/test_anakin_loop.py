@@ -139,6 +139,7 @@ def test_more_rows_than_a_call_can_count_are_refused():
     make_loop(2**31 // (NUM_ENVS * CONFIG.unroll_length) + 1)
 
 
+@pytest.mark.slow
 def test_lengths_that_add_up_to_more_than_an_int32_are_counted():
   loop = loop_of_two()
   state = loop.init(jax.random.key(1))

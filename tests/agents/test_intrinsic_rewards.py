@@ -91,6 +91,7 @@ def inner_policy(config, policy, features, ended, action, intrinsic):
   return tables
 
 
+@pytest.mark.slow
 def test_the_policy_is_drawn_at_first_and_learns_every_m_rows_from_the_intrinsic_reward_alone():
   agent, environment = make()
   _, unrolls = play(agent, environment, 5)

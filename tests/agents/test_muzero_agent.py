@@ -163,6 +163,7 @@ def test_a_relabelled_unroll_has_the_priority_and_the_loss_of_its_fresh_targets(
   assert abs(losses[0] - losses[1]) > 1e-3
 
 
+@pytest.mark.slow
 def test_half_of_the_gradient_flows_into_each_state_of_the_dynamics():
   model, network = make_agent(SMALL).model, make_state(SMALL).params.network
   observation, action = jnp.ones((1, 3, 2)), jnp.array([[1, 2]])

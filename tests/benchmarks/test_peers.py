@@ -156,6 +156,7 @@ def test_an_environment_is_made_once_for_a_list(uv, tmp_path):
   assert len(uv) == 4
 
 
+@pytest.mark.slow
 def test_a_driver_is_followed_and_everything_that_it_has_started_is_killed(tmp_path, monkeypatch):
   driver = tmp_path / 'driver.py'
   driver.write_text(DRIVER)

@@ -226,6 +226,7 @@ def test_items_of_several_unrolls_have_no_priorities(queue_address):
   writer.close()
 
 
+@pytest.mark.slow
 def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monkeypatch):
   """As after the death of a server that had not confirmed what it had given already."""
   monkeypatch.setattr(secrets, 'randbits', lambda bits: 5)
@@ -258,6 +259,7 @@ def test_what_is_sampled_again_on_purpose_is_no_repeat():
   )
 
 
+@pytest.mark.slow
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
   writer = UnrollWriter([queue_address], COLUMNS)
   writer.start()

@@ -200,6 +200,7 @@ def test_each_transition_is_loaded_once_also_by_a_second_incarnation(servers):
   assert len(set(audited)) == len(audited) == servers.recorded + held[1]
 
 
+@pytest.mark.slow
 def test_a_loader_goes_on_where_another_was_killed(servers, monkeypatch):
   monkeypatch.setattr('nodes.replay_loader._BLOCK', 16)
   looks = []
@@ -224,6 +225,7 @@ def test_a_loader_goes_on_where_another_was_killed(servers, monkeypatch):
   assert servers.contents() == servers.wanted()
 
 
+@pytest.mark.slow
 def test_a_server_that_loses_all_gets_all_again_without_holes(servers):
   end = servers.load()
   wait_until(lambda: sum(servers.held()) == servers.recorded, servers.check)

@@ -295,4 +295,7 @@ def engine():
 
 @pytest.mark.slow
 class TestContract(contract.NodeContract):
-  pass
+  # test_liveness.py has the probe that ends such a pod.
+  test_a_node_that_hangs_is_killed_after_its_stacks_are_logged = contract.nightly(
+    contract.NodeContract.test_a_node_that_hangs_is_killed_after_its_stacks_are_logged
+  )
