@@ -45,8 +45,7 @@ def drawn_part(observation: Nest) -> np.ndarray:
   """
   if isinstance(observation, np.ndarray):
     return observation
-  named = nests.named(observation, '')
-  leaves = [leaf for name, leaf in named.items() if name != f'/{nests.ACTION_MASK}']
+  leaves = nests.leaves(nests.without_mask(observation))
   if pictures := [leaf for leaf in leaves if is_picture(leaf[0])]:
     return max(pictures, key=lambda leaf: leaf[0].size)
   return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], 1).astype(np.float32)

@@ -5,7 +5,7 @@ The order of the leaves is that of JAX: dictionaries by their keys, sorted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,13 @@ def named(nest: Nest, root: str) -> dict[str, Any]:
     root: the name of the whole, and of a single array.
   """
   return {'/'.join(map(str, (root, *path))): leaf for path, leaf in tree.flatten_with_path(nest)}
+
+
+def without_mask(nest: Nest) -> Nest:
+  """Returns an observation, or the spec of one, without its entry `action_mask`, if it has one."""
+  if not isinstance(nest, Mapping):
+    return nest
+  return {name: part for name, part in nest.items() if name != ACTION_MASK}
 
 
 def like(structure: Nest, found: Sequence[Any]) -> Nest:

@@ -84,13 +84,13 @@ class FlattenedBesideMask:
 
   def __init__(self, spec: Nest):
     """Initialises for observations of a spec."""
-    self._vector = Flattened(_without_mask(spec))
+    self._vector = Flattened(nests.without_mask(spec))
     self._mask = Nested({ACTION_MASK: spec[ACTION_MASK]})
     self.spec = {'observation': self._vector.spec, **self._mask.spec}
 
   def stack(self, observations: Sequence[Any]) -> Nest:
     """See `Observations`."""
-    vectors = self._vector.stack([_without_mask(observation) for observation in observations])
+    vectors = self._vector.stack([nests.without_mask(observation) for observation in observations])
     masks = [{ACTION_MASK: observation[ACTION_MASK]} for observation in observations]
     return {'observation': vectors, **self._mask.stack(masks)}
 
@@ -111,10 +111,6 @@ def make(spec: Nest, flatten: bool) -> Observations:
 
 def _has_mask(spec: Nest) -> bool:
   return isinstance(spec, dict) and ACTION_MASK in spec and len(spec) > 1
-
-
-def _without_mask(observation: Any) -> dict[str, Any]:
-  return {name: part for name, part in observation.items() if name != ACTION_MASK}
 
 
 def _plain(spec: Nest) -> Nest:

@@ -135,7 +135,7 @@ class RecurrentNetwork:
     parts = config, self._observation_spec, looped
     torso = make_torso(*parts)
     self.body = Body(
-      torso=torsos.Twins(torso, make_torso(*parts).copy()) if twins else torso,
+      torso=torsos.Twins(torso, make_torso(*parts)) if twins else torso,
       core=LSTM(config.lstm_size) if config.core == 'lstm' else None,
       head=head,
     )

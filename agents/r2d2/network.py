@@ -58,8 +58,7 @@ def epsilon_greedy(
   count = q_values.shape[-1] if legal is None else jnp.sum(legal, dtype=jnp.int32)
   anything = jax.random.randint(action_key, (), 0, count, jnp.int32)
   if legal is not None:
-    anything = jnp.argmax(jnp.cumsum(legal) > anything).astype(
-      jnp.int32
-    )  # So many legal before it.
+    before = anything  # The number of legal actions before the one that is chosen.
+    anything = jnp.argmax(jnp.cumsum(legal) > before).astype(jnp.int32)
   greedy = jnp.argmax(q_values).astype(jnp.int32)
   return jnp.where(jax.random.uniform(whether_key) < epsilon, anything, greedy)

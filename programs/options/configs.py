@@ -67,7 +67,7 @@ def check(module: Any, config: Any) -> None:
 
 def _check_single(env: str, observation_spec: nests.Nest) -> None:
   """Raises ValueError if an observation has several arrays besides an action mask."""
-  names = [name for name in nests.named(observation_spec, '') if name != f'/{nests.ACTION_MASK}']
+  names = nests.named(nests.without_mask(observation_spec), '')
   if len(names) > 1:
     parts = ', '.join(name[1:] for name in names)
     raise ValueError(

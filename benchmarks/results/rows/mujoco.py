@@ -5,15 +5,34 @@ from __future__ import annotations
 from benchmarks.results.declared import Group, Task
 from benchmarks.results.rows import quoted, systems
 
+_BUDGET = 1_000_000
+
+
+def _gymnasium(name: str, thresholds: tuple[float, ...], cleanrl: str, zoo: str) -> Task:
+  """Returns a task of Gymnasium, with CleanRL's figure and that of Stable-Baselines3."""
+  env, steps = f'gymnasium:{name}-v5', '1,000,000 steps'
+  return Task(
+    name=name.lower(),
+    title=name,
+    about=f"Gymnasium's {name}-v5, on MuJoCo.",
+    rows=(systems.ppo('sebulba', env, _BUDGET), systems.ours('impala', env, _BUDGET)),
+    thresholds=thresholds,
+    published=(
+      quoted.cleanrl(cleanrl, f'{name}-v4, {steps}, {quoted.SEEDS}', quoted.CLEANRL_MUJOCO),
+      quoted.zoo(zoo, f'{name}-v3, {steps}'),
+    ),
+    episodes=30,
+  )
+
 
 def _control(name: str, threshold: float, figure: str) -> Task:
   """Returns a task of the Control Suite."""
-  env, budget = f'dm_control:{name}', 1_000_000
+  env = f'dm_control:{name}'
   return Task(
     name=f'control/{name.replace("/", "-")}',
     title=name,
     about=f'`{env}`, observed by its state.',
-    rows=(systems.ppo('sebulba', env, budget), systems.ours('impala', env, budget)),
+    rows=(systems.ppo('sebulba', env, _BUDGET), systems.ours('impala', env, _BUDGET)),
     thresholds=(threshold,),
     published=(
       quoted.cleanrl(figure, f'{name}, 8,000,000 steps, 10 seeds', quoted.CLEANRL_CONTROL),
@@ -35,40 +54,8 @@ GROUPS = (
 )
 
 TASKS = (
-  Task(
-    name='halfcheetah',
-    title='HalfCheetah',
-    about="Gymnasium's HalfCheetah-v5, on MuJoCo.",
-    rows=(
-      systems.ppo('sebulba', 'gymnasium:HalfCheetah-v5', 1_000_000),
-      systems.ours('impala', 'gymnasium:HalfCheetah-v5', 1_000_000),
-    ),
-    thresholds=(1000.0, 4800.0),
-    published=(
-      quoted.cleanrl(
-        '1442.64 ± 46.03', f'HalfCheetah-v4, 1,000,000 steps, {quoted.SEEDS}', quoted.CLEANRL_MUJOCO
-      ),
-      quoted.zoo('5819.099 ± 663.530', 'HalfCheetah-v3, 1,000,000 steps'),
-    ),
-    episodes=30,
-  ),
-  Task(
-    name='hopper',
-    title='Hopper',
-    about="Gymnasium's Hopper-v5, on MuJoCo.",
-    rows=(
-      systems.ppo('sebulba', 'gymnasium:Hopper-v5', 1_000_000),
-      systems.ours('impala', 'gymnasium:Hopper-v5', 1_000_000),
-    ),
-    thresholds=(1000.0, 2000.0),
-    published=(
-      quoted.cleanrl(
-        '2382.86 ± 271.74', f'Hopper-v4, 1,000,000 steps, {quoted.SEEDS}', quoted.CLEANRL_MUJOCO
-      ),
-      quoted.zoo('2410.435 ± 10.026', 'Hopper-v3, 1,000,000 steps'),
-    ),
-    episodes=30,
-  ),
+  _gymnasium('HalfCheetah', (1000.0, 4800.0), '1442.64 ± 46.03', '5819.099 ± 663.530'),
+  _gymnasium('Hopper', (1000.0, 2000.0), '2382.86 ± 271.74', '2410.435 ± 10.026'),
   _control('cartpole/swingup', 600.0, '590.21 ± 16.72'),
   _control('walker/walk', 400.0, '305.74 ± 92.15'),
 )
