@@ -15,6 +15,7 @@ import sys
 import types
 from typing import Any
 
+import envpool_games
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -68,18 +69,7 @@ def make_environments(settings: dict[str, Any], env_id: str, **given: Any) -> An
   sizes = {name: given[name] for name in ('env_type', 'num_envs', 'seed')}
   if settings['env'] == 'cartpole':
     return CartPole(envpool.make('CartPole-v1', **sizes))
-  game = settings['game']
-  return envpool.make(
-    env_id,
-    **sizes,
-    episodic_life=game['life_loss_terminates'],
-    reward_clip=True,
-    repeat_action_probability=game['sticky_actions'],
-    full_action_space=game['full_action_space'],
-    noop_max=max(1, game['noop_max']),
-    frame_skip=game['action_repeat'],
-    max_episode_steps=game['frame_cap'] // game['action_repeat'],
-  )
+  return envpool.make(env_id, **sizes, **envpool_games.options(settings['game']))
 
 
 def arguments(settings: dict[str, Any]) -> list[str]:

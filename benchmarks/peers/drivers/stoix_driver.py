@@ -11,6 +11,7 @@ import sys
 import types
 from typing import Any
 
+import envpool_games
 from progress import Progress
 from recent import RecentReturns
 
@@ -81,21 +82,12 @@ def _cartpole(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _atari(settings: dict[str, Any]) -> dict[str, Any]:
-  game = settings['game']
   return {
     _TORSO: {'_target_': 'stoix_networks.Nature', 'hidden_size': settings['hidden_size']},
     'arch.actor.log_frequency': 1,
     'arch.learner.log_frequency': 1,
     'env.scenario.name': f'{settings["env"].partition(":")[2]}-v5',
-    'env.kwargs': {
-      'episodic_life': game['life_loss_terminates'],
-      'repeat_action_probability': game['sticky_actions'],
-      'full_action_space': game['full_action_space'],
-      'noop_max': max(1, game['noop_max']),
-      'frame_skip': game['action_repeat'],
-      'max_episode_steps': game['frame_cap'] // game['action_repeat'],
-      'reward_clip': True,
-    },
+    'env.kwargs': envpool_games.options(settings['game']),
   }
 
 
