@@ -63,15 +63,7 @@ def _minatar(
       systems.ours('muzero', f'minatar:{game}', _SEARCHED_STEPS, *fresh, label='muzero-reanalyse')
     )
   if peer:
-    rows.append(
-      Peer(
-        label='purejaxrl-ppo',
-        peer='purejaxrl',
-        env=gymnax,
-        budget=_STEPS,
-        given={'config': _PUREJAXRL},
-      )
-    )
+    rows.append(_purejaxrl(gymnax, _STEPS))
   quoted = Published(
     system='gymnax-blines, PPO',
     figure=published,
@@ -89,6 +81,12 @@ def _minatar(
   )
 
 
+def _purejaxrl(env: str, budget: int) -> Peer:
+  return Peer(
+    label='purejaxrl-ppo', peer='purejaxrl', env=env, budget=budget, given={'config': _PUREJAXRL}
+  )
+
+
 def _differences() -> Task:
   """Returns Breakout with PPO, and with one option at a time as V-trace or another system has it."""
   env, budget = 'gymnax:Breakout-MinAtar', 1_000_000
@@ -101,8 +99,9 @@ def _differences() -> Task:
     name='breakout-differences',
     title='Breakout, one difference at a time',
     about=(
-      'What separates PPO from V-trace on a task of a minute. Every row is `anakin`. `ppo` has the '
-      'preset, and each row below it changes one option. `vtrace` has its learning rate and schedule.'
+      'What separates PPO from V-trace on a task of a minute. Every row of ours is `anakin`. `ppo` has '
+      'the preset, and each row below it changes one option. `mlp` has the sizes of the network of '
+      'purejaxrl. `vtrace` has the learning rate and schedule of `ppo`.'
     ),
     rows=(
       ppo('ppo'),
@@ -112,8 +111,9 @@ def _differences() -> Task:
       ppo('raw-advantages', '--nonormalize_advantages'),
       ppo('constant-rate', '--learning_rate_schedule=constant'),
       ppo('fan-in', '--init=fan_in'),
-      ppo('mlp', '--torso=mlp'),
+      ppo('mlp', '--torso=mlp', '--mlp_sizes=64,64'),
       systems.ours('anakin', env, budget, *rate, label='vtrace'),
+      _purejaxrl(env, budget),
     ),
     thresholds=(5.0, 15.0, 30.0),
   )
