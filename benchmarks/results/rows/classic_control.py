@@ -5,6 +5,16 @@ from __future__ import annotations
 from benchmarks.results.declared import Task
 from benchmarks.results.rows import quoted, systems
 
+# The values of purejaxrl's script, as far as the preset has others.
+_AS_PUREJAXRL = (
+  '--num_envs=4',
+  '--unroll_length=128',
+  '--num_minibatches=4',
+  '--minibatch_of=transitions',
+  '--separate_critic',
+  '--nonormalize_rewards',
+)
+
 TASKS = (
   Task(
     name='catch',
@@ -23,7 +33,10 @@ TASKS = (
   Task(
     name='cartpole',
     title='CartPole',
-    about="Gymnasium's CartPole-v1, which counts as solved at 475; `anakin` plays gymnax's.",
+    about=(
+      "Gymnasium's CartPole-v1, which counts as solved at 475; `anakin` and purejaxrl play gymnax's. "
+      "`anakin-ppo-4` has the 4 environments and the other settings of purejaxrl's own script."
+    ),
     rows=(
       systems.ours('sebulba', 'cartpole', 1_000_000),
       systems.ppo('sebulba', 'cartpole', 1_000_000),
@@ -32,6 +45,8 @@ TASKS = (
       systems.ours('muzero', 'cartpole', 200_000),
       systems.ours('anakin', 'gymnax:CartPole-v1', 2_000_000),
       systems.ppo('anakin', 'gymnax:CartPole-v1', 2_000_000),
+      systems.ppo('anakin', 'gymnax:CartPole-v1', 500_000, *_AS_PUREJAXRL, label='anakin-ppo-4'),
+      systems.purejaxrl('gymnax:CartPole-v1', 500_000),
     ),
     thresholds=(475.0,),
     published=(

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.results.declared import Group, Launch, Peer, Published, Row, Task
+from benchmarks.results.declared import Group, Launch, Published, Row, Task
 from benchmarks.results.rows import systems
 
 _GYMNAX = 'gymnax at 086ad95, README.md; settings in gymnax-blines at 3f029d6, agents/'
-# The settings for MinAtar in examples/brax_minatar.ipynb of purejaxrl.
-_PUREJAXRL = {
-  'LR': 5e-3,
-  'NUM_ENVS': 64,
-  'NUM_STEPS': 128,
-  'UPDATE_EPOCHS': 4,
-  'NUM_MINIBATCHES': 8,
-  'GAMMA': 0.99,
-  'GAE_LAMBDA': 0.95,
-  'CLIP_EPS': 0.2,
-  'ENT_COEF': 0.01,
-  'VF_COEF': 0.5,
-  'MAX_GRAD_NORM': 0.5,
-  'ACTIVATION': 'relu',
-  'ANNEAL_LR': True,
-}
+# For MinAtar, in examples/brax_minatar.ipynb of purejaxrl.
+_PUREJAXRL = {'LR': 5e-3, 'NUM_ENVS': 64, 'NUM_MINIBATCHES': 8, 'ACTIVATION': 'relu'}
 _STEPS = 10_000_000
 _SHORT_STEPS = 3_000_000
 _SEARCHED_STEPS = 500_000  # A search costs milliseconds.
@@ -63,7 +49,7 @@ def _minatar(
       systems.ours('muzero', f'minatar:{game}', _SEARCHED_STEPS, *fresh, label='muzero-reanalyse')
     )
   if peer:
-    rows.append(_purejaxrl(gymnax, _STEPS))
+    rows.append(systems.purejaxrl(gymnax, _STEPS, **_PUREJAXRL))
   quoted = Published(
     system='gymnax-blines, PPO',
     figure=published,
@@ -81,16 +67,11 @@ def _minatar(
   )
 
 
-def _purejaxrl(env: str, budget: int) -> Peer:
-  return Peer(
-    label='purejaxrl-ppo', peer='purejaxrl', env=env, budget=budget, given={'config': _PUREJAXRL}
-  )
-
-
 def _differences() -> Task:
   """Returns Breakout with PPO, and with one option at a time as V-trace or another system has it."""
   env, budget = 'gymnax:Breakout-MinAtar', 1_000_000
   rate = '--learning_rate=0.005', '--learning_rate_schedule=linear'
+  mlp = '--torso=mlp', '--mlp_sizes=64,64'
 
   def ppo(label: str, *flags: str) -> Launch:
     return systems.ppo('anakin', env, budget, *flags, label=label)
@@ -100,8 +81,9 @@ def _differences() -> Task:
     title='Breakout, one difference at a time',
     about=(
       'What separates PPO from V-trace on a task of a minute. Every row of ours is `anakin`. `ppo` has '
-      'the preset, and each row below it changes one option. `mlp` has the sizes of the network of '
-      'purejaxrl. `vtrace` has the learning rate and schedule of `ppo`.'
+      'the preset, and each row below it changes one option. `vtrace` has the learning rate and '
+      "schedule of `ppo`. `mlp` has the layers of purejaxrl's network, and `mlp-twice` has its separate "
+      'critic too.'
     ),
     rows=(
       ppo('ppo'),
@@ -111,9 +93,10 @@ def _differences() -> Task:
       ppo('raw-advantages', '--nonormalize_advantages'),
       ppo('constant-rate', '--learning_rate_schedule=constant'),
       ppo('fan-in', '--init=fan_in'),
-      ppo('mlp', '--torso=mlp', '--mlp_sizes=64,64'),
+      ppo('mlp', *mlp),
+      ppo('mlp-twice', *mlp, '--separate_critic'),
       systems.ours('anakin', env, budget, *rate, label='vtrace'),
-      _purejaxrl(env, budget),
+      systems.purejaxrl(env, budget, **_PUREJAXRL),
     ),
     thresholds=(5.0, 15.0, 30.0),
   )

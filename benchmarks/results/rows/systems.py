@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from benchmarks.results.declared import DEFAULT_SEEDS, Launch
+from benchmarks.results.declared import DEFAULT_SEEDS, Launch, Peer
+
+# The settings in purejaxrl's ppo.py, by its own names.
+_PUREJAXRL = {
+  'LR': 2.5e-4,
+  'NUM_ENVS': 4,
+  'NUM_STEPS': 128,
+  'UPDATE_EPOCHS': 4,
+  'NUM_MINIBATCHES': 4,
+  'GAMMA': 0.99,
+  'GAE_LAMBDA': 0.95,
+  'CLIP_EPS': 0.2,
+  'ENT_COEF': 0.01,
+  'VF_COEF': 0.5,
+  'MAX_GRAD_NORM': 0.5,
+  'ACTIVATION': 'tanh',
+  'ANNEAL_LR': True,
+}
 
 
 def ours(
@@ -27,3 +44,9 @@ def ppo(program: str, env: str, budget: int, *flags: str, label: str = '') -> La
 def muzero(env: str, budget: int, *flags: str, label: str = 'anakin-muzero') -> Launch:
   """Returns a row of MuZero under Anakin."""
   return ours('anakin', env, budget, '--agent=muzero', *flags, label=label)
+
+
+def purejaxrl(env: str, budget: int, **config: object) -> Peer:
+  """Returns a row of purejaxrl's PPO with the settings of its script, except those given."""
+  given = {'config': _PUREJAXRL | config}
+  return Peer(label='purejaxrl-ppo', peer='purejaxrl', env=env, budget=budget, given=given)

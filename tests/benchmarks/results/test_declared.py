@@ -123,6 +123,8 @@ def parsed(config, name, text):
     assert isinstance(defaults[name], bool), name
     return name, value
   assert not isinstance(defaults[name], bool), name
+  if isinstance(defaults[name], tuple):
+    return name, text.split(',')
   return name, type(defaults[name])(text)
 
 
