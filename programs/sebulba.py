@@ -40,6 +40,7 @@ from programs.options.presets import (
   PENDULUM,
   PPO_ATARI,
   PPO_CONTINUOUS,
+  PPO_LUNAR_LANDER,
   PPO_MINATAR,
   PPO_MUJOCO,
   PPO_SMALL,
@@ -74,6 +75,7 @@ NAMED_PRESETS = {'published': {'atari': IMPALA_ATARI}}
 PPO_PRESETS = {
   'atari': PPO_ATARI | {'batch_size': 32},
   'catch': PPO_SMALL | {'num_steps': 300_000},
+  'gymnasium:LunarLander-v3': PPO_LUNAR_LANDER,
   'gymnasium:Pendulum-v1': PPO_CONTINUOUS,
   **{f'gymnasium:{task}-v5': PPO_MUJOCO for task in MUJOCO},
   'dm_control': PPO_MUJOCO,

@@ -33,6 +33,16 @@ PPO_SMALL = {
   'activation': 'tanh',
   'init': 'orthogonal',
 }
+# RL Baselines3 Zoo's for LunarLander, whose landings take hundreds of steps.
+PPO_LUNAR_LANDER = PPO_SMALL | {
+  'discount': 0.999,
+  'gae_lambda': 0.98,
+  'unroll_length': 128,
+  'learning_rate': 3e-4,
+  'num_minibatches': 32,
+  'minibatch_of': 'transitions',
+  'num_steps': 1_000_000,
+}
 # CleanRL's for continuous control (ppo_continuous_action.py), for small and bounded observations.
 PPO_CONTINUOUS = PPO_SMALL | {
   'unroll_length': 128,
