@@ -22,6 +22,7 @@ from nodes.learning.parameter_client import ParameterClient
 from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.counters import ActingTotals
+from nodes.runtime.rate import Rate
 from nodes.runtime.reporter import Reporter
 from nodes.runtime.stall import StallWarning
 from nodes.unrolls.assembler import unroll_spec
@@ -80,7 +81,8 @@ class Relabeller:
     if options.online_share is not None:
       self._quotas = Quotas(options.online_share, options.batch_size, lambda: self._version)
     self._relabelled, self._waited = 0, 0.0
-    self._measured = 0, 0.0
+    self._waited_before = 0.0
+    self._rate = Rate()
     self._reporter = Reporter(monitor, options.name, self._measure)
 
   def run(self) -> None:
@@ -170,10 +172,10 @@ class Relabeller:
 
   def _measure(self, seconds: float) -> dict[str, float]:
     relabelled, waited = self._relabelled, self._waited
-    (relabelled_before, waited_before), self._measured = self._measured, (relabelled, waited)
+    waited_before, self._waited_before = self._waited_before, waited
     return {
       'unrolls_relabelled': float(relabelled),
-      'relabelled_per_second': (relabelled - relabelled_before) / seconds,
+      'relabelled_per_second': self._rate.measure(relabelled, seconds),
       'relabeller_waiting_share': (waited - waited_before) / seconds,
       'policy_version': float(self._version),
     } | self._measure_share()

@@ -20,6 +20,7 @@ from nodes.learning.finite import raise_not_finite
 from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.learning.replica_sync import ReplicaSync
 from nodes.runtime import activity
+from nodes.runtime.rate import Rate
 
 
 class Learner(acme.Learner):
@@ -79,7 +80,8 @@ class Learner(acme.Learner):
     self._ended_metrics: dict[str, Any] = {}
     self._finite: Any = True
     self._waited = 0.0
-    self._measured = (0, 0.0)
+    self._waited_before = 0.0
+    self._rate = Rate()
     self.learner_steps = 0
     self._publish_params()
 
@@ -181,7 +183,8 @@ class Learner(acme.Learner):
     """Restores a state from `save` and publishes its parameters."""
     self._state = jax.device_put(state, self.sync.replicated)
     self.learner_steps = int(self._state.learner_steps)
-    self._measured = self.learner_steps, self._waited
+    self._rate.start(self.learner_steps)
+    self._waited_before = self._waited
     self._publish_params()
 
   def _check_finite(self) -> None:
@@ -192,13 +195,12 @@ class Learner(acme.Learner):
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns the metrics of the last finished step and rates over the last `seconds`."""
-    steps, waited = self.learner_steps, self._waited
-    previous_steps, previous_waited = self._measured
-    self._measured = steps, waited
+    steps, waited, waited_before = self.learner_steps, self._waited, self._waited_before
+    self._waited_before = waited
     return {k: float(v) for k, v in jax.device_get(self._ended_metrics).items()} | {
       'learner_steps': float(steps),
-      'learner_steps_per_second': (steps - previous_steps) / seconds,
-      'learner_waiting_share': (waited - previous_waited) / seconds,
+      'learner_steps_per_second': self._rate.measure(steps, seconds),
+      'learner_waiting_share': (waited - waited_before) / seconds,
     }
 
   def _publish_params(self) -> None:
