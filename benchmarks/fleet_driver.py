@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from environments import registry as environments
-from nodes.inference import codec
-from nodes.inference.client import ServerAddress
+from nodes.inference.client import ServerAddress, packed
 from nodes.runtime import lifecycle
 
 _RECORDED = 32
@@ -122,9 +121,10 @@ class Driver:
     self._sequences[actor] += 1
     # Each actor is at a different position of the recording.
     timestep = self._timesteps[(sequence + actor) % len(self._timesteps)]
-    request = codec.pack(self._run, f'actor/{actor}', self._incarnation, 0, sequence, *timestep)
+    request = self._run, f'actor/{actor}', self._incarnation, 0, sequence, *timestep
+    connection = self._connections[actor]
     self._asked[actor] = time.monotonic()
-    self._connections[actor].send(request)
+    connection.send(packed(connection, request))
 
 
 def main(argv: list[str]) -> None:

@@ -67,7 +67,7 @@ def serve(
     batch_size,
     config.inference_timeout_ms / 1e3,
     seed,
-    inbox=SocketServer(actors_port),
+    inbox=SocketServer(actors_port, shared_memory=config.shared_memory),
   )
   inference.set_params(0, agent.init(seed.child('parameters').key()).params)
   inference.compile()

@@ -62,13 +62,13 @@ def _wait(port: int, ended: Callable[[], int | None], log: IO[bytes]) -> None:
     time.sleep(0.05)
 
 
-def serve_actions(action: np.ndarray, port: int) -> None:
+def serve_actions(action: np.ndarray, shared_memory: bool, port: int) -> None:
   """Replies to every request with the same actions until the process ends."""
-  inbox = SocketServer(port)
+  inbox = SocketServer(port, shared_memory=shared_memory)
   inbox.accept_messages_of(1 << 30)
   while True:
     for connection, message in inbox.poll(None):
-      codec.unpack(message)
+      codec.unpack(message, connection.memory)
       inbox.send(connection, codec.pack(action))
 
 

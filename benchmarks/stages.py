@@ -115,7 +115,7 @@ class Stages:
     environment = self._make_environment()
     timestep = environment.reset()
     environment.close()
-    serve = functools.partial(servers.serve_actions, action)
+    serve = functools.partial(servers.serve_actions, action, self._config.shared_memory)
     with servers.running(self._directory, 'inference', serve) as (pid, address):
       server = ServerAddress(address)
       policies = [RemotePolicy(server, 'actor/0', 1, g, lambda: False) for g in range(groups)]

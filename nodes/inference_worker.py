@@ -63,7 +63,7 @@ class InferenceWorker:
     Raises:
       OSError: if the port is in use.
     """
-    self._inbox = SocketServer(port)
+    self._inbox = SocketServer(port, shared_memory=serving.shared_memory)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._env_groups = env_groups

@@ -270,6 +270,7 @@ def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
     batch_size=config.inference_batch_size,
     timeout_ms=config.inference_timeout_ms,
     threads=config.inference_threads,
+    shared_memory=config.shared_memory,
     one_core=config.one_core,
     num_environments=config.num_environments,
     audit_dir=config.audit_dir,

@@ -57,7 +57,8 @@ def _end(program):
 def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(
   start_program, train, flag, learners
 ):
-  program = start_program(flag, *QUEUE, ENDLESS)
+  # Requests are large enough for shared memory.
+  program = start_program(flag, *QUEUE, ENDLESS, '--envs_per_actor=64')
   nodes = [*learners, *NODES]
   program.wait_for_progress()
   program.wait_until(program.checkpoint_counts, 'a checkpoint')
@@ -68,6 +69,8 @@ def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(
     program.wait_for_progress()
   evaluations = _evaluations(program)
   program.wait_until(lambda: _evaluations(program) > evaluations, 'the evaluator evaluates')
+  mapped = [mapping.path for mapping in program.nodes()['actor-0'].memory_maps()]
+  assert any('memfd:launchpod-rows' in path for path in mapped)
 
   program.launcher.terminate()
   code, errors = _end(program)

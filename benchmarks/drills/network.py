@@ -115,7 +115,9 @@ def loses_and_delays(directory: str, checks: Checks) -> None:
     Refused: this system does not allow it.
   """
   netem = has_netem()
-  with Subject(directory, checks, '--isolate=require', '--audit', deadline=300) as subject:
+  # Rows cross the network, as if the actors were on another machine.
+  flags = ('--isolate=require', '--audit', '--shared_memory=false')
+  with Subject(directory, checks, *flags, deadline=300) as subject:
     pids = subject.begin()
     network = Network(subject.program.launcher.pid, netem)
     how = f'{DELAY_MS} ms later' if netem else f'the others at {RATE} at most'

@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import socket
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import dm_env
 import numpy as np
 from absl import logging
 
 from environments import nests
-from nodes.inference import codec
+from nodes.inference import codec, shared_memory, unix_sockets
 from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle
 from nodes.runtime.rpc import POLL_SECONDS, backoff
+
+_CONNECT_SECONDS = 5.0
 
 
 class Connectable(Protocol):
@@ -37,9 +39,26 @@ class ServerAddress:
   address: str
 
   def connect(self) -> MessageSocket:
-    """Returns a new connection. Raises OSError while no server listens."""
-    host, port = self.address.rsplit(':', 1)
-    return MessageSocket(socket.create_connection((host.strip('[]'), int(port)), timeout=5.0))
+    """Returns a new connection, over a Unix socket if the server is on this machine and has one.
+
+    Raises:
+      OSError: while no server listens.
+    """
+    host, _, number = self.address.rpartition(':')
+    host, port = host.strip('[]'), int(number)
+    near = unix_sockets.connect(host, port, _CONNECT_SECONDS)
+    return MessageSocket(near or socket.create_connection((host, port), _CONNECT_SECONDS))
+
+
+def packed(connection: MessageSocket, request: Sequence[Any]) -> bytes:
+  """Returns a request as it goes over a connection.
+
+  The first one goes whole, with memory for the large arrays of later ones if the connection can share
+  memory. If the server has not mapped that by its first reply, later requests go whole as well.
+  """
+  if connection.may_share:
+    connection.share(shared_memory.bytes_for(request))
+  return codec.pack(*request, memory=connection.memory)
 
 
 class RetryingClient:
@@ -72,12 +91,16 @@ class RetryingClient:
     self._what = what
     self._silent_seconds = silent_seconds
     self._connection: MessageSocket | None = None
-    self._question = b''
+    self._question: Sequence[Any] = ()
     self._progressed = 0.0
     self._patient = False  # Whether the long wait has been logged.
 
-  def send(self, question: bytes) -> None:
-    """Sends a request; waits for the connection and the network, but not for the reply."""
+  def send(self, *question: Any) -> None:
+    """Sends a request; waits for the connection and the network, but not for the reply.
+
+    Args:
+      *question: what `codec` packs. Arrays must not change until the reply has arrived.
+    """
     self._question = question
     try:
       self._send(self._begin())
@@ -115,7 +138,7 @@ class RetryingClient:
     if self._connection is None:
       self._connection = self._server.connect()
       self._connection.set_timeout(POLL_SECONDS)
-    self._connection.begin(self._question)
+    self._connection.begin(packed(self._connection, self._question))
     self._progressed = time.monotonic()
     self._patient = False
     return self._connection
@@ -191,7 +214,7 @@ class RemotePolicy:
     self._sequence += 1
     arrays = nests.arrays_of(timestep)
     games = () if game_over is None else (game_over,)
-    self._conversation.send(codec.pack(*self._identity, self._sequence, *arrays, *games))
+    self._conversation.send(*self._identity, self._sequence, *arrays, *games)
 
   def receive(self) -> np.ndarray | None:
     """Waits for the actions `[N, ...]`; returns None once training has finished.

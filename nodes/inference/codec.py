@@ -1,6 +1,7 @@
 """Encodes inference requests and replies as bytes.
 
-Messages hold only data, so a message cannot make its receiver run code.
+Messages hold only data, so a message cannot make its receiver run code. Instead of its content, an array
+may have an offset into memory that both sides share.
 """
 
 from __future__ import annotations
@@ -10,20 +11,44 @@ from typing import Any
 import msgpack
 import numpy as np
 
-
-def pack(*values: Any) -> bytes:
-  """Returns strings, integers, None and arrays as bytes."""
-  return msgpack.packb([_parts(v) if isinstance(v, np.ndarray) else v for v in values])
+from nodes.inference.shared_memory import SharedMemory
 
 
-def unpack(packed: bytes) -> list[Any]:
-  """Returns the packed values; arrays are read-only views of the message."""
-  return [_array(*v) if isinstance(v, list) else v for v in msgpack.unpackb(packed)]
+def pack(*values: Any, memory: SharedMemory | None = None) -> bytes:
+  """Returns strings, integers, None and arrays as bytes.
+
+  Args:
+    *values: to pack.
+    memory: gets the large arrays, in place of those of the previous message.
+  """
+  if memory is not None:
+    memory.clear()
+  return msgpack.packb([_parts(v, memory) if isinstance(v, np.ndarray) else v for v in values])
 
 
-def _parts(array: np.ndarray) -> tuple[str, tuple[int, ...], memoryview]:
-  return array.dtype.str, array.shape, np.ascontiguousarray(array).data
+def unpack(packed: bytes, memory: SharedMemory | None = None) -> list[Any]:
+  """Returns the packed values; arrays are read-only views of the message or of `memory`.
+
+  Raises:
+    ValueError: if an array is not where the message says.
+    Exception: if it is no message of `pack`.
+  """
+  return [_array(memory, *v) if isinstance(v, list) else v for v in msgpack.unpackb(packed)]
 
 
-def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
-  return np.frombuffer(data, dtype).reshape(shape)
+def _parts(
+  array: np.ndarray, memory: SharedMemory | None
+) -> tuple[str, tuple[int, ...], memoryview | int]:
+  offset = memory.put(array) if memory is not None else None
+  data = np.ascontiguousarray(array).data if offset is None else offset
+  return array.dtype.str, array.shape, data
+
+
+def _array(
+  memory: SharedMemory | None, dtype: str, shape: list[int], data: bytes | int
+) -> np.ndarray:
+  if isinstance(data, bytes):
+    return np.frombuffer(data, dtype).reshape(shape)
+  if memory is None:
+    raise ValueError('its array is in memory that its sender does not share')
+  return memory.array(dtype, shape, data)

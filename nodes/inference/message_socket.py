@@ -1,10 +1,19 @@
-"""Messages over a socket: a four-byte length, then the content."""
+"""Messages over a socket: a four-byte length, then the content.
+
+A Unix socket may pass shared memory to the other side with its first bytes.
+"""
 
 from __future__ import annotations
 
+import array
 import contextlib
+import os
 import socket
 import struct
+
+from absl import logging
+
+from nodes.inference.shared_memory import SharedMemory
 
 _SIZE = struct.Struct('!I')
 _FIRST_BUFFER = 4096
@@ -12,6 +21,7 @@ _FIRST_BUFFER = 4096
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
 # `peer_answers` returns False at this many successive retransmits or unanswered probes.
 _LOST_PACKETS, _LOST_QUESTIONS = 4, 2
+_DESCRIPTOR = array.array('i').itemsize
 
 
 class MessageSocket:
@@ -24,12 +34,13 @@ class MessageSocket:
     unsent: the unsent rest of a message.
   """
 
-  def __init__(self, stream: socket.socket, max_bytes: int = 1 << 30):
+  def __init__(self, stream: socket.socket, max_bytes: int = 1 << 30, max_shared_bytes: int = 0):
     """Wraps a socket and owns it from now on.
 
     Args:
       stream: connected; its timeout applies to sending and receiving.
       max_bytes: maximum size of an accepted message.
+      max_shared_bytes: maximum size of memory that the peer may share; 0 to accept none.
     """
     self._internet = stream.family in (socket.AF_INET, socket.AF_INET6)
     if self._internet:
@@ -39,6 +50,11 @@ class MessageSocket:
         stream.setsockopt(socket.IPPROTO_TCP, option, value)
     self._socket = stream
     self._max_bytes = max_bytes
+    self._max_shared_bytes = max_shared_bytes
+    self._memory: SharedMemory | None = None
+    self._passing = -1  # The file descriptor that goes with the next bytes.
+    self._may_share = not self._internet
+    self._may_receive = not self._internet
     self._buffer = bytearray(_FIRST_BUFFER)
     self._filled = 0
     self.unsent: bytes | memoryview = b''
@@ -46,6 +62,32 @@ class MessageSocket:
   def fileno(self) -> int:
     """Returns the socket's file descriptor, for a selector."""
     return self._socket.fileno()
+
+  @property
+  def memory(self) -> SharedMemory | None:
+    """Memory for the arrays of messages; None unless one side has created it and both have mapped it."""
+    memory = self._memory
+    return memory if memory is not None and memory.mapped_by_receiver else None
+
+  @property
+  def may_share(self) -> bool:
+    """Whether `share` passes memory: over a Unix socket, before the first message."""
+    return self._may_share
+
+  def share(self, num_bytes: int) -> None:
+    """Passes new memory to the peer along with the next message; logs once if there is none to have.
+
+    Args:
+      num_bytes: its size; 0 for no memory on this connection.
+    """
+    self._may_share = False
+    if num_bytes:
+      try:
+        self._memory, self._passing = SharedMemory.create(num_bytes)
+      except OSError as error:
+        logging.log_first_n(
+          logging.INFO, 'rows go over a socket, as no memory can be shared: %s.', 1, error
+        )
 
   def set_timeout(self, seconds: float) -> None:
     """Sets the timeout for the next bytes; TimeoutError is raised after it."""
@@ -63,7 +105,11 @@ class MessageSocket:
     # be sent by another thread, before this one runs again.
     unsent, self.unsent = self.unsent, b''
     try:
-      count = self._socket.send(unsent)
+      if self._passing < 0:
+        count = self._socket.send(unsent)
+      else:
+        count = socket.send_fds(self._socket, [unsent], [self._passing])
+        self._close_passed()
     except OSError:
       self.unsent = unsent
       raise
@@ -80,7 +126,8 @@ class MessageSocket:
 
   def receive(self) -> bytes | None:
     """Waits for bytes and reads them; returns the message once it is complete, else None."""
-    count = self._socket.recv_into(memoryview(self._buffer)[self._filled :])
+    with memoryview(self._buffer)[self._filled :] as room:  # Released even if an error is kept.
+      count = self._read(room)
     if not count:
       raise ConnectionError('the other side has closed the connection.')
     self._filled += count
@@ -126,5 +173,41 @@ class MessageSocket:
       self._socket.shutdown(socket.SHUT_RDWR)
 
   def close(self) -> None:
-    """Closes this socket."""
+    """Closes this socket; arrays in its memory stay valid."""
+    self._close_passed()
+    self._memory = None
     self._socket.close()
+
+  def _close_passed(self) -> None:
+    if self._passing >= 0:
+      os.close(self._passing)
+      self._passing = -1
+
+  def _read(self, room: memoryview) -> int:
+    """Returns how many bytes have been read; maps memory that came with the first of them."""
+    if not self._may_receive:
+      return self._socket.recv_into(room)
+    size = socket.CMSG_SPACE(_DESCRIPTOR)
+    count, extras, *_ = self._socket.recvmsg_into([room], size, socket.MSG_CMSG_CLOEXEC)
+    self._may_receive = False
+    for level, kind, data in extras:
+      if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+        passed = array.array('i', data[: len(data) // _DESCRIPTOR * _DESCRIPTOR])
+        for descriptor in passed:
+          self._map(descriptor)
+    return count
+
+  def _map(self, descriptor: int) -> None:
+    """Maps memory if it is accepted; closes the descriptor."""
+    try:
+      if self._max_shared_bytes and self._memory is None:
+        self._memory = SharedMemory.receive(descriptor, self._max_shared_bytes)
+    except OSError as error:
+      logging.log_first_n(
+        logging.WARNING,
+        'rows of an actor come over a socket, as its memory is refused: %s.',
+        1,
+        error,
+      )
+    finally:
+      os.close(descriptor)

@@ -25,6 +25,7 @@ class ServingOptions:
     tables: the tables that each unroll is written to.
     recording: where each unroll is recorded; None for nowhere.
     threads: threads that serve batches in turn; 0: see `server.num_threads`.
+    shared_memory: whether actors of the node's machine may send large arrays in shared memory.
   """
 
   devices: tuple[int, ...]
@@ -38,3 +39,4 @@ class ServingOptions:
   tables: tuple[str, ...] = (UNROLLS,)
   recording: RecordingOptions | None = None
   threads: int = 0
+  shared_memory: bool = True

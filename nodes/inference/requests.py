@@ -103,7 +103,7 @@ class Requests:
         values.
       Exception: if the message is not a request, or comes from another run.
     """
-    run, actor_id, incarnation, group, sequence, *arrays = codec.unpack(message)
+    run, actor_id, incarnation, group, sequence, *arrays = codec.unpack(message, connection.memory)
     if run != self._run:
       raise ValueError('it comes from another run or from no run')
     env_group = self._env_groups.get((actor_id, group))

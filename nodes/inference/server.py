@@ -308,6 +308,6 @@ def make_server(
     serving.timeout_ms / 1e3,
     serving.seed.child('restart', lifecycle.restart_count()),
     serving.num_environments,
-    inbox,
+    inbox or SocketServer(shared_memory=serving.shared_memory),
     serving.threads,
   )

@@ -5,18 +5,16 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
-import os
-import resource
 import selectors
 import socket
 import time
 
 from absl import logging
 
+from nodes.inference import open_files, unix_sockets
 from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle, listening
 
-_OPEN_FILES = 1 << 16
 _NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 1.0
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -30,13 +28,16 @@ class SocketServer:
   the process is at its limit of open files, new connections wait to be accepted.
   """
 
-  def __init__(self, port: int | None = None, idle_seconds: float = 60.0):
+  def __init__(
+    self, port: int | None = None, idle_seconds: float = 60.0, shared_memory: bool = True
+  ):
     """Starts to listen; `poll` accepts connections.
 
     Args:
       port: on every interface; None to accept only connections from `connect`.
       idle_seconds: a connection that has never sent a message is dropped after this time without a
         byte.
+      shared_memory: whether clients of this machine may connect over a Unix socket and share memory.
 
     Raises:
       OSError: if the port is in use.
@@ -53,11 +54,13 @@ class SocketServer:
     for end in (self._woken, self._waker):
       end.setblocking(False)
     self._selector.register(self._woken, _READ)
-    self._listener: socket.socket | None = None
+    self._shared_memory = shared_memory
+    self._listeners: list[socket.socket] = []
     if port is not None:
-      _allow_many_connections()
-      self._listener = listening.listen(port)
-      self._selector.register(self._listener, _READ)
+      open_files.allow_many()
+      self._listeners = _listen(port, shared_memory)
+      for listener in self._listeners:
+        self._selector.register(listener, _READ)
 
   def accept_messages_of(self, max_bytes: int) -> None:
     """Sets the maximum message size; a larger message closes its connection."""
@@ -66,16 +69,22 @@ class SocketServer:
   def check_room(self, connections: int) -> None:
     """Checks the limit of open files against a number of connections, if the server listens.
 
+    Accepts no shared memory if the limit has no room for that as well.
+
     Raises:
       lifecycle.NonRetryableError: if the limit is too low.
     """
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if self._listener is None or allowed == resource.RLIM_INFINITY:
+    if not self._listeners:
       return
-    if len(os.listdir('/proc/self/fd')) + connections > allowed:
+    left = open_files.left()
+    # A mapping keeps a file open as well.
+    if self._shared_memory and connections <= left < 2 * connections:
+      self._shared_memory = False
+      logging.info('rows come over sockets: this process may open %d more files only.', left)
+    if connections > left:
       raise lifecycle.NonRetryableError(
-        f'{connections} connections cannot be accepted (this process may have {allowed} files and '
-        'connections open): raise the limit (ulimit -n), or use fewer actors.',
+        f'{connections} connections cannot be accepted (this process may have {open_files.limit()} '
+        'files and connections open): raise the limit (ulimit -n), or use fewer actors.',
       )
 
   def connect(self) -> MessageSocket:
@@ -108,7 +117,7 @@ class SocketServer:
         with contextlib.suppress(BlockingIOError):
           self._woken.recv(4096)
       else:
-        self._accept()
+        self._accept(key.fileobj)  # type: ignore[arg-type]
     while self._unsent:
       self._await_room(self._unsent.popleft())
     if untidy:
@@ -152,27 +161,26 @@ class SocketServer:
     self._waker.close()
     self._selector.close()
 
-  def _accept(self) -> None:
-    assert self._listener is not None
+  def _accept(self, listener: socket.socket) -> None:
     try:
-      connection = self._add(self._listener.accept()[0])
+      connection = self._add(listener.accept()[0])
     except OSError as error:  # The peer may have disconnected.
-      if error.errno in _NO_MORE:
-        self._pause(self._listener, error)
+      if error.errno in _NO_MORE and self._listens_again is None:
+        self._pause(error)
     else:
       self._new[connection] = time.monotonic() + self._idle_seconds
 
-  def _pause(self, listener: socket.socket, error: OSError) -> None:
+  def _pause(self, error: OSError) -> None:
     """Stops accepting connections for `_PAUSE_SECONDS`."""
-    self._selector.unregister(listener)
+    for listener in self._listeners:
+      self._selector.unregister(listener)
     self._listens_again = time.monotonic() + _PAUSE_SECONDS
     if not self._warned:
-      allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
       logging.warning(
         'new connections must wait until one ends (%s; this process may have %d files and '
         'connections open): raise the limit (ulimit -n), or use fewer actors.',
         error.strerror,
-        allowed,
+        open_files.limit(),
       )
       self._warned = True
 
@@ -189,13 +197,14 @@ class SocketServer:
     while self._new and next(iter(self._new.values())) <= now:
       self.drop(next(iter(self._new)))
     if self._listens_again is not None and self._listens_again <= now:
-      assert self._listener is not None
       self._listens_again = None
-      self._selector.register(self._listener, _READ)
+      for listener in self._listeners:
+        self._selector.register(listener, _READ)
 
   def _add(self, stream: socket.socket) -> MessageSocket:
     stream.setblocking(False)
-    connection = MessageSocket(stream, self._max_bytes)
+    max_shared_bytes = self._max_bytes if self._shared_memory else 0
+    connection = MessageSocket(stream, self._max_bytes, max_shared_bytes)
     self._selector.register(connection, _READ, connection)
     return connection
 
@@ -229,10 +238,14 @@ class SocketServer:
       self._selector.modify(connection, _READ, connection)
 
 
-def _allow_many_connections() -> None:
-  """Raises the soft limit of open files, often 1,024, as far as the hard limit allows."""
-  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-  if 0 <= soft < _OPEN_FILES:
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    with contextlib.suppress(ValueError, OSError):
-      resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+def _listen(port: int, shared_memory: bool) -> list[socket.socket]:
+  """Returns what to accept connections from."""
+  # First, since clients try it first.
+  near = unix_sockets.listen(port) if shared_memory else None
+  try:
+    anywhere = listening.listen(port)
+  except OSError:
+    if near is not None:
+      near.close()
+    raise
+  return [anywhere] if near is None else [near, anywhere]

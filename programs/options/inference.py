@@ -36,6 +36,11 @@ class InferenceConfig(ActorsConfig):
     'threads of an inference node that serve batches in turn; 0: one for each CPU device, or one that '
     'listens and two for each accelerator',
   )
+  shared_memory: bool = option(
+    True,
+    'actors on the machine of their inference node send large arrays in shared memory and the rest over '
+    'a Unix socket; False: everything over TCP',
+  )
   one_core: bool = option(
     True, 'on CPU devices, pin the Python threads of an inference node to one core'
   )

@@ -40,7 +40,13 @@ def connect():
 
 
 @pytest.fixture
-def answer():
+def shared_memory():
+  """Whether the servers of `answer` let clients share memory; modules may override it."""
+  return True
+
+
+@pytest.fixture
+def answer(shared_memory):
   """Answers requests by `handler(*request)`, which returns what is to be packed, () for no answer.
 
   Returns the server as actors know it.
@@ -51,14 +57,14 @@ def answer():
   def run(inbox, handler):
     while not closed.is_set():
       for connection, message in inbox.poll(None):
-        reply = handler(*codec.unpack(message))
+        reply = handler(*codec.unpack(message, connection.memory))
         if reply:
           inbox.send(connection, codec.pack(*reply))
     inbox.close()
 
   def start(handler, port=None):
     port = port or binding.free_ports(1)[0]
-    inbox = SocketServer(port)
+    inbox = SocketServer(port, shared_memory=shared_memory)
     inbox.accept_messages_of(1 << 25)
     inboxes.append(inbox)
     threading.Thread(target=run, args=(inbox, handler), daemon=True).start()

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 
 from nodes.inference import codec
+from nodes.inference.client import packed
 from tests.nodes.counter import CounterEnvironment
 
 DEADLINE = 60
@@ -39,7 +40,7 @@ class Client:
     return self.receive()
 
   def send(self, sequence, timestep):
-    self.connection.send(codec.pack(*self.identity, sequence, *timestep))
+    self.connection.send(packed(self.connection, (*self.identity, sequence, *timestep)))
 
   def receive(self):
     while (answer := self.connection.receive()) is None:

@@ -26,41 +26,43 @@ from tests.waiting import wait_until
 DEADLINE = 60
 
 
+@pytest.fixture(params=[True, False], ids=['memory', 'tcp'])
+def shared_memory(request):
+  return request.param
+
+
 def converse(server, should_stop=lambda: False, **options):
   return RetryingClient(server, should_stop, 'a test', **options)
 
 
 def ask(conversation, *values):
-  conversation.send(codec.pack(*values))
+  conversation.send(*values)
   return codec.unpack(conversation.receive())
 
 
 def test_questions_and_answers_of_any_size_arrive_whole(answer):
-  conversation = converse(answer(lambda array: [array + 1]))
-  for size in (0, 1, 1000, 100_000, 20_000_000):
-    array = np.arange(size, dtype=np.uint8)
-    np.testing.assert_array_equal(ask(conversation, array)[0], array + 1)
-
-
-class _Silent(MessageSocket):
-  """A connection to a machine that is lost."""
-
-  def peer_answers(self):
-    return False
+  server = answer(lambda array: [array + 1])
+  for sizes in ((0, 1, 1000, 100_000, 20_000_000), (2_000_000, 1000, 2_000_000, 100_000)):
+    conversation = converse(server)
+    for size in sizes:
+      array = np.arange(size).astype(np.uint8)
+      np.testing.assert_array_equal(ask(conversation, array)[0], array + 1)
+    conversation.close()
 
 
 class _Losing:
   """Loses the first `lost` connections to a server; keeps all of them."""
 
   def __init__(self, address, lost):
-    self._address, self._lost = address, lost
+    self._server, self._lost = ServerAddress(address), lost
     self.connections = []
 
   def connect(self):
-    host, port = self._address.split(':')
-    kind = _Silent if len(self.connections) < self._lost else MessageSocket
-    self.connections.append(kind(socket.create_connection((host, int(port)))))
-    return self.connections[-1]
+    connection = self._server.connect()
+    if len(self.connections) < self._lost:
+      connection.peer_answers = lambda: False  # Its machine is lost.
+    self.connections.append(connection)
+    return connection
 
 
 def test_a_question_to_a_machine_that_is_lost_is_asked_again_on_another_connection(answer):
@@ -79,9 +81,11 @@ def _read_one(inbox):
   return wait_until(lambda: inbox.poll(DEADLINE))[0]
 
 
-def test_a_question_to_a_busy_server_stays_on_its_connection_and_arrives_whole():
+def test_a_question_to_a_busy_server_stays_on_its_connection_and_arrives_whole(shared_memory):
   (port,) = binding.free_ports(1)
-  inbox = SocketServer(port)  # As that of a server that compiles: it accepts and reads nothing.
+  inbox = SocketServer(
+    port, shared_memory=shared_memory
+  )  # As that of a server that compiles: it accepts and reads nothing.
   server = _Losing(f'127.0.0.1:{port}', 0)
   polls = itertools.count()
   conversation = converse(server, lambda: next(polls) == 3, silent_seconds=0.0)
@@ -90,13 +94,13 @@ def test_a_question_to_a_busy_server_stays_on_its_connection_and_arrives_whole()
   with pytest.raises(lifecycle.Stopped):
     conversation.receive()
   assert [bool(connection.unsent) for connection in server.connections] == [True]
-  inbox.accept_messages_of(len(question))
+  inbox.accept_messages_of(len(question) + 10)
   with futures.ThreadPoolExecutor(1) as pool:
     answer = pool.submit(conversation.receive)
     connection, got = _read_one(inbox)
     inbox.send(connection, b'answer')
     assert answer.result(DEADLINE) == b'answer'
-  assert got == question
+  assert codec.unpack(got) == [question]
   assert len(server.connections) == 1, 'it was asked on another connection'
   conversation.close()
   inbox.close()
@@ -142,26 +146,34 @@ def test_what_takes_long_to_send_is_sent_whole_on_one_connection(answer, monkeyp
 def test_a_server_that_comes_late_is_found(answer):
   (port,) = binding.free_ports(1)
   conversation = converse(ServerAddress(f'localhost:{port}'))
-  conversation.send(codec.pack(1))
+  conversation.send(1)
   answer(lambda value: [value + 1], port)
   assert codec.unpack(conversation.receive()) == [2]
 
 
-def test_the_next_incarnation_of_a_server_is_asked_when_the_connection_is_lost():
+def test_the_next_incarnation_of_a_server_is_asked_when_the_connection_is_lost(shared_memory):
   (port,) = binding.free_ports(1)
-  first = SocketServer(port)
-  first.accept_messages_of(100)
+  first = SocketServer(port, shared_memory=shared_memory)
+  first.accept_messages_of(1 << 16)
   conversation = converse(ServerAddress(f'localhost:{port}'))
-  conversation.send(codec.pack('question'))
-  _read_one(first)
+  rows = np.arange(10_000, dtype=np.float32)
+  conversation.send('first', rows)
+  connection, _ = _read_one(first)
+  connection.send(b'answer')
+  assert conversation.receive() == b'answer'
+  conversation.send('question', rows + 1)
+  _, message = _read_one(first)
+  assert (len(message) < 100) == shared_memory
   answers = []
   waiter = threading.Thread(target=lambda: answers.append(conversation.receive()))
   waiter.start()
   first.close()
-  second = SocketServer(port)
-  second.accept_messages_of(100)
+  second = SocketServer(port, shared_memory=shared_memory)
+  second.accept_messages_of(1 << 16)
   connection, message = _read_one(second)
-  assert codec.unpack(message) == ['question']
+  question, array = codec.unpack(message)
+  assert question == 'question'
+  np.testing.assert_array_equal(array, rows + 1)
   connection.send(b'answer')
   waiter.join(DEADLINE)
   assert answers == [b'answer']

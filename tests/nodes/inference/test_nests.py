@@ -72,8 +72,8 @@ def test_the_message_of_a_single_array_is_that_of_its_four_fields(make_server):
   sent = []
 
   class Spy:
-    def send(self, question):
-      sent.append(question)
+    def send(self, *question):
+      sent.append(codec.pack(*question))
 
   policy = RemotePolicy(server, 'actor/0', 5, 0, lambda: False)
   policy._conversation = Spy()

@@ -2,15 +2,22 @@
 
 import os
 
+import msgpack
 import numpy as np
 import pytest
 
-from nodes.inference import codec
+from nodes.inference import codec, shared_memory
 from nodes.inference.layout import layout
 from nodes.runtime import lifecycle
 from tests.nodes.counter import CounterEnvironment
 from tests.nodes.inference_clients import DEADLINE, Client, Sink, fill_replay, step_together
 from tests.waiting import wait_until
+
+
+@pytest.fixture(autouse=True, params=[1, 1 << 12], ids=['memory', 'socket'])
+def smallest_shared(request, monkeypatch):
+  """Arrays of this many bytes or more are in shared memory; those of these tests have 2 or 8."""
+  monkeypatch.setattr(shared_memory, '_SMALLEST', request.param)
 
 
 def test_a_restarted_actor_resets_its_own_slots_only(make_server):
@@ -183,7 +190,8 @@ def test_strangers_are_disconnected_and_nobody_else_notices(make_server):
   server, _ = make_server(layout(1, 2, 1))
   client = Client(server, CounterEnvironment([3, 5]))
   too_large = codec.pack(np.zeros(1 << 18))
-  for message in (b'', b'hello', codec.pack(1, 2), codec.pack([], 1, 0, 0), too_large):
+  elsewhere = msgpack.packb(['', 'actor/0', 7, 0, 0, *[('|u1', [2], 1 << 40)] * 4])
+  for message in (b'', b'hello', codec.pack(1, 2), codec.pack([], 1, 0, 0), too_large, elsewhere):
     stranger = Client(server, None)
     with pytest.raises(ConnectionError):
       stranger.connection.send(message)
