@@ -68,8 +68,8 @@ def main(argv: list[str]) -> int:
     if not _DRY_RUN.value:
       page.listen(launcher.owns_run_dir)
       job = launcher.claim(job)
-    for sentence in launcher.warnings(job):
-      streams.say(f'warning: {sentence}', sys.stderr)
+    for line in launcher.remarks(job):
+      streams.say(line, sys.stderr)
     if _GRAPH.value:
       picture.write(_GRAPH.value, job.program, job.placement)
     if _DRY_RUN.value:

@@ -8,7 +8,12 @@ from typing import Any
 
 
 def option(
-  default: Any, help: str, *, at_least: float | None = None, at_most: float | None = None
+  default: Any,
+  help: str,
+  *,
+  at_least: float | None = None,
+  at_most: float | None = None,
+  measured: bool = False,
 ) -> Any:
   """Returns a dataclass field with a default and the help text of the flag that sets it.
 
@@ -17,8 +22,9 @@ def option(
     help: one sentence: the meaning, the unit, the paper's value where it differs.
     at_least: the smallest allowed value; None for no limit.
     at_most: the largest allowed value; None for no limit.
+    measured: whether the flag of an int also takes 'auto'; see `programs.sizes`.
   """
-  metadata = {'help': help, 'at_least': at_least, 'at_most': at_most}
+  metadata = {'help': help, 'at_least': at_least, 'at_most': at_most, 'measured': measured}
   return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -24,9 +24,19 @@ from benchmarks import end_to_end, options, output
 from benchmarks.running import ROOT
 
 
-def measure_stages(flags: dict[str, str], seconds: float, repeats: int) -> dict[str, Any]:
-  """Runs `benchmarks.stages` in a separate process; returns its measurements."""
+def measure_stages(
+  flags: dict[str, str], seconds: float, repeats: int, pause_ms: float = 0.0
+) -> dict[str, Any]:
+  """Runs `benchmarks.stages` in a separate process; returns its measurements.
+
+  Args:
+    flags: for `benchmarks.stages`, by name.
+    seconds: length of each timing of a stage.
+    repeats: timings of each stage.
+    pause_ms: milliseconds of sleep before each call of a stage.
+  """
   arguments = flags | {'stage_seconds': str(seconds), 'repeats': str(repeats)}
+  arguments |= {'pause_ms': str(pause_ms)} if pause_ms else {}
   process = subprocess.run(
     [sys.executable, '-m', 'benchmarks.stages', *(f'--{n}={v}' for n, v in arguments.items())],
     cwd=ROOT,

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from absl import flags
 from acme import specs
 from acme.utils import counting
 
@@ -37,6 +38,9 @@ from nodes.unrolls.assembler import UnrollAssembler, unroll_spec
 from nodes.unrolls.packing import Columns
 from programs import registry as programs
 
+_PAUSE_MS = flags.DEFINE_float(
+  'pause_ms', 0.0, 'milliseconds of sleep before each call of a stage', lower_bound=0.0
+)
 _TABLE_SIZE = 1 << 20
 _MAX_BYTES = 256 << 20
 _COMPILED = '/jax/core/compile/backend_compile_duration'
@@ -70,7 +74,15 @@ class Stages:
   recorded unrolls.
   """
 
-  def __init__(self, program: str, config: Any, seconds: float, repeats: int, directory: str):
+  def __init__(
+    self,
+    program: str,
+    config: Any,
+    seconds: float,
+    repeats: int,
+    directory: str,
+    pause: float = 0.0,
+  ):
     """Makes the agent and the environment.
 
     Args:
@@ -79,10 +91,11 @@ class Stages:
       seconds: length of each timing.
       repeats: timings of each stage.
       directory: an existing directory for the servers' files.
+      pause: seconds of sleep before each call; see `costs.measure`.
     """
     self._config = config
     self._repeats = repeats
-    self._measure = functools.partial(costs.measure, seconds=seconds, repeats=repeats)
+    self._measure = functools.partial(costs.measure, seconds=seconds, repeats=repeats, pause=pause)
     self._directory = directory
     self._num_envs = config.envs_per_actor // config.env_groups
     self._spec = environments.make_spec(config.env, config.env_options)
@@ -286,7 +299,9 @@ class Stages:
     return environments.make(config.env, self._num_envs, config.seed, config.env_options)
 
 
-def measure(program: str, config: Any, seconds: float, repeats: int) -> dict[str, Any]:
+def measure(
+  program: str, config: Any, seconds: float, repeats: int, pause: float = 0.0
+) -> dict[str, Any]:
   """Measures all stages.
 
   Args:
@@ -294,13 +309,14 @@ def measure(program: str, config: Any, seconds: float, repeats: int) -> dict[str
     config: resolved options.
     seconds: length of each timing.
     repeats: timings of each stage.
+    pause: seconds of sleep before each call; see `costs.measure`.
 
   Returns:
     `stages`, the cost of a step by stage, and `compiled_while_timing`, the number of XLA compilations
     after warm-up.
   """
   with tempfile.TemporaryDirectory() as directory:
-    stages = Stages(program, config, seconds, repeats, directory)
+    stages = Stages(program, config, seconds, repeats, directory, pause)
     measured = {'environment': stages.environment(), 'rpc': stages.rpc()}
     stages.start_inference()
     compiled = Compilations()
@@ -328,7 +344,8 @@ def main(argv: list[str]) -> None:
   del argv
   config = options.config()
   seconds, repeats = options.STAGE_SECONDS.value, options.REPEATS.value
-  print(json.dumps(measure(options.program(), config, seconds, repeats)), flush=True)
+  pause = _PAUSE_MS.value / 1e3
+  print(json.dumps(measure(options.program(), config, seconds, repeats, pause)), flush=True)
   os._exit(0)  # Threads of Reverb may still wait for the server.
 
 

@@ -45,7 +45,7 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
     _require(environment, timestep, 'reset()')
     for _ in range(_MAX_STEPS):
       ended = timestep.last()
-      action = _random_actions(rng, spec, timestep.observation)
+      action = random_actions(rng, spec, timestep.observation, _NUM_ENVS)
       timestep = environment.step(action)
       _require(environment, timestep, 'step()')
       if ended.any():
@@ -81,19 +81,28 @@ def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: s
       raise ValueError(f'{call} returned the {name} as {found}, which must be {wanted}')
 
 
-def _random_actions(
-  rng: np.random.Generator, spec: specs.Array, observation: nests.Nest
+def random_actions(
+  rng: np.random.Generator, spec: specs.Array, observation: nests.Nest, num_envs: int
 ) -> np.ndarray:
   """Returns random actions of every environment, legal ones if the observation has an action mask.
+
+  Args:
+    rng: draws them.
+    spec: of one action.
+    observation: the environments' latest.
+    num_envs: N.
+
+  Returns:
+    The actions `[N, ...]`, int32 or float32.
 
   Raises:
     ValueError: the mask has not one entry for each action.
   """
-  shape = _NUM_ENVS, *spec.shape
+  shape = num_envs, *spec.shape
   if not np.issubdtype(spec.dtype, np.integer):
     return rng.uniform(spec.minimum, spec.maximum, shape).astype(np.float32)
   sizes = np.ravel(np.broadcast_to(spec.maximum, spec.shape)) + 1
-  legal = np.ones((_NUM_ENVS, sizes.sum()))
+  legal = np.ones((num_envs, sizes.sum()))
   if isinstance(observation, dict) and nests.ACTION_MASK in observation:
     mask = observation[nests.ACTION_MASK]
     if mask.shape != legal.shape:

@@ -43,6 +43,7 @@ class Job:
     node_output: where the output of nodes goes besides their logs; see `launchers.node_output`.
     notes: paragraphs that a preview prints after the graph.
     warnings: warnings about the options; one sentence each.
+    choices: which options were measured, and why they are what they are; a line each.
   """
 
   name: str
@@ -55,6 +56,7 @@ class Job:
   node_output: str = FILES
   notes: Sequence[str] = ()
   warnings: Sequence[str] = ()
+  choices: Sequence[str] = ()
 
   @property
   def run_dir(self) -> str:
@@ -109,10 +111,12 @@ class Launcher(abc.ABC):
     resume_flags: flags that resuming a run needs in addition to --resume; None if the engine itself
       restarts an ended process, so that users never resume a run.
     resume_refusal: why this engine does not support --resume; '' if it does.
+    on_this_machine: whether every node runs on this machine, so that it can be measured before.
   """
 
   resume_flags: str | None = ''
   resume_refusal: str = ''
+  on_this_machine: bool = False
 
   def begin(self) -> None:  # noqa: B027 (Most engines have nothing to begin.)
     """Called before anything is planned."""
@@ -165,6 +169,10 @@ class Launcher(abc.ABC):
   def warnings(self, job: Job) -> Sequence[str]:
     """Returns warnings to print before the program starts; one sentence each."""
     return job.warnings
+
+  def remarks(self, job: Job) -> Sequence[str]:
+    """Returns the lines to print before the program starts: choices, then warnings."""
+    return [*job.choices, *(f'warning: {sentence}' for sentence in self.warnings(job))]
 
   def preview(self, job: Job) -> str:
     """Returns the output of --dry_run."""

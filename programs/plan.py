@@ -76,27 +76,29 @@ def learning_program(flag: str) -> Any:
   return module
 
 
-def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
+def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) -> Job:
   """Returns the job that the flags describe. The graph is built once, for the run directory.
 
   Args:
     launcher: runs the job.
     dry_run: True if the job is not to be started.
     drawing: the file for a picture of the graph, or ''.
+    alone: whether this is a run of its own, so that its sizes may be measured; see `sizes`.
 
   Raises:
     ValueError: if the flags are invalid; one sentence, or one for each problem of the graph.
   """
   if not math.isfinite(_NODE_TIMEOUT.value):
     raise ValueError(f'--node_timeout={_NODE_TIMEOUT.value} must be a finite number.')
-  resumes = bool(_RESUME.value)
+  resumes, measures = bool(_RESUME.value), alone and launcher.on_this_machine
   if resumes and launcher.resume_refusal:
     raise ValueError(launcher.resume_refusal)
   if resumes:
-    run = runs.resumed_run(_RESUME.value, PROGRAM.value if PROGRAM.present else '')
+    program_name = PROGRAM.value if PROGRAM.present else ''
+    run = runs.resumed_run(_RESUME.value, program_name, measures)
     config = run.config
   else:
-    run = runs.new_run(PROGRAM.value)
+    run = runs.new_run(PROGRAM.value, measures)
     titles = own_file.title(run.program), env_title(run.config)
     run_dir = launcher.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
     config = dataclasses.replace(run.config, run_dir=run_dir)
@@ -128,6 +130,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str) -> Job:
       *(arithmetic.warnings(config) if learns else ()),
       *config_file.warnings(config, run.given),
     ],
+    choices=run.choices,
   )
   launcher.check(job, dry_run)
   return job

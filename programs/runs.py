@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from environments import own_file
-from programs import registry
+from programs import registry, sizes
 from programs.options import agents, flags
 from programs.options.changes import check_changes, keep, with_newer_options
 from programs.options.configs import check, make_config, resolve
@@ -21,36 +22,48 @@ class Run:
     program, module: the program's name and module.
     given: the options that the user set.
     config: every option, checked.
+    choices: which of them were measured, and why they are what they are; a line each.
   """
 
   program: str
   module: Any
   given: dict[str, Any]
   config: Any
+  choices: Sequence[str] = ()
 
 
-def new_run(program: str) -> Run:
+def new_run(program: str, measures: bool = False) -> Run:
   """Returns the run that the flags describe; its directory is not created yet.
+
+  Args:
+    program: its name.
+    measures: whether to measure the options whose flag is 'auto', which are errors otherwise.
 
   Raises:
     ValueError: if the flags do not fit together; one sentence.
   """
   program = own_file.absolute(program)
   module, given = registry.load(program), flags.given()
-  make = make_config if registry.learns(module) else _launchpad_config
-  return Run(program, module, given, make(module, given))
+  if not registry.learns(module):
+    return Run(program, module, given, module.make_config(given))
+  chosen, choices = _measured(program, module, given, measures)
+  given |= chosen
+  return Run(program, module, given, make_config(module, given), choices)
 
 
-def _launchpad_config(module: Any, given: dict[str, Any]) -> Any:
-  return module.make_config(given)
+def _measured(
+  program: str, module: Any, given: dict[str, Any], measures: bool
+) -> tuple[dict[str, int], Sequence[str]]:
+  return sizes.measure(program, module, given) if measures else ({}, [])
 
 
-def resumed_run(path: str, program: str) -> Run:
+def resumed_run(path: str, program: str, measures: bool = False) -> Run:
   """Returns an earlier run with the changes that the flags make.
 
   Args:
     path: the run directory, which this process locks.
     program: the value of --program; '' if not given.
+    measures: as in `new_run`.
 
   Raises:
     ValueError: if the run cannot be resumed, or not with these flags; one sentence.
@@ -61,6 +74,8 @@ def resumed_run(path: str, program: str) -> Run:
       f'--resume={path} is a run of --program={record.program}; leave --program out.'
     )
   module, changes = _learning(record.program, f'--resume={path}'), flags.given()
+  chosen, choices = _measured(record.program, module, record.given | changes, measures)
+  changes |= chosen
   given = record.given | changes
   agent = agents.recorded(module, record.config, changes)
   config = resolve(module, given | agent)
@@ -86,7 +101,7 @@ def resumed_run(path: str, program: str) -> Run:
     )
   # Counting resumes gives the actors new seeds, so they do not replay the first episodes.
   config = dataclasses.replace(config, run_dir=path, resumes=len(record.commands))
-  return Run(record.program, module, given, config)
+  return Run(record.program, module, given, config, choices)
 
 
 def _learning(program: str, run: str) -> Any:

@@ -55,7 +55,7 @@ def job(command: Sequence[str]) -> Job:
   launcher = engines.chosen()
   launcher.begin()
   with guard.swept():  # Planning runs the user's environment, which may leave processes.
-    return plan.plan(launcher, dry_run=True, drawing='')
+    return plan.plan(launcher, dry_run=True, drawing='', alone=False)
 
 
 def warnings(made: Job) -> Sequence[str]:

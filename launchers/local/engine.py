@@ -45,6 +45,8 @@ def refuse_flags(launcher: str) -> None:
 class Local(Launcher):
   """Runs a graph on this machine."""
 
+  on_this_machine = True
+
   @property
   def pickles_nodes(self) -> bool:
     """False for launch types that run nodes as threads."""

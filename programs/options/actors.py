@@ -20,7 +20,9 @@ class ActorsConfig(CommonConfig):
   """Options of programs with actors, replay and a learner, for central and local inference alike."""
 
   num_actors: int = option(2, 'actor processes of each replica')
-  envs_per_actor: int = option(32, 'environments in each actor process')
+  envs_per_actor: int = option(
+    32, 'environments in each actor process; auto: measured before the start', measured=True
+  )
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
   batch_size: int = option(16, BATCH_SIZE_HELP)
   update_period: float = option(

@@ -10,7 +10,7 @@ from acme import specs
 
 from environments import nests, own_file
 from programs import arithmetic
-from programs.options import agents, offline, own_torso, preset_choice
+from programs.options import agents, measured, offline, own_torso, preset_choice
 from programs.options.rule import Rule
 from rundir import run_directory
 
@@ -41,8 +41,7 @@ def check(module: Any, config: Any) -> None:
     ValueError: if a check fails; one sentence.
   """
   preset_choice.check(agents.variant_of(module, config), config.env, config.preset)
-  own_torso.carried(config).validate()
-  arithmetic.check(config)
+  check_numbers(config)
   continuous = getattr(config, 'continuous_actions', True)  # Unknown without an agent's options.
   if continuous or own_file.is_spec(config.env):
     module.environments.check(config.env, config.env_options)
@@ -63,6 +62,16 @@ def check(module: Any, config: Any) -> None:
     _check_single(config.env, spec.observations)
   if check_spec := getattr(module, 'check_spec', None):
     check_spec(config.env, spec)
+
+
+def check_numbers(config: Any) -> None:
+  """Checks, of all that `check` does, what needs no environment: that the options fit together.
+
+  Raises:
+    ValueError: one sentence that names the flag and the fix.
+  """
+  own_torso.carried(config).validate()
+  arithmetic.check(config)
 
 
 def _check_single(env: str, observation_spec: nests.Nest) -> None:
@@ -101,6 +110,7 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
   _, variant = agents.chosen(module, values)
   fields = {f.name: f for f in dataclasses.fields(variant.config)}
   values = dict(values)
+  measured.refuse(variant.config, values)
   for name, value in values.items():
     if isinstance(fields[name].default, tuple):
       try:

@@ -11,6 +11,7 @@ from absl import flags
 from environments import own_file
 from programs import registry
 from programs.options.agents import variants
+from programs.options.measured import AUTO
 
 # The programs whose options are flags.
 _programs: list[str] = []
@@ -29,7 +30,7 @@ def define(own_program: str = '') -> None:
   """
   alone = own_program and not registry.learns(registry.load(own_program))
   programs = [*([] if alone else registry.PROGRAMS), *([own_program] if own_program else [])]
-  define: dict[type, Callable[..., Any]] = {
+  kinds: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
@@ -48,10 +49,22 @@ def define(own_program: str = '') -> None:
         )
   for name, by_program in fields.items():
     field = next(iter(by_program.values()))
-    define[type(field.default)](
-      name, None, f'{field.metadata.get("help", "")} ({_defaults(by_program, len(programs))})'
-    )
+    define = _define_size if field.metadata.get('measured') else kinds[type(field.default)]
+    define(name, None, f'{field.metadata.get("help", "")} ({_defaults(by_program, len(programs))})')
   _programs[:] = programs
+
+
+class _Size(flags.IntegerParser):
+  """Parses a whole number, or AUTO."""
+
+  syntactic_help = 'an integer, or auto'
+
+  def parse(self, argument: Any) -> Any:
+    return AUTO if argument == AUTO else super().parse(argument)
+
+
+def _define_size(name: str, default: Any, help: str) -> None:
+  flags.DEFINE(_Size(), name, default, help, serializer=flags.ArgumentSerializer())
 
 
 def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:

@@ -26,7 +26,10 @@ class InferenceConfig(ActorsConfig):
   )
   env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
   inference_batch_size: int = option(
-    0, 'largest inference batch, in environments; 0: half of the environments of a node'
+    0,
+    'largest inference batch, in environments; 0: half of the environments of a node; auto: measured '
+    'before the start, at most that half',
+    measured=True,
   )
   inference_timeout_ms: float = option(
     2.0, 'milliseconds that a request waits for a fuller batch', at_most=3_600_000.0

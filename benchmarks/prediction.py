@@ -1,0 +1,82 @@
+"""Predicts the rate of a program on this machine, from the costs of its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks import roles
+from benchmarks.demand import FULL
+
+# Milliseconds for which a stage waits before each call, about as long as in a small program.
+PAUSE_MS = 1.0
+
+
+class Prediction(NamedTuple):
+  """The rate of a program on some cores.
+
+  Attributes:
+    steps_per_second: the rate.
+    limit: what limits it, in words.
+    cpu: CPU seconds of a step, over all nodes.
+    interpreter: of these, seconds of the interpreter that is used most.
+  """
+
+  steps_per_second: float
+  limit: str
+  cpu: float
+  interpreter: float
+
+
+def mean(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+  """Returns the mean costs of several measurements of the same stages."""
+  share = 1 / len(measured)
+  stages: dict[str, Any] = {}
+  for name, first in measured[0].items():
+    each = [costs[name] for costs in measured]
+    stages[name] = {
+      'cpu': {node: share * sum(cost['cpu'][node] for cost in each) for node in first['cpu']},
+      'python': share * sum(cost['python'] for cost in each),
+    }
+  return stages
+
+
+def cores_left(whole: Mapping[str, Any], machine: int) -> float:
+  """Returns the cores that other processes left to a program while it was measured.
+
+  Args:
+    whole: as `end_to_end.measure` returns it.
+    machine: cores of the machine.
+  """
+  own = sum(group['busy'] for group in whole['groups'].values())
+  return min(machine, machine * (1 - whole['machine_busy_share']) + own)
+
+
+def predict(stages: Mapping[str, Any], config: Any, cores: float) -> Prediction:
+  """Returns the rate that the cores or an interpreter allow, whichever is less.
+
+  A process whose interpreter is busy for more than `demand.FULL` makes others wait, so the rate ends
+  there. Python's threads of a node use one core (`--one_core`); XLA's and Reverb's use the others too.
+
+  Args:
+    stages: costs of a step by stage, as `benchmarks.stages` prints them.
+    config: resolved options of a program with central inference.
+    cores: that the program can have.
+  """
+  infers, learns = roles.infers(config), roles.learns(config)
+  python = dict.fromkeys((infers, learns), 0.0)
+  for name, cost in stages.items():
+    if name == 'rpc':  # The process that measures is the actor; the server is Python alone.
+      python[infers] += cost['cpu'][infers]
+    elif name in ('inference', 'assembling', 'insert'):
+      python[infers] += cost['python']
+    elif name in ('sample', 'update'):
+      python[learns] += cost['python']
+  cpu = sum(sum(cost['cpu'].values()) for cost in stages.values())
+  busiest = max(python, key=lambda node: python[node])
+  limits = {
+    'the cores': cores / cpu,
+    f'the interpreter of the {busiest.replace("_", "-")}': FULL / max(python[busiest], 1e-12),
+  }
+  limit = min(limits, key=lambda name: limits[name])
+  return Prediction(limits[limit], limit, cpu, python[busiest])
