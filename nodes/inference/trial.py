@@ -88,7 +88,7 @@ def _replying(action: np.ndarray) -> Iterator[SocketServer]:
   def serve() -> None:
     while not done.is_set():
       for connection, message in server.poll(None):
-        codec.unpack(message)
+        codec.unpack(message, connection.memory)
         server.send(connection, codec.pack(action))
 
   thread = threading.Thread(target=serve, daemon=True)
