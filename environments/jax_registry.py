@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from acme import specs
 
-from environments import own_file, separate_process
+from environments import own_file, registry, separate_process
 from environments.registry import Family, resolve
 
 _FAMILIES = {
@@ -77,8 +77,8 @@ def all_options(name: str, options: str = '') -> dict[str, Any]:
   return resolve(_FAMILIES, name, options)[2]
 
 
-def check(name: str, options: str = '') -> None:
-  """Makes an environment in a subprocess, to find errors before a program starts.
+def check(name: str, options: str = '') -> specs.EnvironmentSpec:
+  """Makes an environment in a subprocess, to find errors before a program starts; returns its spec.
 
   Raises:
     ValueError: as in `make`, or the environment is not written in JAX.
@@ -88,8 +88,8 @@ def check(name: str, options: str = '') -> None:
     known = ', '.join(f'{name} ({text})' for name, text in families().items())
     raise ValueError(f'--env={name} is not written in JAX; --program=anakin needs one of: {known}.')
   if name == 'catch' and not options:
-    return  # Always valid; starting JAX takes seconds.
-  make_spec(name, options)
+    return registry.make_spec(name)  # The same game; starting JAX takes seconds.
+  return make_spec(name, options)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from agents import action_mask, nests
+from agents import nests, spaces
 from agents.action_mask import LegalActions
 from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
@@ -76,16 +76,15 @@ class MuZero(Agent):
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()
-    if not isinstance(action_spec, dm_env.specs.DiscreteArray):
-      raise ValueError(f'MuZero needs one discrete action at a time, not {action_spec!r}.')
-    seen = action_mask.seen(observation_spec)
+    spaces.check_actions(config, action_spec)
+    self._legal = LegalActions(observation_spec, action_spec)
+    seen = spaces.seen(observation_spec)
     if nests.is_nest(seen):
       raise ValueError(
         'MuZero needs observations that are one array besides an action mask, not '
         f'{", ".join(nests.named(seen))}: flatten them, or use another agent.'
       )
-    self._legal = LegalActions(observation_spec, action_spec)
-    self._has_mask = action_mask.has_mask(observation_spec)
+    self._has_mask = spaces.has_mask(observation_spec)
     self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self.model = make_model(config, seen, action_spec.num_values)
@@ -349,7 +348,7 @@ class MuZero(Agent):
 
   def _observe(self, core_state: Nest, rows: Timestep) -> tuple[Array, Nest]:
     """Returns the observations of rows `[T, B, ...]` with stacked frames, and the next core state."""
-    seen = action_mask.seen(rows.observation)
+    seen = spaces.seen(rows.observation)
     if self._config.frame_stack == 1:
       return seen, core_state
     observation, frames = stack_frames(core_state['frames'], seen, rows.step_type == FIRST)

@@ -25,11 +25,11 @@ class MuZeroConfig(OptimizerConfig):
   The defaults are theirs where they agree. Replay options are in `programs.options.prioritized`.
 
   Attributes:
-    continuous_actions: whether the agent supports them; a property of the agent, not an option.
+    action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
     nested_observations: whether it takes more than one array besides an action mask; likewise.
   """
 
-  continuous_actions: ClassVar[bool] = False
+  action_kinds: ClassVar[tuple[str, ...]] = ('one',)
   nested_observations: ClassVar[bool] = False
 
   model: str = option(
