@@ -14,11 +14,13 @@ module imports no JAX, nor do `check` and `make_spec`, which make the environmen
 from __future__ import annotations
 
 import functools
+import importlib
 import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from acme import specs
 
@@ -111,15 +113,20 @@ def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
 
 
 def _print_spec(name: str, options: str) -> None:
-  """Prints the pickled spec of an environment as hexadecimal digits."""
+  """Prints the pickled spec of an environment as hexadecimal digits; tries a user's own."""
   environment = make(name, options)
+  if own_file.is_spec(name):
+    own = own_file.named(name)
+    trial: Any = importlib.import_module('agents.anakin.trial')
+    with own_file.explained(f'--env={own}: trying it', own.file.path):
+      trial.check(environment)
   found = specs.EnvironmentSpec(
     observations=environment.observation_spec,
     actions=environment.action_spec,
     rewards=specs.Array((), np.float32, 'reward'),
     discounts=specs.BoundedArray((), np.float32, -1.0, 1.0, 'discount'),
   )
-  print(pickle.dumps(found).hex())
+  print(cloudpickle.dumps(found).hex())  # A spec may have functions of the user's file.
 
 
 if __name__ == '__main__':
