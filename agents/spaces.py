@@ -120,3 +120,33 @@ def check_mask(observation_spec: Nest, action_spec: dm_env.specs.Array) -> None:
     raise ValueError(
       f'an observation has nothing besides its {MASK}: add what the agent is to see.'
     )
+
+
+def check_normalization(config: Any, observation_spec: Nest) -> None:
+  """Raises ValueError, one sentence, if observations are to be normalised that are not to be.
+
+  These are an array of uint8, and a nest without floats; the mask does not count.
+
+  Args:
+    config: of the agent; it may have the option `normalize_observations`.
+    observation_spec: of one observation, a nest.
+  """
+  if not getattr(config, 'normalize_observations', False):
+    return
+  shown = seen(observation_spec)
+  nested = isinstance(shown, dict | tuple)
+  if not nested and shown.dtype != np.uint8:
+    return
+  if nested and any(np.issubdtype(leaf.dtype, np.floating) for leaf in _leaves(shown)):
+    return
+  what = 'have no floats' if nested else 'are uint8, which networks scale to [0, 1]'
+  raise ValueError(
+    f'--normalize_observations is for features, but the observations {what}: leave it out.'
+  )
+
+
+def _leaves(nest: Nest) -> list[Any]:
+  if not isinstance(nest, dict | tuple):
+    return [nest]
+  parts = nest.values() if isinstance(nest, dict) else nest
+  return [leaf for part in parts for leaf in _leaves(part)]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from agents import nests, spaces
+from agents import spaces
 from agents.actor_critic.config import ActorCriticConfig
 from agents.axes import swapped
 from agents.networks import observation_statistics, statistics
@@ -28,18 +28,6 @@ from agents.types import FIRST, Array, Nest, Timestep, Unroll
 
 # The part of the core state that holds R_t, float32 `[B]`.
 DISCOUNTED_RETURN = 'discounted_return'
-
-
-def check(config: ActorCriticConfig, observation_spec: Nest) -> None:
-  """Raises ValueError, one sentence, if the observations are not to be normalised."""
-  if not config.normalize_observations:
-    return
-  seen = spaces.seen(observation_spec)
-  if not observation_statistics.can_normalize(seen):
-    what = 'have no floats' if nests.is_nest(seen) else 'are uint8, which networks scale to [0, 1]'
-    raise ValueError(
-      f'--normalize_observations is for features, but these observations {what}: leave it out.'
-    )
 
 
 def initial(config: ActorCriticConfig, observation_spec: Nest) -> Nest:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from acme import specs
 
 from agents import spaces
-from environments import jax_registry, nests, registry
+from environments import jax_registry, registry
 from programs.options import agents
 
 # A program that takes all kinds of actions, by the registry of environments.
@@ -40,9 +39,7 @@ def check(module: Any, config: Any) -> specs.EnvironmentSpec:
       f'--env={config.env} has {spaces.KINDS[kind]}, and {agent} takes {spaces.names(kinds)}: use '
       f'{_others(module, kind)}an environment with {spaces.names(kinds)}.'
     )
-  if not getattr(config, 'nested_observations', True):
-    _check_single(config.env, spec.observations)
-  _check_normalization(config, spec.observations)
+  spaces.check_normalization(config, spec.observations)
   if check_spec := getattr(module, 'check_spec', None):
     check_spec(config.env, spec)
   return spec
@@ -59,30 +56,3 @@ def _others(module: Any, kind: str) -> str:
     return f'--agent={" or ".join(fitting)}, or '
   program = _ANY_ACTIONS.get(module.environments)
   return f'--program={program}, or ' if program else ''
-
-
-def _check_single(env: str, observation_spec: nests.Nest) -> None:
-  """Raises ValueError if an observation has several arrays besides an action mask."""
-  names = nests.named(nests.without_mask(observation_spec), '')
-  if len(names) > 1:
-    parts = ', '.join(name[1:] for name in names)
-    raise ValueError(
-      f"--env={env} has observations of several arrays, {parts}, and this program's agent takes one "
-      'besides an action mask: use --program=sebulba or r2d2, or have the environment flatten them.'
-    )
-
-
-def _check_normalization(config: Any, observation_spec: nests.Nest) -> None:
-  """Raises ValueError if observations are to be normalised that are bytes, or nests without floats."""
-  if not getattr(config, 'normalize_observations', False):
-    return
-  observations = nests.named(observation_spec, '')
-  if [spec.dtype for spec in observations.values()] == [np.uint8]:
-    what = 'are uint8, which networks scale to [0, 1]'
-  elif len(observations) > 1 and not any(s.dtype == np.float32 for s in observations.values()):
-    what = 'have no floats'
-  else:
-    return
-  raise ValueError(
-    f'--normalize_observations is not for --env={config.env}, whose observations {what}: leave it out.'
-  )

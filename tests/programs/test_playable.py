@@ -7,6 +7,7 @@ import pytest
 from acme import specs
 
 from agents.lifetimes import LifetimeObservation
+from agents.vtrace.agent import VTrace
 from environments import jax_registry, registry
 from programs import registry as programs
 from programs.options import agents, configs
@@ -139,3 +140,35 @@ def test_launch_and_agent_agree_on_the_mask(monkeypatch, program, agent, size, o
   else:
     _config(program, agent)
     make(observations, ACTIONS[kind])
+
+
+MASK = specs.Array((3,), np.float32)
+NORMALIZED = {
+  'features': (ARRAY, ''),
+  'counts': (specs.Array((3,), np.int32), ''),
+  'an image': (specs.Array((3,), np.uint8), 'are uint8'),
+  'counts beside a mask': ({'x': specs.Array((3,), np.int32), 'action_mask': MASK}, ''),
+  'an image beside a mask': ({'x': specs.Array((3,), np.uint8), 'action_mask': MASK}, 'are uint8'),
+  'flags and a mask of floats': (
+    {'x': specs.Array((3,), bool), 'y': (specs.Array((), bool),), 'action_mask': MASK},
+    'have no floats',
+  ),
+  'an image and features': ({'x': specs.Array((3,), np.uint8), 'y': (ARRAY,)}, ''),
+}
+
+
+@pytest.mark.parametrize('observations, words', NORMALIZED.values(), ids=NORMALIZED)
+def test_launch_and_agent_agree_on_what_is_normalised(monkeypatch, observations, words):
+  _shown(monkeypatch, ACTIONS['one'], observations)
+  values = {'env': 'catch', 'normalize_observations': True}
+  module = programs.load('sebulba')
+  calls = (
+    lambda: configs.make_config(module, values),
+    lambda: VTrace(configs.resolve(module, values), observations, ACTIONS['one']),
+  )
+  for call in calls:
+    if words:
+      with pytest.raises(ValueError, match=f'^--normalize_observations .* {words}.*: leave it out'):
+        call()
+    else:
+      call()
