@@ -22,27 +22,12 @@ import dm_env.specs
 import jax.numpy as jnp
 import numpy as np
 
-from agents.discrete import num_values
+from agents.spaces import MASK, check_mask, has_mask, num_values
 from agents.turns import TurnActions
 from agents.types import Array, Nest
 
-KEY = 'action_mask'
-
 # Finite, so that 0 times it is 0; far below any logit or Q-value.
 ILLEGAL = np.float32(-1e9)
-
-
-def has_mask(observation: Nest) -> bool:
-  """Returns whether an observation, or the spec of one, has an entry `action_mask`."""
-  return isinstance(observation, dict) and KEY in observation
-
-
-def seen(observation: Nest) -> Nest:
-  """Returns what networks see of an observation, or the spec of it; see the module docstring."""
-  if not has_mask(observation):
-    return observation
-  others = {name: part for name, part in observation.items() if name != KEY}
-  return others if len(others) != 1 else next(iter(others.values()))
 
 
 class LegalActions:
@@ -58,26 +43,13 @@ class LegalActions:
     Raises:
       ValueError: the mask does not fit the actions, or there is nothing besides it; one sentence.
     """
+    check_mask(observation_spec, action_spec)
     self._turns = action_spec.legal if isinstance(action_spec, TurnActions) else None
     self._masked = has_mask(observation_spec)
     self.some_illegal = self._masked or self._turns is not None
     if not self._masked:
       return
-    sizes = num_values(action_spec)
-    if sizes is None:
-      raise ValueError(
-        f'an observation has an {KEY}, but the actions are continuous: leave it out.'
-      )
-    if tuple(observation_spec[KEY].shape) != (sum(sizes),):
-      raise ValueError(
-        f'the {KEY} of an observation is {list(observation_spec[KEY].shape)}, but there are '
-        f'{" + ".join(map(str, sizes))} actions: give it one entry for each.'
-      )
-    if len(observation_spec) == 1:
-      raise ValueError(
-        f'an observation has nothing besides its {KEY}: add what the agent is to see.'
-      )
-    self._ends = np.cumsum(sizes)[:-1]
+    self._ends = np.cumsum(num_values(action_spec) or ())[:-1]
 
   def of(self, observation: Nest) -> Array | None:
     """Returns which actions are legal, bool `[..., A]`; None if all are.
@@ -86,7 +58,7 @@ class LegalActions:
       observation: `[B, *S]` per leaf.
     """
     if self._masked:
-      parts = jnp.split(observation[KEY] != 0, self._ends, axis=-1)
+      parts = jnp.split(observation[MASK] != 0, self._ends, axis=-1)
     elif self._turns is not None:
       parts = [self._turns(observation)]
     else:

@@ -9,18 +9,8 @@ import numpy as np
 from agents.types import Array
 
 
-def is_box(action_spec: dm_env.specs.Array) -> bool:
-  """Returns whether actions are floats between finite bounds."""
-  return (
-    isinstance(action_spec, dm_env.specs.BoundedArray)
-    and np.issubdtype(action_spec.dtype, np.floating)
-    and bool(np.isfinite(action_spec.minimum).all())
-    and bool(np.isfinite(action_spec.maximum).all())
-  )
-
-
 class Box:
-  """The box of an action spec, for which `is_box` holds.
+  """The box of an action spec, for which `agents.spaces.is_box` holds.
 
   A fraction is a point of the box with each of its A dimensions scaled to [-1, 1], float32 `[..., A]`.
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks import end_to_end, options, output, pipeline
 from benchmarks.simulated.program import PROGRAM
+from environments import nests
 from environments import registry as environments
 
 # More than any cache holds.
@@ -51,7 +52,8 @@ def main(argv: list[str]) -> None:
   pipeline.print_groups(whole['groups'], by_node)
 
   observation = environments.make_spec(config.env, config.env_options).observations
-  row_bytes = math.prod(observation.shape) * observation.dtype.itemsize
+  leaves = nests.leaves(observation)
+  row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
   rate = whole['steps_per_second']
   used = sum(group['cpu_per_step'] for group in whole['groups'].values())
   once = row_bytes / copied

@@ -61,7 +61,7 @@ def make_answer(config: Any, batch: int) -> Callable[[], Any]:
     np.full(batch, FIRST),
     np.zeros(batch, np.float32),
     np.ones(batch, np.float32),
-    np.stack([spec.observations.generate_value()] * batch),
+    jax.tree.map(lambda leaf: np.stack([leaf.generate_value()] * batch), spec.observations),
   )
   answer = functools.partial(
     jax.jit(agent.act),

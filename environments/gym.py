@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from environments import errors, gym_spaces, seeding
 from environments.base import BatchedEnvironment
+from environments.gym_masks import InfoMask
 from environments.nests import Nest
 
 _FIRST, _MID, _LAST = (np.uint8(int(step_type)) for step_type in dm_env.StepType)
@@ -125,9 +126,9 @@ class GymnasiumBatch(BatchedEnvironment):
     os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
     os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
     os.environ.setdefault('MUJOCO_GL', 'egl')
-    renderer: Any = self._env
-    if isinstance(self._env, SyncVectorEnv):
-      renderer = self._env.envs[0].unwrapped
+    renderer: Any = self._env.unwrapped
+    if isinstance(renderer, SyncVectorEnv):
+      renderer = renderer.envs[0].unwrapped
     if 'rgb_array' not in renderer.metadata.get('render_modes', ()):
       return None
     renderer.render_mode = 'rgb_array'  # The renderer is created at the first call.
@@ -151,7 +152,13 @@ class GymnasiumBatch(BatchedEnvironment):
 
 
 def make(
-  task: str, num_envs: int, seed: int, *, max_episode_steps: int = 0, flatten: bool = True
+  task: str,
+  num_envs: int,
+  seed: int,
+  *,
+  max_episode_steps: int = 0,
+  flatten: bool = True,
+  action_mask: bool = False,
 ) -> GymnasiumBatch:
   """Makes N copies of a registered Gymnasium environment: MuJoCo and Box2D tasks, classic control, ...
 
@@ -167,10 +174,11 @@ def make(
     seed: the seed of the batch.
     max_episode_steps: steps after which an episode is truncated; 0 for the environment's own limit.
     flatten: whether a Dict or a Tuple becomes one vector, or stays a nest.
+    action_mask: whether observations have the action mask of `info`; see `InfoMask`.
 
   Raises:
-    ValueError: Gymnasium does not know the id or lacks its dependencies, the limit is negative, or a
-      space has no array form.
+    ValueError: Gymnasium does not know the id or lacks its dependencies, the limit is negative, a space
+      has no array form, or there is no action mask in `info`.
   """
   errors.require_task('gymnasium', task, 'LunarLander-v3')
   errors.require_option(
@@ -185,15 +193,19 @@ def make(
       return env
     return gym_spaces.flattened(env)
 
+  seeds: Any = seed
+  vector_env: VectorEnv
   try:
     if _is_vectorised(task):
       mode = VectorizeMode.VECTOR_ENTRY_POINT
-      return GymnasiumBatch(gymnasium.make_vec(task, num_envs, mode, **limit), seed)
-    with _quietly(task):
-      vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+      vector_env = gymnasium.make_vec(task, num_envs, mode, **limit)
+    else:
+      seeds = seeding.spawn(seed, num_envs)
+      with _quietly(task):
+        vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
   except (gymnasium.error.Error, NotImplementedError, ImportError) as error:
     raise _refusal(task, error) from error
-  return GymnasiumBatch(vector_env, seeding.spawn(seed, num_envs))
+  return GymnasiumBatch(InfoMask(vector_env) if action_mask else vector_env, seeds)
 
 
 def make_cartpole(

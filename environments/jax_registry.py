@@ -14,15 +14,17 @@ module imports no JAX, nor do `check` and `make_spec`, which make the environmen
 from __future__ import annotations
 
 import functools
+import importlib
 import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from acme import specs
 
-from environments import own_file, separate_process
+from environments import own_file, registry, separate_process
 from environments.registry import Family, resolve
 
 _FAMILIES = {
@@ -77,8 +79,8 @@ def all_options(name: str, options: str = '') -> dict[str, Any]:
   return resolve(_FAMILIES, name, options)[2]
 
 
-def check(name: str, options: str = '') -> None:
-  """Makes an environment in a subprocess, to find errors before a program starts.
+def check(name: str, options: str = '') -> specs.EnvironmentSpec:
+  """Makes an environment in a subprocess, to find errors before a program starts; returns its spec.
 
   Raises:
     ValueError: as in `make`, or the environment is not written in JAX.
@@ -88,8 +90,8 @@ def check(name: str, options: str = '') -> None:
     known = ', '.join(f'{name} ({text})' for name, text in families().items())
     raise ValueError(f'--env={name} is not written in JAX; --program=anakin needs one of: {known}.')
   if name == 'catch' and not options:
-    return  # Always valid; starting JAX takes seconds.
-  make_spec(name, options)
+    return registry.make_spec(name)  # The same game; starting JAX takes seconds.
+  return make_spec(name, options)
 
 
 @functools.cache
@@ -111,15 +113,20 @@ def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
 
 
 def _print_spec(name: str, options: str) -> None:
-  """Prints the pickled spec of an environment as hexadecimal digits."""
+  """Prints the pickled spec of an environment as hexadecimal digits; tries a user's own."""
   environment = make(name, options)
+  if own_file.is_spec(name):
+    own = own_file.named(name)
+    trial: Any = importlib.import_module('agents.anakin.trial')
+    with own_file.explained(f'--env={own}: trying it', own.file.path):
+      trial.check(environment)
   found = specs.EnvironmentSpec(
     observations=environment.observation_spec,
     actions=environment.action_spec,
     rewards=specs.Array((), np.float32, 'reward'),
     discounts=specs.BoundedArray((), np.float32, -1.0, 1.0, 'discount'),
   )
-  print(pickle.dumps(found).hex())
+  print(cloudpickle.dumps(found).hex())  # A spec may have functions of the user's file.
 
 
 if __name__ == '__main__':

@@ -115,8 +115,8 @@ def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironme
   return functools.partial(make, own_file.carried(name), options=options)
 
 
-def check(name: str, options: str = '') -> None:
-  """Makes one environment and closes it, to find errors before a program starts.
+def check(name: str, options: str = '') -> specs.EnvironmentSpec:
+  """Makes one environment and closes it, to find errors before a program starts; returns its spec.
 
   An environment of a user's own file is also stepped; see `environments.trial`.
 
@@ -124,10 +124,9 @@ def check(name: str, options: str = '') -> None:
     ValueError: as in `make`, or the user's environment violates the interface; one sentence.
   """
   if not own_file.is_spec(name):
-    make(name, 1, 0, options).close()
-    return
+    return make_spec(name, options)
   _, _, keywords = resolve({}, name, options)
-  trial.run(own_file.named(name), keywords)
+  return trial.run(own_file.named(name), keywords)
 
 
 def all_options(name: str, options: str = '') -> dict[str, Any]:

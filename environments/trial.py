@@ -16,8 +16,10 @@ _NUM_ENVS = 2
 _MAX_STEPS = 200
 
 
-def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
+def run(factory: own_file.Named, options: Mapping[str, Any]) -> specs.EnvironmentSpec:
   """Makes a batch, plays it until an episode restarts, at most 200 steps, and closes it.
+
+  Returns the spec of one environment.
 
   Args:
     factory: a factory as in `environments.registry`.
@@ -40,6 +42,7 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
       raise ValueError(f'num_envs is {environment.num_envs} where {_NUM_ENVS} were asked for')
     nests.check(environment.observation_spec(), 'observation_spec()')
     spec = environment.action_spec()
+    _require_actions(spec)
     rng = np.random.default_rng(0)
     timestep = environment.reset()
     _require(environment, timestep, 'reset()')
@@ -54,7 +57,19 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> None:
             'step() after the LAST step of an episode must begin the next with FIRST'
           )
         break
+    found = environment.spec()
     environment.close()
+  return found
+
+
+def _require_actions(spec: specs.Array) -> None:
+  """Raises ValueError if actions have no bounds to draw them from."""
+  if not isinstance(spec, specs.BoundedArray) or not (
+    np.isfinite(spec.minimum).all() and np.isfinite(spec.maximum).all()
+  ):
+    raise ValueError(
+      f'action_spec() is {spec!r}, which must be a DiscreteArray or a BoundedArray with finite bounds'
+    )
 
 
 def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: str) -> None:

@@ -26,10 +26,9 @@ from programs.own_graph import OwnGraph
 #   placement(config) -> {group: Resources}
 #   PRESETS: {family, family:task or '*': {option: value or Rule}}, the preset named 'default'
 #   NAMED_PRESETS: {name: like PRESETS}, for --preset=name; may be missing
-#   check_spec(env, spec): raises ValueError if the agent cannot play an environment that has discrete
-#     actions; may be missing
-#   environments: has `check(name, options)` and `families()` like `environments.registry`, and
-#     `make_spec(name, options)` if the agent takes no continuous actions.
+#   check_spec(env, spec): raises ValueError if the agent cannot play an environment for a reason of its
+#     own; may be missing
+#   environments: has `check(name, options)` and `families()` like `environments.registry`.
 PROGRAMS = {
   'anakin': 'programs.anakin',
   'gala': 'programs.gala',

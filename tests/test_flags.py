@@ -162,6 +162,10 @@ def test_help_names_every_option_with_its_default():
       ['--env=dm_control:cheetah/run', 'continuous actions', '--program=sebulba'],
     ),
     (
+      ['--program=qt_opt', '--env=catch'],
+      ['--env=catch has one discrete action at a time', 'takes continuous', '--program=sebulba'],
+    ),
+    (
       ['--program=r2d2', '--num_steps=20000', '--min_replay_size=5000'],
       ['--num_steps=20000', '--min_replay_size=5000', 'nothing would be learned'],
     ),
@@ -274,7 +278,7 @@ def test_help_names_every_option_with_its_default():
     ),
     _slow(
       ['--program=anakin', '--agent=muzero', '--env=gymnax:Pendulum-v1'],
-      ['--env=gymnax:Pendulum-v1', 'continuous actions'],
+      ['--env=gymnax:Pendulum-v1 has continuous actions', '--agent=vtrace or ppo'],
     ),
     (
       ['--program=anakin', '--agent=muzero', '--num_envs=24'],

@@ -43,3 +43,19 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
   assert 'return       ' in capsys.readouterr().out
   with Image.open(film) as video:
     assert video.n_frames > 5
+
+
+def test_anakin_learns_so_in_an_environment_of_the_users_in_jax(train, tmp_path, capsys):
+  """A closed door costs 100, so the return of an agent that ever chose one is negative."""
+  run_dir = tmp_path / 'run'
+  process = train(
+    *('--program=anakin', f'--env={ROOT}/examples/doors_in_jax.py:make', '--num_envs=32'),
+    *('--num_steps=60000', '--eval_episodes=20', '--mlp_sizes=32', '--hidden_size=32'),
+    *('--learning_rate=0.005', f'--run_dir={run_dir}'),
+    timeout=240,
+  )
+  assert process.returncode == 0, process.stderr
+  assert float(DONE.fullmatch(process.stdout.splitlines()[-1])[1]) > 4.0
+  assert 'Traceback' not in log_text(run_dir)
+  assert evaluate.main([str(run_dir), '--episodes=20']) == 0
+  assert 'return       ' in capsys.readouterr().out

@@ -54,8 +54,8 @@ class JaxBatch(BatchedEnvironment):
     self._steps += 1
     return self._take(*self._step(self._state, self._step_type, action, self._keys, self._steps))
 
-  def observation_spec(self) -> dm_env.specs.Array:
-    """Returns the spec of one observation."""
+  def observation_spec(self) -> Nest:
+    """Returns the spec of one observation, or a nest of specs."""
     return self._environment.observation_spec
 
   def action_spec(self) -> dm_env.specs.Array:

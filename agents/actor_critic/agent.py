@@ -19,6 +19,7 @@ from agents.agent import ActOutput, Agent
 from agents.axes import swapped
 from agents.networks.recurrent import RecurrentNetwork
 from agents.optimizers import make_optimizer, make_schedule
+from agents.spaces import check_normalization
 from agents.types import Array, Nest, Timestep, Unroll
 
 
@@ -64,7 +65,7 @@ class ActorCritic(Agent):
       gradient_steps: gradient steps in one learner step.
     """
     config.validate()
-    normalization.check(config, observation_spec)
+    check_normalization(config, observation_spec)
     self._config = config
     self._observation_spec = observation_spec
     self.unroll_rows = config.unroll_length + 1

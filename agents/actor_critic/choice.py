@@ -11,8 +11,7 @@ from agents.actor_critic.distributions import (
   SquashedGaussian,
 )
 from agents.actor_critic.several_labels import SeveralCategoricals
-from agents.boxes import is_box
-from agents.discrete import num_values
+from agents.spaces import kind, num_values
 
 
 def make_distribution(action_spec: dm_env.specs.Array, policy_std: str = 'state') -> Distribution:
@@ -24,12 +23,10 @@ def make_distribution(action_spec: dm_env.specs.Array, policy_std: str = 'state'
       `ClippedGaussian`.
 
   Raises:
-    ValueError: actions are neither discrete, as in `agents.discrete`, nor floats between finite bounds.
+    ValueError: no agent takes such actions; one sentence.
   """
-  if isinstance(action_spec, dm_env.specs.DiscreteArray):
+  if kind(action_spec) == 'one':
     return Categorical(action_spec.num_values)
   if (sizes := num_values(action_spec)) is not None:
     return SeveralCategoricals(sizes)
-  if is_box(action_spec):
-    return (ClippedGaussian if policy_std == 'free' else SquashedGaussian)(action_spec)
-  raise ValueError(f'this agent needs discrete or bounded continuous actions, not {action_spec!r}.')
+  return (ClippedGaussian if policy_std == 'free' else SquashedGaussian)(action_spec)

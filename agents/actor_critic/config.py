@@ -13,7 +13,7 @@ from agents.options import option
 class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   """Options of the agents that learn a policy and its value from unrolls: V-trace and PPO."""
 
-  continuous_actions = True
+  action_kinds = ('one', 'several', 'continuous')
 
   unroll_length: int = option(
     20, 'Transitions in an unroll; an unroll has one row more, which only bootstraps.'

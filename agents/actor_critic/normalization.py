@@ -19,7 +19,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from agents import action_mask, nests
+from agents import spaces
 from agents.actor_critic.config import ActorCriticConfig
 from agents.axes import swapped
 from agents.networks import observation_statistics, statistics
@@ -30,23 +30,11 @@ from agents.types import FIRST, Array, Nest, Timestep, Unroll
 DISCOUNTED_RETURN = 'discounted_return'
 
 
-def check(config: ActorCriticConfig, observation_spec: Nest) -> None:
-  """Raises ValueError, one sentence, if the observations are not to be normalised."""
-  if not config.normalize_observations:
-    return
-  seen = action_mask.seen(observation_spec)
-  if not observation_statistics.can_normalize(seen):
-    what = 'have no floats' if nests.is_nest(seen) else 'are uint8, which networks scale to [0, 1]'
-    raise ValueError(
-      f'--normalize_observations is for features, but these observations {what}: leave it out.'
-    )
-
-
 def initial(config: ActorCriticConfig, observation_spec: Nest) -> Nest:
   """Returns what the options add to new parameters; `{}` without them."""
   found = {}
   if config.normalize_observations:
-    found[OBSERVATIONS] = observation_statistics.initial(action_mask.seen(observation_spec))
+    found[OBSERVATIONS] = observation_statistics.initial(spaces.seen(observation_spec))
   if config.normalize_rewards:
     found[RETURNS] = statistics.initial(())
   return found
@@ -68,7 +56,7 @@ def of_batch(found: Nest, unrolls: Unroll, discount: float) -> tuple[Nest, Nest]
   """
   used, after = {}, {}
   if OBSERVATIONS in found:
-    before, seen = found[OBSERVATIONS], action_mask.seen(unrolls.timestep.observation)
+    before, seen = found[OBSERVATIONS], spaces.seen(unrolls.timestep.observation)
     rows = jax.tree.map(lambda x: x[:, :-1], seen)
     after[OBSERVATIONS] = observation_statistics.merged(before, rows)
     used[OBSERVATIONS] = observation_statistics.or_first(before, after[OBSERVATIONS])

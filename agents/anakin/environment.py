@@ -41,13 +41,13 @@ class JaxEnvironment(Protocol):
     """
 
 
-def begin_episode(observation: Array) -> Timestep:
+def begin_episode(observation: Nest) -> Timestep:
   """Returns the FIRST row of an episode."""
   return Timestep(jnp.asarray(FIRST), jnp.float32(0), jnp.float32(1), observation)
 
 
 def transition(
-  observation: Array, reward: Array, terminated: Array, truncated: Array | bool = False
+  observation: Nest, reward: Array, terminated: Array, truncated: Array | bool = False
 ) -> Timestep:
   """Returns a MID or LAST row.
 

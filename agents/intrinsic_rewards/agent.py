@@ -17,6 +17,7 @@ from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
 from agents.intrinsic_rewards.inner import Consumed, CoreState, InnerLoop, Params
 from agents.metrics import policy_lag
 from agents.optimizers import make_optimizer, make_schedule
+from agents.spaces import check_actions
 from agents.types import Array, Timestep, Unroll
 from agents.vtrace.targets import vtrace
 
@@ -62,8 +63,7 @@ class IntrinsicRewards(Agent):
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()
-    if not isinstance(action_spec, dm_env.specs.DiscreteArray):
-      raise ValueError(f'intrinsic_rewards needs discrete actions, not {action_spec!r}.')
+    check_actions(config, action_spec)
     if not isinstance(observation_spec, lifetimes.LifetimeObservation):
       raise ValueError(
         'intrinsic_rewards needs an environment whose episode is a lifetime, such as '

@@ -21,10 +21,10 @@ class IntrinsicRewardsConfig(OptimizerConfig):
   P is the paper. Its appendix with settings was not at hand; values without a P are ours.
 
   Attributes:
-    continuous_actions: whether the agent supports them; a property of the agent, not an option.
+    action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
   """
 
-  continuous_actions: ClassVar[bool] = False
+  action_kinds: ClassVar[tuple[str, ...]] = ('one',)
 
   inner_period: int = option(
     8, 'Steps of a lifetime between updates of the inner policy, the length of its trajectories.'

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from agents import action_mask, nests
+from agents import spaces
 from agents.action_mask import LegalActions
 from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
@@ -63,8 +63,7 @@ class MuZero(Agent):
     model: the networks.
 
   Raises:
-    ValueError: the config is unusable, actions are not discrete, or an observation has several arrays
-      besides an action mask.
+    ValueError: the config is unusable or does not fit the observations, or actions are not discrete.
   """
 
   evaluation_exploration = 0.0
@@ -76,16 +75,10 @@ class MuZero(Agent):
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()
-    if not isinstance(action_spec, dm_env.specs.DiscreteArray):
-      raise ValueError(f'MuZero needs one discrete action at a time, not {action_spec!r}.')
-    seen = action_mask.seen(observation_spec)
-    if nests.is_nest(seen):
-      raise ValueError(
-        'MuZero needs observations that are one array besides an action mask, not '
-        f'{", ".join(nests.named(seen))}: flatten them, or use another agent.'
-      )
+    spaces.check_actions(config, action_spec)
     self._legal = LegalActions(observation_spec, action_spec)
-    self._has_mask = action_mask.has_mask(observation_spec)
+    seen = spaces.seen(observation_spec)
+    self._has_mask = spaces.has_mask(observation_spec)
     self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self.model = make_model(config, seen, action_spec.num_values)
@@ -98,9 +91,11 @@ class MuZero(Agent):
   def init(self, key: Array) -> MuZeroState:
     """Returns a new learner state; the target network starts as a copy of the online network."""
     params_key, key = jax.random.split(key)
-    spec, depth = self._observation_spec, self._config.frame_stack
-    shape = (*spec.shape, depth) if depth > 1 else spec.shape
-    observation = jnp.zeros((1, *shape), spec.dtype)
+    depth = self._config.frame_stack
+    stack = (depth,) if depth > 1 else ()
+    observation = jax.tree.map(
+      lambda spec: jnp.zeros((1, *spec.shape, *stack), spec.dtype), self._observation_spec
+    )
     network = self.model.init(params_key, observation, jnp.zeros(1, jnp.int32))
     steps = jnp.int32(0)
     return MuZeroState(
@@ -122,11 +117,15 @@ class MuZero(Agent):
     )
 
   def initial_core_state(self, batch_size: int) -> Nest:
-    """Returns the frames before an episode, `[batch_size, ...]`; `{}` without a frame stack."""
-    spec, depth = self._observation_spec, self._config.frame_stack
-    if depth == 1:
+    """Returns the frames before an episode, `[batch_size, ...]` per leaf; `{}` without a frame stack."""
+    before = batch_size, self._config.frame_stack - 1
+    if not before[1]:
       return {}
-    return {'frames': jnp.zeros((batch_size, depth - 1, *spec.shape), spec.dtype)}
+    return {
+      'frames': jax.tree.map(
+        lambda spec: jnp.zeros((*before, *spec.shape), spec.dtype), self._observation_spec
+      )
+    }
 
   def exploration(self, num_environments: int) -> np.ndarray:
     """Returns ones: training environments search with all of the noise."""
@@ -151,19 +150,20 @@ class MuZero(Agent):
     rows = jax.tree.map(lambda x: x[None], timestep)
     observation, core_state = self._observe(core_state, rows)
     excluded = self._excluded(timestep.observation)
-    found = self.plan(params, observation[0], exploration, keys, excluded)
+    observation = jax.tree.map(lambda x: x[0], observation)
+    found = self.plan(params, observation, exploration, keys, excluded)
     extras = {'search_policy': found.policy, 'root_value': found.value}
     return ActOutput(found.action, extras, core_state)
 
   def plan(
     self,
     params: Params,
-    observation: Array,
+    observation: Nest,
     exploration: Array,
     keys: Array,
     illegal: Array | None = None,
   ) -> Found:
-    """Searches from observations with stacked frames, `[N, ...]`; the rest is as in `act`.
+    """Searches from observations with stacked frames, `[N, ...]` per leaf; the rest is as in `act`.
 
     `illegal`, bool `[N, A]`, are the actions that a mask excludes.
     """
@@ -273,20 +273,20 @@ class MuZero(Agent):
     observation, _ = self._observe(unrolls.core_state, swapped(unrolls.timestep))
     found = self.reanalyse(
       params,
-      jnp.swapaxes(observation, 0, 1),
+      swapped(observation),
       row_keys(keys, self.unroll_rows),
       jax.vmap(self._excluded)(unrolls.timestep.observation),
     )
     return {'search_policy': found.policy, 'root_value': found.value}
 
   def reanalyse(
-    self, params: Params, observation: Array, keys: Array, illegal: Array | None = None
+    self, params: Params, observation: Nest, keys: Array, illegal: Array | None = None
   ) -> Found:
     """Returns fresh searches, `[B, R, ...]`, as in training.
 
     Args:
       params: as in `act`.
-      observation: `[B, R, ...]`, with stacked frames.
+      observation: `[B, R, ...]` per leaf, with stacked frames.
       keys: `[B, R]` typed PRNG keys.
       illegal: bool `[B, R, A]`, the actions that a mask excludes; None for none.
     """
@@ -301,7 +301,7 @@ class MuZero(Agent):
     """Returns the output of `muzero_loss` for one part of a batch."""
     config, timestep = self._config, unrolls.timestep
     observation, _ = self._observe(unrolls.core_state, swapped(timestep))
-    observation = jnp.swapaxes(observation, 0, 1)
+    observation = swapped(observation)
     if config.bootstrap == 'target':
       values = self._values(target_params, observation)
     else:
@@ -317,15 +317,15 @@ class MuZero(Agent):
       found = self.reanalyse(params, rows[0], keys, rows[1])
       policies = policies.at[chosen].set(found.policy)
     targets = make_targets(config, timestep, values, policies)
-    starts = observation[:, : config.unroll_length]
+    starts = jax.tree.map(lambda x: x[:, : config.unroll_length], observation)
     actions = windows(config, unrolls.action, config.num_unroll_steps)
     unrolled = losses.unroll_model(self.model, network, *_merge((starts, actions)))
     return losses.muzero_loss(config, unrolled, targets, weights)
 
-  def _values(self, network: Nest, observation: Array) -> Array:
+  def _values(self, network: Nest, observation: Nest) -> Array:
     """Returns the values of rows, float32 `[B, L]`, in units of return; fields are `[B, L, ...]`."""
     state = self.model.apply(network, _merge(observation), method='represent')
-    return self._root(network, state).value.reshape(observation.shape[:2])
+    return self._root(network, state).value.reshape(-1, self.unroll_rows)
 
   def _root(self, network: Nest, state: Array) -> Root:
     """Returns what the network predicts of hidden states `[N, ...]`."""
@@ -341,15 +341,16 @@ class MuZero(Agent):
     legal = self._legal.of(observation) if self._has_mask else None
     return None if legal is None else ~legal
 
-  def _illegal(self, observation: Array) -> Array:
+  def _illegal(self, observation: Nest) -> Array:
     """Returns which actions are illegal in a game, bool `[N, A]`. Arguments as in `plan`."""
     assert self._turns is not None
-    newest = observation if self._config.frame_stack == 1 else observation[..., -1]
-    return ~self._turns.legal(newest)
+    if self._config.frame_stack > 1:
+      observation = jax.tree.map(lambda x: x[..., -1], observation)
+    return ~self._turns.legal(observation)
 
-  def _observe(self, core_state: Nest, rows: Timestep) -> tuple[Array, Nest]:
+  def _observe(self, core_state: Nest, rows: Timestep) -> tuple[Nest, Nest]:
     """Returns the observations of rows `[T, B, ...]` with stacked frames, and the next core state."""
-    seen = action_mask.seen(rows.observation)
+    seen = spaces.seen(rows.observation)
     if self._config.frame_stack == 1:
       return seen, core_state
     observation, frames = stack_frames(core_state['frames'], seen, rows.step_type == FIRST)

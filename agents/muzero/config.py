@@ -25,18 +25,17 @@ class MuZeroConfig(OptimizerConfig):
   The defaults are theirs where they agree. Replay options are in `programs.options.prioritized`.
 
   Attributes:
-    continuous_actions: whether the agent supports them; a property of the agent, not an option.
-    nested_observations: whether it takes more than one array besides an action mask; likewise.
+    action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
   """
 
-  continuous_actions: ClassVar[bool] = False
-  nested_observations: ClassVar[bool] = False
+  action_kinds: ClassVar[tuple[str, ...]] = ('one',)
 
   model: str = option(
     'auto',
     'Networks: mlp; conv, residual blocks at the size of the image; residual, the tower of M with the '
     'layer normalisation of U, which first shrinks the image 16 times; auto: residual for images of at '
-    'least 36x36 pixels, conv for smaller images with channels, else mlp.',
+    'least 36x36 pixels, conv for smaller images with channels, else mlp; of several arrays mlp, where '
+    'each has the torso that --torso=auto gives it in other agents.',
   )
   mlp_sizes: tuple[int, ...] = with_default(NetworkConfig, 'mlp_sizes', (128,))
   hidden_state_size: int = option(512, 'Units in the hidden state of the mlp model; U: 512.')

@@ -30,7 +30,7 @@ def halve_gradient(x: Array) -> Array:
   return 0.5 * x + 0.5 * jax.lax.stop_gradient(x)
 
 
-def unroll_model(model: Model, params: Nest, observation: Array, action: Array) -> Unrolled:
+def unroll_model(model: Model, params: Nest, observation: Nest, action: Array) -> Unrolled:
   """Unrolls the model from N observations; the gradient into each state of the dynamics is halved.
 
   Args:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import dm_env.specs
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from agents import nests
 from agents.muzero.config import MuZeroConfig
+from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop
+from agents.networks.nest_torso import make_torso
 from agents.networks.torsos import (
   MINATAR_MIN_PIXELS,
   MLP,
@@ -23,7 +25,7 @@ from agents.networks.torsos import (
   hidden_init,
   to_image,
 )
-from agents.types import Array
+from agents.types import Array, Nest
 
 
 class Prediction(NamedTuple):
@@ -65,6 +67,18 @@ class MLPRepresentation(nn.Module):
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, ...]` of any dtype to float32 `[N, size]`, not scaled."""
     return nn.Dense(self.size)(MLP(self.sizes)(observation))
+
+
+class NestRepresentation(nn.Module):
+  """h of nests: a torso, and a layer to a vector `[N, size]`."""
+
+  torso: nn.Module
+  size: int
+
+  @nn.compact
+  def __call__(self, observation: Nest) -> Array:
+    """Maps a nest of `[N, ...]` to float32 `[N, size]`, not scaled."""
+    return nn.Dense(self.size)(self.torso(observation))
 
 
 class MLPDynamics(nn.Module):
@@ -151,7 +165,7 @@ class Model(nn.Module):
   value: nn.Module
   reward: nn.Module
 
-  def represent(self, observation: Array) -> Array:
+  def represent(self, observation: Nest) -> Array:
     """Returns hidden states in [0, 1], float32 `[N, ...]`, of observations with stacked frames."""
     return scale_to_unit(self.representation(observation))
 
@@ -164,16 +178,19 @@ class Model(nn.Module):
     """Returns policy and value of hidden states `[N, ...]`."""
     return Prediction(self.policy(state), self.value(state))
 
-  def __call__(self, observation: Array, action: Array) -> tuple[Prediction, Array]:
+  def __call__(self, observation: Nest, action: Array) -> tuple[Prediction, Array]:
     """Calls all three functions, so that `init` makes all parameters."""
     state, reward = self.dynamics(self.represent(observation), action)
     return self.predict(state), reward
 
 
-def make_model(
-  config: MuZeroConfig, observation_spec: dm_env.specs.Array, num_actions: int
-) -> Model:
+def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -> Model:
   """Returns the networks of a config.
+
+  Args:
+    config: of the agent.
+    observation_spec: of what networks see of one observation, an array or a nest.
+    num_actions: A.
 
   Raises:
     ValueError: the model is one of images, and the observation is not.
@@ -182,8 +199,12 @@ def make_model(
   representation: nn.Module
   transition: nn.Module
   if name == 'mlp':
-    representation = MLPRepresentation(config.mlp_sizes, config.hidden_state_size)
-    transition = MLPDynamics(config.hidden_state_size, num_actions)
+    size = config.hidden_state_size
+    representation = MLPRepresentation(config.mlp_sizes, size)
+    if nests.is_nest(observation_spec):
+      networks = NetworkConfig(mlp_sizes=config.mlp_sizes, hidden_size=size)
+      representation = NestRepresentation(make_torso(networks, observation_spec, looped=True), size)
+    transition = MLPDynamics(size, num_actions)
   else:
     shrinks = name == 'residual'
     representation = ConvRepresentation(config.model_channels, config.model_blocks, shrinks)
@@ -197,12 +218,19 @@ def make_model(
   )
 
 
-def resolve(model: str, observation_spec: dm_env.specs.Array) -> str:
+def resolve(model: str, observation_spec: Nest) -> str:
   """Returns the name of a model: `model`, with 'auto' resolved from the observation spec.
 
   Raises:
     ValueError: `model` is one of images, and the observation is not an image that it can take.
   """
+  if nests.is_nest(observation_spec):
+    if model in ('auto', 'mlp'):
+      return 'mlp'
+    parts = ', '.join(nests.named(observation_spec))
+    raise ValueError(
+      f'--model={model} needs one image but observations have the parts {parts}: use --model=auto.'
+    )
   shape = observation_spec.shape
   is_image = len(shape) in (2, 3) and min(shape[:2]) >= MINATAR_MIN_PIXELS
   large = is_image and min(shape[:2]) >= NATURE_MIN_PIXELS

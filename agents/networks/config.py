@@ -18,12 +18,12 @@ class NetworkConfig(CheckedOptions):
   """Options of a torso, applied per row, and an optional recurrent core.
 
   Attributes:
-    continuous_actions: whether the agent supports them; a property of the agent, not an option.
+    action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
     torso: a name of `TORSOS`. An agent also takes a function without arguments that returns a flax
       module; programs make one of the file that the flag names.
   """
 
-  continuous_actions: ClassVar[bool] = False
+  action_kinds: ClassVar[tuple[str, ...]] = ('one',)
 
   torso: str = option(
     'auto',

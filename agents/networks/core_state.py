@@ -16,8 +16,8 @@ import dm_env.specs
 import jax
 import jax.numpy as jnp
 
-from agents.discrete import num_values
 from agents.networks.config import NetworkConfig
+from agents.spaces import num_values
 from agents.types import Array, Nest
 
 

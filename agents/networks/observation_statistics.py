@@ -17,13 +17,6 @@ from agents.networks import statistics
 from agents.types import Nest
 
 
-def can_normalize(observation_spec: Nest) -> bool:
-  """Returns whether there is anything to normalise: an array but of uint8, or a leaf of floats."""
-  if not nests.is_nest(observation_spec):
-    return bool(observation_spec.dtype != np.uint8)
-  return bool(_floats(observation_spec))
-
-
 def initial(observation_spec: Nest) -> Nest:
   """Returns the statistics of no observations."""
   if not nests.is_nest(observation_spec):

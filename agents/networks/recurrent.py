@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from agents import action_mask
+from agents import spaces
 from agents.action_mask import LegalActions
 from agents.networks import core_state as core_states
 from agents.networks import frame_stack, observation_statistics, statistics, torsos
@@ -130,7 +130,7 @@ class RecurrentNetwork:
     """
     self._legal = LegalActions(observation_spec, action_spec)
     self._config = config
-    self._observation_spec = action_mask.seen(observation_spec)
+    self._observation_spec = spaces.seen(observation_spec)
     self._action_spec = action_spec
     parts = config, self._observation_spec, looped
     torso = make_torso(*parts)
@@ -183,7 +183,7 @@ class RecurrentNetwork:
       The head's outputs, `[T, B, ...]` per leaf, and the core state before row T is consumed.
     """
     legal = jax.vmap(self._legal.of)(timestep.observation) if self._legal.some_illegal else None
-    seen = action_mask.seen(timestep.observation)
+    seen = spaces.seen(timestep.observation)
     (observation, *others), carried = self._inputs(
       core_state, timestep._replace(observation=seen), action
     )
@@ -208,7 +208,7 @@ class RecurrentNetwork:
     if 'frames' not in core_state:
       return {}
     is_first = timestep.step_type == FIRST
-    seen = action_mask.seen(timestep.observation)
+    seen = spaces.seen(timestep.observation)
     return {'frames': frame_stack.frames_before_rows(core_state['frames'], seen, is_first)}
 
   def step(self, params: Nest, core_state: Nest, timestep: Timestep) -> tuple[Nest, Nest]:

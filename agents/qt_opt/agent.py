@@ -14,13 +14,14 @@ import optax
 from agents import masked, shapes
 from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
-from agents.boxes import Box, is_box
+from agents.boxes import Box
 from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
 from agents.networks.torsos import hidden_init, output_init
 from agents.optimizers import make_optimizer, make_schedule
 from agents.qt_opt import cem
 from agents.qt_opt.config import QTOptConfig
+from agents.spaces import check_actions
 from agents.types import Array, Nest, Timestep, Unroll
 
 
@@ -89,8 +90,7 @@ class QTOpt(Agent):
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()
-    if not is_box(action_spec):
-      raise ValueError(f'QT-Opt needs continuous actions with bounds, not {action_spec!r}.')
+    check_actions(config, action_spec)
     self.unroll_rows = config.unroll_length + 1
     self.unroll_period = config.unroll_length
     self.network = RecurrentNetwork(config, observation_spec, action_spec, Features())

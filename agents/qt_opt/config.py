@@ -19,7 +19,7 @@ class QTOptConfig(OptimizerConfig, NetworkConfig):
   joins its features.
   """
 
-  continuous_actions = True
+  action_kinds = ('continuous',)
 
   unroll_length: int = option(
     1, 'Transitions in an unroll of replay; an unroll has one row more, which only bootstraps.'

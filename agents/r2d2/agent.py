@@ -20,6 +20,7 @@ from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
 from agents.r2d2.loss import importance_weights
 from agents.r2d2.network import DuelingHead, epsilon_greedy, epsilons
+from agents.spaces import check_actions
 from agents.types import Array, Nest, Timestep, Unroll
 
 
@@ -58,8 +59,7 @@ class R2D2(Agent):
     action_spec: dm_env.specs.Array,
   ) -> None:
     config.validate()
-    if not isinstance(action_spec, dm_env.specs.DiscreteArray):
-      raise ValueError(f'R2D2 needs one discrete action at a time, not {action_spec!r}.')
+    check_actions(config, action_spec)
     self.unroll_rows = config.burn_in + config.unroll_length + 1
     self.unroll_period = config.unroll_length
     self.evaluation_exploration = config.evaluation_epsilon

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.peers.scripts import parse as parse_scripts
-from benchmarks.results import declared, page, policies, states
+from benchmarks.results import page, policies, selection, states
 from benchmarks.results.declared import Entry, Group, Launch, Task
 from benchmarks.results.places import Places
 from benchmarks.results.runner import Runner
@@ -129,7 +129,7 @@ def main(argv: Sequence[str]) -> int:
   where = Places(run_directory.absolute(args.runs), run_directory.absolute(args.docs))
   try:
     tasks, groups = _rows(args.rows)
-    entries = declared.select(declared.entries(tasks), args.names)
+    entries = selection.select(selection.entries(tasks), args.names)
     seeds, scripts = _seeds(args.seeds, entries), parse_scripts(args.scripts)
     if args.list:
       _list(entries, where)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import json
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from environments import errors
 from programs import registry
 from programs.options import agents, preset_choice
 
@@ -203,6 +201,11 @@ class Task:
     """The group's name; '' for a task without group."""
     return self.name.rpartition('/')[0]
 
+  def check(self) -> None:
+    """Raises ValueError, one sentence, if the name is no valid one."""
+    if not all(map(_NAME.fullmatch, self.name.split('/'))):
+      raise ValueError(f'the task {self.name!r} must be lower-case words with / between.')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:
@@ -229,56 +232,3 @@ class Entry(NamedTuple):
   def name(self) -> str:
     """Such as 'minatar/breakout/sebulba'."""
     return f'{self.task.name}/{self.row.label}'
-
-
-def entries(tasks: Sequence[Task]) -> list[Entry]:
-  """Returns all rows in their order.
-
-  Raises:
-    ValueError: a declaration is invalid, or a name occurs twice; one sentence.
-  """
-  found = [Entry(task, row) for task in tasks for row in task.rows]
-  names = [task.name for task in tasks] + [entry.name for entry in found]
-  for task in tasks:
-    if not all(map(_NAME.fullmatch, task.name.split('/'))):
-      raise ValueError(f'the task {task.name!r} must be lower-case words with / between.')
-  for name in names:
-    if names.count(name) > 1:
-      raise ValueError(f'the rows have {name} twice; rename one.')
-  for entry in found:
-    try:
-      entry.row.check()
-    except ValueError as error:
-      raise ValueError(f'{entry.task.name}: {error}') from error
-    for flag, row in getattr(entry.row, 'inputs', {}).items():
-      if row not in entry.task.rows:
-        raise ValueError(
-          f'{entry.name} reads the run of {row.label} by --{flag}; add that row to {entry.task.name}.'
-        )
-  return found
-
-
-def select(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
-  """Returns the rows that any of the names selects, in their order; all rows without names.
-
-  Args:
-    found: all rows.
-    names: globs of rows, tasks or groups: 'pong', 'minatar', 'minatar/*', '*/anakin'.
-
-  Raises:
-    ValueError: a name selects no row; one sentence.
-  """
-  for name in names:
-    if not any(_matches(entry, name) for entry in found):
-      known = sorted({part for entry in found for part in _ancestors(entry)})
-      raise ValueError(f'{name!r} names no row{errors.did_you_mean(name, known)}; see --list.')
-  return [e for e in found if not names or any(_matches(e, name) for name in names)]
-
-
-def _ancestors(entry: Entry) -> list[str]:
-  parts = entry.name.split('/')
-  return ['/'.join(parts[:end]) for end in range(1, len(parts) + 1)]
-
-
-def _matches(entry: Entry, name: str) -> bool:
-  return any(fnmatch.fnmatchcase(part, name) for part in _ancestors(entry))

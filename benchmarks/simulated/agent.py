@@ -67,7 +67,7 @@ class Simulated(Agent):
     unroll_length: int,
     inference_seconds: float,
     update_seconds: float,
-    observation_spec: dm_env.specs.Array,
+    observation_spec: Nest,
     action_spec: dm_env.specs.DiscreteArray,
   ):
     """Initialises the agent.
@@ -101,9 +101,10 @@ class Simulated(Agent):
   def act(
     self, params: Nest, core_state: Nest, timestep: Timestep, exploration: Array, keys: Array
   ) -> ActOutput:
-    """Chooses actions by one pixel of each observation."""
+    """Chooses actions by one pixel of each observation, of a nest by one of its first array."""
     del params, exploration, keys
-    pixels = timestep.observation.reshape(timestep.reward.shape[0], -1)[:, 0].astype(jnp.int32)
+    first = jax.tree.leaves(timestep.observation)[0]
+    pixels = first.reshape(timestep.reward.shape[0], -1)[:, 0].astype(jnp.int32)
     waited = _wait(self._inference_seconds, pixels[0]).astype(jnp.int32)
     logits = jnp.zeros((pixels.shape[0], self._num_actions))
     action = pixels % self._num_actions + waited

@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import numpy as np
-from acme import specs
-
-from environments import nests, own_file
+from environments import own_file
 from programs import arithmetic
-from programs.options import agents, measured, offline, own_torso, preset_choice
+from programs.options import agents, measured, offline, own_torso, playable, preset_choice
 from programs.options.rule import Rule
 from rundir import run_directory
 
@@ -42,26 +39,9 @@ def check(module: Any, config: Any) -> None:
   """
   preset_choice.check(agents.variant_of(module, config), config.env, config.preset)
   check_numbers(config)
-  continuous = getattr(config, 'continuous_actions', True)  # Unknown without an agent's options.
-  if continuous or own_file.is_spec(config.env):
-    module.environments.check(config.env, config.env_options)
-  _check_observations(module, config)
+  spec = playable.check(module, config)
   if getattr(config, 'offline_data', ''):
-    offline.check(config, module.environments.make_spec(config.env, config.env_options))
-  if continuous:
-    return
-  spec = module.environments.make_spec(config.env, config.env_options)
-  if not isinstance(spec.actions, specs.DiscreteArray):
-    several = np.issubdtype(spec.actions.dtype, np.integer)
-    kind = 'several discrete actions at once' if several else 'continuous actions'
-    raise ValueError(
-      f"--env={config.env} has {kind}, which this program's agent does not support: use "
-      '--program=sebulba, or an environment with one discrete action at a time.'
-    )
-  if not getattr(config, 'nested_observations', True):
-    _check_single(config.env, spec.observations)
-  if check_spec := getattr(module, 'check_spec', None):
-    check_spec(config.env, spec)
+    offline.check(config, spec)
 
 
 def check_numbers(config: Any) -> None:
@@ -72,37 +52,6 @@ def check_numbers(config: Any) -> None:
   """
   own_torso.carried(config).validate()
   arithmetic.check(config)
-
-
-def _check_single(env: str, observation_spec: nests.Nest) -> None:
-  """Raises ValueError if an observation has several arrays besides an action mask."""
-  names = nests.named(nests.without_mask(observation_spec), '')
-  if len(names) > 1:
-    parts = ', '.join(name[1:] for name in names)
-    raise ValueError(
-      f"--env={env} has observations of several arrays, {parts}, and this program's agent takes one "
-      'besides an action mask: use --program=sebulba or r2d2, or have the environment flatten them.'
-    )
-
-
-def _check_observations(module: Any, config: Any) -> None:
-  """Raises ValueError if observations are to be normalised that are bytes, or nests without floats.
-
-  No environment in JAX has them, except perhaps a user's own, of which only the agent knows.
-  """
-  make_spec = getattr(module.environments, 'make_spec', None)
-  if make_spec is None or not getattr(config, 'normalize_observations', False):
-    return
-  observations = nests.named(make_spec(config.env, config.env_options).observations, '')
-  if [spec.dtype for spec in observations.values()] == [np.uint8]:
-    what = 'are uint8, which networks scale to [0, 1]'
-  elif len(observations) > 1 and not any(s.dtype == np.float32 for s in observations.values()):
-    what = 'have no floats'
-  else:
-    return
-  raise ValueError(
-    f'--normalize_observations is not for --env={config.env}, whose observations {what}: leave it out.'
-  )
 
 
 def resolve(module: Any, values: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from agents import action_mask
+from agents import action_mask, spaces
 from agents.action_mask import LegalActions
 from agents.actor_critic.distributions import Categorical
 from agents.r2d2.network import epsilon_greedy
@@ -41,11 +41,11 @@ def _maker(name, masked, **options):
 
 
 def test_a_network_sees_the_rest_and_an_entry_alone_as_it_is():
-  assert action_mask.seen(SPEC) is OBSERVATION_SPEC
+  assert spaces.seen(SPEC) is OBSERVATION_SPEC
   several = {'a': 1, 'b': 2}
-  assert action_mask.seen(several | {'action_mask': 3}) == several
+  assert spaces.seen(several | {'action_mask': 3}) == several
   for other in (5, (1, 2), {'a': 1}):
-    assert action_mask.seen(other) is other
+    assert spaces.seen(other) is other
 
 
 def test_legal_actions_are_read_by_each_action_and_all_are_legal_if_none_is():

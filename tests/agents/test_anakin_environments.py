@@ -1,6 +1,7 @@
 """Environments in JAX follow the row contract, where episodes end above all."""
 
 import functools
+from typing import NamedTuple
 
 import dm_env.specs
 import gymnax as gymnax_suite
@@ -8,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnax.environments import spaces
 
+from agents.anakin import trial
 from agents.anakin.environment import next_row
 from agents.anakin.environments import catch, gymnax, lifetime, minatar
 from agents.types import FIRST, LAST, MID
@@ -183,3 +186,108 @@ def test_what_cannot_be_played_is_refused_in_one_sentence(make_one, words):
   with pytest.raises(ValueError, match=words) as raised:
     make_one()
   assert '\n' not in str(raised.value)
+
+
+class Pair(NamedTuple):
+  place: jax.Array
+  near: jax.Array
+
+
+class Nested:
+  """An environment as gymnax would have it, whose observations are a Dict with a Tuple."""
+
+  def observation_space(self, params):
+    del params
+    label = spaces.Discrete(5)
+    box = spaces.Box(0, 1, (2,), jnp.bool_)
+    return spaces.Dict(
+      {'pair': spaces.Dict({'place': label, 'near': box}), 'both': spaces.Tuple([label, box])}
+    )
+
+  def action_space(self, params):
+    del params
+    return spaces.Discrete(2)
+
+  def reset_env(self, key, params):
+    del key, params
+    return self._observe(0), 0
+
+  def step_env(self, key, state, action, params):
+    del key, params
+    return self._observe(state + action), state + action, 1.0, state > 2, {}
+
+  def is_truncated(self, state, params):
+    del params
+    return state > 9
+
+  def _observe(self, place):
+    near = jnp.array([place > 0, place > 1])
+    return {'pair': Pair(place, near), 'both': (place, near)}
+
+
+def test_a_dict_of_gymnax_is_a_nest_with_labels_and_flags_as_floats():
+  environment = gymnax.Gymnax(Nested(), None, 'nested')
+  trial.check(environment)
+  spec = environment.observation_spec
+  assert spec.keys() == {'pair', 'both'} and type(spec['both']) is tuple
+  assert isinstance(spec['pair']['place'], dm_env.specs.DiscreteArray)
+  rows, _, _ = play(environment, lambda key, observation: 1, 3)
+  seen = rows.observation
+  np.testing.assert_array_equal(seen['pair']['place'][:, 0], [1, 2, 3])
+  np.testing.assert_array_equal(seen['both'][1][:, 0], [[1, 0], [1, 1], [1, 1]])
+  assert (seen['both'][0].dtype, seen['pair']['near'].dtype) == (np.int32, np.float32)
+
+
+def test_states_may_have_keys_and_specs_the_dtypes_of_numpy():
+  class Keyed(catch.Catch):
+    observation_spec = property(
+      lambda self: dm_env.specs.Array((10, 5), float), lambda self, spec: None
+    )
+
+    def reset(self, key):
+      state, timestep = super().reset(key)
+      return (state, key), timestep
+
+    def step(self, state, action, key):
+      inner, timestep = super().step(state[0], action, key)
+      return (inner, key), timestep
+
+  trial.check(Keyed())
+
+
+def _changed(**changes):
+  """Returns Catch with other functions or specs."""
+  return type('Changed', (catch.Catch,), changes)()
+
+
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    (
+      {'_observe': lambda self, state: {'board': state.ball_row}},
+      ['reset()', 'the observation', 'board int32', 'float32 [10, 5]'],
+    ),
+    (
+      {'step': lambda self, state, action, key: ((1, 2), catch.Catch.reset(self, key)[1])},
+      ['step() returned a state of 0 int32 [], 1 int32 [], which must be that of reset()'],
+    ),
+    (
+      {'reset': lambda self, key: catch.Catch.reset(self, key)[1]},
+      ['reset() must return a state and a timestep'],
+    ),
+    (
+      {
+        'reset': lambda self, key: (
+          0,
+          catch.Catch.reset(self, key)[1]._replace(reward=jnp.zeros(2)),
+        )
+      },
+      ['reset() returned the reward as float32 [2], which must be float32 []'],
+    ),
+  ],
+)
+def test_an_environment_that_does_not_keep_to_its_specs_is_refused(changes, words):
+  with pytest.raises(ValueError) as error:
+    trial.check(_changed(**changes))
+  for word in words:
+    assert word in str(error.value)

@@ -203,7 +203,7 @@ def test_actions_of_any_shape(shape, policy_std):
   ],
 )
 def test_other_actions_are_refused(spec):
-  with pytest.raises(ValueError, match='this agent needs discrete or bounded continuous actions'):
+  with pytest.raises(ValueError, match='which no agent takes: use a DiscreteArray'):
     make_distribution(spec)
 
 

@@ -3,8 +3,6 @@
 import dataclasses
 import importlib
 
-import dm_env.specs
-import numpy as np
 import pytest
 
 from tests.agents.subprocesses import run_python
@@ -59,21 +57,6 @@ def test_agents_import_no_heavy_package_and_building_one_starts_no_backend(name)
     'assert not heavy & set(sys.modules)',
     JAX_PLATFORMS='nonexistent',
   )
-
-
-@pytest.mark.parametrize('name', AGENTS)
-def test_an_agent_takes_continuous_actions_or_its_config_says_that_it_does_not(name):
-  agent, config = _load(name)
-  inputs = (
-    config(),
-    dm_env.specs.Array((3, 2), np.float32),
-    dm_env.specs.BoundedArray((2,), np.float32, -1, 1),
-  )
-  if config.continuous_actions:
-    agent(*inputs)
-  else:
-    with pytest.raises(ValueError, match='discrete'):
-      agent(*inputs)
 
 
 @pytest.mark.parametrize('name', AGENTS)

@@ -45,8 +45,20 @@ SMALL = MuZeroConfig(
 STACKED = dataclasses.replace(SMALL, frame_stack=3)
 SEARCHED = dataclasses.replace(SMALL, bootstrap='search', search_value='network')
 CHOSEN = dataclasses.replace(STACKED, search='puct', num_simulations=8, search_value='chosen')
+NESTED = {
+  'x': OBSERVATION_SPEC,
+  'label': dm_env.specs.DiscreteArray(3, np.int32),
+  'action_mask': masked.SPEC['action_mask'],
+}
 PROBABILITIES = np.float32([0.3, 0.1, 0.05, 0.2])
 QUICK = {'xla_backend_optimization_level': 0}  # Compilation is most of the cost.
+
+
+def nested(observation):
+  """Shows an observation `[..., 3, 2]` with a label and a mask that follow from it."""
+  found = masked.some_illegal(observation)
+  label = (observation[..., 0, 0] > 0).astype(jnp.int32) + (observation[..., 1, 0] > 0)
+  return {'x': found['observation'], 'label': label, 'action_mask': found['action_mask']}
 
 
 @functools.cache
@@ -62,7 +74,11 @@ def compiled(config, method):
 @functools.cache
 def make_state(config):
   """Returns a learner state whose online and target networks are random, output layers included."""
-  agent = make_agent(config)
+  return noisy_state(make_agent(config))
+
+
+def noisy_state(agent):
+  """Returns a learner state of an agent; see `make_state`."""
   state = jax.jit(agent.init, compiler_options=QUICK)(jax.random.key(0))
 
   def noisy(params, seed):
@@ -352,9 +368,9 @@ def test_unusable_options_are_refused_by_name(options, message):
 @pytest.mark.slow
 def test_actions_that_a_mask_excludes_are_in_no_search_and_no_fresh_target():
   config = dataclasses.replace(STACKED, reanalyse_fraction=1.0)
-  agent = MuZero(config, masked.SPEC, ACTION_SPEC)
-  state = make_state(STACKED)  # The networks do not see the mask.
-  unrolls = make_unrolls(agent, state, batch_size=4, show=masked.some_illegal)
+  agent = MuZero(config, NESTED, ACTION_SPEC)
+  state = noisy_state(agent)
+  unrolls = make_unrolls(agent, state, batch_size=4, show=nested)
   legal = np.asarray(unrolls.timestep.observation['action_mask']) != 0
   rows = legal.any(-1) & ~legal.all(-1)
   assert rows.any()
@@ -369,7 +385,23 @@ def test_actions_that_a_mask_excludes_are_in_no_search_and_no_fresh_target():
   assert jax.tree.all(jax.tree.map(lambda x: bool(np.isfinite(x).all()), output))
 
 
-def test_several_arrays_besides_a_mask_are_refused():
-  spec = {'b': OBSERVATION_SPEC, 'a': OBSERVATION_SPEC}
-  with pytest.raises(ValueError, match='one array besides an action mask, not a, b: flatten them'):
-    MuZero(SMALL, spec, ACTION_SPEC)
+def test_a_model_of_images_refuses_several_arrays():
+  with pytest.raises(
+    ValueError, match=r'--model=conv needs one image .* label, x: use --model=auto'
+  ):
+    MuZero(dataclasses.replace(SMALL, model='conv'), NESTED, ACTION_SPEC)
+
+
+@pytest.mark.slow
+def test_values_depend_on_every_array_of_an_observation_and_on_no_mask():
+  agent = MuZero(SMALL, NESTED, ACTION_SPEC)
+  state = noisy_state(agent)
+  rows = nested(jax.random.normal(jax.random.key(2), (3, 3, 2)))
+  represent = jax.jit(
+    lambda seen: agent.model.apply(state.params.network, seen, method='represent')
+  )
+  seen = {name: part for name, part in rows.items() if name != 'action_mask'}
+  first = represent(seen)
+  assert first.shape == (3, SMALL.hidden_state_size)
+  for other in ({'x': -seen['x']}, {'label': 2 - seen['label']}):
+    assert not np.allclose(represent(seen | other), first)

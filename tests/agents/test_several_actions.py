@@ -60,9 +60,3 @@ def test_the_core_sees_each_of_the_previous_actions():
   np.testing.assert_array_equal(
     encoded, [[[0, 1, 0, 0, 0, 1], [1, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0]]]
   )
-
-
-@pytest.mark.parametrize('name, words', [('r2d2', 'R2D2 needs one discrete action')])
-def test_agents_that_take_one_action_say_so(name, words):
-  with pytest.raises(ValueError, match=words):
-    make_agent(name, OBSERVATION_SPEC, ACTIONS)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from agents import action_mask
+from agents import spaces
 from environments import nests
 
 NEST = {'b': (1, {'z': 2, 'y': 3}), 'a': 4, 'c': 5}
@@ -44,4 +44,4 @@ def test_a_nest_is_of_dictionaries_and_tuples(nest, name):
 
 
 def test_the_key_of_an_action_mask_is_that_of_the_agents():
-  assert nests.ACTION_MASK == action_mask.KEY
+  assert nests.ACTION_MASK == spaces.MASK

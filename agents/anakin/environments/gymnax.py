@@ -8,18 +8,17 @@ import dm_env.specs
 import gymnax
 import jax
 import jax.numpy as jnp
-import numpy as np
-from gymnax.environments import spaces
 
 from agents.anakin.environment import begin_episode, transition
-from agents.anakin.environments import errors
+from agents.anakin.environments import errors, gymnax_spaces
 from agents.types import Array, Nest, Timestep
 
 
 class Gymnax:
   """One environment of gymnax; its time limit truncates episodes.
 
-  Float and bool observations become float32, and Discrete ones one-hot; arrays keep their shape.
+  An observation of a Dict or a Tuple is a nest, with labels for its Discrete parts. A Discrete alone is
+  one-hot. Floats and bools become float32; arrays keep their shape.
   """
 
   def __init__(self, environment: Any, params: Any, name: str):
@@ -31,20 +30,19 @@ class Gymnax:
       name: for error messages.
 
     Raises:
-      ValueError: actions are neither discrete nor a bounded array, or an observation is not one array.
+      ValueError: actions are neither discrete nor a bounded array, or observations have no array form.
     """
-    actions = environment.action_space(params)
-    observations = environment.observation_space(params)
-    if not isinstance(observations, spaces.Discrete | spaces.Box):
-      raise ValueError(f'--env={name} has observations {observations}, which are not one array.')
     self._environment = environment
     self._params = params
-    self._one_hot = observations.n if isinstance(observations, spaces.Discrete) else 0
-    _, timestep = jax.eval_shape(self.reset, jax.eval_shape(lambda: jax.random.key(0)))
-    self.observation_spec = dm_env.specs.Array(
-      timestep.observation.shape, timestep.observation.dtype, 'observation'
-    )
-    self.action_spec = _action_spec(actions, name)
+    self._space = environment.observation_space(params)
+    self._nest = gymnax_spaces.observation_spec(self._space, name)
+    self.observation_spec = self._nest
+    if not gymnax_spaces.is_nest(self._space):
+      # The shape and dtype are those of the arrays: not every suite's Box has them.
+      _, timestep = jax.eval_shape(self.reset, jax.eval_shape(lambda: jax.random.key(0)))
+      found = timestep.observation
+      self.observation_spec = dm_env.specs.Array(found.shape, found.dtype, 'observation')
+    self.action_spec = gymnax_spaces.action_spec(environment.action_space(params), name)
 
   def reset(self, key: Array) -> tuple[Nest, Timestep]:
     """Begins an episode. See `JaxEnvironment`."""
@@ -59,13 +57,10 @@ class Gymnax:
     truncated = self._environment.is_truncated(state, self._params)
     return as_arrays(state), transition(self._observe(observation), reward, terminated, truncated)
 
-  def _observe(self, observation: Any) -> Array:
-    if self._one_hot:
-      return jax.nn.one_hot(observation, self._one_hot, dtype=jnp.float32)
-    observation = jnp.asarray(observation)
-    if observation.dtype == bool or jnp.issubdtype(observation.dtype, jnp.floating):
-      return observation.astype(jnp.float32)
-    return observation
+  def _observe(self, observation: Any) -> Nest:
+    if gymnax_spaces.is_nest(self._space):
+      return gymnax_spaces.arrays(self._nest, observation)
+    return gymnax_spaces.one_array(self._space, observation)
 
 
 def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
@@ -89,21 +84,6 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
   if max_episode_steps:
     params = params.replace(max_steps_in_episode=max_episode_steps)
   return Gymnax(environment, params, f'gymnax:{task}')
-
-
-def _action_spec(space: spaces.Space, name: str) -> dm_env.specs.Array:
-  """Returns the spec of one int32 action from 0, or of one float32 action."""
-  if isinstance(space, spaces.Discrete):
-    return dm_env.specs.DiscreteArray(int(space.n), np.int32, 'action')
-  if isinstance(space, spaces.Box) and jnp.issubdtype(space.dtype, jnp.floating):
-    low, high = (
-      np.broadcast_to(np.asarray(x, np.float32), space.shape) for x in (space.low, space.high)
-    )
-    if np.isfinite(low).all() and np.isfinite(high).all():
-      return dm_env.specs.BoundedArray(space.shape, np.float32, low, high, 'action')
-  raise ValueError(
-    f'--env={name} has actions {space}; Anakin plays those that are Discrete or a bounded Box.'
-  )
 
 
 def as_arrays(state: Nest) -> Nest:

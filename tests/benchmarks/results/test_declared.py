@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmarks.results import declared, peer_runs, rows
+from benchmarks.results import peer_runs, rows, selection
 from benchmarks.results.declared import Launch, Peer, Task
 from programs import registry
 from programs.options import agents, configs
@@ -25,7 +25,7 @@ def reading(row, add=True, **changes):
   return Task(name='a', title='', about='', rows=(*([row] if add else []), reader))
 
 
-ENTRIES = declared.entries(
+ENTRIES = selection.entries(
   [task('pong', 'impala', 'sebulba'), task('minatar/asterix', 'anakin'), task('mina', 'anakin')]
 )
 
@@ -41,12 +41,12 @@ ENTRIES = declared.entries(
   ],
 )
 def test_names_select_rows_tasks_and_groups_by_glob(names, selected):
-  assert [entry.name for entry in declared.select(ENTRIES, names)] == selected
+  assert [entry.name for entry in selection.select(ENTRIES, names)] == selected
 
 
 def test_a_name_that_selects_nothing_is_refused_with_the_closest():
   with pytest.raises(ValueError, match=r"'pomg' names no row; did you mean pong\?; see --list"):
-    declared.select(ENTRIES, ['minatar', 'pomg'])
+    selection.select(ENTRIES, ['minatar', 'pomg'])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_name_that_selects_nothing_is_refused_with_the_closest():
 )
 def test_invalid_declarations_are_refused(tasks, said):
   with pytest.raises(ValueError, match=said):
-    declared.entries(tasks)
+    selection.entries(tasks)
 
 
 def test_settings_are_what_a_run_depends_on():
@@ -129,7 +129,7 @@ def parsed(config, name, text):
 
 
 def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
-  entries = declared.entries(rows.TASKS)
+  entries = selection.entries(rows.TASKS)
   assert {group.name for group in rows.GROUPS} == {t.group for t in rows.TASKS} - {''}
   for entry in entries:
     if isinstance(entry.row, Launch):

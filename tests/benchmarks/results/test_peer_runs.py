@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.peers import systems, virtual
 from benchmarks.peers.systems import Peer as System
-from benchmarks.results import declared, peer_runs, records
+from benchmarks.results import peer_runs, records, selection
 from benchmarks.results.declared import Entry, Peer, Task
 from benchmarks.results.failed import Failed
 from benchmarks.results.places import Places
@@ -49,7 +49,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setitem(systems.PEERS, 'fake', system)
     row = Peer(label='fake', peer='fake', env='cartpole', budget=1000, given=given)
     entry = Entry(Task(name='cartpole', title='', about='', rows=(row,), episodes=20), row)
-    declared.entries([entry.task])
+    selection.entries([entry.task])
     scripts = {'fake': str(tmp_path)} if scripts is None else scripts
     peer_runs.run(entry, row, 3, places, scripts, '')
     return records.of_row(entry, places)[3]

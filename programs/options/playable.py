@@ -1,0 +1,58 @@
+"""Whether the agent of a run can play its environment, before anything starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acme import specs
+
+from agents import spaces
+from environments import jax_registry, registry
+from programs.options import agents
+
+# A program that takes all kinds of actions, by the registry of environments.
+_ANY_ACTIONS = {registry: 'sebulba', jax_registry: 'anakin'}
+
+
+def check(module: Any, config: Any) -> specs.EnvironmentSpec:
+  """Checks an environment, and that the agent takes its actions and observations; returns its spec.
+
+  Args:
+    module: the program's module.
+    config: the options of the run. Without those of an agent, only the environment is checked.
+
+  Raises:
+    ValueError: one sentence that names the flag and the fix.
+  """
+  spec: specs.EnvironmentSpec = module.environments.check(config.env, config.env_options)
+  kinds = getattr(config, 'action_kinds', None)
+  if kinds is None:
+    return spec
+  try:
+    kind = spaces.kind(spec.actions)
+    spaces.check_mask(spec.observations, spec.actions)
+  except ValueError as error:
+    raise ValueError(f'--env={config.env}: {error}') from error
+  if kind not in kinds:
+    agent = f'--agent={config.agent}' if getattr(config, 'agent', '') else "this program's agent"
+    raise ValueError(
+      f'--env={config.env} has {spaces.KINDS[kind]}, and {agent} takes {spaces.names(kinds)}: use '
+      f'{_others(module, kind)}an environment with {spaces.names(kinds)}.'
+    )
+  spaces.check_normalization(config, spec.observations)
+  if check_spec := getattr(module, 'check_spec', None):
+    check_spec(config.env, spec)
+  return spec
+
+
+def _others(module: Any, kind: str) -> str:
+  """Returns the flag of agents that take a kind of actions, and 'or'; '' if there are none."""
+  fitting = [
+    name
+    for name, variant in agents.variants(module).items()
+    if kind in getattr(variant.config, 'action_kinds', ())
+  ]
+  if fitting:
+    return f'--agent={" or ".join(fitting)}, or '
+  program = _ANY_ACTIONS.get(module.environments)
+  return f'--program={program}, or ' if program else ''

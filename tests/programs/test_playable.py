@@ -1,0 +1,174 @@
+"""Every program with every agent, and environments with every kind of actions: played or refused."""
+
+import importlib
+
+import numpy as np
+import pytest
+from acme import specs
+
+from agents.lifetimes import LifetimeObservation
+from agents.vtrace.agent import VTrace
+from environments import jax_registry, registry
+from programs import registry as programs
+from programs.options import agents, configs
+
+ACTIONS = {
+  'one': specs.DiscreteArray(3, np.int32),
+  'several': specs.BoundedArray((2,), np.int32, 0, [1, 2]),
+  'continuous': specs.BoundedArray((2,), np.float32, -1, 1),
+}
+NOBODYS = {
+  'unbounded': specs.Array((2,), np.float32),
+  'infinite': specs.BoundedArray((2,), np.float32, -np.inf, np.inf),
+  'from one': specs.BoundedArray((2,), np.int32, 1, 2),
+  'a matrix': specs.BoundedArray((2, 2), np.int32, 0, 2),
+}
+ALL = ('one', 'several', 'continuous')
+# By program and agent.
+PLAYS = {
+  ('sebulba', 'vtrace'): ALL,
+  ('sebulba', 'ppo'): ALL,
+  ('impala', 'vtrace'): ALL,
+  ('impala', 'ppo'): ALL,
+  ('gala_sebulba', ''): ALL,
+  ('r2d2', ''): ('one',),
+  ('muzero', ''): ('one',),
+  ('qt_opt', ''): ('continuous',),
+  ('anakin', 'vtrace'): ALL,
+  ('anakin', 'ppo'): ALL,
+  ('anakin', 'r2d2'): ('one',),
+  ('anakin', 'muzero'): ('one',),
+  ('gala', ''): ALL,
+  ('intrinsic_rewards', ''): ('one',),
+}
+# The one observation that all agents take.
+ARRAY = LifetimeObservation(3)
+of_every_agent = pytest.mark.parametrize('program, agent', PLAYS)
+of_agents_with_masks = pytest.mark.parametrize(
+  'program, agent', [names for names in PLAYS if names[0] != 'intrinsic_rewards']
+)
+
+
+def _shown(monkeypatch, actions, observations=ARRAY):
+  """Replaces every environment by one that exists only as specs."""
+  rest = specs.Array((), np.float32), specs.BoundedArray((), np.float32, 0, 1)
+  spec = specs.EnvironmentSpec(observations, actions, *rest)
+  for environments in (registry, jax_registry):
+    monkeypatch.setattr(environments, 'check', lambda *_: spec)
+
+
+def _config(program, agent, env='catch'):
+  given = {'env': env} | ({'agent': agent} if agent else {})
+  return configs.make_config(programs.load(program), given)
+
+
+def _refusal(program, agent):
+  with pytest.raises(ValueError) as error:
+    _config(program, agent)
+  said = str(error.value)
+  assert said.startswith('--env=catch') and said.endswith('.') and '\n' not in said
+  return said
+
+
+def _agent(program, agent):
+  """Makes the agent of a program, for any environment, as its nodes do."""
+  module = programs.load(program)
+  config = configs.resolve(module, {'agent': agent} if agent else {})
+  names = {'gala': 'vtrace', 'gala_sebulba': 'vtrace'}
+  name = names.get(program, agent or program)
+  found = vars(importlib.import_module(f'agents.{name}.agent'))
+  (cls,) = (c for n, c in found.items() if n.lower() == name.replace('_', ''))
+  return lambda observations, actions: cls(config, observations, actions)
+
+
+def test_the_table_has_every_agent_of_every_program():
+  found = {(p, a) for p in programs.PROGRAMS for a in agents.variants(programs.load(p))}
+  assert found == PLAYS.keys()
+
+
+@pytest.mark.parametrize('kind', ACTIONS)
+@of_every_agent
+def test_launch_and_agent_agree_on_the_actions(monkeypatch, program, agent, kind):
+  _shown(monkeypatch, ACTIONS[kind])
+  make = _agent(program, agent)
+  if kind in PLAYS[program, agent]:
+    assert _config(program, agent).env == 'catch'
+    make(ARRAY, ACTIONS[kind])
+    return
+  said = _refusal(program, agent)
+  with pytest.raises(ValueError, match='another agent or environment'):
+    make(ARRAY, ACTIONS[kind])
+  _, _, fix = said.partition(': use ')
+  flag, _, value = fix.split(',')[0].partition('=')
+  other = (program, value) if flag == '--agent' else (value, 'vtrace')
+  for name in other[1].split(' or '):
+    assert kind in PLAYS[other[0], name]
+
+
+@pytest.mark.parametrize('actions', NOBODYS.values(), ids=NOBODYS)
+@of_every_agent
+def test_actions_that_no_agent_takes_are_refused_by_launch_and_agent(
+  monkeypatch, program, agent, actions
+):
+  _shown(monkeypatch, actions)
+  assert 'no agent takes: use a DiscreteArray' in _refusal(program, agent)
+  with pytest.raises(ValueError, match='no agent takes'):
+    _agent(program, agent)(ARRAY, actions)
+
+
+@pytest.mark.parametrize(
+  'size, others, words',
+  [
+    (4, {'x': ARRAY}, 'give it one entry for each'),
+    (None, {}, 'nothing besides its action_mask: add what the agent is to see'),
+    (None, {'x': ARRAY}, ''),
+  ],
+)
+@of_agents_with_masks
+def test_launch_and_agent_agree_on_the_mask(monkeypatch, program, agent, size, others, words):
+  kind = PLAYS[program, agent][0]
+  sizes = {'one': 3, 'continuous': 2}
+  observations = {**others, 'action_mask': specs.Array((size or sizes[kind],), bool)}
+  if kind == 'continuous':
+    words = 'the actions are continuous: leave it out'
+  _shown(monkeypatch, ACTIONS[kind], observations)
+  make = _agent(program, agent)
+  if words:
+    assert words in _refusal(program, agent)
+    with pytest.raises(ValueError, match=words):
+      make(observations, ACTIONS[kind])
+  else:
+    _config(program, agent)
+    make(observations, ACTIONS[kind])
+
+
+MASK = specs.Array((3,), np.float32)
+NORMALIZED = {
+  'features': (ARRAY, ''),
+  'counts': (specs.Array((3,), np.int32), ''),
+  'an image': (specs.Array((3,), np.uint8), 'are uint8'),
+  'counts beside a mask': ({'x': specs.Array((3,), np.int32), 'action_mask': MASK}, ''),
+  'an image beside a mask': ({'x': specs.Array((3,), np.uint8), 'action_mask': MASK}, 'are uint8'),
+  'flags and a mask of floats': (
+    {'x': specs.Array((3,), bool), 'y': (specs.Array((), bool),), 'action_mask': MASK},
+    'have no floats',
+  ),
+  'an image and features': ({'x': specs.Array((3,), np.uint8), 'y': (ARRAY,)}, ''),
+}
+
+
+@pytest.mark.parametrize('observations, words', NORMALIZED.values(), ids=NORMALIZED)
+def test_launch_and_agent_agree_on_what_is_normalised(monkeypatch, observations, words):
+  _shown(monkeypatch, ACTIONS['one'], observations)
+  values = {'env': 'catch', 'normalize_observations': True}
+  module = programs.load('sebulba')
+  calls = (
+    lambda: configs.make_config(module, values),
+    lambda: VTrace(configs.resolve(module, values), observations, ACTIONS['one']),
+  )
+  for call in calls:
+    if words:
+      with pytest.raises(ValueError, match=f'^--normalize_observations .* {words}.*: leave it out'):
+        call()
+    else:
+      call()
