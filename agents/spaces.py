@@ -10,6 +10,7 @@ from typing import Any
 import dm_env.specs
 import numpy as np
 
+from agents import nests
 from agents.types import Nest
 
 # The kinds of actions, as the `action_kinds` of a config name them.
@@ -134,19 +135,12 @@ def check_normalization(config: Any, observation_spec: Nest) -> None:
   if not getattr(config, 'normalize_observations', False):
     return
   shown = seen(observation_spec)
-  nested = isinstance(shown, dict | tuple)
+  nested = nests.is_nest(shown)
   if not nested and shown.dtype != np.uint8:
     return
-  if nested and any(np.issubdtype(leaf.dtype, np.floating) for leaf in _leaves(shown)):
+  if nested and any(np.issubdtype(leaf.dtype, np.floating) for leaf in nests.named(shown).values()):
     return
   what = 'have no floats' if nested else 'are uint8, which networks scale to [0, 1]'
   raise ValueError(
     f'--normalize_observations is for features, but the observations {what}: leave it out.'
   )
-
-
-def _leaves(nest: Nest) -> list[Any]:
-  if not isinstance(nest, dict | tuple):
-    return [nest]
-  parts = nest.values() if isinstance(nest, dict) else nest
-  return [leaf for part in parts for leaf in _leaves(part)]

@@ -15,16 +15,11 @@ import jax.numpy as jnp
 
 from agents import nests
 from agents.muzero.config import MuZeroConfig
+from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop
 from agents.networks.nest_torso import make_torso
-from agents.networks.torsos import (
-  MINATAR_MIN_PIXELS,
-  MLP,
-  NATURE_MIN_PIXELS,
-  hidden_init,
-  to_image,
-)
+from agents.networks.torsos import MLP, hidden_init, to_image
 from agents.types import Array, Nest
 
 
@@ -195,7 +190,7 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
   Raises:
     ValueError: the model is one of images, and the observation is not.
   """
-  name = resolve(config.model, observation_spec)
+  name = choice.model(config.model, observation_spec)
   representation: nn.Module
   transition: nn.Module
   if name == 'mlp':
@@ -216,34 +211,6 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
     value=Head(config.head_size, config.num_bins),
     reward=Head(config.head_size, config.num_bins),
   )
-
-
-def resolve(model: str, observation_spec: Nest) -> str:
-  """Returns the name of a model: `model`, with 'auto' resolved from the observation spec.
-
-  Raises:
-    ValueError: `model` is one of images, and the observation is not an image that it can take.
-  """
-  if nests.is_nest(observation_spec):
-    if model in ('auto', 'mlp'):
-      return 'mlp'
-    parts = ', '.join(nests.named(observation_spec))
-    raise ValueError(
-      f'--model={model} needs one image but observations have the parts {parts}: use --model=auto.'
-    )
-  shape = observation_spec.shape
-  is_image = len(shape) in (2, 3) and min(shape[:2]) >= MINATAR_MIN_PIXELS
-  large = is_image and min(shape[:2]) >= NATURE_MIN_PIXELS
-  if model == 'auto':
-    small = is_image and len(shape) == 3
-    return 'residual' if large else 'conv' if small else 'mlp'
-  if (model == 'conv' and not is_image) or (model == 'residual' and not large):
-    pixels = NATURE_MIN_PIXELS if model == 'residual' else MINATAR_MIN_PIXELS
-    raise ValueError(
-      f'--model={model} needs images of at least {pixels}x{pixels} pixels but observations are '
-      f'{shape}: use --model=auto.'
-    )
-  return model
 
 
 def convolution(channels: int) -> nn.Conv:

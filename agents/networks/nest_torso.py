@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from dm_env import specs
 
 from agents import nests
-from agents.networks import torsos
+from agents.networks import choice, torsos
 from agents.networks.config import NetworkConfig
 from agents.types import Array, Nest
 
@@ -65,12 +65,7 @@ def make_torso(config: NetworkConfig, observation_spec: Nest, looped: bool = Fal
   if callable(config.torso) or not nests.is_nest(observation_spec):
     return torsos.make_torso(config, observation_spec, looped)
   named = nests.named(observation_spec)
-  names = {name: torsos.name_for_leaf(config.torso, spec) for name, spec in named.items()}
-  if config.torso != 'auto' and config.torso not in names.values():
-    shapes = ', '.join(f'{name} {list(spec.shape)}' for name, spec in named.items())
-    raise ValueError(
-      f'--torso={config.torso} fits no part of the observations, {shapes}: use --torso=auto.'
-    )
+  names = choice.torsos(config.torso, observation_spec)
   leaves = {}
   for name, spec in named.items():
     torso = torsos.make_named(names[name], config, looped)

@@ -11,15 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop, unstrided
 from agents.types import Array
-
-# The smallest image for which the three unpadded convolutions of `Nature` output at least one pixel.
-NATURE_MIN_PIXELS = 36
-
-# The smallest and largest images for which --torso=auto chooses `MinAtar`.
-MINATAR_MIN_PIXELS, MINATAR_MAX_PIXELS = 3, NATURE_MIN_PIXELS - 1
 
 _ACTIVATIONS = {'relu': nn.relu, 'tanh': nn.tanh}
 
@@ -81,7 +76,7 @@ class Nature(nn.Module):
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
-    """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least NATURE_MIN_PIXELS."""
+    """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least 36."""
     x = to_image(observation)
     kernel_init = hidden_init(self.init_of)
     conv = functools.partial(
@@ -170,34 +165,6 @@ def _convolution(looped: bool) -> Callable[..., Array]:
   return in_loop if looped else jax.lax.conv_general_dilated
 
 
-def resolve(torso: str, observation_spec: dm_env.specs.Array) -> str:
-  """Returns the name of a torso: `torso`, with 'auto' resolved from the observation spec.
-
-  Raises:
-    ValueError: `torso` is convolutional and the observation is not an image that it can take.
-  """
-  shape = observation_spec.shape
-  if torso == 'auto':
-    if _misfit('nature', observation_spec) is None and observation_spec.dtype == np.uint8:
-      return 'nature'
-    small = _misfit('minatar', observation_spec) is None and max(shape[:2]) <= MINATAR_MAX_PIXELS
-    return 'minatar' if small and len(shape) == 3 else 'mlp'
-  if (needed := _misfit(torso, observation_spec)) is not None:
-    raise ValueError(
-      f'--torso={torso} needs images {needed} but observations are {shape}: use --torso=auto.'
-    )
-  return torso
-
-
-def _misfit(torso: str, spec: dm_env.specs.Array) -> str | None:
-  """Returns which images a torso needs, in a few words, if it cannot take an observation."""
-  pixels = {'nature': NATURE_MIN_PIXELS, 'minatar': MINATAR_MIN_PIXELS, 'impala': 0}.get(torso)
-  is_image = len(spec.shape) in (2, 3)
-  if pixels is None or (is_image and min(spec.shape[:2]) >= pixels):
-    return None
-  return f'of at least {pixels}x{pixels} pixels' if pixels else '[H, W] or [H, W, C]'
-
-
 def make_torso(
   config: NetworkConfig, observation_spec: dm_env.specs.Array, looped: bool = False
 ) -> nn.Module:
@@ -210,20 +177,15 @@ def make_torso(
       A user's own torso is the same module.
 
   Raises:
-    ValueError: as in `resolve`, or a user's own torso is no flax module; one sentence.
+    ValueError: as in `choice.torso`, or a user's own torso is no flax module; one sentence.
   """
   if callable(config.torso):
     return _own(config.torso)
-  return make_named(resolve(config.torso, observation_spec), config, looped)
-
-
-def name_for_leaf(torso: str, spec: dm_env.specs.Array) -> str:
-  """Returns the name of the torso of a leaf of a nest: `torso` if it takes the leaf, else by 'auto'."""
-  return resolve(torso if _misfit(torso, spec) is None else 'auto', spec)
+  return make_named(choice.torso(config.torso, observation_spec), config, looped)
 
 
 def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
-  """Returns the torso of a name of `resolve`; the other arguments are those of `make_torso`."""
+  """Returns the torso of a name of `choice`; the other arguments are those of `make_torso`."""
   if name == 'mlp':
     return MLP(config.mlp_sizes, config.activation, config.init)
   if name == 'minatar':

@@ -7,6 +7,7 @@ from typing import Any
 from acme import specs
 
 from agents import spaces
+from agents.networks import choice
 from environments import jax_registry, registry
 from programs.options import agents
 
@@ -40,6 +41,7 @@ def check(module: Any, config: Any) -> specs.EnvironmentSpec:
       f'{_others(module, kind)}an environment with {spaces.names(kinds)}.'
     )
   spaces.check_normalization(config, spec.observations)
+  choice.check(config, spec.observations)
   if check_spec := getattr(module, 'check_spec', None):
     check_spec(config.env, spec)
   return spec

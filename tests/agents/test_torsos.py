@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.networks import convolution, torsos
+from agents.networks import choice, convolution, torsos
 from agents.networks.config import NetworkConfig
 
 
@@ -103,21 +103,21 @@ def test_pixels_are_scaled_and_other_observations_are_cast():
   ],
 )
 def test_auto_torso(spec, expected):
-  assert torsos.resolve('auto', spec) == expected
-  assert torsos.resolve('mlp', spec) == 'mlp'
+  assert choice.torso('auto', spec) == expected
+  assert choice.torso('mlp', spec) == 'mlp'
 
 
 @pytest.mark.parametrize('torso', ['nature', 'impala', 'minatar'])
 def test_convolutions_refuse_what_is_no_image(torso):
   with pytest.raises(ValueError, match=f'--torso={torso} needs .*--torso=auto'):
-    torsos.resolve(torso, dm_env.specs.Array((10,), np.float32))
+    choice.torso(torso, dm_env.specs.Array((10,), np.float32))
 
 
 def test_a_small_image_has_pixels_for_the_convolution_of_minatar_or_is_refused():
   with pytest.raises(
     ValueError, match=r'--torso=minatar needs images of at least 3x3 .*\(2, 9, 4\)'
   ):
-    torsos.resolve('minatar', image_spec(2, 9, 4))
+    choice.torso('minatar', image_spec(2, 9, 4))
 
 
 def kernels_of(torso, shape):

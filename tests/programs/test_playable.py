@@ -47,6 +47,9 @@ of_every_agent = pytest.mark.parametrize('program, agent', PLAYS)
 of_agents_with_masks = pytest.mark.parametrize(
   'program, agent', [names for names in PLAYS if names[0] != 'intrinsic_rewards']
 )
+of_agents_with_torsos = pytest.mark.parametrize(
+  'program, agent', [names for names in PLAYS if names[0] not in ('intrinsic_rewards', 'qt_opt')]
+)
 
 
 def _shown(monkeypatch, actions, observations=ARRAY):
@@ -172,3 +175,16 @@ def test_launch_and_agent_agree_on_what_is_normalised(monkeypatch, observations,
         call()
     else:
       call()
+
+
+@pytest.mark.parametrize('nested', [False, True])
+@of_agents_with_torsos
+def test_a_network_of_images_is_refused_where_there_are_none(monkeypatch, program, agent, nested):
+  module = programs.load(program)
+  given = {'env': 'catch'} | ({'agent': agent} if agent else {})
+  config = configs.resolve(module, given)
+  option, name = ('model', 'conv') if hasattr(config, 'model') else ('torso', 'nature')
+  observations = {'a': ARRAY, 'b': ARRAY} if nested else ARRAY
+  _shown(monkeypatch, ACTIONS[PLAYS[program, agent][0]], observations)
+  with pytest.raises(ValueError, match=rf'^--{option}={name} .* use --{option}=auto\.$'):
+    configs.make_config(module, given | {option: name})
