@@ -13,11 +13,15 @@ def is_nest(nest: Nest) -> bool:
 
 
 def named(nest: Nest) -> dict[str, Any]:
-  """Returns the leaves of a nest by name, as 'camera' or 'goal/0', in the order of `jax.tree`."""
-  found = {}
-  for name, part in sorted(nest.items()) if isinstance(nest, dict) else enumerate(nest):
-    if is_nest(part):
-      found.update({f'{name}/{rest}': leaf for rest, leaf in named(part).items()})
-    else:
-      found[str(name)] = part
-  return found
+  """Returns the leaves of a nest by name, as 'camera' or 'goal/0', in the order of `jax.tree`.
+
+  A single array or spec is named ''.
+  """
+  if not is_nest(nest):
+    return {'': nest}
+  parts = sorted(nest.items()) if isinstance(nest, dict) else enumerate(nest)
+  return {
+    f'{name}/{rest}' if rest else str(name): leaf
+    for name, part in parts
+    for rest, leaf in named(part).items()
+  }

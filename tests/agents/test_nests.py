@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
+from agents import nests
 from agents.axes import swapped
 from agents.networks import nest_torso, observation_statistics, statistics, torsos
 from agents.networks.config import NetworkConfig
@@ -129,3 +130,10 @@ def test_the_torsos_of_policy_and_value_share_no_parameters():
   assert jax.tree.structure(params['policy']) == jax.tree.structure(params['value'])
   kernels = (params[which]['leaves_vector']['Dense_0']['kernel'] for which in params)
   assert not np.allclose(*kernels)
+
+
+def test_names_are_in_the_order_of_jax():
+  nest = {'b': (1, {'y': 2, 'x': 3}), 'a': 4, 'c': ()}
+  assert list(nests.named(nest).items()) == [('a', 4), ('b/0', 1), ('b/1/x', 3), ('b/1/y', 2)]
+  assert list(nests.named(nest).values()) == jax.tree.leaves(nest)
+  assert nests.named(5) == {'': 5}
