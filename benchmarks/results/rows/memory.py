@@ -15,6 +15,14 @@ TASKS = (
     ),
     rows=(
       systems.ours('r2d2', 'bsuite:memory_len/15', 300_000),
+      systems.ppo(
+        'sebulba',
+        'bsuite:memory_len/15',
+        150_000,
+        '--core=lstm',
+        '--unroll_length=64',  # An episode has 31 steps.
+        label='sebulba-ppo-lstm',
+      ),
       systems.ours(
         'sebulba', 'bsuite:memory_len/15', 1_000_000, '--core=lstm', label='sebulba-lstm'
       ),
