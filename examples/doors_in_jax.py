@@ -1,8 +1,8 @@
 """The doors of doors.py in JAX, for Anakin: one door is right, and a mask tells which are open."""
 
-import jax
-import jax.numpy as jnp
 from dm_env.specs import Array, DiscreteArray
+from jax import numpy as jnp
+from jax import random
 
 from agents.anakin.environment import begin_episode, transition
 
@@ -28,14 +28,11 @@ class Doors:
     reward = jnp.where(room['action_mask'][action], action == right, -100.0)  # The door is closed.
     return (left - 1, after), transition(after, reward, left == 1)
 
-  def _enter(
-    self, key
-  ):  # The right door is that of the colour, or its opposite where the sign is -1.
-    keys = jax.random.split(key, 3)
-    colour = jax.random.randint(keys[0], (), 0, 4)
-    sign = jax.random.rademacher(keys[1], (), 'float32')
+  def _enter(self, key):  # The door of the colour is right, or its opposite if the sign is -1.
+    keys = random.split(key, 3)
+    colour, sign = random.randint(keys[0], (), 0, 4), random.rademacher(keys[1], (), 'float32')
     right = jnp.where(sign > 0, colour, 3 - colour)
-    opened = (jax.random.uniform(keys[2], (4,)) < 0.6) | (jnp.arange(4) == right)
+    opened = (random.uniform(keys[2], (4,)) < 0.6) | (jnp.arange(4) == right)
     return {'colour': colour, 'sign': sign, 'action_mask': opened}
 
 

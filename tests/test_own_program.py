@@ -39,6 +39,7 @@ def test_the_examples_are_short():
   assert [path.name for path in EXAMPLES] == [
     'corridor.py',
     'doors.py',
+    'doors_in_jax.py',
     'fourier.py',
     'histogram.py',
     'mine.py',

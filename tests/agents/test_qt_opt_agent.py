@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import dm_env.specs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -218,9 +217,3 @@ def test_eight_devices_do_the_update_of_one():
 def test_unusable_options_are_rejected_by_name(options, message):
   with pytest.raises(ValueError, match=message):
     make_agent(**options)
-
-
-def test_actions_without_bounds_are_rejected():
-  actions = dm_env.specs.BoundedArray((2,), np.float32, -1.0, np.inf)
-  with pytest.raises(ValueError, match='needs continuous actions with bounds'):
-    QTOpt(QTOptConfig(**SMALL), OBSERVATION_SPEC, actions)

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import gc
 import os
 import socket
 import subprocess
@@ -66,6 +67,14 @@ def _maps():
     return f.read().count(MAPPED)
 
 
+@pytest.fixture
+def maps():
+  """Returns a function that counts the mappings of the test."""
+  gc.collect()  # Those of earlier tests that end later would count as well.
+  before = _maps()
+  return lambda: _maps() - before
+
+
 def test_large_arrays_of_later_requests_are_in_memory_and_the_rest_in_the_message(
   conversation, inbox
 ):
@@ -85,16 +94,15 @@ def test_large_arrays_of_later_requests_are_in_memory_and_the_rest_in_the_messag
   np.testing.assert_array_equal(larger, np.tile(ROWS, 3))
 
 
-def test_memory_and_files_are_given_back_with_the_connection(inbox):
+def test_memory_and_files_are_given_back_with_the_connection(inbox, maps):
   files = _open_files()
-  assert _maps() == 0
   for _ in range(3):
     conversation = RetryingClient(inbox.address, lambda: False, 'a test')
     _exchange(conversation, inbox, ROWS)
-    assert _maps() == 2
+    assert maps() == 2
     conversation.close()
     wait_until(lambda: not inbox.num_connections, lambda: inbox.poll(0.01))
-  assert (_maps(), _open_files()) == (0, files)
+  assert (maps(), _open_files()) == (0, files)
 
 
 _KILLED = """
@@ -110,7 +118,7 @@ conversation.receive()
 """
 
 
-def test_rows_of_a_client_that_is_killed_stay_readable_and_nothing_is_left_of_it(inbox):
+def test_rows_of_a_client_that_is_killed_stay_readable_and_nothing_is_left_of_it(inbox, maps):
   client = subprocess.Popen([sys.executable, '-c', _KILLED, inbox.address.address])
   try:
     connection, _ = _read_one(inbox)
@@ -124,9 +132,9 @@ def test_rows_of_a_client_that_is_killed_stay_readable_and_nothing_is_left_of_it
   wait_until(lambda: not inbox.num_connections, lambda: inbox.poll(0.01))
   np.testing.assert_array_equal(rows, ROWS)
   assert not rows.flags.writeable
-  assert _maps() == 1
+  assert maps() == 1
   del rows, connection
-  assert _maps() == 0
+  assert maps() == 0
   assert not [name for name in os.listdir('/dev/shm') if 'launchpod' in name]
 
 
@@ -180,7 +188,7 @@ def _a_directory():
   ],
 )
 def test_memory_that_may_shrink_or_is_no_memory_is_refused_and_rows_go_whole(
-  inbox, conversation, monkeypatch, caplog, make, reason
+  inbox, conversation, monkeypatch, caplog, maps, make, reason
 ):
   files = _open_files()
   made = []
@@ -197,7 +205,7 @@ def test_memory_that_may_shrink_or_is_no_memory_is_refused_and_rows_go_whole(
     size, (array,) = _exchange(conversation, inbox, ROWS + step)
     assert size > ROWS.nbytes
     np.testing.assert_array_equal(array, ROWS + step)
-  assert len(made) == 1 and _maps() == 1  # The client's.
+  assert len(made) == 1 and maps() == 1  # The client's.
   (warning,) = [r.getMessage() for r in caplog.records if 'its memory is refused' in r.getMessage()]
   assert reason in warning
   conversation.close()
@@ -217,7 +225,7 @@ def test_without_memory_to_share_rows_go_whole(inbox, conversation, monkeypatch,
 
   monkeypatch.setattr(os, 'memfd_create', fail)
   monkeypatch.setattr('absl.logging.log_first_n', _log_all)
-  caplog.set_level('INFO')
+  caplog.set_level('INFO', logger='absl')
   for step in range(3):
     size, (array,) = _exchange(conversation, inbox, ROWS + step)
     assert size > ROWS.nbytes
@@ -247,7 +255,7 @@ def test_clients_of_this_machine_connect_over_a_unix_socket(host):
 
 
 def test_a_unix_socket_of_somebody_else_is_left_alone(monkeypatch, caplog):
-  caplog.set_level('INFO')
+  caplog.set_level('INFO', logger='absl')
   (port,) = binding.free_ports(1)
   server = ServerAddress(f'localhost:{port}')
   with socket.socket(socket.AF_UNIX) as other:
@@ -262,13 +270,13 @@ def test_a_unix_socket_of_somebody_else_is_left_alone(monkeypatch, caplog):
 
 
 def test_a_limit_of_open_files_without_room_for_memory_leaves_rows_to_the_socket(
-  inbox, conversation, monkeypatch
+  inbox, conversation, monkeypatch, maps
 ):
   monkeypatch.setattr('nodes.inference.open_files.left', lambda: 3)
   inbox.check_room(2)
   for _ in range(2):
     assert _exchange(conversation, inbox, ROWS)[0] > ROWS.nbytes
-  assert _maps() == 1
+  assert maps() == 1
 
 
 def test_what_is_created_cannot_change_its_size():
