@@ -71,7 +71,7 @@ def _differences() -> Task:
   """Returns Breakout with PPO, and with one option at a time as V-trace or another system has it."""
   env, budget = 'gymnax:Breakout-MinAtar', 1_000_000
   rate = '--learning_rate=0.005', '--learning_rate_schedule=linear'
-  mlp = '--torso=mlp', '--mlp_sizes=64,64'
+  mlp = '--torso=mlp', '--mlp_sizes=64,64', '--activation=relu'
 
   def ppo(label: str, *flags: str) -> Launch:
     return systems.ppo('anakin', env, budget, *flags, label=label)
