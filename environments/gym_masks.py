@@ -51,8 +51,7 @@ class InfoMask(VectorWrapper):
 
   def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     """Steps all environments."""
-    observation, *rest, info = self.env.step(actions)
-    reward, terminated, truncated = rest
+    observation, reward, terminated, truncated, info = self.env.step(actions)
     return self._shown(observation, info), reward, terminated, truncated, info
 
   def _shown(self, observation: Any, info: dict[str, Any]) -> dict[str, Any]:

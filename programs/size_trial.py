@@ -42,8 +42,11 @@ class _Costs:
     self._environments = module.environments
     self._spec = module.environments.make_spec(config.env, config.env_options)
     self._agent = module.make_agent(config)(self._spec.observations, self._spec.actions)
+    from nodes.inference import trial as inference_trial  # It imports JAX, as the agent has.
+
+    self._trial = inference_trial
     self._stepped = functools.cache(self._step)
-    self._requested = functools.cache(self._request)
+    self.request = functools.cache(self._request)
 
   def _step(self, num_envs: int) -> tuple[Cost, Timestep, np.ndarray]:
     """Returns the cost of a step, and a timestep and actions of so many environments."""
@@ -66,21 +69,14 @@ class _Costs:
   def environment(self, num_envs: int) -> Cost:
     return self._stepped(num_envs)[0]
 
-  def request(self, num_envs: int) -> Cost:
-    return self._requested(num_envs)
-
   def _request(self, num_envs: int) -> Cost:
-    from nodes.inference import trial as inference_trial
-
-    return inference_trial.request(*self._stepped(num_envs)[1:])
+    return self._trial.request(*self._stepped(num_envs)[1:])
 
   def inference(self, num_requests: int, num_envs: int) -> Cost:
-    from nodes.inference import trial as inference_trial
-
     if infers_apart(self._config) and self._config.accelerator != 'cpu':
       return Cost(0.0, 0.0)
     timestep = self._stepped(num_envs)[1]
-    return inference_trial.inference(self._agent, self._spec, num_requests, num_envs, timestep)
+    return self._trial.inference(self._agent, self._spec, num_requests, num_envs, timestep)
 
 
 def candidates(
