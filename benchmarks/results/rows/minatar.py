@@ -8,8 +8,7 @@ from benchmarks.results.rows import systems
 _GYMNAX = 'gymnax at 086ad95, README.md; settings in gymnax-blines at 3f029d6, agents/'
 # For MinAtar, in examples/brax_minatar.ipynb of purejaxrl.
 _PUREJAXRL = {'LR': 5e-3, 'NUM_ENVS': 64, 'NUM_MINIBATCHES': 8, 'ACTIVATION': 'relu'}
-_STEPS = 10_000_000
-_SHORT_STEPS = 3_000_000
+_STEPS = 3_000_000
 _SEARCHED_STEPS = 500_000  # A search costs milliseconds.
 
 
@@ -37,11 +36,11 @@ def _minatar(
   rows: list[Row] = [
     systems.ppo('anakin', gymnax, _STEPS),
     systems.ours('anakin', gymnax, _STEPS),
-    systems.ppo('sebulba', f'minatar:{game}', _SHORT_STEPS),
-    systems.ppo('impala', f'minatar:{game}', _SHORT_STEPS),
+    systems.ppo('sebulba', f'minatar:{game}', _STEPS),
+    systems.ppo('impala', f'minatar:{game}', _STEPS),
   ]
   if r2d2:
-    rows.append(systems.ours('r2d2', f'minatar:{game}', _SHORT_STEPS))
+    rows.append(systems.ours('r2d2', f'minatar:{game}', _STEPS))
   if muzero:
     rows.append(systems.ours('muzero', f'minatar:{game}', _SEARCHED_STEPS))
     fresh = '--reanalyse_fraction=0.5', '--bootstrap=target'
@@ -117,7 +116,7 @@ DIFFERENCES = _differences()
 
 TASKS = (
   _minatar('Breakout', (5.0, 15.0, 30.0), '28', r2d2=True, muzero=True),
-  _minatar('Asterix', (5.0, 10.0), '15', r2d2=True, muzero=True),
+  _minatar('Asterix', (5.0, 15.0), '15', r2d2=True, muzero=True),
   _minatar('Freeway', (30.0, 50.0), '58'),
   _minatar('Space Invaders', (50.0, 100.0), '131', r2d2=True),
   _minatar('Seaquest', (5.0, 20.0), '', peer=False),
