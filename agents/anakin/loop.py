@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from agents import compilation
 from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
@@ -103,6 +104,7 @@ class AnakinLoop:
       out_shardings=(*self._shardings, replicated),
       # The learner state is not donated, so callers may keep using its parameters.
       donate_argnums=(1, 2),
+      compiler_options=compilation.options(devices[0].platform),
     )
 
   @property
