@@ -12,8 +12,12 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 
 
-def test_cpus_have_options_and_other_platforms_have_none():
+@pytest.mark.skipif(jax.__version_info__ > (0, 6, 2), reason='later versions may lack that runtime')
+def test_cpus_have_the_former_runtime():
   assert compilation.options('cpu')['xla_cpu_use_thunk_runtime'] is False
+
+
+def test_other_platforms_have_the_options_of_xla():
   assert compilation.options('tpu') is None
 
 
