@@ -52,4 +52,6 @@ def test_a_loop_learns_the_same_with_either_runtime(core, monkeypatch):
 
   found = trained()
   monkeypatch.setattr(compilation, 'options', lambda platform: None)
-  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), found, trained())
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), found, trained()
+  )
