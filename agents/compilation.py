@@ -1,32 +1,45 @@
-"""Options with which the functions that run all the time are compiled."""
+"""Options with which a function that runs all the time is compiled."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import jax
 
 # XLA's present runtime for CPUs does not vectorise an elementwise kernel that overwrites its input, such
-# as a step of Adam. The former one does; benchmarks/NOTES.md has what that gives. Its rewriter for
-# oneDNN aborts the process on a product with the result of a loop, such as an LSTM's.
+# as a step of Adam. The former one does, but it splits fewer kernels between threads;
+# benchmarks/NOTES.md has what that gives. It has no collectives, and its rewriter for oneDNN aborts the
+# process on a product with the result of a loop.
 _FORMER_CPU_RUNTIME: dict[str, str | bool] = {
   'xla_cpu_use_thunk_runtime': False,
   'xla_disable_hlo_passes': 'onednn-contraction-rewriter',
 }
+# Above it, two threads are worth more than vectorised kernels.
+_FEW_MULTIPLICATIONS = 200_000
+
+
+def options(devices: Sequence[jax.Device], multiplications: int) -> dict[str, str | bool] | None:
+  """Returns the `compiler_options` of `jax.jit` for a function; None for XLA's own.
+
+  Results differ from those with XLA's own options by rounding.
+
+  Args:
+    devices: that the function runs on.
+    multiplications: rows times weights, for the network's usual number of rows.
+  """
+  one_cpu = len(devices) == 1 and devices[0].platform == 'cpu'
+  if one_cpu and multiplications <= _FEW_MULTIPLICATIONS and _has_former_cpu_runtime():
+    return _FORMER_CPU_RUNTIME
+  return None
 
 
 @functools.cache
-def options(platform: str) -> dict[str, str | bool] | None:
-  """Returns the `compiler_options` of `jax.jit` for a platform, such as 'cpu'; None for XLA's own.
-
-  Results differ from those with XLA's own options by rounding. The first call for 'cpu' starts its
-  backend.
-  """
-  if platform != 'cpu':
-    return None
+def _has_former_cpu_runtime() -> bool:
+  """Returns whether this version of XLA has the runtime; the first call starts the backend of CPUs."""
   try:
     with jax.default_device(jax.devices('cpu')[0]):
       jax.jit(lambda: 0, compiler_options=_FORMER_CPU_RUNTIME).lower().compile()
-  except jax.errors.JaxRuntimeError:  # This version of XLA has no such option.
-    return None
-  return _FORMER_CPU_RUNTIME
+  except jax.errors.JaxRuntimeError:  # An unknown option.
+    return False
+  return True

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 from acme import specs
 
-from agents import compilation
 from agents.agent import Agent
 from agents.types import Array, Nest, Unroll
 from environments.base import BatchedEnvironment, describe
@@ -148,8 +147,7 @@ class Relabeller:
     batch = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct((self._batch_size, *x.shape), x.dtype), unroll
     )
-    relabel = jax.jit(agent.relabel, compiler_options=compilation.options(jax.default_backend()))
-    return relabel.lower(self._params, batch, self._keys(0)).compile()
+    return jax.jit(agent.relabel).lower(self._params, batch, self._keys(0)).compile()
 
   def _check(self) -> None:
     """Fetches and reports if due; raises lifecycle.Stopped at the end of training or of the program."""

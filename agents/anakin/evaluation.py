@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from agents import compilation
 from agents.agent import Agent
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
@@ -52,8 +51,7 @@ class Evaluation:
     self._episodes_each = episodes_each
     self._rows_per_call = rows_per_call
     self._begin = jax.jit(self._make_state)
-    options = compilation.options(jax.default_backend())
-    self._play = jax.jit(self._rows, donate_argnums=1, compiler_options=options)
+    self._play = jax.jit(self._rows, donate_argnums=1)
 
   def begin(self, params: Nest, key: Array) -> EvaluationState:
     """Starts an episode in every environment; `key` is a typed PRNG key."""

@@ -104,7 +104,7 @@ class AnakinLoop:
       out_shardings=(*self._shardings, replicated),
       # The learner state is not donated, so callers may keep using its parameters.
       donate_argnums=(1, 2),
-      compiler_options=compilation.options(devices[0].platform),
+      compiler_options=compilation.options(devices, self._multiplications()),
     )
 
   @property
@@ -139,6 +139,11 @@ class AnakinLoop:
     if not isinstance(self._train, jax.stages.Compiled):
       self._train = self._train.lower(*state).compile()
     return str(self._train.as_text())
+
+  def _multiplications(self) -> int:
+    """Returns about how many multiplications one step of acting takes."""
+    params = jax.eval_shape(self._agent.init, jax.eval_shape(lambda: jax.random.key(0))).params
+    return self.num_envs * sum(math.prod(x.shape) for x in jax.tree.leaves(params))
 
   def _make_state(self, key: Array) -> tuple[LearnerState, Streams, Nest]:
     init_key, streams_key, replay_key = jax.random.split(key, 3)

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 
 from agents.types import Array
 
+_MAX_COLUMNS = 16  # Of images whose patches are copied by columns: each is a copy in the program.
+
 
 def space_to_depth(x: Array, size: int) -> Array:
   """Moves the pixels of each `size` x `size` square into the channels of one pixel.
@@ -65,7 +67,13 @@ def _product(x: Array, kernel: Array, padding: str) -> Array:
   if padding == 'SAME':
     x = jnp.pad(x, ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)))
   height, width = (pixels - size + 1 for pixels in x.shape[1:3])
-  shifted = [x[:, i : i + height, j : j + width] for i in range(size) for j in range(size)]
+  if width <= _MAX_COLUMNS:
+    # A copy for each output column moves the `size` pixels of a row together.
+    across = jnp.stack([x[:, :, j : j + size] for j in range(width)], axis=2)
+    across = across.reshape(*across.shape[:3], -1)
+    shifted = [across[:, i : i + height] for i in range(size)]
+  else:
+    shifted = [x[:, i : i + height, j : j + width] for i in range(size) for j in range(size)]
   return jnp.concatenate(shifted, axis=-1) @ kernel.reshape(-1, features)
 
 

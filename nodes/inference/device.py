@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from acme import specs
 
-from agents import compilation
 from agents.agent import Agent
 from agents.networks import core_state as core_states
 from agents.seeding import Seed
@@ -107,8 +106,7 @@ class DeviceInference:
     self._exploration = put(jnp.asarray(exploration, jnp.float32))
     fold_in = functools.partial(jax.random.fold_in, seed.child('actions').key())
     self._keys = put(jax.vmap(fold_in)(jnp.asarray(environment_ids, jnp.int32)))
-    options = compilation.options(device.platform)
-    self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2), compiler_options=options)
+    self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2))
     self._staging: list[dict[int, _Staging]] = []  # One per concurrent batch.
     self.batches = 0
     self.rows = 0

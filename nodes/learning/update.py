@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from acme.utils import counting
 
-from agents import compilation
 from agents.agent import Agent, UpdateOutput
 from agents.metrics import all_finite
 from agents.seeding import Seed
@@ -73,7 +72,6 @@ class Learner(acme.Learner):
       _with_check(agent.update),
       in_shardings=(replicated, sharded, sharded, sharded),
       out_shardings=((replicated, sharded, replicated), replicated, replicated),
-      compiler_options=compilation.options(devices[0].platform),
     )
     self._actor_steps = 0
     self._new_actor_steps: Any = 0

@@ -12,20 +12,25 @@ from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 
 
+@pytest.fixture(name='fresh')
+def fixture_fresh():
+  """Forgets what this XLA has, before the test and after it."""
+  compilation._has_former_cpu_runtime.cache_clear()
+  yield
+  compilation._has_former_cpu_runtime.cache_clear()
+
+
 @pytest.mark.skipif(jax.__version_info__ > (0, 6, 2), reason='later versions may lack that runtime')
-def test_cpus_have_the_former_runtime():
-  assert compilation.options('cpu')['xla_cpu_use_thunk_runtime'] is False
+def test_only_little_work_on_one_cpu_gets_the_former_runtime():
+  one = jax.devices('cpu')[:1]
+  assert compilation.options(one, 1000)['xla_cpu_use_thunk_runtime'] is False
+  assert compilation.options(one, 10**6) is None
+  assert compilation.options(one * 2, 1000) is None, 'it has no collectives'
 
 
-def test_other_platforms_have_the_options_of_xla():
-  assert compilation.options('tpu') is None
-
-
-def test_an_xla_without_the_former_runtime_compiles_with_its_own_options(monkeypatch):
-  compilation.options.cache_clear()
+def test_an_xla_without_the_former_runtime_compiles_with_its_own_options(fresh, monkeypatch):
   monkeypatch.setattr(compilation, '_FORMER_CPU_RUNTIME', {'xla_cpu_no_such_option': False})
-  assert compilation.options('cpu') is None
-  compilation.options.cache_clear()
+  assert compilation.options(jax.devices('cpu')[:1], 1000) is None
 
 
 def test_a_product_with_the_result_of_a_loop_compiles():
@@ -36,22 +41,21 @@ def test_a_product_with_the_result_of_a_loop_compiles():
     return later @ weights
 
   x = jnp.full((32, 256), 0.5)
-  found = jax.jit(looped, compiler_options=compilation.options('cpu'))(x)
+  found = jax.jit(looped, compiler_options=compilation.options(jax.devices('cpu')[:1], 0))(x)
   np.testing.assert_allclose(found, jax.jit(looped)(x), rtol=1e-5)
 
 
 @pytest.mark.parametrize('core', ['none', 'lstm'])
 def test_a_loop_learns_the_same_with_either_runtime(core, monkeypatch):
   environment = catch.make('')
-  agent = VTrace(VTraceConfig(core=core), environment.observation_spec, environment.action_spec)
+  config = VTraceConfig(core=core, lstm_size=16)
+  agent = VTrace(config, environment.observation_spec, environment.action_spec)
 
-  def trained():
+  def trained(limit):
+    monkeypatch.setattr(compilation, '_FEW_MULTIPLICATIONS', limit)
     loop = AnakinLoop(agent, environment, 8, jax.devices()[:1], updates_per_call=2)
     state, report = loop.train(loop.init(jax.random.key(1)))
     return state.learner.params, report.metrics['loss']
 
-  found = trained()
-  monkeypatch.setattr(compilation, 'options', lambda platform: None)
-  jax.tree.map(
-    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), found, trained()
-  )
+  found, wanted = trained(10**9), trained(-1)
+  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), found, wanted)
