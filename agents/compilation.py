@@ -10,7 +10,7 @@ import jax
 # XLA's present runtime for CPUs does not vectorise an elementwise kernel that overwrites its input, such
 # as a step of Adam. The former one does, but it splits fewer kernels between threads;
 # benchmarks/NOTES.md has what that gives. It has no collectives, and its rewriter for oneDNN aborts the
-# process on a product with the result of a loop.
+# process when it compiles the update of a large LSTM.
 _FORMER_CPU_RUNTIME: dict[str, str | bool] = {
   'xla_cpu_use_thunk_runtime': False,
   'xla_disable_hlo_passes': 'onednn-contraction-rewriter',

@@ -1,7 +1,6 @@
 """Options of compilation: with them and without, functions compute the same."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -33,22 +32,11 @@ def test_an_xla_without_the_former_runtime_compiles_with_its_own_options(fresh, 
   assert compilation.options(jax.devices('cpu')[:1], 1000) is None
 
 
-def test_a_product_with_the_result_of_a_loop_compiles():
-  weights = jnp.eye(256)
-
-  def looped(x):
-    later, _ = jax.lax.scan(lambda x, _: (jnp.tanh(x @ weights), None), x, length=5)
-    return later @ weights
-
-  x = jnp.full((32, 256), 0.5)
-  found = jax.jit(looped, compiler_options=compilation.options(jax.devices('cpu')[:1], 0))(x)
-  np.testing.assert_allclose(found, jax.jit(looped)(x), rtol=1e-5)
-
-
 @pytest.mark.parametrize('core', ['none', 'lstm'])
 def test_a_loop_learns_the_same_with_either_runtime(core, monkeypatch):
   environment = catch.make('')
-  config = VTraceConfig(core=core, lstm_size=16)
+  # With the rewriter for oneDNN, compiling an LSTM of 256 units aborts the process.
+  config = VTraceConfig(core=core, lstm_size=256)
   agent = VTrace(config, environment.observation_spec, environment.action_spec)
 
   def trained(limit):
