@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents import compilation
+from agents import compilation, shapes
 from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
@@ -142,8 +142,8 @@ class AnakinLoop:
 
   def _multiplications(self) -> int:
     """Returns about how many multiplications one step of acting takes."""
-    params = jax.eval_shape(self._agent.init, jax.eval_shape(lambda: jax.random.key(0))).params
-    return self.num_envs * sum(math.prod(x.shape) for x in jax.tree.leaves(params))
+    params = jax.tree.leaves(shapes.params(self._agent))
+    return self.num_envs * sum(math.prod(x.shape) for x in params)
 
   def _make_state(self, key: Array) -> tuple[LearnerState, Streams, Nest]:
     init_key, streams_key, replay_key = jax.random.split(key, 3)

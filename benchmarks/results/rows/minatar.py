@@ -55,10 +55,10 @@ def _minatar(
     protocol=f"one agent, without a spread; gymnax's {game}, 10,000,000 steps, MLP of 2 x 256",
     source=_GYMNAX,
   )
-  players = '`anakin` and purejaxrl play' if peer else '`anakin` plays'
-  about = f"{players} gymnax's {game}, the others `minatar:{game}`."
+  games = f"gymnax's {game}, the others `minatar:{game}`."
+  about = f'`anakin` and purejaxrl play {games}'
   if not peer:
-    about += " purejaxrl's version of gymnax cannot play it."
+    about = f"`anakin` plays {games} purejaxrl's version of gymnax cannot play it."
   return Task(
     name=f'minatar/{title.lower().replace(" ", "_")}',
     title=title,
