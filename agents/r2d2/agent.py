@@ -123,12 +123,15 @@ class R2D2(Agent):
     return losses.priorities(config, losses.td_errors(config, q_values, q_values, action, timestep))
 
   def suffix_q_values(self, params: Nest, unrolls: Unroll) -> Array:
-    """Unrolls the network from the stored core states; returns Q of the suffix, `[U+1, B, A]`.
+    """Unrolls the network from the core states of replay; returns Q of the suffix, `[U+1, B, A]`.
 
-    No gradient flows through the core state after burn-in.
+    With `replay_state` 'zero', the stored ones are not used (section 3 of the paper compares both). No
+    gradient flows through the core state after burn-in.
     """
     rows = swapped((unrolls.timestep, unrolls.action))
     burn_in, core_state = self._config.burn_in, unrolls.core_state
+    if self._config.replay_state == 'zero':
+      core_state = self.initial_core_state(rows[1].shape[1])
     if burn_in:
       prefix = jax.tree.map(lambda x: x[:burn_in], rows)
       _, core_state = self.network.unroll(params, core_state, *prefix)
@@ -141,7 +144,7 @@ class R2D2(Agent):
   ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
     """Returns the output of `r2d2_loss`; the arguments are as in `update`.
 
-    Each network does its own burn-in from the same stored core state.
+    Each network does its own burn-in from the same core state.
     """
     timestep, action = self._suffix((unrolls.timestep, unrolls.action))
     if probabilities is None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from agents.networks.config import NetworkConfig, require
+from agents.networks.config import NetworkConfig, require, require_choice
 from agents.optimizer_config import OptimizerConfig
 from agents.options import option, with_default
+
+REPLAY_STATES = ('stored', 'zero')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,11 @@ class R2D2Config(OptimizerConfig, NetworkConfig):
     80,
     'Transitions of an unroll that are trained on; an unroll has --burn_in rows before them and '
     'one after, which only bootstraps.',
+  )
+  replay_state: str = option(
+    'stored',
+    'Core state at the start of a replayed unroll: stored, that with which it was played, or zero, '
+    'that at the start of an episode.',
   )
   n_step: int = option(5, 'Transitions before a target bootstraps; fewer where an unroll ends.')
   discount: float = option(0.997, 'Discount gamma per environment step.')
@@ -70,6 +77,7 @@ class R2D2Config(OptimizerConfig, NetworkConfig):
   max_gradient_norm: float = with_default(OptimizerConfig, 'max_gradient_norm', 80.0)
 
   def _check(self) -> None:
+    require_choice('replay_state', self.replay_state, REPLAY_STATES)
     require(self.burn_in >= 0, 'burn_in', self.burn_in, '0 for none, or more')
     for name in ('head_size', 'unroll_length', 'n_step', 'target_update_period'):
       value = getattr(self, name)

@@ -251,6 +251,17 @@ def test_burn_in_rows_reach_the_loss_through_the_core_only():
   assert updated(RECURRENT, burn_in_only=True) > 1e-6
 
 
+def test_replay_with_the_zero_state_forgets_what_was_played_before_the_unroll():
+  unrolls = within_an_episode(recorded_unrolls(RECURRENT), 10)
+  zero = make_agent(dataclasses.replace(RECURRENT, replay_state='zero'))
+  params = make_state(RECURRENT).params
+  stored = compiled(make_agent(RECURRENT), 'suffix_q_values')
+  actual = compiled(zero, 'suffix_q_values')(params, unrolls)
+  begun = unrolls._replace(core_state=zero.initial_core_state(5))
+  np.testing.assert_array_equal(actual, stored(params, begun))
+  assert difference(actual, stored(params, unrolls)) > 1e-3
+
+
 def test_masked_content_changes_no_update():
   state, unrolls = make_state(RECURRENT, target_seed=9), recorded_unrolls(RECURRENT)
   last = unrolls.timestep.step_type == LAST

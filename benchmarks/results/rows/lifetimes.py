@@ -12,6 +12,11 @@ def _random_abc(label: str, *flags: str) -> Launch:
   return systems.ours('intrinsic_rewards', env, 5_000_000, *flags, label=label, seeds=seeds)
 
 
+def _empty_rooms(label: str, steps: int, *flags: str) -> Launch:
+  """Returns a row of learned intrinsic rewards or of a baseline, which keeps nothing of a lifetime."""
+  return systems.ours('intrinsic_rewards', 'lifetime:empty_rooms', steps, *flags, label=label)
+
+
 TASKS = (
   Task(
     name='random-abc',
@@ -28,6 +33,24 @@ TASKS = (
       _random_abc('extrinsic', '--inner_reward=extrinsic'),
       _random_abc('count', '--inner_reward=count'),
       _random_abc('extrinsic-tuned', '--inner_reward=extrinsic', '--inner_learning_rate=4'),
+    ),
+    episodes=1000,
+  ),
+  Task(
+    name='empty-rooms',
+    title='Empty Rooms',
+    about=(
+      'Lifetimes of 400 steps in a room whose goal is hidden (Zheng et al. 2020). Every row is '
+      '`intrinsic_rewards`. All inner policies have step size 1, except for `extrinsic-tuned`. Only '
+      '`gru-lifetime` learns across lifetimes, so the others have fewer steps.'
+    ),
+    rows=(
+      _empty_rooms('gru-lifetime', 20_000_000),
+      _empty_rooms('extrinsic', 1_000_000, '--inner_reward=extrinsic'),
+      _empty_rooms('count', 1_000_000, '--inner_reward=count'),
+      _empty_rooms(
+        'extrinsic-tuned', 1_000_000, '--inner_reward=extrinsic', '--inner_learning_rate=10'
+      ),
     ),
     episodes=1000,
   ),
