@@ -5,7 +5,7 @@ import json
 import pytest
 
 STORED = ('--program=r2d2', '--env=recall', '--eval_episodes=1000')
-FROM_ZERO = ('--program=tests/zero_start.py:make_program', *STORED[1:])
+FROM_ZERO = (*STORED, '--replay_state=zero')
 MEMORY = ('--program=r2d2', '--env=bsuite:memory_len/15', '--eval_episodes=1000')
 
 

@@ -29,4 +29,18 @@ TASKS = (
     ),
     thresholds=(0.9,),
   ),
+  Task(
+    name='recall',
+    title='Recall',
+    about=(
+      'A cue is asked for 10 to 13 rows later, and an unroll of replay has 10. `r2d2-zero` begins replayed '
+      'unrolls from a zero state. The best return is 1, that of a guess 0.'
+    ),
+    rows=(
+      systems.ours('r2d2', 'recall', 200_000),
+      systems.ours('r2d2', 'recall', 200_000, '--replay_state=zero', label='r2d2-zero'),
+    ),
+    thresholds=(0.9,),
+    episodes=1000,
+  ),
 )

@@ -6,6 +6,7 @@ from benchmarks.results.declared import Group, Task
 from benchmarks.results.rows import quoted, systems
 
 _BUDGET = 1_000_000
+_REACHER = 'gymnasium:Reacher-v5'
 
 
 def _gymnasium(name: str, thresholds: tuple[float, ...], cleanrl: str, zoo: str) -> Task:
@@ -56,6 +57,16 @@ GROUPS = (
 TASKS = (
   _gymnasium('HalfCheetah', (1000.0, 4800.0), '1442.64 ± 46.03', '5819.099 ± 663.530'),
   _gymnasium('Hopper', (1000.0, 2000.0), '2382.86 ± 271.74', '2410.435 ± 10.026'),
+  Task(
+    name='reacher',
+    title='Reacher',
+    about=(
+      "Gymnasium's Reacher-v5, on MuJoCo, with two actions. Both programs have few steps: `qt_opt` repeats "
+      'its transitions, and PPO does not.'
+    ),
+    rows=(systems.ours('qt_opt', _REACHER, 20_000), systems.ppo('sebulba', _REACHER, 20_000)),
+    thresholds=(-20.0, -10.0),
+  ),
   _control('cartpole/swingup', 600.0, '590.21 ± 16.72'),
   _control('walker/walk', 400.0, '305.74 ± 92.15'),
 )
