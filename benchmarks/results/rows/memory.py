@@ -33,8 +33,8 @@ TASKS = (
     name='recall',
     title='Recall',
     about=(
-      'A cue is asked for 10 to 13 rows later, and an unroll of replay has 10. `r2d2-zero` begins replayed '
-      'unrolls from a zero state. The best return is 1, that of a guess 0.'
+      'A cue is asked for 10 to 13 rows later, and an unroll of replay has 10. `r2d2-zero` begins '
+      'replayed unrolls from a zero state. The best return is 1, that of a guess 0.'
     ),
     rows=(
       systems.ours('r2d2', 'recall', 200_000),

@@ -61,8 +61,8 @@ TASKS = (
     name='reacher',
     title='Reacher',
     about=(
-      "Gymnasium's Reacher-v5, on MuJoCo, with two actions. Both programs have few steps: `qt_opt` repeats "
-      'its transitions, and PPO does not.'
+      "Gymnasium's Reacher-v5, on MuJoCo, with two actions. Both programs have few steps: `qt_opt` "
+      'repeats its transitions, and PPO does not.'
     ),
     rows=(systems.ours('qt_opt', _REACHER, 20_000), systems.ppo('sebulba', _REACHER, 20_000)),
     thresholds=(-20.0, -10.0),
