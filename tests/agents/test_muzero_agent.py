@@ -117,12 +117,15 @@ def test_answers_depend_on_their_own_row_only():
 
 
 @pytest.mark.slow
-def test_permuting_a_batch_permutes_its_answers_exactly():
+def test_permuting_a_batch_permutes_its_answers():
   requests, params = batch_of_requests(make_agent(SMALL)), make_state(SMALL).params
   act = compiled(SMALL, 'act')
   answers, order = act(params, *requests), np.random.default_rng(0).permutation(8)
   permuted = act(params, *jax.tree.map(lambda x: x[order], requests))
-  jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[order]), permuted, answers)
+  # A processor may multiply the rows of one batch in kernels that round differently.
+  near = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+  jax.tree.map(lambda a, b: near(a, b[order]), permuted, answers)
+  np.testing.assert_array_equal(permuted.action, answers.action[order])
   assert answers.action.dtype == jnp.int32
   assert answers.extras['search_policy'].shape == (8, NUM_ACTIONS)
   np.testing.assert_allclose(np.sum(answers.extras['search_policy'], -1), 1.0, rtol=1e-5)
