@@ -84,17 +84,16 @@ _LIFETIMES = {
   'inner_period': 8,
   'inner_updates': 5,
   'gru_size': 64,
+  'learning_rate': 3e-3,
   'learning_rate_schedule': 'linear',
   'eval_envs': 100,
   'eval_episodes': 1000,
-  'num_steps': 20_000_000,
+  'num_steps': 5_000_000,
 }
 _CHOICES = _LIFETIMES | {
   'updates_per_call': 64,
   'inner_period': 1,
   'gru_size': 32,
-  'learning_rate': 3e-3,
-  'num_steps': 5_000_000,
 }
 INTRINSIC_REWARDS = {
   OTHERS: _LIFETIMES,

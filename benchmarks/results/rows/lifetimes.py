@@ -45,13 +45,13 @@ TASKS = (
       '`gru-lifetime` learns across lifetimes, so the others have fewer steps.'
     ),
     rows=(
-      _empty_rooms('gru-lifetime', 20_000_000),
+      _empty_rooms('gru-lifetime', 5_000_000),
       _empty_rooms('extrinsic', 1_000_000, '--inner_reward=extrinsic'),
       _empty_rooms('count', 1_000_000, '--inner_reward=count'),
       _empty_rooms(
         'extrinsic-tuned', 1_000_000, '--inner_reward=extrinsic', '--inner_learning_rate=10'
       ),
     ),
-    episodes=1000,
+    episodes=4000,
   ),
 )
