@@ -51,10 +51,13 @@ class IntrinsicRewards(Agent):
 
   Attributes:
     inner: the lifetime row by row.
+    evaluation_exploration: 1, as in training: the inner policy learns from the actions it samples.
 
   Raises:
     ValueError: the config is unusable, or the environment has no lifetimes or no discrete actions.
   """
+
+  evaluation_exploration = 1.0
 
   def __init__(
     self,
@@ -86,8 +89,8 @@ class IntrinsicRewards(Agent):
     return self.inner.initial(batch_size)
 
   def exploration(self, num_environments: int) -> np.ndarray:
-    """Returns zeros, float32 `[num_environments]`: the inner policy itself explores."""
-    return np.zeros(num_environments, np.float32)
+    """Returns ones, float32 `[num_environments]`: all sample from the inner policy."""
+    return np.ones(num_environments, np.float32)
 
   def act(
     self,
