@@ -73,7 +73,7 @@ def _minatar(
 def _differences() -> Task:
   """Returns Breakout with PPO, and with one option at a time as V-trace or another system has it."""
   env, budget = 'gymnax:Breakout-MinAtar', 1_000_000
-  rate = '--learning_rate=0.005', '--learning_rate_schedule=linear'
+  adam = '--optimizer=adam', '--learning_rate=0.001'
   mlp = '--torso=mlp', '--mlp_sizes=64,64', '--activation=relu'
 
   def ppo(label: str, *flags: str) -> Launch:
@@ -84,9 +84,9 @@ def _differences() -> Task:
     title='Breakout, one difference at a time',
     about=(
       'What separates PPO from V-trace on a task of a minute. Every row of ours is `anakin`. `ppo` has '
-      'the preset, and each row below it changes one option. `vtrace` has the learning rate and '
-      "schedule of `ppo`. `mlp` has the layers of purejaxrl's network, and `mlp-twice` has its separate "
-      'critic too.'
+      'the preset, and each row below it changes one option. `mlp` has the layers of '
+      "purejaxrl's network, and `mlp-twice` has its separate critic too. `vtrace` has V-trace's "
+      'preset with RMSProp, and `vtrace-adam` changes the optimizer and its rate.'
     ),
     rows=(
       ppo('ppo'),
@@ -98,7 +98,8 @@ def _differences() -> Task:
       ppo('fan-in', '--init=fan_in'),
       ppo('mlp', *mlp),
       ppo('mlp-twice', *mlp, '--separate_critic'),
-      systems.ours('anakin', env, budget, *rate, label='vtrace'),
+      systems.ours('anakin', env, budget, label='vtrace'),
+      systems.ours('anakin', env, budget, *adam, label='vtrace-adam'),
       systems.purejaxrl(env, budget, **_PUREJAXRL),
     ),
     thresholds=(5.0, 15.0, 30.0),
