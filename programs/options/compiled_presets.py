@@ -9,7 +9,6 @@ from programs.options.presets import (
   PPO_MINATAR,
   PPO_SMALL,
   R2D2_SMALL,
-  VTRACE_MINATAR,
   VTRACE_SMALL,
 )
 
@@ -21,8 +20,20 @@ GALA = {
 
 _MINATAR = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
 
-# On Breakout, Adam stays at 6 whatever its rate. See breakout-differences in docs/results.
-_VTRACE_MINATAR = VTRACE_MINATAR | {'num_envs': 128, 'num_steps': 5_000_000}
+# RMSProp as in A2C, at a rate for batches of 2,560 transitions. With Adam, Breakout stays at 5; see
+# breakout-differences in docs/results.
+_VTRACE_MINATAR = {
+  'normalize_rewards': False,
+  'num_envs': 128,
+  'unroll_length': 20,
+  'optimizer': 'rmsprop',
+  'rmsprop_eps': 1e-5,
+  'rmsprop_eps_place': 'outside',
+  'learning_rate': 1e-2,
+  'learning_rate_schedule': 'linear',
+  'max_gradient_norm': 0.5,
+  'num_steps': 5_000_000,
+}
 
 VTRACE = {
   'catch': {'num_steps': 1_500_000},

@@ -19,17 +19,6 @@ PENDULUM = {
 # V-trace's, for any rewards. On CartPole and Acrobot, whose returns reach 100, raw rewards make the
 # policy deterministic before the value is learned.
 VTRACE_SMALL = {'normalize_rewards': True, 'learning_rate_schedule': 'linear'}
-# RMSProp as in A2C, at a rate for batches of 2,560 transitions, and its bound for gradients.
-VTRACE_MINATAR = {
-  'normalize_rewards': False,
-  'unroll_length': 20,
-  'optimizer': 'rmsprop',
-  'rmsprop_eps': 1e-5,
-  'rmsprop_eps_place': 'outside',
-  'learning_rate': 1e-2,
-  'learning_rate_schedule': 'linear',
-  'max_gradient_norm': 0.5,
-}
 
 # PPO's first values are published ones; see docs/agents.md. CleanRL's for control with few features
 # (ppo.py), with as many transitions in a batch, and normalised rewards: without them PPO does not learn
