@@ -1,6 +1,9 @@
 """Presets of Anakin, for each of its agents; see `programs.options.preset_choice`."""
 
-from programs.options.preset_choice import OTHERS
+from collections.abc import Mapping
+from typing import Any
+
+from programs.options.preset_choice import OTHERS, Table
 from programs.options.presets import (
   MUZERO_LEARNER,
   MUZERO_PIXELS,
@@ -18,10 +21,14 @@ GALA = {
   'minatar': {'num_steps': 5_000_000},
 }
 
-_MINATAR = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
 
-# RMSProp as in A2C, at a rate for batches of 2,560 transitions. With Adam, Breakout stays at 5; see
-# breakout-differences in docs/results.
+def _on_minatar(preset: Mapping[str, Any]) -> Table:
+  """Returns a preset for MinAtar's games by their own names and by those of gymnax."""
+  games = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
+  return {'minatar': preset, **{f'gymnax:{game}-MinAtar': preset for game in games}}
+
+
+# RMSProp as in A2C, at a rate for batches of 2,560 transitions; breakout-differences has Adam beside it.
 _VTRACE_MINATAR = {
   'normalize_rewards': False,
   'num_envs': 128,
@@ -39,16 +46,14 @@ VTRACE = {
   'catch': {'num_steps': 1_500_000},
   OTHERS: VTRACE_SMALL | {'num_steps': 1_500_000},
   'gymnax': VTRACE_SMALL | {'learning_rate': 1e-3, 'num_steps': 2_000_000},
-  'minatar': _VTRACE_MINATAR,
-  **{f'gymnax:{game}-MinAtar': _VTRACE_MINATAR for game in _MINATAR},
+  **_on_minatar(_VTRACE_MINATAR),
   'gymnax:Pendulum-v1': PENDULUM | {'num_envs': 32, 'updates_per_call': 25},
 }
 PPO = {
   OTHERS: PPO_SMALL | {'num_steps': 1_500_000},
   'gymnax': PPO_SMALL | {'num_steps': 2_000_000},
   'gymnax:Pendulum-v1': PPO_CONTINUOUS,
-  'minatar': PPO_MINATAR,
-  **{f'gymnax:{game}-MinAtar': PPO_MINATAR for game in _MINATAR},
+  **_on_minatar(PPO_MINATAR),
 }
 
 _MUZERO = MUZERO_LEARNER | {'num_envs': 16, 'updates_per_call': 20}

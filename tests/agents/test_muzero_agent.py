@@ -16,7 +16,6 @@ from agents.muzero.agent import MuZero, reanalysed
 from agents.muzero.categorical import expectation, two_hot
 from agents.muzero.config import MuZeroConfig
 from agents.muzero.loss import unroll_model
-from agents.muzero.model import make_model
 from agents.types import FIRST, LAST
 from tests.agents import masked, muzero_definition, r2d2_definition, recording
 from tests.agents.recording import (
@@ -123,7 +122,7 @@ def test_permuting_a_batch_permutes_its_answers():
   answers, order = act(params, *requests), np.random.default_rng(0).permutation(8)
   permuted = act(params, *jax.tree.map(lambda x: x[order], requests))
   # A processor may multiply the rows of one batch in kernels that round differently.
-  near = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+  near = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
   jax.tree.map(lambda a, b: near(a, b[order]), permuted, answers)
   np.testing.assert_array_equal(permuted.action, answers.action[order])
   assert answers.action.dtype == jnp.int32
@@ -309,33 +308,6 @@ def test_target_network_and_temperature_follow_the_learner_steps():
     jax.tree.map(np.testing.assert_array_equal, state.target_params, expected)
     temperatures.append(float(state.params.temperature))
   assert temperatures == [1.0, 0.5, 0.25]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  ('model', 'shape', 'dtype', 'state'),
-  [('conv', (10, 10, 4), bool, (10, 10, 8)), ('residual', (96, 96, 3), np.uint8, (6, 6, 8))],
-)
-def test_models_of_images(model, shape, dtype, state):
-  config = dataclasses.replace(SMALL, model_channels=8, model_blocks=1)
-  built = make_model(config, dm_env.specs.Array(shape, dtype), 3)
-  observation = jax.random.randint(jax.random.key(0), (2, *shape), 0, 2).astype(dtype)
-  action = jnp.array([0, 2])
-
-  def run(key):
-    params = built.init(key, observation, action)
-    hidden = built.apply(params, observation, method='represent')
-    after, reward = built.apply(params, hidden, action, method='dynamics')
-    return hidden, after, reward, built.apply(params, after, method='predict')
-
-  hidden, after, reward, prediction = jax.jit(run, compiler_options=QUICK)(jax.random.key(0))
-  for x in (hidden, after):
-    assert x.shape == (2, *state)
-    np.testing.assert_allclose([x.min((1, 2, 3)), x.max((1, 2, 3))], [[0, 0], [1, 1]], atol=1e-3)
-  np.testing.assert_array_equal(reward, np.zeros((2, 21)))
-  assert prediction.policy_logits.shape == (2, 3) and prediction.value_logits.shape == (2, 21)
-  with pytest.raises(ValueError, match=f'--model={model} needs images'):
-    make_model(dataclasses.replace(config, model=model), dm_env.specs.Array((5,), dtype), 3)
 
 
 @pytest.mark.slow

@@ -49,12 +49,12 @@ def test_catch_with_one_look_at_the_ball():
   agent = R2D2(CONFIG, catch.observation_spec, catch.action_spec)
   loop = AnakinLoop(agent, catch, 32, jax.devices()[:1], updates_per_call=500, rings=RINGS)
   evaluation = Evaluation(agent, catch, num_envs=1000, episodes_each=1, rows_per_call=10)
-  state, returns = loop.init(jax.random.key(0)), []
-  # How many calls it takes depends on a processor's rounding: 2 to 6 were seen.
-  while len(returns) < 10 and max(returns, default=-1.0) < 0.8:
+  state = loop.init(jax.random.key(0))
+  for _ in range(10):  # How many it takes depends on a processor's rounding: 2 to 6 were seen.
     state, _ = loop.train(state)
     params = state.learner.params
     played = evaluation.play(params, evaluation.begin(params, jax.random.key(1)))
     assert evaluation.rounds(played) == 1
-    returns.append(float(np.mean(played.returns)))
-  assert max(returns) > 0.8, returns
+    if np.mean(played.returns) > 0.8:
+      break
+  assert np.mean(played.returns) > 0.8, np.mean(played.returns)

@@ -1,0 +1,43 @@
+"""MuZero's models of images: shapes, the range of hidden states, what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import dm_env.specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.muzero.config import MuZeroConfig
+from agents.muzero.model import make_model
+
+CONFIG = MuZeroConfig(model_channels=8, model_blocks=1, head_size=8, num_bins=21, max_bin=5.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('model', 'shape', 'dtype', 'state'),
+  [('conv', (10, 10, 4), bool, (10, 10, 8)), ('residual', (96, 96, 3), np.uint8, (6, 6, 8))],
+)
+def test_models_of_images(model, shape, dtype, state):
+  built = make_model(CONFIG, dm_env.specs.Array(shape, dtype), 3)
+  observation = jax.random.randint(jax.random.key(0), (2, *shape), 0, 2).astype(dtype)
+  action = jnp.array([0, 2])
+
+  def run(key):
+    params = built.init(key, observation, action)
+    hidden = built.apply(params, observation, method='represent')
+    after, reward = built.apply(params, hidden, action, method='dynamics')
+    return hidden, after, reward, built.apply(params, after, method='predict')
+
+  quick = {'xla_backend_optimization_level': 0}  # Compilation is most of the cost.
+  hidden, after, reward, prediction = jax.jit(run, compiler_options=quick)(jax.random.key(0))
+  for x in (hidden, after):
+    assert x.shape == (2, *state)
+    np.testing.assert_allclose([x.min((1, 2, 3)), x.max((1, 2, 3))], [[0, 0], [1, 1]], atol=1e-3)
+  np.testing.assert_array_equal(reward, np.zeros((2, 21)))
+  assert prediction.policy_logits.shape == (2, 3) and prediction.value_logits.shape == (2, 21)
+  with pytest.raises(ValueError, match=f'--model={model} needs images'):
+    make_model(dataclasses.replace(CONFIG, model=model), dm_env.specs.Array((5,), dtype), 3)
