@@ -43,6 +43,7 @@ from programs.options.presets import (
   PPO_LUNAR_LANDER,
   PPO_MINATAR,
   PPO_MUJOCO,
+  PPO_PONG,
   PPO_SMALL,
   VTRACE_SMALL,
 )
@@ -74,6 +75,7 @@ PRESETS = {
 NAMED_PRESETS = {'published': {'atari': IMPALA_ATARI}}
 PPO_PRESETS = {
   'atari': PPO_ATARI | {'batch_size': 32},
+  'atari:Pong': PPO_PONG,
   'catch': PPO_SMALL | {'num_steps': 300_000},
   'gymnasium:LunarLander-v3': PPO_LUNAR_LANDER,
   'gymnasium:Pendulum-v1': PPO_CONTINUOUS,

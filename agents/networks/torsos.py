@@ -67,16 +67,23 @@ class MLP(nn.Module):
     return x
 
 
-class Nature(nn.Module):
-  """The convolutions of DQN (Mnih et al. 2015, Methods, "Model architecture")."""
+# DQN's (Mnih et al. 2015, Methods, "Model architecture").
+NATURE = (32, 8, 4), (64, 4, 2), (64, 3, 1)
+# Those of IMPALA's shallow network (Espeholt et al. 2018, Figure 3, left).
+SHALLOW = (16, 8, 4), (32, 4, 2)
 
-  hidden_size: int = 512
+
+class Convolutions(nn.Module):
+  """Convolutions without padding, then one layer."""
+
+  layers: Sequence[tuple[int, int, int]]  # Channels, kernel size and stride of each.
+  hidden_size: int
   init_of: str = 'fan_in'
   looped: bool = False  # Whether it runs within a loop; see `convolution.in_loop`.
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
-    """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least 36."""
+    """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; see `choice` for the smallest H and W."""
     x = to_image(observation)
     kernel_init = hidden_init(self.init_of)
     conv = functools.partial(
@@ -85,7 +92,7 @@ class Nature(nn.Module):
       kernel_init=kernel_init,
       conv_general_dilated=functools.partial(unstrided, convolve=_convolution(self.looped)),
     )
-    for channels, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+    for channels, kernel, stride in self.layers:
       x = nn.relu(conv(channels, (kernel, kernel), (stride, stride))(x))
     return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x.reshape(x.shape[0], -1)))
 
@@ -190,10 +197,11 @@ def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
     return MLP(config.mlp_sizes, config.activation, config.init)
   if name == 'minatar':
     return MinAtar(config.hidden_size or 128, config.init)
-  hidden_size = config.hidden_size or 512
   if name == 'nature':
-    return Nature(hidden_size, config.init, looped)
-  return Impala(hidden_size=hidden_size, init_of=config.init, looped=looped)
+    return Convolutions(NATURE, config.hidden_size or 512, config.init, looped)
+  if name == 'shallow':
+    return Convolutions(SHALLOW, config.hidden_size or 256, config.init, looped)
+  return Impala(hidden_size=config.hidden_size or 512, init_of=config.init, looped=looped)
 
 
 def _own(make: Callable[[], nn.Module]) -> nn.Module:

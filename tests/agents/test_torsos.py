@@ -28,12 +28,25 @@ def number_of_params(module, observation):
     (torsos.MLP((128, 64)), (10, 5), 64, 50 * 128 + 128 + 128 * 64 + 64),
     # 84 -> 20 -> 9 -> 7 pixels.
     (
-      torsos.Nature(512),
+      torsos.Convolutions(torsos.NATURE, 512),
       (84, 84, 4),
       512,
       (64 * 4 + 1) * 32 + (16 * 32 + 1) * 64 + (9 * 64 + 1) * 64 + (49 * 64 + 1) * 512,
     ),
-    (torsos.Nature(16), (36, 36), 16, 65 * 32 + 513 * 64 + 577 * 64 + 65 * 16),
+    (
+      torsos.Convolutions(torsos.NATURE, 16),
+      (36, 36),
+      16,
+      65 * 32 + 513 * 64 + 577 * 64 + 65 * 16,
+    ),
+    # 84 -> 20 -> 9 pixels.
+    (
+      torsos.Convolutions(torsos.SHALLOW, 256),
+      (84, 84, 4),
+      256,
+      (64 * 4 + 1) * 16 + (16 * 16 + 1) * 32 + (81 * 32 + 1) * 256,
+    ),
+    (torsos.Convolutions(torsos.SHALLOW, 16), (20, 20), 16, 65 * 16 + 257 * 32 + 33 * 16),
     (torsos.MinAtar(128), (10, 10, 4), 128, (9 * 4 + 1) * 16 + (8 * 8 * 16 + 1) * 128),
     # 84 -> 42 -> 21 -> 11 pixels; per section one convolution and four in residual blocks.
     (
@@ -91,7 +104,9 @@ def test_pixels_are_scaled_and_other_observations_are_cast():
   ('spec', 'expected'),
   [
     (image_spec(84, 84), 'nature'),
-    (image_spec(36, 36, 3), 'nature'),
+    (image_spec(60, 84), 'nature'),
+    (image_spec(59, 84), 'shallow'),
+    (image_spec(36, 36, 3), 'shallow'),
     (image_spec(35, 84, 3), 'mlp'),
     (image_spec(10, 10, 4), 'minatar'),
     (image_spec(35, 3, 1, dtype=bool), 'minatar'),
@@ -107,7 +122,7 @@ def test_auto_torso(spec, expected):
   assert choice.torso('mlp', spec) == 'mlp'
 
 
-@pytest.mark.parametrize('torso', ['nature', 'impala', 'minatar'])
+@pytest.mark.parametrize('torso', ['nature', 'shallow', 'impala', 'minatar'])
 def test_convolutions_refuse_what_is_no_image(torso):
   with pytest.raises(ValueError, match=f'--torso={torso} needs .*--torso=auto'):
     choice.torso(torso, dm_env.specs.Array((10,), np.float32))
@@ -135,13 +150,14 @@ def kernels_of(torso, shape):
     ({'torso': 'mlp', 'mlp_sizes': (16, 64)}, (30,)),
     ({'torso': 'mlp', 'mlp_sizes': (16, 64), 'activation': 'tanh'}, (30,)),
     ({'torso': 'nature', 'hidden_size': 32}, (36, 36)),
+    ({'torso': 'shallow', 'hidden_size': 32}, (20, 20)),
     ({'torso': 'minatar'}, (10, 10, 4)),
   ],
 )
 def test_orthogonal_weights_have_the_gain_of_ppo(torso, shape):
   config = NetworkConfig(init='orthogonal', **torso)
   kernels = kernels_of(torsos.make_torso(config, image_spec(*shape)), shape)
-  assert len(kernels) == {'mlp': 2, 'nature': 4, 'minatar': 2}[config.torso]
+  assert len(kernels) == {'mlp': 2, 'nature': 4, 'shallow': 3, 'minatar': 2}[config.torso]
   for kernel in kernels:  # All of their singular values are sqrt(2).
     np.testing.assert_allclose(np.linalg.svd(kernel)[1], np.sqrt(2), rtol=1e-4)
 
@@ -175,7 +191,12 @@ def test_a_convolution_in_a_loop_is_the_one_outside(padding):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'torso, shape', [(torsos.Nature(16), (36, 36)), (torsos.Impala((4,), 16), (5, 6, 3))]
+  'torso, shape',
+  [
+    (torsos.Convolutions(torsos.NATURE, 16), (36, 36)),
+    (torsos.Convolutions(torsos.SHALLOW, 16), (20, 20)),
+    (torsos.Impala((4,), 16), (5, 6, 3)),
+  ],
 )
 def test_a_torso_within_a_loop_has_the_parameters_and_gradients_of_the_one_outside(torso, shape):
   images = jax.random.randint(jax.random.key(0), (3, *shape), 0, 255).astype(jnp.uint8)

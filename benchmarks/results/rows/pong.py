@@ -5,21 +5,7 @@ from __future__ import annotations
 from benchmarks.results.declared import Peer, Published, Task
 from benchmarks.results.rows import quoted, systems
 
-# CleanRL's settings for Pong in minutes (its README), with four times the learning rate, the game's own
-# actions and small screens.
-_FLAGS = (
-  '--env_options=full_action_space=false,screen=42',
-  '--num_actors=2',
-  '--envs_per_actor=8',
-  '--batch_size=16',
-  '--queue_size=16',
-  '--minibatch_of=transitions',
-  '--num_epochs=3',
-  '--num_minibatches=8',
-  '--clip_ratio=0.2',
-  '--learning_rate=0.001',
-)
-_STEPS = 6_000_000
+_STEPS = 5_000_000
 
 TASKS = (
   Task(
@@ -27,8 +13,8 @@ TASKS = (
     title='Pong',
     about='The protocol of the returns is below; a step is 4 frames.',
     rows=(
-      systems.ppo('sebulba', 'atari:Pong', _STEPS, *_FLAGS),
-      systems.ppo('impala', 'atari:Pong', _STEPS, *_FLAGS),
+      systems.ppo('sebulba', 'atari:Pong', _STEPS),
+      systems.ppo('impala', 'atari:Pong', _STEPS),
       Peer(
         label='sample-factory-appo',
         peer='sample_factory',
