@@ -15,18 +15,18 @@ from programs.options.presets import (
   VTRACE_SMALL,
 )
 
-# Rates for Adam and for RMSProp differ; see docs/programs.md#gala for the published values.
-GALA = {
-  OTHERS: {'num_steps': 1_500_000},
-  'minatar': {'num_steps': 5_000_000},
-}
-
 
 def _on_minatar(preset: Mapping[str, Any]) -> Table:
   """Returns a preset for MinAtar's games by their own names and by those of gymnax."""
   games = ('Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders')
   return {'minatar': preset, **{f'gymnax:{game}-MinAtar': preset for game in games}}
 
+
+# Rates for Adam and for RMSProp differ; see docs/programs.md#gala for the published values.
+GALA = {
+  OTHERS: {'num_steps': 1_500_000},
+  **_on_minatar({'num_steps': 5_000_000}),
+}
 
 # RMSProp as in A2C, at a rate for batches of 2,560 transitions; breakout-differences has Adam beside it.
 _VTRACE_MINATAR = {
@@ -80,7 +80,7 @@ _MUZERO_GAME = MUZERO_LEARNER | {
 MUZERO = {
   OTHERS: _MUZERO | {'num_steps': 500_000},
   'catch': _MUZERO | {'num_steps': 200_000},
-  'minatar': _MUZERO | MUZERO_PIXELS | {'num_steps': 1_000_000},
+  **_on_minatar(_MUZERO | MUZERO_PIXELS | {'num_steps': 1_000_000}),
   'pgx:connect_four': _MUZERO_GAME | {'unroll_length': 16, 'n_step': 16, 'num_steps': 2_000_000},
   'pgx:tic_tac_toe': _MUZERO_GAME | {'n_step': 9, 'num_steps': 1_000_000},
 }
@@ -94,7 +94,7 @@ _R2D2 = R2D2_SMALL | {
 R2D2 = {
   OTHERS: _R2D2 | {'num_steps': 500_000},
   'catch': _R2D2 | {'num_steps': 200_000},
-  'minatar': _R2D2 | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000},
+  **_on_minatar(_R2D2 | {'lstm_size': 128, 'head_size': 128, 'num_steps': 1_000_000}),
 }
 
 # Steps of lifetimes, of which one learner step takes 40 from each of 128 environments, or 5 where a

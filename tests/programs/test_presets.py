@@ -196,3 +196,16 @@ def test_a_rule_that_raises_is_one_sentence_with_the_option(own_program):
   with pytest.raises(ValueError, match=r'^--num_actors: .*a mistake.* ZeroDivisionError: .*none.$'):
     config_of(own_program, preset='broken')
   assert config_of(own_program, preset='broken', num_actors=3).num_actors == 3
+
+
+@pytest.mark.parametrize('game', ['Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders'])
+@pytest.mark.parametrize(
+  'program, agent', [(program, agent) for program, agent in AGENTS if program in ('anakin', 'gala')]
+)
+def test_a_game_of_minatar_has_its_preset_under_the_name_of_gymnax_too(program, agent, game):
+  variant = agents.variants(registry.load(program))[agent]
+  ours, gymnaxs = (
+    preset_choice.options(variant, env, preset_choice.DEFAULT)
+    for env in (f'minatar:{game}', f'gymnax:{game}-MinAtar')
+  )
+  assert gymnaxs == gymnaxs | ours
