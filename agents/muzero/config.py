@@ -10,7 +10,7 @@ from agents.optimizer_config import OptimizerConfig
 from agents.options import option, with_default
 from agents.r2d2.config import R2D2Config
 
-MODELS = ('auto', 'mlp', 'conv', 'residual')
+MODELS = ('auto', 'mlp', 'torso', 'conv', 'residual')
 SEARCHES = ('gumbel', 'puct')
 SEARCH_VALUES = ('mean', 'chosen', 'network')
 BOOTSTRAPS = ('target', 'search')
@@ -32,10 +32,10 @@ class MuZeroConfig(OptimizerConfig):
 
   model: str = option(
     'auto',
-    'Networks: mlp; conv, residual blocks at the size of the image; residual, the tower of M with the '
+    'Networks: mlp; torso, the torso that --torso=auto gives the observation in other agents, then the '
+    'dynamics of mlp; conv, residual blocks at the size of the image; residual, the tower of M with the '
     'layer normalisation of U, which first shrinks the image 16 times; auto: residual for images of at '
-    'least 36x36 pixels, conv for smaller images with channels, else mlp; of several arrays mlp, where '
-    'each has the torso that --torso=auto gives it in other agents.',
+    'least 36x36 pixels, conv for smaller images with channels, torso for several arrays, else mlp.',
   )
   mlp_sizes: tuple[int, ...] = with_default(NetworkConfig, 'mlp_sizes', (128,))
   hidden_state_size: int = option(512, 'Units in the hidden state of the mlp model; U: 512.')

@@ -13,7 +13,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from agents import nests
 from agents.muzero.config import MuZeroConfig
 from agents.networks import choice
 from agents.networks.config import NetworkConfig
@@ -64,15 +63,15 @@ class MLPRepresentation(nn.Module):
     return nn.Dense(self.size)(MLP(self.sizes)(observation))
 
 
-class NestRepresentation(nn.Module):
-  """h of nests: a torso, and a layer to a vector `[N, size]`."""
+class TorsoRepresentation(nn.Module):
+  """h of anything that a torso takes: the torso, and a layer to a vector `[N, size]`."""
 
   torso: nn.Module
   size: int
 
   @nn.compact
   def __call__(self, observation: Nest) -> Array:
-    """Maps a nest of `[N, ...]` to float32 `[N, size]`, not scaled."""
+    """Maps an array or a nest of `[N, ...]` to float32 `[N, size]`, not scaled."""
     return nn.Dense(self.size)(self.torso(observation))
 
 
@@ -193,12 +192,14 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
   name = choice.model(config.model, observation_spec)
   representation: nn.Module
   transition: nn.Module
-  if name == 'mlp':
+  if name in ('mlp', 'torso'):
     size = config.hidden_state_size
-    representation = MLPRepresentation(config.mlp_sizes, size)
-    if nests.is_nest(observation_spec):
+    if name == 'mlp':
+      representation = MLPRepresentation(config.mlp_sizes, size)
+    else:
       networks = NetworkConfig(mlp_sizes=config.mlp_sizes, hidden_size=size)
-      representation = NestRepresentation(make_torso(networks, observation_spec, looped=True), size)
+      torso = make_torso(networks, observation_spec, looped=True)
+      representation = TorsoRepresentation(torso, size)
     transition = MLPDynamics(size, num_actions)
   else:
     shrinks = name == 'residual'

@@ -13,17 +13,14 @@ import numpy as np
 from agents import nests, spaces
 from agents.types import Nest
 
-# The smallest images for which the unpadded convolutions of 'nature' and 'shallow' output a pixel.
-NATURE_MIN_PIXELS, SHALLOW_MIN_PIXELS = 36, 20
-# The smallest image for which --torso=auto chooses 'nature', whose convolutions leave 4 x 4 pixels.
-# Of 42 x 42 pixels they leave one and 'shallow' 3 x 3, with which PPO learns Pong in half the steps.
-NATURE_AUTO_PIXELS = 60
+# The smallest images for which the unpadded convolutions of 'nature' and 'small' output a pixel.
+NATURE_MIN_PIXELS, SMALL_MIN_PIXELS = 36, 18
 # The smallest and largest images for which --torso=auto chooses 'minatar'.
 MINATAR_MIN_PIXELS, MINATAR_MAX_PIXELS = 3, NATURE_MIN_PIXELS - 1
 # The smallest images of convolutional torsos and models; the others take anything.
 _MIN_PIXELS = {
   'nature': NATURE_MIN_PIXELS,
-  'shallow': SHALLOW_MIN_PIXELS,
+  'small': SMALL_MIN_PIXELS,
   'residual': NATURE_MIN_PIXELS,
   'minatar': MINATAR_MIN_PIXELS,
   'conv': MINATAR_MIN_PIXELS,
@@ -40,7 +37,7 @@ def torso(name: str, spec: dm_env.specs.Array) -> str:
   if name != 'auto':
     return _fitting('torso', name, spec)
   if _misfit('nature', spec) is None and spec.dtype == np.uint8:
-    return 'nature' if min(spec.shape[:2]) >= NATURE_AUTO_PIXELS else 'shallow'
+    return 'nature'
   small = _misfit('minatar', spec) is None and max(spec.shape[:2]) <= MINATAR_MAX_PIXELS
   return 'minatar' if small and len(spec.shape) == 3 else 'mlp'
 
@@ -71,8 +68,8 @@ def model(name: str, spec: Nest) -> str:
     ValueError: `name` is a model of images, and the observation is no image that it can take.
   """
   if nests.is_nest(spec):
-    if name in ('auto', 'mlp'):
-      return 'mlp'
+    if name in ('auto', 'mlp', 'torso'):
+      return 'torso'
     parts = ', '.join(nests.named(spec))
     raise ValueError(
       f'--model={name} needs one image but observations have the parts {parts}: use --model=auto.'

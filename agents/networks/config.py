@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from agents.options import CheckedOptions, option
 
-TORSOS = ('auto', 'mlp', 'nature', 'shallow', 'impala', 'minatar')
+TORSOS = ('auto', 'mlp', 'nature', 'small', 'impala', 'minatar')
 CORES = ('none', 'lstm')
 ACTIVATIONS = ('relu', 'tanh')
 INITS = ('fan_in', 'orthogonal')
@@ -27,10 +27,10 @@ class NetworkConfig(CheckedOptions):
 
   torso: str = option(
     'auto',
-    'Feature extractor: mlp, nature (DQN convolutions), shallow (the two of IMPALA), impala (deep '
-    'residual), minatar (one convolution), or auto: nature for uint8 images of at least 60x60 pixels, '
-    'shallow for those of at least 36x36, minatar for smaller images with channels, of any type, else '
-    'mlp; for each part of a nest; or path/to/mine.py:MyTorso.',
+    'Feature extractor: mlp, nature (DQN convolutions), small (half of them, for images of 42x42 '
+    'pixels), impala (deep residual), minatar (one convolution), or auto: nature for uint8 images of at '
+    'least 36x36 pixels, minatar for smaller images with channels, of any type, else mlp; for each part '
+    'of a nest; or path/to/mine.py:MyTorso.',
   )
   mlp_sizes: tuple[int, ...] = option((128, 64), 'Units in each hidden layer of the mlp torso.')
   activation: str = option(
@@ -44,7 +44,7 @@ class NetworkConfig(CheckedOptions):
   hidden_size: int = option(
     0,
     'Units in the layer after the convolutions: 512 in DQN, 256 in IMPALA, 128 in MinAtar; 0: 128 with '
-    'the minatar torso, 256 with shallow, else 512. Also in the layer that joins the parts of a nest; '
+    'the minatar torso, 256 with small, else 512. Also in the layer that joins the parts of a nest; '
     '0: 256.',
   )
   core: str = option('none', 'Memory over time: none or lstm.')

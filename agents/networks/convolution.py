@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -33,7 +33,8 @@ def in_loop(
   """`jax.lax.conv_general_dilated` with stride 1, for use within a loop such as `jax.lax.scan`.
 
   On CPUs, XLA computes a convolution in a loop tens of times slower than outside. There this is a matrix
-  product, which is as fast in a loop but copies the input for each of the k x k places of the kernel.
+  product, which is as fast in a loop. It copies either the input or the output for each of the k x k
+  places of the kernel, whichever has fewer elements.
 
   Args:
     x: `[N, H, W, C]`.
@@ -54,18 +55,28 @@ def in_loop(
   return jax.lax.platform_dependent(
     x,
     kernel,
-    cpu=lambda x, kernel: _product(x, kernel, padding),
+    cpu=lambda x, kernel: _on_cpu(x, kernel, padding),
     default=lambda x, kernel: jax.lax.conv_general_dilated(
       x, kernel, strides, padding, *args, **kwargs
     ),
   )
 
 
-def _product(x: Array, kernel: Array, padding: str) -> Array:
-  """Returns the convolution of `in_loop` as one matrix product."""
-  size, features = kernel.shape[0], kernel.shape[-1]
+def _on_cpu(x: Array, kernel: Array, padding: str) -> Array:
+  """Returns the convolution of `in_loop` by one matrix product."""
+  size, _, channels, features = kernel.shape
   if padding == 'SAME':
     x = jnp.pad(x, ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)))
+  height, width = x.shape[1:3]
+  outputs = (height - size + 1) * (width - size + 1)
+  if height * width * features < outputs * channels:
+    return _shifted_products(x, kernel)
+  return _product_of_patches(x, kernel)
+
+
+def _product_of_patches(x: Array, kernel: Array) -> Array:
+  """Returns the convolution without padding as the product of the patches of x and the kernel."""
+  size, features = kernel.shape[0], kernel.shape[-1]
   height, width = (pixels - size + 1 for pixels in x.shape[1:3])
   if width <= _MAX_COLUMNS:
     # A copy for each output column moves the `size` pixels of a row together.
@@ -73,8 +84,53 @@ def _product(x: Array, kernel: Array, padding: str) -> Array:
     across = across.reshape(*across.shape[:3], -1)
     shifted = [across[:, i : i + height] for i in range(size)]
   else:
-    shifted = [x[:, i : i + height, j : j + width] for i in range(size) for j in range(size)]
+    shifted = [x[:, i : i + height, j : j + width] for i, j in _places(size)]
   return jnp.concatenate(shifted, axis=-1) @ kernel.reshape(-1, features)
+
+
+@jax.custom_vjp
+def _shifted_products(x: Array, kernel: Array) -> Array:
+  """Returns the convolution without padding as a sum over the places of the kernel.
+
+  Every pixel is multiplied by the kernel's every place at once, and the products are shifted and added.
+  """
+  size, _, channels, features = kernel.shape
+  height, width = (pixels - size + 1 for pixels in x.shape[1:3])
+  products = x.reshape(-1, channels) @ kernel.transpose(2, 0, 1, 3).reshape(channels, -1)
+  products = products.reshape(*x.shape[:3], size, size, features)
+  return sum(products[:, i : i + height, j : j + width, i, j] for i, j in _places(size))
+
+
+def _shifted_products_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+  return _shifted_products(x, kernel), (x, kernel)
+
+
+def _shifted_products_backward(inputs: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+  """Returns the gradients of x and of the kernel, each by one product.
+
+  The gradient is padded with zeros to the size of x. A shift by rows and columns is then a shift of the
+  flattened pixels, a copy without gaps: what it moves to other rows or images is 0.
+  """
+  x, kernel = inputs
+  size, _, channels, features = kernel.shape
+  behind = 0, size - 1
+  flat = jnp.pad(gradient, ((0, 0), behind, behind, (0, 0))).reshape(-1, features)
+  num_pixels, width = flat.shape[0], x.shape[2]
+  farthest = (size - 1) * (width + 1)
+  flat = jnp.pad(flat, ((farthest, 0), (0, 0)))
+  starts = (farthest - i * width - j for i, j in _places(size))
+  shifted = jnp.concatenate([flat[start : start + num_pixels] for start in starts], axis=-1)
+  of_x = (shifted @ kernel.transpose(0, 1, 3, 2).reshape(-1, channels)).reshape(x.shape)
+  of_kernel = (x.reshape(-1, channels).T @ shifted).reshape(channels, size, size, features)
+  return of_x, of_kernel.transpose(1, 2, 0, 3)
+
+
+_shifted_products.defvjp(_shifted_products_forward, _shifted_products_backward)
+
+
+def _places(size: int) -> Iterator[tuple[int, int]]:
+  """Yields the rows and columns of a kernel."""
+  return ((i, j) for i in range(size) for j in range(size))
 
 
 def unstrided(

@@ -242,7 +242,7 @@ def test_unroll_geometry(name):
     ({'unroll_length': 0}, r'--unroll_length is 0: set it to at least 1\.'),
     (
       {'torso': 'resnet'},
-      r"--torso is 'resnet': set it to auto, mlp, nature, shallow, impala, minatar or path.*",
+      r"--torso is 'resnet': set it to auto, mlp, nature, small, impala, minatar or path.*",
     ),
     ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
     ({'activation': 'gelu'}, r"--activation is 'gelu': set it to relu or tanh\."),

@@ -41,3 +41,16 @@ def test_models_of_images(model, shape, dtype, state):
   assert prediction.policy_logits.shape == (2, 3) and prediction.value_logits.shape == (2, 21)
   with pytest.raises(ValueError, match=f'--model={model} needs images'):
     make_model(dataclasses.replace(CONFIG, model=model), dm_env.specs.Array((5,), dtype), 3)
+
+
+@pytest.mark.slow
+def test_a_torso_represents_an_image_for_a_search_with_layers():
+  config = dataclasses.replace(CONFIG, model='torso', hidden_state_size=12)
+  built = make_model(config, dm_env.specs.Array((10, 10, 4), bool), 3)
+  observation = jnp.zeros((2, 10, 10, 4), bool).at[0, 3, 3].set(True)
+  params = built.init(jax.random.key(0), observation, jnp.array([0, 2]))
+  hidden = built.apply(params, observation, method='represent')
+  after, _ = built.apply(params, hidden, jnp.array([0, 2]), method='dynamics')
+  assert hidden.shape == after.shape == (2, 12)
+  kernels = jax.tree.leaves(params['params']['representation'])
+  assert (3, 3, 4, 16) in [kernel.shape for kernel in kernels]  # The convolution of MinAtar.

@@ -39,14 +39,19 @@ def number_of_params(module, observation):
       16,
       65 * 32 + 513 * 64 + 577 * 64 + 65 * 16,
     ),
-    # 84 -> 20 -> 9 pixels.
+    # 42 -> 20 -> 9 -> 7 pixels.
     (
-      torsos.Convolutions(torsos.SHALLOW, 256),
-      (84, 84, 4),
+      torsos.Convolutions(torsos.SMALL, 256),
+      (42, 42, 4),
       256,
-      (64 * 4 + 1) * 16 + (16 * 16 + 1) * 32 + (81 * 32 + 1) * 256,
+      (16 * 4 + 1) * 16 + (16 * 16 + 1) * 32 + (9 * 32 + 1) * 32 + (49 * 32 + 1) * 256,
     ),
-    (torsos.Convolutions(torsos.SHALLOW, 16), (20, 20), 16, 65 * 16 + 257 * 32 + 33 * 16),
+    (
+      torsos.Convolutions(torsos.SMALL, 16),
+      (18, 18),
+      16,
+      17 * 16 + 257 * 32 + 289 * 32 + 33 * 16,
+    ),
     (torsos.MinAtar(128), (10, 10, 4), 128, (9 * 4 + 1) * 16 + (8 * 8 * 16 + 1) * 128),
     # 84 -> 42 -> 21 -> 11 pixels; per section one convolution and four in residual blocks.
     (
@@ -104,9 +109,7 @@ def test_pixels_are_scaled_and_other_observations_are_cast():
   ('spec', 'expected'),
   [
     (image_spec(84, 84), 'nature'),
-    (image_spec(60, 84), 'nature'),
-    (image_spec(59, 84), 'shallow'),
-    (image_spec(36, 36, 3), 'shallow'),
+    (image_spec(36, 36, 3), 'nature'),
     (image_spec(35, 84, 3), 'mlp'),
     (image_spec(10, 10, 4), 'minatar'),
     (image_spec(35, 3, 1, dtype=bool), 'minatar'),
@@ -122,7 +125,7 @@ def test_auto_torso(spec, expected):
   assert choice.torso('mlp', spec) == 'mlp'
 
 
-@pytest.mark.parametrize('torso', ['nature', 'shallow', 'impala', 'minatar'])
+@pytest.mark.parametrize('torso', ['nature', 'small', 'impala', 'minatar'])
 def test_convolutions_refuse_what_is_no_image(torso):
   with pytest.raises(ValueError, match=f'--torso={torso} needs .*--torso=auto'):
     choice.torso(torso, dm_env.specs.Array((10,), np.float32))
@@ -150,14 +153,14 @@ def kernels_of(torso, shape):
     ({'torso': 'mlp', 'mlp_sizes': (16, 64)}, (30,)),
     ({'torso': 'mlp', 'mlp_sizes': (16, 64), 'activation': 'tanh'}, (30,)),
     ({'torso': 'nature', 'hidden_size': 32}, (36, 36)),
-    ({'torso': 'shallow', 'hidden_size': 32}, (20, 20)),
+    ({'torso': 'small', 'hidden_size': 32}, (18, 18)),
     ({'torso': 'minatar'}, (10, 10, 4)),
   ],
 )
 def test_orthogonal_weights_have_the_gain_of_ppo(torso, shape):
   config = NetworkConfig(init='orthogonal', **torso)
   kernels = kernels_of(torsos.make_torso(config, image_spec(*shape)), shape)
-  assert len(kernels) == {'mlp': 2, 'nature': 4, 'shallow': 3, 'minatar': 2}[config.torso]
+  assert len(kernels) == {'mlp': 2, 'nature': 4, 'small': 4, 'minatar': 2}[config.torso]
   for kernel in kernels:  # All of their singular values are sqrt(2).
     np.testing.assert_allclose(np.linalg.svd(kernel)[1], np.sqrt(2), rtol=1e-4)
 
@@ -180,13 +183,23 @@ def test_the_mlp_has_its_activation_after_every_layer(activation, function):
   np.testing.assert_allclose(torso.apply(params, x), expected, rtol=1e-5)
 
 
+# With many channels the outputs are copied, with few the inputs.
+@pytest.mark.parametrize('channels, features', [(4, 5), (16, 2)])
 @pytest.mark.parametrize('padding', ['SAME', 'VALID'])
-def test_a_convolution_in_a_loop_is_the_one_outside(padding):
-  outside = nn.Conv(5, (3, 3), padding=padding)
-  x = jax.random.normal(jax.random.key(0), (2, 6, 5, 4))
-  params = outside.init(jax.random.key(1), x)
+def test_a_convolution_in_a_loop_and_its_gradients_are_those_outside(padding, channels, features):
+  outside = nn.Conv(features, (3, 3), padding=padding)
   inside = outside.clone(conv_general_dilated=convolution.in_loop)
+  x_key, key, weight_key = jax.random.split(jax.random.key(0), 3)
+  x = jax.random.normal(x_key, (2, 6, 5, channels))
+  params = outside.init(key, x)
+  weights = jax.random.normal(weight_key, outside.apply(params, x).shape)
+
+  def loss(params, x, module):
+    return jnp.sum(weights * module.apply(params, x))
+
   np.testing.assert_allclose(inside.apply(params, x), outside.apply(params, x), atol=1e-5)
+  expected, gradients = (jax.grad(loss, (0, 1))(params, x, m) for m in (outside, inside))
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradients, expected)
 
 
 @pytest.mark.slow
@@ -194,7 +207,7 @@ def test_a_convolution_in_a_loop_is_the_one_outside(padding):
   'torso, shape',
   [
     (torsos.Convolutions(torsos.NATURE, 16), (36, 36)),
-    (torsos.Convolutions(torsos.SHALLOW, 16), (20, 20)),
+    (torsos.Convolutions(torsos.SMALL, 16), (18, 18)),
     (torsos.Impala((4,), 16), (5, 6, 3)),
   ],
 )
