@@ -169,9 +169,8 @@ MUZERO_LEARNER = {
 }
 MUZERO_SMALL = MUZERO_LEARNER | {'num_actors': 1, 'envs_per_actor': 16}
 MUZERO_CATCH = MUZERO_SMALL | {'num_steps': 200_000}
-# A convolution represents the image, and the search has layers: with convolutions in the search, which
-# are for accelerators, two cores do 20 times fewer steps.
-MUZERO_PIXELS = {'model': 'torso', 'hidden_state_size': 128}
+# Layers in place of convolutions, which are for accelerators: with them steps take 20 times as long.
+MUZERO_PIXELS = {'model': 'mlp', 'mlp_sizes': (128,)}
 MUZERO_MINATAR = MUZERO_SMALL | MUZERO_PIXELS | {'num_steps': 1_000_000}
 # The tower at a quarter of its width and depth, for one accelerator.
 MUZERO_ATARI = {
