@@ -38,7 +38,9 @@ class MuZeroConfig(OptimizerConfig):
     'least 36x36 pixels, conv for smaller images with channels, torso for several arrays, else mlp.',
   )
   mlp_sizes: tuple[int, ...] = with_default(NetworkConfig, 'mlp_sizes', (128,))
-  hidden_state_size: int = option(512, 'Units in the hidden state of the mlp and torso models; U: 512.')
+  hidden_state_size: int = option(
+    512, 'Units in the hidden state of the mlp and torso models; U: 512.'
+  )
   model_channels: int = option(
     256, 'Channels of the hidden state of the conv and residual models; M: 256.'
   )
