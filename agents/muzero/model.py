@@ -192,14 +192,14 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
   name = choice.model(config.model, observation_spec)
   representation: nn.Module
   transition: nn.Module
-  if name in ('mlp', 'torso'):
-    size = config.hidden_state_size
-    if name == 'mlp':
-      representation = MLPRepresentation(config.mlp_sizes, size)
-    else:
-      networks = NetworkConfig(mlp_sizes=config.mlp_sizes, hidden_size=size)
-      torso = make_torso(networks, observation_spec, looped=True)
-      representation = TorsoRepresentation(torso, size)
+  size = config.hidden_state_size
+  if name == 'mlp':
+    representation = MLPRepresentation(config.mlp_sizes, size)
+    transition = MLPDynamics(size, num_actions)
+  elif name == 'torso':
+    networks = NetworkConfig(mlp_sizes=config.mlp_sizes, hidden_size=size)
+    torso = make_torso(networks, observation_spec, looped=True)
+    representation = TorsoRepresentation(torso, size)
     transition = MLPDynamics(size, num_actions)
   else:
     shrinks = name == 'residual'
