@@ -88,15 +88,16 @@ PPO_PONG = {
   'env_options': 'full_action_space=false,screen=42',
   'torso': 'small',
   'num_actors': 2,
-  'envs_per_actor': 8,
-  'batch_size': 16,
-  'queue_size': 16,
+  'envs_per_actor': 16,
+  'unroll_length': 64,
+  'batch_size': 32,
+  'queue_size': 32,
   'num_epochs': 3,
   'num_minibatches': 8,
   'minibatch_of': 'transitions',
   'clip_ratio': 0.2,
   'learning_rate': 5e-4,
-  'num_steps': 5_000_000,
+  'num_steps': 6_000_000,
 }
 # PureJaxRL's on MinAtar, with a convolution in place of its layers.
 PPO_MINATAR = {
