@@ -44,10 +44,10 @@ class Progress:
     self._pending = json.dumps(line)
     if now - self._last >= self._period:
       self._last = now
-      self._print_pending()
+      self.flush()
 
   def conclude(self, returns: list[float], protocol: str) -> None:
-    """Prints the last line, if it was not due, and the final evaluation.
+    """Prints the last line and the final evaluation.
 
     Args:
       returns: of its episodes.
@@ -61,10 +61,11 @@ class Progress:
       'episodes': len(returns),
       'protocol': protocol,
     }
-    self._print_pending()
+    self.flush()
     print(json.dumps({'final': evaluated}), file=self._out, flush=True)
 
-  def _print_pending(self) -> None:
+  def flush(self) -> None:
+    """Prints the last line, if it was not due."""
     if self._pending:
       print(self._pending, file=self._out, flush=True)
     self._pending = ''
