@@ -8,6 +8,7 @@ python -m benchmarks.peers --env=atari:Pong
 python -m benchmarks.peers --env=atari:Pong --torso=impala --scripts=cleanba=path/to/cleanba_impala.py
 
 sebulba, impala   ours, by launch.py, without evaluator
+anakin            ours as well, on gymnax's CartPole; CartPole only
 sample_factory    APPO of Sample Factory
 rllib             IMPALA of RLlib, on PyTorch
 pufferlib         PuffeRL of PufferLib, on PyTorch

@@ -32,11 +32,14 @@ def names(
   for name, path in scripts.items():
     _check_script(name, path)
   _check_asked(asked, scripts)
-  chosen = [*asked] or [*settings.OURS, *_packages(made)]
+  ours = [*settings.OURS, *([settings.ANAKIN] if made.env == 'cartpole' else [])]
+  chosen = [*asked] or [*ours, *_packages(made)]
   chosen += [name for name in scripts if name not in chosen]
   for name in chosen:
     if name in PEERS:
       _check(name, made)
+    elif name not in ours:
+      raise ValueError(f'--systems={name} is for --env=cartpole; leave it out.')
   if not best_settings:
     return chosen
   if made.env != 'cartpole':
@@ -59,7 +62,11 @@ def _check_script(name: str, path: str) -> None:
 
 
 def _check_asked(asked: Sequence[str], scripts: Mapping[str, str]) -> None:
-  known = [*settings.OURS, *(name for name, peer in PEERS.items() if peer.side_by_side)]
+  known = [
+    *settings.OURS,
+    settings.ANAKIN,
+    *(name for name, peer in PEERS.items() if peer.side_by_side),
+  ]
   for name in asked:
     if name not in known:
       raise ValueError(f'--systems={name} is none of {", ".join(sorted(known))}.')

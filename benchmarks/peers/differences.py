@@ -15,6 +15,11 @@ _EVERYWHERE = {
   'impala': (
     'as sebulba, but actors act themselves, with parameters that they fetch every --update_period',
   ),
+  'anakin': (
+    'environments, acting and learning in one compiled function; an update learns from one unroll of '
+    'every environment, whatever the batch size',
+    'resets are rows, as in sebulba',
+  ),
   'sample_factory': (
     "APPO: PPO's clipped objective and values, and normalised generalised advantages (lambda 0.95), "
     'where the others have V-trace, with which its release fails',
@@ -63,6 +68,7 @@ _EVERYWHERE = {
 _CARTPOLE = {
   'sebulba': ("Gymnasium's vectorised CartPole",),
   'impala': ("Gymnasium's vectorised CartPole",),
+  'anakin': ("gymnax's CartPole, in JAX, which no other system here plays",),
   'sample_factory': ('one Gymnasium environment after the other in a worker',),
   'rllib': ("Gymnasium's vectorised CartPole",),
   'pufferlib': (

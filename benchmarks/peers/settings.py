@@ -11,6 +11,8 @@ from programs import registry as programs
 from programs.options import configs
 
 OURS = ('sebulba', 'impala')
+# Ours too, and without actors: it plays environments in JAX, so it has no game.
+ANAKIN = 'anakin'
 # Options that every system gets, under the system's own names.
 COMMON = (
   'env',
@@ -91,6 +93,22 @@ def options_of(program: str, given: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the given options that `program` has."""
   fields = {field.name for field in dataclasses.fields(programs.load(program).Config)}
   return {name: value for name, value in given.items() if name in fields}
+
+
+def own_options(program: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the options of a program of ours that give it the common settings.
+
+  Args:
+    program: one of `OURS`, or `ANAKIN`, for CartPole.
+    settings: the common settings.
+    given: the options that the user set.
+  """
+  if program != ANAKIN:
+    return options_of(program, given) | {'env': settings.env, 'seed': settings.seed}
+  return options_of(program, vars(settings)) | {
+    'env': 'gymnax:CartPole-v1',
+    'num_envs': settings.num_actors * settings.envs_per_actor,
+  }
 
 
 def make(given: Mapping[str, Any]) -> Settings:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from benchmarks import end_to_end, options
 from benchmarks.peers import reports, virtual
-from benchmarks.peers.settings import OURS, Settings, options_of
+from benchmarks.peers.settings import ANAKIN, OURS, Settings, own_options
 from benchmarks.peers.tree import Tree
 from benchmarks.running import RunningProgram
 from rundir import curves, node_files
@@ -204,7 +204,7 @@ def start(
     script: path of the user's copy of a peer that is no package.
     tree: the tree that the processes join.
   """
-  if name in OURS:
+  if name in (*OURS, ANAKIN):
     return _start_ours(name, settings, given, tree)
   return _start_peer(name, settings, given, script, tree)
 
@@ -213,10 +213,11 @@ def start(
 def _start_ours(
   name: str, settings: Settings, given: Mapping[str, Any], tree: Tree
 ) -> Iterator[Run]:
-  values = options_of(name, given) | {'env': settings.env, 'seed': settings.seed}
+  values = own_options(name, settings, given)
   started = time.time()
   with end_to_end.running(options.as_flags(name, values), tree.variables) as program:
-    yield _OurRun(program, started, settings.batch_size * settings.unroll_length)
+    unrolls = values['num_envs'] if name == ANAKIN else settings.batch_size
+    yield _OurRun(program, started, unrolls * settings.unroll_length)
 
 
 @contextlib.contextmanager
@@ -269,7 +270,7 @@ def start_driver(
 
 def versions(name: str) -> dict[str, str]:
   """Returns the package versions of a system, by package."""
-  if name in OURS:
+  if name in (*OURS, ANAKIN):
     return {'python': sys.version.split()[0]}
   pinned = virtual.pins(virtual.requirements(name).read_text())
   peer = PEERS[name]

@@ -11,7 +11,14 @@ def names(asked=(), scripts=(), best_settings=False, **given):
 
 
 def test_packages_and_what_the_user_has_a_copy_of_are_compared():
-  assert names() == ['sebulba', 'impala', 'sample_factory', 'rllib', 'pufferlib']
+  assert names() == [
+    'sebulba',
+    'impala',
+    'anakin',
+    'sample_factory',
+    'rllib',
+    'pufferlib',
+  ]
   assert names(['impala'], ['stoix', 'cleanrl']) == ['impala', 'stoix', 'cleanrl']
   assert names(['cleanrl', 'impala'], ['cleanrl']) == ['cleanrl', 'impala']
 
@@ -31,6 +38,7 @@ def test_peers_of_the_environment_that_need_a_copy_are_named():
   'arguments, given, said',
   [
     ({'asked': ['acme']}, {}, '--systems=acme is none of'),
+    ({'asked': ['anakin']}, {'env': 'atari:Pong'}, '--systems=anakin is for --env=cartpole'),
     ({'asked': ['purejaxrl']}, {}, '--systems=purejaxrl is none of'),
     ({'asked': ['cleanrl']}, {}, '--systems=cleanrl needs --scripts=cleanrl=PATH'),
     ({'asked': ['impala', 'impala']}, {}, '--systems=impala,impala names one twice'),
@@ -85,6 +93,17 @@ def test_our_best_settings_are_flags_of_our_programs():
   given = best.options('sebulba_best', {'queue_size': 64})
   flags = settings.options_of('sebulba', given)
   assert (flags['inference_nodes'], flags['envs_per_actor'], flags['queue_size']) == (1, 512, 64)
+
+
+def test_anakin_gets_the_common_settings_and_as_many_environments():
+  made = settings.make({'num_actors': 3, 'envs_per_actor': 8, 'discount': 0.9})
+  options = settings.own_options('anakin', made, {'queue_size': 64})
+  assert (options['env'], options['num_envs'], options['discount']) == (
+    'gymnax:CartPole-v1',
+    24,
+    0.9,
+  )
+  assert options.keys().isdisjoint({'num_actors', 'batch_size', 'queue_size'})
 
 
 @pytest.mark.parametrize('name', best.BEST)

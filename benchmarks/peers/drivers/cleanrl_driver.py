@@ -2,8 +2,8 @@
 
 python cleanrl_driver.py SETTINGS   JSON: the common settings, `script`, and `started`, in Unix time
 
-With `own_training` the script's own learning settings replace the common ones, and its learning rate decays over
-`num_steps`, after which the driver ends.
+With `own_training` the script's own learning settings replace the common ones, and its learning rate
+decays over `num_steps`, after which the driver ends.
 
 The script, ppo_atari_envpool_xla_jax_scan.py, plays Atari games with the Nature network. For CartPole
 its `envpool` and `Network` are replaced after it has defined them; what it then runs is its own.
@@ -86,7 +86,9 @@ def arguments(settings: dict[str, Any]) -> list[str]:
     'num-minibatches': environments // settings['batch_size'],
   }
   if settings.get('own_training'):
-    steps = environments * settings['unroll_length']  # An iteration's; the script rounds down to whole ones.
+    steps = (
+      environments * settings['unroll_length']
+    )  # An iteration's; the script rounds down to whole ones.
     return _flags({**sizes, 'total-timesteps': -(-settings['num_steps'] // steps) * steps})
   common = {
     'update-epochs': 1,
