@@ -35,9 +35,9 @@ TASKS = (
     title='CartPole',
     about=(
       "Gymnasium's CartPole-v1, which counts as solved at 475; `anakin` and purejaxrl play gymnax's. "
-      "`anakin-ppo-4` has the 4 environments and the other settings of purejaxrl's own script. "
-      "cleanrl-ppo has its script's 8 environments and learning settings. pufferlib-ppo and stoix-impala "
-      'have the settings that `benchmarks.peers` gives to all.'
+      "`anakin-ppo-4` has the 4 environments and other settings of purejaxrl's own script. "
+      "cleanrl-ppo has its script's 8 environments and learning settings. The settings of pufferlib-ppo "
+      'and stoix-impala are those that `benchmarks.peers` gives to all.'
     ),
     rows=(
       systems.ours('sebulba', 'cartpole', 1_000_000),
