@@ -81,9 +81,9 @@ PPO_ATARI = {
   'max_abs_reward': 1.0,
   'num_steps': 10_000_000,
 }
-# Pong on two cores, over the preset of Atari: CleanRL's settings for Pong in minutes (its README), at
-# twice its rate, with the game's own actions. DQN's convolutions on 84 x 84 pixels take five times the
-# arithmetic.
+# Pong on two cores, over the preset of Atari: CleanRL's settings for Pong in minutes (its README), with
+# twice its rate and environments, half its unrolls, and the game's own actions. DQN's convolutions on
+# 84 x 84 pixels take five times the arithmetic.
 PPO_PONG = {
   'env_options': 'full_action_space=false,screen=42',
   'torso': 'small',
