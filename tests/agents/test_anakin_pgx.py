@@ -122,6 +122,25 @@ def test_the_agent_and_its_opponent_start_in_turn(task):
   assert (((other - own) == 0) | ((other - own) == 1))[going_on].all()
 
 
+def test_games_of_self_play_begin_after_random_moves_and_those_against_an_opponent_do_not():
+  environment = pgx.make('tic_tac_toe', random_moves=3)
+  rows, _, _ = play(environment, pgx.random_player, 90)
+  pieces = rows.observation.sum((2, 3))
+  first = pieces[rows.step_type == FIRST]
+  own, other = first.T
+  assert set(np.unique(other - own)) <= {
+    0,
+    1,
+  }  # The one who is to move has as many pieces, or one fewer.
+  counts = np.bincount(first.sum(-1))
+  assert len(counts) == 4 and counts.min() > 0.15 * counts.sum()
+  assert len(np.unique(rows.observation[rows.step_type == FIRST], axis=0)) > 30
+  rows, _, _ = play(evaluated(environment), pgx.random_player, 30)
+  assert (
+    rows.observation[rows.step_type == FIRST].sum((1, 2, 3)).max() == 1
+  )  # Of an opponent that starts.
+
+
 @pytest.mark.slow
 def test_the_perfect_player_never_loses_as_agent_or_as_opponent():
   perfect = tic_tac_toe.perfect_player()
@@ -250,6 +269,7 @@ def test_muzeros_search_subtracts_what_the_other_player_gains():
   [
     ('tictactoe', {}, '--env=pgx:tictactoe: .* did you mean tic_tac_toe'),
     ('connect_four', {'opponent': 'perfect'}, 'opponent=perfect is unknown .*: random.$'),
+    ('tic_tac_toe', {'random_moves': -1}, 'random_moves=-1 must be 0 or more.$'),
   ],
 )
 def test_what_cannot_be_played_is_refused_in_one_sentence(task, options, words):

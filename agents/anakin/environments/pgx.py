@@ -28,22 +28,32 @@ class SelfPlay:
     evaluation: the same game against an opponent.
   """
 
-  def __init__(self, game: Any, legal: Callable[[Array], Array], opponent: Player):
+  def __init__(
+    self, game: Any, legal: Callable[[Array], Array], opponent: Player, random_moves: int = 0
+  ):
     """Wraps a game.
 
     Args:
       game: from `pgx.make`.
       legal: maps observations `[B, ...]` to legal actions, bool `[B, A]`.
       opponent: of the evaluation.
+      random_moves: a game begins after 0 to so many random moves, each number as likely.
     """
     self._game = game
+    self._random_moves = random_moves
     self.observation_spec = dm_env.specs.Array(game.observation_shape, bool, 'observation')
     self.action_spec = TurnActions(game.num_actions, legal)
     self.evaluation: JaxEnvironment = AgainstOpponent(self, game, opponent)
 
   def reset(self, key: Array) -> tuple[Nest, Timestep]:
     """Begins a game. See `JaxEnvironment`."""
-    state = self._game.init(key)
+    init_key, count_key, *move_keys = jax.random.split(key, 2 + self._random_moves)
+    state = self._game.init(init_key)
+    count = jax.random.randint(count_key, (), 0, self._random_moves + 1)
+    for i, move_key in enumerate(move_keys):
+      move = random_player(state.observation, state.legal_action_mask, move_key)
+      moved = self._game.step(state, move)
+      state = _where((i < count) & ~moved.terminated, moved, state)
     return state, begin_episode(state.observation)
 
   def step(self, state: Nest, action: Array, key: Array) -> tuple[Nest, Timestep]:
@@ -124,16 +134,18 @@ _OPPONENTS: dict[str, dict[str, Callable[[], Player]]] = {
 }
 
 
-def make(task: str, *, opponent: str = 'random') -> SelfPlay:
+def make(task: str, *, opponent: str = 'random', random_moves: int = 0) -> SelfPlay:
   """Makes one game.
 
   Args:
     task: tic_tac_toe or connect_four.
     opponent: of evaluations: random, whose legal moves all have the same probability; or perfect, for
       tic_tac_toe, which plays any move that is best.
+    random_moves: a game of self-play begins after 0 to so many random moves, so that the agent also
+      learns of positions that it would avoid.
 
   Raises:
-    ValueError: the game is unknown, or has no such opponent.
+    ValueError: the game is unknown, or has no such opponent, or the number is negative.
   """
   if task not in _LEGAL:
     raise errors.unknown_task('pgx', task, _LEGAL, ' here')
@@ -142,7 +154,9 @@ def make(task: str, *, opponent: str = 'random') -> SelfPlay:
     raise ValueError(
       f'--env_options=opponent={opponent} is unknown for pgx:{task}; there are: {", ".join(opponents)}.'
     )
-  return SelfPlay(pgx.make(task), _LEGAL[task], opponents[opponent]())
+  if random_moves < 0:
+    raise ValueError(f'--env_options=random_moves={random_moves} must be 0 or more.')
+  return SelfPlay(pgx.make(task), _LEGAL[task], opponents[opponent](), random_moves)
 
 
 def _where(condition: Array, a: Nest, b: Nest) -> Nest:

@@ -13,7 +13,9 @@ TASKS = (
       "pgx's tic-tac-toe, learned by self-play. The return is the outcome against a perfect player: a "
       'mean of 0 over 1,000 games means that none was lost.'
     ),
-    rows=(systems.muzero('pgx:tic_tac_toe', 1_000_000, '--env_options=opponent=perfect'),),
+    rows=(
+      systems.muzero('pgx:tic_tac_toe', 1_000_000, '--env_options=opponent=perfect,random_moves=4'),
+    ),
     thresholds=(-0.1, 0.0),
     episodes=1000,
   ),
