@@ -82,7 +82,7 @@ MUZERO = {
   'catch': _MUZERO | {'num_steps': 200_000},
   **_on_minatar(_MUZERO | MUZERO_PIXELS | {'num_steps': 1_000_000}),
   'pgx:connect_four': _MUZERO_GAME | {'unroll_length': 16, 'n_step': 16, 'num_steps': 2_000_000},
-  # Without random moves, self-play soon visits few positions: 2 games in 100 are lost to a perfect player.
+  # Without random moves, self-play visits few positions: 2 games in 100 are lost to a perfect player.
   'pgx:tic_tac_toe': _MUZERO_GAME
   | {'n_step': 9, 'num_steps': 1_000_000, 'env_options': 'random_moves=4'},
 }
