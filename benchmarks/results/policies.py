@@ -13,7 +13,7 @@ from environments import own_file
 from rundir import files, final_params, run_directory, secrets
 from sweeps import commands
 
-MOST_BYTES = 500_000
+MOST_BYTES = 2_000_000
 _COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
 
 
