@@ -153,30 +153,22 @@ class Peer(Row):
 
   Attributes:
     peer: name of the system in `benchmarks.peers.systems.PEERS`.
-    given: settings that the driver gets, by name; for a system that is compared side by side, the common
-      ones.
-    own: settings of this driver only, such as 'own_training'.
+    given: settings that the driver gets, by name.
     action_repeat: environment frames per step.
   """
 
   peer: str
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   action_repeat: int = 1
 
   def settings(self) -> dict[str, Any]:
     """Returns what a run depends on besides its seed."""
-    given, own = (json.loads(json.dumps(dict(told))) for told in (self.given, self.own))
-    return {
-      **super().settings(),
-      'peer': self.peer,
-      'given': given,
-      **({'own': own} if own else {}),
-    }
+    given = json.loads(json.dumps(dict(self.given)))
+    return {**super().settings(), 'peer': self.peer, 'given': given}
 
   def shown_command(self, name: str) -> str:
     """Returns the command that runs this row, with the driver's settings."""
-    given = json.dumps({'env': self.env, 'num_steps': self.budget, **self.given, **self.own})
+    given = json.dumps({'env': self.env, 'num_steps': self.budget, **self.given})
     return f'-m benchmarks.results {name}  # {self.peer}, given {given}'
 
 

@@ -74,21 +74,6 @@ def test_cleanrl_gets_the_settings_as_flags():
   assert '--env-id=Pong-v5' in flags
 
 
-def test_cleanrls_own_learning_settings_keep_the_sizes_and_decay_over_whole_iterations():
-  import cleanrl_driver
-
-  sizes = {'num_actors': 1, 'envs_per_actor': 8, 'unroll_length': 128, 'batch_size': 2}
-  given = vars(settings.make(sizes)) | {'own_training': True, 'num_steps': 10_000}
-  assert cleanrl_driver.arguments(given) == [
-    '--env-id=CartPole-v5',
-    '--seed=1',
-    '--num-envs=8',
-    '--num-steps=128',
-    '--num-minibatches=4',
-    '--total-timesteps=10240',
-  ]
-
-
 def test_cleanrls_names_can_be_replaced_between_its_definitions_and_its_program(
   tmp_path, monkeypatch
 ):

@@ -2,9 +2,6 @@
 
 python cleanrl_driver.py SETTINGS   JSON: the common settings, `script`, and `started`, in Unix time
 
-With `own_training` the script's own learning settings replace the common ones, and its learning rate
-decays over `num_steps`, after which the driver ends.
-
 The script, ppo_atari_envpool_xla_jax_scan.py, plays Atari games with the Nature network. For CartPole
 its `envpool` and `Network` are replaced after it has defined them; what it then runs is its own.
 """
@@ -78,19 +75,12 @@ def make_environments(settings: dict[str, Any], env_id: str, **given: Any) -> An
 def arguments(settings: dict[str, Any]) -> list[str]:
   """Returns the settings as flags of the script."""
   environments = settings['num_actors'] * settings['envs_per_actor']
-  sizes = {
+  values = {
     'env-id': f'{settings["env"].partition(":")[2] or "CartPole"}-v5',
     'seed': settings['seed'],
     'num-envs': environments,
     'num-steps': settings['unroll_length'],
     'num-minibatches': environments // settings['batch_size'],
-  }
-  if settings.get('own_training'):
-    steps = (
-      environments * settings['unroll_length']
-    )  # An iteration's; the script rounds down to whole ones.
-    return _flags({**sizes, 'total-timesteps': -(-settings['num_steps'] // steps) * steps})
-  common = {
     'update-epochs': 1,
     'gamma': settings['discount'],
     'learning-rate': settings['learning_rate'],
@@ -99,11 +89,7 @@ def arguments(settings: dict[str, Any]) -> list[str]:
     'vf-coef': settings['baseline_cost'],
     'total-timesteps': 1 << 40,
   }
-  return [*_flags({**sizes, **common}), '--no-anneal-lr']
-
-
-def _flags(values: dict[str, Any]) -> list[str]:
-  return [f'--{name}={value}' for name, value in values.items()]
+  return [*(f'--{name}={value}' for name, value in values.items()), '--no-anneal-lr']
 
 
 class NoWriter:
@@ -143,10 +129,8 @@ def main() -> None:
     # Within a loop, XLA computes convolutions on CPUs more than ten times slower.
     jax.lax.scan = functools.partial(jax.lax.scan, unroll=settings['unroll_length'])
   sys.argv = [settings['script'], *arguments(settings)]
-  progress = Progress(settings['started'])
-  sys.stdout = Listener(progress)
+  sys.stdout = Listener(Progress(settings['started']))
   exec(compile(program, settings['script'], 'exec', dont_inherit=True), names)
-  progress.flush()
 
 
 if __name__ == '__main__':

@@ -44,10 +44,10 @@ class Progress:
     self._pending = json.dumps(line)
     if now - self._last >= self._period:
       self._last = now
-      self.flush()
+      self._print_pending()
 
   def conclude(self, returns: list[float], protocol: str) -> None:
-    """Prints the last line and the final evaluation.
+    """Prints the last line, if it was not due, and the final evaluation.
 
     Args:
       returns: of its episodes.
@@ -61,11 +61,10 @@ class Progress:
       'episodes': len(returns),
       'protocol': protocol,
     }
-    self.flush()
+    self._print_pending()
     print(json.dumps({'final': evaluated}), file=self._out, flush=True)
 
-  def flush(self) -> None:
-    """Prints the last line, if it was not due."""
+  def _print_pending(self) -> None:
     if self._pending:
       print(self._pending, file=self._out, flush=True)
     self._pending = ''

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.results.declared import Peer, Task
+from benchmarks.results.declared import Task
 from benchmarks.results.rows import quoted, systems
 
 # The values of purejaxrl's script, as far as the preset has others.
@@ -35,9 +35,7 @@ TASKS = (
     title='CartPole',
     about=(
       "Gymnasium's CartPole-v1, which counts as solved at 475; `anakin` and purejaxrl play gymnax's. "
-      "`anakin-ppo-4` has the 4 environments and other settings of purejaxrl's own script. "
-      "cleanrl-ppo has its script's 8 environments and learning settings. The settings of pufferlib-ppo "
-      'and stoix-impala are those that `benchmarks.peers` gives to all.'
+      "`anakin-ppo-4` has the 4 environments and the other settings of purejaxrl's own script."
     ),
     rows=(
       systems.ours('sebulba', 'cartpole', 1_000_000),
@@ -49,16 +47,6 @@ TASKS = (
       systems.ppo('anakin', 'gymnax:CartPole-v1', 2_000_000),
       systems.ppo('anakin', 'gymnax:CartPole-v1', 500_000, *_AS_PUREJAXRL, label='anakin-ppo-4'),
       systems.purejaxrl('gymnax:CartPole-v1', 500_000),
-      Peer(
-        label='cleanrl-ppo',
-        peer='cleanrl',
-        env='cartpole',
-        budget=500_000,
-        given={'num_actors': 1, 'envs_per_actor': 8, 'unroll_length': 128, 'batch_size': 2},
-        own={'own_training': True},
-      ),
-      Peer(label='pufferlib-ppo', peer='pufferlib', env='cartpole', budget=1_000_000),
-      Peer(label='stoix-impala', peer='stoix', env='cartpole', budget=1_000_000),
     ),
     thresholds=(475.0,),
     published=(

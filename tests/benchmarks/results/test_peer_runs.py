@@ -27,8 +27,6 @@ while True:
     final = {'mean': 7.0, 'standard_error': 0.5, 'episodes': given['episodes'], 'protocol': 'greedy'}
     print(json.dumps({'final': final}), flush=True)
     break
-  if given.get('stops_at') == steps:
-    break
   if given.get('breaks'):
     raise ValueError('no such game')
   steps *= 10
@@ -74,9 +72,8 @@ def test_a_driver_that_ends_is_recorded_with_its_final_evaluation(run):
   assert record.settings['given'] == {'ends': True, 'factor': 2}
 
 
-@pytest.mark.parametrize('given', [{}, {'stops_at': 1000}])
-def test_a_driver_without_final_evaluation_counts_up_to_the_budget(run, given):
-  record = run(given, ends=False)
+def test_a_driver_that_never_ends_is_stopped_at_the_budget(run):
+  record = run({}, ends=False)
   assert record.totals['actor_steps'] >= 1000
   assert record.final['mean'] == record.curve.mean_return[-1]
   assert 'training episodes' in record.final['protocol']
@@ -86,7 +83,7 @@ def test_a_driver_without_final_evaluation_counts_up_to_the_budget(run, given):
   'given, ends, scripts, said',
   [
     ({'breaks': True}, True, None, r'exit code 1: ValueError: no such game \(.*cartpole/fake/3\)'),
-    ({'stops_at': 10}, False, None, 'the driver ended before its steps'),
+    ({'ends': True}, False, None, 'the driver ended before its steps'),
     ({}, True, {}, '--scripts=fake=PATH, the path of its checkout'),
   ],
 )
@@ -96,19 +93,11 @@ def test_a_driver_that_fails_is_reported_with_its_last_line(run, given, ends, sc
 
 
 def test_a_peer_that_is_compared_side_by_side_gets_the_common_settings():
-  row = Peer(
-    label='x',
-    peer='rllib',
-    env='cartpole',
-    budget=9,
-    given={'batch_size': 8},
-    own={'own_training': True},
-  )
+  row = Peer(label='x', peer='rllib', env='cartpole', budget=9, given={'batch_size': 8})
   task = Task(name='cartpole', title='', about='', rows=(row,))
   given = peer_runs.driver_settings(Entry(task, row), row, 5)
   assert (given['env'], given['seed'], given['batch_size']) == ('cartpole', 5, 8)
-  assert given['torso'] == 'mlp' and given['num_steps'] == 9 and given['own_training']
-  assert row.settings()['own'] == row.own
+  assert given['torso'] == 'mlp' and given['num_steps'] == 9
 
 
 class Ladder:
