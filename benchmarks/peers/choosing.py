@@ -32,7 +32,7 @@ def names(
   for name, path in scripts.items():
     _check_script(name, path)
   _check_asked(asked, scripts)
-  ours = [*settings.OURS, *([settings.ANAKIN] if made.env == 'cartpole' else [])]
+  ours = settings.OURS if made.env == 'cartpole' else settings.WITH_ACTORS
   chosen = [*asked] or [*ours, *_packages(made)]
   chosen += [name for name in scripts if name not in chosen]
   for name in chosen:
@@ -62,11 +62,7 @@ def _check_script(name: str, path: str) -> None:
 
 
 def _check_asked(asked: Sequence[str], scripts: Mapping[str, str]) -> None:
-  known = [
-    *settings.OURS,
-    settings.ANAKIN,
-    *(name for name, peer in PEERS.items() if peer.side_by_side),
-  ]
+  known = [*settings.OURS, *(name for name, peer in PEERS.items() if peer.side_by_side)]
   for name in asked:
     if name not in known:
       raise ValueError(f'--systems={name} is none of {", ".join(sorted(known))}.')

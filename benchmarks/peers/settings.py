@@ -10,9 +10,11 @@ from environments import registry as environments
 from programs import registry as programs
 from programs.options import configs
 
-OURS = ('sebulba', 'impala')
-# Ours too, and without actors: it plays environments in JAX, so it has no game.
+# Our programs with actors, which play every environment here.
+WITH_ACTORS = ('sebulba', 'impala')
+# It plays environments in JAX, so CartPole only.
 ANAKIN = 'anakin'
+OURS = (*WITH_ACTORS, ANAKIN)
 # Options that every system gets, under the system's own names.
 COMMON = (
   'env',
@@ -99,7 +101,7 @@ def own_options(program: str, settings: Settings, given: Mapping[str, Any]) -> d
   """Returns the options of a program of ours that give it the common settings.
 
   Args:
-    program: one of `OURS`, or `ANAKIN`, for CartPole.
+    program: one of `OURS`.
     settings: the common settings.
     given: the options that the user set.
   """
@@ -134,7 +136,7 @@ def make(given: Mapping[str, Any]) -> Settings:
     )
   by_program = {
     name: configs.make_config(programs.load(name), {'env': env, **options_of(name, given)})
-    for name in OURS
+    for name in WITH_ACTORS
   }
   config = by_program['sebulba']
   torso = {'cartpole': 'mlp', 'atari': 'nature'}[family]

@@ -204,7 +204,7 @@ def start(
     script: path of the user's copy of a peer that is no package.
     tree: the tree that the processes join.
   """
-  if name in (*OURS, ANAKIN):
+  if name in OURS:
     return _start_ours(name, settings, given, tree)
   return _start_peer(name, settings, given, script, tree)
 
@@ -270,7 +270,7 @@ def start_driver(
 
 def versions(name: str) -> dict[str, str]:
   """Returns the package versions of a system, by package."""
-  if name in (*OURS, ANAKIN):
+  if name in OURS:
     return {'python': sys.version.split()[0]}
   pinned = virtual.pins(virtual.requirements(name).read_text())
   peer = PEERS[name]
