@@ -95,7 +95,7 @@ def test_a_policy_is_kept_without_paths_and_only_if_it_is_small(make_run, places
   assert (policy / 'params' / 'final.msgpack').read_bytes() == params.read_bytes()
   params.write_bytes(b'x' * (policies.MOST_BYTES + 1))
   assert policies.keep(ENTRY, ROW, places) == (
-    'its parameters are 500,001 bytes, and at most 500,000 are kept'
+    'its parameters are 2,000,001 bytes, and at most 2,000,000 are kept'
   )
 
 
