@@ -157,7 +157,8 @@ def test_a_game_is_evaluated_against_the_opponent():
   pieces = [timestep.observation.any(-1).sum((1, 2)) for timestep in (game.reset(), corner(game))]
   assert set(pieces[0]) == {0, 1}  # Both players start.
   assert (pieces[1] == pieces[0] + 2).all()
-  assert jax_registry.all_options('pgx:tic_tac_toe') == {'opponent': 'random'}
+  expected = {'opponent': 'random', 'random_moves': 0}
+  assert jax_registry.all_options('pgx:tic_tac_toe') == expected
 
 
 def corner(game):
