@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from benchmarks import end_to_end, options
 from benchmarks.peers import reports, virtual
-from benchmarks.peers.settings import ANAKIN, OURS, Settings, own_options
+from benchmarks.peers.settings import OURS, Settings, own_options
 from benchmarks.peers.tree import Tree
 from benchmarks.running import RunningProgram
 from rundir import curves, node_files
@@ -216,7 +216,7 @@ def _start_ours(
   values = own_options(name, settings, given)
   started = time.time()
   with end_to_end.running(options.as_flags(name, values), tree.variables) as program:
-    unrolls = values['num_envs'] if name == ANAKIN else settings.batch_size
+    unrolls = values.get('num_envs', settings.batch_size)
     yield _OurRun(program, started, unrolls * settings.unroll_length)
 
 

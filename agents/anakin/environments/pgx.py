@@ -51,8 +51,7 @@ class SelfPlay:
     state = self._game.init(init_key)
     count = jax.random.randint(count_key, (), 0, self._random_moves + 1)
     for i, move_key in enumerate(move_keys):
-      move = random_player(state.observation, state.legal_action_mask, move_key)
-      moved = self._game.step(state, move)
+      moved = _moved(self._game, state, random_player, move_key)
       state = _where((i < count) & ~moved.terminated, moved, state)
     return state, begin_episode(state.observation)
 
@@ -110,7 +109,7 @@ class AgainstOpponent:
     return Match(game, agent_starts), begin_episode(game.observation)
 
   def _reply(self, game: Any, key: Array) -> Any:
-    return self._game.step(game, self._opponent(game.observation, game.legal_action_mask, key))
+    return _moved(self._game, game, self._opponent, key)
 
 
 def random_player(observation: Array, legal: Array, key: Array) -> Array:
@@ -157,6 +156,11 @@ def make(task: str, *, opponent: str = 'random', random_moves: int = 0) -> SelfP
   if random_moves < 0:
     raise ValueError(f'--env_options=random_moves={random_moves} must be 0 or more.')
   return SelfPlay(pgx.make(task), _LEGAL[task], opponents[opponent](), random_moves)
+
+
+def _moved(game: Any, state: Any, player: Player, key: Array) -> Any:
+  """Returns the state after a player's move."""
+  return game.step(state, player(state.observation, state.legal_action_mask, key))
 
 
 def _where(condition: Array, a: Nest, b: Nest) -> Nest:
