@@ -56,7 +56,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     'or newest if the run has not ended',
   )
   add(
-    '--env_options', help="options of the environment that replace the run's, for another protocol"
+    '--env_options',
+    help="options of the environment that differ from the run's, for another protocol",
   )
   add('--seed', type=int, default=0, help='seed of environments and action sampling (0)')
   add('--video', default='', help='write a recording of the first environment to this GIF file')
@@ -100,6 +101,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   run = runs.recorded_run(path)
   # These modules import JAX, which takes seconds.
   from agents import shapes
+  from environments import registry
   from environments.film import Film
   from nodes.learning import serialisation
   from viewing import evaluation, export
@@ -117,7 +119,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   kept = saved_params.read(path, args.checkpoint)
   num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
   episodes_each = math.ceil(args.episodes / num_envs)
-  options = config.env_options if args.env_options is None else args.env_options
+  options = registry.merge(config.env_options, args.env_options or '')
   seed = Seed(args.seed).child('evaluate')
   environment = evaluation.make_environment(environments, config.env, options, num_envs, seed)
   film = Film(environment, args.video_episodes, args.video_frames)

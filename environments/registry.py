@@ -138,6 +138,16 @@ def all_options(name: str, options: str = '') -> dict[str, Any]:
   return resolve(_FAMILIES, name, options)[2]
 
 
+def merge(options: str, changes: str) -> str:
+  """Returns options with changes to some of them; both are 'key=value,key=value', as the result is.
+
+  It checks nothing: `resolve` rejects what is malformed.
+  """
+  changed = _items(changes)
+  keys = {_key(item) for item in changed}
+  return ','.join([*(item for item in _items(options) if _key(item) not in keys), *changed])
+
+
 def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
   """Returns the spec of one environment, by making one and closing it.
 
@@ -196,7 +206,7 @@ def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, 
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
   }
   parsed: dict[str, Any] = {}
-  for item in filter(None, (item.strip() for item in options.split(','))):
+  for item in _items(options):
     key, equals, text = (part.strip() for part in item.partition('='))
     if not equals:
       raise ValueError(f'--env_options {item}: write it as key=value, with commas between options')
@@ -210,6 +220,14 @@ def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, 
       raise ValueError(f'--env_options {key} is given twice: keep one of them')
     parsed[key] = _convert(key, text, defaults[key])
   return defaults | parsed
+
+
+def _items(options: str) -> list[str]:
+  return [stripped for item in options.split(',') if (stripped := item.strip())]
+
+
+def _key(item: str) -> str:
+  return item.partition('=')[0].strip()
 
 
 def _convert(key: str, text: str, default: Any) -> Any:

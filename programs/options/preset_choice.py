@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from environments import registry as environments
 from programs.options.agents import Variant
 from programs.options.rule import Rule
 
@@ -55,10 +56,14 @@ def options(variant: Variant, env: str, name: str) -> dict[str, Any]:
 def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
   """Returns the resolved config of a preset's options and of `values`, which replace them.
 
+  Of `env_options`, those that `values` does not name stay as in the preset.
+
   Raises:
     ValueError: one sentence, if a rule raises.
   """
   chosen = {**preset, **values}
+  if 'env_options' in preset and 'env_options' in values:
+    chosen['env_options'] = environments.merge(preset['env_options'], values['env_options'])
   rules = {name: rule for name, rule in chosen.items() if isinstance(rule, Rule)}
   settled = {name: value for name, value in chosen.items() if name not in rules}
   for name, rule in rules.items():

@@ -78,6 +78,20 @@ def test_good_names_pass():
   registry.check('bsuite:umbrella_length/3', '')
 
 
+@pytest.mark.parametrize(
+  'options, changes, merged',
+  [
+    ('', '', ''),
+    ('rows=4,columns=3', '', 'rows=4,columns=3'),
+    ('rows=4, columns=3', ' columns = 5', 'rows=4,columns = 5'),
+    ('rows=4', 'rows=5,columns=3,rows', 'rows=5,columns=3,rows'),
+    ('url=a=b', 'uri=c=d', 'url=a=b,uri=c=d'),
+  ],
+)
+def test_changes_to_options_leave_the_others(options, changes, merged):
+  assert registry.merge(options, changes) == merged
+
+
 def test_options_are_parsed_in_the_types_of_their_defaults(table):
   seen = {}
 

@@ -63,6 +63,15 @@ def test_a_flag_replaces_a_rule_and_the_rules_after_it_follow(name, value):
     assert given.target_update_period != ruled.target_update_period
 
 
+def test_options_of_the_environment_that_are_not_given_stay_as_in_the_preset():
+  given = {'env': 'atari:Pong', 'agent': 'ppo'}
+  preset = config_of('sebulba', **given).env_options
+  assert preset == 'full_action_space=false,screen=42'
+  changed = config_of('sebulba', **given, env_options='screen=84,sticky_actions=0')
+  assert changed.env_options == 'full_action_space=false,screen=84,sticky_actions=0'
+  assert config_of('sebulba', **given, env_options=preset).env_options == preset
+
+
 @pytest.mark.parametrize(
   'flag',
   [

@@ -125,7 +125,7 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for
   protocol = found['protocol']
   assert protocol['exploration'] == pytest.approx(0.001)
   assert protocol['action_repeat'] == 4
-  options = {'frame_cap': 80, 'sticky_actions': 0.0, 'noop_max': 0, 'full_action_space': True}
+  options = {'frame_cap': 80, 'sticky_actions': 0.0, 'noop_max': 30, 'full_action_space': True}
   assert options.items() <= protocol['env_options'].items()
   assert found['score']['mean_length'] == 20
   with Image.open(tmp_path / 'out.gif') as video:
