@@ -10,6 +10,11 @@ from benchmarks.demand import FULL
 
 # Milliseconds for which a stage waits before each call, about as long as in a small program.
 PAUSE_MS = 1.0
+# CPU seconds that a program uses for each inference batch beyond its stages: threads wake each other,
+# and its loops, counters and reports are in no stage. The mean of eight runs, which README.md lists.
+BATCH_OVERHEAD = 340e-6
+# Share of the cores that must be left to a program while it is measured.
+QUIET = 0.9
 
 
 class Prediction(NamedTuple):
@@ -18,7 +23,7 @@ class Prediction(NamedTuple):
   Attributes:
     steps_per_second: the rate.
     limit: what limits it, in words.
-    cpu: CPU seconds of a step, over all nodes.
+    cpu: CPU seconds of a step, over all nodes, `BATCH_OVERHEAD` included.
     interpreter: of these, seconds of the interpreter that is used most.
   """
 
@@ -55,8 +60,9 @@ def cores_left(whole: Mapping[str, Any], machine: int) -> float:
 def predict(stages: Mapping[str, Any], config: Any, cores: float) -> Prediction:
   """Returns the rate that the cores or an interpreter allow, whichever is less.
 
-  A process whose interpreter is busy for more than `demand.FULL` makes others wait, so the rate ends
-  there. Python's threads of a node use one core (`--one_core`); XLA's and Reverb's use the others too.
+  Processes wait for each other, so they use `demand.FULL` of the cores, and an interpreter can be busy
+  all the time. Python's threads of a node use one core (`--one_core`); XLA's and Reverb's use the others
+  too.
 
   Args:
     stages: costs of a step by stage, as `benchmarks.stages` prints them.
@@ -72,11 +78,13 @@ def predict(stages: Mapping[str, Any], config: Any, cores: float) -> Prediction:
       python[infers] += cost['python']
     elif name in ('sample', 'update'):
       python[learns] += cost['python']
-  cpu = sum(sum(cost['cpu'].values()) for cost in stages.values())
+  overhead = BATCH_OVERHEAD / config.inference_batch_size
+  python[infers] += overhead
+  cpu = overhead + sum(sum(cost['cpu'].values()) for cost in stages.values())
   busiest = max(python, key=lambda node: python[node])
   limits = {
-    'the cores': cores / cpu,
-    f'the interpreter of the {busiest.replace("_", "-")}': FULL / max(python[busiest], 1e-12),
+    'the cores': FULL * cores / cpu,
+    f'the interpreter of the {busiest.replace("_", "-")}': 1 / max(python[busiest], 1e-12),
   }
   limit = min(limits, key=lambda name: limits[name])
   return Prediction(limits[limit], limit, cpu, python[busiest])

@@ -19,7 +19,6 @@ STAGES = {
   'sample': {'cpu': {'inference_learner': 4 * _US, 'replay': 1 * _US}, 'python': 3 * _US},
   'update': {'cpu': {'inference_learner': 12 * _US, 'replay': 0.0}, 'python': 6 * _US},
 }
-WHOLE = {'steps_per_second': 38_000.0, 'machine_busy_share': 1.0}
 
 
 def _config(**given):
@@ -41,18 +40,29 @@ def _apart(stages):
   }
 
 
+@pytest.fixture(autouse=True)
+def overhead(monkeypatch):
+  """10 us a row of a full inference batch of 32."""
+  monkeypatch.setattr(prediction, 'BATCH_OVERHEAD', 320 * _US)
+
+
 def test_a_rate_is_limited_by_the_cores_or_by_one_interpreter():
   found = prediction.predict(STAGES, _config(), 1.0)
-  assert found.cpu == pytest.approx(40 * _US) and found.interpreter == pytest.approx(20 * _US)
-  assert (found.steps_per_second, found.limit) == (pytest.approx(25_000), 'the cores')
-  found = prediction.predict(STAGES, _config(), 2.0)
-  assert found.steps_per_second == pytest.approx(0.8 / (20 * _US))
+  assert found.cpu == pytest.approx(50 * _US) and found.interpreter == pytest.approx(30 * _US)
+  assert (found.steps_per_second, found.limit) == (pytest.approx(16_000), 'the cores')
+  found = prediction.predict(STAGES, _config(), 4.0)
+  assert found.steps_per_second == pytest.approx(1 / (30 * _US))
   assert found.limit == 'the interpreter of the inference-learner'
+
+
+def test_a_batch_of_more_rows_costs_a_step_less():
+  found = prediction.predict(STAGES, _config(envs_per_actor=128, inference_batch_size=128), 1.0)
+  assert found.cpu == pytest.approx(42.5 * _US) and found.interpreter == pytest.approx(22.5 * _US)
 
 
 def test_inference_apart_has_an_interpreter_of_its_own():
   found = prediction.predict(_apart(STAGES), _config(inference_nodes=1), 4.0)
-  assert found.steps_per_second == pytest.approx(0.8 / (11 * _US))
+  assert found.steps_per_second == pytest.approx(1 / (21 * _US))
   assert found.limit == 'the interpreter of the inference'
 
 
@@ -68,10 +78,16 @@ def test_what_other_processes_use_is_not_left():
 
 
 @pytest.mark.parametrize(
-  'share, code, words', [(0.9, 0, 'within'), (1.15, 0, 'within'), (0.7, 1, 'more than')]
+  'share, busy, code, words',
+  [
+    (0.9, 0.6, 0, 'within'),
+    (1.15, 0.6, 0, 'within'),
+    (0.7, 0.6, 1, 'more than'),
+    (0.9, 1.0, 2, 'within'),
+  ],
 )
-def test_a_check_fails_if_the_prediction_is_off_by_more_than_a_fifth(
-  share, code, words, monkeypatch, capsys
+def test_a_check_fails_if_the_prediction_is_off_by_more_than_a_fifth_or_the_machine_is_not_quiet(
+  share, busy, code, words, monkeypatch, capsys
 ):
   # Costs before and after the run, of which the mean is that of STAGES.
   sets = [
@@ -81,8 +97,14 @@ def test_a_check_fails_if_the_prediction_is_off_by_more_than_a_fifth(
     }
     for k in (0.5, 1.5)
   ]
-  group = {'nodes': 2, 'busy': 1.0, 'cpu_per_step': 40 * _US, 'memory': 0.0, 'shares': {}}
-  whole = WHOLE | {'groups': {'actor': group}, 'steps_per_second': share * 25_000}
+  group = {'nodes': 2, 'busy': 1.2, 'cpu_per_step': 40 * _US, 'memory': 0.0, 'shares': {}}
+  left = 2.0 if busy < 1 else 1.2
+  predicted = 0.8 * left / (50 * _US)
+  whole = {
+    'groups': {'actor': group},
+    'steps_per_second': share * predicted,
+    'machine_busy_share': busy,
+  }
   pauses = []
 
   def measured(given, seconds, repeats, pause_ms):
@@ -96,8 +118,9 @@ def test_a_check_fails_if_the_prediction_is_off_by_more_than_a_fifth(
     flags.FLAGS.mark_as_parsed()
   assert capacity.check(_config(), {}) == code
   said = capsys.readouterr().out
-  assert 'predicted 25,000 steps/s, limited by the cores' in said
-  assert f'ratio {share:.2f}, {words} 20%' in said and 'left 1.00 of 2 cores' in said
+  assert f'predicted {predicted:,.0f} steps/s, limited by the cores' in said
+  assert f'ratio {share:.2f}, {words} 20%' in said and f'left {left:.2f} of 2 cores' in said
+  assert ('is not quiet' in said) == (code == 2)
   assert pauses == [prediction.PAUSE_MS] * 2
 
 
