@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -81,22 +81,26 @@ class Columns:
       offset = end
     return packed.reshape(-1, self.item_bytes)
 
-  def unroll_ids(self, packed: np.ndarray) -> np.ndarray:
-    """Returns the ids of the unrolls in packed items `[M, item_bytes]`, int64 `[M, K]`."""
-    size = self._bytes[UNROLL_ID]  # The last column.
-    unrolls = packed.reshape(len(packed), self.unrolls_per_item, self._unroll_bytes)
-    return np.ascontiguousarray(unrolls[..., -size:]).view(np.int64)[..., 0]
+  def first_id(self, item: np.ndarray) -> int:
+    """Returns the id of the first unroll of an item, uint8 `[item_bytes]`."""
+    start = self._unroll_bytes - self._bytes[UNROLL_ID]  # The last column.
+    return int(item[start : self._unroll_bytes].view(np.int64)[0])
 
-  def unpack(self, packed: np.ndarray) -> dict[str, np.ndarray]:
-    """The inverse of `pack`; the columns are contiguous copies."""
-    packed = packed.reshape(-1, self._unroll_bytes)
-    columns, offset = {}, 0
-    for name, (shape, dtype) in self.stored.items():
-      end = offset + self._bytes[name]
-      column = np.ascontiguousarray(packed[:, offset:end])
-      columns[name] = column.view(dtype).reshape(len(packed), *shape)
-      offset = end
-    return columns
+  def unpack(self, items: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """The inverse of `pack`, of items uint8 `[item_bytes]`; the columns `[N, ...]` are copies."""
+    count, grouped = len(items), self.unrolls_per_item
+    columns = {
+      name: np.empty((count, grouped, size), np.uint8) for name, size in self._bytes.items()
+    }
+    for i, item in enumerate(items):
+      unrolls, offset = item.reshape(grouped, self._unroll_bytes), 0
+      for name, size in self._bytes.items():
+        columns[name][i] = unrolls[:, offset : offset + size]
+        offset += size
+    return {
+      name: columns[name].reshape(-1).view(dtype).reshape(count * grouped, *shape)
+      for name, (shape, dtype) in self.stored.items()
+    }
 
 
 def _name(path: tuple[Any, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -33,14 +34,13 @@ class Batch(NamedTuple):
   table_sizes: np.ndarray  # float32 `[B]`, items there at that time.
 
 
-class _Items(NamedTuple):
-  """Some sampled items, in Reverb's order."""
+class _Item(NamedTuple):
+  """A sampled item."""
 
-  keys: np.ndarray  # uint64 `[M]`.
-  probabilities: np.ndarray  # float64 `[M]`.
-  table_sizes: np.ndarray  # int64 `[M]`.
-  times_sampled: np.ndarray  # int32 `[M]`.
-  packed: np.ndarray  # uint8 `[M, bytes]`.
+  key: int
+  probability: float
+  table_size: int
+  packed: np.ndarray  # uint8 `[item_bytes]`, Reverb's own copy.
 
 
 class UnrollReader:
@@ -91,16 +91,16 @@ class UnrollReader:
 
   def __iter__(self) -> Iterator[Batch]:
     """Yields batches without end."""
-    shards = [self._once(self._samples(address)) for address in self._addresses]
+    sources = [self._items(address) for address in self._addresses]
     while True:
-      parts = [next(shard) for shard in shards]
-      columns = self._columns.unpack(_joined([part.packed for part in parts]))
+      items = [item for source in sources for item in itertools.islice(source, self._share)]
+      columns = self._columns.unpack([item.packed for item in items])
       yield Batch(
         self._columns.unflatten(columns),
         columns[UNROLL_ID],
-        _joined([part.keys for part in parts]),
-        self._of_each_unroll([part.probabilities for part in parts]),
-        self._of_each_unroll([part.table_sizes for part in parts]),
+        np.array([item.key for item in items], np.uint64),
+        self._of_each_unroll([item.probability for item in items]),
+        self._of_each_unroll([item.table_size for item in items]),
       )
 
   def update_priorities(
@@ -175,51 +175,23 @@ class UnrollReader:
       f'{writers}.'
     )
 
-  def _of_each_unroll(self, parts: list[np.ndarray]) -> np.ndarray:
-    """Returns one value for each unroll, float32 `[M K]`, of those of the items of each server."""
-    return np.repeat(_joined(parts), self._columns.unrolls_per_item).astype(np.float32)
+  def _of_each_unroll(self, values: Sequence[float]) -> np.ndarray:
+    """Returns one value for each unroll, float32 `[M K]`, of those of M items."""
+    return np.repeat(np.array(values, np.float32), self._columns.unrolls_per_item)
 
-  def _once(self, samples: Iterator[_Items]) -> Iterator[_Items]:
-    """Drops duplicates that a writer sent twice, and refills batches with the next items."""
-    repeats, held = DuplicateFilter(), None
-    for items in samples:
-      # A writer sends a whole item again, so its first unroll stands for all.
-      first_ids = self._columns.unroll_ids(items.packed)[:, 0]
-      wanted = repeats.keep_mask(first_ids, items.times_sampled)
-      if not wanted.all():
-        dropped = sum(~wanted) * self._columns.unrolls_per_item
-        logging.info('dropped %d duplicate unrolls', dropped)
-        items = _Items(*(field[wanted] for field in items))
-      if held is not None:
-        items, held = _Items(*map(np.concatenate, zip(held, items, strict=True))), None
-      count = len(items.keys)
-      if count < self._share:
-        held = items
-        continue
-      if count > self._share:
-        held = _Items(*(field[self._share :] for field in items))
-        items = _Items(*(field[: self._share] for field in items))
-      yield items
-
-  def _samples(self, address: str) -> Iterator[_Items]:
-    """Yields the items of a batch from one server, again and again."""
+  def _items(self, address: str) -> Iterator[_Item]:
+    """Yields the items of one server without end, except duplicates that a writer sent twice."""
     # `reverb.Client.sample` keeps only one item in flight.
     sampler = pybind.Client(address).NewSampler(self.table, _UNLIMITED, self._max_in_flight)
-    share = self._share
+    repeats = DuplicateFilter()
     while True:
-      items = _Items(
-        np.empty(share, np.uint64),
-        np.empty(share, np.float64),
-        np.empty(share, np.int64),
-        np.empty(share, np.int32),
-        np.empty((share, self._columns.item_bytes), np.uint8),
-      )
-      for i in range(share):
-        key, probability, size, _, times_sampled, packed = sampler.GetNextTrajectory()
-        values = key, probability, size, times_sampled, packed
-        for field, value in zip(items, values, strict=True):
-          field[i] = value
-      yield items
+      key, probability, size, _, times_sampled, packed = sampler.GetNextTrajectory()
+      item = _Item(int(key), float(probability), int(size), packed.reshape(-1))
+      # A writer sends a whole item again, so its first unroll stands for all.
+      if repeats.keeps(self._columns.first_id(item.packed), int(times_sampled)):
+        yield item
+      else:
+        logging.info('dropped %d duplicate unrolls', self._columns.unrolls_per_item)
 
   def _send_updates(self) -> None:
     try:
@@ -257,7 +229,3 @@ def _mutate(client: reverb.Client, table: str, priorities: dict[int, float]) -> 
     except _AWAY as error:
       logging.warning('could not set priorities, retrying: %s', error)
       time.sleep(next(pauses))
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-  return parts[0] if len(parts) == 1 else np.concatenate(parts)
