@@ -109,7 +109,7 @@ def step_costs(config: Any, given: dict[str, str]) -> StepCosts:
   return StepCosts(
     actor=here('environment', 'actor') + here('rpc', 'actor'),
     inference=sum(here(name, infers) for name in ('rpc', 'inference', 'assembling', 'insert'))
-    + prediction.BATCH_OVERHEAD / config.inference_batch_size,
+    + prediction.overhead(config),
     learner=sum(here(name, learns) for name in ('sample', 'update')),
     replay=sum(here(name, 'replay') for name in ('insert', 'sample', 'update')),
     flops=flops_per_step(agent, spec, config.inference_batch_size, config.batch_size),

@@ -11,7 +11,7 @@ from benchmarks.demand import FULL
 # Milliseconds for which a stage waits before each call, about as long as in a small program.
 PAUSE_MS = 1.0
 # CPU seconds that a program uses for each inference batch beyond its stages: threads wake each other,
-# and its loops, counters and reports are in no stage. The mean of eight runs, which README.md lists.
+# and its loops, counters and reports are in no stage. README.md says how it was measured.
 BATCH_OVERHEAD = 340e-6
 # Share of the cores that must be left to a program while it is measured.
 QUIET = 0.9
@@ -46,6 +46,11 @@ def mean(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
   return stages
 
 
+def overhead(config: Any) -> float:
+  """Returns the CPU seconds of a step beyond its stages: its share of those of an inference batch."""
+  return BATCH_OVERHEAD / config.inference_batch_size
+
+
 def cores_left(whole: Mapping[str, Any], machine: int) -> float:
   """Returns the cores that other processes left to a program while it was measured.
 
@@ -78,13 +83,12 @@ def predict(stages: Mapping[str, Any], config: Any, cores: float) -> Prediction:
       python[infers] += cost['python']
     elif name in ('sample', 'update'):
       python[learns] += cost['python']
-  overhead = BATCH_OVERHEAD / config.inference_batch_size
-  python[infers] += overhead
-  cpu = overhead + sum(sum(cost['cpu'].values()) for cost in stages.values())
+  python[infers] += overhead(config)
+  cpu = overhead(config) + sum(sum(cost['cpu'].values()) for cost in stages.values())
   busiest = max(python, key=lambda node: python[node])
   limits = {
     'the cores': FULL * cores / cpu,
-    f'the interpreter of the {busiest.replace("_", "-")}': 1 / max(python[busiest], 1e-12),
+    f'the interpreter of the {busiest.replace("_", "-")}': 1 / python[busiest],
   }
   limit = min(limits, key=lambda name: limits[name])
   return Prediction(limits[limit], limit, cpu, python[busiest])
