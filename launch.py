@@ -17,6 +17,7 @@ python launch.py --launcher=k8s --image=... --output=DIR   writes Kubernetes man
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -81,8 +82,11 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     streams.say(f'error: {error}', sys.stderr)
     return 2
+  except BrokenPipeError:  # The reader of the output, such as head, has left.
+    return 128 + signal.SIGPIPE
   except OSError as error:
-    streams.say(f'error: {error.filename} cannot be written: {error.strerror}.', sys.stderr)
+    what = 'standard output' if error.filename is None else error.filename
+    streams.say(f'error: {what} cannot be written: {error.strerror}.', sys.stderr)
     return 2
   try:
     began = time.monotonic()

@@ -54,7 +54,10 @@ def in_effect(module: Any, config: Any, given: Mapping[str, Any]) -> str:
     given: the options that the user set.
   """
   preset = preset_choice.options(agents.variant_of(module, config), config.env, config.preset)
-  words = [f'--{name}={plain(getattr(config, name))}' for name in preset if name not in given]
+  values = {name: plain(getattr(config, name)) for name in preset}
+  words = [
+    f'--{name}={value}' for name, value in values.items() if not _is_given(name, value, given)
+  ]
   text = f'preset: {config.preset} for {own_file.title(config.env)}'
   text = f'{text}: {" ".join(words)}' if words else f'{text}, which sets nothing'
   return textwrap.fill(
@@ -67,6 +70,11 @@ def plain(value: Any) -> str:
   if isinstance(value, Rule):
     return value.text
   return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _is_given(option: str, value: str, given: Mapping[str, Any]) -> bool:
+  """Returns whether the user set all of a value; `env_options` may keep some of the preset's."""
+  return option in given and (option != 'env_options' or value == plain(given[option]))
 
 
 def _of_agent(title: str, module: Any, agent: str, given: Mapping[str, Any]) -> Iterator[str]:
@@ -102,7 +110,10 @@ def _of_preset(
   for option, value in preset_choice.options(variant, env, name).items():
     shown = plain(getattr(config, option))
     default = plain(defaults[option]) or "''"
-    note = 'your flag' if option in values else value.text if isinstance(value, Rule) else ''
+    if option in values:
+      note = 'your flag' if _is_given(option, shown, values) else 'with your flag'
+    else:
+      note = value.text if isinstance(value, Rule) else ''
     rows.append((option, shown, 'the same' if shown == default else default, note))
   other = ' other' if rows else ''
   where = f'every{other} environment' if env == preset_choice.OTHERS else own_file.title(env)

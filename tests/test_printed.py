@@ -1,6 +1,9 @@
 """What launch.py prints in place of launching: the graph, the presets and the options."""
 
+import contextlib
+import os
 import re
+import signal
 
 import pytest
 
@@ -71,6 +74,16 @@ def test_every_preset_of_every_program_is_listed_in_100_columns(capsys):
     assert preset in lines
 
 
+def test_environment_options_of_a_preset_that_stay_are_printed_with_yours(tmp_path, capsys):
+  flags = ('--program=sebulba', '--agent=ppo', '--env=atari:Pong', '--env_options=sticky_actions=0')
+  assert run_main('--dry_run', *flags, f'--run_dir={tmp_path / "run"}') == 0
+  options = 'full_action_space=false,screen=42,sticky_actions=0'
+  assert f'--env_options={options}' in capsys.readouterr().out.split('\nlearning:')[0]
+  assert run_main('--presets', '--preset=default', *flags) == 0
+  printed = capsys.readouterr().out
+  assert re.search(r"^  env_options +full\S+ +'' +with your flag$", printed, re.MULTILINE)
+
+
 def test_what_learns_little_is_warned_about_once(capsys):
   assert run_main('--dry_run', '--optimizer=rmsprop', '--num_steps=100000') == 0
   warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith('warning')]
@@ -85,6 +98,28 @@ def test_dry_run_shows_the_placement_as_the_file_changes_it(tmp_path, capsys):
   assert re.search(r'inference_learner .* on a TPU host, devices: 4 of them', printed)
   assert re.search(r'actor .* on a CPU worker, cpus: 2', printed)
   assert re.search(r'monitor .* on a CPU worker, with the launcher', printed)
+
+
+def _printed_to(file: int | str, *flags: str) -> int:
+  """Runs launch.py's main function with a file as its stdout; returns the exit code."""
+  code = -1
+  stdout = open(file, 'w', buffering=1)  # noqa: SIM115  closing it fails too.
+  with contextlib.suppress(OSError), stdout, contextlib.redirect_stdout(stdout):
+    code = run_main(*flags)
+  return code
+
+
+def test_a_listing_ends_quietly_when_its_reader_has_left(capsys):
+  read, write = os.pipe()
+  os.close(read)
+  assert _printed_to(write, '--presets', '--program=gala') == 128 + signal.SIGPIPE
+  assert capsys.readouterr().err == ''
+
+
+def test_a_listing_that_cannot_be_written_is_an_error(capsys):
+  assert _printed_to('/dev/full', '--presets', '--program=gala') == 2
+  message = 'error: standard output cannot be written: No space left on device.\n'
+  assert capsys.readouterr().err == message
 
 
 @pytest.mark.slow
