@@ -64,36 +64,18 @@ def in_loop(
 
 def _on_cpu(x: Array, kernel: Array, padding: str) -> Array:
   """Returns the convolution of `in_loop` by one matrix product."""
-  size, _, channels, features = kernel.shape
+  pad = kernel.shape[0] // 2
   if padding == 'SAME':
-    x = jnp.pad(x, ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)))
-  height, width = x.shape[1:3]
-  outputs = (height - size + 1) * (width - size + 1)
-  if height * width * features < outputs * channels:
-    return _shifted_products(x, kernel)
-  return _product_of_patches(x, kernel)
-
-
-def _product_of_patches(x: Array, kernel: Array) -> Array:
-  """Returns the convolution without padding as the product of the patches of x and the kernel."""
-  size, features = kernel.shape[0], kernel.shape[-1]
-  height, width = (pixels - size + 1 for pixels in x.shape[1:3])
-  if width <= _MAX_COLUMNS:
-    # A copy for each output column moves the `size` pixels of a row together.
-    across = jnp.stack([x[:, :, j : j + size] for j in range(width)], axis=2)
-    across = across.reshape(*across.shape[:3], -1)
-    shifted = [across[:, i : i + height] for i in range(size)]
-  else:
-    shifted = [x[:, i : i + height, j : j + width] for i, j in _places(size)]
-  return jnp.concatenate(shifted, axis=-1) @ kernel.reshape(-1, features)
+    x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+  return _convolved(x, kernel)
 
 
 @jax.custom_vjp
-def _shifted_products(x: Array, kernel: Array) -> Array:
-  """Returns the convolution without padding as a sum over the places of the kernel.
-
-  Every pixel is multiplied by the kernel's every place at once, and the products are shifted and added.
-  """
+def _convolved(x: Array, kernel: Array) -> Array:
+  """Returns the convolution without padding as a product of patches, or as shifted products."""
+  if not _shifts_outputs(x, kernel):
+    return _patches(x, kernel.shape[0]) @ kernel.reshape(-1, kernel.shape[-1])
+  # Every pixel is multiplied by the kernel's every place at once; the products are shifted and added.
   size, _, channels, features = kernel.shape
   height, width = (pixels - size + 1 for pixels in x.shape[1:3])
   products = x.reshape(-1, channels) @ kernel.transpose(2, 0, 1, 3).reshape(channels, -1)
@@ -101,15 +83,35 @@ def _shifted_products(x: Array, kernel: Array) -> Array:
   return sum(products[:, i : i + height, j : j + width, i, j] for i, j in _places(size))
 
 
-def _shifted_products_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
-  return _shifted_products(x, kernel), (x, kernel)
+def _shifts_outputs(x: Array, kernel: Array) -> bool:
+  """Returns whether the output has fewer elements to copy for each place of a kernel than the input."""
+  size, _, channels, features = kernel.shape
+  height, width = x.shape[1:3]
+  return height * width * features < (height - size + 1) * (width - size + 1) * channels
 
 
-def _shifted_products_backward(inputs: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+def _patches(x: Array, size: int) -> Array:
+  """Returns the `size` x `size` patches of images, `[N, H, W, C]` to `[N, h, w, size * size * C]`."""
+  height, width = (pixels - size + 1 for pixels in x.shape[1:3])
+  if width <= _MAX_COLUMNS:
+    # A copy for each output column moves the `size` pixels of a row together.
+    across = jnp.stack([x[:, :, j : j + size] for j in range(width)], axis=2)
+    across = across.reshape(*across.shape[:3], -1)
+    return jnp.concatenate([across[:, i : i + height] for i in range(size)], axis=-1)
+  places = [x[:, i : i + height, j : j + width] for i, j in _places(size)]
+  return jnp.concatenate(places, axis=-1)
+
+
+def _forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+  return _convolved(x, kernel), (x, kernel)
+
+
+def _backward(inputs: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
   """Returns the gradients of x and of the kernel, each by one product.
 
   The gradient is padded with zeros to the size of x. A shift by rows and columns is then a shift of the
-  flattened pixels, a copy without gaps: what it moves to other rows or images is 0.
+  flattened pixels, a copy without gaps: what it moves to other rows or images is 0. Where the input has
+  less than half the elements, as in a first layer, the kernel's gradient is a product of its patches.
   """
   x, kernel = inputs
   size, _, channels, features = kernel.shape
@@ -121,11 +123,14 @@ def _shifted_products_backward(inputs: tuple[Array, Array], gradient: Array) -> 
   starts = (farthest - i * width - j for i, j in _places(size))
   shifted = jnp.concatenate([flat[start : start + num_pixels] for start in starts], axis=-1)
   of_x = (shifted @ kernel.transpose(0, 1, 3, 2).reshape(-1, channels)).reshape(x.shape)
+  if 2 * gradient.shape[1] * gradient.shape[2] * channels < x.shape[1] * width * features:
+    patches = _patches(x, size).reshape(-1, size * size * channels)
+    return of_x, (patches.T @ gradient.reshape(-1, features)).reshape(kernel.shape)
   of_kernel = (x.reshape(-1, channels).T @ shifted).reshape(channels, size, size, features)
   return of_x, of_kernel.transpose(1, 2, 0, 3)
 
 
-_shifted_products.defvjp(_shifted_products_forward, _shifted_products_backward)
+_convolved.defvjp(_forward, _backward)
 
 
 def _places(size: int) -> Iterator[tuple[int, int]]:

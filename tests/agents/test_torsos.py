@@ -183,8 +183,8 @@ def test_the_mlp_has_its_activation_after_every_layer(activation, function):
   np.testing.assert_allclose(torso.apply(params, x), expected, rtol=1e-5)
 
 
-# With many channels the outputs are copied, with few the inputs.
-@pytest.mark.parametrize('channels, features', [(4, 5), (16, 2)])
+# With many channels outputs are copied, with few inputs; between them, inputs and then their gradient.
+@pytest.mark.parametrize('channels, features', [(2, 9), (4, 3), (16, 2)])
 @pytest.mark.parametrize('padding', ['SAME', 'VALID'])
 def test_a_convolution_in_a_loop_and_its_gradients_are_those_outside(padding, channels, features):
   outside = nn.Conv(features, (3, 3), padding=padding)
