@@ -50,6 +50,12 @@ class MuZeroConfig(OptimizerConfig):
   head_size: int = option(
     128, 'Units in the hidden layer of each head: policy, value and reward; not published.'
   )
+  head_channels: int = option(
+    0,
+    'Channels to which a 1x1 convolution in each head reduces the hidden state of the conv and residual '
+    'models, before the hidden layer, as in M, whose number is not published; 0: none.',
+    at_least=0,
+  )
   frame_stack: int = with_default(NetworkConfig, 'frame_stack', 1)
 
   search: str = option(

@@ -38,15 +38,22 @@ def scale_to_unit(state: Array) -> Array:
 
 
 class Head(nn.Module):
-  """One hidden layer, then logits that start at zero."""
+  """One hidden layer, then logits that start at zero.
+
+  Before it, a 1x1 convolution reduces an image to `channels` (M's appendix F), unless they are 0.
+  """
 
   hidden_size: int
   num_logits: int
+  channels: int = 0
 
   @nn.compact
   def __call__(self, features: Array) -> Array:
     """Maps float32 `[N, ...]` to `[N, num_logits]`."""
-    x = features.reshape(features.shape[0], -1)
+    x = features
+    if self.channels and x.ndim == 4:
+      x = nn.relu(nn.Dense(self.channels, kernel_init=hidden_init('fan_in'))(x))
+    x = x.reshape(x.shape[0], -1)
     x = nn.relu(nn.Dense(self.hidden_size, kernel_init=hidden_init('fan_in'))(x))
     return nn.Dense(self.num_logits, kernel_init=nn.initializers.zeros)(x)
 
@@ -117,7 +124,7 @@ class ConvRepresentation(nn.Module):
     """Maps `[N, H, W, ...]` to float32 `[N, H', W', channels]`, not scaled."""
     x = to_image(observation)
     if not self.shrinks:
-      x = convolution(self.channels)(x)
+      x = nn.relu(convolution(self.channels)(x))
     else:
       for channels, blocks in ((self.channels // 2, 2), (self.channels, 3)):
         x = nn.Conv(channels, (3, 3), (2, 2))(x)
@@ -133,7 +140,11 @@ class ConvRepresentation(nn.Module):
 
 
 class ConvDynamics(nn.Module):
-  """g of images: the action is a plane of ones among planes of zeros."""
+  """g of images: the action is a plane of ones among planes of zeros.
+
+  Without `norm` a relu is between two convolutions, so that what an action changes depends on the state
+  even without blocks.
+  """
 
   blocks: int
   num_actions: int
@@ -144,7 +155,10 @@ class ConvDynamics(nn.Module):
     """Maps states `[N, H, W, C]` and actions int `[N]` to states `[N, H, W, C]`, not scaled."""
     planes = jax.nn.one_hot(action, self.num_actions)[:, None, None, :]
     planes = jnp.broadcast_to(planes, (*state.shape[:3], self.num_actions))
-    x = state + convolution(state.shape[-1])(jnp.concatenate([state, planes], axis=-1))
+    x = convolution(state.shape[-1])(jnp.concatenate([state, planes], axis=-1))
+    if not self.norm:
+      x = convolution(state.shape[-1])(nn.relu(x))
+    x = state + x
     for _ in range(self.blocks):
       x = Block(self.norm)(x)
     return x
@@ -205,12 +219,16 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
     shrinks = name == 'residual'
     representation = ConvRepresentation(config.model_channels, config.model_blocks, shrinks)
     transition = ConvDynamics(config.model_blocks, num_actions, shrinks)
+
+  def head(num_logits: int) -> Head:
+    return Head(config.head_size, num_logits, config.head_channels)
+
   return Model(
     representation,
     transition,
-    policy=Head(config.head_size, num_actions),
-    value=Head(config.head_size, config.num_bins),
-    reward=Head(config.head_size, config.num_bins),
+    policy=head(num_actions),
+    value=head(config.num_bins),
+    reward=head(config.num_bins),
   )
 
 

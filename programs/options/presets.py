@@ -171,8 +171,18 @@ MUZERO_LEARNER = {
 }
 MUZERO_SMALL = MUZERO_LEARNER | {'num_actors': 1, 'envs_per_actor': 16}
 MUZERO_CATCH = MUZERO_SMALL | {'num_steps': 200_000}
-# Layers in place of convolutions, which are for accelerators: with them steps take 20 times as long.
-MUZERO_PIXELS = {'model': 'mlp', 'mlp_sizes': (128,)}
+# A few channels and no blocks, for CPUs. Rewards are rare and values small, so bins are 0.1 apart, and a
+# gradient step has 128 starts.
+MUZERO_PIXELS = {
+  'model_channels': 8,
+  'model_blocks': 0,
+  'head_channels': 4,
+  'num_bins': 201,
+  'max_bin': 10.0,
+  'value_cost': 0.5,
+  'updates_per_batch': 4,
+  'target_update_period': 50,
+}
 MUZERO_MINATAR = MUZERO_SMALL | MUZERO_PIXELS | {'num_steps': 1_000_000}
 # The tower at a quarter of its width and depth, for one accelerator.
 MUZERO_ATARI = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from agents.muzero.config import MuZeroConfig
-from agents.muzero.model import make_model
+from agents.muzero.model import ConvDynamics, make_model
 
 CONFIG = MuZeroConfig(model_channels=8, model_blocks=1, head_size=8, num_bins=21, max_bin=5.0)
 
@@ -54,3 +54,26 @@ def test_a_torso_represents_an_image_for_a_search_with_layers():
   assert hidden.shape == after.shape == (2, 12)
   kernels = jax.tree.leaves(params['params']['representation'])
   assert (3, 3, 4, 16) in [kernel.shape for kernel in kernels]  # The convolution of MinAtar.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('model', 'shape', 'kernels'),
+  [('conv', (10, 10, 4), [(8, 2), (200, 8), (8, 3)]), ('mlp', (5,), [(12, 8), (8, 3)])],
+)
+def test_heads_of_images_reduce_the_channels_before_their_layers(model, shape, kernels):
+  config = dataclasses.replace(CONFIG, model=model, hidden_state_size=12, head_channels=2)
+  built = make_model(config, dm_env.specs.Array(shape, np.float32), 3)
+  params = built.init(jax.random.key(0), jnp.zeros((2, *shape)), jnp.array([0, 2]))
+  layers = params['params']['policy']
+  found = [layers[f'Dense_{i}']['kernel'].shape for i in range(len(layers))]
+  assert found == kernels
+
+
+def test_what_an_action_changes_depends_on_the_state_without_blocks():
+  dynamics = ConvDynamics(blocks=0, num_actions=2, norm=False)
+  states = jax.random.uniform(jax.random.key(1), (2, 5, 5, 4))
+  params = dynamics.init(jax.random.key(0), states, jnp.array([0, 1]))
+  after = [dynamics.apply(params, states, jnp.full(2, action)) for action in (0, 1)]
+  changed = after[1] - after[0]
+  assert jnp.max(jnp.abs(changed[1] - changed[0])) > 0.1
