@@ -6,7 +6,6 @@ actions beside it (M's appendix G). Logits start at zero: a uniform policy, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -18,7 +17,7 @@ from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop
 from agents.networks.nest_torso import make_torso
-from agents.networks.torsos import MLP, hidden_init, to_image
+from agents.networks.torsos import hidden_init, to_image
 from agents.types import Array, Nest
 
 
@@ -58,19 +57,7 @@ class Head(nn.Module):
     return nn.Dense(self.num_logits, kernel_init=nn.initializers.zeros)(x)
 
 
-class MLPRepresentation(nn.Module):
-  """h of vectors, `[N, ...]` to `[N, size]`."""
-
-  sizes: Sequence[int]
-  size: int
-
-  @nn.compact
-  def __call__(self, observation: Array) -> Array:
-    """Maps `[N, ...]` of any dtype to float32 `[N, size]`, not scaled."""
-    return nn.Dense(self.size)(MLP(self.sizes)(observation))
-
-
-class TorsoRepresentation(nn.Module):
+class VectorRepresentation(nn.Module):
   """h of anything that a torso takes: the torso, and a layer to a vector `[N, size]`."""
 
   torso: nn.Module
@@ -207,13 +194,11 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
   representation: nn.Module
   transition: nn.Module
   size = config.hidden_state_size
-  if name == 'mlp':
-    representation = MLPRepresentation(config.mlp_sizes, size)
-    transition = MLPDynamics(size, num_actions)
-  elif name == 'torso':
-    networks = NetworkConfig(mlp_sizes=config.mlp_sizes, hidden_size=size)
+  if name in ('mlp', 'torso'):
+    kind = 'mlp' if name == 'mlp' else 'auto'
+    networks = NetworkConfig(torso=kind, mlp_sizes=config.mlp_sizes, hidden_size=size)
     torso = make_torso(networks, observation_spec, looped=True)
-    representation = TorsoRepresentation(torso, size)
+    representation = VectorRepresentation(torso, size)
     transition = MLPDynamics(size, num_actions)
   else:
     shrinks = name == 'residual'
