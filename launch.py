@@ -25,7 +25,7 @@ from absl import app, flags
 
 from launchers import engines, guard, page, placement, streams, terminal
 from launchers.graph import picture
-from programs import completion, plan, preset_list, profile, registry, warm_start
+from programs import completion, listings, plan, profile, registry, warm_start
 from programs.options import config_file, early
 from programs.options import flags as config_flags
 
@@ -33,26 +33,15 @@ _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placemen
 _GRAPH = flags.DEFINE_string(
   'graph', '', 'also write a picture of the graph to this file: .svg, or Mermaid text (.mmd or .md)'
 )
-_LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environments")
-_PRESETS = flags.DEFINE_bool(
-  'presets', False, 'print what each preset sets; of --program, --env and --preset, if given'
-)
 
 
 def main(argv: list[str]) -> int:
   """Runs the command that the flags describe; returns the exit code."""
   os.environ.update(placement.NO_PROXY)
   try:
-    if _LIST_ENVS.value:
-      print(plan.environments())
-      return 0
-    if _PRESETS.value:
-      plan.learning_program('presets')
-      program = plan.PROGRAM.value if plan.PROGRAM.present else ''
-      print(preset_list.listing(program, config_flags.given()))
-      return 0
-    if completion.SHELL.value:
-      print(completion.script(completion.SHELL.value), end='')
+    listing = listings.asked_for()
+    if listing is not None:
+      print(listing)
       return 0
     launcher = engines.chosen()
     launcher.begin()
@@ -110,7 +99,7 @@ if __name__ == '__main__':
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
   # So that --help lists their flags.
-  for module in (config_flags, config_file, plan, completion, page, profile, engines):
+  for module in (config_flags, config_file, plan, listings, completion, page, profile, engines):
     flags.adopt_module_key_flags(module)
 
   def _run(argv: list[str]) -> None:
