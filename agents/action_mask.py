@@ -1,4 +1,4 @@
-"""Action masks: which discrete actions are legal in a row, told by its observation.
+"""Action masks: which discrete actions are legal in a row, as its observation shows.
 
 If an observation is a dictionary, its entry `action_mask` is the mask of its row: `[A]` for A actions,
 of any dtype, and 0 where an action is illegal. For K discrete actions at once it has the entries of the

@@ -28,8 +28,8 @@ class Monitor:
   Reports are absolute, so a duplicate report changes nothing. For each node the monitor writes
   `logs/<node>.csv` and TensorBoard scalars `<node's group>/<name>`; their time axis is environment
   frames. A row has two times: `seconds` of the run, and `time` in seconds since 1970. The logged
-  counters are program totals: actor steps and frames are summed over inference-learners, while learner
-  steps are common to all of them.
+  counters are program totals: actor steps and frames are summed over inference-learners. Learner
+  steps are common to all replicas; of peers they are the maximum.
   """
 
   def __init__(

@@ -1,4 +1,4 @@
-"""The directory that keeps what runs of a user on one machine share."""
+"""The directory of the files that a user's runs share on one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of any graph before launch, whoever has built it."""
+"""Checks of any graph before launch, a built-in one or a user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derives what flows between the groups of a graph; a graph itself holds only who calls whom."""
+"""Derives what flows between the groups of a graph; the graph itself holds only handles."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ class Exchange:
   """One round of gossip after each local update: send, receive, mix.
 
   The blocking form waits until each successor has the last message and each predecessor has sent one.
-  It waits for a neighbour at most `patience` seconds, then goes on without it until it hears of it. The
-  other form never waits: it skips a successor that has not yet confirmed the last message, and mixes
-  what is there.
+  It waits for a neighbour at most `patience` seconds, then continues without it until that neighbour
+  sends or confirms a message. The other form never waits: it skips a successor that has not confirmed
+  the last message, and mixes the messages that have arrived.
 
   Attributes:
     mailbox: to be filled by the RPCs of predecessors.

@@ -72,7 +72,7 @@ class ParameterService(acme.VariableSource):
 
 
 class ActingAndServing:
-  """A `ParameterConsumer` of two: one acts with the parameters, from the other nodes fetch them."""
+  """A `ParameterConsumer` with two parts: one acts with the parameters, one serves them to nodes."""
 
   def __init__(self, acting: ParameterConsumer, server: ParameterServer):
     """Initialises with both; `acting` alone has threads and measurements."""
