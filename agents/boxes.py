@@ -32,6 +32,6 @@ class Box:
     return jnp.clip(self._middle + self._half * fraction, self._low, self._high)
 
   def fraction(self, action: Array) -> Array:
-    """Returns the fractions of actions `[..., *shape]`."""
-    scaled = (action - self._middle) / self._half
+    """Returns the fractions of actions `[..., *shape]`; 0 in a dimension whose bounds are equal."""
+    scaled = (action - self._middle) / np.where(self._half > 0.0, self._half, 1.0)
     return scaled.reshape(*action.shape[: action.ndim - len(self._shape)], self.num_dimensions)

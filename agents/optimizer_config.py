@@ -59,7 +59,7 @@ class OptimizerConfig(CheckedOptions):
     require_choice('rmsprop_eps_place', self.rmsprop_eps_place, ('inside', 'outside'))
     for name in ('adam_b1', 'adam_b2', 'rmsprop_decay'):
       value = getattr(self, name)
-      require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
+      require(0.0 <= value < 1.0, name, value, 'a number from 0 to below 1')
     for name in ('learning_rate', 'adam_eps', 'rmsprop_eps'):
       value = getattr(self, name)
       require(value > 0.0, name, value, 'a number above 0')

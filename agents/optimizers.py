@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from agents.optimizer_config import OptimizerConfig
@@ -64,3 +68,19 @@ def make_optimizer(
     inside = config.rmsprop_eps_place == 'inside'
     optimizer = optax.rmsprop(rate, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=inside)
   return clip_gradients(optimizer, config.max_gradient_norm)
+
+
+def with_count(opt_state: optax.OptState, gradient_steps: int) -> optax.OptState:
+  """Returns the state of an optimizer whose learning rate is that after `gradient_steps`.
+
+  Its moments stay, and so does the count of their bias correction.
+  """
+
+  def moved(state: Any) -> Any:
+    if not isinstance(state, optax.ScaleByScheduleState):
+      return state
+    return state._replace(count=np.asarray(gradient_steps, state.count.dtype))
+
+  return jax.tree.map(
+    moved, opt_state, is_leaf=lambda state: isinstance(state, optax.ScaleByScheduleState)
+  )

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from absl import logging
 
+from agents import optimizers
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment
 from agents.anakin.loop import AnakinLoop, AnakinState
@@ -80,14 +81,18 @@ class GossipPeer(Gossiping, Anakin):
   ) -> AnakinState:
     """Returns a state with a neighbour's parameters, and takes over its counters.
 
-    The peer's own counters are lost. With the neighbour's it finishes when the others do.
+    The peer's own counters are lost. With the neighbour's it finishes when the others do, and its
+    learning rate is theirs. The optimizer's moments are new.
     """
     self._counts = dict(counts)
     seed = self._options.seed.child('restart', lifecycle.restart_count())
     state = loop.init(seed.key())
     learner = agent.with_params(jax.device_get(state.learner), params)
     steps = np.int32(counts['learner_steps'])
-    return loop.put(state._replace(learner=learner._replace(learner_steps=steps)))
+    learner = learner._replace(
+      learner_steps=steps, opt_state=optimizers.with_count(learner.opt_state, steps)
+    )
+    return loop.put(state._replace(learner=learner))
 
   def _of_a_neighbour(self) -> tuple[dict[str, int], Any] | None:
     """Returns counters and parameters of the first successor that replies; None if none does."""

@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 from agents.types import Array
 
+_LEAST_SHARE = 1e-200  # Of a weight; far above where float64 becomes 0.
+
 
 class Message(NamedTuple):
   """What a peer sends to a successor."""
@@ -65,12 +67,15 @@ def average(own: Array, received: Sequence[Message], num_predecessors: int) -> A
 def split(weight: float, num_receivers: int, num_successors: int) -> tuple[float, float]:
   """Returns the weight that a peer of push-sum keeps, and that which it sends to each receiver.
 
-  Each of s successors is due the share 1/(s+1); that of a successor which receives nothing stays.
+  Each of s successors is due the share 1/(s+1); that of a successor which receives nothing stays. A
+  share that float64 can hardly hold stays as well, so that a peer without predecessors keeps a weight.
 
   Args:
-    weight: of the peer.
+    weight: of the peer, above 0.
     num_receivers: successors that are sent a message now.
     num_successors: s.
   """
   share = weight / (num_successors + 1)
+  if share < _LEAST_SHARE:
+    return weight, 0.0
   return share * (num_successors + 1 - num_receivers), share

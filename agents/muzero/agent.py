@@ -309,13 +309,16 @@ class MuZero(Agent):
     num_planned = config.unroll_length + config.num_unroll_steps
     policies = unrolls.extras['search_policy'][:, :num_planned]
     if config.reanalyse_fraction:
-      chosen = reanalysed(len(policies), config.reanalyse_fraction)
-      keys = jax.random.split(key, (len(chosen), num_planned))
-      params = Params(target_params, jnp.float32(1.0))
+      chosen, group = reanalysed(len(policies), config.reanalyse_fraction)
       rows = observation, jax.vmap(self._excluded)(timestep.observation)
-      rows = jax.tree.map(lambda x: x[chosen, :num_planned], rows)
-      found = self.reanalyse(params, rows[0], keys, rows[1])
-      policies = policies.at[chosen].set(found.policy)
+      rows = jax.tree.map(
+        lambda x: _merge(x.reshape(-1, group, *x.shape[1:])[:, :chosen, :num_planned]), rows
+      )
+      keys = jax.random.split(key, (len(policies) // group * chosen, num_planned))
+      found = self.reanalyse(Params(target_params, jnp.float32(1.0)), rows[0], keys, rows[1])
+      groups = policies.reshape(-1, group, *policies.shape[1:])
+      fresh = found.policy.reshape(-1, chosen, *policies.shape[1:])
+      policies = _merge(jnp.concatenate([fresh, groups[:, chosen:]], axis=1))
     targets = make_targets(config, timestep, values, policies)
     starts = jax.tree.map(lambda x: x[:, : config.unroll_length], observation)
     actions = windows(config, unrolls.action, config.num_unroll_steps)
@@ -362,10 +365,15 @@ def row_keys(keys: Array, num_rows: int) -> Array:
   return jax.vmap(lambda key: jax.random.split(key, num_rows))(keys)
 
 
-def reanalysed(num_unrolls: int, fraction: float) -> np.ndarray:
-  """Returns which unrolls of a batch are reanalysed: about `fraction` of them, one at least, spread."""
-  count = max(1, round(fraction * num_unrolls))
-  return np.arange(count) * num_unrolls // count
+def reanalysed(num_unrolls: int, fraction: float) -> tuple[int, int]:
+  """Returns k and q: k of every q neighbours in a batch are reanalysed, one at least.
+
+  q is the least divisor of the batch with which k / q is within 1/16 of the fraction, or else closest to
+  it. Devices that hold whole groups of q then move nothing, which an index of unrolls would.
+  """
+  divisors = (q for q in range(1, num_unrolls + 1) if num_unrolls % q == 0)
+  choices = [(max(1, round(fraction * q)), q) for q in divisors]
+  return min(choices, key=lambda choice: max(abs(choice[0] / choice[1] - fraction), 1 / 16))
 
 
 def _merge(rows: Nest) -> Nest:

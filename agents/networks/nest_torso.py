@@ -51,8 +51,8 @@ class NestTorso(nn.Module):
 def make_torso(config: NetworkConfig, observation_spec: Nest, looped: bool = False) -> nn.Module:
   """Returns the torso of the config, for an array or for a nest.
 
-  Each leaf of a nest has the torso that an array of its shape and dtype would have; a DiscreteArray is
-  one-hot. A convolutional `--torso` is that of the leaves that are images it can take.
+  Each leaf of a nest has the torso that an array of its spec would have. A DiscreteArray is one-hot. A
+  convolutional `--torso` is that of the leaves that are images it can take.
 
   Args:
     config: of the network.
@@ -62,16 +62,22 @@ def make_torso(config: NetworkConfig, observation_spec: Nest, looped: bool = Fal
   Raises:
     ValueError: as in `agents.networks.torsos.make_torso`; or no leaf fits a convolutional torso.
   """
-  if callable(config.torso) or not nests.is_nest(observation_spec):
+  if callable(config.torso):
     return torsos.make_torso(config, observation_spec, looped)
+  if not nests.is_nest(observation_spec):
+    return _of_labels(observation_spec, torsos.make_torso(config, observation_spec, looped))
   named = nests.named(observation_spec)
   names = choice.torsos(config.torso, observation_spec)
   leaves = {}
   for name, spec in named.items():
     torso = torsos.make_named(names[name], config, looped)
-    labels = isinstance(spec, specs.DiscreteArray)
-    leaves[_module(name)] = OneHot(spec.num_values, torso) if labels else torso
+    leaves[_module(name)] = _of_labels(spec, torso)
   return NestTorso(leaves, config.hidden_size or 256, config.activation, config.init)
+
+
+def _of_labels(spec: specs.Array, torso: nn.Module) -> nn.Module:
+  """Returns a torso whose labels, if the spec has such, are one-hot."""
+  return OneHot(spec.num_values, torso) if isinstance(spec, specs.DiscreteArray) else torso
 
 
 def _module(name: str) -> str:

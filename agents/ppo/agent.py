@@ -119,15 +119,16 @@ class PPO(ActorCritic):
     log_rhos = self.distribution.log_prob(output.logits, rows.draw)[:-1] - log_mu
     rhos = jnp.exp(log_rhos)
     valid = masked.transitions(rows.timestep.step_type[:-1])
+    corrects = config.off_policy_correction == 'vtrace'
     targets = generalized_advantages(
       output.value,
       scaled_rewards(config, normalization.normalized_rewards(params, rows.timestep.reward[1:])),
       config.discount * rows.timestep.discount[1:],
-      rhos if config.off_policy_correction == 'vtrace' else jnp.ones_like(rhos),
+      rhos if corrects else jnp.ones_like(rhos),
       valid,
       lambda_=config.gae_lambda,
-      rho_bar=config.rho_bar,
-      c_bar=config.c_bar,
+      rho_bar=config.rho_bar if corrects else 1.0,
+      c_bar=config.c_bar if corrects else 1.0,
     )
     value = output.value[:-1]
     metrics = {

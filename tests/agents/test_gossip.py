@@ -85,6 +85,16 @@ def test_push_sum_by_hand():
   assert weight == 0.75 and mixed == pytest.approx(4.0)  # (0.5 * 2 + 0.25 * 8) / 0.75.
 
 
+def test_peers_behind_one_that_is_gone_keep_a_weight():
+  weights = [1.0, 1.0]  # Of two in a row; the first has no predecessor any more.
+  for _ in range(2000):
+    weights[0], to_second = mixing.split(weights[0], 1, 1)
+    weights[1], _ = mixing.split(weights[1], 1, 1)
+    message = Message(to_second, np.float64([1.0]))
+    mixed, weights[1] = mixing.weighted_mean(np.float64([2.0]), weights[1], [message])
+    assert np.isfinite(mixed).all() and min(weights) > 0.0
+
+
 @pytest.mark.parametrize('spec, n', [('ring', 4), ('0-1,1-2,2-0,2-1,0-3,3-2', 4), ('full', 3)])
 def test_push_sum_conserves_its_sums_and_finds_the_mean_in_any_order(spec, n):
   graph, random = graphs.graph(spec, n), np.random.default_rng(1)

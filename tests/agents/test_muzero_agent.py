@@ -280,9 +280,10 @@ def test_parts_of_a_batch_are_updates_of_their_own():
 
 @pytest.mark.slow
 def test_only_reanalysed_unrolls_have_other_policies_than_the_recorded():
-  np.testing.assert_array_equal(reanalysed(4, 0.5), [0, 2])
-  np.testing.assert_array_equal(reanalysed(64, 0.001), [0])
-  np.testing.assert_array_equal(reanalysed(5, 1.0), np.arange(5))
+  assert reanalysed(4, 0.5) == reanalysed(64, 0.5) == (1, 2)
+  assert reanalysed(64, 0.8) == (3, 4) and reanalysed(5, 0.8) == (4, 5)
+  assert reanalysed(64, 0.001) == (1, 16) and reanalysed(5, 1.0) == (1, 1)
+  assert reanalysed(3, 0.001) == (1, 3)
   config = dataclasses.replace(SMALL, reanalyse_fraction=0.5)
   update, state, unrolls = compiled(config, 'update'), make_state(config), recorded_unrolls(SMALL)
   policy = unrolls.extras['search_policy']

@@ -57,6 +57,12 @@ def test_each_leaf_has_the_torso_of_its_shape_and_one_layer_joins_them():
   np.testing.assert_allclose(torso.apply({'params': params}, rows), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_label_is_one_hot_alone_too():
+  torso = nest_torso.make_torso(NetworkConfig(mlp_sizes=(7,)), SPEC['goal'][0])
+  params = torso.init(jax.random.key(0), np.int32([0]))
+  assert params['params']['torso']['Dense_0']['kernel'].shape == (3, 7)
+
+
 def test_a_convolutional_torso_is_that_of_the_images():
   config = NetworkConfig(torso='impala', mlp_sizes=(7,))
   leaves = nest_torso.make_torso(config, SPEC).leaves

@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from agents.actor_critic.config import ActorCriticConfig
-from agents.optimizers import make_optimizer, make_schedule
+from agents.optimizers import make_optimizer, make_schedule, with_count
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
 from tests.agents.recording import ACTION_SPEC, OBSERVATION_SPEC, make_unrolls
@@ -78,6 +78,22 @@ def test_the_rate_is_the_same_within_a_learner_step():
   config = dataclasses.replace(CONFIG, **decaying('linear', 2))
   steps = first_steps(config, [3.0] * 7, gradient_steps=3)
   np.testing.assert_allclose(steps, [-2.0] * 3 + [-1.0] * 3 + [0.0], rtol=1e-4)
+
+
+@pytest.mark.parametrize('optimizer', ['adam', 'rmsprop'])
+def test_a_new_optimizer_begins_at_the_rate_of_a_later_step(optimizer):
+  config = dataclasses.replace(CONFIG, optimizer=optimizer, **decaying('linear', 10))
+  optimizer = make_optimizer(config, gradient_steps=2)
+  new = optimizer.init(jnp.zeros(()))
+  first, _ = optimizer.update(jnp.ones(()), new)
+  later, _ = optimizer.update(jnp.ones(()), with_count(new, 15))  # The eighth learner step of ten.
+  np.testing.assert_allclose(later / first, 0.3, rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['adam_b1', 'adam_b2', 'rmsprop_decay'])
+def test_a_moment_that_forgets_nothing_is_refused(name):
+  with pytest.raises(ValueError, match=f'--{name} is 1.0: set it to a number from 0 to below 1'):
+    dataclasses.replace(CONFIG, **{name: 1.0}).validate()
 
 
 @pytest.mark.slow

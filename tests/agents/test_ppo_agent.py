@@ -88,8 +88,8 @@ def params_by_hand(agent, config, state, unrolls, rate):
       config.discount * np.asarray(timestep.discount[1:]),
       valid,
       ratios if corrects else np.ones_like(ratios),
-      config.rho_bar,
-      config.c_bar,
+      config.rho_bar if corrects else np.inf,
+      config.c_bar if corrects else np.inf,
       config.gae_lambda,
       weighs_own,
     )
@@ -126,6 +126,7 @@ def params_by_hand(agent, config, state, unrolls, rate):
   [
     ('lstm', {'num_epochs': 1, 'clip_ratio': 1e9}),
     ('none', {'num_epochs': 3, 'clip_value': 0.05, 'off_policy_correction': 'vtrace'}),
+    ('none', {'num_epochs': 1, 'rho_bar': 0.5, 'c_bar': 0.5}),  # Bars are of the correction only.
   ],
 )
 def test_an_update_on_stale_data_is_the_gradient_steps_done_by_hand(core, options):

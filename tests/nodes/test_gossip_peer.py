@@ -5,6 +5,7 @@ import threading
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from agents.anakin.environments.catch import Catch
@@ -152,6 +153,11 @@ def test_blocking_peers_agree_after_each_round_and_resumed_ones_are_those_that_t
   assert resumed == [zero, one]
 
 
+def schedules(opt_state):
+  leaves = jax.tree.leaves(opt_state, is_leaf=lambda x: isinstance(x, optax.ScaleByScheduleState))
+  return [leaf for leaf in leaves if isinstance(leaf, optax.ScaleByScheduleState)]
+
+
 @pytest.mark.slow
 def test_a_peer_that_lost_all_begins_with_the_parameters_of_a_neighbour(
   tmp_path, connect, stop, monkeypatch
@@ -176,3 +182,5 @@ def test_a_peer_that_lost_all_begins_with_the_parameters_of_a_neighbour(
   found = jax.device_get(restarted._state.learner)
   assert found.learner_steps == restarted._counts['learner_steps']
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), found.params, params)
+  # The learning rate is that of the neighbour's learner steps.
+  assert found.learner_steps in [state.count for state in schedules(found.opt_state)]
