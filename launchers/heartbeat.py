@@ -23,6 +23,7 @@ PERIOD_SECONDS = 1.0
 # A starting node may be silent for this multiple of --node_timeout.
 START_FACTOR = 4.0
 _FINAL_SECONDS = 60.0
+_PATIENT = 1e9  # JSON has no infinity.
 _SLOW_FIGURES = 10  # Beats between two counts of open files.
 _MIB = 1 << 20
 _PAGE = os.sysconf('SC_PAGE_SIZE')
@@ -43,6 +44,7 @@ class Beat:
     threads: number of threads, Python or not.
     host: name of its machine.
     returned: whether its work has returned, so that it may exit.
+    silence: seconds to the next heartbeat that do not count as a hang, in multiples of --node_timeout.
   """
 
   doing: str
@@ -55,6 +57,7 @@ class Beat:
   threads: int
   host: str = ''
   returned: bool = False
+  silence: float = 1.0
 
   def pack(self) -> bytes:
     """Returns the beat as one line of JSON."""
@@ -81,7 +84,7 @@ def find_hang(
     attentive: seconds for which the caller could have received a heartbeat.
   """
   silence = min(age, attentive)
-  if silence > (START_FACTOR if beat is None else 1.0) * timeout:
+  if silence > (START_FACTOR if beat is None else beat.silence) * timeout:
     return f'has sent no heartbeat for {silence:.0f} s', silence
   if beat is not None and age < timeout and beat.unmarked > beat.patience * timeout:
     return f'has made no progress for {beat.unmarked:.0f} s ({beat.doing})', beat.unmarked
@@ -108,7 +111,7 @@ class Heart:
 
   def start(self) -> None:
     """Sends the first beat, so that a hang right after it has a process id; then starts the thread."""
-    if self._try_to_beat():
+    if self.beat():
       threading.Thread(target=self._run, name='heartbeat', daemon=True).start()
 
   def returned(self) -> None:
@@ -117,13 +120,7 @@ class Heart:
       self._returned = True
       self._send(self._beat())
 
-  def _run(self) -> None:
-    pause = threading.Event()
-    pause.wait(PERIOD_SECONDS)
-    while self._try_to_beat():
-      pause.wait(PERIOD_SECONDS)
-
-  def _try_to_beat(self) -> bool:
+  def beat(self) -> bool:
     """Sends a beat if the process has a descriptor left; returns whether to go on sending."""
     with self._order:
       try:
@@ -135,6 +132,12 @@ class Heart:
       except OSError:
         return False
       return True
+
+  def _run(self) -> None:
+    pause = threading.Event()
+    pause.wait(PERIOD_SECONDS)
+    while self.beat():
+      pause.wait(PERIOD_SECONDS)
 
   def _beat(self) -> Beat:
     from nodes.runtime import activity  # Not needed to listen.
@@ -151,18 +154,18 @@ class Heart:
     self._count += 1
     with open('/proc/self/statm') as f:
       _, resident, shared = map(int, f.read().split()[:3])
-    patience = latest.activity.patience
     return Beat(
       doing=latest.activity.name,
       seconds=round(now - latest.began, 1),
       unmarked=round(self._unmarked, 1),
-      patience=patience if math.isfinite(patience) else 1e9,  # JSON has no infinity.
+      patience=min(latest.activity.patience, _PATIENT),
       memory_mib=round((resident - shared) * _PAGE / _MIB, 1),
       cpu_seconds=round(time.process_time(), 2),
       open_files=self._open_files,
       threads=self._threads,
       host=os.uname().nodename,
       returned=self._returned,
+      silence=min(latest.activity.silence, _PATIENT),
     )
 
 

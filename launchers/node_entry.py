@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from launchers import allocator, heartbeat
 from launchers.requests import STACKS
-from nodes.runtime import activity
+from nodes.runtime import activity, open_files
 
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
@@ -43,8 +43,10 @@ def _leave(code: int) -> None:
   """Exits, after the threads named `lifecycle.FINISH`; others may be in calls that never return."""
   from nodes.runtime import lifecycle  # Imports Launchpad.
 
-  for thread in threading.enumerate():
-    if thread.name == lifecycle.FINISH:
+  activity.mark(activity.LEAVING)
+  # They and the main thread may start others.
+  while threads := [t for t in threading.enumerate() if t.name == lifecycle.FINISH]:
+    for thread in threads:
       thread.join()
   sys.stdout.flush()
   sys.stderr.flush()
@@ -83,6 +85,7 @@ def begin_heartbeat(send: Callable[[heartbeat.Beat], None]) -> heartbeat.Heart:
   activity.mark(activity.STARTING)
   heart = heartbeat.Heart(send)
   heart.start()
+  activity.announce_with(heart.beat)
   faulthandler.enable()
   faulthandler.register(STACKS, all_threads=True)
   return heart
@@ -106,6 +109,7 @@ def run(
     The exit code. The caller must exit with `os._exit`, because threads may never return.
   """
   allocator.limit_arenas()
+  open_files.allow_many()
   from absl import flags, logging
   from launchpad.launch import worker_manager
 
@@ -118,7 +122,7 @@ def run(
   _watch_for_sigterm(stop, requested, grace, stopped)
   try:
     function = load()
-    activity.mark(activity.RUNNING)  # A node class may mark finer activities.
+    activity.announce(activity.RUNNING)  # A node class may mark finer activities.
     function()
   except BaseException as error:  # Includes SystemExit: a library that exits has not done the work.
     # A colocation sets the stop event itself when one of its nodes fails.

@@ -143,7 +143,7 @@ class Anakin:
         if stop.is_set():
           raise lifecycle.Stopped
       trained = True
-      checkpointer.write_now()
+      checkpointer.write_now(stop.is_set)
       params = jax.device_get(self._state.learner.params)
       save_final_params(self._options.run.learner_dir, params, stop.is_set)
       activity.mark(activity.IDLE)

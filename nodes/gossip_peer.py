@@ -88,9 +88,9 @@ class GossipPeer(Gossiping, Anakin):
     seed = self._options.seed.child('restart', lifecycle.restart_count())
     state = loop.init(seed.key())
     learner = agent.with_params(jax.device_get(state.learner), params)
-    steps = np.int32(counts['learner_steps'])
+    steps = counts['learner_steps']
     learner = learner._replace(
-      learner_steps=steps, opt_state=optimizers.with_count(learner.opt_state, steps)
+      learner_steps=np.int32(steps), opt_state=optimizers.with_count(learner.opt_state, steps)
     )
     return loop.put(state._replace(learner=learner))
 

@@ -123,6 +123,7 @@ class InferenceWorker:
         variables.start(server.check, finished.set)
       while not finished.wait(_CHECK_SECONDS):
         activity.mark(activity.SERVING)
+        server.check()
         reporter.maybe_report()
         if self._stop.is_set():
           return

@@ -166,15 +166,13 @@ class Monitor:
     monitor.
 
     Raises:
-      RuntimeError: `rpc.retry_later_error()` while the disk is full, so that the evaluator retries.
+      RuntimeError: `rpc.retry_later_error()` while it cannot be written, so that the evaluator retries.
     """
     if not self._finished.is_set():
       record = {'num_steps': self._num_steps, 'values': dict(values)}
       try:
         files.write_json(os.path.join(self._run_dir, FINAL_EVALUATION), record)
       except OSError as error:
-        if error.errno not in full_disk.FULL:
-          raise
         self._problem = f'{self._run_dir} cannot take the final evaluation: {error.strerror}'
         raise rpc.retry_later_error() from error
       self._problem = ''

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
 
 from nodes.runtime import activity, lifecycle, listening
+from nodes.runtime.checkpoint_schedule import CheckpointSchedule
 from nodes.runtime.reporter import Reporter
 from nodes.unrolls.thin_reverb import reverb
 from rundir.replay_checkpoints import Damaged, ReplayCheckpoints
@@ -48,6 +48,7 @@ class ReplayServer:
     """
     listening.check_free(port)
     self._period = checkpoint_period
+    self._schedule = CheckpointSchedule(checkpoint_period)
     self._checkpoints = ReplayCheckpoints(checkpoint_dir)
     self._checkpoint_failures = 0
     self._server = self._restore(tables, port)
@@ -61,15 +62,14 @@ class ReplayServer:
       self._serve(stop)
 
   def _serve(self, stop: threading.Event) -> None:
-    last, saving = time.monotonic(), None
+    saving: threading.Thread | None = None
     while not stop.wait(0.2):
       activity.mark(activity.SERVING)
-      if self._checkpoint_failures:
+      if self._failures():
         self._reporter.maybe_report()
       self._reporter.ask_for_finish()
-      due = self._period and time.monotonic() - last >= self._period
-      if due and (saving is None or not saving.is_alive()):
-        last, saving = time.monotonic(), lifecycle.run_before_exit(self.write_checkpoint)
+      if self._schedule.due(saving is not None and saving.is_alive()):
+        saving = lifecycle.run_before_exit(self.write_checkpoint)
     if self._period and not self._reporter.training_finished:
       if saving is not None:
         saving.join()
@@ -105,7 +105,8 @@ class ReplayServer:
     checkpointer = reverb.checkpointers.DefaultCheckpointer(
       self._checkpoints.scratch, fallback_checkpoint_path=checkpoint
     )
-    return reverb.Server(tables(), port, checkpointer)
+    with activity.doing(activity.RESTORING):  # Reverb holds the interpreter lock meanwhile.
+      return reverb.Server(tables(), port, checkpointer)
 
   def write_checkpoint(self) -> None:
     """Writes all items and the rate limiter's counts; inserts and samples block meanwhile.
@@ -121,9 +122,12 @@ class ReplayServer:
       logging.error('could not write a checkpoint, earlier ones are kept: %s', error)
 
   def measure(self, seconds: float) -> dict[str, float]:
-    """Returns the number of checkpoints so far that could not be written."""
-    return {'checkpoint_failures': float(self._checkpoint_failures)}
+    """Returns the number of checkpoints so far that could not be written, or were late."""
+    return {'checkpoint_failures': float(self._failures())}
 
   def close(self) -> None:
     """Stops listening."""
     self._server.stop()
+
+  def _failures(self) -> int:
+    return self._checkpoint_failures + self._schedule.missed

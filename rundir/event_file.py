@@ -17,14 +17,18 @@ from rundir.appending import AppendedFile
 class EventFile:
   """Writes a new event file in a directory. Each event is written atomically."""
 
-  def __init__(self, directory: str):
+  def __init__(self, directory: str, name: str = ''):
     """Creates the directory and the file.
+
+    Args:
+      directory: of the file.
+      name: of the file, with 'tfevents' in it; by default from the time, machine and process.
 
     Raises:
       OSError: if it cannot be written.
     """
     os.makedirs(directory, exist_ok=True)
-    name = f'events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}'
+    name = name or f'events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}'
     self._file = AppendedFile(os.path.join(directory, name))
     try:
       if not self._file.size:

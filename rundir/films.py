@@ -1,4 +1,7 @@
-"""The films of a run: GIF files in `films/`, each also in an event file of its own for TensorBoard."""
+"""The films of a run: GIF files in `films/`, each also in an event file of its own for TensorBoard.
+
+Both have names that sort by actor steps, so that no clock that is set back changes their order.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ def directory(run_dir: str) -> str:
 
 
 def paths(run_dir: str) -> list[str]:
-  """Returns the paths of the films, oldest first."""
-  return _oldest_first(directory(run_dir), _SUFFIX)
+  """Returns the paths of the films, those of fewer actor steps first."""
+  return _paths(directory(run_dir), _SUFFIX)
 
 
 def write(run_dir: str, actor_steps: int, frames: int, gif: bytes, kept: int) -> None:
-  """Writes a film and deletes the oldest ones.
+  """Writes a film and deletes the oldest ones, but first those of steps that a resumed run has lost.
 
   Args:
     run_dir: the run directory.
@@ -37,27 +40,30 @@ def write(run_dir: str, actor_steps: int, frames: int, gif: bytes, kept: int) ->
 
   events = os.path.join(run_dir, 'tensorboard', 'films')
   path = os.path.join(directory(run_dir), f'{actor_steps:012d}{_SUFFIX}')
+  # Behind the files of earlier versions, whose names have a time there.
+  name = f'events.out.tfevents.film-{actor_steps:012d}'
   # Before the new film is written, so that a full disk has room for it.
-  _delete([other for other in paths(run_dir) if other != path], kept - 1)
-  _delete(_oldest_first(events, ''), kept - 1)
+  _make_room(paths(run_dir), path, kept)
+  _make_room(_paths(events, ''), os.path.join(events, name), kept)
   files.write(path, gif)
-  file = EventFile(events)
+  file = EventFile(events, name)
   try:
     file.write_gif(frames, 'film', gif)
   finally:
     file.close()
 
 
-def _delete(oldest_first: list[str], kept: int) -> None:
-  for path in oldest_first[: max(0, len(oldest_first) - kept)]:
+def _make_room(found: list[str], new: str, kept: int) -> None:
+  """Deletes all but `kept - 1` of the other paths: those behind `new` first, then the oldest."""
+  others = [path for path in found if path > new] + [path for path in found if path < new]
+  for path in others[: max(0, len(others) - kept + 1)]:
     with contextlib.suppress(FileNotFoundError):
       os.remove(path)
 
 
-def _oldest_first(folder: str, suffix: str) -> list[str]:
+def _paths(folder: str, suffix: str) -> list[str]:
   try:
-    with os.scandir(folder) as entries:
-      found = [(e.stat().st_mtime_ns, e.path) for e in entries if e.name.endswith(suffix)]
+    names = os.listdir(folder)
   except FileNotFoundError:
     return []
-  return [path for _, path in sorted(found)]
+  return [os.path.join(folder, name) for name in sorted(names) if name.endswith(suffix)]

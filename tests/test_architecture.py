@@ -56,7 +56,7 @@ def test_launchers_know_of_nodes_only_how_a_process_lives():
         module = node.module.partition('.')[2]
         names = {f'{module}.{alias.name}' for alias in node.names}
         names |= {module} if module != 'runtime' else set()
-        known = {'runtime.activity', 'runtime.lifecycle', 'runtime.listening'}
+        known = {f'runtime.{m}' for m in ('activity', 'lifecycle', 'listening', 'open_files')}
         assert all(name in known or name.rpartition('.')[0] in known for name in names), path
 
 

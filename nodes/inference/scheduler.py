@@ -28,7 +28,8 @@ class RequestScheduler:
 
   Attributes:
     rows_dropped: rows of unrolls that new incarnations of actors have cut off.
-    restarts: new incarnations of actors that had connected before.
+    restarts: new incarnations of actors that had connected before. An evaluator, whose evaluations and
+      films are incarnations too, does not count.
   """
 
   def __init__(
@@ -172,7 +173,7 @@ class RequestScheduler:
     """Starts to serve a new incarnation of an actor."""
     restart = env_group.connected
     self.rows_dropped += env_group.admit(incarnation)
-    self.restarts += restart
+    self.restarts += restart and env_group.spec.training
     if not restart:
       self._count_live_groups()
 

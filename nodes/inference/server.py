@@ -25,6 +25,7 @@ from nodes.inference.scheduler import RequestScheduler
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
+from nodes.runtime.work_watch import WorkWatch
 from nodes.unrolls.writer import make_writer
 
 
@@ -41,7 +42,7 @@ class Writer(Protocol):
     """Queues unrolls `[N, L, ...]`; `release` is called once they are copied. Must not block."""
 
   def check(self) -> None:
-    """Raises the error that stopped the writer, if any."""
+    """Raises the error that stopped the writer, if any, or TimeoutError if it hangs."""
 
   def close(self) -> None:
     """Stops writing."""
@@ -110,6 +111,7 @@ class InferenceServer:
     self._progress = ActingCounters(counter, action_repeat)
     self._listening = threading.Lock()
     self._threads: list[threading.Thread] = []
+    self._watches: list[WorkWatch] = []
     self._error: BaseException | None = None
 
     sizes = [s.num_envs for s in env_groups]
@@ -151,9 +153,12 @@ class InferenceServer:
     if self._writer is not None:
       self._writer.start()
     for i in range(self._num_threads):
-      thread = threading.Thread(target=self._work, name=f'inference-{i}', daemon=True)
+      watch = WorkWatch('a batch of inference')
+      name = f'inference-{i}'
+      thread = threading.Thread(target=self._work, args=(watch,), name=name, daemon=True)
       thread.start()
       self._threads.append(thread)
+      self._watches.append(watch)
 
   def connect(self) -> MessageSocket:
     """Returns a connection from this process.
@@ -168,23 +173,29 @@ class InferenceServer:
     return self._inbox.connect()
 
   def check(self) -> None:
-    """Raises the error that stopped the writer or a serving thread, if any."""
+    """Raises the error that stopped the writer or a serving thread, or TimeoutError if one hangs."""
     if self._writer is not None:
       self._writer.check()
     if self._error is not None:
       raise self._error
+    for watch in self._watches:
+      watch.check()
 
   def finish_training(self) -> None:
     """Stops each actor at its next request; the server continues to serve evaluators."""
     self._scheduler.finish_training()
+
+  def stop_writing(self) -> None:
+    """Stops writing unrolls, if any; drops those that replay has not accepted."""
+    if self._writer is not None:
+      self._writer.close()
 
   def close(self) -> None:
     """Stops writing and serving, and closes every connection.
 
     Drops unrolls that replay has not accepted, and pending requests without a reply.
     """
-    if self._writer is not None:
-      self._writer.close()
+    self.stop_writing()
     self._scheduler.close()
     for thread in self._threads:
       thread.join(timeout=10.0)
@@ -222,7 +233,7 @@ class InferenceServer:
       | {'exploration_min': self._exploration[0], 'exploration_max': self._exploration[1]}
     )
 
-  def _work(self) -> None:
+  def _work(self, watch: WorkWatch) -> None:
     """Serves batches until the server is closed; runs in each thread."""
     scheduler = self._scheduler
     try:
@@ -231,10 +242,11 @@ class InferenceServer:
           device, batch = scheduler.next_batch()
         if not batch:
           return
-        for request, answer in zip(batch, self._devices[device].serve(batch), strict=True):
-          self._count(request)
-          scheduler.finish(request, answer)
-        self._batchers[device].served(batch)
+        with watch:
+          for request, answer in zip(batch, self._devices[device].serve(batch), strict=True):
+            self._count(request)
+            scheduler.finish(request, answer)
+          self._batchers[device].served(batch)
     except BaseException as error:
       self._error = error
       scheduler.close()

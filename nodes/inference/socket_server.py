@@ -11,9 +11,9 @@ import time
 
 from absl import logging
 
-from nodes.inference import open_files, unix_sockets
+from nodes.inference import unix_sockets
 from nodes.inference.message_socket import MessageSocket
-from nodes.runtime import lifecycle, listening
+from nodes.runtime import lifecycle, listening, open_files
 
 _NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from absl import logging
 
 from nodes.learning import serialisation
 from nodes.runtime import activity, full_disk, lifecycle
+from nodes.runtime.checkpoint_schedule import CheckpointSchedule
 from rundir import checkpoints, final_params
 
 # Seconds between polls of a checkpoint thread, and between log messages about it.
@@ -40,23 +42,32 @@ class Checkpointer:
     self._period = period
     self._keep = keep
     self._save = save
-    self._last = time.monotonic()
+    self._schedule = CheckpointSchedule(period)
     self._thread: threading.Thread | None = None
-    self.failures = 0
+    self._failures = 0
+
+  @property
+  def failures(self) -> int:
+    """Checkpoints so far that failed, or were late."""
+    return self._failures + self._schedule.missed
 
   def maybe_write(self) -> None:
     """Starts to write a checkpoint if one is due and the previous one is complete."""
     busy = self._thread is not None and self._thread.is_alive()
-    if self._period and time.monotonic() - self._last >= self._period and not busy:
+    if self._schedule.due(busy):
       self._begin()
 
-  def write_now(self) -> None:
-    """Writes a checkpoint and waits for it; does nothing if `period` is 0."""
+  def write_now(self, should_stop: Callable[[], bool] | None = None) -> None:
+    """Writes a checkpoint and waits for it; does nothing if `period` is 0.
+
+    Args:
+      should_stop: while the disk is full, retries until it returns True; None not to retry.
+    """
     with activity.doing(activity.WRITING_CHECKPOINT):
       self._wait()
       if self._period:
         logging.info('writing the last checkpoint into %s', self._path)
-        self._begin()
+        self._begin(should_stop)
         self._wait()
 
   def _wait(self) -> None:
@@ -71,8 +82,7 @@ class Checkpointer:
         said = now
         logging.info('still writing a checkpoint into %s, for %.0f s', self._path, now - began)
 
-  def _begin(self) -> None:
-    self._last = time.monotonic()
+  def _begin(self, should_stop: Callable[[], bool] | None = None) -> None:
     try:
       counts, state = self._save()
     except (lifecycle.Stopped, lifecycle.NonRetryableError):
@@ -80,17 +90,24 @@ class Checkpointer:
     except Exception as error:
       self._failed(error)
     else:
-      self._thread = lifecycle.run_before_exit(lambda: self._write(counts, state))
+      self._thread = lifecycle.run_before_exit(lambda: self._write(counts, state, should_stop))
 
-  def _write(self, counts: Mapping[str, float], state: Any) -> None:
+  def _write(
+    self, counts: Mapping[str, float], state: Any, should_stop: Callable[[], bool] | None
+  ) -> None:
     try:
-      file = checkpoints.write(self._path, counts, serialisation.serialise(state), self._keep)
+      content = serialisation.serialise(state)
+      write = functools.partial(checkpoints.write, self._path, counts, content, self._keep)
+      if should_stop is None:
+        file = write()
+      else:
+        file = full_disk.write_when_there_is_room(write, should_stop, self._path)
       logging.info('wrote %s', file)
     except Exception as error:  # Includes MemoryError.
       self._failed(error)
 
   def _failed(self, error: Exception) -> None:
-    self.failures += 1
+    self._failures += 1
     logging.exception('could not write a checkpoint, earlier ones are kept: %r', error)
 
 

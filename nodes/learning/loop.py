@@ -44,13 +44,16 @@ class ParameterConsumer(Protocol):
     """Starts to serve requests."""
 
   def check(self) -> None:
-    """Raises the error that stopped the service, if any; called often."""
+    """Raises the error that stopped the service, if any, or TimeoutError if it hangs; called often."""
 
   def measure(self, seconds: float) -> dict[str, float]:
     """Returns measurements over the last `seconds`, to be reported."""
 
   def finish_training(self) -> None:
     """Stops the actors; the service continues for evaluators."""
+
+  def stop_writing(self) -> None:
+    """Stops writing unrolls, if any; called when the program stops."""
 
 
 class Mixer(Protocol):
@@ -227,6 +230,8 @@ class _Training:
           self._checkpointer.maybe_write()
         self._finish()
       except lifecycle.Stopped:
+        # First, for a recording: the process may exit as soon as the last checkpoint is written.
+        self._service.stop_writing()
         if not self._finished:
           # If another replica no longer joins the last update, its state cannot be saved.
           with contextlib.suppress(lifecycle.Stopped):
@@ -255,7 +260,7 @@ class _Training:
 
   def _finish(self) -> None:
     # Write before stopping the actors, so that a restarted learner does not need them again.
-    self._checkpointer.write_now()
+    self._checkpointer.write_now(self._should_stop)
     params = self._learner.get_variables(['params'])[0]
     if self._options.replica == 0:
       with activity.doing(activity.WRITING_CHECKPOINT):

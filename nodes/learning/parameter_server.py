@@ -104,6 +104,9 @@ class ParameterServer:
     """Stops each actor at its next fetch."""
     self._finished.set()
 
+  def stop_writing(self) -> None:
+    """Does nothing: the nodes that act write the unrolls."""
+
   def _on_host(self, version: int, params: Nest) -> Nest:
     """Returns parameters as NumPy arrays, copied from the device once per version."""
     with self._copying:

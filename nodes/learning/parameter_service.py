@@ -78,6 +78,7 @@ class ActingAndServing:
     """Initialises with both; `acting` alone has threads and measurements."""
     self._acting, self._server = acting, server
     self.start, self.check, self.measure = acting.start, acting.check, acting.measure
+    self.stop_writing = acting.stop_writing
 
   def set_params(self, version: int, params: Nest) -> None:
     """Sets the parameters to act with, and publishes them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 
@@ -19,22 +19,26 @@ class Activity(NamedTuple):
   Attributes:
     name: for people, as in 'waits for replay'.
     patience: deadline for the next mark, in multiples of --node_timeout.
+    silence: deadline for the next heartbeat, in the same; above 1 if it may hold the interpreter lock.
   """
 
   name: str
   patience: float
+  silence: float = 1.0
 
 
 # Activities with a deadline: the node must mark them repeatedly.
-STARTING = Activity('starting', 4.0)
+STARTING = Activity('starting', 4.0, 4.0)
 PLAYING = Activity('playing', 1.0)
 UPDATING = Activity('updating', 1.0)
 RELABELLING = Activity('relabelling', 1.0)
 SERVING = Activity('serving', 1.0)
 FILMING = Activity('writing a film', 1.0)
+LEAVING = Activity('finishing its last writes', 4.0)
 # Activities without a deadline.
 RUNNING = Activity('running', math.inf)
 IDLE = Activity('idle', math.inf)
+RESTORING = Activity('restoring a checkpoint', math.inf, math.inf)
 COMPILING = Activity('compiling', math.inf)
 COMPILED_LOOP = Activity('in a call of the compiled loop', math.inf)
 WAITING_FOR_ACTIONS = Activity('waits for actions', math.inf)
@@ -60,6 +64,7 @@ class Mark(NamedTuple):
 
 
 _mark = Mark(RUNNING, time.monotonic(), time.monotonic())
+_beat: Callable[[], object] | None = None
 
 
 def mark(activity: Activity) -> None:
@@ -74,12 +79,26 @@ def latest() -> Mark:
   return _mark
 
 
+def announce_with(beat: Callable[[], object]) -> None:
+  """Sets the function that sends a heartbeat at once."""
+  global _beat
+  _beat = beat
+
+
+def announce(activity: Activity) -> None:
+  """Marks an activity and sends a heartbeat at once."""
+  mark(activity)
+  if _beat is not None:
+    _beat()
+
+
 @contextlib.contextmanager
 def doing(activity: Activity) -> Iterator[None]:
-  """Marks an activity, and on exit the previous one."""
+  """Marks an activity, and on exit the previous one; announces one that may be silent."""
   before = _mark.activity
-  mark(activity)
+  change = announce if activity.silence > 1.0 else mark
+  change(activity)
   try:
     yield
   finally:
-    mark(before)
+    change(before)

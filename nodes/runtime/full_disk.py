@@ -12,7 +12,7 @@ from absl import logging
 from nodes.runtime import lifecycle
 
 _PAUSE_SECONDS = 1.0
-FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_when_there_is_room(
@@ -34,7 +34,7 @@ def write_when_there_is_room(
     try:
       return write()
     except OSError as error:
-      if error.errno not in FULL:
+      if error.errno not in _FULL:
         raise
       if not said:
         logging.error('cannot write %s, waiting for room on the disk: %s', what, error)

@@ -12,6 +12,29 @@ from typing import Any
 from nodes.runtime import rpc
 
 
+class _Calls:
+  """Calls at most once per period, and none before the previous one has its reply.
+
+  Attributes:
+    pending: the latest call.
+  """
+
+  def __init__(self, period: float):
+    self._period = period
+    self._last = time.monotonic()
+    self.pending: futures.Future | None = None
+
+  def due(self) -> bool:
+    """Returns whether to call now; mostly costs one clock reading."""
+    if time.monotonic() - self._last < self._period:
+      return False
+    return self.pending is None or self.pending.done()
+
+  def send(self, call: Callable[[], futures.Future]) -> None:
+    self.pending = call()
+    self._last = time.monotonic()
+
+
 class Reporter:
   """Sends measurements to the monitor, at most once every `period` seconds.
 
@@ -39,26 +62,29 @@ class Reporter:
       monitor: a Courier client of the monitor, or None to report nothing.
       node: the node's name, such as 'actor/3'.
       measure: takes the seconds since the last report and returns the values by name.
-      period: seconds between reports.
+      period: seconds between reports, and between questions.
     """
     self._monitor = monitor
     self._node = node
     self._measure = measure
-    self._period = period
-    self._last = self._reported = time.monotonic()
-    self._pending: futures.Future | None = None
+    self._reports, self._questions = _Calls(period), _Calls(period)
+    self._reported = time.monotonic()
     self.training_finished = False
 
   def maybe_report(self) -> None:
     """Sends a report if one is due; otherwise costs one clock reading."""
-    if self._due(time.monotonic() - self._last):
+    if self._monitor is not None and self._reports.due():
       values = self._values()
-      self._send(lambda: self._monitor.futures.report(self._node, values))
+      self._reports.send(lambda: self._monitor.futures.report(self._node, values))
 
   def ask_for_finish(self) -> None:
     """Requests whether training has finished, at most once per period; see `training_finished`."""
-    if self._due(time.monotonic() - self._last):
-      self._send(self._monitor.futures.finished)
+    if self._monitor is None or not self._questions.due():
+      return
+    answer = self._questions.pending
+    if answer is not None and answer.exception() is None and answer.result() is True:
+      self.training_finished = True
+    self._questions.send(self._monitor.futures.finished)
 
   def report_now(self, should_stop: Callable[[], bool]) -> None:
     """Sends a report whether or not one is due, and waits for the monitor's reply.
@@ -81,9 +107,9 @@ class Reporter:
     self.close()
 
   def close(self, timeout: float = 0.5) -> None:
-    """Waits at most `timeout` seconds for a pending reply."""
-    if self._pending is not None:
-      futures.wait([self._pending], timeout)
+    """Waits at most `timeout` seconds for pending replies."""
+    calls = (self._reports.pending, self._questions.pending)
+    futures.wait([pending for pending in calls if pending is not None], timeout)
 
   def report_finished_until_stopped(
     self,
@@ -119,18 +145,3 @@ class Reporter:
     now = time.monotonic()
     seconds, self._reported = max(now - self._reported, 1e-3), now
     return {name: float(value) for name, value in self._measure(seconds).items()}
-
-  def _due(self, seconds: float) -> bool:
-    if self._monitor is None or seconds < self._period:
-      return False
-    if self._pending is None:
-      return True
-    if not self._pending.done():
-      return False
-    if self._pending.exception() is None and self._pending.result() is True:
-      self.training_finished = True
-    return True
-
-  def _send(self, send: Callable[[], futures.Future]) -> None:
-    self._pending = send()
-    self._last = time.monotonic()

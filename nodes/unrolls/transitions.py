@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -80,8 +81,8 @@ def read(run_dirs: Sequence[str], total: int, wanted: int) -> Iterator[dict[str,
 
   Args:
     run_dirs: the runs.
-    total: considers the first `total` transitions only, as counted when the program was built. A run
-      that still records adds others behind them.
+    total: considers the first `total` transitions only, as counted when the program was built. Runs
+      that still record add others behind them.
     wanted: yields so many of them, evenly spaced; at most `total`.
 
   Yields:
@@ -112,4 +113,6 @@ def _text(shape: Sequence[int], dtype: str) -> str:
 
 
 def _chunks(run_dirs: Sequence[str]) -> list[str]:
-  return [path for run_dir in run_dirs for path in recorded_unrolls.chunks(run_dir)]
+  """Returns the chunks of all runs by the time that begins their names, so that new ones come last."""
+  found = (path for run_dir in run_dirs for path in recorded_unrolls.chunks(run_dir))
+  return sorted(found, key=os.path.basename)

@@ -20,6 +20,8 @@ from acme import specs
 
 from agents.agent import Agent
 from agents.types import Array, Unroll
+from nodes.runtime import lifecycle
+from nodes.runtime.work_watch import WorkWatch
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.observers import UnrollObservers
 from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
@@ -112,6 +114,7 @@ class UnrollWriter:
     self._waiting: queue.SimpleQueue[tuple[Unroll, Callable[[], None]] | None] = queue.SimpleQueue()
     self._thread = threading.Thread(target=self._run, name='unroll-writer', daemon=True)
     self._stopping = threading.Event()
+    self._watch = WorkWatch('the writing of unrolls')
     self._error: BaseException | None = None
     self.written = self.accepted = 0
 
@@ -133,17 +136,21 @@ class UnrollWriter:
     self._waiting.put((unrolls, release))
 
   def check(self) -> None:
-    """Raises the error that stopped the writing thread, if any."""
+    """Raises the error that stopped the writing thread, if any, or TimeoutError if it hangs.
+
+    A wait for replay is back-pressure and no hang.
+    """
     if self._error is not None:
       raise self._error
+    self._watch.check()
 
   def close(self) -> None:
-    """Stops writing; drops unrolls that replay has not accepted."""
+    """Stops writing; drops unrolls that replay has not accepted. A recording ends before the exit."""
     self._stopping.set()
     self._waiting.put(None)
     self._observers.close()
     if self._recorder is not None:
-      self._recorder.close()
+      lifecycle.run_before_exit(self._recorder.close)
 
   def _run(self) -> None:
     try:
@@ -153,7 +160,8 @@ class UnrollWriter:
       ]
       while (item := self._next()) is not None and not self._stopping.is_set():
         unrolls, release = item
-        self._append(unrolls)
+        with self._watch:
+          self._append(unrolls)
         release()
         for writer in self._writers:
           self._flush(writer)
@@ -172,7 +180,8 @@ class UnrollWriter:
         return self._waiting.get(timeout=_LOOK_SECONDS)
       except queue.Empty:
         if self._recorder is not None:
-          self._recorder.look()
+          with self._watch:
+            self._recorder.look()
 
   def _append(self, unrolls: Unroll) -> None:
     priorities = self._priorities(unrolls)

@@ -1,13 +1,20 @@
 import subprocess
 import sys
 import threading
+import time
+
+import pytest
 
 from launchers import heartbeat
+from nodes.runtime import activity
 from tests.programs_under_test import ROOT
 
 _OUT_OF_DESCRIPTORS = """
 import resource, threading, time
+import pytest
+
 from launchers import heartbeat
+from nodes.runtime import activity
 
 def wait_for(condition):
   end = time.monotonic() + 60
@@ -66,3 +73,24 @@ def test_every_beat_after_the_work_returned_says_so(monkeypatch):
   assert enough.wait(60)
   assert beats[0] is False
   assert all(after_return)
+
+
+@pytest.mark.parametrize(
+  'doing, longest',
+  [
+    (activity.STARTING, 39.0),  # Imports hold the interpreter lock.
+    (activity.RESTORING, 1e6),  # So does Reverb, while it reads a checkpoint.
+    (activity.COMPILING, 9.0),
+    (activity.SERVING, 9.0),
+  ],
+)
+def test_how_long_a_node_may_be_silent_depends_on_its_activity(monkeypatch, doing, longest):
+  now = time.monotonic()
+  monkeypatch.setattr(activity, '_mark', activity.Mark(doing, now, now))
+  beats = []
+  heartbeat.Heart(beats.append).beat()
+  beat = heartbeat.unpack(beats[0].pack())
+  assert heartbeat.find_hang(beat, longest, timeout=10.0) == ('', 0.0)
+  if longest < 1e6:
+    how, seconds = heartbeat.find_hang(beat, longest + 2.0, timeout=10.0)
+    assert how.startswith('has sent no heartbeat') and seconds == longest + 2.0

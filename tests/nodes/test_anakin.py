@@ -1,6 +1,7 @@
 """Anakin's node and its evaluator, with real servers and without a launcher."""
 
 import dataclasses
+import errno
 import functools
 import threading
 
@@ -184,6 +185,23 @@ def test_a_stopped_run_leaves_a_checkpoint(tmp_path, connect, stop):
   counts = checkpoints.newest(checkpoints.directory(str(tmp_path))).counts
   assert counts['actor_steps'] > 0 and counts['learner_steps'] % 2 == 0
   assert not (tmp_path / 'params').exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_on_a_full_disk_waits_for_room_for_its_last_checkpoint(
+  tmp_path, connect, stop, monkeypatch
+):
+  full, write = [True], checkpoints.write
+
+  def sometimes(*args):
+    if full:
+      full.pop()
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    return write(*args)
+
+  monkeypatch.setattr(checkpoints, 'write', sometimes)
+  counts = run_to_the_end(tmp_path, connect, stop)
+  assert checkpoints.newest(checkpoints.directory(str(tmp_path))).counts == counts
 
 
 class NotANumber(Catch):

@@ -182,14 +182,17 @@ def test_a_report_with_other_names_is_under_a_header_of_its_own_names(tmp_path):
     assert [v for (v,) in curves.read(str(tmp_path), 'inference_learner/0', name)] == values
 
 
-def test_the_final_evaluation_is_asked_for_again_while_there_is_no_room(tmp_path, monkeypatch):
+@pytest.mark.parametrize('code', [errno.ENOSPC, errno.EMFILE, errno.ESTALE])
+def test_the_final_evaluation_is_asked_for_again_while_it_cannot_be_written(
+  tmp_path, monkeypatch, code
+):
   subject = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
   write = files.write_json
 
-  def full(*args):
-    raise OSError(errno.ENOSPC, 'No space left on device')
+  def fails(*args):
+    raise OSError(code, os.strerror(code))
 
-  monkeypatch.setattr(files, 'write_json', full)
+  monkeypatch.setattr(files, 'write_json', fails)
   with pytest.raises(RuntimeError, match='ask again'):
     subject.final_evaluation({'evaluator_return': 1.0})
   assert 'cannot take the final evaluation' in subject.status()['problem']
@@ -234,18 +237,26 @@ def gif(shade):
 def test_the_newest_films_are_kept_and_tensorboard_has_the_same(tmp_path):
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True, films_kept=2)
   monitor.report('inference_learner/0', {'actor_steps': 40.0, 'environment_frames': 160.0})
-  for when, steps in enumerate((3, 30, 20)):  # As after a resume from an earlier checkpoint.
+  for when, steps in enumerate((3, 20, 30)):
     monitor.film(steps, gif(steps))
     assert monitor.flush()
-    os.utime(tmp_path / 'films' / f'{steps:012d}.gif', ns=(when, when))
+    for path in (
+      path for name in ('films', 'tensorboard/films') for path in (tmp_path / name).iterdir()
+    ):
+      os.utime(path, (1e9 - when, 1e9 - when))  # As on a clock that is set back.
 
   def kept():
     return [(p.name, p.read_bytes()) for p in map(pathlib.Path, films.paths(str(tmp_path)))]
 
-  assert kept() == [('000000000030.gif', gif(30)), ('000000000020.gif', gif(20))]
-  monitor.film(20, gif(21))  # A repeated call.
+  assert kept() == [('000000000020.gif', gif(20)), ('000000000030.gif', gif(30))]
+  events = tmp_path / 'tensorboard' / 'films'
+  assert sorted(path.name[-3:] for path in events.iterdir()) == ['020', '030']
+  (events / 'events.out.tfevents.1900000000.host.1').touch()  # Of an earlier version.
+  monitor.film(25, gif(25))  # As after a resume from an earlier checkpoint.
+  monitor.film(25, gif(21))  # A repeated call.
   assert monitor.flush()
-  assert kept() == [('000000000030.gif', gif(30)), ('000000000020.gif', gif(21))]
+  assert kept() == [('000000000020.gif', gif(20)), ('000000000025.gif', gif(21))]
+  assert sorted(path.name[-3:] for path in events.iterdir()) == ['020', '025']
   [*_, last] = summaries(os.path.join(tmp_path, 'tensorboard', 'films'))
   assert (last.step, last.summary.value[0].tag) == (160, 'film')
   image = last.summary.value[0].image

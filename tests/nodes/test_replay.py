@@ -16,7 +16,7 @@ import pytest
 
 from launchers import binding
 from nodes import replay
-from nodes.runtime import lifecycle
+from nodes.runtime import lifecycle, work_watch
 from nodes.unrolls import tables
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
@@ -239,6 +239,45 @@ def test_a_writer_that_fails_says_so(queue_address):
   with pytest.raises(ValueError, match='action is'):
     wait_until(lambda: False, writer.check)
   writer.close()
+
+
+def test_a_writer_that_hangs_says_so(queue_address, monkeypatch):
+  monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
+  resumed = threading.Event()
+  writer = UnrollWriter([queue_address], COLUMNS, produced=lambda ids: resumed.wait(DEADLINE))
+  writer.start()
+  writer.put(numbered_unrolls(0, 2), lambda: None)
+  with pytest.raises(TimeoutError, match='the writing of unrolls has taken longer'):
+    wait_until(lambda: False, writer.check)
+  resumed.set()
+  writer.close()
+
+
+def test_a_writer_that_waits_for_a_full_table_does_not_hang(queue_address, monkeypatch):
+  copied = threading.Event()
+  writer = UnrollWriter([queue_address], COLUMNS)
+  writer.start()
+  writer.put(numbered_unrolls(0, 5), copied.set)  # The queue takes 4.
+  assert copied.wait(DEADLINE)
+  monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
+  for _ in range(100):
+    writer.check()
+  assert writer.accepted == 0
+  writer.close()
+
+
+def test_a_writer_that_is_closed_leaves_the_last_chunk_to_a_thread_that_ends_before_the_exit():
+  class Recorder:
+    def close(self):
+      closers.append(threading.current_thread())
+      resumed.wait(DEADLINE)
+
+  closers, resumed = [], threading.Event()
+  writer = UnrollWriter([], COLUMNS, recorder=Recorder())
+  writer.close()
+  wait_until(lambda: closers)
+  resumed.set()
+  assert closers[0].name == lifecycle.FINISH and not closers[0].daemon
 
 
 def test_sampling_frequency_follows_priority_to_the_power(serve):

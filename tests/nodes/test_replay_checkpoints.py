@@ -5,17 +5,20 @@ import functools
 import os
 import re
 import shutil
+import threading
 
 import numpy as np
 import pytest
 
 from launchers import binding
 from nodes import replay
-from nodes.runtime import lifecycle
+from nodes.runtime import activity, lifecycle
+from nodes.runtime.checkpoint_schedule import CheckpointSchedule
 from nodes.unrolls import tables
 from nodes.unrolls.thin_reverb import reverb
 from rundir import files
 from tests.nodes.replay_size import replay_size
+from tests.waiting import wait_until
 
 TABLES = functools.partial(
   tables.prioritized_table,
@@ -197,3 +200,25 @@ def test_all_files_are_on_disk_before_a_checkpoint_has_its_name(start, tmp_path,
   monkeypatch.setattr(os, 'rename', record_rename)
   server.write_checkpoint()
   assert synced[-1] == 'replay' and names(tmp_path) == ['000000000001', 'next']
+
+
+def test_one_that_stalls_is_counted_once_the_next_is_due(start, monkeypatch):
+  server, stop, resumed = start(), threading.Event(), threading.Event()
+  monkeypatch.setattr(server, '_schedule', CheckpointSchedule(0.01))
+  monkeypatch.setattr(server, 'write_checkpoint', lambda: resumed.wait(60))
+  serving = threading.Thread(target=server._serve, args=(stop,), daemon=True)
+  serving.start()
+  wait_until(lambda: server.measure(1.0)['checkpoint_failures'])
+  stop.set()
+  resumed.set()
+  serving.join(60)
+  assert not serving.is_alive()
+
+
+def test_a_heartbeat_announces_that_a_checkpoint_is_restored(start, monkeypatch):
+  """Reverb holds the interpreter lock meanwhile, so that none can be sent."""
+  announced, before = [], activity.latest().activity
+  start(2)
+  monkeypatch.setattr(activity, '_beat', lambda: announced.append(activity.latest().activity))
+  start()
+  assert announced == [activity.RESTORING, before]

@@ -1,6 +1,7 @@
 """An inference server: requests of former incarnations, repeated, of strangers, and deferred ones."""
 
 import os
+import threading
 
 import msgpack
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from nodes.inference import codec, shared_memory
 from nodes.inference.layout import layout
-from nodes.runtime import lifecycle
+from nodes.runtime import lifecycle, work_watch
 from tests.nodes.counter import CounterEnvironment
 from tests.nodes.inference_clients import DEADLINE, Client, Sink, fill_replay, step_together
 from tests.waiting import wait_until
@@ -217,6 +218,23 @@ def test_a_failure_is_raised_where_it_is_looked_for_and_ends_the_service(make_se
     wait_until(lambda: False, server.check)
   with pytest.raises(OSError, match='the sink is broken'):
     server.connect()
+
+
+def test_a_thread_that_hangs_within_a_batch_is_noticed_where_failures_are(make_server, monkeypatch):
+  class Hanging(Sink):
+    def put(self, unroll, release):
+      resumed.wait(DEADLINE)
+
+  resumed = threading.Event()
+  server, _ = make_server(layout(1, 2, 1), sink=Hanging())
+  client = Client(server, CounterEnvironment([100, 100]))
+  for _ in range(4):
+    client.step()
+  monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
+  client.send_step()
+  with pytest.raises(TimeoutError, match='a batch of inference has taken longer'):
+    wait_until(lambda: False, server.check)
+  resumed.set()
 
 
 def test_who_waits_is_disconnected_when_the_server_is_closed(make_server):

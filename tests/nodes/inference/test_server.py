@@ -100,6 +100,13 @@ def test_exploration_follows_the_environment_and_evaluators_have_their_own(make_
   assert server.actor_steps == steps, 'the steps of an evaluator were counted'
 
 
+def test_an_evaluation_is_no_restart(make_server):
+  server, _ = make_server(layout(1, 2, 1, eval_envs=2))
+  for incarnation in (1, 2):
+    Client(server, CounterEnvironment([3, 5]), 'evaluator/0', incarnation).step()
+  assert server.measure(1.0)['restarts'] == 0
+
+
 def test_many_groups_are_all_answered_and_every_row_is_kept(make_server):
   env_groups = layout(8, 2, 2)
   server, sink = make_server(env_groups, batch_size=4, timeout=0.001)

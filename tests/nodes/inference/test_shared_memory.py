@@ -272,7 +272,7 @@ def test_a_unix_socket_of_somebody_else_is_left_alone(monkeypatch, caplog):
 def test_a_limit_of_open_files_without_room_for_memory_leaves_rows_to_the_socket(
   inbox, conversation, monkeypatch, maps
 ):
-  monkeypatch.setattr('nodes.inference.open_files.left', lambda: 3)
+  monkeypatch.setattr('nodes.runtime.open_files.left', lambda: 3)
   inbox.check_room(2)
   for _ in range(2):
     assert _exchange(conversation, inbox, ROWS)[0] > ROWS.nbytes

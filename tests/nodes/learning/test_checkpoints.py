@@ -1,8 +1,10 @@
 """Learner checkpoints: whole or not there, the last few kept, foreign ones refused."""
 
+import errno
 import os
 import subprocess
 import sys
+import threading
 import types
 
 import jax
@@ -14,7 +16,7 @@ from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
 from nodes.learning import serialisation
 from nodes.learning.checkpointer import Checkpointer
-from nodes.runtime import activity, lifecycle
+from nodes.runtime import activity, full_disk, lifecycle
 from rundir import checkpoints
 from tests.waiting import wait_until
 
@@ -218,3 +220,38 @@ def test_a_damaged_checkpoint_takes_no_place_of_those_that_are_kept(tmp_path):
     f.truncate(10)
   _write(tmp_path, 2, keep=2)  # Training goes on from the newest whole one, and writes again.
   assert sorted(checkpoints.steps(str(tmp_path))) == [1, 2]
+
+
+@pytest.mark.parametrize('stops', [False, True])
+def test_the_last_checkpoint_of_finished_training_waits_for_room(tmp_path, monkeypatch, stops):
+  tries, write = [], checkpoints.write
+
+  def sometimes(*args):
+    tries.append(True)
+    if len(tries) < 4:
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    return write(*args)
+
+  monkeypatch.setattr(checkpoints, 'write', sometimes)
+  monkeypatch.setattr(full_disk, '_PAUSE_SECONDS', 0.0)
+  checkpointer = Checkpointer(str(tmp_path), 1e9, 1, lambda: (COUNTS, {'w': 1}))
+  checkpointer.write_now(lambda: stops and len(tries) == 2)
+  assert (len(tries), checkpointer.failures) == ((2, 1) if stops else (4, 0))
+  assert bool(list(tmp_path.glob('*.checkpoint'))) is not stops
+
+
+def test_a_checkpoint_that_stalls_counts_as_a_failure_when_the_next_is_due(tmp_path, monkeypatch):
+  resumed, replace = threading.Event(), os.replace
+
+  def stalled(*args):
+    resumed.wait(60)
+    replace(*args)
+
+  monkeypatch.setattr(os, 'replace', stalled)
+  checkpointer = Checkpointer(str(tmp_path), 1e-9, 1, lambda: (COUNTS, {'w': 1}))
+  for failures in range(3):
+    checkpointer.maybe_write()
+    assert checkpointer.failures == failures
+  resumed.set()
+  checkpointer.write_now()
+  assert checkpoints.newest(str(tmp_path)).counts == COUNTS

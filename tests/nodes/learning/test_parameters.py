@@ -158,6 +158,7 @@ class Acting:
   def __init__(self):
     self.told = []
     self.start = self.check = self.measure = lambda *args: self.told.append('other')
+    self.stop_writing = lambda: self.told.append('stop writing')
 
   def set_params(self, version, params):
     self.told.append(version)
@@ -180,7 +181,8 @@ def test_a_learner_that_acts_serves_its_parameters_from_its_compilation_to_the_e
   assert client.fetch(NEVER) and taken == [(4, 0.25)]
   service.finish_training()
   assert not client.fetch(NEVER)
-  assert acting.told == [3, 'compile', 4, 'finish']
+  service.stop_writing()
+  assert acting.told == [3, 'compile', 4, 'finish', 'stop writing']
 
 
 class Away:

@@ -1,6 +1,7 @@
 """What nodes tell the monitor, and what they notice while they do."""
 
 import threading
+from concurrent import futures
 
 import pytest
 
@@ -78,3 +79,23 @@ def test_leaving_the_context_waits_for_the_answer_under_way(connect):
     answer.set()
   [pending] = client.sent
   assert pending.done()
+
+
+def test_a_report_that_waits_for_its_reply_holds_no_question_back():
+  class Client:
+    def __init__(self):
+      self.futures = self
+
+    def report(self, node, values):
+      return futures.Future()
+
+    def finished(self):
+      answer = futures.Future()
+      answer.set_result(True)
+      return answer
+
+  reporter = Reporter(Client(), 'replay/0', period=0.0)
+  for _ in range(2):
+    reporter.maybe_report()
+    reporter.ask_for_finish()
+  assert reporter.training_finished

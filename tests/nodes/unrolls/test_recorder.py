@@ -36,8 +36,8 @@ def played(count, length):
   return found
 
 
-def recorded(run_dir):
-  run_dirs = [str(run_dir)]
+def recorded(*run_dirs):
+  run_dirs = list(map(str, run_dirs))
   total = transitions.count(run_dirs)
   found = []
   for rows in transitions.read(run_dirs, total, total):
@@ -130,6 +130,17 @@ def test_a_resumed_run_appends_and_reading_considers_what_there_was_at_first(tmp
   few = observations(10)  # Evenly spaced.
   places = [observations(len(before)).index(value) for value in few]
   assert len(few) == 10 and {*np.diff(places)} <= {len(before) // 10, len(before) // 10 + 1}
+
+
+def test_each_of_several_runs_that_still_record_adds_behind_what_there_was(tmp_path):
+  first, second = tmp_path / 'first', tmp_path / 'second'
+  stream.record(first, 5, 4, 60)
+  stream.record(second, 5, 4, 40, first_id=1 << 40)
+  before = recorded(first, second)
+  stream.record(first, 5, 4, 40, length=7, first_id=1 << 41)
+  stream.record(second, 5, 4, 40, length=7, first_id=1 << 42)
+  after = recorded(first, second)
+  assert len(after) > len(before) and after[: len(before)] == before
 
 
 def test_a_full_disk_loses_one_chunk_and_leaves_nothing_of_it(tmp_path, monkeypatch):

@@ -1,0 +1,56 @@
+"""The process of a node, in a process of its own."""
+
+from tests.agents.subprocesses import run_python
+
+_NODE = """
+import os, resource, sys
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+from absl import flags
+from launchers import node_entry
+from nodes.runtime import activity
+
+def node():
+  soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+  beats = []
+  node_entry.begin_heartbeat(beats.append)
+  with activity.doing(activity.RESTORING):
+    print(soft > 100, beats[-1].doing, flush=True)
+
+flags.FLAGS(sys.argv[:1])
+os._exit(node_entry.run(lambda: node))
+"""
+
+
+def test_a_node_may_open_many_files_and_announces_that_it_will_be_silent():
+  assert run_python('-c', _NODE).splitlines()[-1] == 'True restoring a checkpoint'
+
+
+_LEAVER = """
+import threading
+from launchers import node_entry
+from nodes.runtime import lifecycle
+
+looked, enumerate = threading.Event(), threading.enumerate
+
+def look():
+  threads = enumerate()
+  looked.set()
+  return threads
+
+def first():
+  looked.wait()
+  lifecycle.run_before_exit(last)
+
+def last():
+  threading.Event().wait(0.5)
+  print('written', flush=True)
+
+threading.enumerate = look
+lifecycle.run_before_exit(first)
+node_entry._leave(0)
+"""
+
+
+def test_a_process_finishes_what_is_begun_while_it_leaves():
+  assert run_python('-c', _LEAVER) == 'written\n'
