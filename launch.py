@@ -83,6 +83,7 @@ def main(argv: list[str]) -> int:
     with page.served(job.run_dir), shown as callbacks:
       code = launcher.launch(job, callbacks)
   except ValueError as error:
+    launcher.forget(job)
     streams.say(f'error: {error}', sys.stderr)
     return 2
   launcher.conclude(job, code, time.monotonic() - began)

@@ -6,6 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
+_LARGEST = 2**63 - 1
+
 
 def option(
   default: Any,
@@ -60,7 +62,8 @@ class CheckedOptions:
 def check_numbers(config: Any) -> None:
   """Checks the range of every number of a config dataclass.
 
-  A float must be finite unless its default is not. A number must be in the range that its field sets.
+  An int must fit in 64 bits. A float must be finite unless its default is not. A number must be in the
+  range that its field sets.
 
   Raises:
     ValueError: one sentence that names the flag and the fix.
@@ -70,7 +73,10 @@ def check_numbers(config: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
       continue
     said = f'--{field.name} is {value!r}: set it to'
-    if not math.isfinite(value) and not _is_infinite(field.default):
+    if isinstance(value, int):
+      if abs(value) > _LARGEST:
+        raise ValueError(f'--{field.name} has more than 64 bits: set it to {_LARGEST} or less.')
+    elif not math.isfinite(value) and not _is_infinite(field.default):
       raise ValueError(f'{said} a finite number.')
     low, high = field.metadata.get('at_least'), field.metadata.get('at_most')
     if low is not None and not value >= low:

@@ -20,6 +20,8 @@ from environments import errors, seeding
 from environments.gym import GymnasiumBatch
 from environments.lives import LivesAsEpisodes
 
+_MOST_NOOPS = 10_000
+
 
 def make(
   task: str,
@@ -66,7 +68,9 @@ def make(
   if _key(task) not in names:
     raise errors.unknown_task('atari', task, (_camel_case(rom) for rom in names.values()))
   errors.require_option(0 <= sticky_actions <= 1, 'sticky_actions', sticky_actions, 'be in [0, 1]')
-  errors.require_option(noop_max >= 0, 'noop_max', noop_max, 'be at least 0')
+  errors.require_option(
+    0 <= noop_max <= _MOST_NOOPS, 'noop_max', noop_max, f'be from 0 to {_MOST_NOOPS}'
+  )
   errors.require_option(action_repeat >= 1, 'action_repeat', action_repeat, 'be at least 1')
   errors.require_option(
     frame_cap >= action_repeat, 'frame_cap', frame_cap, f'be at least action_repeat={action_repeat}'

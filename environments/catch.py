@@ -95,9 +95,9 @@ def make(task: str, num_envs: int, seed: int, *, rows: int = 10, columns: int = 
     columns: width of the board.
 
   Raises:
-    ValueError: the task is not empty, or the board is too small to play on.
+    ValueError: the task is not empty, or the board is too small or too large to play on.
   """
   errors.reject_task('catch', task)
-  errors.require_option(rows >= 2, 'rows', rows, 'be at least 2')
-  errors.require_option(columns >= 1, 'columns', columns, 'be at least 1')
+  errors.require_option(2 <= rows <= 1000, 'rows', rows, 'be from 2 to 1000')
+  errors.require_option(1 <= columns <= 1000, 'columns', columns, 'be from 1 to 1000')
   return Catch(num_envs, seed, rows, columns)

@@ -21,6 +21,7 @@ from environments.base import BatchedEnvironment
 from environments.gym_masks import InfoMask
 from environments.nests import Nest
 
+_IDS = 'a registered id, or module:id where importing the module registers it'
 _FIRST, _MID, _LAST = (np.uint8(int(step_type)) for step_type in dm_env.StepType)
 
 
@@ -181,6 +182,9 @@ def make(
       has no array form, or there is no action mask in `info`.
   """
   errors.require_task('gymnasium', task, 'LunarLander-v3')
+  *modules, _ = task.split(':')
+  if modules and (len(modules) > 1 or not all(map(str.isidentifier, modules[0].split('.')))):
+    raise errors.unknown_task('gymnasium', task, gymnasium.registry, _IDS)
   errors.require_option(
     max_episode_steps >= 0, 'max_episode_steps', max_episode_steps, 'be at least 0'
   )
@@ -203,7 +207,13 @@ def make(
       seeds = seeding.spawn(seed, num_envs)
       with _quietly(task):
         vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
-  except (gymnasium.error.Error, NotImplementedError, ImportError) as error:
+  except (
+    gymnasium.error.Error,
+    NotImplementedError,
+    ImportError,
+    TypeError,
+    ValueError,
+  ) as error:
     raise _refusal(task, error) from error
   return GymnasiumBatch(InfoMask(vector_env) if action_mask else vector_env, seeds)
 
@@ -259,8 +269,7 @@ def _refusal(task: str, error: Exception) -> ValueError:
   """Returns the error for an environment that Gymnasium could not make."""
   no_module = ':' in task and isinstance(error, ModuleNotFoundError)
   if no_module or isinstance(error, gymnasium.error.UnregisteredEnv):
-    hint = 'a registered id, or module:id where importing the module registers it'
-    return errors.unknown_task('gymnasium', task, gymnasium.registry, hint)
+    return errors.unknown_task('gymnasium', task, gymnasium.registry, _IDS)
   said = ' '.join(str(error).split())
   if isinstance(error, gymnasium.error.DependencyNotInstalled):
     said += '; requirements.txt has the packages of MuJoCo, Box2D and classic control'

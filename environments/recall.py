@@ -130,7 +130,7 @@ def make(
     ValueError: the task is not empty, or an option is out of range.
   """
   errors.reject_task('recall', task)
-  errors.require_option(num_cues >= 2, 'num_cues', num_cues, 'be at least 2')
+  errors.require_option(2 <= num_cues <= 1000, 'num_cues', num_cues, 'be from 2 to 1000')
   errors.require_option(delay >= 1, 'delay', delay, 'be at least 1')
   errors.require_option(jitter >= 0, 'jitter', jitter, 'be at least 0')
   errors.require_option(0 <= distractors <= 1, 'distractors', distractors, 'be in [0, 1]')

@@ -62,6 +62,9 @@ _FAMILIES = {
   ),
 }
 
+_TYPES = (bool, int, float, str)
+_TYPE_NAMES = 'a bool, an int, a float or a text'
+_MOST = 2**31 - 1
 _BOOLS = {'true': True, '1': True, 'yes': True, 'false': False, '0': False, 'no': False}
 
 
@@ -180,10 +183,11 @@ def resolve(
   """
   try:
     own = own_file.carried(name) if isinstance(name, str) else name
-    if isinstance(own, own_file.Named):
-      return own.load(), own.task, _parse(str(own), own.load(), options)
+    mine: Any = own.load() if isinstance(own, own_file.Named) else None
   except ValueError as error:
     raise ValueError(f'--env={error}') from error
+  if isinstance(own, own_file.Named):
+    return mine, own.task, _parse(str(own), mine, options)
   family, _, task = own.partition(':')
   if family not in table:
     known = sorted(table)
@@ -205,6 +209,9 @@ def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, 
     for parameter in inspect.signature(factory).parameters.values()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
   }
+  for key, default in defaults.items():
+    if default is inspect.Parameter.empty:
+      raise ValueError(f'--env={family}: the parameter {key} has no default; give it {_TYPE_NAMES}')
   parsed: dict[str, Any] = {}
   for item in _items(options):
     key, equals, text = (part.strip() for part in item.partition('='))
@@ -231,13 +238,24 @@ def _key(item: str) -> str:
 
 
 def _convert(key: str, text: str, default: Any) -> Any:
-  """Returns `text` in the type of the default; a float must be finite unless the default is not."""
+  """Returns `text` in the type of the default.
+
+  An int must fit in 32 bits, as environments in C++ and JAX count. A float must be finite unless the
+  default is not.
+  """
   kind = type(default)
+  if kind not in _TYPES:
+    raise ValueError(
+      f'--env_options {key}={text}: the default of {key} has no type that an option can have; make it '
+      f'{_TYPE_NAMES}'
+    )
   try:
     value = _BOOLS[text.lower()] if kind is bool else kind(text)
   except (KeyError, ValueError):
     wanted = {bool: 'true or false', int: 'an integer', float: 'a number'}[kind]
     raise ValueError(f'--env_options {key}={text}: {key} must be {wanted}') from None
+  if kind is int and abs(value) > _MOST:
+    raise ValueError(f'--env_options {key}={text}: {key} must be at most {_MOST:,}')
   if kind is float and not math.isfinite(value) and math.isfinite(default):
     raise ValueError(f'--env_options {key}={text}: {key} must be a finite number')
   return value

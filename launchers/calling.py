@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import math
 import os
 import threading
 import time
@@ -20,6 +19,7 @@ from environments import errors
 from launchers import launcher as launchers_launcher
 from launchers import placement, streams, terminal
 from launchers.graph import check
+from launchers.launcher import LONGEST_SECONDS
 from launchers.node_output import FILES, TERMINAL
 from launchers.placement import Resources
 from rundir import run_directory
@@ -92,8 +92,12 @@ def launch(
   run_directory.create(path)
   launchers_launcher.record(job)
   began = time.monotonic()
-  with terminal.shown(program, job.title, path, node_output) as callbacks:
-    code = engine.launch(job, callbacks, engine_options)
+  try:
+    with terminal.shown(program, job.title, path, node_output) as callbacks:
+      code = engine.launch(job, callbacks, engine_options)
+  except ValueError:
+    run_directory.forget_rejected(path)
+    raise
   # A launcher in the cluster has recorded and printed the end itself.
   if run_directory.end_of(path) is None:
     run_directory.note_end(path, code, time.monotonic() - began)
@@ -113,9 +117,9 @@ def _check_arguments(
     raise ValueError(f'launcher={launcher!r} is none of {", ".join(_ENGINES)}{hint}.')
   if node_output not in _OUTPUTS:
     raise ValueError(f'node_output={node_output!r} is none of {", ".join(_OUTPUTS)}.')
-  if not (isinstance(node_timeout, int | float) and 1.0 <= node_timeout < math.inf):
+  if not (isinstance(node_timeout, int | float) and 1.0 <= node_timeout <= LONGEST_SECONDS):
     raise ValueError(
-      f'node_timeout={node_timeout!r} must be a finite number of seconds, at least 1.'
+      f'node_timeout={node_timeout!r} must be a number of seconds from 1 to {LONGEST_SECONDS:g}.'
     )
   if threading.current_thread() is not threading.main_thread():
     raise ValueError('launch handles signals, so call it from the main thread.')

@@ -36,8 +36,22 @@ def chosen() -> Launcher:
   """Returns the engine that --launcher selects.
 
   Raises:
-    ValueError: if a flag of the local engine is given with another engine; one sentence.
+    ValueError: if a flag of another engine is given; one sentence.
   """
-  if _LAUNCHER.value != 'local':
-    launchers.local.engine.refuse_flags(_LAUNCHER.value)
-  return TABLE[_LAUNCHER.value]
+  name = _LAUNCHER.value
+  if name != 'local':
+    launchers.local.engine.refuse_flags(name)
+  own = _flags_of(name)
+  for other in filter('local'.__ne__, TABLE):
+    for flag in sorted(_flags_of(other) - own):
+      if flags.FLAGS[flag].present:
+        raise ValueError(
+          f'--{flag} is for --launcher={other}; leave it out with --launcher={name}.'
+        )
+  return TABLE[name]
+
+
+def _flags_of(name: str) -> set[str]:
+  """Returns the names of the flags that an engine defines."""
+  defined = flags.FLAGS.flags_by_module_dict()
+  return {flag.name for flag in defined.get(type(TABLE[name]).__module__, ())}

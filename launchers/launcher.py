@@ -27,6 +27,8 @@ from launchers.placement import Resources
 from launchers.supervise import RunCallbacks
 from rundir import graph_file, run_directory
 
+LONGEST_SECONDS = 1e7  # Of a timeout.
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -191,7 +193,15 @@ class Launcher(abc.ABC):
     Args:
       job: the job.
       callbacks: called while the program runs, if this process supervises it.
+
+    Raises:
+      ValueError: the engine rejects the job, of which no node has started; one sentence.
     """
+
+  def forget(self, job: Job) -> None:
+    """Removes what was written for a new run that `launch` has rejected."""
+    if self.owns_run_dir and not job.resumed:
+      run_directory.forget_rejected(job.run_dir)
 
   def conclude(self, job: Job, code: int, seconds: float) -> None:
     """Records the end of the run, and prints its result or the command that resumes it.

@@ -85,6 +85,8 @@ class Resources:
       raise ValueError('devices need an accelerator; name it, gpu or tpu, or ask for no devices.')
     if self.num_devices and self.devices and self.num_devices != len(self.devices):
       raise ValueError(f'num_devices {self.num_devices} is not the number of devices listed.')
+    if len(set(self.devices)) != len(self.devices) or min(self.devices, default=0) < 0:
+      raise ValueError(f'devices must be distinct numbers from 0 on, not {[*self.devices]}.')
     for name, value in self.env.items():
       if not _VARIABLE.fullmatch(name) or '\0' in value:
         raise ValueError(

@@ -36,7 +36,9 @@ def override(placement: Mapping[str, Resources], path: str) -> dict[str, Resourc
       changes = yaml.safe_load(f)
   except OSError as error:
     raise ValueError(f'{flag} cannot be read: {error.strerror}.') from error
-  except (yaml.YAMLError, UnicodeDecodeError) as error:
+  except RecursionError as error:
+    raise ValueError(f'{flag} is nested too deeply; write fewer levels.') from error
+  except (yaml.YAMLError, ValueError) as error:
     text = ' '.join(str(error).split())
     raise ValueError(f'{flag} is neither YAML nor JSON: {text}.') from error
   if not isinstance(changes, dict):

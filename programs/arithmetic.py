@@ -49,8 +49,8 @@ def expected(config: Any) -> Expected | None:
 
   Rules of presets ask before the options are validated, so any number may be 0 or negative.
   """
-  unroll_length = getattr(config, 'unroll_length', 0)
-  if not unroll_length:
+  unroll_length = getattr(config, 'unroll_length', None)
+  if unroll_length is None:
     return None
   if isinstance(config, CompiledLoopConfig):
     batch = config.num_envs * unroll_length * max(config.num_loops, 1)

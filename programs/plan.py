@@ -11,7 +11,7 @@ from absl import flags
 
 from environments import own_file
 from launchers import placement_file
-from launchers.launcher import Job, Launcher, env_title
+from launchers.launcher import LONGEST_SECONDS, Job, Launcher, env_title
 from launchers.node_output import FILES, TERMINAL
 from programs import (
   agent_trial,
@@ -23,7 +23,7 @@ from programs import (
   runs,
   warm_start,
 )
-from programs.options import config_file, own_torso
+from programs.options import bsuite_results, config_file, own_torso
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -47,6 +47,7 @@ _NODE_TIMEOUT = flags.DEFINE_float(
   300.0,
   'seconds without a heartbeat, or without progress, after which a node is killed',
   lower_bound=1.0,
+  upper_bound=LONGEST_SECONDS,
 )
 _NODE_OUTPUT = flags.DEFINE_enum(
   'node_output',
@@ -105,6 +106,8 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
   learns = registry.learns(run.module)
   if learns:
     _check_reach(launcher, config)
+    if launcher.on_this_machine:
+      bsuite_results.check_directory(config)
     agent_trial.check(run, None if resumes else warm_start.source(run))
   placement = run.module.placement(config)
   if _PLACEMENT.value:

@@ -43,7 +43,7 @@ def profiled(
   if not label or not 0 < seconds < math.inf:
     raise ValueError(f'--profile={given} must be like learner/0:5, a node and seconds above 0.')
   group = program.groups.get(label, [])
-  if not (index or '0').isdigit() or int(index or 0) >= len(group) or label not in placement:
+  if not (index or '0').isdecimal() or int(index or 0) >= len(group) or label not in placement:
     raise ValueError(
       f'--profile={given}: there is no node {node!r}; the groups are {", ".join(program.groups)}.'
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from environments import own_file
 from programs import registry, sizes
 from programs.options import agents, flags
-from programs.options.changes import check_changes, keep, with_newer_options
+from programs.options.changes import check_changes, check_types, keep, with_newer_options
 from programs.options.configs import check, make_config, resolve
 from rundir import learners, run_directory
+from rundir.checkpoints import UnusableCheckpoint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +76,12 @@ def resumed_run(path: str, program: str, measures: bool = False) -> Run:
       f'--resume={path} is a run of --program={record.program}; leave --program out.'
     )
   module, changes = _learning(record.program, f'--resume={path}'), flags.given()
+  recorded = _options(module, record, f'--resume={path}')
   chosen, choices = _measured(record.program, module, record.given | changes, measures)
   changes |= chosen
   given = record.given | changes
   agent = agents.recorded(module, record.config, changes)
   config = resolve(module, given | agent)
-  recorded = with_newer_options(record.config, type(config))
   config = keep(recorded, config, changes)
   # Older records store a different seed after each resume.
   began = {'seed': resolve(module, record.given | agent).seed, 'run_dir': path}
@@ -87,7 +89,12 @@ def resumed_run(path: str, program: str, measures: bool = False) -> Run:
     began['run_dir'] = config.run_dir
   check_changes(recorded | agent | began, config, changes)
   check(module, config)
-  counts = learners.counts(path)
+  try:
+    counts = learners.counts(path)
+  except UnusableCheckpoint as error:
+    raise ValueError(
+      f'--resume={path} cannot continue: {str(error).rstrip(".")}; start a new run.'
+    ) from error
   if not counts:
     raise ValueError(
       f'--resume={path} has no checkpoint yet; start a new run, in another --run_dir '
@@ -124,6 +131,34 @@ def _learning(program: str, run: str) -> Any:
   )
 
 
+@contextlib.contextmanager
+def _this_version(run: str) -> Iterator[None]:
+  """Turns an error into a sentence that begins with the run, in words."""
+  try:
+    yield
+  except (ValueError, TypeError) as error:
+    raise ValueError(f'{run} is a run of another version of Launchpod: {error}') from error
+
+
+def _options(module: Any, record: run_directory.Record, run: str) -> dict[str, Any]:
+  """Returns the options of a recorded run, its agent and those that its version lacked included.
+
+  Args:
+    module: the program's module.
+    record: the record.
+    run: the run, in words; begins the sentence of an error.
+
+  Raises:
+    ValueError: if an option has a value of another type, or the agent is unknown; one sentence.
+  """
+  with _this_version(run):
+    agent = agents.recorded(module, record.config, {})
+    _, variant = agents.chosen(module, agent)
+    for options in (record.given, record.config):
+      check_types(options, variant.config)
+    return with_newer_options(record.config | agent, variant.config)
+
+
 def recorded_run(path: str) -> Run:
   """Returns a run as it was last launched, for inspection; it may still be running.
 
@@ -132,10 +167,7 @@ def recorded_run(path: str) -> Run:
   """
   record = run_directory.read_record(path)
   module = _learning(record.program, path)
-  try:
-    agent = agents.recorded(module, record.config, {})
-    _, variant = agents.chosen(module, agent)
-    config = resolve(module, with_newer_options(record.config | agent, variant.config))
-  except (ValueError, TypeError) as error:
-    raise ValueError(f'{path} is a run of another version of Launchpod: {error}') from error
+  options = _options(module, record, path)
+  with _this_version(path):
+    config = resolve(module, options)
   return Run(record.program, module, record.given, config)

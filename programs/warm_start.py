@@ -11,6 +11,7 @@ from programs import preset_list, runs
 from programs.options.inference import InferenceConfig
 from programs.runs import Run
 from rundir import saved_params
+from rundir.checkpoints import UnusableCheckpoint
 from rundir.saved_params import SavedParams
 
 
@@ -39,6 +40,10 @@ def source(run: Run) -> Source | None:
   try:
     other = runs.recorded_run(path)
     saved = saved_params.read(path)
+  except UnusableCheckpoint as error:
+    raise ValueError(
+      f'--init_from={path} has no parameters: {str(error).rstrip(".")}; name another run.'
+    ) from error
   except ValueError as error:
     raise ValueError(f'--init_from={error}') from error
   theirs, ours = (getattr(r.config, 'agent', own_file.title(r.program)) for r in (other, run))

@@ -21,7 +21,7 @@ def directory(run_dir: str, learner: int) -> str:
 def directories(run_dir: str) -> list[str]:
   """Returns the directories of the learners of a run that have written something, learner 0 first."""
   folder = os.path.join(run_dir, _FOLDER)
-  names = filter(str.isdigit, os.listdir(folder)) if os.path.isdir(folder) else ()
+  names = filter(str.isdecimal, os.listdir(folder)) if os.path.isdir(folder) else ()
   return [run_dir, *(os.path.join(folder, name) for name in sorted(names, key=int))]
 
 

@@ -28,10 +28,16 @@ _RECORDED = (
   'numpy',
 )
 _RECORD = 'config.json'
+_TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'versions': dict}
 _LOCK = '.lock'
 _RESTARTS = 'restarts.csv'
 _LAUNCHER = 'launcher.json'
 _END = 'end.json'
+# What launch.py and the engines write before the first node starts.
+_BEFORE_THE_START = {
+  *(_RECORD, _LOCK, 'graph.json', 'graph.md', 'graph.svg', 'params/initial.msgpack'),
+  *('slurm.sh', 'nodes/job.pkl'),
+}
 
 
 def default_path(program: str, env: str) -> str:
@@ -126,10 +132,14 @@ def read_record(path: str) -> Record:
       text = f.read()
     if not text.strip('\0\n '):
       raise ValueError('it is empty; put a copy of it back, or start a new run')
-    return Record(**json.loads(text))
+    record = Record(**json.loads(text))
+    for name, kind in _TYPES.items():
+      if not isinstance(getattr(record, name), kind):
+        raise ValueError(f'{name} is {getattr(record, name)!r}, not a {kind.__name__}')
+    return record
   except OSError as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be read: {error.strerror}.') from error
-  except (ValueError, TypeError) as error:
+  except (ValueError, TypeError, RecursionError) as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be read: {error}.') from error
 
 
@@ -138,7 +148,7 @@ def program_of(path: str) -> str:
   try:
     with open(os.path.join(absolute(path), _RECORD)) as f:
       return str(json.load(f)['program'])
-  except (OSError, ValueError, LookupError, TypeError):
+  except (OSError, ValueError, LookupError, TypeError, RecursionError):
     return ''
 
 
@@ -207,6 +217,21 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
     with contextlib.suppress(FileNotFoundError):
       os.remove(earlier_file)
   return news
+
+
+def forget_rejected(path: str) -> None:
+  """Removes the files of a new run that its engine has rejected; its command can then be given again.
+
+  Does nothing if a node or an earlier command has left anything.
+  """
+  found = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+  mine = [file for file in found if os.path.relpath(file, path) in _BEFORE_THE_START]
+  if len(mine) < len(found) or not _is_run(path) or len(read_record(path).commands) > 1:
+    return
+  for file in mine:
+    os.remove(file)
+  for folder in filter(os.path.isdir, {os.path.dirname(file) for file in mine} - {path}):
+    os.rmdir(folder)
 
 
 def _differences(before: dict[str, str], now: dict[str, str]) -> str:

@@ -56,7 +56,7 @@ def read(run_dir: str, which: str = '') -> SavedParams:
   if which == NEWEST and kept:
     checkpoint = checkpoints.newest(checkpoints.directory(run_dir))
     assert checkpoint is not None
-  elif which.isdigit() and int(which) in kept:
+  elif which.isdecimal() and int(which) in kept:
     checkpoint = checkpoints.read(kept[int(which)])
   else:
     there = ([FINAL] if ended else []) + list(map(str, kept))

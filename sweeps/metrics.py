@@ -9,6 +9,7 @@ from typing import Any
 
 from environments import errors
 from launchers.launcher import Job
+from programs.options.common import CommonConfig
 from rundir import csv_file, curves, node_files, run_directory
 
 DEFAULT = 'evaluator_return'
@@ -58,6 +59,8 @@ class Metric:
       raise ValueError(f'{source}: goal is {self.goal!r}; set it to maximize or minimize.')
     if self.of not in _OF:
       raise ValueError(f'{source}: metric_of is {self.of!r}; set it to {", ".join(_OF)}.')
+    if '/' in self.name and not all(self.name.partition('/')):
+      raise ValueError(f'{source}: metric is {self.name!r}; set it to GROUP/COLUMN of a log.')
     if '/' not in self.name and self.name not in _SUMMARY:
       near = errors.did_you_mean(self.name, _SUMMARY)
       raise ValueError(
@@ -77,6 +80,11 @@ class Metric:
         near = errors.did_you_mean(group, job.program.groups)
         there = f'; its groups are: {", ".join(job.program.groups)}'
         raise ValueError(f'{source}: metric: {job.name} has no group {group!r}{near or there}.')
+    elif not isinstance(job.config, CommonConfig):
+      raise ValueError(
+        f'{source}: metric: a Launchpad program of your own has no {self.name}; set it to a column of a '
+        'log, as in "metric: GROUP/COLUMN".'
+      )
     elif self.name in _EVALUATED and not job.config.eval_envs:
       raise ValueError(
         f'{source}: metric: --eval_envs=0 leaves no evaluator, so no run has {self.name}; name '

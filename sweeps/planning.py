@@ -37,6 +37,8 @@ def job(command: Sequence[str]) -> Job:
     ValueError: launch.py refuses it, or it would not run on this machine; one sentence.
   """
   known = flags.FLAGS
+  if 'seed' not in known:
+    raise ValueError('a sweep sets --seed, which the program lacks; give its function seed=1.')
   known.unparse_flags()
   for name in known:
     known[name].unparse()

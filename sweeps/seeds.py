@@ -27,6 +27,7 @@ def run() -> int:
     ValueError: the flags are invalid, or not for several seeds; one sentence.
     OSError: the directory cannot be written.
   """
+  plan.learning_program('seeds')
   known = flags.FLAGS
   text, dry_run = plan.SEEDS.value, known['dry_run'].value
   given_dir = known['run_dir'].value or ''

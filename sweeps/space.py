@@ -18,6 +18,7 @@ _FORMS = (
   'it needs a list of values, {range: [LOW, HIGH]}, {log_range: [LOW, HIGH]} or {choices: [...]}'
 )
 _DIGITS = 4  # Significant digits of a drawn number.
+_MOST = 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +105,9 @@ def _axis(name: str, values: Any, source: str) -> Axis:
   if not values:
     raise ValueError(f'{source}: {name} has no values; give at least one, or leave it out.')
   texts = [config_file.word(source, name, value).partition('=')[2] for value in values]
-  for text in texts:
-    if texts.count(text) > 1:
+  parsed = list(map(flags.FLAGS[name].parser.parse, texts))
+  for text, value in zip(texts, parsed, strict=True):
+    if parsed.count(value) > 1:
       raise ValueError(f'{source}: {name} has {text} twice; remove one.')
   return Choices(tuple(texts))
 
@@ -119,6 +121,8 @@ def _range(name: str, ends: Any, kind: str, source: str) -> Range:
   if known.flag_type() not in ('int', 'float'):
     raise ValueError(f'{source}: {name} takes no numbers; give a list of values.')
   low, high = (known.parser.parse(word.partition('=')[2]) for word in words)
+  if max(abs(low), abs(high)) > _MOST and known.flag_type() == 'int':
+    raise ValueError(f'{source_of_ends} has a number of more than 64 bits; make it smaller.')
   if not (math.isfinite(low) and math.isfinite(high) and low < high):
     raise ValueError(f'{source_of_ends} is [{low}, {high}]; LOW must be below HIGH, both finite.')
   if kind == 'log_range' and low <= 0:

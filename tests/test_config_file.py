@@ -62,6 +62,7 @@ def test_a_file_sets_any_flag_and_the_command_line_wins(tmp_path, capsys):
     ('num_steps:', ['num_steps is None']),
     ('- num_steps', ['must map names to values']),
     ('a: [', ['is neither YAML nor JSON', 'line 1']),
+    ('[' * 5000, ['is nested too deeply']),
     ('batch_size: 5\nlearner_devices: [0, 1]', ['--batch_size=5', '--learner_devices']),
     (None, ['cannot be read: No such file']),
   ],

@@ -1,5 +1,7 @@
 """The flags that launch.py refuses before anything starts."""
 
+import json
+
 import pytest
 
 from programs import sebulba
@@ -56,6 +58,37 @@ def _slow(*values):
     (['--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
     (['--envs_per_actor=9'], ['--envs_per_actor=9', '--env_groups=2']),
     (['--inference_batch_size=4'], ['--inference_batch_size=4', '16']),
+    (['--inference_batch_size=100000000'], ['--inference_batch_size=1', 'the 74 environments']),
+    *(
+      (flags, [f'{flags[-1]}', f'has no effect without {needed};'])
+      for needed, *flags in (
+        ('--record_unrolls', '--record_gigabytes=5.0'),
+        ('--video_period', '--video_frames=17'),
+        ('--video_period', '--videos_kept=2'),
+        ('--bellman_updaters', '--program=qt_opt', '--bellman_updaters=0', '--train_size=1000'),
+        ('--offline_data', '--program=qt_opt', '--online_share=0.0'),
+        ('--offline_data', '--program=qt_opt', '--online_ramp=7'),
+        ('--offline_data', '--program=qt_opt', '--offline_size=7'),
+        ('--reanalyse_nodes', '--program=muzero', '--reanalyse_size=100'),
+      )
+    ),
+    (['--program=qt_opt', '--reward_scale=0'], ['--reward_scale', 'above 0']),
+    (
+      ['--env=bsuite:catch/0', '--env_options=results_dir=x', '--env_groups=1'],
+      ['results_dir=x', 'use --num_actors=1 --envs_per_actor=1 --eval_envs=0.'],
+    ),
+    (['--lp_launch_type=vertex_ai'], ['--lp_launch_type=vertex_ai', 'local_mp', '--launcher']),
+    (['--slurm_options=--time=60'], ['--slurm_options is for --launcher=slurm', 'local']),
+    (['--launcher=ray', '--image=x'], ['--image is for --launcher=k8s', '--launcher=ray']),
+    (['--launcher=slurm', '--ray_address=auto'], ['--ray_address is for --launcher=ray']),
+    (
+      ['--launcher=slurm', '--dry_run', '--slurm_accelerator_options=--partition=a'],
+      ["--slurm_accelerator_options='--partition=a'", 'use --slurm_options'],
+    ),
+    (
+      ['--launcher=k8s', '--image=x', '--dry_run', '--k8s_volume=My Volume'],
+      ['--k8s_volume=My Volume', 'PersistentVolumeClaim'],
+    ),
     (['--actor_devices=0,0'], ['--actor_devices', 'distinct']),
     (['--actor_devices=x'], ['--actor_devices', 'whole numbers']),
     (
@@ -216,7 +249,10 @@ def _slow(*values):
       ['--program=anakin', '--env=pgx:connect_four', '--env_options=opponent=perfect'],
       ['opponent=perfect', 'random'],
     ),
-    (['--program=gala', '--num_peers=0'], ['--num_peers=0', 'at least 1']),
+    *(
+      ([f'--program={program}', '--num_peers=0'], ['--num_peers is 0', '1 or more'])
+      for program in ('gala', 'gala_sebulba')
+    ),
     (['--program=gala', '--num_peers=8', '--num_steps=7'], ['--num_steps=7', '--num_peers=8']),
     (['--program=gala', '--gossip=sometimes'], ["--gossip is 'sometimes'", 'blocking']),
     (['--program=gala', '--mixing=median'], ["--mixing is 'median'", 'push_sum']),
@@ -296,12 +332,45 @@ def test_a_run_that_cannot_be_resumed_is_refused_in_one_sentence(
     assert word in captured.err
 
 
-def test_a_damaged_checkpoint_is_refused_before_anything_starts(tmp_path, capsys):
+@pytest.mark.parametrize(
+  'flag, said',
+  [
+    ('resume', 'cannot continue: none of the 1 '),
+    ('init_from', 'has no parameters: none of the 1 '),
+  ],
+)
+def test_a_damaged_checkpoint_is_refused_before_anything_starts(tmp_path, flag, said, capsys):
   _earlier_run(tmp_path)
   (file,) = (tmp_path / 'checkpoints').iterdir()
   file.write_bytes(file.read_bytes() + b'x')
-  assert run_main(f'--resume={tmp_path}') == 2
-  assert f'{file} is damaged' in capsys.readouterr().err
+  assert run_main(f'--{flag}={tmp_path}') == 2
+  error = capsys.readouterr().err
+  assert error.startswith(f'error: --{flag}={tmp_path} {said}') and f'{file} is damaged' in error
+
+
+@pytest.mark.parametrize('flag', ['resume', 'init_from'])
+@pytest.mark.parametrize(
+  'part, name, value',
+  [
+    ('config', 'env', 5),
+    ('config', 'env_options', None),
+    ('config', 'mlp_sizes', 64),
+    ('config', 'agent', [1]),
+    ('given', 'env', None),
+    ('given', 'num_steps', 'many'),
+  ],
+)
+def test_a_record_with_an_option_of_another_type_is_refused_in_one_sentence(
+  tmp_path, flag, part, name, value, capsys
+):
+  _earlier_run(tmp_path)
+  record = json.loads((tmp_path / 'config.json').read_text())
+  record[part][name] = value
+  (tmp_path / 'config.json').write_text(json.dumps(record))
+  assert run_main(f'--{flag}={tmp_path}') == 2
+  error = capsys.readouterr().err
+  assert error.startswith(f'error: --{flag}={tmp_path} is a run of another version')
+  assert error.count('\n') == 1
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -286,7 +287,11 @@ def test_launch_defines_no_flags_that_could_clash_with_those_of_the_user():
     ({'launcher': 'k8s'}, "launcher='k8s' is none of local, ray, slurm; put make_program"),
     ({'launcher': 'Slurm'}, "launcher='Slurm' is none of"),
     ({'node_output': 'screen'}, "node_output='screen' is none of files, terminal"),
-    ({'node_timeout': 0.5}, 'node_timeout=0.5 must be a finite number'),
+    ({'node_timeout': 0.5}, 'node_timeout=0.5 must be a number of seconds from 1 to 1e+07'),
+    ({'node_timeout': 1e300}, 'node_timeout=1e+300 must be a number'),
+    ({'launcher': 'ray', 'ray_timeout': -5}, 'ray_timeout=-5 must be seconds from 0'),
+    ({'launcher': 'ray', 'ray_timeout': math.nan}, 'ray_timeout=nan must be seconds'),
+    ({'launcher': 'slurm', 'slurm_cpu_nodes': 0}, 'slurm_cpu_nodes=0 must be at least 1'),
     ({'isolate': 'yes'}, "isolate='yes' is none of auto"),
     ({'resources': {'x': Resources()}}, "there is no group 'x'; there are: echo"),
     ({'resources': {'echo': {'cpus': 1}}}, "group 'echo' has a dict"),

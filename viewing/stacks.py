@@ -27,11 +27,13 @@ def collect(run_dir: str, node: str = '') -> Iterator[tuple[str, str]]:
     The name of each node and its stacks; '' if it wrote none within 10 seconds.
 
   Raises:
-    ValueError: if no launcher can be signalled, or there is no such node; one sentence.
+    ValueError: if it is no run, no launcher can be signalled, or there is no such node; one sentence.
   """
+  run_directory.read_record(run_dir)
   logs = node_files.find(run_dir, node_files.LOG)
   if node and node not in logs:
-    raise ValueError(f'{run_dir} has no node {node!r}; it has {", ".join(logs)}.')
+    there = f'it has {", ".join(logs)}' if logs else 'no node has written a log yet'
+    raise ValueError(f'{run_dir} has no node {node!r}; {there}.')
   wanted = {name: path for name, path in logs.items() if node in ('', name)}
   before = {name: os.path.getsize(path) for name, path in wanted.items()}
   _ask(run_dir)
@@ -47,8 +49,7 @@ def _ask(run_dir: str) -> None:
   if launcher is None:
     raise ValueError(f'{run_dir}: no launcher supervises this run now; its logs say how it ended.')
   if launcher['slurm_job']:
-    job = launcher['slurm_job']
-    subprocess.run(['scancel', '--batch', '--signal=URG', job], check=True)
+    _signal_job(run_dir, launcher['slurm_job'])
     return
   if launcher['host'] != os.uname().nodename:
     raise ValueError(f'{run_dir}: its launcher runs on {launcher["host"]}; run this command there.')
@@ -58,6 +59,25 @@ def _ask(run_dir: str) -> None:
     raise ValueError(
       f'{run_dir}: its launcher, process {launcher["pid"]}, has been killed.'
     ) from None
+  except PermissionError:
+    raise ValueError(
+      f'{run_dir}: its launcher, process {launcher["pid"]}, belongs to another user; run this command '
+      'as that user.'
+    ) from None
+
+
+def _signal_job(run_dir: str, job: str) -> None:
+  command = ['scancel', '--batch', '--signal=URG', job]
+  try:
+    done = subprocess.run(command, capture_output=True, text=True)
+  except OSError as error:
+    raise ValueError(
+      f'{run_dir}: its launcher is in Slurm job {job}, and scancel cannot be run ({error.strerror}); '
+      'run this command on a login node of the cluster.'
+    ) from error
+  if done.returncode:
+    said = ' '.join(done.stderr.replace('scancel: error: ', '').split())
+    raise ValueError(f'{run_dir}: scancel cannot signal Slurm job {job}, its launcher: {said}')
 
 
 def _wait_until_settled(logs: dict[str, str], before: dict[str, int]) -> None:

@@ -63,6 +63,7 @@ class QTOptConfig(OptimizerConfig, NetworkConfig):
     for name in ('discount', 'epsilon', 'averaging'):
       value = getattr(self, name)
       require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
+    require(self.reward_scale > 0.0, 'reward_scale', self.reward_scale, 'above 0')
     require(self.min_std >= 0.0, 'min_std', self.min_std, '0 or more')
     require_choice('value_loss', self.value_loss, VALUE_LOSSES)
     require(self.core == 'none', 'core', self.core, 'none, since QT-Opt has no memory')

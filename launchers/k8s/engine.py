@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Sequence
 
@@ -35,6 +36,7 @@ _USER = flags.DEFINE_integer(
   'user and group id of all pods; 0: root; by default '
   f'{container.USER}, but root if a group has a TPU, whose device files belong to root',
   lower_bound=0,
+  upper_bound=2**31 - 1,
 )
 _EGRESS = flags.DEFINE_list(
   'k8s_egress',
@@ -49,6 +51,7 @@ _POD_HOSTS = flags.DEFINE_string(
 _POD_ENDS_PROGRAM = flags.DEFINE_bool(
   'pod_ends_program', False, 'the program ends when this pod ends'
 )
+_CLAIM = re.compile(r'(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 _NO_OUTPUT = (
   '--node_output is not for Kubernetes, where kubectl logs shows the output; leave it out.'
 )
@@ -85,6 +88,11 @@ class Kubernetes(Launcher):
       raise ValueError('--launcher=k8s needs --image, the container image that the pods will run.')
     one_line.check('--image=', _IMAGE.value)
     one_line.check('--output=', _OUTPUT.value)
+    if _VOLUME.value and not _CLAIM.fullmatch(_VOLUME.value):
+      raise ValueError(
+        f'--k8s_volume={_VOLUME.value} must be the name of a PersistentVolumeClaim: lower-case letters, '
+        'digits, hyphens and dots.'
+      )
     if not _OUTPUT.value and not dry_run:
       raise ValueError('--launcher=k8s needs --output, the directory for the files that it writes.')
     self._generate(job)

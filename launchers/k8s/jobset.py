@@ -13,7 +13,7 @@ from rundir.errors import NonRetryableError
 
 JOBSET_LABEL = 'jobset.sigs.k8s.io/jobset-name'
 JOB_LABEL = 'jobset.sigs.k8s.io/replicatedjob-name'
-_LONGEST_NAME = 63
+LONGEST_NAME = 63
 
 
 def hosts(name: str) -> str:
@@ -58,10 +58,10 @@ def check_names(run: Run, groups: Sequence[Group]) -> None:
     longest = (
       f'{run.name}-{job}-0-{group.size - 1}-12345'  # Kubernetes adds five random characters.
     )
-    if len(longest) > _LONGEST_NAME:
+    if len(longest) > LONGEST_NAME:
       raise ValueError(
         f'--k8s_name={run.name} makes pod names of {len(longest)} characters for group '
-        f'{group.label!r}, of at most {_LONGEST_NAME}; shorten it by {len(longest) - _LONGEST_NAME}.'
+        f'{group.label!r}, of at most {LONGEST_NAME}; shorten it by {len(longest) - LONGEST_NAME}.'
       )
 
 

@@ -17,13 +17,20 @@ from launchers.placement import Resources
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
+# The end of a pod's name in a large program.
+_LONGEST_POD = '-inference-learner-0-9999-12345'
 _BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
 
 
 def jobset_name(program: str, env: str) -> str:
-  """Returns a name from the program, the environment and the time."""
-  what = [re.sub(r'[^a-z0-9]+', '-', text.lower()) for text in (program[:12], env[:16])]
-  return f'{"-".join(t.strip("-") for t in what)}-{time.strftime("%m%d%H%M%S")}'
+  """Returns a name from the program, the environment and the time.
+
+  It is short enough for the groups of every program here, with as many nodes as `_LONGEST_POD` has.
+  """
+  what = [re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-') for text in (program[:12], env)]
+  now = time.strftime('%m%d%H%M%S')
+  room = jobset.LONGEST_NAME - len(_LONGEST_POD) - len(now) - 1
+  return f'{"-".join(filter(None, what))[:room].rstrip("-")}-{now}'
 
 
 def run_dir(name: str) -> str:

@@ -20,6 +20,7 @@ _ISOLATE = flags.DEFINE_enum(
 )
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
 _THREADS = ('local_mt', 'test_mt')
+_TYPES = ('local_mp', *_THREADS, 'test_mp')
 
 
 def refuse_flags(launcher: str) -> None:
@@ -63,7 +64,12 @@ class Local(Launcher):
     )
 
   def check(self, job: Job, dry_run: bool) -> None:
-    """Raises ValueError for groups that one machine cannot run."""
+    """Raises ValueError for other launch types, or for groups that one machine cannot run."""
+    if lp.LAUNCH_TYPE.value not in _TYPES:
+      raise ValueError(
+        f'--lp_launch_type={lp.LAUNCH_TYPE.value} is not supported; use {", ".join(_TYPES)}, or '
+        '--launcher.'
+      )
     capacity.check(job.placement, one_process=not self.pickles_nodes)
 
   def claim(self, job: Job) -> Job:

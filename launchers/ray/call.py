@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from launchers.launcher import Job
+from launchers.launcher import LONGEST_SECONDS, Job
 from launchers.ray import cluster, reservation
 from launchers.supervise import RunCallbacks
 
@@ -13,7 +13,10 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {'ray_address': (str,), 'ray_timeout':
 
 
 def prepared(job: Job, options: Mapping[str, Any]) -> Job:
-  """Returns the job; raises ValueError for groups that Ray cannot place."""
+  """Returns the job; raises ValueError for a wrong timeout, or for groups that Ray cannot place."""
+  timeout = options.get('ray_timeout', 0.0)
+  if not 0.0 <= timeout <= LONGEST_SECONDS:
+    raise ValueError(f'ray_timeout={timeout!r} must be seconds from 0 to {LONGEST_SECONDS:g}.')
   reservation.check(job.placement)
   return job
 

@@ -6,14 +6,18 @@ import math
 
 from absl import flags
 
-from launchers.launcher import Job, Launcher
+from launchers.launcher import LONGEST_SECONDS, Job, Launcher
 from launchers.supervise import RunCallbacks
 
 _ADDRESS = flags.DEFINE_string(
   'ray_address', 'auto', "host:port of the Ray cluster's head; auto: the cluster of this machine"
 )
 _TIMEOUT = flags.DEFINE_float(
-  'ray_timeout', 60.0, 'seconds for Ray to find a machine for every node', lower_bound=0.0
+  'ray_timeout',
+  60.0,
+  'seconds for Ray to find a machine for every node',
+  lower_bound=0.0,
+  upper_bound=LONGEST_SECONDS,
 )
 
 

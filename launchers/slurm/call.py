@@ -23,6 +23,8 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {
 
 def prepared(job: Job, options: Mapping[str, Any]) -> Job:
   """Returns the job; raises ValueError for one that sbatch cannot express, or without sbatch."""
+  if options.get('slurm_cpu_nodes', 1) < 1:
+    raise ValueError(f'slurm_cpu_nodes={options["slurm_cpu_nodes"]} must be at least 1.')
   submit.check(job.placement, dry_run=False)
   submit.script(job.program, job.placement, job.run_dir, _options(options))
   return job

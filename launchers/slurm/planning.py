@@ -143,8 +143,8 @@ def script(
     python_path: PYTHONPATH from which `launchers` can be imported.
 
   Raises:
-    ValueError: if an option is invalid, or the name or the directory does not fit in an #SBATCH line;
-      one sentence.
+    ValueError: if an option is invalid or for no host of the job, or the name or the directory does not
+      fit in an #SBATCH line; one sentence.
   """
   one_line.check('--run_dir=', run_dir)
   if '\\' in run_dir:
@@ -152,6 +152,15 @@ def script(
       f'--run_dir={run_dir} has a backslash, which Slurm leaves out of file names; choose another.'
     )
   one_line.check('the name of the program, ', name)
+  kinds = {bool(component.gres) for component in job.components}
+  for flag, text, gres in (
+    ('--slurm_accelerator_options', options.accelerator, True),
+    ('--slurm_cpu_options', options.cpu, False),
+  ):
+    if text and gres not in kinds:
+      raise ValueError(
+        f'{flag}={text!r} is for hosts of another kind than this job has; use --slurm_options.'
+      )
   log = f'{run_dir}/slurm.log'.replace('%', '%%')
   lines = ['#!/bin/sh', _line(f'--job-name={name}', f'--output={log}', '--open-mode=append')]
   for number, component in enumerate(job.components):

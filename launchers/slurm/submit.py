@@ -123,7 +123,7 @@ def launch(
   submitted = subprocess.run(['sbatch', '--parsable', path], capture_output=True, text=True)
   if submitted.returncode:
     said = ' '.join(submitted.stderr.replace('sbatch: error: ', '').split())
-    raise ValueError(f'sbatch refused the job that {path} asks for: {said}')
+    raise ValueError(f'sbatch refused the job, which --dry_run prints: {said}')
   job_id = submitted.stdout.strip().partition(';')[0]
   streams.say(f'job {job_id}; its output is in {log}', out)
   streams.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)

@@ -43,6 +43,7 @@ class ActorsConfig(CommonConfig):
     10.0,
     'size of these files, in units of 10**9 bytes, at which --record_unrolls ends; training continues',
     at_least=0,
+    at_most=1e6,
   )
 
   @property
@@ -85,6 +86,8 @@ class ActorsConfig(CommonConfig):
   def _check(self) -> None:
     self._require_at_least_one('num_actors', 'envs_per_actor', 'batch_size', 'num_replay_shards')
     self._require_devices('learner_devices')
+    if not self.record_unrolls:
+      self._require_default('--record_unrolls', 'record_gigabytes')
     if self.update_period <= 0:
       raise ValueError(f'--update_period={self.update_period} must be above 0.')
     if self.batch_size % len(self.learner_devices):

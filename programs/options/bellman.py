@@ -59,7 +59,9 @@ class BellmanConfig(RelabelledConfig):
         f'--priority_exponent={self.priority_exponent} has no effect: this agent samples uniformly and '
         'computes no priorities; leave it out.'
       )
-    if self.bellman_updaters and self.relabelled_size < self.batch_size:
+    if not self.bellman_updaters:
+      self._require_default('--bellman_updaters', 'train_size')
+    elif self.relabelled_size < self.batch_size:
       raise ValueError(
         f'--train_size={self.train_size} is smaller than --batch_size={self.batch_size}; make it at '
         'least as large, or 0 to have it chosen.'

@@ -54,6 +54,15 @@ def with_newer_options(recorded: dict[str, Any], config_class: Any) -> dict[str,
   return {field.name: field.default for field in dataclasses.fields(config_class)} | recorded
 
 
+def check_types(recorded: dict[str, Any], config_class: Any) -> None:
+  """Raises ValueError, one sentence, if a recorded value cannot be one of its option."""
+  for field in dataclasses.fields(config_class):
+    kind = type(field.default)
+    kinds = {tuple: (list, tuple), float: (int, float)}.get(kind, (kind,))
+    if not isinstance(value := recorded.get(field.name, field.default), kinds):
+      raise ValueError(f'its {field.name} is {value!r}, not a {kind.__name__}.')
+
+
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:
   """Checks that a resumed run changes only options that may change.
 

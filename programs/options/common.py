@@ -104,8 +104,18 @@ class CommonConfig(CheckedOptions):
         f'--video_period={self.video_period:g} needs the evaluator, which --eval_envs=0 leaves out; '
         'leave one of them out.'
       )
+    if not self.video_period:
+      self._require_default('--video_period', 'video_frames', 'videos_kept')
     if self.accelerator not in ('cpu', 'gpu', 'tpu'):
       raise ValueError(f'--accelerator={self.accelerator} must be cpu, gpu or tpu.')
+
+  def _require_default(self, needed: str, *names: str) -> None:
+    """Raises ValueError for the first option that is not as by default, if it needs another one."""
+    for field in dataclasses.fields(self):
+      if field.name in names and (value := getattr(self, field.name)) != field.default:
+        raise ValueError(
+          f'--{field.name}={value} has no effect without {needed}; leave it out, or add that.'
+        )
 
   def _require_at_least_one(self, *names: str) -> None:
     for name in names:

@@ -94,6 +94,8 @@ def load(path: str, source: str) -> dict[str, Any]:
       found = json.load(f) if path.endswith('.json') else yaml.safe_load(f)
   except OSError as error:
     raise ValueError(f'{source} cannot be read: {error.strerror}.') from error
+  except RecursionError as error:
+    raise ValueError(f'{source} is nested too deeply; write fewer levels.') from error
   except (ValueError, yaml.YAMLError) as error:
     said = ' '.join(str(error).split())
     raise ValueError(f'{source} is neither YAML nor JSON: {said}.') from error

@@ -7,7 +7,15 @@ from typing import Any
 
 from environments import own_file
 from programs import arithmetic
-from programs.options import agents, measured, offline, own_torso, playable, preset_choice
+from programs.options import (
+  agents,
+  bsuite_results,
+  measured,
+  offline,
+  own_torso,
+  playable,
+  preset_choice,
+)
 from programs.options.rule import Rule
 from rundir import run_directory
 
@@ -40,6 +48,7 @@ def check(module: Any, config: Any) -> None:
   preset_choice.check(agents.variant_of(module, config), config.env, config.preset)
   check_numbers(config)
   spec = playable.check(module, config)
+  bsuite_results.check_counts(config)
   if getattr(config, 'offline_data', ''):
     offline.check(config, spec)
 

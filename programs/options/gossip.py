@@ -23,7 +23,9 @@ class GossipConfig(CommonConfig):
   """Options of programs whose learners are peers: each trains alone and mixes parameters."""
 
   num_peers: int = option(
-    4, 'actor-learners; each trains with environments of its own and an equal part of num_steps'
+    4,
+    'actor-learners; each trains with environments of its own and an equal part of num_steps',
+    at_least=1,
   )
   gossip: str = option(
     'async',
@@ -57,7 +59,6 @@ class GossipConfig(CommonConfig):
     return self.num_steps // self.num_peers + (peer < self.num_steps % self.num_peers)
 
   def _check(self) -> None:
-    self._require_at_least_one('num_peers')
     require_choice('gossip', self.gossip, ('async', BLOCKING))
     require_choice('mixing', self.mixing, (AVERAGE, PUSH_SUM))
     if self.num_steps < self.num_peers:

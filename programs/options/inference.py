@@ -9,6 +9,7 @@ from agents.options import option
 from programs.options.actors import ActorsConfig
 
 C = TypeVar('C', bound='InferenceConfig')
+_SMALL_BATCH = 1024  # Memory for batches of up to so many is allocated without question.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,7 @@ class InferenceConfig(ActorsConfig):
     0,
     'threads of an inference node that serve batches in turn; 0: one for each CPU device, or one that '
     'listens and two for each accelerator',
+    at_most=256,
   )
   shared_memory: bool = option(
     True,
@@ -90,6 +92,12 @@ class InferenceConfig(ActorsConfig):
       raise ValueError(
         f'--inference_batch_size={self.inference_batch_size} is smaller than one request of an '
         f'actor, {group} environments; make it at least that.'
+      )
+    served = self.actors_per_server * self.envs_per_actor + self.eval_envs
+    if self.inference_batch_size > max(served, _SMALL_BATCH):
+      raise ValueError(
+        f'--inference_batch_size={self.inference_batch_size} is more than the {served} environments '
+        'that a node serves; make it smaller, or 0 to have it chosen.'
       )
     if self.inference_nodes:
       self._validate_inference_nodes()

@@ -57,6 +57,7 @@ class OfflineConfig(BellmanConfig):
 
   def _check(self) -> None:
     if not self.offline_data:
+      self._require_default('--offline_data', 'offline_size', 'online_share', 'online_ramp')
       return
     if not self.bellman_updaters:
       raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agents.options import check_numbers
 from environments import registry as environments
 from programs.options.agents import Variant
 from programs.options.rule import Rule
@@ -59,13 +60,14 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
   Of `env_options`, those that `values` does not name stay as in the preset.
 
   Raises:
-    ValueError: one sentence, if a rule raises.
+    ValueError: one sentence, if a number is out of range or a rule raises.
   """
   chosen = {**preset, **values}
   if 'env_options' in preset and 'env_options' in values:
     chosen['env_options'] = environments.merge(preset['env_options'], values['env_options'])
   rules = {name: rule for name, rule in chosen.items() if isinstance(rule, Rule)}
   settled = {name: value for name, value in chosen.items() if name not in rules}
+  check_numbers(config_class(**settled))  # Rules and `resolve` compute with them.
   for name, rule in rules.items():
     config = config_class(**settled).resolve()
     try:

@@ -22,12 +22,15 @@ class PrioritizedConfig(ActorsConfig):
     5_000, 'unrolls in the replay of a replica before learning starts, over its shards'
   )
   samples_per_insert: float = option(
-    0.75, "how often an unroll is sampled on average; SEED's script: 0.75, its default: 1.5"
+    0.75,
+    "how often an unroll is sampled on average; SEED's script: 0.75, its default: 1.5",
+    at_most=1e6,
   )
   samples_per_insert_error: float = option(
     0.0,
     'deviation from that ratio, in samples per shard, at which actors or learner wait; '
     '0: a tenth of min_replay_size times samples_per_insert, at least twice a batch',
+    at_most=1e30,
   )
   replay_checkpoint_period: float = option(
     600.0, 'seconds between replay checkpoints, during which replay blocks; 0: none'

@@ -74,6 +74,7 @@ class ReanalyseConfig(RelabelledConfig):
         'each other: set both above 0, or leave both out.'
       )
     if not self.reanalyse_nodes:
+      self._require_default('--reanalyse_nodes', 'reanalyse_size')
       return
     if not 0 < self.relabelled < self.batch_size:
       raise ValueError(

@@ -1,6 +1,7 @@
 """Environments in JAX follow the row contract, where episodes end above all."""
 
 import functools
+import urllib.error
 from typing import NamedTuple
 
 import dm_env.specs
@@ -168,6 +169,7 @@ def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
   [
     (lambda: catch.make('hard'), '--env=catch:hard'),
     (lambda: catch.make('', rows=1), 'rows=1'),
+    (lambda: catch.make('', columns=1001), 'columns=1001 is no board'),
     (lambda: gymnax.make('CartPol-v1'), 'did you mean CartPole-v1'),
     (lambda: make_unbounded(), '--env=gymnax:Pendulum-v1 has actions Box'),
     (lambda: gymnax.make('CartPole-v1', max_episode_steps=-1), 'max_episode_steps=-1'),
@@ -186,6 +188,15 @@ def test_what_cannot_be_played_is_refused_in_one_sentence(make_one, words):
   with pytest.raises(ValueError, match=words) as raised:
     make_one()
   assert '\n' not in str(raised.value)
+
+
+def test_data_that_cannot_be_fetched_are_refused_in_one_sentence(monkeypatch):
+  def fetch(task):
+    raise urllib.error.URLError('no network')
+
+  monkeypatch.setattr(gymnax.gymnax, 'make', fetch)
+  with pytest.raises(ValueError, match=r'^--env=gymnax:CartPole-v1: gymnax cannot fetch'):
+    gymnax.make('CartPole-v1')
 
 
 class Pair(NamedTuple):

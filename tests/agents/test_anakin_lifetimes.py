@@ -118,8 +118,9 @@ def test_a_lifetime_ends_after_its_steps_too():
   'task, options, message',
   [
     ('empty_room', {}, 'did you mean empty_rooms'),
-    ('random_abc', {'size': 2}, 'size=2 .* set 1, or at least 3'),
-    ('empty_rooms', {'size': 1}, 'set at least 2'),
+    ('random_abc', {'size': 2}, 'size=2 .* set 1, or 3 to 1000'),
+    ('empty_rooms', {'size': 1}, 'set 2 to 1000'),
+    ('empty_rooms', {'size': 1001}, 'set 2 to 1000'),
     ('random_abc', {'episodes': -1}, 'episodes=-1 must be 0'),
     ('nonstationary_abc', {'swap_episodes': 0}, 'swap_episodes=0 must be at least 1'),
   ],

@@ -266,7 +266,9 @@ def test_muzeros_search_subtracts_what_the_other_player_gains():
   [
     ('tictactoe', {}, '--env=pgx:tictactoe: .* did you mean tic_tac_toe'),
     ('connect_four', {'opponent': 'perfect'}, 'opponent=perfect is unknown .*: random.$'),
-    ('tic_tac_toe', {'random_moves': -1}, 'random_moves=-1 must be 0 or more.$'),
+    ('tic_tac_toe', {'random_moves': -1}, 'random_moves=-1 must be 0 or more'),
+    ('tic_tac_toe', {'random_moves': 9}, 'random_moves=9 must be .* below 9, the moves'),
+    ('connect_four', {'random_moves': 10**5}, 'below 42'),
   ],
 )
 def test_what_cannot_be_played_is_refused_in_one_sentence(task, options, words):

@@ -149,7 +149,7 @@ def test_more_threads_do_not_change_the_rows():
   ('options', 'message'),
   [
     ('sticky_actions=1.5', r'sticky_actions must be in \[0, 1\]'),
-    ('noop_max=-1', 'noop_max must be at least 0'),
+    ('noop_max=-1', 'noop_max must be from 0 to'),
     ('action_repeat=0', 'action_repeat must be at least 1'),
     ('frame_cap=3', 'frame_cap must be at least action_repeat=4'),
     ('action_repeat=1', 'maxpool must be false where action_repeat=1'),

@@ -38,6 +38,23 @@ def test_an_environment_is_named_by_its_file_and_gets_task_and_options(tmp_path)
   assert own_file.title(name) == 'mine:abc'
 
 
+@pytest.mark.parametrize(
+  'parameter, options, words',
+  [
+    ('size=None', 'size=3', '^--env_options size=3: the default of size has no type'),
+    ('size', 'size=3', '^--env=.*: the parameter size has no default; give it a bool'),
+    ('size', '', 'the parameter size has no default'),
+  ],
+)
+def test_a_keyword_without_a_type_is_no_option(tmp_path, parameter, options, words):
+  name = _write(tmp_path, f'def make(task, n, seed, *, {parameter}):\n  return Catch(n, seed)')
+  with pytest.raises(ValueError, match=words) as error:
+    registry.check(f'{name}:make', options)
+  assert '\n' not in str(error.value)
+  if '=' in parameter:
+    registry.check(f'{name}:make')
+
+
 def test_a_relative_path_leads_from_the_working_directory_or_from_a_file(tmp_path, monkeypatch):
   _write(tmp_path, 'def make(task, n, seed):\n  return Catch(n, seed)')
   monkeypatch.chdir(tmp_path)

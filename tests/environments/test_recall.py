@@ -104,7 +104,7 @@ def test_an_early_answer_is_wrong_though_it_names_the_cue():
 @pytest.mark.parametrize(
   ('options', 'sentence'),
   [
-    ('num_cues=1', 'num_cues must be at least 2'),
+    ('num_cues=1', 'num_cues must be from 2'),
     ('delay=0', 'delay must be at least 1'),
     ('jitter=-1', 'jitter must be at least 0'),
     ('distractors=1.5', r'distractors must be in \[0, 1\]'),

@@ -6,6 +6,7 @@ import pytest
 
 from launchers import engines
 from launchers.launcher import Launcher
+from launchers.ray.engine import Ray
 from programs import sebulba
 from tests.programs_under_test import run_main
 
@@ -42,3 +43,23 @@ def test_a_refused_launch_leaves_no_directory(flags, tmp_path, monkeypatch, caps
   assert run_main(*flags, f'--placement={path}') == 2
   assert capsys.readouterr().err.startswith('error: ')
   assert os.listdir(tmp_path) == ['placement.yaml']
+
+
+@pytest.mark.parametrize('left', [[], ['notes.txt'], ['logs/actor-0.log']])
+def test_a_launch_that_the_engine_rejects_leaves_no_file_and_removes_none(
+  left, tmp_path, monkeypatch, capsys
+):
+  def reject(self, job, callbacks):
+    for name in left:
+      os.makedirs(os.path.dirname(os.path.join(job.run_dir, name)), exist_ok=True)
+      open(os.path.join(job.run_dir, name), 'w').close()
+    raise ValueError('no Ray cluster.')
+
+  monkeypatch.setattr(Ray, 'launch', reject)
+  flags = '--launcher=ray', f'--run_dir={tmp_path}'
+  assert run_main(*flags) == 2
+  assert capsys.readouterr().err.endswith('error: no Ray cluster.\n')
+  assert all((tmp_path / name).exists() for name in left)
+  assert (tmp_path / 'config.json').exists() == bool(left)
+  assert run_main(*flags) == 2
+  assert ('is not empty' in capsys.readouterr().err) == bool(left)

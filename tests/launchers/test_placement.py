@@ -100,6 +100,10 @@ def test_a_file_may_be_json_and_take_an_accelerator_away(tmp_path):
     ('actor: 3', ["group 'actor' must map fields to values"]),
     ('- actor', ['must map groups to fields']),
     ('{', ['neither YAML nor JSON']),
+    ('[' * 5000, ['is nested too deeply']),
+    ('actor: {labels: {a: 2020-13-45}}', ['neither YAML nor JSON', 'month must be in 1..12']),
+    ('learner: {devices: [1, 1]}', ['devices must be distinct numbers from 0 on, not [1, 1]']),
+    ('learner: {devices: [-1]}', ['devices must be distinct numbers from 0 on']),
   ],
 )
 def test_a_bad_file_is_refused_in_one_sentence_that_says_where(tmp_path, text, words):

@@ -47,4 +47,6 @@ def test_the_ratio_of_replay_holds_for_updaters_and_each_copy_is_sampled_once():
 def test_options_without_a_meaning_are_rejected(options, message):
   with pytest.raises(ValueError, match=message):
     config(**options).validate()
-  dataclasses.replace(config(**options), bellman_updaters=0, priority_exponent=0.0).validate()
+  dataclasses.replace(
+    config(**options), bellman_updaters=0, priority_exponent=0.0, train_size=0
+  ).validate()

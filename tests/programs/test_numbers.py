@@ -1,29 +1,55 @@
 """Numbers that no program takes, whichever option they are given to."""
 
+import contextlib
 import dataclasses
 import math
+import sys
 
 import pytest
 
 from agents.options import check_numbers, option
 from environments import registry as environments
 from programs import registry
+from programs.options import agents, configs
 
-FLOATS = [
-  (program, field.name)
+# Of every program with each of its agents.
+OPTIONS = [
+  (program, agent, field.name, type(field.default))
   for program in registry.PROGRAMS
-  for field in dataclasses.fields(registry.load(program).Config)
-  if isinstance(field.default, float)
+  for agent, variant in agents.variants(registry.load(program)).items()
+  for field in dataclasses.fields(variant.config)
 ]
+
+
+def _make(program, agent, name, value):
+  given = {name: value} | ({'agent': agent} if agent else {})
+  return configs.make_config(registry.load(program), given)
 
 
 @pytest.mark.parametrize('value', [math.nan, math.inf, -math.inf])
 def test_floats_that_are_not_finite(value):
-  assert len(FLOATS) > 50
-  for program, name in FLOATS:
-    config = registry.load(program).Config(**{name: value})
+  floats = [option[:3] for option in OPTIONS if option[3] is float]
+  assert len(floats) > 150
+  for program, agent, name in floats:
     with pytest.raises(ValueError, match=f'^--{name} is {value}: set it to a finite number.$'):
-      config.resolve().validate()
+      _make(program, agent, name, value)
+
+
+def test_whole_numbers_of_more_than_64_bits():
+  for program, agent, name, kind in OPTIONS:
+    if kind is int:
+      with pytest.raises(ValueError, match=f'^--{name} has more than 64 bits: set it to 9223'):
+        _make(program, agent, name, 10**400)
+
+
+@pytest.mark.parametrize('value', [0.0, sys.float_info.max])
+def test_any_other_number_is_taken_or_refused_in_one_sentence(value):
+  for program, agent, name, kind in OPTIONS:
+    if kind in (int, float):
+      given = {name: value if kind is float else int(min(value, 2**63 - 1))}
+      given |= {'agent': agent} if agent else {}
+      with contextlib.suppress(ValueError):
+        configs.check_numbers(configs.resolve(registry.load(program), given))
 
 
 @pytest.mark.parametrize('program', registry.PROGRAMS)
@@ -34,14 +60,30 @@ def test_floats_that_are_not_finite(value):
     ('seed', 2**32, '4294967295 or less'),
     ('eval_period', -1, '0 or more'),
     ('inference_timeout_ms', 1e300, '3600000.0 or less'),
+    ('inference_threads', 100_000, '256 or less'),
+    ('num_peers', 0, '1 or more'),
+    ('record_gigabytes', 1e300, '1000000.0 or less'),
+    ('samples_per_insert', 1e300, '1000000.0 or less'),
     ('update_period', 1e300, '3600.0 or less'),
   ],
 )
 def test_numbers_out_of_range(program, name, value, wanted):
-  config = registry.load(program).Config
-  if name in {field.name for field in dataclasses.fields(config)}:
-    with pytest.raises(ValueError, match=f'^--{name} is .*: set it to {wanted}.$'):
-      config(**{name: value}).resolve().validate()
+  for other, agent, option_name, _ in OPTIONS:
+    if (other, option_name) == (program, name):
+      with pytest.raises(ValueError, match=f'^--{name} is .*: set it to {wanted}.$'):
+        _make(program, agent, name, value)
+
+
+@pytest.mark.parametrize(
+  'program, name',
+  [
+    ('anakin', 'unroll_length'),
+    *(('intrinsic_rewards', f'inner_{x}') for x in ('period', 'updates')),
+  ],
+)
+def test_an_unroll_without_steps_is_refused_by_its_own_name(program, name):
+  with pytest.raises(ValueError, match=f'^--{name}'):
+    _make(program, '', name, 0)
 
 
 def test_an_option_may_be_infinite_where_its_default_is():

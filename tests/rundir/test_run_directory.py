@@ -35,6 +35,24 @@ def test_a_record_that_is_no_record_is_refused_in_one_sentence(tmp_path):
   assert run_directory.program_of(str(tmp_path)) == ''
 
 
+@pytest.mark.parametrize('name, value', [('program', None), ('config', []), ('given', None)])
+def test_a_record_with_a_part_of_another_type_is_refused_in_one_sentence(tmp_path, name, value):
+  run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+  (tmp_path / 'config.json').write_text(json.dumps(_record(tmp_path) | {name: value}))
+  with pytest.raises(
+    ValueError, match=rf'config.json cannot be read: {name} is .*, not a '
+  ) as error:
+    run_directory.read_record(str(tmp_path))
+  assert '\n' not in str(error.value)
+
+
+def test_the_files_of_an_earlier_command_are_not_those_of_a_rejected_launch(tmp_path):
+  for _ in range(2):
+    run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+  run_directory.forget_rejected(str(tmp_path))
+  assert (tmp_path / 'config.json').exists()
+
+
 @pytest.mark.parametrize('content', ['', '\0' * 900, '\n'])
 def test_a_record_that_a_power_failure_emptied_is_refused_in_one_sentence(tmp_path, content):
   (tmp_path / 'config.json').write_text(content)

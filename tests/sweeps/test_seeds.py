@@ -42,6 +42,14 @@ def test_a_dry_run_starts_nothing(tmp_path, capsys):
   assert not (tmp_path / 'out').exists()
 
 
+@pytest.mark.parametrize('parameter', ['', 'seed=1'])
+def test_a_launchpad_program_of_ones_own_is_not_for_several_seeds(tmp_path, parameter, capsys):
+  (tmp_path / 'mine.py').write_text(f'def make_program({parameter}): pass')
+  assert run_main(f'--program={tmp_path}/mine.py:make_program', '--seeds=2') == 2
+  error = capsys.readouterr().err
+  assert error.startswith('error: --seeds is for programs that learn') and error.count('\n') == 1
+
+
 @pytest.mark.parametrize(
   'flags, said',
   [

@@ -39,6 +39,8 @@ def test_a_space_has_values_as_flags_take_them_and_ranges_of_the_flags_type():
     ({'learning_rate': ['low']}, "learning_rate cannot be 'low': could not convert"),
     ({'unroll_length': [5, 5.5]}, "unroll_length cannot be '5.5'"),
     ({'unroll_length': [5, '5']}, 'unroll_length has 5 twice'),
+    ({'learning_rate': ['1e-3', 0.001]}, 'learning_rate has 1e-3 twice'),
+    ({'unroll_length': {'range': [1, 10**400]}}, 'has a number of more than 64 bits'),
     ({'core': {'range': [1, 2]}}, 'core takes no numbers; give a list'),
     ({'learning_rate': {'uniform': [0, 1]}}, "'uniform' is no kind of values"),
     ({'learning_rate': {'range': [1]}}, 'range is [1]; give [LOW, HIGH]'),

@@ -3,12 +3,20 @@
 import dataclasses
 import json
 
+import launchpad as lp
 import pytest
+from absl import flags
 
+from launchers.launcher import Job
 from programs import registry
 from programs.options import configs
 from rundir import run_directory
-from sweeps import planning, prepare, spec
+from sweeps import metrics, planning, prepare, spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  seed: int = 1
 
 
 def test_a_file_describes_every_run(parse):
@@ -46,6 +54,8 @@ def test_a_file_describes_every_run(parse):
     ({'space': {'learning_rate': {'range': [0, 1]}}}, 'add "search: random"'),
     ({'metric': 'evaluator_retur'}, "no run has 'evaluator_retur'; did you mean evaluator_return?"),
     ({'metric': 'elo'}, "no run has 'elo'; there are: evaluator_return, "),
+    ({'metric': 'inference_learner/'}, "metric is 'inference_learner/'; set it to GROUP/COLUMN"),
+    ({'metric': '/loss'}, "metric is '/loss'; set it to GROUP/COLUMN"),
     ({'metric': 'evaluator/x', 'metric_of': 'median'}, "metric_of is 'median'; set it to last"),
     ({'metric_of': 'mean'}, 'metric_of is for a column of a log'),
     ({'goal': 'maximise'}, "goal is 'maximise'; set it to maximize or minimize"),
@@ -81,6 +91,16 @@ def test_a_run_that_would_fail_is_refused_before_the_first_is_launched(parse, ch
   with pytest.raises(ValueError) as error:
     prepare.checked(sweep)
   assert str(error.value).startswith('mine.yaml: ') and said in str(error.value)
+
+
+def test_a_program_without_learning_has_no_evaluator_and_needs_a_seed(parse, monkeypatch):
+  job = Job('mine.py:make', lp.Program('mine'), {}, {}, Options(), False, 1.0)
+  for name in ('evaluator_return', 'seconds'):
+    with pytest.raises(ValueError, match=f'your own has no {name}; set it to a column of a log'):
+      metrics.Metric(name).check_job(job, 'mine.yaml')
+  monkeypatch.setattr(planning.flags, 'FLAGS', flags.FlagValues())
+  with pytest.raises(ValueError, match='a sweep sets --seed, which the program lacks'):
+    planning.job(['--seed=1'])
 
 
 def test_a_runs_config_json_and_flags_beside_it_are_the_flags_of_all_runs(parse, tmp_path):

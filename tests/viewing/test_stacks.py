@@ -1,3 +1,6 @@
+import dataclasses
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -7,20 +10,32 @@ import pytest
 
 import watch
 from rundir import run_directory
+from viewing import stacks
 
 DEADLINE = 60
 
 _DRIVER = """
-import math, sys
+import sys
 from launchers import terminal
 from launchers.local import local_mp
 from launchers.placement import Resources
 from tests.launchers import nodes
+from tests.viewing.test_stacks import record
 run_dir = sys.argv[1]
+record(run_dir)
 program = nodes.program((nodes.Blocked, True, run_dir + '/pid'), (nodes.Locked, True, run_dir + '/pid2'))
 with terminal.shown(program, 'test', run_dir) as callbacks:
   local_mp.launch(program, {l: Resources() for l in program.groups}, run_dir, callbacks=callbacks)
 """
+
+
+@dataclasses.dataclass
+class Config:
+  run_dir: str = ''
+
+
+def record(path):
+  run_directory.write_record(str(path), 'test', {}, Config())
 
 
 @pytest.fixture
@@ -61,5 +76,49 @@ def test_one_node_may_be_named(run_dir, capsys):
 
 
 def test_a_run_that_has_ended_has_no_stacks(tmp_path, capsys):
+  record(tmp_path)
   assert watch.main([str(tmp_path), '--stacks']) == 2
   assert 'no launcher supervises this run now' in capsys.readouterr().err
+
+
+def test_what_is_no_run_has_no_stacks(tmp_path, capsys):
+  assert watch.main([str(tmp_path / 'x'), '--stacks']) == 2
+  assert 'there is no such directory' in capsys.readouterr().err
+  record(tmp_path)
+  assert watch.main([str(tmp_path), '--stacks=actor/0']) == 2
+  assert "has no node 'actor/0'; no node has written a log yet." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  'scancel, said',
+  [
+    (None, 'scancel cannot be run (No such file or directory)'),
+    (
+      '#!/bin/sh\necho "scancel: error: Invalid job id 7" >&2; exit 1',
+      'launcher: Invalid job id 7',
+    ),
+  ],
+)
+def test_a_slurm_job_that_cannot_be_signalled(tmp_path, monkeypatch, scancel, said):
+  monkeypatch.setenv('PATH', str(tmp_path))
+  if scancel:
+    (tmp_path / 'scancel').write_text(scancel)
+    (tmp_path / 'scancel').chmod(0o755)
+  _refused(tmp_path, {'pid': 1, 'host': 'x', 'slurm_job': '7'}, said)
+
+
+def test_the_launcher_of_another_user_is_not_signalled(tmp_path, monkeypatch):
+  def kill(pid, number):
+    raise PermissionError
+
+  monkeypatch.setattr(os, 'kill', kill)
+  launcher = {'pid': 1, 'host': os.uname().nodename, 'slurm_job': ''}
+  _refused(tmp_path, launcher, 'process 1, belongs to another user')
+
+
+def _refused(path, launcher, said):
+  record(path)
+  (path / 'launcher.json').write_text(json.dumps(launcher))
+  with pytest.raises(ValueError) as error:
+    [*stacks.collect(str(path))]
+  assert said in str(error.value) and '\n' not in str(error.value)

@@ -75,13 +75,13 @@ def make(task: str, *, rows: int = 10, columns: int = 5) -> Catch:
     columns: width of the board.
 
   Raises:
-    ValueError: the task is not empty, or the board is too small to play on.
+    ValueError: the task is not empty, or the board is too small or too large to play on.
   """
   if task:
     raise ValueError(f'--env=catch:{task}: catch has no tasks; write --env=catch.')
-  if rows < 2 or columns < 1:
+  if not (2 <= rows <= 1000 and 1 <= columns <= 1000):
     raise ValueError(
-      f'--env_options=rows={rows},columns={columns} is too small a board; set at least 2 rows '
-      'and 1 column.'
+      f'--env_options=rows={rows},columns={columns} is no board; set 2 to 1000 rows and 1 to 1000 '
+      'columns.'
     )
   return Catch(rows, columns)

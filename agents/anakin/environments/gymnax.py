@@ -71,7 +71,8 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
     max_episode_steps: steps after which an episode is truncated; 0 for the environment's own limit.
 
   Raises:
-    ValueError: gymnax has no such id, the limit is negative, or a space has no array form.
+    ValueError: gymnax has no such id or cannot fetch its data, the limit is negative, or a space has no
+      array form.
   """
   known = gymnax.registered_envs
   if task not in known:
@@ -80,7 +81,12 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
     raise ValueError(
       f'--env_options=max_episode_steps={max_episode_steps} must be 0, for the own limit, or more.'
     )
-  environment, params = gymnax.make(task)
+  try:
+    environment, params = gymnax.make(task)
+  except OSError as error:
+    raise ValueError(
+      f'--env=gymnax:{task}: gymnax cannot fetch its data ({error}); use another environment.'
+    ) from error
   if max_episode_steps:
     params = params.replace(max_steps_in_episode=max_episode_steps)
   return Gymnax(environment, params, f'gymnax:{task}')

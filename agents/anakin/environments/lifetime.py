@@ -235,8 +235,8 @@ def make(
     raise ValueError(f'--env_options=swap_episodes={swap_episodes} must be at least 1.')
   smallest = 2 if task == 'empty_rooms' else 1
   size = size or (9 if task == 'empty_rooms' else 1)
-  if size < smallest or (size == 2 and task != 'empty_rooms'):
-    sizes = 'at least 2' if smallest == 2 else '1, or at least 3'
+  if not smallest <= size <= 1000 or (size == 2 and task != 'empty_rooms'):
+    sizes = '2 to 1000' if smallest == 2 else '1, or 3 to 1000'
     raise ValueError(f'--env_options=size={size} does not suit lifetime:{task}; set {sizes}.')
   tasks = {
     'empty_rooms': lambda: Goal(size),
@@ -247,5 +247,5 @@ def make(
   own_episodes, own_steps, own_lifetime = _LIMITS[task]
   episodes, episode_steps = episodes or own_episodes, episode_steps or own_steps
   if task != 'empty_rooms':
-    own_lifetime = episodes * episode_steps
+    own_lifetime = min(episodes * episode_steps, 2**31 - 1)  # JAX counts steps in an int32.
   return Lifetime(tasks[task](), episodes, episode_steps, lifetime_steps or own_lifetime)

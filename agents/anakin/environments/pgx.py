@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -144,7 +145,7 @@ def make(task: str, *, opponent: str = 'random', random_moves: int = 0) -> SelfP
       learns of positions that it would avoid.
 
   Raises:
-    ValueError: the game is unknown, or has no such opponent, or the number is negative.
+    ValueError: the game is unknown, or has no such opponent, or the number is not one of its moves.
   """
   if task not in _LEGAL:
     raise errors.unknown_task('pgx', task, _LEGAL, ' here')
@@ -153,9 +154,14 @@ def make(task: str, *, opponent: str = 'random', random_moves: int = 0) -> SelfP
     raise ValueError(
       f'--env_options=opponent={opponent} is unknown for pgx:{task}; there are: {", ".join(opponents)}.'
     )
-  if random_moves < 0:
-    raise ValueError(f'--env_options=random_moves={random_moves} must be 0 or more.')
-  return SelfPlay(pgx.make(task), _LEGAL[task], opponents[opponent](), random_moves)
+  game = pgx.make(task)
+  cells = math.prod(game.observation_shape[:2])
+  if not 0 <= random_moves < cells:
+    raise ValueError(
+      f'--env_options=random_moves={random_moves} must be 0 or more, and below {cells}, the moves of a '
+      'game.'
+    )
+  return SelfPlay(game, _LEGAL[task], opponents[opponent](), random_moves)
 
 
 def _moved(game: Any, state: Any, player: Player, key: Array) -> Any:

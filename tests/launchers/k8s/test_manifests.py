@@ -397,6 +397,15 @@ def test_what_cannot_be_placed_is_refused_in_one_sentence(group, words):
     assert word in str(error.value)
 
 
+@pytest.mark.parametrize('program', registry.PROGRAMS)
+def test_the_default_name_leaves_room_for_every_group(program):
+  module = registry.load(program)
+  groups = module.make_program(module.Config(run_dir='/runs/x').resolve()).groups
+  name = manifests.jobset_name(program, 'gymnasium:LunarLander-v3')
+  assert re.fullmatch(r'[a-z][-a-z0-9]{10,20}-\d{10}', name)
+  jobset.check_names(Run(name, 'x', []), [Group(label, 9999, Resources()) for label in groups])
+
+
 def test_a_name_of_63_characters_is_taken_and_one_of_64_is_not():
   longest = 'x' * (63 - len('-monitor-0-0-12345'))
   jobset.manifest(Run(longest, 'x', []), [MONITOR])

@@ -168,6 +168,19 @@ def test_what_is_no_option_of_sbatch_is_refused(text):
     planning.script(plan, options, 'name', '/run', 'python', '')
 
 
+@pytest.mark.parametrize(
+  'resources, options, flag',
+  [
+    (Resources(), Options(accelerator='--time=1'), '--slurm_accelerator_options'),
+    (Resources(accelerator='gpu'), Options(cpu='--time=1'), '--slurm_cpu_options'),
+  ],
+)
+def test_options_for_hosts_that_the_job_lacks_are_refused(resources, options, flag):
+  plan = planning.plan({'actor': 1}, {'actor': resources}, options)
+  with pytest.raises(ValueError, match=f"^{flag}='--time=1' is for hosts of another kind"):
+    planning.script(plan, options, 'name', '/run', 'python', '')
+
+
 def test_a_dry_run_prints_the_graph_and_the_script_and_needs_no_slurm(tmp_path):
   placement = tmp_path / 'placement.yaml'
   placement.write_text('inference_learner: {accelerator: tpu-v5e, num_devices: 4}')

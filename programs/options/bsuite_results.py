@@ -1,0 +1,43 @@
+"""bsuite's own results of a run, which are of one environment: see `environments.bsuite_record`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from environments import registry
+
+_ONE = {'num_actors': 1, 'envs_per_actor': 1, 'env_groups': 1, 'num_replicas': 1, 'eval_envs': 0}
+
+
+def check_counts(config: Any) -> None:
+  """Raises ValueError, one sentence, if a run records results and has more than one environment."""
+  wrong = [name for name, value in _ONE.items() if getattr(config, name, value) != value]
+  if wrong and (directory := _directory(config)):
+    flags = ' '.join(f'--{name}={_ONE[name]}' for name in wrong)
+    raise ValueError(
+      f'--env_options results_dir={directory}: bsuite records one environment; use {flags}.'
+    )
+
+
+def check_directory(config: Any) -> None:
+  """Raises ValueError, one sentence, if a new run could not write its results on this machine."""
+  if not (directory := _directory(config)):
+    return
+  from environments.bsuite_record import csv_path
+
+  said = f'--env_options results_dir={directory}'
+  if os.path.exists(path := csv_path(directory, config.env.partition(':')[2])):
+    raise ValueError(f'{said}: {path} already exists; name a new directory.')
+  there = os.path.abspath(directory)
+  while not os.path.exists(there):
+    there = os.path.dirname(there)
+  if not (os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)):
+    raise ValueError(f'{said} cannot be written; name another directory.')
+
+
+def _directory(config: Any) -> str:
+  """Returns the directory of the results; '' for none."""
+  if not config.env.startswith('bsuite:'):
+    return ''
+  return registry.all_options(config.env, config.env_options)['results_dir']

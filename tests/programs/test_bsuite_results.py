@@ -1,0 +1,45 @@
+"""Runs that record bsuite's own results."""
+
+import dataclasses
+
+import pytest
+
+from environments.bsuite_record import csv_path
+from programs import sebulba
+from programs.options import bsuite_results
+
+CONFIG = sebulba.Config(
+  env='bsuite:catch/0', num_actors=1, envs_per_actor=1, env_groups=1, eval_envs=0
+)
+
+
+def recording(path, **changes):
+  return dataclasses.replace(CONFIG, env_options=f'results_dir={path}', **changes)
+
+
+@pytest.mark.parametrize(
+  'name, value, advice',
+  [
+    ('num_actors', 2, '--num_actors=1'),
+    ('envs_per_actor', 8, '--envs_per_actor=1'),
+    ('num_replicas', 2, '--num_replicas=1'),
+    ('eval_envs', 10, '--eval_envs=0'),
+  ],
+)
+def test_results_are_of_one_environment(tmp_path, name, value, advice):
+  bsuite_results.check_counts(recording(tmp_path))
+  bsuite_results.check_counts(dataclasses.replace(CONFIG, **{name: value}))  # None are recorded.
+  with pytest.raises(ValueError, match=f'bsuite records one environment; use {advice}.$'):
+    bsuite_results.check_counts(recording(tmp_path, **{name: value}))
+
+
+def test_results_are_written_into_a_new_file(tmp_path):
+  bsuite_results.check_directory(CONFIG)
+  bsuite_results.check_directory(recording(tmp_path / 'new' / 'one'))
+  assert not [*tmp_path.iterdir()]
+  path = csv_path(str(tmp_path), 'catch/0')
+  open(path, 'w').close()
+  with pytest.raises(ValueError, match=f'{path} already exists; name a new directory'):
+    bsuite_results.check_directory(recording(tmp_path))
+  with pytest.raises(ValueError, match=f'^--env_options results_dir={path} cannot be written'):
+    bsuite_results.check_directory(recording(path))
