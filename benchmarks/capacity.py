@@ -6,8 +6,8 @@ python -m benchmarks.capacity --env=atari:Pong --check      the prediction for t
 
 Measures here what a step costs, and multiplies. CPU time is that of the stages of `benchmarks.pipeline`,
 with computation that costs nothing (`benchmarks/simulated`), since accelerators do it. FLOP are those of
-the program's own agent, as XLA counts them. Cores of other machines count as cores of this one. Every
-option of Sebulba is a flag; the batch and the environments of an actor matter most.
+the program's own agent: its matrix products and convolutions. Cores of other machines count as cores of
+this one. Every option of Sebulba is a flag; the batch and the environments of an actor matter most.
 
 --check predicts this machine, whose cores do the computation too, launches the program and prints the
 ratio. The prediction is 0.8 cores / cost of a step, or what one interpreter allows if that is less. A
@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 
 from agents import shapes
 from benchmarks import demand as demands
-from benchmarks import end_to_end, options, output, pipeline, prediction, roles
+from benchmarks import end_to_end, operations, options, output, pipeline, prediction, roles
 from benchmarks.demand import Demand, StepCosts
 from benchmarks.simulated.program import PROGRAM
 from environments import nests
@@ -64,15 +64,9 @@ def flops_per_step(agent: Any, spec: Any, rows: int, unrolls: int) -> float:
     lambda leaf: jax.ShapeDtypeStruct((unrolls, *leaf.shape), leaf.dtype), unroll_spec(agent, spec)
   )
   inputs = shapes.act_inputs(agent, spec.observations, rows)
-  act = _flops(agent.act, state.params, *inputs)
-  update = _flops(agent.update, state, batch, None)
+  act = operations.count(agent.act, state.params, *inputs)
+  update = operations.count(agent.update, state, batch, None)
   return act / rows + update / (unrolls * agent.unroll_period)
-
-
-def _flops(function: Any, *arguments: Any) -> float:
-  analysis = jax.jit(function).lower(*arguments).compile().cost_analysis()
-  assert analysis is not None, 'XLA has not counted the operations'
-  return float(analysis['flops'])
 
 
 def step_costs(config: Any, given: dict[str, str]) -> StepCosts:

@@ -143,7 +143,8 @@ class Film(BatchedEnvironment):
     if self.rows[0].observation.dtype == np.uint8:
       return 0.0, 255.0
     seen = np.stack([row.observation for row in self.rows])
-    return min(float(seen.min()), 0.0), max(float(seen.max()), 0.0)
+    seen = seen[np.isfinite(seen)] if np.issubdtype(seen.dtype, np.floating) else seen
+    return float(seen.min(initial=0)), float(seen.max(initial=0))
 
 
 def _text(action: np.ndarray | None) -> str:

@@ -60,7 +60,8 @@ def draw(observation: np.ndarray, low: float, high: float) -> Image.Image:
     low: the value drawn black, or below every bar.
     high: the value drawn white.
   """
-  scaled = np.clip((observation.astype(np.float32) - low) / max(high - low, 1e-6), 0, 1)
+  numbers = np.nan_to_num(observation.astype(np.float32), posinf=high, neginf=low)
+  scaled = np.clip((numbers - low) / max(high - low, 1e-6), 0, 1)
   if is_picture(observation):
     return _enlarge(Image.fromarray(_colours(scaled)), Image.Resampling.NEAREST)
   return _bars(scaled.ravel(), np.clip(-low / max(high - low, 1e-6), 0, 1))

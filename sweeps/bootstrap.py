@@ -18,7 +18,7 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 class Estimate(NamedTuple):
-  """An aggregate with its interval, arrays of one shape; the interval is None for less than two runs."""
+  """An aggregate with its interval, arrays of one shape; None if a task has less than two runs."""
 
   value: np.ndarray
   interval: tuple[np.ndarray, np.ndarray] | None
@@ -50,7 +50,7 @@ def estimate(strata: Sequence[np.ndarray], statistic: Statistic = mean) -> Estim
   """
   scores = [np.asarray(stratum, np.float64) for stratum in strata]
   value = statistic(np.concatenate(scores)[None])[0]
-  if max(len(stratum) for stratum in scores) < 2:
+  if min(len(stratum) for stratum in scores) < 2:
     return Estimate(value, None)
   rng = np.random.default_rng(_SEED)
   picks = [rng.integers(0, len(s), (_DRAWS, len(s))) for s in scores]

@@ -78,6 +78,12 @@ def test_dead_links_missing_anchors_and_unlisted_pages_fail_the_build(tmp_path):
     assert complaint in process.stderr, complaint
 
 
+def test_every_inclusion_of_a_file_is_one():
+  for page in (ROOT / 'docs').rglob('*.md'):
+    for line in page.read_text().splitlines():
+      assert not line.startswith('--8') or re.fullmatch(r'--8<-- ".+"', line), (page, line)
+
+
 @pytest.mark.slow
 def test_an_inclusion_of_a_missing_file_fails_the_build(tmp_path):
   process = build(_other_site(tmp_path, '--8<-- "nowhere.py"'), tmp_path / 'site')

@@ -41,6 +41,6 @@ if __name__ == '__main__':
   leaves = [name for name in SPECS['observation'] if '/' in name]
   names = 'step_type', 'reward', 'discount', *(leaves or ['observation'])
   rows = [arrays[name] for name in names]
-  policy = Policy(rows[0].shape[1], *map(int, sys.argv[2:]))
+  policy = Policy(rows[0].shape[1], *map(json.loads, sys.argv[2:]))
   for step_type, reward, discount, *seen in zip(*rows, strict=True):
     print(policy.act(step_type, reward, discount, seen if leaves else seen[0]).tolist())

@@ -65,10 +65,11 @@ _EVERYWHERE = {
     'returns are means over the last episode of each environment, 0 before the first',
   ),
 }
+_NORMALISED = "rewards are normalised, as in our preset for CartPole; no peer's are"
 _CARTPOLE = {
-  'sebulba': ("Gymnasium's vectorised CartPole",),
-  'impala': ("Gymnasium's vectorised CartPole",),
-  'anakin': ("gymnax's CartPole, in JAX, which no other system here plays",),
+  'sebulba': ("Gymnasium's vectorised CartPole", _NORMALISED),
+  'impala': ("Gymnasium's vectorised CartPole", _NORMALISED),
+  'anakin': ("gymnax's CartPole, in JAX, which no other system here plays", _NORMALISED),
   'sample_factory': ('one Gymnasium environment after the other in a worker',),
   'rllib': ("Gymnasium's vectorised CartPole",),
   'pufferlib': (

@@ -30,7 +30,8 @@ class Attempt:
     start_up: seconds from the command to second `first_second` of the run's logs; None without logs.
     exit_code: of the command; None if it was stopped.
 
-  `load_at_end` and `seconds` are None if the supervising command was killed.
+  If the supervising command was killed, `load_at_end` is None, and the next attempt completes `seconds`
+  and `start_up` from the logs.
   """
 
   began: float
@@ -79,7 +80,12 @@ def attempt(path: str, settings: dict[str, Any], run_dir: str, generated: str) -
     run_dir: run directory.
     generated: see `provenance.code`.
   """
-  earlier = read(path)
+  known = read(path)
+  earlier = known.attempts if known else []
+  for killed in earlier[-1:]:
+    if killed.seconds is None and (written := _written(run_dir)):
+      killed.start_up = _start_up(run_dir, killed)
+      killed.seconds = round(max(written - killed.began, 0.0), 2)
   made = Attempt(
     began=round(time.time(), 2),
     first_second=curves.last_second(run_dir),
@@ -87,7 +93,7 @@ def attempt(path: str, settings: dict[str, Any], run_dir: str, generated: str) -
     machine=provenance.machine(),
     load_at_start=provenance.load(),
   )
-  every = Attempts(settings, [*(earlier.attempts if earlier else []), made])
+  every = Attempts(settings, [*earlier, made])
   os.makedirs(os.path.dirname(path), exist_ok=True)
   _write(path, every)
   try:
@@ -118,12 +124,16 @@ def _start_up(run_dir: str, made: Attempt) -> float | None:
 
   The last write of a log has the time of its last row, which the row also has in seconds of the run.
   """
-  logs = glob.glob(os.path.join(glob.escape(run_dir), 'logs', '*.csv'))
   last = curves.last_second(run_dir)
-  if not logs or last <= made.first_second:
+  if last <= made.first_second:
     return None
-  written = max(map(os.path.getmtime, logs))
-  return round(max(written - (last - made.first_second) - made.began, 0.0), 2)
+  return round(max(_written(run_dir) - (last - made.first_second) - made.began, 0.0), 2)
+
+
+def _written(run_dir: str) -> float:
+  """Returns the time of the last row in the logs; 0 without logs."""
+  logs = glob.glob(os.path.join(glob.escape(run_dir), 'logs', '*.csv'))
+  return max(map(os.path.getmtime, logs), default=0.0)
 
 
 def _write(path: str, attempts: Attempts) -> None:

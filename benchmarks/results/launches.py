@@ -49,12 +49,15 @@ def run(entry: Entry, row: Launch, seed: int, places: Places) -> None:
 def keep_only_this_row(entry: Entry, seed: int, places: Places) -> None:
   """Sets the directory aside of a run that cannot become this row's.
 
-  It has other settings, since the row was changed, or no checkpoint to resume from.
+  It has other settings, since the row was changed, or no checkpoint to resume from. What is left of a
+  directory that is gone is set aside too: the times of its commands are not those of the next run.
   """
   run_dir = places.run_dir(entry, seed)
-  if not os.path.exists(run_dir):
-    return
   before = attempts.read(places.attempts(entry, seed))
+  if not os.path.exists(run_dir):
+    if before is not None:
+      commands.set_aside(run_dir, places.attempts(entry, seed), places.log(entry, seed))
+    return
   same = before is not None and before.settings == entry.row.settings()
   if same and (
     commands.trained(run_dir) or commands.resumable(run_dir) or commands.unused(run_dir)

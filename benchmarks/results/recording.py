@@ -115,7 +115,7 @@ def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:
     rows = curves.read(run_dir, 'evaluator/0', 'seconds', frames, *_EVALUATED)
     if rows:
       break
-  rows = _thin(rows)
+  rows = _thin(rows, [mean for _, _, mean, _ in rows])
   return Curve(
     actor_steps=[round(frames / repeat) for _, frames, _, _ in rows],
     environment_frames=[round(frames) for _, frames, _, _ in rows],
@@ -126,7 +126,8 @@ def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:
 
 
 def _training_curve(told: Sequence[reports.Report], repeat: int) -> Curve:
-  rows = _thin([r for r in told if math.isfinite(r.episode_return)])
+  rows = [r for r in told if math.isfinite(r.episode_return)]
+  rows = _thin(rows, [r.episode_return for r in rows])
   return Curve(
     actor_steps=[round(r.steps) for r in rows],
     environment_frames=[round(r.steps * repeat) for r in rows],
@@ -161,11 +162,20 @@ def _protocol(protocol: dict[str, Any]) -> str:
   )
 
 
-def _thin(rows: Sequence[Any]) -> list[Any]:
-  """Returns at most `_POINTS` evenly spaced rows, including the first and the last."""
+def _thin(rows: Sequence[Any], returns: Sequence[float]) -> list[Any]:
+  """Returns `_POINTS` evenly spaced rows, the first and the last among them, and every new best return.
+
+  So the first row at any threshold stays.
+  """
   if len(rows) <= _POINTS:
     return list(rows)
-  return [rows[i * (len(rows) - 1) // (_POINTS - 1)] for i in range(_POINTS)]
+  kept = {i * (len(rows) - 1) // (_POINTS - 1) for i in range(_POINTS)}
+  best = -math.inf
+  for i, value in enumerate(returns):
+    if value > best:
+      best = value
+      kept.add(i)
+  return [rows[i] for i in sorted(kept)]
 
 
 def _digits(value: float) -> float:

@@ -56,3 +56,5 @@ def test_equal_scores_give_equal_intervals_and_points_are_resampled_together():
 
 def test_a_single_run_has_no_interval():
   assert bootstrap.estimate([np.array([3.0]), np.array([5.0])]) == (4.0, None)
+  # Nothing is known of the spread of the first task.
+  assert bootstrap.estimate([np.array([1.0]), np.array([4.0, 4.0])]) == (3.0, None)

@@ -89,7 +89,7 @@ def _acted(agent, params, rows, seed, exploration, carries=True):
   'options, arguments',
   [
     ({'mlp_sizes': (16,)}, (0, 0)),
-    ({'mlp_sizes': (16,), 'core': 'lstm', 'lstm_size': 8, 'frame_stack': 2}, (3, 1)),
+    ({'mlp_sizes': (16,), 'core': 'lstm', 'lstm_size': 8, 'frame_stack': 2}, (3, 0.5)),
   ],
 )
 def test_the_script_acts_as_the_agent_without_this_repository(tmp_path, capsys, options, arguments):

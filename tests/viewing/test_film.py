@@ -85,6 +85,13 @@ def test_observations_are_drawn_as_shades_colours_or_bars():
   assert blue[90:, 110:180].any() and not blue[:75, 110:180].any()
 
 
+def test_numbers_that_are_not_finite_are_drawn_too():
+  drawn = np.asarray(frames.draw(np.array([np.inf, np.nan, -np.inf, 0.5]), -1, 1))
+  blue = (drawn == (86, 180, 233)).all(axis=2)
+  assert blue[:20].any(axis=0).nonzero()[0].max() < 80  # Only the first reaches the top.
+  assert blue[-20:].any(axis=0).nonzero()[0].min() >= 160  # Only the third reaches the bottom.
+
+
 def test_environments_in_jax_are_a_batch_like_any_other():
   environment = JaxBatch(jax_registry.make('catch'), 3, Seed(1))
   timestep = environment.reset()

@@ -21,14 +21,19 @@ _T = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 
 
 
 class LearningCurve:
-  """The curve of a run: evaluations, or training returns before the second evaluation."""
+  """The curve of a run: evaluations, or training returns before the second evaluation.
+
+  Attributes:
+    evaluated: whether the curve is that of the evaluations.
+    by_kind: frames and return of each point, for 'evaluator' and 'training'.
+  """
 
   def __init__(self, run_dir: str):
     """Initialises a curve without reading it."""
     self._run_dir = run_dir
     self._seen: tuple[int, ...] = ()
-    self.kind = ''
-    self.points: list[tuple[float, float]] = []
+    self.evaluated = True
+    self.by_kind: dict[str, list[tuple[float, float]]] = {'evaluator': [], 'training': []}
 
   def update(self) -> None:
     """Reads the curve again if its files have grown; the time does not depend on their size."""
@@ -40,8 +45,8 @@ class LearningCurve:
     evaluations = _points(paths[0], 'evaluated_frames', 'evaluator_return')
     evaluations = evaluations or _points(paths[0], 'environment_frames', 'evaluator_return')
     training = next(filter(None, (_points(path, *curves.TRAINING) for path in paths[1:])), [])
-    self.kind = 'evaluator' if len(evaluations) > 1 or not training else 'training'
-    self.points = evaluations if self.kind == 'evaluator' else training
+    self.evaluated = len(evaluations) > 1 or not training
+    self.by_kind = {'evaluator': evaluations, 'training': training}
 
 
 def grouped(runs: Sequence[Progress], read: Sequence[LearningCurve]) -> list[dict[str, Any]]:
@@ -52,9 +57,10 @@ def grouped(runs: Sequence[Progress], read: Sequence[LearningCurve]) -> list[dic
     read: the curve of each run.
 
   Returns:
-    For each group its `runs` (their positions), its `options` that differ from other groups, its
-    `lines` (x and y of each run), and for three runs or more `x`, `mean`, `low` and `high`: the mean
-    and its 95% interval by Student's t over the frames that all of them have reached.
+    For each group its `runs` (their positions), its `kind` (evaluations only if all have them), its
+    `options` that differ from other groups, its `lines` (x and y of each run), and for three runs or
+    more `x`, `mean`, `low` and `high`: the mean and its 95% interval by Student's t over the frames that
+    all of them have reached.
   """
   members: dict[str, list[int]] = {}
   for i, run in enumerate(runs):
@@ -62,11 +68,13 @@ def grouped(runs: Sequence[Progress], read: Sequence[LearningCurve]) -> list[dic
     members.setdefault(json.dumps([run.program, options], sort_keys=True), []).append(i)
   result = []
   for key, mine in members.items():
-    lines = [list(map(list, zip(*read[i].points, strict=True))) or [[], []] for i in mine]
+    kind = 'evaluator' if all(read[i].evaluated for i in mine) else 'training'
+    points = [read[i].by_kind[kind] for i in mine]
+    lines = [list(map(list, zip(*line, strict=True))) or [[], []] for line in points]
     group: dict[str, Any] = {
       'runs': mine,
       'name': _name(runs, key, list(members)) if len(mine) > 1 else runs[mine[0]].name,
-      'kind': read[mine[0]].kind,
+      'kind': kind,
       'lines': lines,
     }
     result.append(group | _interval([np.array(line) for line in lines if len(line[0]) > 1]))

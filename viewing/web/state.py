@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -82,8 +83,19 @@ class _Run:
     self.progress = Progress(run_dir, with_curves=False)
     self.curve = learning.LearningCurve(run_dir)
     self._timeline = Timeline(run_dir)
+    self._last: dict[str, Any] = {}
 
   def read(self) -> dict[str, Any]:
+    """Returns what is shown of the run: the last that was seen, if its directory is gone."""
+    try:
+      self._last = self._read()
+    except (OSError, ValueError):
+      if not self._last or os.path.isdir(self.run_dir):
+        raise
+      self._last |= {'state': 'its directory is gone', 'film': None}
+    return self._last
+
+  def _read(self) -> dict[str, Any]:
     run = self.progress
     run.update()
     self.curve.update()
@@ -175,11 +187,10 @@ def _newest_film(run_dir: str) -> str:
     run_dir,
     *(e.path for e in os.scandir(run_dir) if e.is_dir(follow_symlinks=False)),
   ]:
-    films += [
-      (entry.stat().st_mtime, entry.path)
-      for entry in os.scandir(folder)
-      if entry.name.endswith(_FILMS) and entry.is_file(follow_symlinks=False)
-    ]
+    for entry in os.scandir(folder):
+      if entry.name.endswith(_FILMS) and entry.is_file(follow_symlinks=False):
+        with contextlib.suppress(FileNotFoundError):  # Old films are removed meanwhile.
+          films.append((entry.stat().st_mtime, entry.path))
   return max(films, default=(0.0, ''))[1]
 
 

@@ -13,6 +13,7 @@ def options(game: dict[str, Any]) -> dict[str, Any]:
     'repeat_action_probability': game['sticky_actions'],
     'full_action_space': game['full_action_space'],
     'noop_max': max(1, game['noop_max']),
+    'use_fire_reset': game['fire_reset'],
     'frame_skip': game['action_repeat'],
     'max_episode_steps': game['frame_cap'] // game['action_repeat'],
   }

@@ -56,7 +56,10 @@ def _minatar(
     source=_GYMNAX,
   )
   games = f"gymnax's {game}, the others `minatar:{game}`."
-  about = f'`anakin` and purejaxrl play {games}'
+  about = (
+    f'`anakin` and purejaxrl play {games} purejaxrl has layers, as in its own settings, where ours '
+    'have a convolution: [one difference at a time](#breakout-one-difference-at-a-time) has both alike.'
+  )
   if not peer:
     about = f"`anakin` plays {games} purejaxrl's version of gymnax cannot play it."
   return Task(

@@ -11,7 +11,11 @@ TASKS = (
   Task(
     name='pong',
     title='Pong',
-    about='The protocol of the returns is below; a step is 4 frames.',
+    about=(
+      'The protocol of the returns is below; a step is 4 frames. Our rows have the preset of Pong: six '
+      'actions, screens of 42x42 and learning settings found for it. Sample Factory has the settings of '
+      '`benchmarks.peers`: 18 actions, screens of 84x84.'
+    ),
     rows=(
       systems.ppo('sebulba', 'atari:Pong', _STEPS),
       systems.ppo('impala', 'atari:Pong', _STEPS),

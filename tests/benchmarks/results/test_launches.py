@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 
@@ -75,6 +76,14 @@ def test_a_run_that_cannot_continue_is_set_aside(
     assert {path.name for path in aside.iterdir()} == {'1', '1.attempts.json', '1.log'}
     assert (aside / '1' / 'config.json').exists()
   assert why in capsys.readouterr().out
+
+
+def test_commands_of_a_directory_that_is_gone_are_not_those_of_the_next_run(make_run, places):
+  run_dir = make_run(ROW.settings())
+  shutil.rmtree(run_dir)
+  for _ in range(2):
+    launches.keep_only_this_row(ENTRY, 1, places)
+    assert [path.name for path in run_dir.parent.iterdir()] == ['1.set-aside-1']
 
 
 def test_a_directory_that_a_refused_command_left_is_used(make_run, places):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 
@@ -99,14 +100,14 @@ def test_a_run_without_two_reports_has_no_rate(run_dir, tmp_path):
   assert record.totals['steps_per_second'] is None
 
 
-def test_long_curves_are_thinned_and_keep_both_ends(run_dir, tmp_path):
-  lines = [f'{i},{i},0.5,10,{i}' for i in range(1, 1001)]
+def test_long_curves_are_thinned_and_keep_both_ends_and_every_new_best(run_dir, tmp_path):
+  lines = [f'{i},{i},{0.9 if i == 503 else 0.5},10,{i}' for i in range(1, 1001)]
   header = 'environment_frames,evaluated_frames,evaluator_return,evaluator_episodes,seconds'
   (run_dir / 'logs' / 'evaluator-0.csv').write_text('\n'.join([header, *lines, '']))
   score = str(tmp_path / 'score.json')
   frames = recording.of_launch(ENTRY, ROW, 1, str(run_dir), score, [attempted()])
   frames = frames.curve.environment_frames
-  assert (len(frames), frames[0], frames[-1]) == (100, 1, 1000)
+  assert (len(frames), frames[0], frames[-1]) == (101, 1, 1000) and 503 in frames
 
 
 def test_a_peer_without_final_episodes_is_recorded_with_its_last_training_return():
@@ -167,6 +168,20 @@ def test_attempts_are_recorded_also_when_they_are_stopped(tmp_path):
   assert first.start_up is None, 'a log that never left second 0 tells nothing'
   assert 0 <= second.start_up <= second.seconds
   assert record.attempts[1].machine['cpu_cores'] >= 1 and len(second.code['commit']) == 40
+
+
+def test_the_times_of_a_command_that_was_killed_are_completed_by_the_next(tmp_path):
+  path, run_dir = tmp_path / '1.attempts.json', tmp_path / 'run'
+  killed = dataclasses.asdict(attempted(0.0, None, None)) | {'began': 100.0, 'load_at_end': None}
+  path.write_text(json.dumps({'settings': {}, 'attempts': [killed]}))
+  (run_dir / 'logs').mkdir(parents=True)
+  log = run_dir / 'logs' / 'learner-0.csv'
+  log.write_text('seconds\n5.0\n20.0\n')
+  os.utime(log, (123.0, 123.0))
+  with attempts.attempt(str(path), {}, str(run_dir), '') as second:
+    pass
+  first = attempts.read(str(path)).attempts[0]
+  assert (first.start_up, first.seconds, second.first_second) == (3.0, 23.0, 20.0)
 
 
 def test_wall_time_counts_every_start_up_before_it():

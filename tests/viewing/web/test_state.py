@@ -85,6 +85,18 @@ def test_runs_that_differ_in_their_seed_alone_are_one_curve_with_an_interval(tmp
   assert 'mean' not in second
 
 
+def test_a_run_whose_directory_is_gone_keeps_its_last_state_and_the_others_go_on(tmp_path):
+  copies = [tmp_path / 'a', tmp_path / 'b']
+  for copy in copies:
+    shutil.copytree(serving.RUNS[0], copy)
+  state = State(list(map(str, copies)))
+  before = state.read()['runs']
+  shutil.rmtree(copies[0])
+  gone, other = state.read()['runs']
+  assert gone == before[0] | {'state': 'its directory is gone'}
+  assert other == before[1]
+
+
 def test_a_run_that_has_recorded_nothing_yet_is_shown(tmp_path):
   shutil.copy(serving.RUNS[0] / 'config.json', tmp_path)
   run = State([str(tmp_path)]).read()['runs'][0]
