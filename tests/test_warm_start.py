@@ -37,7 +37,7 @@ def _ended_run(path, program='sebulba', **given):
     ({}, ['--agent=ppo'], ['parameters of vtrace, but this run trains ppo']),
     ({'agent': 'ppo'}, [], ['parameters of ppo, but this run trains vtrace']),
     (
-      {'mlp_sizes': '7', 'core': 'lstm'},
+      {'mlp_sizes': ['7'], 'core': 'lstm'},
       [],
       ['float32[', ' for params/', ', which here is ', 'that run has --core=lstm --mlp_sizes=7.'],
     ),
