@@ -143,7 +143,7 @@ class Film(BatchedEnvironment):
     if self.rows[0].observation.dtype == np.uint8:
       return 0.0, 255.0
     seen = np.stack([row.observation for row in self.rows])
-    seen = seen[np.isfinite(seen)] if np.issubdtype(seen.dtype, np.floating) else seen
+    seen = seen[np.isfinite(seen)]
     return float(seen.min(initial=0)), float(seen.max(initial=0))
 
 

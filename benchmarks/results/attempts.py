@@ -82,10 +82,8 @@ def attempt(path: str, settings: dict[str, Any], run_dir: str, generated: str) -
   """
   known = read(path)
   earlier = known.attempts if known else []
-  for killed in earlier[-1:]:
-    if killed.seconds is None and (written := _written(run_dir)):
-      killed.start_up = _start_up(run_dir, killed)
-      killed.seconds = round(max(written - killed.began, 0.0), 2)
+  if earlier and earlier[-1].seconds is None:
+    _complete(earlier[-1], run_dir)
   made = Attempt(
     began=round(time.time(), 2),
     first_second=curves.last_second(run_dir),
@@ -103,6 +101,13 @@ def attempt(path: str, settings: dict[str, Any], run_dir: str, generated: str) -
     made.load_at_end = provenance.load()
     made.start_up = _start_up(run_dir, made)
     _write(path, every)
+
+
+def _complete(killed: Attempt, run_dir: str) -> None:
+  """Sets the times of an attempt whose supervising command was killed, as far as the logs have them."""
+  if written := _written(run_dir):
+    killed.start_up = _start_up(run_dir, killed)
+    killed.seconds = round(max(written - killed.began, 0.0), 2)
 
 
 def wall_seconds(attempts: list[Attempt], second: float) -> float:

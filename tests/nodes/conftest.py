@@ -1,5 +1,6 @@
 """Servers that tests of nodes talk to."""
 
+import functools
 import threading
 
 import courier
@@ -116,6 +117,14 @@ def serve(tmp_path):
   yield start
   for server in servers:
     server.close()
+
+
+@pytest.fixture
+def queue_address(serve):
+  """The address of a replay server whose queue takes 4 items."""
+  from nodes.unrolls import tables
+
+  return serve(functools.partial(tables.queue_table, 4))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 from launchers import binding
 from nodes import replay
-from nodes.runtime import lifecycle, work_watch
+from nodes.runtime import lifecycle
 from nodes.unrolls import tables
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
@@ -24,16 +24,11 @@ from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
 from programs import arithmetic, r2d2
 from tests.nodes import nested
-from tests.nodes.numbered import COLUMNS, EXAMPLE, L, numbered_unrolls
+from tests.nodes.numbered import COLUMNS, EXAMPLE, numbered_unrolls
 from tests.nodes.replay_size import replay_size
 from tests.waiting import wait_until
 
 DEADLINE = 60
-
-
-@pytest.fixture
-def queue_address(serve):
-  return serve(functools.partial(tables.queue_table, 4))
 
 
 def _prioritized(samples_per_insert=1e6, error_buffer=1e9, max_size=1000, min_size=1):
@@ -205,23 +200,6 @@ def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monke
   ]
 
 
-@pytest.mark.slow
-def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
-  writer = UnrollWriter([queue_address], COLUMNS)
-  writer.start()
-  released = [threading.Event() for _ in range(4)]
-  for i in range(4):  # The queue takes 4 items, these are 12.
-    writer.put(numbered_unrolls(3 * i, 3), released[i].set)
-  assert released[1].wait(30)
-  assert not released[2].wait(1.0), 'the third batch was taken though the second does not fit'
-  reader = UnrollReader([queue_address], COLUMNS, 3, max_in_flight=1)
-  assert reader.measure()['replay_size'] == 4
-  batches = iter(reader)
-  seen = [b.unrolls.environment_id.tolist() for b in itertools.islice(batches, 4)]
-  assert list(itertools.chain(*seen)) == list(range(12))
-  writer.close()
-
-
 def test_an_occupied_port_is_refused(tmp_path):
   with socket.socket(socket.AF_INET6) as other:
     other.bind(('', 0))
@@ -229,55 +207,6 @@ def test_an_occupied_port_is_refused(tmp_path):
     with pytest.raises(OSError, match='in use'):
       port = other.getsockname()[1]
       replay.ReplayServer(_prioritized(), None, 'replay/0', str(tmp_path), 0.0, port)
-
-
-def test_a_writer_that_fails_says_so(queue_address):
-  writer = UnrollWriter([queue_address], COLUMNS)
-  writer.start()
-  bad = numbered_unrolls(0, 2)._replace(action=np.zeros((1, L), np.int32))
-  writer.put(bad, lambda: None)
-  with pytest.raises(ValueError, match='action is'):
-    wait_until(lambda: False, writer.check)
-  writer.close()
-
-
-def test_a_writer_that_hangs_says_so(queue_address, monkeypatch):
-  monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
-  resumed = threading.Event()
-  writer = UnrollWriter([queue_address], COLUMNS, produced=lambda ids: resumed.wait(DEADLINE))
-  writer.start()
-  writer.put(numbered_unrolls(0, 2), lambda: None)
-  with pytest.raises(TimeoutError, match='the writing of unrolls has taken longer'):
-    wait_until(lambda: False, writer.check)
-  resumed.set()
-  writer.close()
-
-
-def test_a_writer_that_waits_for_a_full_table_does_not_hang(queue_address, monkeypatch):
-  copied = threading.Event()
-  writer = UnrollWriter([queue_address], COLUMNS)
-  writer.start()
-  writer.put(numbered_unrolls(0, 5), copied.set)  # The queue takes 4.
-  assert copied.wait(DEADLINE)
-  monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
-  for _ in range(100):
-    writer.check()
-  assert writer.accepted == 0
-  writer.close()
-
-
-def test_a_writer_that_is_closed_leaves_the_last_chunk_to_a_thread_that_ends_before_the_exit():
-  class Recorder:
-    def close(self):
-      closers.append(threading.current_thread())
-      resumed.wait(DEADLINE)
-
-  closers, resumed = [], threading.Event()
-  writer = UnrollWriter([], COLUMNS, recorder=Recorder())
-  writer.close()
-  wait_until(lambda: closers)
-  resumed.set()
-  assert closers[0].name == lifecycle.FINISH and not closers[0].daemon
 
 
 def test_sampling_frequency_follows_priority_to_the_power(serve):

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import os
 import re
 
 import jsonschema
@@ -16,46 +15,12 @@ from launchers.k8s.container import Group, Run
 from launchers.placement import Resources
 from programs import registry
 from tests.launchers.k8s import schemas
-from tests.programs_under_test import ROOT, launch
+from tests.launchers.k8s.example_run import GROUPS, MONITOR, RUN, TPU, pod_of
 
-RUN = Run(
-  'lp-demo',
-  'registry/image:1',
-  ['python', 'launch.py'],
-  volume='runs',
-  token='0badcafe',
-  node_timeout=300.0,
-)
-MONITOR = Group('monitor', 1, Resources(cpus=0, with_launcher=True), [8900])
-TPU = Resources(accelerator='tpu-v6e', topology='2x4', num_devices=8, cpus=8, memory_gb=1.5)
-GROUPS = [
-  MONITOR,
-  Group('inference_learner', 1, TPU, [8901]),
-  Group(
-    'actor',
-    3,
-    Resources(
-      labels={'pool': 'cpu'},
-      uses_run_dir=False,
-      env={'COLOUR': 'green'},
-      restart='on_failure',
-      max_restarts=7,
-    ),
-  ),
-  Group('scorer', 1, Resources(accelerator='gpu', resources={'example.com/disk': 2})),
-]
 # Of every pod. The heartbeat is in memory, so that a full disk stops none.
 OWN_VOLUMES = [
   {'name': 'scratch', 'emptyDir': {}},
   {'name': 'heartbeat', 'emptyDir': {'medium': 'Memory', 'sizeLimit': '1Mi'}},
-]
-DNS = {'ports': [{'protocol': 'UDP', 'port': 53}, {'protocol': 'TCP', 'port': 53}]}
-METADATA = [
-  {
-    'to': [{'ipBlock': {'cidr': f'169.254.169.{host}/32'}}],
-    'ports': [{'protocol': 'TCP', 'port': port}],
-  }
-  for host, port in ((254, 80), (252, 988))
 ]
 
 
@@ -65,16 +30,12 @@ def _jobs(groups, run=RUN):
   return {job['name']: job['template'] for job in manifest['spec']['replicatedJobs']}
 
 
-def _pod(job):
-  return job['spec']['template']['spec']
-
-
 def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
   jobs = _jobs(GROUPS)
   assert list(jobs) == ['monitor', 'inference-learner', 'actor', 'scorer']
   assert [jobs['actor']['spec'][k] for k in ('parallelism', 'completions')] == [3, 3]
 
-  learner = _pod(jobs['inference-learner'])
+  learner = pod_of(jobs['inference-learner'])
   assert learner['nodeSelector'] == {
     'cloud.google.com/gke-tpu-accelerator': 'tpu-v6e-slice',
     'cloud.google.com/gke-tpu-topology': '2x4',
@@ -89,7 +50,7 @@ def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
   assert learner['volumes'][0]['persistentVolumeClaim'] == {'claimName': 'runs'}
   assert container['volumeMounts'][0]['mountPath'] == '/runs'
 
-  actor = _pod(jobs['actor'])
+  actor = pod_of(jobs['actor'])
   assert actor['nodeSelector'] == {'pool': 'cpu'}
   assert actor['volumes'] == OWN_VOLUMES
   assert {'name': 'COLOUR', 'value': 'green'} in actor['containers'][0]['env']
@@ -97,8 +58,8 @@ def test_a_jobset_fits_the_schemas_and_says_what_each_group_needs():
   source = {'fieldRef': {'fieldPath': failures}}
   assert {'name': 'LAUNCHPOD_FAILURES', 'valueFrom': source} in actor['containers'][0]['env']
   assert actor['containers'][0]['command'] == ['python', 'launch.py', '--pod_group=actor']
-  assert _pod(jobs['monitor'])['containers'][0]['command'][-1] == '--pod_ends_program'
-  limits = _pod(jobs['scorer'])['containers'][0]['resources']['limits']
+  assert pod_of(jobs['monitor'])['containers'][0]['command'][-1] == '--pod_ends_program'
+  limits = pod_of(jobs['scorer'])['containers'][0]['resources']['limits']
   assert limits == {'nvidia.com/gpu': '1', 'example.com/disk': '2'}
 
 
@@ -114,7 +75,7 @@ def test_a_pod_is_replaced_alone_or_its_failure_ends_the_program():
   assert hopeless == {'action': 'FailJob', 'onExitCodes': {'operator': 'In', 'values': [2]}}
   assert evicted['action'] == 'Ignore'
   assert evicted['onPodConditions'][0]['type'] == 'DisruptionTarget'
-  assert {_pod(job)['restartPolicy'] for job in jobs.values()} == {'Never'}
+  assert {pod_of(job)['restartPolicy'] for job in jobs.values()} == {'Never'}
 
 
 def test_the_end_of_the_node_that_is_with_the_launcher_is_the_end_of_the_program():
@@ -132,7 +93,7 @@ def test_a_slice_of_several_machines_has_a_pod_on_each():
   assert job['metadata']['annotations'] == {
     'alpha.jobset.sigs.k8s.io/exclusive-topology': 'cloud.google.com/gke-nodepool'
   }
-  (container,) = _pod(job)['containers']
+  (container,) = pod_of(job)['containers']
   assert container['resources']['limits'] == {'google.com/tpu': '4'}
   # The machines of the slice find each other on ports of libtpu's choice.
   policy, _ = network.policies(RUN, groups)
@@ -140,75 +101,11 @@ def test_a_slice_of_several_machines_has_a_pod_on_each():
   assert 'ports' not in policy['spec']['ingress'][0] | policy['spec']['egress'][0]
 
 
-def test_the_processes_of_one_job_reach_each_other_on_any_port():
-  def ports(size):
-    learner = Group('learner', size, Resources(accelerator='gpu', one_job=True), [8901])
-    policy = network.policies(RUN, [MONITOR, learner])[0]
-    schemas.validate(policy)
-    return policy['spec']['ingress'][0].get('ports')
-
-  assert ports(2) is None
-  assert [entry['port'] for entry in ports(1)] == [8900, 8901]
-
-
-def test_only_pods_of_the_run_reach_its_ports():
-  policy = network.policies(RUN, GROUPS)[0]
-  schemas.validate(policy)
-  own = {'matchLabels': {'jobset.sigs.k8s.io/jobset-name': 'lp-demo'}}
-  ports = [{'protocol': 'TCP', 'port': 8900}, {'protocol': 'TCP', 'port': 8901}]
-  assert policy['spec'] == {
-    'podSelector': own,
-    'policyTypes': ['Ingress', 'Egress'],
-    'ingress': [{'from': [{'podSelector': own}], 'ports': ports}],
-    'egress': [{'to': [{'podSelector': own}], 'ports': ports}, DNS],
-  }
-
-
-def test_pods_with_a_tpu_alone_reach_the_metadata_server():
-  first, second = network.policies(RUN, GROUPS)
-  schemas.validate(second)
-  assert second['metadata']['name'] == 'lp-demo-tpu'
-  assert second['spec']['policyTypes'] == ['Egress'] and second['spec']['egress'] == METADATA
-  (chosen,) = second['spec']['podSelector']['matchExpressions']
-  assert chosen['values'] == ['inference-learner']
-  assert chosen['key'] == 'jobset.sigs.k8s.io/replicatedjob-name'
-  assert second['spec']['podSelector']['matchLabels'] == first['spec']['podSelector']['matchLabels']
-  assert len(network.policies(RUN, [MONITOR])) == 1
-
-
-@pytest.mark.parametrize(
-  'text, rules',
-  [
-    ('all', [{}]),
-    ('metadata', METADATA),
-    ('10.1.0.0/16', [{'to': [{'ipBlock': {'cidr': '10.1.0.0/16'}}]}]),
-    (
-      'fd00::/8:443',
-      [
-        {'to': [{'ipBlock': {'cidr': 'fd00::/8'}}], 'ports': [{'protocol': 'TCP', 'port': 443}]},
-      ],
-    ),
-  ],
-)
-def test_pods_reach_what_the_user_names(text, rules):
-  (policy,) = network.policies(dataclasses.replace(RUN, egress=[text]), [MONITOR])
-  schemas.validate(policy)
-  assert policy['spec']['egress'][1:] == [DNS, *rules]
-
-
-@pytest.mark.parametrize(
-  'text', ['', 'any', '10.1.2.3', '10.1.2.3/16', '10.0.0.0/8:', '10.0.0.0/8:0', '10.0.0.0/8:65536']
-)
-def test_a_destination_that_is_none_is_refused(text):
-  with pytest.raises(ValueError, match=f'^--k8s_egress={text} is none of all, metadata'):
-    network.policies(dataclasses.replace(RUN, egress=[text]), [MONITOR])
-
-
 def test_a_pod_may_do_no_more_than_it_must():
   cpu = [g for g in GROUPS if g.resources.accelerator_kind != 'tpu']
   for groups, user, expected in ((cpu, None, 1000), (cpu, 4711, 4711), (GROUPS, 4711, 4711)):
     for job in _jobs(groups, dataclasses.replace(RUN, user=user)).values():
-      pod = _pod(job)
+      pod = pod_of(job)
       assert pod['securityContext'] == {
         'runAsUser': expected,
         'runAsGroup': expected,
@@ -226,7 +123,7 @@ def test_a_pod_may_do_no_more_than_it_must():
 
 def test_every_pod_is_checked_for_hangs_as_often_as_the_timeout_asks_for():
   for job in _jobs(GROUPS).values():
-    (container,) = _pod(job)['containers']
+    (container,) = pod_of(job)['containers']
     assert {'name': 'LAUNCHPOD_HEARTBEAT_FILE', 'value': '/heartbeat/node'} in container['env']
     for name, failures in (('startupProbe', 40), ('livenessProbe', 3)):
       assert container[name] == {
@@ -240,7 +137,7 @@ def test_every_pod_is_checked_for_hangs_as_often_as_the_timeout_asks_for():
 def test_all_pods_are_root_where_one_has_a_tpu_or_the_user_says_so():
   for groups, user in ((GROUPS, None), ([MONITOR], 0)):
     for job in _jobs(groups, dataclasses.replace(RUN, user=user)).values():
-      pod = _pod(job)
+      pod = pod_of(job)
       assert pod['securityContext'] == {
         'runAsUser': 0,
         'runAsGroup': 0,
@@ -251,7 +148,7 @@ def test_all_pods_are_root_where_one_has_a_tpu_or_the_user_says_so():
 
 def test_every_pod_can_write_to_its_temporary_and_home_directory_and_writers_to_their_run():
   unkept = [Group('monitor', 1, Resources(with_launcher=True)), GROUPS[2]]
-  monitor, actor = map(_pod, _jobs(unkept, dataclasses.replace(RUN, volume='')).values())
+  monitor, actor = map(pod_of, _jobs(unkept, dataclasses.replace(RUN, volume='')).values())
   assert monitor['volumes'] == [{'name': 'runs', 'emptyDir': {}}, *OWN_VOLUMES]
   for pod, paths in ((monitor, ['/runs', '/tmp', '/heartbeat']), (actor, ['/tmp', '/heartbeat'])):
     (container,) = pod['containers']
@@ -303,7 +200,7 @@ def _users_own(tmp_path, text, volume):
   mounted = [
     name
     for name, job in jobs.items()
-    if '/runs' in [m['mountPath'] for m in _pod(job)['containers'][0]['volumeMounts']]
+    if '/runs' in [m['mountPath'] for m in pod_of(job)['containers'][0]['volumeMounts']]
   ]
   return mounted, [name for name, job in jobs.items() if 'backoffLimitPerIndex' in job['spec']]
 
@@ -319,7 +216,7 @@ def test_a_users_group_has_the_run_directory_unless_it_declares_that_it_needs_no
 def test_every_pod_has_the_token_of_the_run_whatever_its_group_says():
   groups = [MONITOR, Group('actor', 2, Resources(env={'LAUNCHPOD_RUN': 'mine'}))]
   for job in _jobs(groups).values():
-    (container,) = _pod(job)['containers']
+    (container,) = pod_of(job)['containers']
     found = [v['value'] for v in container['env'] if v['name'] == 'LAUNCHPOD_RUN']
     # The template of a Job has it, and so has a pod that replaces another.
     assert found == ['0badcafe']
@@ -328,7 +225,7 @@ def test_every_pod_has_the_token_of_the_run_whatever_its_group_says():
 def test_kubernetes_puts_nothing_into_what_the_user_says():
   actor = Group('actor', 1, Resources(env={'A': '$(HOME) $$'}))
   run = dataclasses.replace(RUN, command=['python', 'launch.py', '--env_options=a=$(HOME)'])
-  (container,) = _pod(_jobs([actor], run)['actor'])['containers']
+  (container,) = pod_of(_jobs([actor], run)['actor'])['containers']
   assert {'name': 'A', 'value': '$$(HOME) $$$$'} in container['env']
   assert container['command'][2] == '--env_options=a=$$(HOME)'
 
@@ -357,13 +254,6 @@ def test_the_validation_finds_a_manifest_that_is_wrong(path, value):
   part[last] = value
   with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError)):
     schemas.validate_jobset(manifest)
-
-
-def test_the_validation_finds_a_network_policy_that_is_wrong():
-  policy = network.policies(RUN, GROUPS)[0]
-  policy['spec']['ingress'][0]['port'] = 1
-  with pytest.raises(kubernetes_validate.ValidationError):
-    schemas.validate(policy)
 
 
 @pytest.mark.parametrize(
@@ -432,99 +322,3 @@ def test_a_tpu_of_a_certain_type_is_a_tpu():
   assert Resources().accelerator_kind is None
   assert placement.environment_variables(TPU)['JAX_PLATFORMS'] == 'tpu,cpu'
   assert TPU.describe().startswith('TPU-V6E host, devices: 8 of them, topology: 2x4')
-
-
-_TPU_FLAGS = (
-  '--accelerator=tpu',
-  '--actor_devices=0',
-  '--learner_devices=1,2,3',
-  '--batch_size=48',
-)
-
-
-def _placement(tmp_path):
-  path = tmp_path / 'placement.yaml'
-  path.write_text('inference_learner: {accelerator: tpu-v5e, topology: 2x2, cpus: 24}\n')
-  return f'--placement={path}'
-
-
-@pytest.mark.slow
-def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_path):
-  output = tmp_path / 'out put'
-  process = launch(
-    *('--launcher=k8s', '--program=r2d2', '--env=bsuite:memory_len/15', '--num_replay_shards=2'),
-    *(*_TPU_FLAGS, _placement(tmp_path), '--image=registry/image:1', f'--output={output}'),
-    *('--k8s_volume=claim', '--k8s_user=7', '--k8s_egress=metadata,10.0.0.0/8'),
-    '--node_timeout=60',
-  )
-  assert process.returncode == 0, process.stderr
-  manifest = yaml.safe_load((output / 'jobset.yaml').read_text())
-  policy, metadata = yaml.safe_load_all((output / 'networkpolicy.yaml').read_text())
-  schemas.validate_jobset(manifest)
-  schemas.validate(policy)
-  schemas.validate(metadata)
-  name = manifest['metadata']['name']
-  assert re.fullmatch(r'r2d2-bsuite-memory-le-\d{10}', name)
-  jobs = {job['name']: job['template'] for job in manifest['spec']['replicatedJobs']}
-  assert jobs['replay']['spec']['completions'] == 2
-  (container,) = _pod(jobs['inference-learner'])['containers']
-  assert container['livenessProbe']['exec']['command'][-1] == '60'
-  for argument in (
-    '--program=r2d2',
-    '--env=bsuite:memory_len/15',
-    '--learner_devices=1,2,3',
-    f'--cpu_cores={len(os.sched_getaffinity(0))}',  # Not those of the pods.
-    f'--run_dir=/runs/{name}',
-    f'--pod_hosts={name}-{{job}}-0-{{index}}.{name}',
-  ):
-    assert argument in container['command']
-  assert not [a for a in container['command'] if a.startswith(('--placement', '--output'))]
-  tokens = set()
-  for template in jobs.values():
-    assert _pod(template)['securityContext']['runAsUser'] == 7
-    env = _pod(template)['containers'][0]['env']
-    tokens |= {v['value'] for v in env if v['name'] == 'LAUNCHPOD_RUN'}
-  assert len(tokens) == 1 and re.fullmatch('[0-9a-f]{32}', *tokens)
-  mounted = [
-    job
-    for job, template in jobs.items()
-    if any('persistentVolumeClaim' in volume for volume in _pod(template)['volumes'])
-  ]
-  assert mounted == ['monitor', 'replay', 'inference-learner']
-  # Monitor, two shards of replay, inference-learner.
-  ports = policy['spec']['ingress'][0]['ports']
-  assert [entry['port'] for entry in ports] == [8900, 8901, 8902, 8903]
-  assert len(policy['spec']['egress']) == 5
-
-  said = process.stdout
-  assert 'validated against the schemas of JobSet and Kubernetes, not run on a cluster' in said
-  assert f"kubectl apply -f '{output}'\n" in said
-  assert f'(docker build --build-arg ACCELERATOR=tpu --tag registry/image:1 {ROOT})' in said
-  assert f'jobset-name={name},' in said and 'replicatedjob-name=monitor\n' in said
-  assert 'monitor, replay, inference_learner' in said and 'ReadWriteMany' in said
-
-
-@pytest.mark.slow
-def test_a_dry_run_prints_the_graph_and_the_manifests(tmp_path):
-  flags = ('--launcher=k8s', '--dry_run', '--image=x', *_TPU_FLAGS, _placement(tmp_path))
-  process = launch(*flags)
-  assert process.returncode == 0, process.stderr
-  graph, *documents = process.stdout.split('\n---\n')
-  learner = 'on a TPU-V5E host, devices: 4 of them, topology: 2x2, cpus: 24'
-  assert f'{learner}\n' in graph  # Without a volume it has no restarts.
-  assert 'on a CPU worker, restarts: 20\n' in graph
-  manifest, *policies = map(yaml.safe_load, documents)
-  schemas.validate_jobset(manifest)
-  assert len(policies) == 2 and not any(map(schemas.validate, policies))
-  again = launch(*flags, '--k8s_egress=10.0.0.1')
-  assert again.returncode == 2 and again.stderr.startswith(
-    'error: --k8s_egress=10.0.0.1 is none of'
-  )
-  assert f'{learner}, restarts: 20\n' in launch(*flags, '--k8s_volume=claim').stdout
-
-
-def test_a_run_is_not_resumed_by_writing_manifests(tmp_path):
-  process = launch('--launcher=k8s', f'--resume={tmp_path}')
-  assert process.returncode == 2 and process.stderr.count('\n') == 1
-  assert '--resume is not for --launcher=k8s' in process.stderr
-  assert '--k8s_volume' in process.stderr
