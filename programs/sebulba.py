@@ -25,11 +25,8 @@ from typing import Any
 
 import launchpad as lp
 
-from agents.seeding import Seed
 from environments import registry as environments
 from launchers.placement import Resources
-from nodes.inference.layout import EnvGroupSpec, layout
-from nodes.inference.options import ServingOptions
 from programs.options.agents import Variant, WithPPO, WithVTrace
 from programs.options.gossip import GossipConfig
 from programs.options.inference import InferenceConfig
@@ -48,16 +45,11 @@ from programs.options.presets import (
   VTRACE_SMALL,
 )
 from programs.options.queue import QueueConfig
-from programs.parts import default_placement, monitoring, peers
+from programs.parts import default_placement, monitoring
 from programs.parts.agents import make_agent
-from programs.parts.launchpad_nodes import (
-  AddressHandle,
-  Deferred,
-  InferenceHandle,
-  ListeningCourierNode,
-  ListeningNode,
-)
-from programs.parts.learner import add_learner, training_options
+from programs.parts.central_inference import add_inference_learners, add_inference_nodes
+from programs.parts.launchpad_nodes import Deferred
+from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay, make_queue
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
@@ -136,79 +128,16 @@ def make_graph(
   for observer in observers:
     observer.set_client_kwargs(call_timeout=CALL_TIMEOUT)
   parts = make_agent, make_environment
-  inference = []
-
   if config.inference_nodes:
-    learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
-    with program.group('inference'):
-      for i in range(config.inference_nodes):
-        worker = ListeningNode(
-          InferenceHandle('inference'),
-          Deferred('nodes.inference_worker', 'InferenceWorker'),
-          *parts,
-          _env_groups(config, i),
-          learner,
-          replay,
-          monitor,
-          name=f'inference/{i}',
-          serving=_serving(config, config.root_seed.child('inference', i)),
-          update_period=config.update_period,
-          observers=observers,
-        )
-        inference.append(program.add_node(worker))
+    params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
+    inference = add_inference_nodes(program, config, *parts, params, replay, monitor, observers)
   else:
-    replicas, shards = config.num_replicas, config.num_replay_shards
-    gossip = config if isinstance(config, GossipConfig) else None
-    coordinator = AddressHandle('coordinator') if replicas > 1 and not gossip else None
-    seed = config.root_seed.child('learner')
-    make_host = ListeningCourierNode if add_relabellers or gossip else ListeningNode
-    hosts: list[Any] = []
-    with program.group('inference_learner'):
-      for i in range(replicas):
-        training = dataclasses.replace(
-          training_options(config, f'inference_learner/{i}'),
-          one_core=config.one_core,
-          replica=i,
-          num_replicas=replicas,
-        )
-        address, groups = InferenceHandle('inference'), _env_groups(config, i)
-        own_replay = replay[i * shards : (i + 1) * shards]
-        if gossip:
-          host = make_host(
-            address,
-            Deferred('nodes.gossip_inference_learner', 'GossipInferenceLearner'),
-            *parts,
-            groups,
-            own_replay,
-            monitor,
-            serving=_serving(config, seed.child('peer', i)),
-            training=peers.training_of(gossip, training, i),
-          )
-        else:
-          host = make_host(
-            address,
-            Deferred('nodes.inference_learner', 'InferenceLearner'),
-            *parts,
-            groups,
-            own_replay,
-            monitor,
-            serving=_serving(config, seed),
-            training=training,
-            observers=observers,
-            coordinator=coordinator,
-            serves_params=add_relabellers is not None,
-          )
-        if coordinator is not None and i == 0:
-          coordinator.assign(host)
-        hosts.append(host)
-        inference.append(program.add_node(host))
-    if gossip:
-      peers.connect(gossip, hosts, seed, CALL_TIMEOUT)
-    learner = hosts[0].create_courier_handle() if add_relabellers else None
-
+    serves_params = add_relabellers is not None
+    inference, params = add_inference_learners(
+      program, config, *parts, replay, monitor, CALL_TIMEOUT, observers, serves_params
+    )
   if add_relabellers:
-    learner.set_client_kwargs(call_timeout=CALL_TIMEOUT)
-    add_relabellers(program, config, *parts, learner, replay, monitor)
+    add_relabellers(program, config, *parts, params, replay, monitor)
   with program.group('actor'):
     for i in range(config.num_replicas * config.num_actors):
       program.add_node(
@@ -252,32 +181,3 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
     )
   groups['actor'] = Resources(restart='on_failure', uses_run_dir=False)
   return default_placement.placement(**groups)
-
-
-def _env_groups(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
-  """Returns the groups of environments that inference server number `server` serves."""
-  return layout(
-    config.actors_per_server,
-    config.envs_per_actor,
-    config.env_groups,
-    config.eval_envs,
-    server,
-    config.num_servers,
-  )
-
-
-def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
-  return ServingOptions(
-    devices=config.actor_devices,
-    batch_size=config.inference_batch_size,
-    timeout_ms=config.inference_timeout_ms,
-    threads=config.inference_threads,
-    shared_memory=config.shared_memory,
-    one_core=config.one_core,
-    num_environments=config.num_environments,
-    audit_dir=config.audit_dir,
-    seed=seed,
-    unrolls_per_item=config.unrolls_per_item,
-    tables=config.tables,
-    recording=config.recording,
-  )

@@ -1,0 +1,181 @@
+"""Sebulba's inference-learners, or the inference nodes beside a stand-alone learner."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import launchpad as lp
+
+from agents.seeding import Seed
+from nodes.inference.layout import EnvGroupSpec, layout
+from nodes.inference.options import ServingOptions
+from programs.options.gossip import GossipConfig
+from programs.options.inference import InferenceConfig
+from programs.parts import peers
+from programs.parts.launchpad_nodes import (
+  AddressHandle,
+  Deferred,
+  InferenceHandle,
+  ListeningCourierNode,
+  ListeningNode,
+)
+from programs.parts.learner import training_options
+
+
+def add_inference_nodes(
+  program: lp.Program,
+  config: InferenceConfig,
+  make_agent: Callable[..., Any],
+  make_environment: Callable[..., Any],
+  learner: Any,
+  replay: Sequence[AddressHandle],
+  monitor: Any,
+  observers: Sequence[Any] = (),
+) -> list[Any]:
+  """Adds the inference nodes, which fetch the parameters of a stand-alone learner.
+
+  Args:
+    program: the graph.
+    config: the program's options.
+    make_agent: takes the specs of observations and actions.
+    make_environment: takes (number of environments, seed).
+    learner: a handle on the learner.
+    replay: addresses of the replay servers.
+    monitor: a handle on the monitor.
+    observers: handles on nodes that receive the unrolls.
+
+  Returns:
+    A handle on each, for its actors.
+  """
+  inference = []
+  with program.group('inference'):
+    for i in range(config.inference_nodes):
+      worker = ListeningNode(
+        InferenceHandle('inference'),
+        Deferred('nodes.inference_worker', 'InferenceWorker'),
+        make_agent,
+        make_environment,
+        _env_groups(config, i),
+        learner,
+        replay,
+        monitor,
+        name=f'inference/{i}',
+        serving=_serving(config, config.root_seed.child('inference', i)),
+        update_period=config.update_period,
+        observers=observers,
+      )
+      inference.append(program.add_node(worker))
+  return inference
+
+
+def add_inference_learners(
+  program: lp.Program,
+  config: InferenceConfig,
+  make_agent: Callable[..., Any],
+  make_environment: Callable[..., Any],
+  replay: Sequence[AddressHandle],
+  monitor: Any,
+  call_timeout: float,
+  observers: Sequence[Any] = (),
+  serves_params: bool = False,
+) -> tuple[list[Any], Any]:
+  """Adds the inference-learners: replicas that form one JAX job, or peers that mix their parameters.
+
+  Args:
+    program: the graph.
+    config: the program's options; a `GossipConfig` makes the replicas peers.
+    make_agent: takes the specs of observations and actions.
+    make_environment: takes (number of environments, seed).
+    replay: addresses of the replay servers, those of the first replica first.
+    monitor: a handle on the monitor.
+    call_timeout: deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
+    observers: handles on nodes that receive the unrolls.
+    serves_params: whether other nodes fetch the first replica's parameters.
+
+  Returns:
+    A handle on each, for its actors, and a handle on the first one's parameters; None if it does not
+    serve them.
+  """
+  gossip = config if isinstance(config, GossipConfig) else None
+  replicas, shards = config.num_replicas, config.num_replay_shards
+  seed = config.root_seed.child('learner')
+  one_job = replicas > 1 and not gossip
+  coordinator = AddressHandle('coordinator') if one_job else None
+  make_node = ListeningCourierNode if serves_params or gossip else ListeningNode
+  nodes: list[Any] = []
+  inference = []
+  with program.group('inference_learner'):
+    for i in range(replicas):
+      training = dataclasses.replace(
+        training_options(config, f'inference_learner/{i}'),
+        one_core=config.one_core,
+        replica=i,
+        num_replicas=replicas,
+      )
+      if gossip:
+        node_class = Deferred('nodes.gossip_inference_learner', 'GossipInferenceLearner')
+        own = {
+          'serving': _serving(config, seed.child('peer', i)),
+          'training': peers.training_of(gossip, training, i),
+        }
+      else:
+        node_class = Deferred('nodes.inference_learner', 'InferenceLearner')
+        own = {
+          'serving': _serving(config, seed),
+          'training': training,
+          'observers': observers,
+          'coordinator': coordinator,
+          'serves_params': serves_params,
+        }
+      node = make_node(
+        InferenceHandle('inference'),
+        node_class,
+        make_agent,
+        make_environment,
+        _env_groups(config, i),
+        replay[i * shards : (i + 1) * shards],
+        monitor,
+        **own,
+      )
+      nodes.append(node)
+      inference.append(program.add_node(node))
+  if coordinator is not None:
+    coordinator.assign(nodes[0])
+  if gossip:
+    peers.connect(gossip, nodes, seed, call_timeout)
+  if not serves_params:
+    return inference, None
+  params = nodes[0].create_courier_handle()
+  params.set_client_kwargs(call_timeout=call_timeout)
+  return inference, params
+
+
+def _env_groups(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:
+  """Returns the groups of environments that inference server number `server` serves."""
+  return layout(
+    config.actors_per_server,
+    config.envs_per_actor,
+    config.env_groups,
+    config.eval_envs,
+    server,
+    config.num_servers,
+  )
+
+
+def _serving(config: InferenceConfig, seed: Seed) -> ServingOptions:
+  return ServingOptions(
+    devices=config.actor_devices,
+    batch_size=config.inference_batch_size,
+    timeout_ms=config.inference_timeout_ms,
+    threads=config.inference_threads,
+    shared_memory=config.shared_memory,
+    one_core=config.one_core,
+    num_environments=config.num_environments,
+    audit_dir=config.audit_dir,
+    seed=seed,
+    unrolls_per_item=config.unrolls_per_item,
+    tables=config.tables,
+    recording=config.recording,
+  )
