@@ -13,7 +13,7 @@ from typing import Any
 
 from environments import own_file
 from launchers import bottleneck, logs, view
-from rundir import csv_file, graph_file, node_files, run_directory, secrets
+from rundir import csv_file, films, graph_file, node_files, run_directory, secrets
 from viewing import processes, progress
 from viewing.progress import Progress
 from viewing.web import boxes, learning
@@ -181,17 +181,25 @@ class _Run:
 
 
 def _newest_film(run_dir: str) -> str:
-  """Returns the newest film in a run directory or in a folder of it; '' without one."""
-  films = []
-  for folder in [
-    run_dir,
-    *(e.path for e in os.scandir(run_dir) if e.is_dir(follow_symlinks=False)),
-  ]:
-    for entry in os.scandir(folder):
-      if entry.name.endswith(_FILMS) and entry.is_file(follow_symlinks=False):
-        with contextlib.suppress(FileNotFoundError):  # Old films are removed meanwhile.
-          films.append((entry.stat().st_mtime, entry.path))
-  return max(films, default=(0.0, ''))[1]
+  """Returns the newest film in a run directory or in a folder of it; '' without one.
+
+  The run's own films have an order that no clock changes; only the last of them counts.
+  """
+  own = films.directory(run_dir)
+  folders = [run_dir, *(e.path for e in os.scandir(run_dir) if e.is_dir(follow_symlinks=False))]
+  others = [
+    entry.path
+    for folder in folders
+    if folder != own
+    for entry in os.scandir(folder)
+    if entry.name.endswith(_FILMS) and entry.is_file(follow_symlinks=False)
+  ]
+  last = [path for path in films.paths(run_dir) if not os.path.islink(path)][-1:]
+  found = []
+  for path in last + others:
+    with contextlib.suppress(FileNotFoundError):  # Old films are removed meanwhile.
+      found.append((os.path.getmtime(path), path))
+  return max(found, default=(0.0, ''))[1]
 
 
 def _order(name: str) -> tuple[str, int, str]:
