@@ -22,6 +22,7 @@ from agents.muzero.model import make_model
 from agents.muzero.search import Found, Root, search, temperature
 from agents.muzero.targets import make_targets, n_step_values, windows
 from agents.networks.frame_stack import stack_frames
+from agents.networks.torsos import check_variables
 from agents.optimizers import make_optimizer, make_schedule
 from agents.r2d2.loss import importance_weights
 from agents.turns import TurnActions
@@ -89,7 +90,11 @@ class MuZero(Agent):
     self._schedule = make_schedule(config)
 
   def init(self, key: Array) -> MuZeroState:
-    """Returns a new learner state; the target network starts as a copy of the online network."""
+    """Returns a new learner state; the target network starts as a copy of the online network.
+
+    Raises:
+      ValueError: a user's own torso has other variables besides its parameters; one sentence.
+    """
     params_key, key = jax.random.split(key)
     depth = self._config.frame_stack
     stack = (depth,) if depth > 1 else ()
@@ -97,6 +102,7 @@ class MuZero(Agent):
       lambda spec: jnp.zeros((1, *spec.shape, *stack), spec.dtype), self._observation_spec
     )
     network = self.model.init(params_key, observation, jnp.zeros(1, jnp.int32))
+    check_variables(network)
     steps = jnp.int32(0)
     return MuZeroState(
       Params(network, temperature(self._config, steps)),

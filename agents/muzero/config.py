@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from agents.networks.config import NetworkConfig, require, require_choice
+from agents.networks.config import NetworkConfig, require, require_choice, require_torso
 from agents.optimizer_config import OptimizerConfig
 from agents.options import option, with_default
 from agents.r2d2.config import R2D2Config
@@ -32,11 +32,12 @@ class MuZeroConfig(OptimizerConfig):
 
   model: str = option(
     'auto',
-    'Networks: mlp; torso, the torso that --torso=auto gives the observation in other agents, then the '
-    'dynamics of mlp; conv, residual blocks at the size of the image; residual, the tower of M with the '
-    'layer normalisation of U, which first shrinks the image 16 times; auto: residual for images of at '
-    'least 36x36 pixels, conv for smaller images with channels, torso for several arrays, else mlp.',
+    'Networks: mlp; torso, that of --torso, then the dynamics of mlp; conv, residual blocks at the size '
+    'of the image; residual, the tower of M with the layer normalisation of U, which first shrinks the '
+    'image 16 times; auto: torso for several arrays or with --torso, residual for images of at least '
+    '36x36 pixels, conv for smaller images with channels, else mlp.',
   )
+  torso: str = with_default(NetworkConfig, 'torso', 'auto')
   mlp_sizes: tuple[int, ...] = with_default(NetworkConfig, 'mlp_sizes', (128,))
   hidden_state_size: int = option(
     512, 'Units in the hidden state of the mlp and torso models; U: 512.'
@@ -162,6 +163,7 @@ class MuZeroConfig(OptimizerConfig):
 
   def _check(self) -> None:
     require_choice('model', self.model, MODELS)
+    require_torso(self.torso)
     require_choice('search', self.search, SEARCHES)
     require_choice('search_value', self.search_value, SEARCH_VALUES)
     require_choice('bootstrap', self.bootstrap, BOOTSTRAPS)

@@ -17,7 +17,7 @@ from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop
 from agents.networks.nest_torso import make_torso
-from agents.networks.torsos import hidden_init, to_image
+from agents.networks.torsos import check_features, hidden_init, to_image
 from agents.types import Array, Nest
 
 
@@ -66,7 +66,9 @@ class VectorRepresentation(nn.Module):
   @nn.compact
   def __call__(self, observation: Nest) -> Array:
     """Maps an array or a nest of `[N, ...]` to float32 `[N, size]`, not scaled."""
-    return nn.Dense(self.size)(self.torso(observation))
+    features = self.torso(observation)
+    check_features(features, len(jax.tree.leaves(observation)[0]))
+    return nn.Dense(self.size)(features)
 
 
 class MLPDynamics(nn.Module):
@@ -188,14 +190,14 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
     num_actions: A.
 
   Raises:
-    ValueError: the model is one of images, and the observation is not.
+    ValueError: as in `choice.model`, or a user's own torso is no flax module; one sentence.
   """
-  name = choice.model(config.model, observation_spec)
+  name = choice.model(config.model, config.torso, observation_spec)
   representation: nn.Module
   transition: nn.Module
   size = config.hidden_state_size
   if name in ('mlp', 'torso'):
-    kind = 'mlp' if name == 'mlp' else 'auto'
+    kind = 'mlp' if name == 'mlp' else config.torso
     networks = NetworkConfig(torso=kind, mlp_sizes=config.mlp_sizes, hidden_size=size)
     torso = make_torso(networks, observation_spec, looped=True)
     representation = VectorRepresentation(torso, size)

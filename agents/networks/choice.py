@@ -61,12 +61,23 @@ def torsos(name: str, spec: Nest) -> dict[str, str]:
   return names
 
 
-def model(name: str, spec: Nest) -> str:
+def model(name: str, torso: Any, spec: Nest) -> str:
   """Returns the name of MuZero's model: `name`, with 'auto' resolved from the observation spec.
 
+  Args:
+    name: the option `model`.
+    torso: the option `torso`: a name, or a function that makes a user's own.
+    spec: of one observation, a nest.
+
   Raises:
-    ValueError: `name` is a model of images, and the observation is no image that it can take.
+    ValueError: `name` is a model of images, and the observation is no image that it can take; or the
+      torso does not fit the model or the observation.
   """
+  if torso != 'auto':
+    if name not in ('auto', 'torso'):
+      raise ValueError(f'--torso has no effect with --model={name}: leave one of them out.')
+    _check_torso(torso, spec)
+    return 'torso'
   if nests.is_nest(spec):
     if name in ('auto', 'mlp', 'torso'):
       return 'torso'
@@ -90,9 +101,15 @@ def check(config: Any, observation_spec: Nest) -> None:
   """
   seen = spaces.seen(observation_spec)
   if hasattr(config, 'model'):
-    model(config.model, seen)
-  elif not callable(name := getattr(config, 'torso', 'auto')):
-    (torsos if nests.is_nest(seen) else torso)(name, seen)
+    model(config.model, config.torso, seen)
+  else:
+    _check_torso(getattr(config, 'torso', 'auto'), seen)
+
+
+def _check_torso(name: Any, spec: Nest) -> None:
+  """Raises ValueError if a torso cannot take the observations; a user's own is tried elsewhere."""
+  if not callable(name):
+    (torsos if nests.is_nest(spec) else torso)(name, spec)
 
 
 def _fitting(option: str, name: str, spec: dm_env.specs.Array) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from agents.options import CheckedOptions, option
 
@@ -57,8 +57,7 @@ class NetworkConfig(CheckedOptions):
   )
 
   def _check(self) -> None:
-    known = callable(self.torso) or self.torso in TORSOS
-    require(known, 'torso', self.torso, f'{", ".join(TORSOS)} or path/to/mine.py:MyTorso')
+    require_torso(self.torso)
     require_choice('core', self.core, CORES)
     require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
     require_choice('activation', self.activation, ACTIVATIONS)
@@ -72,6 +71,12 @@ def require(condition: bool, name: str, value: object, expected: str) -> None:
   """Raises ValueError with the flag, its `value` and the `expected` fix unless `condition` holds."""
   if not condition:
     raise ValueError(f'--{name} is {value!r}: set it to {expected}.')
+
+
+def require_torso(torso: Any) -> None:
+  """Raises ValueError, one sentence, unless `torso` is one of `TORSOS`, or makes a user's own."""
+  known = callable(torso) or torso in TORSOS
+  require(known, 'torso', torso, f'{", ".join(TORSOS)} or path/to/mine.py:MyTorso')
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -157,11 +157,7 @@ class RecurrentNetwork:
     state = self.initial_core_state(1)
     inputs, _ = self._inputs(state, timestep, core_states.no_action(self._action_spec, 1)[None])
     variables = self.body.init(key, *inputs)
-    if others := sorted(variables.keys() - {'params'}):
-      raise ValueError(
-        f'the torso has variables besides its parameters, {", ".join(others)}; use layers without them, '
-        'such as LayerNorm in place of BatchNorm.'
-      )
+    torsos.check_variables(variables)
     return variables
 
   def initial_core_state(self, batch_size: int) -> dict[str, Nest]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import dm_env.specs
 import flax.linen as nn
@@ -14,7 +14,7 @@ import numpy as np
 from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop, unstrided
-from agents.types import Array
+from agents.types import Array, Nest
 
 _ACTIVATIONS = {'relu': nn.relu, 'tanh': nn.tanh}
 
@@ -210,6 +210,19 @@ def _own(make: Callable[[], nn.Module]) -> nn.Module:
   if not isinstance(torso, nn.Module):
     raise ValueError(f'the torso is a {type(torso).__name__}, which is no flax.linen.Module.')
   return torso
+
+
+def check_variables(variables: Mapping[str, Nest]) -> None:
+  """Checks the collections of variables of a network, whose torso may be a user's own.
+
+  Raises:
+    ValueError: it has others than its parameters; one sentence.
+  """
+  if others := sorted(variables.keys() - {'params'}):
+    raise ValueError(
+      f'the torso has variables besides its parameters, {", ".join(others)}; use layers without them, '
+      'such as LayerNorm in place of BatchNorm.'
+    )
 
 
 def check_features(features: Array, num_rows: int) -> None:

@@ -44,8 +44,9 @@ def test_models_of_images(model, shape, dtype, state):
 
 
 @pytest.mark.slow
-def test_a_torso_represents_an_image_for_a_search_with_layers():
-  config = dataclasses.replace(CONFIG, model='torso', hidden_state_size=12)
+@pytest.mark.parametrize('options', [{'model': 'torso'}, {'torso': 'minatar'}])
+def test_a_torso_represents_an_image_for_a_search_with_layers(options):
+  config = dataclasses.replace(CONFIG, hidden_state_size=12, **options)
   built = make_model(config, dm_env.specs.Array((10, 10, 4), bool), 3)
   observation = jnp.zeros((2, 10, 10, 4), bool).at[0, 3, 3].set(True)
   params = built.init(jax.random.key(0), observation, jnp.array([0, 2]))

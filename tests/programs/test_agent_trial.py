@@ -49,6 +49,8 @@ def _tried(run):
     ('impala', {}),
     ('r2d2', {}),
     ('qt_opt', {}),
+    ('muzero', {}),
+    ('anakin', {'agent': 'muzero'}),
     ('anakin', {}),
     ('gala', {}),
     (f'{ROOT}/examples/mine.py:make_program', {}),
@@ -100,7 +102,14 @@ def test_launch_tries_a_torso_in_a_process_of_its_own(tmp_path, capsys):
     (['--torso=/nothing/mine.py:Mine'], ['/nothing/mine.py cannot be read: No such file']),
     (['--torso=/nothing/mine.py'], ['--torso=/nothing/mine.py does not say which function']),
     ([f'--torso={FOURIER}:8'], ["has '8' behind the name"]),
-    (['--program=muzero', f'--torso={FOURIER}'], ['--torso is not an option of this program']),
+    (
+      ['--program=intrinsic_rewards', f'--torso={FOURIER}'],
+      ['--torso is not an option of this program'],
+    ),
+    (
+      ['--program=muzero', '--model=conv', f'--torso={FOURIER}'],
+      ['--torso has no effect with --model=conv'],
+    ),
     (
       ['--launcher=k8s', '--image=x', '--output=y', f'--torso={FOURIER}'],
       [f'--torso={FOURIER} is on this machine', '--launcher=local'],
