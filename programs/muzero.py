@@ -28,6 +28,7 @@ environments = sebulba.environments
 # Options per family of environments; they override the defaults, and flags override them.
 PRESETS = {
   'atari': presets.MUZERO_ATARI,
+  'atari:Pong': presets.MUZERO_PONG,
   'catch': presets.MUZERO_CATCH,
   'minatar': presets.MUZERO_MINATAR,
   OTHERS: presets.MUZERO_SMALL,

@@ -197,6 +197,24 @@ MUZERO_ATARI = {
   'samples_per_insert': 2.0,
   'num_steps': 10_000_000,
 }
+# Pong on two cores, over the preset of Atari: screens, actions and convolutions of PPO's preset, and the
+# search, the bins and the discount of MinAtar's.
+MUZERO_PONG = {
+  'env_options': PPO_PONG['env_options'],
+  'torso': PPO_PONG['torso'],
+  'hidden_state_size': 128,
+  'num_actors': 1,
+  'envs_per_actor': 16,
+  'num_simulations': 8,
+  'discount': 0.99,
+  'num_bins': 201,
+  'max_bin': 10.0,
+  'value_cost': 0.5,
+  'updates_per_batch': 4,
+  'samples_per_insert': 4.0,
+  'priority_exponent': 0.6,
+  'num_steps': 1_500_000,
+}
 # MuZero Reanalyze at 200 million frames (Schrittwieser et al. 2020, appendix H), with the optimizer, the
 # target network and the blocks of Schrittwieser et al. 2021. 1,024 starts in a batch are 32 unrolls. The
 # 32 last actions beside its frames, and its sampling of single states, are not here.
