@@ -49,7 +49,7 @@ def test_imports_point_one_way(folder):
     assert folder == 'sweeps' or 'sweeps' not in _imports(path), path
 
 
-def test_launchers_know_of_nodes_only_how_a_process_lives():
+def test_launchers_import_only_the_lifecycle_of_nodes():
   for path in (ROOT / 'launchers').rglob('*.py'):
     for node in ast.walk(ast.parse(path.read_text())):
       if isinstance(node, ast.ImportFrom) and node.module.split('.')[0] == 'nodes':
@@ -83,14 +83,14 @@ ROOMS = {
 }
 
 
-def test_nodes_holds_the_boxes_of_the_graph_and_the_rooms_behind_them():
+def test_the_top_level_of_nodes_has_the_nodes_of_the_graph_only():
   assert {path.stem for path in (ROOT / 'nodes').glob('*.py')} == BOXES | {'__init__'}
   rooms = {path.name for path in (ROOT / 'nodes').iterdir() if path.is_dir()} - {'__pycache__'}
   assert rooms == ROOMS.keys()
 
 
 @pytest.mark.parametrize('room', ROOMS)
-def test_a_room_imports_no_box_and_few_other_rooms(room):
+def test_a_folder_of_nodes_imports_no_node_and_few_other_folders(room):
   files = list((ROOT / 'nodes' / room).glob('*.py'))
   assert len(files) > 1
   for path in files:
@@ -100,7 +100,7 @@ def test_a_room_imports_no_box_and_few_other_rooms(room):
         assert packages[0] in ROOMS[room] | {room}, (path, node.module)
 
 
-def test_only_replay_and_its_clients_know_reverb_and_only_lifecycle_knows_launchpad():
+def test_only_replay_and_its_clients_import_reverb_and_only_lifecycle_imports_launchpad():
   files = list((ROOT / 'nodes').rglob('*.py'))
   assert {p.name for p in files if 'launchpad' in _imports(p)} == {'lifecycle.py'}
   assert {p.name for p in files if 'reverb' in _imports(p)} == {'thin_reverb.py'}
@@ -164,7 +164,7 @@ def _is_seed(node):
 
 
 @pytest.mark.parametrize('folder', ['agents', 'nodes', 'programs', 'viewing'])
-def test_keys_are_made_in_one_place_and_seeds_by_no_arithmetic(folder):
+def test_keys_are_made_in_one_place_and_seeds_without_arithmetic(folder):
   # The script of an exported policy runs where this repository is not.
   for path in {*(ROOT / folder).rglob('*.py')} - {ROOT / 'viewing' / 'play.py'}:
     for node in ast.walk(ast.parse(path.read_text())):
@@ -178,7 +178,7 @@ def test_keys_are_made_in_one_place_and_seeds_by_no_arithmetic(folder):
           assert not constant, (path, node.lineno)  # It may be what `split` returns elsewhere.
 
 
-def test_an_engine_is_known_to_the_table_only():
+def test_only_the_table_names_the_engines():
   engines = {'local', 'ray', 'slurm', 'k8s'}
   for path in (ROOT / 'launchers').rglob('*.py'):
     folder = path.relative_to(ROOT / 'launchers').parts[0]
@@ -193,7 +193,7 @@ def test_an_engine_is_known_to_the_table_only():
       assert path.name == 'engines.py' or known <= {folder}, path
 
 
-def test_launch_knows_no_engine():
+def test_launch_names_no_engine():
   text = (ROOT / 'launch.py').read_text()
   assert len(text.splitlines()) < 120
   assert not [name for name in ('ray', 'slurm', 'k8s', 'local') if f'launchers.{name}' in text]

@@ -67,7 +67,7 @@ def test_a_file_sets_any_flag_and_the_command_line_wins(tmp_path, capsys):
     (None, ['cannot be read: No such file']),
   ],
 )
-def test_a_mistake_in_a_file_is_told_in_one_sentence(tmp_path, text, words, capsys):
+def test_a_mistake_in_a_file_is_reported_in_one_sentence(tmp_path, text, words, capsys):
   path = tmp_path / 'mine.yaml'
   if text is not None:
     path.write_text(text)
@@ -79,7 +79,7 @@ def test_a_mistake_in_a_file_is_told_in_one_sentence(tmp_path, text, words, caps
 
 
 @pytest.mark.slow
-def test_a_file_may_be_json_and_name_a_program_of_ones_own(tmp_path):
+def test_a_file_may_be_json_and_name_your_own_program(tmp_path):
   path = tmp_path / 'mine.json'
   program = f'{ROOT}/examples/mine.py:make_program'
   path.write_text(json.dumps({'program': program, 'hottest': 3.5, 'agent': 'vtrace'}))
@@ -111,7 +111,7 @@ def test_flags_follow_what_is_changed_in_a_repeated_run(tmp_path):
   assert (recorded.eval_period, config.eval_period) == (2500, 5000)
 
 
-def test_flags_that_mean_something_else_by_now_are_warned_about(tmp_path, capsys):
+def test_flags_with_a_changed_meaning_get_a_warning(tmp_path, capsys):
   path, _ = _recorded(tmp_path, num_steps=50_000)
   record = json.loads(path.read_text())
   record['config'] |= {'learning_rate': 0.5, 'mlp_sizes': [1, 2], 'cpu_cores': 1000}

@@ -274,7 +274,7 @@ def _slow(*values):
     (['nonsense'], ["'nonsense'"]),
   ],
 )
-def test_bad_flags_are_refused_in_one_sentence_before_anything_starts(flags, words, capsys):
+def test_bad_flags_are_rejected_in_one_sentence_before_anything_starts(flags, words, capsys):
   code = run_main(*flags)
   captured = capsys.readouterr()
   assert code == 2
@@ -291,7 +291,7 @@ def test_an_unknown_flag_gets_a_suggestion():
   assert 'Did you mean: num_steps' in process.stderr
 
 
-def test_a_run_directory_in_use_is_refused(tmp_path, capsys):
+def test_a_run_directory_in_use_is_rejected(tmp_path, capsys):
   (tmp_path / 'summary.json').write_text('{}')
   assert run_main(f'--run_dir={tmp_path}') == 2
   assert 'is not empty' in capsys.readouterr().err
@@ -320,7 +320,7 @@ def _earlier_run(path, learner_steps=5, actor_steps=100):
     (None, [], ['is not the directory of a run']),
   ],
 )
-def test_a_run_that_cannot_be_resumed_is_refused_in_one_sentence(
+def test_a_run_that_cannot_be_resumed_is_rejected_in_one_sentence(
   tmp_path, run, flags, words, capsys
 ):
   if run is not None:
@@ -339,7 +339,7 @@ def test_a_run_that_cannot_be_resumed_is_refused_in_one_sentence(
     ('init_from', 'has no parameters: none of the 1 '),
   ],
 )
-def test_a_damaged_checkpoint_is_refused_before_anything_starts(tmp_path, flag, said, capsys):
+def test_a_damaged_checkpoint_is_rejected_before_anything_starts(tmp_path, flag, said, capsys):
   _earlier_run(tmp_path)
   (file,) = (tmp_path / 'checkpoints').iterdir()
   file.write_bytes(file.read_bytes() + b'x')
@@ -360,7 +360,7 @@ def test_a_damaged_checkpoint_is_refused_before_anything_starts(tmp_path, flag, 
     ('given', 'num_steps', 'many'),
   ],
 )
-def test_a_record_with_an_option_of_another_type_is_refused_in_one_sentence(
+def test_a_record_with_an_option_of_another_type_is_rejected_in_one_sentence(
   tmp_path, flag, part, name, value, capsys
 ):
   _earlier_run(tmp_path)
@@ -374,7 +374,7 @@ def test_a_record_with_an_option_of_another_type_is_refused_in_one_sentence(
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_is_not_resumed(tmp_path):
+def test_a_run_that_still_runs_is_not_resumed(tmp_path):
   run_directory.create(str(tmp_path))  # This process has it now.
   _earlier_run(tmp_path)
   process = launch(f'--resume={tmp_path}')

@@ -36,7 +36,7 @@ def test_launchers_find_ports():
     assert found[0] not in probe.free_ports(first, 3)
 
 
-def test_servers_listen_and_an_occupied_port_is_refused():
+def test_servers_listen_and_an_occupied_port_is_rejected():
   (port,) = binding.free_ports(1)
   listening.check_free(port)
   inbox = SocketServer(port)

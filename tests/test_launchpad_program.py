@@ -125,7 +125,7 @@ def placement(config):
     ('verbosity=1', ['parameter verbosity clashes with a flag']),
   ],
 )
-def test_a_parameter_that_no_flag_can_give_is_refused_in_one_sentence(mine, parameters, words):
+def test_a_parameter_that_no_flag_can_give_is_rejected_in_one_sentence(mine, parameters, words):
   with pytest.raises(ValueError) as error:
     config_flags.define(mine(parameters))
   text = str(error.value)
@@ -141,7 +141,7 @@ def test_a_parameter_that_no_flag_can_give_is_refused_in_one_sentence(mine, para
     ('raise KeyError("x")', 'calling it raised KeyError'),
   ],
 )
-def test_a_function_that_makes_no_program_is_refused(mine, body, words):
+def test_a_function_that_makes_no_program_is_rejected(mine, body, words):
   program = registry.load(mine('', body))
   with pytest.raises(ValueError, match=words):
     program.make_program(program.make_config({}))
@@ -155,7 +155,7 @@ def _refused(*flags):
 
 
 @pytest.mark.slow
-def test_flags_of_learning_programs_are_refused_and_those_of_the_launcher_are_not(tmp_path):
+def test_flags_of_learning_programs_are_rejected_and_those_of_the_launcher_are_not(tmp_path):
   program = f'--program={PRIMES}:make_program'
   said = _refused(program, '--num_workers=3', '--num_steps=5')
   assert '--num_steps is for programs that learn' in said and '--num_workers, --limit' in said
@@ -300,7 +300,7 @@ def test_launch_defines_no_flags_that_could_clash_with_those_of_the_user():
     ({'launcher': 'ray', 'ray_timeout': 'x'}, "ray_timeout='x' must be of type int or float"),
   ],
 )
-def test_launch_refuses_wrong_arguments_before_it_writes_anything(
+def test_launch_rejects_wrong_arguments_before_it_writes_anything(
   tmp_path, monkeypatch, options, words
 ):
   monkeypatch.chdir(tmp_path)
@@ -310,7 +310,7 @@ def test_launch_refuses_wrong_arguments_before_it_writes_anything(
   assert list(tmp_path.iterdir()) == []
 
 
-def test_launch_refuses_graphs_that_cannot_run_and_other_threads(tmp_path, monkeypatch):
+def test_launch_rejects_graphs_that_cannot_run_and_other_threads(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   program = lp.Program('test')
   program.add_node(lp.PyNode(print, threading.Lock()), label='a')

@@ -45,7 +45,7 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
     assert video.n_frames > 5
 
 
-def test_anakin_learns_so_in_an_environment_of_the_users_in_jax(train, tmp_path, capsys):
+def test_anakin_learns_the_same_in_a_users_environment_in_jax(train, tmp_path, capsys):
   """A closed door costs 100, so the return of an agent that ever chose one is negative."""
   run_dir = tmp_path / 'run'
   process = train(

@@ -112,7 +112,7 @@ def _histogram(run_dir):
   return rows[-1] if rows and float(rows[-1]['rows'] or 0) > 0 else None
 
 
-def test_a_node_of_ones_own_sees_unrolls_and_publishes_them(start_program, mine):
+def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   # How many a short run shows depends on how quick it is.
   program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
   last = program.wait_until(lambda: _histogram(mine / 'run'), 'the histogram has seen unrolls')
@@ -145,7 +145,7 @@ def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
 
 
 @pytest.mark.nightly
-def test_a_run_of_ones_own_program_is_resumed(start_program, train, mine):
+def test_a_run_of_your_own_program_is_resumed(start_program, train, mine):
   program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
   program.wait_for_progress()
   program.launcher.send_signal(signal.SIGINT)
@@ -278,7 +278,7 @@ def test_only_the_function_is_needed_and_what_the_file_has_is_used(train, tmp_pa
     ),
   ],
 )
-def test_a_mistake_is_told_in_one_sentence(tmp_path, old, new, words):
+def test_a_mistake_is_reported_in_one_sentence(tmp_path, old, new, words):
   assert old in GOOD
   path = tmp_path / 'mine.py'
   path.write_text(GOOD.replace(old, new))
@@ -296,7 +296,7 @@ def test_a_mistake_is_told_in_one_sentence(tmp_path, old, new, words):
 @pytest.mark.parametrize(
   'old, new', [('colour', 'launcher'), ("colour: str = option('green'", 'seed: bool = option(True')]
 )
-def test_an_option_that_clashes_with_a_flag_is_refused(tmp_path, old, new):
+def test_an_option_that_clashes_with_a_flag_is_rejected(tmp_path, old, new):
   assert old in GOOD
   path = tmp_path / 'mine.py'
   path.write_text(GOOD.replace(old, new))
@@ -306,7 +306,7 @@ def test_an_option_that_clashes_with_a_flag_is_refused(tmp_path, old, new):
   assert f'error: --program={path}:make_program: the option {new.split(":")[0]}' in process.stderr
 
 
-def test_what_is_wrong_with_the_graph_is_told_before_anything_is_written(tmp_path):
+def test_errors_in_the_graph_are_reported_before_anything_is_written(tmp_path):
   path = tmp_path / 'mine.py'
   path.write_text(GOOD + 'def placement(config):\n  return {}\n')
   process = launch(f'--program={path}:make_program', f'--run_dir={tmp_path / "run"}')
@@ -319,7 +319,7 @@ def test_what_is_wrong_with_the_graph_is_told_before_anything_is_written(tmp_pat
   'name, words',
   [('/nothing/mine.py:make_program', ['No such file']), ('/nothing/mine.py', ['which function'])],
 )
-def test_a_program_that_is_not_there_is_told(name, words):
+def test_a_missing_program_is_reported(name, words):
   process = launch(f'--program={name}')
   assert process.returncode == 2 and process.stderr.count('\n') == 1
   for word in (f'error: --program={name}', *words):

@@ -35,7 +35,7 @@ def test_dry_run_prints_relabellers_between_replay_and_the_learner(tmp_path, cap
   assert re.search(r'relabeller +-> learner +2', capsys.readouterr().out)
 
 
-def test_dry_run_prints_peers_that_call_each_other_in_a_circle(tmp_path, capsys):
+def test_dry_run_prints_peers_that_call_each_other_in_a_cycle(tmp_path, capsys):
   picture = tmp_path / 'graph.svg'
   flags = ('--program=gala', '--num_peers=3', f'--graph={picture}', f'--run_dir={tmp_path / "run"}')
   assert run_main('--dry_run', *flags) == 0
@@ -84,7 +84,7 @@ def test_environment_options_of_a_preset_that_stay_are_printed_with_yours(tmp_pa
   assert re.search(r"^  env_options +full\S+ +'' +with your flag$", printed, re.MULTILINE)
 
 
-def test_what_learns_little_is_warned_about_once(capsys):
+def test_runs_that_learn_little_get_one_warning(capsys):
   assert run_main('--dry_run', '--optimizer=rmsprop', '--num_steps=100000') == 0
   warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith('warning')]
   assert [w.split('=')[0] for w in warnings] == ['warning: --num_steps', 'warning: --optimizer']

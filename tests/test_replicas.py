@@ -118,7 +118,7 @@ def test_each_replica_has_its_own_replay_and_actors(tmp_path):
   assert 'one job' not in alone
 
 
-def test_a_learner_of_several_cannot_be_told_to_restart(tmp_path):
+def test_one_of_several_replicas_cannot_be_set_to_restart(tmp_path):
   path = tmp_path / 'placement.yaml'
   path.write_text('inference_learner: {restart: on_failure}')
   process = launch('--dry_run', '--num_replicas=2', f'--placement={path}')

@@ -87,7 +87,7 @@ def test_what_a_run_learns_from_may_not_change(tmp_path, run, flags, words, caps
 @pytest.mark.parametrize(
   'words, code', [([], 0), (['--preset=default'], 0), (['--preset=none'], 2)]
 )
-def test_a_run_of_a_version_without_names_for_presets_goes_on_as_it_was(
+def test_a_run_of_a_version_without_names_for_presets_continues_as_it_was(
   tmp_path, words, code, capsys
 ):
   _stopped_run(tmp_path, 'r2d2', num_steps=200_000)
@@ -202,7 +202,7 @@ def test_a_directory_that_other_pods_have_written_to_is_taken(tmp_path):
   assert run_directory.create_or_reopen(str(tmp_path)) == str(tmp_path)
 
 
-def test_a_directory_that_another_launcher_has_is_refused(tmp_path):
+def test_a_directory_that_another_launcher_has_is_rejected(tmp_path):
   run_directory.create(str(tmp_path))
   script = f'from rundir import run_directory; run_directory.create({str(tmp_path)!r})'
   process = subprocess.run(

@@ -131,7 +131,7 @@ def test_a_resumed_r2d2_has_its_replay(start_program):
 
 
 @pytest.mark.nightly  # Two processes compile searches, for more than a minute.
-def test_training_goes_on_while_a_relabeller_is_away_and_with_it_when_it_is_back(start_program):
+def test_training_continues_while_a_relabeller_is_down_and_after_its_restart(start_program):
   program = start_program(*MUZERO, ENDLESS)
   program.wait_until(lambda: _relabelled(program), 'the relabeller reports')
   program.wait_for_progress()
@@ -161,7 +161,7 @@ def test_training_goes_on_while_a_relabeller_is_away_and_with_it_when_it_is_back
 
 
 @pytest.mark.nightly
-def test_q_learning_goes_on_once_a_node_at_its_two_tables_is_back(start_program):
+def test_q_learning_continues_once_a_node_at_its_two_tables_has_restarted(start_program):
   program = start_program(*QT_OPT, ENDLESS)
   program.wait_until(lambda: _relabelled(program), 'the updater reports')
   for name in ('relabeller-0', 'replay-0', 'inference_learner-0', 'actor-0'):
@@ -181,7 +181,7 @@ def test_q_learning_goes_on_once_a_node_at_its_two_tables_is_back(start_program)
 
 @pytest.mark.nightly
 @pytest.mark.parametrize('period, source', [(1, 'resuming from'), (0, 'of a neighbour')])
-def test_peers_train_on_while_one_is_away_and_mix_with_it_when_it_is_back(
+def test_peers_keep_training_while_one_is_down_and_mix_with_it_after_its_restart(
   start_program, period, source
 ):
   program = start_program(f'--checkpoint_period={period}', ENDLESS, small=GALA)
@@ -217,7 +217,7 @@ def _steps(program, peer):
   )
 
 
-def test_a_learner_without_checkpoints_is_not_started_again(start_program):
+def test_a_learner_without_checkpoints_is_not_restarted(start_program):
   program = start_program('--checkpoint_period=0', ENDLESS)
   program.wait_for_progress()
   program.nodes()['inference_learner-0'].kill()

@@ -115,7 +115,7 @@ def test_a_sweep_is_stopped_continued_and_compared(tmp_path, capsys):
     (FILE + 'time_limt: 3', [], "there is no entry 'time_limt'; did you mean time_limit?"),
   ],
 )
-def test_what_is_wrong_is_said_before_anything_is_launched(tmp_path, text, flags, said):
+def test_errors_are_reported_before_anything_is_launched(tmp_path, text, flags, said):
   file, directory = tmp_path / 'catch.yaml', tmp_path / 'out'
   file.write_text(text)
   code, output, errors = finish(start(file, f'--dir={directory}', *flags))

@@ -46,7 +46,7 @@ def _ended_run(path, program='sebulba', **given):
     (None, [], ['is not the directory of a run']),
   ],
 )
-def test_parameters_that_do_not_fit_are_refused_in_one_sentence(
+def test_parameters_that_do_not_fit_are_rejected_in_one_sentence(
   tmp_path, given, flags, words, capsys
 ):
   if given is not None:
@@ -59,7 +59,7 @@ def test_parameters_that_do_not_fit_are_refused_in_one_sentence(
   assert not (tmp_path / 'new').exists()
 
 
-def test_a_run_without_parameters_is_refused(tmp_path, capsys):
+def test_a_run_without_parameters_is_rejected(tmp_path, capsys):
   _ended_run(tmp_path)
   shutil.rmtree(tmp_path / 'params')
   assert run_main(f'--init_from={tmp_path}') == 2

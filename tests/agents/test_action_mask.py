@@ -77,7 +77,7 @@ def test_legal_actions_are_read_by_each_action_and_all_are_legal_if_none_is():
     ),
   ],
 )
-def test_a_mask_that_does_not_fit_is_refused_in_one_sentence(spec, actions, said):
+def test_a_mask_that_does_not_fit_is_rejected_in_one_sentence(spec, actions, said):
   with pytest.raises(ValueError, match=said):
     LegalActions(spec, actions)
 

@@ -274,6 +274,6 @@ def test_unroll_geometry(name):
     ),
   ],
 )
-def test_unusable_options_are_refused_by_name(name, options, message):
+def test_unusable_options_are_rejected_by_name(name, options, message):
   with pytest.raises(ValueError, match=f'^{message}'):
     make_agent(name, **options)

@@ -184,13 +184,13 @@ def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
     ),
   ],
 )
-def test_what_cannot_be_played_is_refused_in_one_sentence(make_one, words):
+def test_an_environment_that_cannot_be_played_is_rejected_in_one_sentence(make_one, words):
   with pytest.raises(ValueError, match=words) as raised:
     make_one()
   assert '\n' not in str(raised.value)
 
 
-def test_data_that_cannot_be_fetched_are_refused_in_one_sentence(monkeypatch):
+def test_data_that_cannot_be_fetched_are_rejected_in_one_sentence(monkeypatch):
   def fetch(task):
     raise urllib.error.URLError('no network')
 
@@ -297,7 +297,7 @@ def _changed(**changes):
     ),
   ],
 )
-def test_an_environment_that_does_not_keep_to_its_specs_is_refused(changes, words):
+def test_an_environment_that_does_not_keep_to_its_specs_is_rejected(changes, words):
   with pytest.raises(ValueError) as error:
     trial.check(_changed(**changes))
   for word in words:

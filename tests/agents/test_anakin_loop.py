@@ -83,7 +83,7 @@ def assert_close(actual, expected, atol):
 
 
 @pytest.mark.slow
-def test_updates_in_one_call_are_those_that_python_drives():
+def test_updates_in_one_call_equal_those_driven_from_python():
   state, report = train(make_loop(updates_per_call=5), 1)
   assert state.learner.learner_steps == 5 and report.metrics['loss'].shape == (5,)
   fresh = jax.device_get(make_loop().init(jax.random.key(1))).learner.params
@@ -129,12 +129,12 @@ def test_eight_devices_do_what_one_does_with_all_reduces_only():
   assert lines['devices'] == '8'
 
 
-def test_what_does_not_divide_is_refused():
+def test_what_does_not_divide_is_rejected():
   with pytest.raises(ValueError, match='--num_envs=8 does not divide over 3 devices'):
     AnakinLoop(AGENT, CATCH, NUM_ENVS, jax.devices()[:1] * 3)
 
 
-def test_more_rows_than_a_call_can_count_are_refused():
+def test_more_rows_than_a_call_can_count_are_rejected():
   with pytest.raises(ValueError, match=r'--updates_per_call=.*--unroll_length=.*--num_envs=8 '):
     make_loop(2**31 // (NUM_ENVS * CONFIG.unroll_length) + 1)
 

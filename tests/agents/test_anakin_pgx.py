@@ -271,6 +271,6 @@ def test_muzeros_search_subtracts_what_the_other_player_gains():
     ('connect_four', {'random_moves': 10**5}, 'below 42'),
   ],
 )
-def test_what_cannot_be_played_is_refused_in_one_sentence(task, options, words):
+def test_an_environment_that_cannot_be_played_is_rejected_in_one_sentence(task, options, words):
   with pytest.raises(ValueError, match=words):
     pgx.make(task, **options)

@@ -102,7 +102,7 @@ def driven_by_python(num_unrolls):
   return jax.device_get((learner, ring))
 
 
-def test_a_run_is_the_one_that_python_drives():
+def test_a_compiled_run_equals_one_driven_from_python():
   state, _ = trained()
   learner, ring = driven_by_python(7)
   assert_close(state.learner, learner, atol=1e-5)
@@ -124,7 +124,7 @@ def test_updates_follow_each_unroll_in_a_fixed_ratio_once_replay_is_filled():
   assert max(jax.tree.leaves(moved)) > 1e-2
 
 
-def test_a_run_may_be_cut_anywhere():
+def test_a_run_may_be_split_anywhere():
   state, reports = train(make_loop(7), 1)
   expected, each = trained()
   assert_close(state, expected, atol=1e-5)
@@ -175,7 +175,7 @@ def test_eight_devices_do_what_one_does_with_all_reduces_only():
     ({'updates_per_unroll': 4}, '--updates_per_call=2 is no multiple of the 4 learner steps'),
   ],
 )
-def test_what_does_not_divide_is_refused(sizes, words):
+def test_what_does_not_divide_is_rejected(sizes, words):
   sizes = RingSizes(**vars(SIZES) | sizes)
   with pytest.raises(ValueError, match=words):
     AnakinLoop(AGENT, CATCH, NUM_ENVS, jax.devices()[:1], 2, sizes)

@@ -120,7 +120,7 @@ def test_a_shard_of_the_rings_behaves_as_in_all_of_them():
 
 
 @pytest.mark.parametrize('order', [1, -1])
-def test_priorities_go_to_the_slots_they_are_of_and_the_largest_stays(order):
+def test_priorities_reach_their_slots_and_the_largest_stays(order):
   weights = filled(5).weights
   place = jnp.asarray([[5, 0, 5], [3, 2, 3]])[:, ::order]
   new = jnp.asarray([[0.5, 2.0, 0.25], [0.125, 4.0, 1.0]])[:, ::order].ravel()

@@ -45,7 +45,7 @@ def test_an_optimum_at_a_bound_or_beyond_it_is_reached():
     assert np.quantile(found, 0.99) < 0.01
 
 
-def test_no_iteration_asks_outside_the_bounds_and_the_last_one_more_closely():
+def test_no_iteration_samples_outside_the_bounds_and_the_last_one_is_narrower():
   asked = []
 
   def score(x):

@@ -202,7 +202,7 @@ def test_actions_of_any_shape(shape, policy_std):
     dm_env.specs.BoundedArray((2, 2), np.int32, 0, 3),
   ],
 )
-def test_other_actions_are_refused(spec):
+def test_other_actions_are_rejected(spec):
   with pytest.raises(ValueError, match='which no agent takes: use a DiscreteArray'):
     make_distribution(spec)
 

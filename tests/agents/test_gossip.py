@@ -85,7 +85,7 @@ def test_push_sum_by_hand():
   assert weight == 0.75 and mixed == pytest.approx(4.0)  # (0.5 * 2 + 0.25 * 8) / 0.75.
 
 
-def test_peers_behind_one_that_is_gone_keep_a_weight():
+def test_peers_behind_a_dead_one_keep_a_weight():
   weights = [1.0, 1.0]  # Of two in a row; the first has no predecessor any more.
   for _ in range(2000):
     weights[0], to_second = mixing.split(weights[0], 1, 1)
@@ -145,6 +145,6 @@ def test_graphs_by_name_and_by_their_edges():
     ('0-1,1-0,1-2', 'peer 0 is reached by all peers except 2'),
   ],
 )
-def test_graphs_in_which_peers_would_drift_apart_are_refused(spec, words):
+def test_graphs_in_which_peers_would_drift_apart_are_rejected(spec, words):
   with pytest.raises(ValueError, match=words):
     graphs.graph(spec, 3)

@@ -336,7 +336,7 @@ def test_eight_devices_do_the_update_of_one():
     ({'max_bin': 0.0}, r'--max_bin is 0\.0: set it to a number above 0\.'),
   ],
 )
-def test_unusable_options_are_refused_by_name(options, message):
+def test_unusable_options_are_rejected_by_name(options, message):
   with pytest.raises(ValueError, match=f'^{message}'):
     make_agent(dataclasses.replace(SMALL, **options))
 
@@ -361,7 +361,7 @@ def test_actions_that_a_mask_excludes_are_in_no_search_and_no_fresh_target():
   assert jax.tree.all(jax.tree.map(lambda x: bool(np.isfinite(x).all()), output))
 
 
-def test_a_model_of_images_refuses_several_arrays():
+def test_a_model_of_images_rejects_several_arrays():
   with pytest.raises(
     ValueError, match=r'--model=conv needs one image .* label, x: use --model=auto'
   ):

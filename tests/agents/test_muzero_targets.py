@@ -68,7 +68,7 @@ def test_literal_within_an_episode():
   np.testing.assert_array_equal(np.argmax(found.policy, -1), [[0, 1, 2], [1, 2, 3], [2, 3, 4]])
 
 
-def test_literal_the_reward_of_the_last_transition_is_learned_and_then_nothing_is_to_come():
+def test_literal_the_reward_of_the_last_transition_is_learned_and_nothing_follows_it():
   steps = [MID, MID, LAST, FIRST, MID, MID, MID]
   found = one_environment(steps, [0, 1, 8, 0, 4, 5, 6], [1, 1, 0, 1, 1, 1, 1])
   # Start 1 is at the row before the terminal one: that reward is the first that its model predicts.
@@ -90,7 +90,7 @@ def test_literal_a_truncated_row_bootstraps_and_what_is_behind_it_is_unknown():
   np.testing.assert_array_equal(found.policy_mask, found.value_mask)
 
 
-def test_literal_in_turns_the_winner_has_what_the_loser_has_not():
+def test_literal_in_turns_the_winners_value_is_the_losers_negated():
   steps = [MID, MID, MID, LAST, FIRST, MID, MID]
   found = one_environment(steps, [0, 0, 0, 8, 0, 0, 0], [-1, -1, -1, 0, 1, -1, -1])
   # The player who moves at row 2 wins 8, the other loses them; from row 0 the target bootstraps with

@@ -252,7 +252,7 @@ def test_eight_devices_do_the_update_of_one(name):
 
 
 @agents
-def test_bytes_are_refused_by_name(name):
+def test_bytes_are_rejected_by_name(name):
   constructor, config = AGENTS[name]
   images = dm_env.specs.Array((84, 84), np.uint8)
   constructor(config, images, ACTION_SPEC)

@@ -91,13 +91,13 @@ def test_a_new_optimizer_begins_at_the_rate_of_a_later_step(optimizer):
 
 
 @pytest.mark.parametrize('name', ['adam_b1', 'adam_b2', 'rmsprop_decay'])
-def test_a_moment_that_forgets_nothing_is_refused(name):
+def test_a_moment_that_forgets_nothing_is_rejected(name):
   with pytest.raises(ValueError, match=f'--{name} is 1.0: set it to a number from 0 to below 1'):
     dataclasses.replace(CONFIG, **{name: 1.0}).validate()
 
 
 @pytest.mark.slow
-def test_ppo_counts_learner_steps_and_goes_on_from_them_in_a_longer_run():
+def test_ppo_counts_learner_steps_and_continues_from_them_in_a_longer_run():
   """Learner steps of four gradient steps: the rate is 0 in the third, unless the run is longer."""
   rates, moved = [], []
 

@@ -198,7 +198,7 @@ def test_data_of_a_policy_that_is_far_off_leaves_the_update_finite():
   assert all(np.isfinite(x) for x in output.metrics.values())
 
 
-def test_a_batch_that_does_not_divide_is_refused_by_the_flag():
+def test_a_batch_that_does_not_divide_is_rejected_by_the_flag():
   state, unrolls = recorded()
   with pytest.raises(ValueError, match=r'^--num_minibatches=4 does not divide a batch of 6 '):
     make_agent(num_minibatches=4).update(state, unrolls)
@@ -229,6 +229,6 @@ def test_eight_devices_do_the_update_of_one_and_move_only_sums(name):
     ),
   ],
 )
-def test_unusable_options_are_refused_by_name(options, message):
+def test_unusable_options_are_rejected_by_name(options, message):
   with pytest.raises(ValueError, match=f'^{message}'):
     make_agent(**options)

@@ -131,7 +131,7 @@ def one_transition(ratio, advantage, value=0.0, old_value=0.0, target=0.0):
     (0.9, -2.0, 1.8, True),
   ],
 )
-def test_the_clip_takes_away_what_would_be_gained_and_nothing_else(ratio, advantage, loss, moves):
+def test_the_clip_removes_gains_beyond_it_and_nothing_else(ratio, advantage, loss, moves):
   actual, _, gradient = loss_and_gradient(POLICY_ONLY, one_transition(ratio, advantage))
   np.testing.assert_allclose(actual, loss, rtol=1e-6)
   # d ratio / d logits = ratio (onehot - pi).
@@ -149,7 +149,7 @@ def test_the_clip_takes_away_what_would_be_gained_and_nothing_else(ratio, advant
     (9.0, 6.0, True),
   ],
 )
-def test_the_value_clip_takes_away_what_would_be_gained_and_nothing_else(value, error, moves):
+def test_the_value_clip_removes_gains_beyond_it_and_nothing_else(value, error, moves):
   config = dataclasses.replace(CONFIG, clip_value=0.2, entropy_cost=0.0)
   inputs = one_transition(1.0, 0.0, value, old_value=1.0, target=3.0)
   loss, metrics, gradient = loss_and_gradient(config, inputs)
@@ -183,7 +183,7 @@ def test_advantages_are_normalised_over_valid_transitions():
   np.testing.assert_allclose(actual[valid], (used - used.mean()) / used.std(), rtol=1e-5)
 
 
-def test_equal_advantages_and_a_batch_of_nothing_but_ends_leave_everything_finite():
+def test_equal_advantages_and_a_batch_of_only_last_rows_stay_finite():
   config = dataclasses.replace(CONFIG, normalize_advantages=True)
   inputs = list(random_inputs())
   inputs[7] = np.full_like(inputs[7], 3.0)

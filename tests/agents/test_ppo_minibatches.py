@@ -72,7 +72,7 @@ def test_transitions_are_the_rows_of_unrolls_one_by_one():
   np.testing.assert_array_equal(single.core_state['frames'], single.timestep[:, 0])
 
 
-def test_a_batch_that_does_not_divide_is_refused():
+def test_a_batch_that_does_not_divide_is_rejected():
   message = r'^--num_minibatches=5 does not divide a batch of 24 samples; make the batch a multiple'
   with pytest.raises(ValueError, match=message):
     minibatches.orders(jax.random.key(0), 1, SAMPLES, 5)

@@ -376,6 +376,6 @@ def test_eight_devices_do_the_update_of_one():
     ({'max_gradient_norm': -1.0}, r'--max_gradient_norm is -1\.0: set it to 0 or more\.'),
   ],
 )
-def test_unusable_options_are_refused_by_name(options, message):
+def test_unusable_options_are_rejected_by_name(options, message):
   with pytest.raises(ValueError, match=f'^{message}'):
     make_agent(dataclasses.replace(SMALL, **options))

@@ -115,7 +115,7 @@ def test_gradient_is_the_error_of_the_action_taken():
   assert not np.any(target_gradient)
 
 
-def test_masked_rows_count_for_nothing():
+def test_masked_rows_have_no_effect():
   q_online, q_target, action, timestep = random_arguments()
   last = timestep.step_type == LAST
   after_last = jnp.concatenate([jnp.zeros((1, 6), bool), last[:-1]])

@@ -126,12 +126,12 @@ def test_auto_torso(spec, expected):
 
 
 @pytest.mark.parametrize('torso', ['nature', 'small', 'impala', 'minatar'])
-def test_convolutions_refuse_what_is_no_image(torso):
+def test_convolutions_reject_what_is_no_image(torso):
   with pytest.raises(ValueError, match=f'--torso={torso} needs .*--torso=auto'):
     choice.torso(torso, dm_env.specs.Array((10,), np.float32))
 
 
-def test_a_small_image_has_pixels_for_the_convolution_of_minatar_or_is_refused():
+def test_a_small_image_has_pixels_for_the_convolution_of_minatar_or_is_rejected():
   with pytest.raises(
     ValueError, match=r'--torso=minatar needs images of at least 3x3 .*\(2, 9, 4\)'
   ):

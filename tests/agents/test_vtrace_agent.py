@@ -22,6 +22,6 @@ def test_meshes_of_any_size_do_the_update_of_one_device():
     ({'vtrace_lambda': 1.5}, r'--vtrace_lambda is 1\.5: set it to a number from 0 to 1\.'),
   ],
 )
-def test_unusable_options_are_refused_by_name(options, message):
+def test_unusable_options_are_rejected_by_name(options, message):
   with pytest.raises(ValueError, match=f'^{message}'):
     VTrace(VTraceConfig(**options), OBSERVATION_SPEC, ACTION_SPEC)

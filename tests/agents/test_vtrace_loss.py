@@ -134,7 +134,7 @@ def test_mean_counts_transitions_over_the_whole_batch_and_sum_does_not_divide():
   np.testing.assert_allclose(vtrace_loss(CONFIG, *both)[0], sums[2] / (4 + 5), rtol=1e-6)
 
 
-def test_a_batch_of_nothing_but_ends_has_no_loss():
+def test_a_batch_of_only_last_rows_has_no_loss():
   output, behaviour, action, timestep = two_episodes()
   timestep = timestep._replace(step_type=jnp.full_like(timestep.step_type, LAST))
   loss, metrics, gradient = loss_and_gradient(CONFIG, output, behaviour, action, timestep)
@@ -143,7 +143,7 @@ def test_a_batch_of_nothing_but_ends_has_no_loss():
   assert not any(np.any(x) for x in jax.tree.leaves(gradient))
 
 
-def test_a_ratio_beyond_float32_spoils_neither_loss_nor_metrics():
+def test_a_ratio_beyond_float32_leaves_loss_and_metrics_finite():
   """log(pi/mu) is 100 in one row, whose weight is clipped to 1."""
   output, behaviour, action, timestep = two_episodes()
   far = behaviour.at[1, 0].set(jnp.asarray([100.0, 0.0]))

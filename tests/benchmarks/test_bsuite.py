@@ -49,7 +49,7 @@ def test_a_sweep_of_r2d2_has_the_values_of_the_presets_length_not_of_an_endless_
 
 
 @pytest.mark.nightly
-def test_a_sweep_is_stopped_goes_on_lists_what_failed_and_keeps_what_is_done(tmp_path, capsys):
+def test_a_sweep_is_stopped_continues_lists_failures_and_keeps_finished_runs(tmp_path, capsys):
   results = str(tmp_path)
   process = start(results, 'memory_len/0', '--', *SMALL)
   children = wait_for(lambda: psutil.Process(process.pid).children(recursive=True), process)
@@ -102,7 +102,7 @@ def test_patterns_name_ids_in_the_order_of_bsuite():
     ('r2d2', ['--nodry_run'], '--nodry_run after -- is set by the sweep'),
   ],
 )
-def test_what_cannot_be_swept_is_refused(program, flags, words):
+def test_ids_that_cannot_be_swept_are_rejected(program, flags, words):
   with pytest.raises(ValueError, match=words):
     sweeps.Sweep(program, flags, 0).check()
 

@@ -65,7 +65,7 @@ def test_every_host_that_has_accelerators_is_used():
 
 
 @pytest.mark.parametrize('name', ['v5e', 'v5e-0', 'h100-8', 'v9-8'])
-def test_unknown_accelerators_are_refused_by_the_names_that_there_are(name):
+def test_unknown_accelerators_are_rejected_by_the_names_that_there_are(name):
   with pytest.raises(ValueError, match=f'--accelerators={name} is unknown; use .*v5e-8'):
     parse(name)
 

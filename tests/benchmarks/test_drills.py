@@ -319,7 +319,7 @@ def test_packets_are_lost_without_netem():
     (['--hours=1', '--directory=/'], '--directory=/ exists already; name another.'),
   ],
 )
-def test_what_makes_no_sense_is_refused(flags, sentence):
+def test_flags_that_make_no_sense_are_rejected(flags, sentence):
   refused = smoke.command('chaos', *flags)
   assert refused.returncode and sentence in refused.stderr
 

@@ -50,7 +50,7 @@ def test_peers_of_the_environment_that_need_a_copy_are_named():
     ({'best_settings': True}, {'env': 'atari:Pong'}, '--best_settings'),
   ],
 )
-def test_what_cannot_be_compared_is_refused_with_a_sentence(arguments, given, said):
+def test_systems_that_cannot_be_compared_are_rejected_with_a_sentence(arguments, given, said):
   with pytest.raises(ValueError, match=f'^{said}'):
     names(**arguments, **given)
 

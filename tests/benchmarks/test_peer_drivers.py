@@ -113,7 +113,7 @@ class Envs:
     return 'handle', None, None, step
 
 
-def test_cleanrl_is_told_of_cartpole_what_it_expects_of_atari():
+def test_cleanrl_gets_for_cartpole_what_it_expects_of_atari():
   import cleanrl_driver
 
   envs = cleanrl_driver.CartPole(Envs())

@@ -87,7 +87,7 @@ def test_settings_are_those_of_our_program():
     ({'batch_size': 0}, '--batch_size=0'),
   ],
 )
-def test_what_peers_cannot_be_given_is_refused(given, flag):
+def test_settings_that_peers_do_not_have_are_rejected(given, flag):
   with pytest.raises(ValueError, match=f'^{flag}'):
     settings.make(given)
 
@@ -179,7 +179,7 @@ def test_a_driver_is_followed_and_everything_that_it_has_started_is_killed(tmp_p
   assert left and not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in left)
 
 
-def test_a_driver_that_ends_is_told_of_with_what_it_wrote_last(tmp_path, monkeypatch):
+def test_a_driver_that_ends_is_reported_with_its_last_output(tmp_path, monkeypatch):
   driver = tmp_path / 'driver.py'
   driver.write_text('raise ValueError("no such game")')
   monkeypatch.setitem(systems.PEERS, 'rllib', systems.Peer(str(driver), '3.10', ()))

@@ -18,7 +18,7 @@ def test_it_measures_an_answer_at_each_size(tmp_path):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize('flag', ['--batches=0', '--simulations=2,x'])
-def test_a_size_that_is_no_positive_number_is_refused(flag):
+def test_a_size_that_is_no_positive_number_is_rejected(flag):
   process = smoke.command('search', flag)
   assert process.returncode == 2
   assert f'error: {flag} must be positive whole numbers' in process.stderr

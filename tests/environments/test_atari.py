@@ -44,7 +44,7 @@ def play(options, num_steps, num_envs=1):
   return rows, over
 
 
-def test_losing_a_life_ends_an_episode_and_the_game_goes_on():
+def test_losing_a_life_ends_an_episode_and_the_game_continues():
   """FIRE alone loses Breakout's five balls within 130 steps."""
   rows, over = play('life_loss_terminates=true', 130)
   ends = [t for t, row in enumerate(rows) if row.step_type[0] == LAST]

@@ -50,14 +50,14 @@ def test_the_first_board_and_a_caught_ball():
   assert (last.step_type[0], last.reward[0], last.discount[0]) == (2, 1, 0)
 
 
-def test_an_action_that_does_not_exist_is_refused():
+def test_an_action_that_does_not_exist_is_rejected():
   environment = Catch(1, 0)
   environment.reset()
   with pytest.raises(IndexError):
     environment.step(np.array([3], np.int32))
 
 
-def test_boards_too_small_are_refused():
+def test_boards_too_small_are_rejected():
   with pytest.raises(ValueError, match='--env_options rows=1'):
     make('', 1, 0, rows=1)
   with pytest.raises(ValueError, match='--env_options columns=0'):

@@ -139,7 +139,7 @@ def test_bounded_floats_become_float32():
 @pytest.mark.parametrize(
   'spec', [specs.Array((2,), np.float32), specs.BoundedArray((2,), np.float32, 0, np.inf)]
 )
-def test_other_actions_are_refused(spec):
+def test_other_actions_are_rejected(spec):
   with pytest.raises(ValueError, match='neither discrete nor bounded floats'):
     DmEnvBatch([Counter(action_spec=spec)])
 

@@ -237,13 +237,13 @@ def test_several_discrete_actions_count_from_zero(probe_id, monkeypatch):
 
 
 @pytest.mark.parametrize('space', [spaces.MultiBinary(2), spaces.Box(-np.inf, np.inf, (2,))])
-def test_actions_without_an_array_form_or_bounds_are_refused(probe_id, monkeypatch, space):
+def test_actions_without_an_array_form_or_bounds_are_rejected(probe_id, monkeypatch, space):
   monkeypatch.setattr(Probe, 'action_space', space)
   with pytest.raises(ValueError, match='--env: the action space is neither'):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
 
 
-def test_observations_without_an_array_form_are_refused(probe_id, monkeypatch):
+def test_observations_without_an_array_form_are_rejected(probe_id, monkeypatch):
   monkeypatch.setattr(Probe, 'observation_space', spaces.Sequence(spaces.Discrete(2)))
   with pytest.raises(ValueError, match='--env: the observation space'):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
@@ -273,7 +273,7 @@ def test_a_missing_package_is_named(task, module, package):
     ('LunarLander-v2', 'use `LunarLander-v3` instead'),
   ],
 )
-def test_what_gymnasium_no_longer_has_is_refused(task, sentence):
+def test_an_environment_that_gymnasium_has_removed_is_rejected(task, sentence):
   with pytest.raises(ValueError, match=sentence):
     registry.make(f'gymnasium:{task}', 1, 0)
 
@@ -287,7 +287,7 @@ def test_mujoco_is_not_drawn_where_it_has_no_graphics_library(monkeypatch):
   batch.close()
 
 
-def test_other_autoreset_modes_are_refused():
+def test_other_autoreset_modes_are_rejected():
   vector_env = SyncVectorEnv(
     [lambda: gymnasium.make('CartPole-v1')], autoreset_mode=AutoresetMode.SAME_STEP
   )

@@ -103,12 +103,12 @@ def test_the_mask_of_several_actions_follows_them_and_a_row_without_one_has_all_
     ('FrozenLake-v1', r'no action_mask in the info of reset\(\): leave'),
   ],
 )
-def test_environments_without_a_mask_are_refused_in_one_sentence(task, words):
+def test_environments_without_a_mask_are_rejected_in_one_sentence(task, words):
   with pytest.raises(ValueError, match=f'^--env.*{words} --env_options=action_mask out'):
     registry.make(f'gymnasium:{task}', 1, 0, 'action_mask=true')
 
 
-def test_a_mask_that_does_not_fit_or_is_there_already_is_refused():
+def test_a_mask_that_does_not_fit_or_is_there_already_is_rejected():
   with pytest.raises(
     ValueError, match=r'the action_mask in info is \[2\], but there are 5 actions'
   ):

@@ -133,7 +133,7 @@ def make(task, num_envs, seed):
     ('range(num_envs)', 'range(3)', ['num_envs is 3 where 2 were asked for']),
   ],
 )
-def test_a_mistake_is_told_in_one_sentence_that_names_the_flag(tmp_path, old, new, words):
+def test_a_mistake_is_reported_in_one_sentence_that_names_the_flag(tmp_path, old, new, words):
   assert old in GOOD
   name = _write(tmp_path, GOOD.replace(old, new)) + ':make'
   with pytest.raises(ValueError) as error:
@@ -143,7 +143,7 @@ def test_a_mistake_is_told_in_one_sentence_that_names_the_flag(tmp_path, old, ne
     assert word in str(error.value)
 
 
-def test_an_episode_that_does_not_begin_again_is_told(tmp_path):
+def test_an_episode_that_does_not_restart_is_reported(tmp_path):
   text = GOOD.replace('dm_env.transition(', 'dm_env.termination(')
   name = _write(tmp_path, text) + ':make'
   with pytest.raises(ValueError, match='must begin the next with FIRST'):
@@ -154,7 +154,7 @@ def test_a_good_one_passes(tmp_path):
   registry.check(_write(tmp_path, GOOD) + ':make')
 
 
-def test_an_observation_that_is_not_as_its_spec_says_is_told(tmp_path):
+def test_an_observation_that_does_not_fit_its_spec_is_reported(tmp_path):
   text = (
     'class Mine(Catch):\n  def observation_spec(self):\n    return specs.Array((3,), np.int32)\n'
   )
@@ -171,7 +171,7 @@ def test_an_observation_that_is_not_as_its_spec_says_is_told(tmp_path):
     ('/nothing/mine.py:', ['does not say which function']),
   ],
 )
-def test_a_file_that_is_not_there_is_told(name, words):
+def test_a_missing_file_is_reported(name, words):
   with pytest.raises(ValueError) as error:
     registry.check(name)
   for word in (f'--env={name}', *words):

@@ -110,6 +110,6 @@ def test_an_early_answer_is_wrong_though_it_names_the_cue():
     ('distractors=1.5', r'distractors must be in \[0, 1\]'),
   ],
 )
-def test_options_out_of_range_are_refused(options, sentence):
+def test_options_out_of_range_are_rejected(options, sentence):
   with pytest.raises(ValueError, match=sentence):
     registry.check('recall', options)

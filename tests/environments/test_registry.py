@@ -71,7 +71,7 @@ def table(monkeypatch):
     ('gymnasium:Acrobot-v1', 'max_episode_steps=-1', 'max_episode_steps must be at least 0'),
   ],
 )
-def test_mistakes_are_answered_with_the_flag_and_the_fix(name, options, sentence):
+def test_mistakes_are_reported_with_the_flag_and_the_fix(name, options, sentence):
   for refuse in (registry.check, registry.make_spec):
     with pytest.raises(ValueError) as error:
       refuse(name, options)
@@ -130,7 +130,7 @@ def test_every_family_has_a_line_of_help():
   assert all(families.values())
 
 
-def test_bad_batches_are_refused():
+def test_bad_batches_are_rejected():
   with pytest.raises(ValueError, match='at least 1 environment'):
     registry.make('catch', 0, 0)
   with pytest.raises(ValueError, match='seed'):

@@ -79,6 +79,6 @@ def test_threads_that_come_and_go_do_not_each_leave_their_memory_behind(tmp_path
   [{'MALLOC_ARENA_MAX': '6'}, {'GLIBC_TUNABLES': 'glibc.malloc.arena_max=6'}],
   ids=lambda environment: next(iter(environment)),
 )
-def test_a_limit_of_the_users_stays(tmp_path, environment):
+def test_a_users_own_limit_is_kept(tmp_path, environment):
   arenas, _ = measure(tmp_path, **environment)
   assert arenas == 6

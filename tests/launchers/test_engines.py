@@ -36,7 +36,7 @@ def test_a_preview_builds_the_graph_once_and_writes_nothing(engine, tmp_path, mo
 
 
 @pytest.mark.parametrize('flags', FLAGS.values())
-def test_a_refused_launch_leaves_no_directory(flags, tmp_path, monkeypatch, capsys):
+def test_a_rejected_launch_leaves_no_directory(flags, tmp_path, monkeypatch, capsys):
   path = tmp_path / 'placement.yaml'
   path.write_text('actor: {resources: {CPU: 1}, one_job: true, accelerator: tpu, num_devices: 3}\n')
   monkeypatch.chdir(tmp_path)

@@ -88,7 +88,7 @@ def flows(name, **options):
     ('gala', {}, {('peer', 'parameters', 'peer'), ('peer', 'parameters', 'evaluator')}),
   ],
 )
-def test_what_flows_is_not_who_calls(name, options, found):
+def test_data_may_flow_against_the_direction_of_calls(name, options, found):
   assert flows(name, **options)[1] == found
 
 

@@ -52,5 +52,5 @@ node_entry._leave(0)
 """
 
 
-def test_a_process_finishes_what_is_begun_while_it_leaves():
+def test_a_process_finishes_pending_work_while_it_exits():
   assert run_python('-c', _LEAVER) == 'written\n'

@@ -80,7 +80,7 @@ def test_a_log_that_was_truncated_is_read_from_its_start(logs):
   assert out.getvalue().endswith('[worker/0] after\n')
 
 
-def test_old_output_is_left_out_for_a_terminal_that_is_far_behind(logs, monkeypatch):
+def test_old_output_is_skipped_for_a_slow_terminal(logs, monkeypatch):
   monkeypatch.setattr(node_output, '_MAX_BEHIND', 100)
   monkeypatch.setattr(node_output, '_CHUNK', 6)
   output = NodeOutput(logs, out := io.StringIO())

@@ -33,7 +33,7 @@ def test_own_variables_come_last():
   assert variables['OMP_NUM_THREADS'] == '7'
 
 
-def test_an_unknown_accelerator_is_refused():
+def test_an_unknown_accelerator_is_rejected():
   with pytest.raises(ValueError, match="accelerator 'abacus'"):
     Resources(accelerator='abacus')
 
@@ -106,7 +106,7 @@ def test_a_file_may_be_json_and_take_an_accelerator_away(tmp_path):
     ('learner: {devices: [-1]}', ['devices must be distinct numbers from 0 on']),
   ],
 )
-def test_a_bad_file_is_refused_in_one_sentence_that_says_where(tmp_path, text, words):
+def test_a_bad_file_is_rejected_in_one_sentence_that_says_where(tmp_path, text, words):
   with pytest.raises(ValueError) as error:
     _override(tmp_path, text)
   message = str(error.value)
@@ -129,7 +129,7 @@ def test_a_placement_says_what_differs_from_the_default():
   assert Resources(accelerator='gpu', devices=(1, 3)).describe() == 'GPU host, devices: 1,3'
 
 
-def test_what_would_forget_everything_is_started_again_only_where_there_are_checkpoints():
+def test_a_node_with_state_restarts_only_with_checkpoints():
   for period, restart in ((60.0, 'on_failure'), (0.0, 'never')):
     where = sebulba.placement(sebulba.Config(checkpoint_period=period).resolve())
     assert {where[g].restart for g in ('inference_learner', 'replay')} == {restart}

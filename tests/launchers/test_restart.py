@@ -39,6 +39,6 @@ def test_the_third_exception_in_a_row_is_the_last():
 
 
 @pytest.mark.parametrize('policy', [{'restart': 'always'}, {'max_restarts': -1}])
-def test_a_policy_that_is_none_is_refused(policy):
+def test_an_invalid_policy_is_rejected(policy):
   with pytest.raises(ValueError, match=next(iter(policy))):
     Resources(**policy)

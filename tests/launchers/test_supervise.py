@@ -139,13 +139,13 @@ def _attentive_for(monkeypatch, seconds):
   monkeypatch.setattr(supervise._Supervision, '__init__', earlier)
 
 
-def test_a_node_that_left_unasked_is_started_again(log):
+def test_a_node_that_exited_unasked_is_restarted(log):
   code, output = _supervise(Node(log, LEFT, 0))
   assert code == 0
   assert 'node node/0 exited with code 0 before its work was done; restarting' in output
 
 
-def test_a_start_that_fails_is_tried_again(log):
+def test_a_failed_start_is_retried(log):
   node = Node(log, -9, 0)
   node.refuses_to_start = [OSError(11, 'Resource temporarily unavailable')] * 5
   code, output = _supervise(node)
@@ -153,7 +153,7 @@ def test_a_start_that_fails_is_tried_again(log):
   assert output.count('cannot be restarted ([Errno 11] Resource temporarily unavailable)') == 5
 
 
-def test_a_node_that_can_never_be_started_again_ends_the_program_in_order(log):
+def test_a_node_that_can_never_restart_ends_the_program_cleanly(log):
   other = Node(log, None, name='other/0')
   node = Node(log, -9, resources=dataclasses.replace(RESTARTED, max_restarts=2))
   node.refuses_to_start = [OSError(12, 'Cannot allocate memory')] * 9
@@ -162,7 +162,7 @@ def test_a_node_that_can_never_be_started_again_ends_the_program_in_order(log):
   assert 'error: node node/0 cannot be restarted ([Errno 12] Cannot allocate memory)' in output
 
 
-def test_a_terminal_that_has_gone_ends_nothing(log):
+def test_a_closed_terminal_ends_nothing(log):
   out = io.StringIO()
   out.close()
   node = Node(log, -9, 0)
@@ -170,7 +170,7 @@ def test_a_terminal_that_has_gone_ends_nothing(log):
   assert node._restarts == 1
 
 
-def test_what_looks_on_may_fail(log):
+def test_a_view_may_fail(log):
   def fail(*args):
     raise RuntimeError('no terminal')
 
@@ -178,7 +178,7 @@ def test_what_looks_on_may_fail(log):
   assert code == 0 and "RuntimeError('no terminal')" in output
 
 
-def test_an_exception_of_the_supervision_stops_every_node_in_order(log):
+def test_an_exception_of_the_supervision_stops_every_node_cleanly(log):
   other = Node(log, None, name='other/0')
   broken = Node(log, -9, name='broken/0')
   broken.can_restart = types.MethodType(lambda self: 1 / 0, broken)
@@ -191,7 +191,7 @@ def test_an_exception_of_the_supervision_stops_every_node_in_order(log):
   'number, code',
   [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGUSR1, 138), (signal.SIGTERM, 143)],
 )
-def test_every_request_to_stop_is_heeded_in_order(log, number, code):
+def test_every_request_to_stop_is_obeyed_in_order(log, number, code):
   node = Node(log, None)
   assert _supervise(node, requests=[number])[0] == code
   assert node.sent == [signal.SIGTERM]

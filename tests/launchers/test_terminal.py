@@ -27,7 +27,7 @@ def gone():
     file.close()
 
 
-def test_a_sentence_to_a_terminal_that_has_gone_is_lost(gone):
+def test_a_message_to_a_closed_terminal_is_dropped(gone):
   streams.say('done', gone)
 
 
@@ -44,7 +44,7 @@ def test_the_view_ends_with_its_terminal(gone, monkeypatch):
 
 
 @pytest.mark.parametrize('closed', ['>&-', '2>&-', '>&- 2>&-'])
-def test_a_launch_without_streams_does_its_work(closed):
+def test_a_launch_without_standard_streams_works(closed):
   done = subprocess.run(
     f'{sys.executable} launch.py --dry_run {closed}', shell=True, capture_output=True, text=True
   )

@@ -96,7 +96,7 @@ def test_a_number_of_steps_that_no_run_reaches_is_shown(num_steps):
   assert ('remaining=over 100 years' in line) == (num_steps < 10**400)
 
 
-def test_a_time_that_is_no_time_is_shown():
+def test_an_invalid_time_is_shown():
   for elapsed, text in ((-5.0, '-1 day, 23:59:55'), (math.inf, ''), (1e300, 'over 100 years')):
     line = view.as_line(STATUS | {'elapsed': elapsed})
     assert line.startswith(f'elapsed={text}' if text else 'remaining')

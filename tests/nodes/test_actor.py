@@ -82,7 +82,7 @@ def test_an_actor_sends_every_timestep_of_every_group_in_order_in_one_incarnatio
   assert len({r[1] for r in inference.requests}) == 2, 'a restart has an incarnation of its own'
 
 
-def test_a_refusal_is_raised_and_not_sent_again(answer):
+def test_a_rejection_is_raised_and_not_retried(answer):
   asked = []
 
   def refuse(*request):

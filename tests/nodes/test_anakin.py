@@ -95,7 +95,7 @@ def run_to_the_end(run_dir, connect, stop, **options):
 
 
 @pytest.mark.slow
-def test_it_trains_and_hands_its_parameters_to_the_evaluator(tmp_path, connect, stop):
+def test_it_trains_and_sends_its_parameters_to_the_evaluator(tmp_path, connect, stop):
   monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=True)
   node = make_node(tmp_path, connect(monitor))
   thread = start(node)
@@ -140,9 +140,7 @@ REPLAY = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize('options, updates', [({}, 14), (REPLAY, 12)])
-def test_a_run_that_goes_on_is_the_run_it_would_have_been(
-  tmp_path, connect, stop, options, updates
-):
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, connect, stop, options, updates):
   straight, halted = tmp_path / 'straight', tmp_path / 'halted'
   counts = run_to_the_end(straight, connect, stop, **options)
   assert counts['learner_steps'] == updates
@@ -154,9 +152,7 @@ def test_a_run_that_goes_on_is_the_run_it_would_have_been(
 
 
 @pytest.mark.slow
-def test_a_run_begins_with_the_parameters_of_another_but_goes_on_with_its_own(
-  tmp_path, connect, stop
-):
+def test_a_run_starts_with_anothers_parameters_but_resumes_with_its_own(tmp_path, connect, stop):
   def hardly_learning(*specs):
     return VTrace(VTraceConfig(unroll_length=5, mlp_sizes=(16,), learning_rate=1e-30), *specs)
 
@@ -238,7 +234,9 @@ NORMALIZING = functools.partial(VTrace, VTraceConfig(normalize_observations=True
     ),
   ],
 )
-def test_what_cannot_go_on_is_said_in_one_sentence(tmp_path, connect, stop, options, words):
+def test_a_run_that_cannot_resume_is_rejected_in_one_sentence(
+  tmp_path, connect, stop, options, words
+):
   monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=False)
   node = make_node(tmp_path, connect(monitor), **options)
   with pytest.raises(lifecycle.NonRetryableError, match=words):
@@ -246,7 +244,7 @@ def test_what_cannot_go_on_is_said_in_one_sentence(tmp_path, connect, stop, opti
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_other_environments_is_refused(tmp_path, connect, stop):
+def test_a_checkpoint_of_other_environments_is_rejected(tmp_path, connect, stop):
   run_to_the_end(tmp_path, connect, stop)
   stop.clear()
   node = make_node(tmp_path, connect(Monitor(str(tmp_path), 500, False)), num_envs=16)

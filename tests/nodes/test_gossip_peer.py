@@ -134,9 +134,7 @@ def test_one_peer_alone_is_the_plain_program_bit_for_bit(tmp_path, connect, stop
 
 
 @pytest.mark.slow
-def test_blocking_peers_agree_after_each_round_and_resumed_ones_are_those_that_they_would_have_been(
-  tmp_path, connect, stop
-):
+def test_blocking_peers_agree_after_each_round_also_when_resumed(tmp_path, connect, stop):
   status, (zero, one) = train(tmp_path / 'straight', connect, stop, num_peers=2)
   assert zero == one
   for peer in ('peer/0', 'peer/1'):
@@ -159,7 +157,7 @@ def schedules(opt_state):
 
 
 @pytest.mark.slow
-def test_a_peer_that_lost_all_begins_with_the_parameters_of_a_neighbour(
+def test_a_peer_without_a_checkpoint_starts_with_a_neighbours_parameters(
   tmp_path, connect, stop, monkeypatch
 ):
   def hardly_learning(*specs):

@@ -301,14 +301,14 @@ def test_a_full_queue_holds_the_actor_back_and_nothing_is_dropped(acting):
   actor.finish()
 
 
-def test_an_actor_that_begins_after_the_end_leaves(acting):
+def test_an_actor_that_starts_after_the_end_exits(acting):
   actor = acting(lambda *specs: Agent(), lambda n, seed: CounterEnvironment([3, 5][:n]))
   actor.learner.finish_training()
   actor.start(0, np.float32(0))
   actor.finish()
 
 
-def test_who_evaluates_after_the_end_is_answered_with_the_final_parameters(start_acting):
+def test_an_evaluation_after_the_end_gets_the_final_parameters(start_acting):
   asking = start_acting(Asking, lambda *specs: Agent(), lambda n, seed: CounterEnvironment([3] * n))
   asking.start(0, np.float32(0))
   asking.read()

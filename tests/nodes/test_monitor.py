@@ -117,7 +117,7 @@ def test_measurements_that_cannot_be_written_are_a_problem_until_they_can(tmp_pa
   assert read(monitor, tmp_path, 'actor/0', 'steps') == [(2.0,)]
 
 
-def test_a_monitor_that_is_started_again_goes_on_in_the_same_logs(tmp_path):
+def test_a_restarted_monitor_continues_the_same_logs(tmp_path):
   for steps in (10.0, 30.0):
     monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
     monitor.report('inference_learner/0', {'actor_steps': steps})
@@ -158,7 +158,7 @@ def ends(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('content', ['', '[]', '{"num_steps": 9}', '{"values": 3, "num_steps": 9}'])
-def test_a_final_evaluation_that_is_damaged_is_played_again(tmp_path, ends, content):
+def test_a_damaged_final_evaluation_is_repeated(tmp_path, ends, content):
   (tmp_path / 'final_evaluation.json').write_text(content)
   monitor = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
   monitor.training_finished('anakin/0', {})
@@ -167,13 +167,13 @@ def test_a_final_evaluation_that_is_damaged_is_played_again(tmp_path, ends, cont
   assert ends(monitor)
 
 
-def test_whoever_asks_hears_that_training_has_finished(monitor):
+def test_every_caller_learns_that_training_has_finished(monitor):
   assert monitor.finished() is False
   monitor.training_finished('inference_learner/0', {})
   assert monitor.finished() is True
 
 
-def test_a_monitor_that_is_started_again_knows_of_the_final_evaluation(tmp_path, ends):
+def test_a_restarted_monitor_knows_the_final_evaluation(tmp_path, ends):
   first = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
   first.final_evaluation({'evaluator_return': 2.5})
   longer = Monitor(str(tmp_path), num_steps=10, has_evaluator=True)  # Resumed with more steps.

@@ -107,7 +107,7 @@ def test_a_disk_that_was_full_from_the_beginning_takes_measurements_once_it_has_
   assert events(str(small_disk))[0] == ('actor/share', 0, 2.0)
 
 
-def test_a_disk_that_does_not_answer_holds_up_no_report(tmp_path, monkeypatch):
+def test_a_disk_that_hangs_delays_no_report(tmp_path, monkeypatch):
   monkeypatch.setattr(recorder, '_CAPACITY', 2)
   subject, answers = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True), threading.Event()
   write, writing = recorder.CsvWriter.write, threading.Event()
@@ -183,7 +183,7 @@ def test_a_report_with_other_names_is_under_a_header_of_its_own_names(tmp_path):
 
 
 @pytest.mark.parametrize('code', [errno.ENOSPC, errno.EMFILE, errno.ESTALE])
-def test_the_final_evaluation_is_asked_for_again_while_it_cannot_be_written(
+def test_the_final_evaluation_is_requested_again_while_it_cannot_be_written(
   tmp_path, monkeypatch, code
 ):
   subject = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)

@@ -207,7 +207,7 @@ def test_it_fetches_new_parameters_and_reports_which_it_uses(run):
   assert run.learner.server.measure(1.0)['actor_steps'] == 0
 
 
-def test_it_fills_the_table_then_waits_for_samples_and_fetches_on(run):
+def test_it_fills_the_table_then_waits_for_samples_and_keeps_fetching(run):
   run.write()
   thread = run.start()
   # The writer holds two batches of four, one of which is on its way to replay.
@@ -230,7 +230,7 @@ def test_it_ends_with_the_training_even_if_it_waits_for_originals(run):
     assert not thread.is_alive()
 
 
-def test_it_waits_for_a_learner_that_is_away_while_copies_can_be_sampled(run):
+def test_it_waits_for_a_learner_that_is_down_while_copies_can_be_sampled(run):
   thread = run.start()
   run.write()
   run.sampled_until(1)

@@ -47,7 +47,7 @@ def dying():
     listener.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_server_that_dies_in_the_middle_of_a_call_is_away_and_asked_again(dying):
+def test_a_call_to_a_server_that_dies_is_retried(dying):
   address, died = dying
   reader = UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=1)
   assert np.isnan(reader.measure()['replay_size'])
@@ -59,7 +59,7 @@ def test_a_server_that_dies_in_the_middle_of_a_call_is_away_and_asked_again(dyin
     assert died.wait(60)
 
 
-def test_an_occupied_port_is_refused(tmp_path):
+def test_an_occupied_port_is_rejected(tmp_path):
   with socket.socket(socket.AF_INET6) as other:
     other.bind(('', 0))
     other.listen()
@@ -103,7 +103,7 @@ def serve_in_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_queue_that_is_killed_loses_what_it_held_and_doubles_nothing(serve_in_process):
+def test_a_killed_queue_loses_its_content_and_duplicates_nothing(serve_in_process):
   server, address = serve_in_process('queue', 0)
   produced = []
   writer = UnrollWriter([address], COLUMNS, produced=produced.extend)
@@ -140,9 +140,7 @@ def test_a_queue_that_is_killed_loses_what_it_held_and_doubles_nothing(serve_in_
 
 
 @pytest.mark.slow
-def test_a_killed_server_comes_back_with_the_items_of_its_last_checkpoint(
-  serve_in_process, tmp_path
-):
+def test_a_killed_server_restarts_with_the_items_of_its_last_checkpoint(serve_in_process, tmp_path):
   server, address = serve_in_process('prioritized', 0.5)
   write([address], 6, np.arange(1.0, 7.0)).close()
   done = set()

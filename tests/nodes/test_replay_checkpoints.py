@@ -103,7 +103,7 @@ def garble(directory):
 
 
 @pytest.mark.parametrize('damage', [truncate, flip, empty, lose, interrupt, forget, garble])
-def test_a_damaged_one_is_passed_over_for_the_one_before(start, tmp_path, caplog, damage):
+def test_a_damaged_one_is_skipped_for_the_one_before(start, tmp_path, caplog, damage):
   start(2).write_checkpoint()
   server = start(3)
   assert names(tmp_path) == ['000000000002', '000000000003', 'next']
@@ -155,7 +155,7 @@ def test_a_checkpoint_of_an_earlier_version_is_loaded_and_leaves_in_its_turn(sta
   assert names(tmp_path) == ['000000000001', '000000000002', 'next'] and not old.exists()
 
 
-def test_what_only_reverb_can_find_in_an_older_one_is_passed_over_too(start, tmp_path, caplog):
+def test_damage_that_only_reverb_detects_is_skipped_too(start, tmp_path, caplog):
   start(2)
   start(1).close()
   _as_reverb_wrote_it(tmp_path, '000000000001', '2026-11-22T07:00:00.1+00:00')

@@ -201,7 +201,7 @@ def test_each_transition_is_loaded_once_also_by_a_second_incarnation(servers):
 
 
 @pytest.mark.slow
-def test_a_loader_goes_on_where_another_was_killed(servers, monkeypatch):
+def test_a_loader_continues_where_another_was_killed(servers, monkeypatch):
   monkeypatch.setattr('nodes.replay_loader._BLOCK', 16)
   looks = []
 
@@ -226,7 +226,7 @@ def test_a_loader_goes_on_where_another_was_killed(servers, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_server_that_loses_all_gets_all_again_without_holes(servers):
+def test_a_server_that_lost_everything_is_refilled_without_gaps(servers):
   end = servers.load()
   wait_until(lambda: sum(servers.held()) == servers.recorded, servers.check)
   servers.restart(0)

@@ -76,7 +76,7 @@ def test_items_of_several_unrolls_have_no_priorities(queue_address):
 
 
 @pytest.mark.slow
-def test_an_unroll_that_its_writer_sent_twice_is_given_once(queue_address, monkeypatch):
+def test_an_unroll_that_its_writer_sent_twice_is_delivered_once(queue_address, monkeypatch):
   """As after the death of a server that had not confirmed what it had given already."""
   monkeypatch.setattr(secrets, 'randbits', lambda bits: 5)
   writers = [UnrollWriter([queue_address], COLUMNS) for _ in range(2)]

@@ -117,7 +117,7 @@ def test_new_priorities_reach_the_table_of_their_row(serve):
   assert all(wanted_are_left() for _ in range(10))
 
 
-def test_a_reader_says_which_table_it_waits_for_and_for_whom(serve):
+def test_a_reader_names_the_table_and_the_node_it_waits_for(serve):
   address = serve(several())
   write([address], 0, 4, (UNROLLS,))
   mixed = MixedReader([reader(address, UNROLLS, 2), reader(address, RELABELLED, 2)])

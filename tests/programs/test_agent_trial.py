@@ -56,7 +56,7 @@ def _tried(run):
     (f'{ROOT}/examples/mine.py:make_program', {}),
   ],
 )
-def test_every_program_with_a_torso_takes_ones_own(program, given):
+def test_every_program_with_a_torso_takes_your_own(program, given):
   _tried(_run(program, torso=FOURIER, **given))
 
 
@@ -75,7 +75,7 @@ def test_every_program_with_a_torso_takes_ones_own(program, given):
     ('nn.Dense(3)(x)', 'nn.Dropout(0.5, deterministic=False)(x)', ['InvalidRngError']),
   ],
 )
-def test_a_mistake_in_a_torso_is_told_in_one_sentence(tmp_path, old, new, words):
+def test_a_mistake_in_a_torso_is_reported_in_one_sentence(tmp_path, old, new, words):
   assert old in GOOD
   path = tmp_path / 'mine.py'
   path.write_text(GOOD.replace(old, new))
@@ -116,7 +116,7 @@ def test_launch_tries_a_torso_in_a_process_of_its_own(tmp_path, capsys):
     ),
   ],
 )
-def test_a_torso_that_cannot_be_had_is_refused_without_a_trial(flags, words, capsys, monkeypatch):
+def test_an_unusable_torso_is_rejected_without_a_trial(flags, words, capsys, monkeypatch):
   monkeypatch.setattr(subprocess, 'run', None)
   assert run_main(*flags) == 2
   captured = capsys.readouterr()

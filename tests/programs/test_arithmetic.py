@@ -39,7 +39,7 @@ def test_every_family_can_be_learned_by_every_program_within_its_own_steps(progr
 
 @pytest.mark.parametrize('num_steps', [10_000, 10_001, 12_345, 99_999])
 @pytest.mark.parametrize('burn_in, unroll_length', [(0, 20), (8, 20), (40, 7)])
-def test_unrolls_are_as_many_as_rows_are_assembled_into(num_steps, burn_in, unroll_length):
+def test_the_number_of_unrolls_is_that_of_the_assembler(num_steps, burn_in, unroll_length):
   config = r2d2.Config(
     num_actors=1,
     envs_per_actor=40,
@@ -127,7 +127,7 @@ def test_updates_of_anakin_with_replay_begin_when_it_is_filled(samples_per_inser
     ),
   ],
 )
-def test_what_learns_nothing_is_refused_and_nothing_else(program, values, words):
+def test_only_runs_that_learn_nothing_are_rejected(program, values, words):
   config = config_of(program, **values)
   if words is None:
     arithmetic.check(config)
@@ -152,7 +152,7 @@ def test_what_learns_nothing_is_refused_and_nothing_else(program, values, words)
     ('sebulba', {'optimizer': 'rmsprop'}, ['--optimizer=rmsprop', '--loss_reduction=sum']),
   ],
 )
-def test_what_learns_little_is_warned_about(program, values, words):
+def test_runs_that_learn_little_get_a_warning(program, values, words):
   said = arithmetic.warnings(config_of(program, **values))
   for word in words:
     assert any(word in sentence for sentence in said), said
@@ -163,7 +163,7 @@ def test_rmsprop_on_sums_or_with_a_small_epsilon_moves():
     assert arithmetic.warnings(config_of('sebulba', optimizer='rmsprop', **option)) == []
 
 
-def test_a_linear_schedule_ends_with_the_run_and_follows_it_when_it_goes_on():
+def test_a_linear_schedule_ends_with_the_run_also_when_the_run_is_extended():
   given = {'learning_rate_schedule': 'linear', 'num_steps': 200_000}
   config = config_of('sebulba', **given)
   assert config.learning_rate_decay_steps == arithmetic.expected(config).updates == 624
@@ -192,7 +192,7 @@ def test_an_unroll_of_muzero_has_the_rows_of_its_targets():
   assert arithmetic.unrolls(config, 16 * 19) == 32
 
 
-def test_a_resumed_run_keeps_what_another_version_would_choose_otherwise():
+def test_a_resumed_run_keeps_values_that_another_version_would_choose_differently():
   config = config_of('r2d2')
   recorded = vars(config) | {'unroll_length': 80, 'mlp_sizes': [7, 8], 'seed': 5, 'gone': 1}
   given = dataclasses.replace(config, num_steps=9, num_actors=3, n_step=2)

@@ -57,7 +57,7 @@ def _replay():
     *((name, {}) for name in registry.PROGRAMS),
   ],
 )
-def test_our_own_programs_are_right(name, options):
+def test_our_own_programs_pass(name, options):
   module = registry.load(name)
   config = module.Config(**options).resolve()
   cycles = getattr(module, 'CYCLES', ())
@@ -69,7 +69,7 @@ def test_a_handle_on_itself_is_named():
   assert 'node echo/0 is given a handle on itself' in problem
 
 
-def test_a_circle_of_calls_is_named_once_and_can_be_allowed():
+def test_a_cycle_of_calls_is_named_once_and_can_be_allowed():
   program = _circle('a', 'b', 'c')
   (problem,) = _problems(program)
   assert 'a/0 -> b/0 -> c/0 -> a/0' in problem
@@ -78,7 +78,7 @@ def test_a_circle_of_calls_is_named_once_and_can_be_allowed():
   check.check(program, _everywhere(program), cycles=[{'a', 'b', 'c', 'd'}])
 
 
-def test_two_ways_to_one_server_are_no_circle():
+def test_two_paths_to_one_server_are_no_cycle():
   program = lp.Program('test')
   top = program.add_node(lp.CourierNode(Server), label='top')
   middle = [program.add_node(lp.CourierNode(Server, top), label=f'm{i}') for i in range(2)]
@@ -104,7 +104,7 @@ def test_a_group_without_placement_is_named_and_so_is_a_placement_without_a_grou
   assert "'histogramm', which is not a group" in problem
 
 
-def test_a_table_that_nobody_writes_or_reads_is_named():
+def test_a_table_without_writers_or_readers_is_named():
   program = lp.Program('test')
   used = program.add_node(_replay(), label='used')
   program.add_node(_replay(), label='forgotten')
@@ -144,7 +144,7 @@ def test_what_cannot_be_pickled_in_a_colocation_is_named():
   assert 'because argument 0, of type lock, cannot be pickled' in second
 
 
-def test_a_type_of_node_that_launchpad_ships_incomplete_is_refused():
+def test_a_type_of_node_that_launchpad_ships_incomplete_is_rejected():
   program = lp.Program('test')
   program.add_node(MultiProcessingColocation([lp.PyNode(print)]), label='processes')
   (problem,) = _problems(program)
@@ -152,12 +152,12 @@ def test_a_type_of_node_that_launchpad_ships_incomplete_is_refused():
   assert 'use lp.MultiThreadingColocation' in problem
 
 
-def test_a_program_of_ones_own_may_have_circles():
+def test_your_own_program_may_have_cycles():
   program = _circle('a', 'b')
   check.check(program, _everywhere(program), cycles=None)
 
 
-def test_names_that_are_no_line_or_no_file_name_are_refused():
+def test_names_with_line_breaks_or_unfit_for_files_are_rejected():
   program = lp.Program('two\nlines')
   for label in ('a\tb', 'a/b', 'a b'):
     program.add_node(lp.CourierNode(Server), label=label)
@@ -165,7 +165,7 @@ def test_names_that_are_no_line_or_no_file_name_are_refused():
   assert [repr(name) in p for name, p in zip(('two\nlines', 'a\tb', 'a/b'), problems, strict=True)]
 
 
-def test_everything_that_is_wrong_is_said_at_once():
+def test_all_errors_are_reported_at_once():
   program = _circle('echo')
   program.add_node(_replay(), label='replay')
   problems = _problems(program, {'echo': Resources()})

@@ -49,7 +49,7 @@ def test_presets_normalise_what_has_no_common_scale(program, agent, env, observa
 
 
 @pytest.mark.parametrize('agent', ['vtrace', 'ppo'])
-def test_bytes_are_refused_before_a_program_starts(tmp_path, agent):
+def test_bytes_are_rejected_before_a_program_starts(tmp_path, agent):
   file = tmp_path / 'pixels.py'
   file.write_text(PIXELS)
   values = {'env': f'{file}:make', 'agent': agent}

@@ -43,7 +43,7 @@ def test_whole_numbers_of_more_than_64_bits():
 
 
 @pytest.mark.parametrize('value', [0.0, sys.float_info.max])
-def test_any_other_number_is_taken_or_refused_in_one_sentence(value):
+def test_any_other_number_is_taken_or_rejected_in_one_sentence(value):
   for program, agent, name, kind in OPTIONS:
     if kind in (int, float):
       given = {name: value if kind is float else int(min(value, 2**63 - 1))}
@@ -81,7 +81,7 @@ def test_numbers_out_of_range(program, name, value, wanted):
     *(('intrinsic_rewards', f'inner_{x}') for x in ('period', 'updates')),
   ],
 )
-def test_an_unroll_without_steps_is_refused_by_its_own_name(program, name):
+def test_an_unroll_without_steps_is_rejected_by_its_own_name(program, name):
   with pytest.raises(ValueError, match=f'^--{name}'):
     _make(program, '', name, 0)
 

@@ -34,7 +34,7 @@ def config(**options):
   return configs.make_config(qt_opt, options)
 
 
-def test_what_cannot_be_loaded_is_refused_in_one_sentence(tmp_path, capsys):
+def test_data_that_cannot_be_loaded_are_rejected_in_one_sentence(tmp_path, capsys):
   (tmp_path / 'empty').mkdir()
   wide = record(tmp_path / 'wide', observation=(4,))
   discrete = record(tmp_path / 'discrete', action='int32')
@@ -70,7 +70,7 @@ def test_what_cannot_be_loaded_is_refused_in_one_sentence(tmp_path, capsys):
     ({'offline_size': 1, 'num_replay_shards': 2}, 'gives 1 transitions for 2 replay servers'),
   ],
 )
-def test_options_that_do_not_fit_are_refused(tmp_path, options, message):
+def test_options_that_do_not_fit_are_rejected(tmp_path, options, message):
   with pytest.raises(ValueError, match=message):
     config(offline_data=record(tmp_path), **options)
 
@@ -102,7 +102,7 @@ def test_updaters_read_a_third_table_that_the_loader_fills(tmp_path):
   assert (tables[2].max_size, tables[2].rate_limiter_info.min_size_to_sample) == (36, 35)
 
 
-def test_without_the_flag_there_is_no_loader_and_a_run_records_where_it_is_told(tmp_path):
+def test_without_the_flag_there_is_no_loader_and_a_run_records_where_its_flag_says(tmp_path):
   options = config(run_dir=str(tmp_path), record_unrolls=True, record_gigabytes=0.5)
   assert 'replay_loader' not in qt_opt.make_program(options).groups
   assert 'replay_loader' not in qt_opt.placement(options)

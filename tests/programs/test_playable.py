@@ -110,7 +110,7 @@ def test_launch_and_agent_agree_on_the_actions(monkeypatch, program, agent, kind
 
 @pytest.mark.parametrize('actions', NOBODYS.values(), ids=NOBODYS)
 @of_every_agent
-def test_actions_that_no_agent_takes_are_refused_by_launch_and_agent(
+def test_actions_that_no_agent_takes_are_rejected_by_launch_and_agent(
   monkeypatch, program, agent, actions
 ):
   _shown(monkeypatch, actions)
@@ -179,7 +179,7 @@ def test_launch_and_agent_agree_on_what_is_normalised(monkeypatch, observations,
 
 @pytest.mark.parametrize('nested', [False, True])
 @of_agents_with_torsos
-def test_a_network_of_images_is_refused_where_there_are_none(monkeypatch, program, agent, nested):
+def test_a_network_of_images_is_rejected_where_there_are_none(monkeypatch, program, agent, nested):
   module = programs.load(program)
   given = {'env': 'catch'} | ({'agent': agent} if agent else {})
   config = configs.resolve(module, given)

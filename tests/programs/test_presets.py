@@ -81,7 +81,7 @@ def test_options_of_the_environment_that_are_not_given_stay_as_in_the_preset():
   ]
   + [{'num_replicas': 0}, {'num_replay_shards': 0}, {'replay_size': 0}],
 )
-def test_rules_leave_the_word_about_a_bad_flag_to_its_check(flag):
+def test_rules_leave_the_error_about_a_bad_flag_to_its_check(flag):
   (name,) = flag
   with pytest.raises(ValueError, match=f'^--({name}|min_replay_size)') as raised:
     configs.make_config(r2d2, flag)

@@ -291,9 +291,7 @@ def test_no_two_consumers_share_random_numbers_after_any_restart_and_resume(
 
 
 @pytest.mark.parametrize('program_name', COMPILED)
-def test_a_run_of_anakin_is_the_same_whatever_becomes_of_its_processes(
-  draws, tmp_path, monkeypatch, program_name
-):
+def test_a_run_of_anakin_is_the_same_after_any_restarts(draws, tmp_path, monkeypatch, program_name):
   for resumes in range(3):
     program = make(program_name, tmp_path, resumes=resumes, num_envs=8, eval_envs=3)
     for restarts in range(2):
@@ -311,5 +309,5 @@ def test_peers_share_no_random_numbers_and_the_first_has_those_of_anakin(draws, 
   assert len(draws['episodes']) == 6 and len(set(draws['episodes'])) == 4
 
 
-def test_every_program_is_walked():
+def test_every_program_is_covered():
   assert {name for name, _ in CASES} | {*COMPILED, 'gala'} == set(registry.PROGRAMS)

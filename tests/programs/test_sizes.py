@@ -165,7 +165,9 @@ def test_sizes_begin_with_the_preset_and_fit_the_other_options(program, asked, g
     (['--envs_per_actor=auto', '--env_groups=3'], ['--envs_per_actor=32', '--env_groups=3']),
   ],
 )
-def test_what_cannot_be_measured_is_refused_in_one_sentence(flags, words, capsys, monkeypatch):
+def test_a_size_that_cannot_be_measured_is_rejected_in_one_sentence(
+  flags, words, capsys, monkeypatch
+):
   monkeypatch.setattr(separate_process, 'run', None)
   assert run_main('--dry_run', *flags) == 2
   captured = capsys.readouterr()

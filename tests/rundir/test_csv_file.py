@@ -38,7 +38,7 @@ def test_rows_with_other_columns_mean_the_same_in_every_column(path):
   assert list(csv_file.numbers(path, ['c'])) == [(2,), (4,)]
 
 
-def test_a_file_of_an_earlier_version_goes_on(path):
+def test_a_file_of_an_earlier_version_is_continued(path):
   write(path)
   with open(path, 'w', newline='') as f:  # As acme's logger writes it.
     f.write('a,b\r\n1.0,2.0\r\n3.0,nan\r\n')
@@ -48,7 +48,7 @@ def test_a_file_of_an_earlier_version_goes_on(path):
 
 
 @pytest.mark.parametrize('cut', ['3.0,4', '3.0,4.0', '3'])
-def test_a_row_within_which_a_process_was_killed_is_no_row(path, cut):
+def test_a_row_cut_short_by_a_kill_is_not_read(path, cut):
   write(path, {'a': 1.0, 'b': 2.0})
   with open(path, 'a') as f:
     f.write(cut)
@@ -57,7 +57,7 @@ def test_a_row_within_which_a_process_was_killed_is_no_row(path, cut):
   assert list(csv_file.numbers(path, ['a', 'b'])) == [(1, 2), (5, 6)]
 
 
-def test_a_header_within_which_a_process_was_killed_is_none(path):
+def test_a_header_cut_short_by_a_kill_is_not_read(path):
   write(path)
   with open(path, 'w') as f:
     f.write('a,lo')
@@ -85,7 +85,7 @@ def test_only_what_has_been_added_is_read(path):
   assert reader.restarts == 0
 
 
-def test_a_file_that_is_another_is_read_from_its_beginning(path):
+def test_a_replaced_file_is_read_from_its_beginning(path):
   write(path, {'a': 1.0}, {'a': 2.0})
   reader = CsvReader(path)
   assert len(reader.read()) == 2
@@ -121,7 +121,7 @@ def test_the_end_of_a_line_is_found_however_far_from_the_end(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize('whole', [1 << 20, 1 << 12])
-def test_a_thinned_file_stands_for_all_of_it(tmp_path, whole):
+def test_a_thinned_file_covers_all_of_it(tmp_path, whole):
   path = tmp_path / 'a.csv'
   rows = ''.join(f'{k},{k % 2},{"" if k % 3 else 5.0}\n' for k in range(2000))
   path.write_text(f'x,y,z\n{rows}7,')  # The last row is not complete.

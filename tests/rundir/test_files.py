@@ -37,7 +37,7 @@ def _write_evaluation(path):
 @pytest.mark.parametrize(
   'write', [_write_config, _write_checkpoint, _write_params, _write_evaluation]
 )
-def test_what_is_renamed_is_on_disk_before_and_its_name_after(tmp_path, monkeypatch, write):
+def test_a_renamed_file_is_synced_before_and_its_directory_after(tmp_path, monkeypatch, write):
   events = []
   fsync, replace = os.fsync, os.replace
 
@@ -59,7 +59,7 @@ def test_what_is_renamed_is_on_disk_before_and_its_name_after(tmp_path, monkeypa
   assert events == [('file', partial), ('rename', file), ('directory', directory)]
 
 
-def test_a_file_that_cannot_be_completed_leaves_the_one_before_and_no_other(tmp_path):
+def test_a_failed_write_keeps_the_previous_file_and_leaves_no_other(tmp_path):
   path = tmp_path / 'file'
   path.write_text('before')
   with pytest.raises(RuntimeError, match='no more'), files.replacing(str(path)) as f:

@@ -28,7 +28,7 @@ def _record(path):
   return json.loads((path / 'config.json').read_text())
 
 
-def test_a_record_that_is_no_record_is_refused_in_one_sentence(tmp_path):
+def test_a_file_that_is_no_record_is_rejected_in_one_sentence(tmp_path):
   (tmp_path / 'config.json').write_text('[1]')
   with pytest.raises(ValueError, match=r'config.json cannot be read: .*\.$'):
     run_directory.read_record(str(tmp_path))
@@ -36,7 +36,7 @@ def test_a_record_that_is_no_record_is_refused_in_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize('name, value', [('program', None), ('config', []), ('given', None)])
-def test_a_record_with_a_part_of_another_type_is_refused_in_one_sentence(tmp_path, name, value):
+def test_a_record_with_a_part_of_another_type_is_rejected_in_one_sentence(tmp_path, name, value):
   run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
   (tmp_path / 'config.json').write_text(json.dumps(_record(tmp_path) | {name: value}))
   with pytest.raises(
@@ -54,7 +54,7 @@ def test_the_files_of_an_earlier_command_are_not_those_of_a_rejected_launch(tmp_
 
 
 @pytest.mark.parametrize('content', ['', '\0' * 900, '\n'])
-def test_a_record_that_a_power_failure_emptied_is_refused_in_one_sentence(tmp_path, content):
+def test_a_record_that_a_power_failure_emptied_is_rejected_in_one_sentence(tmp_path, content):
   (tmp_path / 'config.json').write_text(content)
   for read in (run_directory.reopen, run_directory.read_record):
     with pytest.raises(ValueError, match=r'config.json cannot be read: it is empty; put a copy'):
@@ -70,7 +70,7 @@ def test_an_empty_summary_is_none(tmp_path):
   assert run_directory.result(str(tmp_path)) == ''
 
 
-def test_the_end_of_a_program_is_its_result_until_the_run_goes_on(tmp_path):
+def test_the_end_of_a_program_is_its_result_until_the_run_continues(tmp_path):
   path = str(tmp_path)
   run_directory.write_record(path, 'sebulba', {}, Config())
   run_directory.note_end(path, 1, 2.0)
@@ -87,7 +87,7 @@ def test_the_end_of_a_program_is_its_result_until_the_run_goes_on(tmp_path):
   assert not run_directory.has_ended(path) and run_directory.result(path) == ''
 
 
-def test_other_versions_than_before_are_said_and_both_are_kept(tmp_path, monkeypatch):
+def test_changed_versions_are_reported_and_both_are_kept(tmp_path, monkeypatch):
   versions = {}
   monkeypatch.setattr(run_directory.importlib.metadata, 'version', lambda n: versions.get(n, '1.0'))
 

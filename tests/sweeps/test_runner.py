@@ -113,7 +113,7 @@ def test_a_failed_run_is_recorded_with_its_reason_and_the_others_go_on(parse, ru
   assert len(list((run.directory / 'trial_1').glob('seed_1.set-aside-*'))) == 1
 
 
-def test_a_run_that_takes_too_long_is_stopped_and_may_go_on_when_retried(parse, run):
+def test_a_run_that_takes_too_long_is_stopped_and_may_continue_when_retried(parse, run):
   sweep = parse(space={'learning_rate': ['0.7']}, seeds=1, time_limit=0.5)
   code, _, lines = run(sweep)
   assert code == 1
@@ -124,7 +124,7 @@ def test_a_run_that_takes_too_long_is_stopped_and_may_go_on_when_retried(parse, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('number, expected', [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stopped_sweep_ends_its_programs_and_goes_on_where_it_was(parse, run, number, expected):
+def test_a_stopped_sweep_ends_its_programs_and_continues_where_it_was(parse, run, number, expected):
   sweep = parse(space={'learning_rate': ['0.7', '0.1']}, flags=FILE['flags'] | {'isolate': 'no'})
   logs = [run.directory / 'trial_1' / f'seed_{seed}.log' for seed in (1, 2)]
 
@@ -152,7 +152,7 @@ def test_a_stopped_sweep_ends_its_programs_and_goes_on_where_it_was(parse, run, 
   assert sweep_directory.outcome(str(run_dir)).seconds >= outcome.seconds
 
 
-def test_a_run_without_a_checkpoint_begins_again(parse, run):
+def test_a_run_without_a_checkpoint_starts_over(parse, run):
   run_dir = run.directory / 'trial_1' / 'seed_1'
   sweep = parse(space={'learning_rate': ['0.1']}, seeds=1)
   run(sweep)
@@ -253,7 +253,7 @@ class Suggested(search.Search):
     self.told.append((values['learning_rate'], result and round(result, 4)))
 
 
-def test_a_search_is_told_the_mean_of_each_trial_and_which_failed(parse, run, monkeypatch):
+def test_a_search_receives_the_mean_of_each_trial_and_the_failures(parse, run, monkeypatch):
   made = Suggested([0.1, 0.5, -1.0, 0.2])
   sweep = parse(space={'learning_rate': {'range': [-2, 1]}}, search='random', trials=4)
   for name, value in (('make_search', lambda: made), ('chosen', False)):

@@ -47,7 +47,7 @@ def test_optuna_finds_better_trials_than_chance(goal):
 
 
 @needs_optuna
-def test_optuna_goes_on_from_recorded_trials_of_its_space():
+def test_optuna_continues_from_recorded_trials_of_its_space():
   made = Tpe(AXES, 5, 1, 'maximize')
   recorded = [
     {'rate': 0.01, 'length': 3, 'core': 'lstm'},

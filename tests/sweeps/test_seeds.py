@@ -8,7 +8,7 @@ from rundir import sweep_directory
 from tests.programs_under_test import run_main
 
 
-def test_a_program_is_run_once_per_seed_and_the_same_command_goes_on(
+def test_a_program_is_run_once_per_seed_and_the_same_command_continues(
   tmp_path, quick_launch, capsys
 ):
   config = tmp_path / 'mine.yaml'
@@ -43,7 +43,7 @@ def test_a_dry_run_starts_nothing(tmp_path, capsys):
 
 
 @pytest.mark.parametrize('parameter', ['', 'seed=1'])
-def test_a_launchpad_program_of_ones_own_is_not_for_several_seeds(tmp_path, parameter, capsys):
+def test_your_own_launchpad_program_is_not_for_several_seeds(tmp_path, parameter, capsys):
   (tmp_path / 'mine.py').write_text(f'def make_program({parameter}): pass')
   assert run_main(f'--program={tmp_path}/mine.py:make_program', '--seeds=2') == 2
   error = capsys.readouterr().err
@@ -63,7 +63,7 @@ def test_a_launchpad_program_of_ones_own_is_not_for_several_seeds(tmp_path, para
     (['--seeds=2', '--eval_envs=0'], '--seeds=2: metric: --eval_envs=0 leaves no evaluator'),
   ],
 )
-def test_what_is_not_for_several_seeds_is_refused(tmp_path, flags, said, capsys):
+def test_flags_that_do_not_go_with_several_seeds_are_rejected(tmp_path, flags, said, capsys):
   assert run_main(f'--run_dir={tmp_path / "out"}', *flags) == 2
   error = capsys.readouterr().err
   assert error.startswith('error: ') and said in error and error.count('\n') == 1

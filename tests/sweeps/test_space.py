@@ -50,7 +50,7 @@ def test_a_space_has_values_as_flags_take_them_and_ranges_of_the_flags_type():
     ({'core': [False]}, 'core is False; put a text such as "no" in quotes'),
   ],
 )
-def test_a_wrong_space_is_refused_in_one_sentence(axes, said):
+def test_a_wrong_space_is_rejected_in_one_sentence(axes, said):
   with pytest.raises(ValueError) as error:
     parse(**axes)
   assert str(error.value).startswith('mine.yaml: space') and said in str(error.value)

@@ -64,7 +64,7 @@ def test_a_file_describes_every_run(parse):
     ({'title': 3}, 'title is 3; set it to a text'),
   ],
 )
-def test_a_wrong_entry_is_refused_in_one_sentence(parse, changes, said):
+def test_a_wrong_entry_is_rejected_in_one_sentence(parse, changes, said):
   with pytest.raises(ValueError) as error:
     parse(**changes)
   assert 'mine.yaml' in str(error.value) and said in str(error.value)
@@ -86,7 +86,7 @@ def test_a_wrong_entry_is_refused_in_one_sentence(parse, changes, said):
     ({'seeds': [1, 2**32]}, '--seed is 4294967296'),
   ],
 )
-def test_a_run_that_would_fail_is_refused_before_the_first_is_launched(parse, changes, said):
+def test_a_run_that_would_fail_is_rejected_before_the_first_is_launched(parse, changes, said):
   sweep = parse(**({'flags': {}} | changes))
   with pytest.raises(ValueError) as error:
     prepare.checked(sweep)
@@ -116,7 +116,7 @@ def test_a_runs_config_json_and_flags_beside_it_are_the_flags_of_all_runs(parse,
   assert (made.num_steps, made.mlp_sizes, made.learning_rate, made.seed) == (7000, (8, 4), 0.1, 2)
 
 
-def test_a_file_may_name_a_program_of_ones_own(tmp_path, monkeypatch):
+def test_a_file_may_name_your_own_program(tmp_path, monkeypatch):
   defined = []
   monkeypatch.setattr(spec.config_flags, 'define', defined.append)
   own = f'{spec.__file__}/../mine.py:make_program'
@@ -138,7 +138,7 @@ def test_a_file_may_name_a_program_of_ones_own(tmp_path, monkeypatch):
     (None, 'cannot be read'),
   ],
 )
-def test_a_file_that_is_no_sweep_is_refused(tmp_path, text, said):
+def test_a_file_that_is_no_sweep_is_rejected(tmp_path, text, said):
   path = tmp_path / 'mine.yaml'
   if text is not None:
     path.write_text(text)
@@ -154,7 +154,7 @@ def test_seeds_are_a_number_or_a_list(text, seeds):
 
 
 @pytest.mark.parametrize('text', ['0', 'x', '1,,2', '1,1', '-3', '1e3', '2000'])
-def test_other_seeds_are_refused(text):
+def test_other_seeds_are_rejected(text):
   with pytest.raises(ValueError, match=f'--seeds={text} must be'):
     spec.seeds_alone(text, {}, '', '--seeds')
 

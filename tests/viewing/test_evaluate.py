@@ -179,25 +179,25 @@ def corner(game):
     (['--seed=-1'], ['--seed=-1']),
   ],
 )
-def test_flags_that_make_no_sense_are_refused_in_one_sentence(finished_run, flags, words, capsys):
+def test_flags_that_make_no_sense_are_rejected_in_one_sentence(finished_run, flags, words, capsys):
   _assert_refused([str(finished_run), *flags], words, capsys)
 
 
-def test_what_is_no_run_or_has_no_parameters_is_refused(tmp_path, capsys):
+def test_a_directory_without_a_run_or_parameters_is_rejected(tmp_path, capsys):
   _assert_refused([str(tmp_path / 'none')], ['no such directory'], capsys)
   _assert_refused([str(tmp_path)], [str(tmp_path), 'no config.json'], capsys)
   make_run(tmp_path, r2d2, 'r2d2')
   _assert_refused([str(tmp_path)], ['no parameters yet', 'checkpoint'], capsys)
 
 
-def test_a_program_of_ones_own_that_does_not_say_its_agent_is_refused(tmp_path, capsys):
+def test_your_own_program_without_make_agent_is_rejected(tmp_path, capsys):
   file = tmp_path / 'silent.py'
   file.write_text('from programs.sebulba import Config, make_program\n')
   make_run(tmp_path, sebulba, f'{file}:make_program')
   _assert_refused([str(tmp_path)], ['no make_agent(config)', str(file)], capsys)
 
 
-def test_damaged_parameters_and_those_of_another_network_are_refused(
+def test_damaged_parameters_and_those_of_another_network_are_rejected(
   finished_run, tmp_path, capsys
 ):
   run_dir = tmp_path / 'run'

@@ -203,7 +203,7 @@ def test_an_agent_that_needs_its_batch_size_states_it(tmp_path):
   assert exported.out_avals[0].shape == (3,)
 
 
-def test_a_directory_with_files_is_refused_before_anything_is_played(tmp_path, capsys):
+def test_a_directory_with_files_is_rejected_before_anything_is_played(tmp_path, capsys):
   _run(tmp_path / 'run', mlp_sizes=(4,))
   (tmp_path / 'file').write_text('mine')
   for path, words in ((tmp_path, 'is not empty'), ('/proc/nothing', 'cannot be written')):

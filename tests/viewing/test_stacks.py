@@ -81,7 +81,7 @@ def test_a_run_that_has_ended_has_no_stacks(tmp_path, capsys):
   assert 'no launcher supervises this run now' in capsys.readouterr().err
 
 
-def test_what_is_no_run_has_no_stacks(tmp_path, capsys):
+def test_a_directory_without_a_run_has_no_stacks(tmp_path, capsys):
   assert watch.main([str(tmp_path / 'x'), '--stacks']) == 2
   assert 'there is no such directory' in capsys.readouterr().err
   record(tmp_path)

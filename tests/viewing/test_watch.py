@@ -51,7 +51,7 @@ def test_a_finished_run_is_shown_with_its_curve_and_result(finished_run, capsys,
   assert text.splitlines()[-1] == run_directory.result(str(finished_run))
 
 
-def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path, capsys, monkeypatch):
+def test_a_running_run_is_followed_to_its_end(tmp_path, capsys, monkeypatch):
   run_dir = make_run(tmp_path / 'run')
   run_directory.note_restart(str(run_dir), 'actor/0')
   read_summary, looks = run_directory.read_summary, []
@@ -71,7 +71,7 @@ def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path, capsys, monkeypatch
   assert last.startswith('done: evaluator_return=1 actor_steps=1000')
 
 
-def test_a_run_that_nobody_runs_is_not_waited_for(tmp_path, capsys, monkeypatch):
+def test_a_run_without_a_launcher_is_not_waited_for(tmp_path, capsys, monkeypatch):
   run_dir = make_run(tmp_path / 'run')
   monkeypatch.setattr(liveness, 'SILENT_SECONDS', -1.0)
   assert progress.Progress(str(run_dir)).state == progress.GOING_ON  # This process has its lock.
@@ -116,7 +116,7 @@ def test_curves_of_several_runs_become_one_picture(tmp_path, capsys):
     (['/none'], ['/none', 'no such directory']),
   ],
 )
-def test_what_cannot_be_watched_is_refused_in_one_sentence(tmp_path, capsys, flags, words):
+def test_runs_that_cannot_be_watched_are_rejected_in_one_sentence(tmp_path, capsys, flags, words):
   run_dir = make_run(tmp_path / 'run')
   assert watch.main([str(run_dir), *flags]) == 2
   captured = capsys.readouterr()

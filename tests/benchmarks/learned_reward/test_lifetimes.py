@@ -37,7 +37,7 @@ def test_each_choice_has_the_reward_that_followed_it():
     assert (spread <= 0).all(), 'an object keeps its reward for a lifetime'
 
 
-def test_episodes_of_several_steps_are_refused():
+def test_episodes_of_several_steps_are_rejected():
   with pytest.raises(ValueError, match='several steps; choose objects with size=1'):
     played(2, size=5)
 
@@ -63,7 +63,7 @@ def test_the_figure_is_the_same_bytes_and_names_the_objects():
 
 
 @pytest.mark.slow
-def test_the_command_draws_a_run_and_refuses_others(tmp_path, capsys):
+def test_the_command_draws_a_run_and_rejects_others(tmp_path, capsys):
   run_dir, output = str(tmp_path / 'run'), tmp_path / 'reward.svg'
   config = intrinsic_rewards.Config(env_options='episodes=3', gru_size=4).resolve()
   environment = intrinsic_rewards.environments.make(config.env, config.env_options)

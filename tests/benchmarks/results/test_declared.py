@@ -44,7 +44,7 @@ def test_names_select_rows_tasks_and_groups_by_glob(names, selected):
   assert [entry.name for entry in selection.select(ENTRIES, names)] == selected
 
 
-def test_a_name_that_selects_nothing_is_refused_with_the_closest():
+def test_a_name_that_selects_nothing_is_rejected_with_the_closest():
   with pytest.raises(ValueError, match=r"'pomg' names no row; did you mean pong\?; see --list"):
     selection.select(ENTRIES, ['minatar', 'pomg'])
 
@@ -68,7 +68,7 @@ def test_a_name_that_selects_nothing_is_refused_with_the_closest():
     ),
   ],
 )
-def test_invalid_declarations_are_refused(tasks, said):
+def test_invalid_declarations_are_rejected(tasks, said):
   with pytest.raises(ValueError, match=said):
     selection.entries(tasks)
 

@@ -63,7 +63,7 @@ def test_a_run_is_made_after_those_that_it_reads_and_each_once(runner, places):
   assert inputs.missing(OFFLINE_ENTRY, 2, places) == [DATA_ENTRY], 'another seed reads another run'
 
 
-def test_a_run_that_is_gone_is_made_again_for_its_reader_only(runner, places, tmp_path, capsys):
+def test_a_deleted_run_is_repeated_for_its_reader_only(runner, places, tmp_path, capsys):
   runner.run([OFFLINE_ENTRY], [1])
   shutil.rmtree(tmp_path / 'runs' / TASK.name / 'data')
   runner.made.clear()

@@ -86,7 +86,7 @@ def test_commands_of_a_directory_that_is_gone_are_not_those_of_the_next_run(make
     assert [path.name for path in run_dir.parent.iterdir()] == ['1.set-aside-1']
 
 
-def test_a_directory_that_a_refused_command_left_is_used(make_run, places):
+def test_a_directory_that_a_rejected_command_left_is_used(make_run, places):
   run_dir = make_run(ROW.settings(), is_run=False, has_checkpoint=False)
   launches.keep_only_this_row(ENTRY, 1, places)
   assert run_dir.exists()

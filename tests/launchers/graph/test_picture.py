@@ -46,13 +46,13 @@ def test_the_svg_draws_every_group_and_edge_inside_its_frame(graph):
       assert a['x'] != b['x'] or apart  # Columns do not overlap, nor do boxes in one.
 
 
-def test_groups_that_call_each_other_in_a_circle_have_a_column_each():
+def test_groups_that_call_each_other_in_a_cycle_have_a_column_each():
   edges = {('a', 'b'): 1, ('b', 'a'): 1, ('c', 'b'): 1, ('c', 'c'): 1}
   columns = picture._columns(['a', 'b', 'c'], edges)
   assert sorted(name for column in columns for name in column) == ['a', 'b', 'c']
 
 
-def test_a_picture_that_cannot_be_written_is_refused(graph, tmp_path):
+def test_a_picture_that_cannot_be_written_is_rejected(graph, tmp_path):
   with pytest.raises(ValueError, match=r'--graph=x\.png must end in one of \.svg'):
     picture.write('x.png', *graph)
   with pytest.raises(ValueError, match=r'--graph=.*cannot be written'):

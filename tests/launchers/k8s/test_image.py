@@ -50,7 +50,7 @@ def test_it_installs_the_locks_of_its_accelerators(accelerator, expected, tmp_pa
 
 
 @pytest.mark.parametrize('path', ['runs/mine.py', '.hidden/mine.py', 'examples/.x/mine.py'])
-def test_a_file_that_it_does_not_have_is_refused(path):
+def test_a_file_that_it_does_not_have_is_rejected(path):
   with pytest.raises(
     ValueError, match=r'mine\.py:make is left out of the image by \.dockerignore; '
   ):
@@ -66,7 +66,7 @@ def test_every_line_of_a_lock_has_its_version_and_hashes(lock):
     assert re.fullmatch(r'\S+==\S+( ; .*)?( +--hash=sha256:[0-9a-f]{64})+', line), line
 
 
-def test_what_an_accelerator_needs_fits_to_the_rest():
+def test_the_packages_of_an_accelerator_fit_the_others():
   def pins(lock):
     return dict(re.findall(r'^([^ #=]+)==(\S+)', (ROOT / lock).read_text(), re.MULTILINE))
 

@@ -156,7 +156,7 @@ def test_a_pod_has_a_heartbeat_and_stacks_while_it_builds_the_graph(tmp_path):
     process.wait()
 
 
-def test_a_pod_that_has_sent_nothing_yet_is_waited_for_as_long_as_elsewhere(tmp_path):
+def test_a_starting_pod_has_the_deadline_of_other_engines(tmp_path):
   assert liveness.check(str(tmp_path / 'none'), 300.0) == 'has sent no heartbeat yet'
   for timeout in (1.0, 5.0, 33.0, 300.0, 1e6):
     probes = liveness.probes(timeout)
@@ -177,7 +177,7 @@ def test_a_pod_that_has_sent_nothing_yet_is_waited_for_as_long_as_elsewhere(tmp_
   assert liveness.probes(float('inf')) == {}
 
 
-def test_a_beat_that_cannot_be_written_ends_nothing(tmp_path):
+def test_a_heartbeat_that_cannot_be_written_ends_nothing(tmp_path):
   beat = heartbeat.Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
   path = tmp_path / 'gone' / 'heartbeat'
   send = liveness.sender(str(path))

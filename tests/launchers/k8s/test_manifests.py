@@ -222,7 +222,7 @@ def test_every_pod_has_the_token_of_the_run_whatever_its_group_says():
     assert found == ['0badcafe']
 
 
-def test_kubernetes_puts_nothing_into_what_the_user_says():
+def test_kubernetes_expands_nothing_in_the_users_values():
   actor = Group('actor', 1, Resources(env={'A': '$(HOME) $$'}))
   run = dataclasses.replace(RUN, command=['python', 'launch.py', '--env_options=a=$(HOME)'])
   (container,) = pod_of(_jobs([actor], run)['actor'])['containers']
@@ -280,7 +280,7 @@ def test_the_validation_finds_a_manifest_that_is_wrong(path, value):
     (Group('monitor', 2, Resources(with_launcher=True)), ["'monitor'", 'with_launcher']),
   ],
 )
-def test_what_cannot_be_placed_is_refused_in_one_sentence(group, words):
+def test_a_group_that_cannot_be_placed_is_rejected_in_one_sentence(group, words):
   with pytest.raises(ValueError) as error:
     jobset.manifest(RUN, [MONITOR, group] if group.label != 'monitor' else [group])
   for word in words:
@@ -312,7 +312,7 @@ def test_a_name_of_63_characters_is_taken_and_one_of_64_is_not():
     ({'accelerator': 'tpu-v5e', 'topology': '2*2'}, 'not like 2x4'),
   ],
 )
-def test_an_accelerator_that_is_none_is_refused(fields, words):
+def test_an_invalid_accelerator_is_rejected(fields, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     Resources(**fields)
 

@@ -80,7 +80,7 @@ def test_pods_reach_what_the_user_names(text, rules):
 @pytest.mark.parametrize(
   'text', ['', 'any', '10.1.2.3', '10.1.2.3/16', '10.0.0.0/8:', '10.0.0.0/8:0', '10.0.0.0/8:65536']
 )
-def test_a_destination_that_is_none_is_refused(text):
+def test_an_invalid_destination_is_rejected(text):
   with pytest.raises(ValueError, match=f'^--k8s_egress={text} is none of all, metadata'):
     network.policies(dataclasses.replace(RUN, egress=[text]), [MONITOR])
 

@@ -169,7 +169,7 @@ os._exit(code)
 
 
 @pytest.mark.slow
-def test_a_pod_says_by_its_exit_code_how_its_node_ended(tmp_path, start):
+def test_the_exit_code_of_a_pod_tells_how_its_node_ended(tmp_path, start):
   port = small_cluster.first_free_port(1)
 
   def run(label, ends_program='no'):
@@ -214,7 +214,7 @@ def test_every_node_has_a_port_of_its_own_and_the_name_that_jobset_gives_it():
   assert pod.job_name('inference_learner') == 'inference-learner'
 
 
-def test_a_pod_that_is_none_is_refused(monkeypatch):
+def test_an_unknown_pod_is_rejected(monkeypatch):
   monkeypatch.delenv(pod.INDEX_VARIABLE, raising=False)
   with pytest.raises(ValueError, match='JOB_COMPLETION_INDEX'):
     pod.node_index()

@@ -98,7 +98,7 @@ def test_a_missing_driver_or_plug_in_is_one_sentence(driver, monkeypatch, tmp_pa
       devices({'learner': Resources(accelerator=kind)})
 
 
-def test_programs_without_gpus_ask_no_driver(monkeypatch):
+def test_programs_without_gpus_query_no_driver(monkeypatch):
   monkeypatch.setenv('PATH', '')
   monkeypatch.setenv('TPU_LIBRARY_PATH', '/lib/libtpu.so')
   where = {'learner': Resources(accelerator='tpu'), 'actor': Resources()}

@@ -17,7 +17,7 @@ def test_two_groups_do_not_get_the_same_tpu_chips_on_one_machine(chips):
   capacity.check(where('tpu', ((0, 1), (2,))), one_process=False)
 
 
-def test_far_too_few_cores_are_said(monkeypatch):
+def test_far_too_few_cores_get_a_remark(monkeypatch):
   program = nodes.program((nodes.Crasher, False, ''))
   where = {'echo': Resources(cpus=1.5), 'node0': Resources(cpus=15)}
   monkeypatch.setattr('os.sched_getaffinity', lambda pid: {0, 1})

@@ -133,7 +133,7 @@ def test_anybody_reaches_nodes_that_are_not_isolated(tmp_path, as_user, mode):
     assert 'can run code' in errors
 
 
-def test_what_cannot_be_had_is_refused_in_one_sentence_where_it_is_required(tmp_path):
+def test_required_isolation_that_is_unavailable_is_rejected_in_one_sentence(tmp_path):
   with _start(FORBIDDEN, 'require', tmp_path) as launcher:
     try:
       _, errors = launcher.communicate(timeout=DEADLINE)
@@ -157,6 +157,6 @@ def test_a_tpu_keeps_its_network_unless_isolation_is_required(capsys):
   assert errors.startswith('warning: the nodes are not isolated') and "TPU's library" in errors
 
 
-def test_no_says_nothing(capsys):
+def test_isolation_no_prints_nothing(capsys):
   isolation.enter('no', {'learner': Resources(accelerator='tpu')})
   assert capsys.readouterr().err == ''

@@ -44,7 +44,7 @@ def test_the_node_that_was_killed_is_blamed_and_not_the_one_that_misses_it(tmp_p
   assert 'error: node echo/0 was killed by SIGKILL' in output
 
 
-def test_a_node_that_only_raises_ends_the_program_in_the_end(tmp_path):
+def test_a_node_that_keeps_raising_ends_the_program(tmp_path):
   go = tmp_path / 'go'
   go.write_text('')
   program = nodes.program((nodes.Crasher, False, str(go)))
@@ -54,7 +54,7 @@ def test_a_node_that_only_raises_ends_the_program_in_the_end(tmp_path):
   assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
 
 
-def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged_and_started_again(tmp_path):
+def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged_and_restarted(tmp_path):
   answer = tmp_path / 'answer'
   program = lp.Program('test')
   program.add_node(lp.PyClassNode(nodes.Hanger, str(answer)), label='hanger')
@@ -100,7 +100,7 @@ def test_reverbs_own_node_runs_with_all_of_reverb(tmp_path):
 
 
 @pytest.mark.parametrize('way', ['system_exit', 'exit_of_a_library', 'sigterm_of_a_stranger'])
-def test_a_node_that_leaves_before_its_work_is_done_is_started_again(tmp_path, way):
+def test_a_node_that_exits_before_its_work_is_done_is_restarted(tmp_path, way):
   answer = tmp_path / 'answer'
   program = lp.Program('test')
   program.add_node(lp.PyClassNode(nodes.Leaver, str(answer), way), label='leaver')
@@ -119,7 +119,7 @@ def _wait_for_pids(path):
   return [int(pid) for pid in path.read_text().split()]
 
 
-def test_what_a_node_has_started_ends_with_it(tmp_path):
+def test_child_processes_of_a_node_end_with_it(tmp_path):
   first, second = tmp_path / 'pids-0', tmp_path / 'pids-1'
   program = lp.Program('test')
   program.add_node(lp.PyClassNode(nodes.Parent, str(tmp_path / 'pids')), label='parent')
@@ -136,14 +136,14 @@ def test_what_a_node_has_started_ends_with_it(tmp_path):
   assert not list(filter(contract.runs, _wait_for_pids(first) + _wait_for_pids(second)))
 
 
-def test_a_node_that_knows_no_restart_would_help_is_not_started_again(tmp_path):
+def test_a_node_with_an_error_that_no_restart_fixes_is_not_restarted(tmp_path):
   program = nodes.program((nodes.Hopeless, True, 'the disk is gone'))
   code, output = _launch(program, tmp_path, RESTARTED)
   assert code == 1 and 'restarting' not in output
   assert output.rstrip().endswith('NonRetryableError: the disk is gone')
 
 
-def test_work_that_is_to_be_finished_is_finished_before_a_process_leaves(tmp_path):
+def test_pending_work_is_finished_before_a_process_exits(tmp_path):
   begun, done = tmp_path / 'begun', tmp_path / 'done'
   paths = f'{begun}:{done}'
   program = nodes.program((nodes.Finisher, True, paths), (nodes.Stopper, False, str(begun)))
@@ -231,7 +231,7 @@ def test_signals_to_the_launcher_end_every_process(tmp_path, number, presses, co
   assert not [child for child in children if contract.runs(child.pid)]
 
 
-def test_what_nodes_have_started_does_not_outlive_a_killed_launcher(tmp_path):
+def test_child_processes_of_nodes_do_not_outlive_a_killed_launcher(tmp_path):
   launcher, children = _driver(tmp_path)
   launcher.kill()
   launcher.communicate()

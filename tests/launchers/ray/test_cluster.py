@@ -192,7 +192,7 @@ class TestContract(contract.Contract, gossip.Gossip):
 
 
 @pytest.mark.nightly
-def test_a_main_of_ones_own_runs_a_program_on_the_cluster(cluster, tmp_path, capfd):
+def test_your_own_main_runs_a_program_on_the_cluster(cluster, tmp_path, capfd):
   answer, run_dir = tmp_path / 'answer', tmp_path / 'run'
   program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
   code = launchers.launch(
@@ -244,7 +244,9 @@ def test_a_server_that_is_lost_ends_the_program_in_one_sentence(driver):
     (1, Resources(cpus=7, with_launcher=True), "7 CPU and the launcher's machine for each node"),
   ],
 )
-def test_a_group_without_room_is_refused_in_one_sentence(cluster, tmp_path, size, resources, needs):
+def test_a_group_without_room_is_rejected_in_one_sentence(
+  cluster, tmp_path, size, resources, needs
+):
   program = nodes.program()
   with program.group('large'):
     for _ in range(size):
@@ -260,7 +262,7 @@ def test_a_machine_without_the_code_is_named(cluster, tmp_path, monkeypatch):
     _launch(cluster, nodes.program(), tmp_path)
 
 
-def test_no_cluster_is_refused_in_one_sentence(tmp_path):
+def test_no_cluster_is_rejected_in_one_sentence(tmp_path):
   program = nodes.program()
   with pytest.raises(ValueError, match=r'--ray_address=127.0.0.1:1: no Ray cluster .* refused'):
     ray_cluster.launch(program, {'echo': Resources()}, str(tmp_path), '127.0.0.1:1')

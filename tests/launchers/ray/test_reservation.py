@@ -31,7 +31,7 @@ from launchers.ray import reservation
     ),
   ],
 )
-def test_what_ray_sets_aside_for_a_node(resources, expected):
+def test_ray_reserves_the_resources_of_a_node(resources, expected):
   assert reservation.options('group', resources) == expected
 
 
@@ -66,7 +66,7 @@ def test_only_nodes_that_share_accelerators_get_room_all_at_once(resources, num_
   assert reservation.is_gang(resources, num_nodes) == expected
 
 
-def test_what_ray_cannot_set_aside_is_refused():
+def test_resources_that_ray_cannot_reserve_are_rejected():
   with pytest.raises(ValueError, match=r"'learner' needs 3 TPU devices, but .* 1, 2, 4 or 8"):
     reservation.check({'learner': Resources(accelerator='tpu', num_devices=3)})
   with pytest.raises(ValueError, match=r"'learner' asks for CPU .* use the field cpus"):

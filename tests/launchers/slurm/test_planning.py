@@ -55,7 +55,7 @@ def test_each_node_with_an_accelerator_has_a_host():
   assert plan.slots == {'learner': [Slot(0, 0), Slot(0, 1), Slot(0, 2)]}
 
 
-def test_no_more_cpu_hosts_are_asked_for_than_there_are_nodes():
+def test_no_more_cpu_hosts_are_requested_than_there_are_nodes():
   plan = planning.plan({'actor': 2}, {'actor': Resources()}, Options(cpu_nodes=9))
   assert plan.components[0].hosts == 2
 
@@ -109,7 +109,7 @@ def test_the_batch_script():
     ({'monitor': Resources(with_launcher=True, labels={'a': 'b'})}, "'monitor' runs beside"),
   ],
 )
-def test_what_a_job_cannot_have_is_refused(changed, message):
+def test_resources_that_a_job_cannot_have_are_rejected(changed, message):
   with pytest.raises(ValueError, match=message):
     planning.check(_placement(**changed))
 
@@ -122,7 +122,7 @@ def test_what_a_job_cannot_have_is_refused(changed, message):
     ('/runs/a', 'sebulba', {'cpu': 'zen4\ntouch /tmp/x'}, 'labels'),
   ],
 )
-def test_what_would_leave_a_comment_of_the_script_is_refused(run_dir, name, labels, words):
+def test_text_that_would_escape_a_comment_of_the_script_is_rejected(run_dir, name, labels, words):
   with pytest.raises(ValueError) as error:
     plan = planning.plan({'actor': 1}, {'actor': Resources(labels=labels)}, Options())
     planning.script(plan, Options(), name, run_dir, 'python', '')
@@ -137,7 +137,7 @@ def test_what_would_leave_a_comment_of_the_script_is_refused(run_dir, name, labe
     ('a', 'time=60', 'error: --slurm_options='),
   ],
 )
-def test_what_no_job_can_have_is_refused_before_anything_is_written(
+def test_resources_that_no_job_can_have_are_rejected_before_anything_is_written(
   tmp_path, monkeypatch, run_dir, options, words
 ):
   sbatch = tmp_path / 'bin' / 'sbatch'
@@ -150,7 +150,7 @@ def test_what_no_job_can_have_is_refused_before_anything_is_written(
   assert process.stderr.count('\n') == 1 and not path.exists()
 
 
-def test_a_run_directory_that_is_no_line_is_refused_by_every_launcher(tmp_path):
+def test_a_run_directory_with_a_line_break_is_rejected_by_every_launcher(tmp_path):
   with pytest.raises(ValueError, match='--run_dir='):
     run_directory.create(f'{tmp_path}/a\nb')
   assert not list(tmp_path.iterdir())
@@ -161,7 +161,7 @@ def test_a_run_directory_that_is_no_line_is_refused_by_every_launcher(tmp_path):
 @pytest.mark.parametrize(
   'text', ['partition=cpu', '--comment="open', '--time=60\n--nodes=7', '--time=60\0']
 )
-def test_what_is_no_option_of_sbatch_is_refused(text):
+def test_an_unknown_option_of_sbatch_is_rejected(text):
   options = Options(cpu=text)
   plan = planning.plan({'actor': 1}, {'actor': Resources()}, options)
   with pytest.raises(ValueError, match='--slurm_cpu_options='):
@@ -175,7 +175,7 @@ def test_what_is_no_option_of_sbatch_is_refused(text):
     (Resources(accelerator='gpu'), Options(cpu='--time=1'), '--slurm_cpu_options'),
   ],
 )
-def test_options_for_hosts_that_the_job_lacks_are_refused(resources, options, flag):
+def test_options_for_hosts_that_the_job_lacks_are_rejected(resources, options, flag):
   plan = planning.plan({'actor': 1}, {'actor': resources}, options)
   with pytest.raises(ValueError, match=f"^{flag}='--time=1' is for hosts of another kind"):
     planning.script(plan, options, 'name', '/run', 'python', '')
@@ -206,7 +206,7 @@ def test_a_dry_run_prints_the_graph_and_the_script_and_needs_no_slurm(tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-def test_what_srun_says_of_a_node_that_never_starts_is_in_its_log(tmp_path):
+def test_the_message_of_srun_about_a_node_that_never_starts_is_in_its_log(tmp_path):
   log = tmp_path / 'log'
   command = ['sh', '-c', 'echo "srun: error: no such host" >&2; exit 1']
   node = step.SlurmNode('actor/0', str(log), Resources(), command, '7')
@@ -225,7 +225,7 @@ def test_ports_are_distinct_and_free_and_begin_where_the_job_says():
     assert ports[0] not in probe.free_ports(first, 50)
 
 
-def test_a_host_says_which_names_it_does_not_know():
+def test_a_host_reports_names_that_it_cannot_resolve():
   arguments = ('-m', 'launchers.slurm.probe', '10000', '2', 'localhost', 'nobody.invalid')
   report = json.loads(run_python(*arguments, SLURMD_NODENAME='h1'))
   assert report['host'] == 'h1' and len(report['ports']) == 2
@@ -233,7 +233,7 @@ def test_a_host_says_which_names_it_does_not_know():
 
 
 @pytest.mark.parametrize('missing', ['job file', 'interpreter', 'code', ''])
-def test_what_a_host_lacks_is_said_whatever_characters_its_path_has(tmp_path, missing):
+def test_missing_files_of_a_host_are_reported_whatever_characters_the_path_has(tmp_path, missing):
   directory = tmp_path / 'a "run" \\ of \'mine\' with 50%'
   directory.mkdir()
   file, python = directory / 'job.pkl', directory / 'python'
@@ -263,7 +263,7 @@ def test_jobs_look_for_ports_in_range():
   assert all(10000 <= probe.first_port(n) < 32000 for n in range(1, 5000))
 
 
-def test_a_machine_without_slurm_is_told_so(tmp_path, monkeypatch):
+def test_a_machine_without_slurm_gets_one_sentence(tmp_path, monkeypatch):
   monkeypatch.setenv('PATH', str(tmp_path))
   with pytest.raises(ValueError, match='--launcher=slurm needs sbatch, which is not on the PATH'):
     submit.check({'actor': Resources()}, dry_run=False)

@@ -176,7 +176,7 @@ class _Slurm(contract.Engine):
 
 
 @pytest.mark.nightly
-def test_a_main_of_ones_own_runs_a_program_as_a_job(cluster, tmp_path, capfd):
+def test_your_own_main_runs_a_program_as_a_job(cluster, tmp_path, capfd):
   answer, run_dir = tmp_path / 'answer', tmp_path / 'run'
   program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
   options = {'slurm_cpu_nodes': 2, 'slurm_options': '--time=5'}
@@ -228,7 +228,7 @@ def test_a_running_job_can_be_stopped(cluster, driver, how, code):
   assert 'Traceback' not in output
 
 
-def test_a_pending_job_can_be_called_off(cluster, tmp_path):
+def test_a_pending_job_can_be_cancelled(cluster, tmp_path):
   driver = _Driver(tmp_path, '--begin=now+1hour')
   try:
     lines = driver.process.stdout
@@ -260,7 +260,7 @@ def test_a_lost_host_ends_the_job(cluster, driver, host):
   assert f'error: job {driver.job_id} ended as NODE_FAIL' in output
 
 
-def test_what_slurm_refuses_is_passed_on(cluster, tmp_path):
+def test_a_rejection_by_slurm_is_shown(cluster, tmp_path):
   program = nodes.program()
   with pytest.raises(
     ValueError, match=r'sbatch refused .*: .*invalid partition specified: nowhere'
@@ -298,7 +298,7 @@ def test_a_host_without_the_interpreter_is_named(cluster, tmp_path, monkeypatch)
   assert f'error: host h3 has no interpreter {interpreter}' in output
 
 
-def test_other_hosts_than_the_job_needs_are_refused(cluster, tmp_path):
+def test_other_hosts_than_the_job_needs_are_rejected(cluster, tmp_path):
   code, output = _launch(nodes.program(), tmp_path, common='--nodes=2')
   assert code == 2
   assert 'error: Slurm gave 2 hosts where the job needs 1; leave --nodes out' in output

@@ -107,7 +107,7 @@ def test_lost_repeated_and_late_messages_cost_push_sum_nothing_but_lag(spec, n):
   np.testing.assert_allclose(params, np.broadcast_to(mean, params.shape), rtol=0, atol=1e-9)
 
 
-def test_a_successor_that_is_away_takes_no_weight():
+def test_a_successor_that_is_down_takes_no_weight():
   network, params = Network('ring', 2, PUSH_SUM), random_params(2)
   for _ in range(100):
     network.step(0, params)
@@ -140,7 +140,7 @@ def test_a_blocking_peer_does_not_wait_for_one_that_has_finished():
   assert params[0] == 1.0
 
 
-def test_a_message_is_kept_once_and_none_of_an_earlier_life():
+def test_a_message_is_kept_once_and_none_of_an_earlier_incarnation():
   one, two = Message(1.0, np.float32([1])), Message(1.0, np.float32([2]))
   mailbox = Mailbox([3], capacity=1, drops_oldest=False)
   assert mailbox.take(3) is None

@@ -56,7 +56,7 @@ def test_a_partial_batch_leaves_after_the_timeout(monkeypatch):
   assert batcher.seconds_left() is None
 
 
-def test_a_partial_batch_leaves_at_once_when_nobody_else_can_ask():
+def test_a_partial_batch_leaves_at_once_when_no_other_group_can_request():
   batcher = make(max_rows=100)
   batcher.live_groups = 3
   requests = put(batcher, 3, 3)

@@ -40,7 +40,7 @@ def ask(conversation, *values):
   return codec.unpack(conversation.receive())
 
 
-def test_questions_and_answers_of_any_size_arrive_whole(answer):
+def test_requests_and_replies_of_any_size_arrive_whole(answer):
   server = answer(lambda array: [array + 1])
   for sizes in ((0, 1, 1000, 100_000, 20_000_000), (2_000_000, 1000, 2_000_000, 100_000)):
     conversation = converse(server)
@@ -65,7 +65,7 @@ class _Losing:
     return connection
 
 
-def test_a_question_to_a_machine_that_is_lost_is_asked_again_on_another_connection(answer):
+def test_a_request_to_a_lost_machine_is_retried_on_another_connection(answer):
   asked = []
 
   def third_time(value):
@@ -81,7 +81,7 @@ def _read_one(inbox):
   return wait_until(lambda: inbox.poll(DEADLINE))[0]
 
 
-def test_a_question_to_a_busy_server_stays_on_its_connection_and_arrives_whole(shared_memory):
+def test_a_request_to_a_busy_server_stays_on_its_connection_and_arrives_whole(shared_memory):
   (port,) = binding.free_ports(1)
   inbox = SocketServer(
     port, shared_memory=shared_memory
@@ -143,7 +143,7 @@ def test_what_takes_long_to_send_is_sent_whole_on_one_connection(answer, monkeyp
   assert network.connections == 1
 
 
-def test_a_server_that_comes_late_is_found(answer):
+def test_a_server_that_starts_late_is_found(answer):
   (port,) = binding.free_ports(1)
   conversation = converse(ServerAddress(f'localhost:{port}'))
   conversation.send(1)
@@ -151,7 +151,7 @@ def test_a_server_that_comes_late_is_found(answer):
   assert codec.unpack(conversation.receive()) == [2]
 
 
-def test_the_next_incarnation_of_a_server_is_asked_when_the_connection_is_lost(shared_memory):
+def test_requests_go_to_the_next_incarnation_when_the_connection_is_lost(shared_memory):
   (port,) = binding.free_ports(1)
   first = SocketServer(port, shared_memory=shared_memory)
   first.accept_messages_of(1 << 16)
@@ -181,14 +181,14 @@ def test_the_next_incarnation_of_a_server_is_asked_when_the_connection_is_lost(s
 
 
 @pytest.mark.parametrize('listens', [True, False])
-def test_who_waits_notices_that_the_program_stops(answer, listens):
+def test_a_waiting_client_notices_that_the_program_stops(answer, listens):
   silent = answer(lambda *question: ())
   server = silent if listens else ServerAddress(f'localhost:{binding.free_ports(1)[0]}')
   with pytest.raises(lifecycle.Stopped):
     ask(converse(server, lambda: True), 1)
 
 
-def test_a_port_that_is_in_use_is_refused():
+def test_a_port_that_is_in_use_is_rejected():
   (port,) = binding.free_ports(1)
   inbox = SocketServer(port)
   with pytest.raises(OSError, match=f'port {port} cannot be listened on'):
@@ -240,7 +240,7 @@ def test_more_connections_are_taken_than_a_shell_allows_and_too_many_wait(hard):
   assert (server.returncode, errors) == (0, '')
 
 
-def test_a_limit_that_is_sure_to_be_too_low_is_refused():
+def test_a_limit_that_is_sure_to_be_too_low_is_rejected():
   inbox = SocketServer(binding.free_ports(1)[0])
   inbox.check_room(1)
   with pytest.raises(
@@ -251,7 +251,7 @@ def test_a_limit_that_is_sure_to_be_too_low_is_refused():
   SocketServer().check_room(1 << 40)  # It accepts no connections.
 
 
-def test_who_says_nothing_is_dropped_and_who_has_sent_a_message_may_pause(monkeypatch):
+def test_a_silent_client_is_dropped_and_one_that_has_sent_a_message_may_pause(monkeypatch):
   now = 100.0
   clock = types.SimpleNamespace(monotonic=lambda: now)
   monkeypatch.setattr('nodes.inference.socket_server.time', clock)
@@ -288,7 +288,7 @@ def test_who_says_nothing_is_dropped_and_who_has_sent_a_message_may_pause(monkey
   assert inbox.num_connections == 0
 
 
-def test_memory_follows_what_has_come_and_not_what_was_announced():
+def test_memory_follows_received_and_not_announced_bytes():
   near, far = socket.socketpair()
   far.setblocking(False)
   receiver = MessageSocket(far, 1 << 30)
@@ -315,7 +315,7 @@ def _traced_memory():
     tracemalloc.stop()
 
 
-def test_who_takes_no_answers_is_disconnected():
+def test_a_client_that_reads_no_replies_is_disconnected():
   inbox = SocketServer()
   inbox.accept_messages_of(100)
   near = inbox.connect()

@@ -59,7 +59,7 @@ def test_a_nest_arrives_in_unrolls_as_it_was_seen_and_acted_on(connected):
   ],
 )
 @pytest.mark.filterwarnings('ignore:divide by zero', 'ignore:invalid value')
-def test_a_nest_that_was_not_declared_is_refused_by_the_name_of_its_leaf(connected, change, said):
+def test_a_nest_that_was_not_declared_is_rejected_by_the_name_of_its_leaf(connected, change, said):
   _, policy, environment = connected
   timestep = environment.reset()
   policy.send(timestep._replace(observation=change(timestep.observation)))

@@ -124,7 +124,7 @@ def test_requests_of_another_run_are_disconnected(make_server):
   assert server.measure(1.0)['restarts'] == 0
 
 
-def test_the_answer_goes_where_the_request_came_last(make_server):
+def test_the_reply_goes_to_the_latest_connection(make_server):
   server, _ = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
   first = Client(server, CounterEnvironment([100, 100]))
   other = Client(server, CounterEnvironment([100, 100]), 'actor/1')
@@ -142,7 +142,7 @@ def test_the_answer_goes_where_the_request_came_last(make_server):
   assert server.actor_steps == 2 * 3 + 2 * 2
 
 
-def test_a_new_incarnation_waits_until_the_request_of_the_last_is_answered(make_server):
+def test_a_new_incarnation_waits_for_the_reply_to_the_previous_one(make_server):
   server, sink = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
   old = Client(server, CounterEnvironment([100, 100]), incarnation=1)
   other = Client(server, CounterEnvironment([100, 100]), 'actor/1')
@@ -180,14 +180,14 @@ def test_while_replay_is_full_its_groups_wait_and_evaluators_are_served(make_ser
   np.testing.assert_array_equal(sink.unrolls[1].extras['count'][0], range(4, 9))
 
 
-def test_who_waits_for_replay_is_told_when_training_has_finished(make_server):
+def test_actors_that_wait_for_replay_learn_that_training_has_finished(make_server):
   server, sink = make_server(layout(1, 2, 1))
   client = fill_replay(server, sink)
   server.finish_training()
   assert client.receive() is None
 
 
-def test_strangers_are_disconnected_and_nobody_else_notices(make_server):
+def test_invalid_connections_are_closed_without_effect_on_others(make_server):
   server, _ = make_server(layout(1, 2, 1))
   client = Client(server, CounterEnvironment([3, 5]))
   too_large = codec.pack(np.zeros(1 << 18))
@@ -204,7 +204,7 @@ def test_strangers_are_disconnected_and_nobody_else_notices(make_server):
   assert client.step() is not None
 
 
-def test_a_failure_is_raised_where_it_is_looked_for_and_ends_the_service(make_server):
+def test_a_failure_is_raised_by_check_and_ends_the_service(make_server):
   class Broken(Sink):
     def put(self, unroll, release):
       raise OSError('the sink is broken')
@@ -237,7 +237,7 @@ def test_a_thread_that_hangs_within_a_batch_is_noticed_where_failures_are(make_s
   resumed.set()
 
 
-def test_who_waits_is_disconnected_when_the_server_is_closed(make_server):
+def test_waiting_clients_are_disconnected_when_the_server_closes(make_server):
   server, sink = make_server(layout(1, 2, 1))
   client = fill_replay(server, sink)
   server.close()
@@ -247,7 +247,7 @@ def test_who_waits_is_disconnected_when_the_server_is_closed(make_server):
     server.connect()
 
 
-def test_a_request_that_is_sent_again_gets_the_same_answer_and_changes_nothing(make_server):
+def test_a_retried_request_gets_the_same_reply_and_changes_nothing(make_server):
   server, sink = make_server(layout(1, 2, 1))
   client = Client(server, CounterEnvironment([100, 100]))
   for _ in range(12):
@@ -259,7 +259,7 @@ def test_a_request_that_is_sent_again_gets_the_same_answer_and_changes_nothing(m
   assert server.actor_steps == 24
 
 
-def test_bad_requests_are_refused_in_one_sentence(make_server):
+def test_bad_requests_are_rejected_in_one_sentence(make_server):
   server, _ = make_server(layout(1, 2, 1))
   environment = CounterEnvironment([3, 5])
   good = environment.reset()

@@ -40,7 +40,7 @@ def test_parameters_are_stamped_on_the_rows_they_acted_in(make_server):
     np.testing.assert_array_equal(np.diff(unroll.policy_version, axis=1), 1)
 
 
-def test_answers_do_not_depend_on_the_company(make_server):
+def test_replies_do_not_depend_on_the_rest_of_the_batch(make_server):
   def run(env_groups, interleave, threads=0):
     server, sink = make_server(env_groups, batch_size=6, threads=threads)
     client = Client(server, CounterEnvironment([3, 5]))
@@ -107,7 +107,7 @@ def test_an_evaluation_is_no_restart(make_server):
   assert server.measure(1.0)['restarts'] == 0
 
 
-def test_many_groups_are_all_answered_and_every_row_is_kept(make_server):
+def test_every_group_gets_replies_and_every_row_is_kept(make_server):
   env_groups = layout(8, 2, 2)
   server, sink = make_server(env_groups, batch_size=4, timeout=0.001)
 

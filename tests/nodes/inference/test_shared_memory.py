@@ -94,7 +94,7 @@ def test_large_arrays_of_later_requests_are_in_memory_and_the_rest_in_the_messag
   np.testing.assert_array_equal(larger, np.tile(ROWS, 3))
 
 
-def test_memory_and_files_are_given_back_with_the_connection(inbox, maps):
+def test_memory_and_files_are_released_with_the_connection(inbox, maps):
   files = _open_files()
   for _ in range(3):
     conversation = RetryingClient(inbox.address, lambda: False, 'a test')
@@ -149,7 +149,7 @@ def test_rows_of_a_client_that_is_killed_stay_readable_and_nothing_is_left_of_it
     ([10_000], 128),
   ],
 )
-def test_an_array_that_is_not_within_the_memory_is_refused_in_one_sentence(shape, offset):
+def test_an_array_that_is_not_within_the_memory_is_rejected_in_one_sentence(shape, offset):
   memory, descriptor = SharedMemory.create(shared_memory.bytes_for([ROWS]))
   os.close(descriptor)
   message = msgpack.packb([('<u2', [10_000], 64)])
@@ -187,7 +187,7 @@ def _a_directory():
     (_a_directory, 'Invalid argument'),
   ],
 )
-def test_memory_that_may_shrink_or_is_no_memory_is_refused_and_rows_go_whole(
+def test_memory_that_may_shrink_or_is_no_memory_is_rejected_and_rows_are_sent_whole(
   inbox, conversation, monkeypatch, caplog, maps, make, reason
 ):
   files = _open_files()
@@ -219,7 +219,7 @@ def _log_all(level, message, n, *args):
   logging.log(level, message, *args)
 
 
-def test_without_memory_to_share_rows_go_whole(inbox, conversation, monkeypatch, caplog):
+def test_without_shared_memory_rows_are_sent_whole(inbox, conversation, monkeypatch, caplog):
   def fail(*_):
     raise OSError(errno.ENOSYS, 'Function not implemented')
 

@@ -53,7 +53,7 @@ def test_the_last_few_are_kept_and_the_newest_is_taken(tmp_path):
   assert checkpoints.newest(str(tmp_path / 'nowhere')) is None
 
 
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path):
+def test_a_damaged_checkpoint_is_skipped_for_the_one_before(tmp_path):
   _write(tmp_path, 1)
   newer = _write(tmp_path, 2)
   with open(newer, 'r+b') as f:
@@ -85,7 +85,7 @@ def test_a_file_that_is_no_checkpoint_is_named(tmp_path, content, words):
     {'core': 'lstm', 'lstm_size': 4, 'normalize_observations': True},
   ],
 )
-def test_a_checkpoint_of_another_network_is_refused(tmp_path, other):
+def test_a_checkpoint_of_another_network_is_rejected(tmp_path, other):
   state = _state(core='lstm', lstm_size=4)
   checkpoints.write(str(tmp_path), COUNTS, serialisation.serialise(state), keep=1)
   checkpoint = checkpoints.newest(str(tmp_path))
@@ -154,7 +154,7 @@ def test_checkpoints_are_written_when_due_and_not_at_all_when_switched_off(tmp_p
     assert len(saved) == 2
 
 
-def test_files_that_are_called_otherwise_are_passed_over(tmp_path):
+def test_files_with_other_names_are_skipped(tmp_path):
   for name in ('foo.checkpoint', '-3.checkpoint', '7.checkpoint.bak'):
     (tmp_path / name).write_bytes(b'no checkpoint of ours')
   for step in (1, 2):
@@ -164,7 +164,7 @@ def test_files_that_are_called_otherwise_are_passed_over(tmp_path):
   assert (tmp_path / 'foo.checkpoint').exists()
 
 
-def test_a_checkpoint_that_cannot_be_read_is_passed_over(tmp_path):
+def test_a_checkpoint_that_cannot_be_read_is_skipped(tmp_path):
   _write(tmp_path, 1)
   (tmp_path / '000000000002.checkpoint').mkdir()
   assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 1

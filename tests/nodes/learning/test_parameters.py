@@ -127,7 +127,7 @@ def test_incarnations_that_are_long_over_are_forgotten():
   assert server.measure(1.0)['restarts'] == 100
 
 
-def test_an_actor_of_another_run_asks_again_and_counts_nothing():
+def test_an_actor_of_another_run_retries_and_counts_nothing():
   server = make_server()
   publish(server, 0, 0)
   server.fetch(None, '', 'actor/0', 1, ActingTotals())
@@ -198,7 +198,7 @@ class Away:
     return self.asked >= 6, (1, self.asked), {'w': np.float32(self.asked)}
 
 
-def test_a_learner_that_is_away_is_asked_again_until_it_says_that_training_has_finished(connect):
+def test_calls_to_a_learner_that_is_down_are_retried_until_training_has_finished(connect):
   taken, ended, learner = [], threading.Event(), Away()
   client = make_client(connect(learner), taken)
   client.start(lambda: None, ended.set)
@@ -207,7 +207,7 @@ def test_a_learner_that_is_away_is_asked_again_until_it_says_that_training_has_f
   assert [version for version, _ in taken] == [1, 4, 5, 6]
 
 
-def test_a_client_that_cannot_go_on_says_so(connect):
+def test_a_client_that_cannot_continue_says_so(connect):
   def check():
     raise OSError('the disk is full')
 
@@ -236,7 +236,7 @@ def test_a_waiting_client_can_be_closed(connect):
   closed.set()
 
 
-def test_a_learner_that_fails_sends_no_actor_home(broken_learner):
+def test_a_failing_learner_makes_no_actor_exit(broken_learner):
   node = LearnerNode(**broken_learner)
   with pytest.raises(OSError, match='the environment is broken'):
     node.run()

@@ -61,7 +61,7 @@ def _learner(batches, published, trained=lambda ids, step: None, mix=None):
 
 
 @pytest.mark.slow
-def test_a_restored_learner_goes_on_as_if_nothing_had_happened(tmp_path):
+def test_a_restored_learner_continues_as_if_nothing_had_happened(tmp_path):
   batches = [_batch(i) for i in range(5)]
   straight = _learner(batches, [])
   for _ in batches:

@@ -76,7 +76,7 @@ def test_the_parameters_in_a_checkpoint_are_its_bytes(tmp_path):
   assert (saved.content, saved.counts) == (content, {'learner_steps': 7})
 
 
-def test_what_does_not_fit_is_named(tmp_path):
+def test_parameters_that_do_not_fit_are_named(tmp_path):
   saved = _saved(_state('ppo', 1), tmp_path)
   other = _state('r2d2', 1).params
   with pytest.raises(NonRetryableError) as raised:

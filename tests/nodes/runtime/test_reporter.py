@@ -52,7 +52,7 @@ def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(conne
   assert monitor.finished.is_set() is answers
 
 
-def test_what_fails_because_the_program_stops_is_no_failure(connect):
+def test_a_failure_while_the_program_stops_is_ignored(connect):
   stop = threading.Event()
 
   def check():
@@ -63,7 +63,7 @@ def test_what_fails_because_the_program_stops_is_no_failure(connect):
     reporter.report_finished_until_stopped({}, stop, check)
 
 
-def test_leaving_the_context_waits_for_the_answer_under_way(connect):
+def test_leaving_the_context_waits_for_the_pending_reply(connect):
   monitor, asked, answer = Monitor(), threading.Event(), threading.Event()
 
   def finished():

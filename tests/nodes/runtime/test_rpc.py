@@ -24,7 +24,7 @@ class Server:
     return 'answer'
 
 
-def test_a_server_that_says_so_is_asked_again(connect):
+def test_a_call_is_retried_if_the_server_says_so(connect):
   client = connect(Server(rpc.retry_later_error(), rpc.retry_later_error()))
   assert rpc.call(client.futures.ask, lambda: False, 'ask') == 'answer'
 
@@ -35,13 +35,13 @@ def test_any_other_error_is_raised(connect):
     rpc.call(client.futures.ask, lambda: False, 'ask')
 
 
-def test_nobody_is_asked_again_once_the_program_stops(connect):
+def test_no_call_is_retried_once_the_program_stops(connect):
   client = connect(Server(rpc.retry_later_error()))
   with pytest.raises(lifecycle.Stopped):
     rpc.call(client.futures.ask, lambda: True, 'ask')
 
 
-def test_an_inference_learner_that_fails_sends_no_actor_and_no_relabeller_home(broken_learner):
+def test_a_failing_inference_learner_makes_no_actor_or_relabeller_exit(broken_learner):
   (port,) = binding.free_ports(1)
   node = InferenceLearner(
     **broken_learner,

@@ -5,7 +5,7 @@ from tests.waiting import wait_until
 
 
 class TestStallWarning(absltest.TestCase):
-  def test_an_explanation_is_asked_for_once_a_count_has_stood_still(self):
+  def test_an_explanation_is_requested_once_a_count_has_stalled(self):
     asked = []
     waiting = StallWarning(lambda: asked.append(True) or 'it waits for the actors.', seconds=0.0)
     waiting.check(0)

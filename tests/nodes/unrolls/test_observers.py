@@ -31,7 +31,7 @@ def looker(connect):
   node.may_answer.set()
 
 
-def test_a_watcher_is_shown_copies_and_passed_over_until_it_has_answered(looker):
+def test_an_observer_gets_copies_and_is_skipped_until_it_has_replied(looker):
   node, client = looker
   watchers = UnrollObservers([client])
   actions = np.arange(6, dtype=np.int32).reshape(2, 3)

@@ -27,7 +27,7 @@ def test_columns_name_every_leaf_and_put_them_back():
   jax.tree.map(np.testing.assert_array_equal, again, unroll)
 
 
-def test_packed_columns_come_back_in_any_order_and_others_are_refused():
+def test_packed_columns_come_back_in_any_order_and_others_are_rejected():
   columns = COLUMNS.flatten(numbered_unrolls(3, 2)) | {'unroll_id': np.array([7, 2**62])}
   packed = COLUMNS.pack(columns)
   assert packed.shape == (2, COLUMNS.item_bytes)

@@ -194,7 +194,7 @@ def test_a_killed_process_leaves_whole_chunks_to_which_the_next_one_adds(tmp_pat
   assert stream.ids(tmp_path) == [*found, *range(1 << 40, (1 << 40) + 19 * stream.NUM_ENVS)]
 
 
-def test_what_cannot_be_read_is_named(tmp_path):
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
   with pytest.raises(NonRetryableError, match='nowhere does not exist'):
     recorded_unrolls.read_format(str(tmp_path / 'nowhere'))
   with pytest.raises(

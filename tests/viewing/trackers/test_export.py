@@ -135,7 +135,7 @@ def test_a_killed_export_continues_with_the_same_numbers(tmp_path, kill_after):
   assert (none, first, run_id) == ('', second, f'id-{first}')
 
 
-def test_a_killed_export_to_a_tracker_that_forgets_begins_again(tmp_path, monkeypatch):
+def test_a_killed_export_to_a_tracker_that_forgets_starts_over(tmp_path, monkeypatch):
   run, said = GrowingRun(tmp_path / 'run'), []
   first, second, third = Tracker(), Tracker(), Tracker()
   seconds(run, 0, 20)
@@ -161,7 +161,7 @@ def _raise():
   raise Killed
 
 
-def test_a_tracker_that_does_not_answer_gets_the_records_later(tmp_path):
+def test_a_tracker_that_does_not_reply_gets_the_records_later(tmp_path):
   run, tracker, said, sink = GrowingRun(tmp_path / 'run'), Tracker(), [], None
   seconds(run, 0, 5)
   run.end()

@@ -156,7 +156,7 @@ def test_wandb_has_every_measurement_once_in_one_run(tmp_path, place, how):
   assert API_KEY.encode() not in written and b'hunter2' not in written
 
 
-def test_wandb_without_a_key_is_refused_in_one_sentence(tmp_path, place, monkeypatch):
+def test_wandb_without_a_key_is_rejected_in_one_sentence(tmp_path, place, monkeypatch):
   monkeypatch.delenv('WANDB_API_KEY')
   monkeypatch.setenv('WANDB_MODE', 'online')
   monkeypatch.setenv('NETRC', str(tmp_path / 'none'))

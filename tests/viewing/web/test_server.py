@@ -65,7 +65,7 @@ def test_every_file_that_the_page_names_is_served_with_strict_headers(page):
 
 
 @pytest.mark.parametrize('host', ['evil.example', 'evil.example:80', '127.0.0.1.evil.example', ''])
-def test_another_name_of_this_machine_is_refused(page, host):
+def test_another_name_of_this_machine_is_rejected(page, host):
   reply, body = ask(page, '/state', headers={'Host': host})
   assert reply.status in (400, 403) and b'runs' not in body
 
@@ -154,7 +154,7 @@ def test_a_unix_socket_is_for_its_user_only_and_has_no_port(tmp_path):
     ([str(serving.RUNS[0]), '--web', '--socket=/none/s'], ['--socket=/none/s', 'cannot be used']),
   ],
 )
-def test_what_cannot_be_served_is_refused_in_one_sentence(capsys, arguments, words):
+def test_runs_that_cannot_be_served_are_rejected_in_one_sentence(capsys, arguments, words):
   assert watch.main(arguments) == 2
   captured = capsys.readouterr()
   assert captured.out == '' and captured.err.count('\n') == 1
