@@ -1,6 +1,6 @@
 """Runs launch.py for a space of its flags and several seeds, and compares the trials.
 
-python sweep.py FILE.yaml                  runs it, or goes on where it was stopped
+python sweep.py FILE.yaml                  runs it, or continues where it was stopped
 python sweep.py FILE.yaml --dry_run        checks every run and lists the trials; starts nothing
 python sweep.py FILE.yaml --dir=DIR        the directory of the sweep; runs/<name of FILE> by default
 python sweep.py FILE.yaml --jobs=4         programs at once; as many as the cores allow by default

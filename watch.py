@@ -51,7 +51,7 @@ class _Watched:
     self._look()
 
   def update(self) -> bool:
-    """Reads what is new; returns whether a run or a sweep goes on."""
+    """Reads what is new; returns whether a run or a sweep still runs."""
     going_on = any(map(sweep_directory.is_going_on, self._paths))
     self._look()
     for run in self.runs:

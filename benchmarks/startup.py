@@ -146,7 +146,9 @@ def main(argv: list[str]) -> None:
   config, given = options.config(), options.launch_flags()
   repeats = range(options.REPEATS.value)
   runs = [follow(given) for _ in repeats]
-  imports = {who: [time_imports(IMPORTS[who]) for _ in repeats] for who in _IMPORTS.value}
+  imports = {
+    process: [time_imports(IMPORTS[process]) for _ in repeats] for process in _IMPORTS.value
+  }
 
   print(f'{given["program"]} on {config.env}, {output.cores()} CPU cores')
   phases = {name: _median(runs, 'phases', name) for name in runs[0]['phases']}
@@ -173,11 +175,11 @@ def main(argv: list[str]) -> None:
   print()
   table = output.Table(imports_of='<36', seconds='>8.2f', CPU_seconds='>11.2f')
   alone = {
-    who: {what: _median(timings, what) for what in ('seconds', 'cpu')}
-    for who, timings in imports.items()
+    process: {what: _median(timings, what) for what in ('seconds', 'cpu')}
+    for process, timings in imports.items()
   }
-  for who, timing in alone.items():
-    table.add(who, timing['seconds'], timing['cpu'])
+  for process, timing in alone.items():
+    table.add(process, timing['seconds'], timing['cpu'])
   record = {
     'flags': given,
     'seconds_to_first_learner_step': total,

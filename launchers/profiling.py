@@ -78,5 +78,5 @@ def _record(seconds: float, directory: str, settling_seconds: float) -> None:
     time.sleep(seconds)
     jax.profiler.stop_trace()
     logging.info('profiled %g seconds into %s', seconds, directory)
-  except Exception:  # The run goes on without its profile.
+  except Exception:  # The run continues without its profile.
     logging.exception('--profile failed')

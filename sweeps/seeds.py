@@ -20,7 +20,7 @@ _OWN = {'seeds', 'run_dir', 'dry_run', 'config'}
 def run() -> int:
   """Runs the program of the parsed flags for each of --seeds; returns the exit code.
 
-  RUN_DIR/seed_1 is the directory of the first run. The same command with the same --run_dir goes on
+  RUN_DIR/seed_1 is the directory of the first run. The same command with the same --run_dir continues
   where it was stopped, and runs again what failed.
 
   Raises:

@@ -1,4 +1,4 @@
-"""Who may import whom."""
+"""Which folder may import which."""
 
 import ast
 import pathlib

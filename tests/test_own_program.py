@@ -186,7 +186,7 @@ def test_nodes_need_no_file_of_the_user_where_they_run(mine):
   code = """
 import sys, cloudpickle
 for path in sys.argv[1:]:
-  job = cloudpickle.load(open(path, 'rb'))  # As the launcher in a Slurm job, which packs it anew.
+  job = cloudpickle.load(open(path, 'rb'))  # As the launcher in a Slurm job, which packs it again.
   node = cloudpickle.loads(cloudpickle.dumps(job)).__self__
   arguments = node._args[:2]
   if 'histogram' in path:

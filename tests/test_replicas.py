@@ -86,7 +86,7 @@ def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, train,
   summary = _assert_the_same(run_dir)
   assert summary['learner_steps'] > saved['learner_steps']
   first, second = summary['learners'].values()
-  assert second['actor_steps'] < first['actor_steps']  # The first goes on counting for both.
+  assert second['actor_steps'] < first['actor_steps']  # The first continues to count for both.
   assert saved['actor_steps'] + 2000 <= summary['actor_steps'] < saved['actor_steps'] + 4000
 
 
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
   program, nodes = running
   nodes['inference_learner-1'].suspend()  # The other is soon inside an update, waiting for it.
   program.launcher.send_signal(signal.SIGINT)
-  in_time = supervise.STOP_SECONDS - 5  # Before the launcher kills who has not left.
+  in_time = supervise.STOP_SECONDS - 5  # Before the launcher kills processes that have not exited.
   assert psutil.wait_procs([nodes['inference_learner-0']], timeout=in_time)[1] == []
   nodes['inference_learner-1'].resume()
   code, output, errors = program.end()

@@ -1,4 +1,4 @@
-"""Tells from a run directory whether the run goes on."""
+"""Tells from a run directory whether the run is in progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SILENT_SECONDS = 60.0
 
 
 class Liveness:
-  """Whether a run goes on; `update` reads its directory.
+  """Whether a run is in progress; `update` reads its directory.
 
   Attributes:
     state: ENDED after its work, GOING_ON, or STOPPED before its end.

@@ -17,7 +17,7 @@ class State(NamedTuple):
   """The state of a row.
 
   Attributes:
-    words: `DONE`, `RUNNING` (a run of it goes on now), `STARTED` or `MISSING`.
+    words: `DONE`, `RUNNING` (a run of it is in progress), `STARTED` or `MISSING`.
     done: number of declared seeds with a record.
   """
 

@@ -130,7 +130,7 @@ class Exchange:
         raise lifecycle.Stopped
       if time.monotonic() >= deadline:
         self._away.add(neighbour)
-        logging.warning('goes on without %s, which it waited for', neighbour)
+        logging.warning('continues without %s, which it waited for', neighbour)
         return
       ready = is_ready(_POLL_SECONDS)
     if ready and neighbour in self._away:

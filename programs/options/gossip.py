@@ -44,8 +44,8 @@ class GossipConfig(CommonConfig):
   )
   gossip_timeout: float = option(
     60.0,
-    'seconds for which a blocking round waits for a neighbour, before the peer goes on without it until '
-    'it hears of it',
+    'seconds for which a blocking round waits for a neighbour, before the peer continues without it '
+    'until it hears from it',
     at_least=0,
   )
 

@@ -288,8 +288,10 @@ def test_the_value_learns_the_return_of_lifetime_or_inner_episode(outer_objectiv
       if timestep.step_type[b, t] == LAST:
         target = values[t, b]
         continue
-      goes_on = timestep.discount[b, t + 1] * (outer_objective == 'lifetime' or not ended[b, t + 1])
-      target = timestep.reward[b, t + 1] + 0.5 * goes_on * target
+      continues = timestep.discount[b, t + 1] * (
+        outer_objective == 'lifetime' or not ended[b, t + 1]
+      )
+      target = timestep.reward[b, t + 1] + 0.5 * continues * target
       targets.append(target)
   assert metrics['target_value'] == pytest.approx(np.mean(targets), abs=1e-6)
 

@@ -96,14 +96,14 @@ def test_the_first_network_chooses_the_action_that_both_value():
   np.testing.assert_allclose(constant(-100.0), 0.5 * reward - 90.0 * discount, rtol=1e-5)
   chosen = constant(100.0)
   swapped = agent.relabel(Params(lagged, zero), unrolls, keys)['target'][:, :-1]
-  goes_on = np.asarray(discount) > 0
-  assert not np.allclose(chosen[goes_on], swapped[goes_on])
+  continues = np.asarray(discount) > 0
+  assert not np.allclose(chosen[continues], swapped[continues])
   # No random action is better than the searched one by much.
   observation = unrolls.timestep.observation[:, 1:].reshape(-1, 3, 2)
   action = jax.random.uniform(jax.random.key(0), (len(observation), 3), minval=LOW, maxval=HIGH)
   anything = q_values(agent, average, observation, action).reshape(8, 3)
   values = (chosen - 0.5 * reward) / 0.9
-  assert np.mean(np.asarray(values > anything)[goes_on]) > 0.9
+  assert np.mean(np.asarray(values > anything)[continues]) > 0.9
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def test_a_node_that_uses_jax_records_its_profile(tmp_path):
   assert trace.stat().st_size > 1000
 
 
-def test_a_node_without_jax_goes_on_and_says_why_there_is_none(tmp_path):
+def test_a_node_without_jax_continues_and_says_why_there_is_none(tmp_path):
   process = run('actor-3.pkl', 'none', profiling.variables('actor/3', 0.2, str(tmp_path)))
   assert process.returncode == 0 and 'does not use JAX' in process.stderr
   assert not list(tmp_path.iterdir())

@@ -81,7 +81,7 @@ def test_a_full_disk_costs_measurements_and_nothing_else(small_disk):
   fill(small_disk)
   report(2, 500)
   assert subject.status()['problem'].startswith(f'measurements are lost, {run_dir} cannot be')
-  assert subject.status()['counts']['actor_steps'] == 501  # The view goes on.
+  assert subject.status()['counts']['actor_steps'] == 501  # The view continues.
   lost = subject.status()['lost_rows']
   assert 0 < lost <= 500
   (small_disk / 'ballast').unlink()

@@ -264,7 +264,7 @@ def test_a_search_receives_the_mean_of_each_trial_and_the_failures(parse, run, m
   refused = [line for line in lines if line.startswith('trial 3')]
   assert len(refused) == 2 and all('--learning_rate' in line for line in refused)
   assert not (run.directory / 'trial_3' / 'seed_1').exists()
-  # What was recorded is told again when the sweep goes on.
+  # What was recorded is reported again when the sweep continues.
   made = Suggested([0.1, 0.5, -1.0, 0.2, 0.3])
   run(sweep, jobs=1)
   assert made.told == [(0.1, 0.885), (0.5, None), (-1.0, None), (0.2, 0.785), (0.3, 0.685)]

@@ -161,7 +161,7 @@ def header(run_dir: str) -> Header:
 
 
 def outcome(run_dir: str) -> Outcome:
-  """Returns how a run that no longer goes on has ended."""
+  """Returns how a run that is no longer in progress has ended."""
   summary, end = run_directory.read_summary(run_dir), run_directory.end_of(run_dir)
   code = None if end is None else end['exit_code']
   if run_directory.has_ended(run_dir):

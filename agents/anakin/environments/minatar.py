@@ -46,7 +46,7 @@ class MinAtar:
       environment: the game from `gymnax.make`.
       params: its parameters; their time limit truncates episodes.
       sticky_actions: probability that a step repeats the previous action.
-      ramping: whether the game becomes faster as it goes on.
+      ramping: whether the game becomes faster over time.
     """
     self._environment = environment
     self._params = params.replace(ramping=ramping) if hasattr(params, 'ramping') else params

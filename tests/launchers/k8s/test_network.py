@@ -1,4 +1,4 @@
-"""Network policies: what the pods of a run reach, and who reaches them."""
+"""Network policies: what the pods of a run reach, and what reaches them."""
 
 import dataclasses
 

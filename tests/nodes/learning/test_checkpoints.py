@@ -129,7 +129,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
   assert half_written
 
 
-def test_a_checkpoint_that_cannot_be_written_is_counted_and_training_goes_on(tmp_path):
+def test_a_checkpoint_that_cannot_be_written_is_counted_and_training_continues(tmp_path):
   in_the_way = tmp_path / 'checkpoints'
   in_the_way.write_text('a file')
   checkpointer = Checkpointer(str(in_the_way), 1.0, 2, lambda: (COUNTS, {'w': 1}))
@@ -218,7 +218,7 @@ def test_a_damaged_checkpoint_takes_no_place_of_those_that_are_kept(tmp_path):
     damaged = _write(tmp_path, steps, keep=3)
   with open(damaged, 'r+b') as f:
     f.truncate(10)
-  _write(tmp_path, 2, keep=2)  # Training goes on from the newest whole one, and writes again.
+  _write(tmp_path, 2, keep=2)  # Training continues from the newest intact one, and writes again.
   assert sorted(checkpoints.steps(str(tmp_path))) == [1, 2]
 
 

@@ -53,7 +53,7 @@ def test_an_actor_gets_each_version_once_and_those_of_another_incarnation_of_the
   publish(first, 6, 0.6)
   assert client.fetch(NEVER)
   assert taken == [(5, 0.5), (6, np.float32(0.6))]
-  # Another incarnation goes on from a checkpoint: its versions are older, or the same and yet others.
+  # Another incarnation continues from a checkpoint: its versions are older, or the same and yet others.
   for version in (6, 3):
     other = make_server()
     publish(other, version, version)

@@ -1,4 +1,4 @@
-"""The learner by itself: it goes on exactly from what it saved, and stops where a loss is not finite."""
+"""The learner alone: it continues exactly from what it saved, and stops at a loss that is not finite."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""Work that hangs in a thread is noticed by who checks."""
+"""Work that hangs in a thread is reported by `check`."""
 
 import pytest
 
