@@ -23,7 +23,7 @@ def check(
   Args:
     program: the graph.
     placement: resources for each group.
-    cycles: sets of groups whose nodes may call each other in a circle; None if every node may call
+    cycles: sets of groups whose nodes may call each other in a cycle; None if every node may call
       every node, itself included.
     pickled: whether the launcher pickles nodes to run them in separate processes.
 
@@ -36,7 +36,7 @@ def check(
     problems += _own_handles(nodes)
   problems += _replay_without_peers(nodes)
   if cycles is not None:
-    problems += _circles(nodes, cycles)
+    problems += _cycles(nodes, cycles)
   if problems:
     raise ValueError('\nerror: '.join(problems))
 
@@ -54,14 +54,14 @@ def _replay_without_peers(nodes: Sequence[handles.Node]) -> Iterator[str]:
       yield f'no node writes to {node.name} or reads from it; give its handle to a node, or drop it.'
 
 
-def _circles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]]) -> Iterator[str]:
-  told = [set(groups) for groups in allowed]
-  for circle in handles.circles(nodes):
-    labels = {nodes[k].label for k in circle}
-    if not any(labels <= groups for groups in told):
-      told.append(labels)
-      way = ' -> '.join(nodes[k].name for k in (*circle, circle[0]))
+def _cycles(nodes: Sequence[handles.Node], allowed: Collection[Collection[str]]) -> Iterator[str]:
+  known = [set(groups) for groups in allowed]
+  for cycle in handles.cycles(nodes):
+    labels = {nodes[k].label for k in cycle}
+    if not any(labels <= groups for groups in known):
+      known.append(labels)
+      way = ' -> '.join(nodes[k].name for k in (*cycle, cycle[0]))
       yield (
-        f'nodes call each other in a circle, {way}, and may deadlock; remove a handle, '
+        f'nodes call each other in a cycle, {way}, and may deadlock; remove a handle, '
         f'or, if none of their RPCs waits for another, set CYCLES = [{sorted(labels)}] in your file.'
       )

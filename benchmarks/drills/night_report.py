@@ -39,7 +39,7 @@ def write(directory: str, seen: Seen, code: int, output: str, errors: str, hours
   followed = _unrolls(run_dir, seen)
   gaps = _evaluation_gaps(run_dir)
   checks = _checks(run_dir, seen, code, output, growths, followed, gaps, hours)
-  told = [line for line in errors.splitlines() if line.strip()]
+  lines = [line for line in errors.splitlines() if line.strip()]
   files = filter(os.path.isfile, glob.glob(f'{glob.escape(run_dir)}/**', recursive=True))
   size = sum(map(os.path.getsize, files))
   figures = {
@@ -72,7 +72,7 @@ def write(directory: str, seen: Seen, code: int, output: str, errors: str, hours
         'figures': figures,
         'growths': [row._asdict() for row in growths],
         'surprises': seen.surprises,
-        'launcher said': told,
+        'launcher said': lines,
       },
       f,
       indent=2,
@@ -80,7 +80,7 @@ def write(directory: str, seen: Seen, code: int, output: str, errors: str, hours
   print(text)
   holds = all(check.holds for check in checks)
   if not holds:
-    print('\n'.join(['', *seen.surprises, 'launch.py wrote to stderr:', *told[-40:]]))
+    print('\n'.join(['', *seen.surprises, 'launch.py wrote to stderr:', *lines[-40:]]))
   print(f'{"passed" if holds else "FAILED"}; report.md and more in {directory}', flush=True)
   return holds
 

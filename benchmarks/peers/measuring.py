@@ -56,23 +56,23 @@ def follow(run: Run, tree: Tree, plan: Plan, action_repeat: int) -> dict[str, An
   peak = tree.use()
   at_begin: tuple[float, float] | None = None
   next_reading = last_news = time.monotonic()
-  told: list[reports.Report] = []
+  reports_seen: list[reports.Report] = []
   while True:
     time.sleep(_POLL_SECONDS)
     run.check()
-    now, before, told = time.monotonic(), len(told), run.reports()
-    last_news = now if len(told) > before else last_news
+    now, before, reports_seen = time.monotonic(), len(reports_seen), run.reports()
+    last_news = now if len(reports_seen) > before else last_news
     silent = now - last_news
     assert silent < _SILENCE_SECONDS, f'no report for {silent:.0f} seconds:\n{run.last_words()}'
-    first = reports.first_steps(told)
+    first = reports.first_steps(reports_seen)
     begin = None if first is None else first + plan.warm_up
-    window = [] if begin is None else [r for r in told if r.seconds >= begin]
+    window = [] if begin is None else [r for r in reports_seen if r.seconds >= begin]
     if window and at_begin is None:
       at_begin = now, tree.use().cpu
     if now >= next_reading:
       peak = max(peak, tree.use())
       next_reading = now + _MEMORY_SECONDS
-    reached = reports.seconds_to(told, plan.threshold)
+    reached = reports.seconds_to(reports_seen, plan.threshold)
     if plan.until_return and reached is not None:
       break
     if window and window[-1].seconds >= window[0].seconds + plan.seconds:
@@ -83,7 +83,9 @@ def follow(run: Run, tree: Tree, plan: Plan, action_repeat: int) -> dict[str, An
   if steps is not None and at_begin is not None:
     busy = (used.cpu - at_begin[1]) / (time.monotonic() - at_begin[0])
   peak = max(peak, used)
-  numbers = [[None if math.isnan(number) else number for number in report] for report in told]
+  numbers = [
+    [None if math.isnan(number) else number for number in report] for report in reports_seen
+  ]
   return {
     'seconds_to_first_steps': first,
     'steps_per_second': steps,

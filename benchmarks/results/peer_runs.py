@@ -61,11 +61,11 @@ def run(
     ):
       _follow(driver, peer, row.budget)
       attempt.exit_code = 0
-      told, final = driver.reports(), driver.final()
+      reports_seen, final = driver.reports(), driver.final()
   except (ValueError, AssertionError) as error:
     lines = str(error).strip().splitlines()
     raise Failed(' '.join([*lines[:1], *lines[1:][-1:], f'({run_dir})'])) from error
-  if not told:
+  if not reports_seen:
     raise Failed(f'the driver has reported no steps ({run_dir})')
   versions = systems.versions(row.peer)
   if script:
@@ -73,7 +73,7 @@ def run(
     versions[row.peer] = provenance.code(directory)['commit'] or 'unknown'
   records.write(
     places.record(entry, seed),
-    recording.of_peer(entry, row, seed, told, final, attempt, versions),
+    recording.of_peer(entry, row, seed, reports_seen, final, attempt, versions),
   )
 
 
@@ -94,11 +94,11 @@ def _follow(driver: DriverRun, peer: systems.Peer, budget: int) -> None:
   """Waits until a driver that ends has ended, and any other has reported its steps."""
   count, since = 0, time.monotonic()
   while not driver.ended():
-    told = driver.reports()
-    if not peer.ends and told and told[-1].steps >= budget:
+    reports_seen = driver.reports()
+    if not peer.ends and reports_seen and reports_seen[-1].steps >= budget:
       return
-    if len(told) > count:
-      count, since = len(told), time.monotonic()
+    if len(reports_seen) > count:
+      count, since = len(reports_seen), time.monotonic()
     silent = time.monotonic() - since
     assert silent < _SILENCE_SECONDS, f'no report for {silent:.0f} s: {driver.last_words()}'
     time.sleep(_POLL_SECONDS)

@@ -63,7 +63,7 @@ def of_peer(
   entry: Entry,
   row: Peer,
   seed: int,
-  told: Sequence[reports.Report],
+  reports_seen: Sequence[reports.Report],
   final: dict[str, Any] | None,
   made: Attempt,
   versions: dict[str, str],
@@ -74,12 +74,12 @@ def of_peer(
     entry: the row with its task.
     row: the row.
     seed: of the run.
-    told: the driver's reports.
+    reports_seen: the driver's reports.
     final: the driver's final evaluation; without one, the last training return takes its place.
     made: the command.
     versions: of the peer's packages.
   """
-  curve = _training_curve(told, row.action_repeat)
+  curve = _training_curve(reports_seen, row.action_repeat)
   if final is None:
     protocol = f'training episodes, the mean of the last {reports.EPISODES}, with exploration'
     final = {
@@ -88,8 +88,8 @@ def of_peer(
       'episodes': reports.EPISODES,
       'protocol': protocol,
     }
-  steps = int(told[-1].steps)
-  rate = reports.rate([report for report in told if report.steps > 0], 'steps')
+  steps = int(reports_seen[-1].steps)
+  rate = reports.rate([report for report in reports_seen if report.steps > 0], 'steps')
   return Record(
     row=entry.name,
     seed=seed,
@@ -125,8 +125,8 @@ def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:
   )
 
 
-def _training_curve(told: Sequence[reports.Report], repeat: int) -> Curve:
-  rows = [r for r in told if math.isfinite(r.episode_return)]
+def _training_curve(reports_seen: Sequence[reports.Report], repeat: int) -> Curve:
+  rows = [r for r in reports_seen if math.isfinite(r.episode_return)]
   rows = _thin(rows, [r.episode_return for r in rows])
   return Curve(
     actor_steps=[round(r.steps) for r in rows],

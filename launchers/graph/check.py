@@ -83,11 +83,11 @@ def _unsupported(nodes: Sequence[handles.Node]) -> Iterator[str]:
 def _unpicklable(nodes: Sequence[handles.Node]) -> Iterator[str]:
   """Yields an error for the first node of each group that cannot be pickled."""
   serialization.enable_lru_cache_pickling_once()
-  told: set[str] = set()
+  reported: set[str] = set()
   for node in nodes:
-    if node.label not in told:
+    if node.label not in reported:
       try:
         pickling.dumps(node.name, node.node.function)
       except ValueError as error:
-        told.add(node.label)
+        reported.add(node.label)
         yield str(error)

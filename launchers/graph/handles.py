@@ -71,18 +71,18 @@ def _answers(handle: object) -> bool:
   return getattr(handle, 'answers', isinstance(handle, lp.CourierHandle))
 
 
-def circles(graph: Sequence[Node]) -> Iterator[list[int]]:
+def cycles(graph: Sequence[Node]) -> Iterator[list[int]]:
   """Yields the nodes of each cycle of calls, of two nodes or more, that a depth-first search finds."""
   done: set[int] = set()
   for start in range(len(graph)):
-    way, ahead = [start], [iter(graph[start].calls)]
-    while way and start not in done:
+    path, ahead = [start], [iter(graph[start].calls)]
+    while path and start not in done:
       k = next(ahead[-1], None)
       if k is None:
-        done.add(way.pop())
+        done.add(path.pop())
         ahead.pop()
-      elif k in way[:-1]:
-        yield way[way.index(k) :]
-      elif k not in done and k not in way:
-        way.append(k)
+      elif k in path[:-1]:
+        yield path[path.index(k) :]
+      elif k not in done and k not in path:
+        path.append(k)
         ahead.append(iter(graph[k].calls))

@@ -61,7 +61,7 @@ class SharedMemory:
 
   @classmethod
   def receive(cls, descriptor: int, max_bytes: int) -> SharedMemory:
-    """Maps the memory of another process, and tells that process so.
+    """Maps the memory of another process, and informs that process.
 
     Args:
       descriptor: as received; the caller closes it.

@@ -78,9 +78,9 @@ class PeriodicEvaluator:
     stop = lifecycle.stop_event()
     expected = self._episodes_each * self._num_envs
 
-    def tell(method: str, *args: Any) -> Any:
-      ask = functools.partial(getattr(self._monitor.futures, method), *args)
-      return rpc.call(ask, stop.is_set, method)
+    def call(method: str, *args: Any) -> Any:
+      start = functools.partial(getattr(self._monitor.futures, method), *args)
+      return rpc.call(start, stop.is_set, method)
 
     def evaluate(final: bool) -> dict[str, float]:
       began = time.monotonic()
@@ -110,22 +110,22 @@ class PeriodicEvaluator:
         return
       made = self._films.make(film, stop.is_set, final)
       if made is not None:
-        tell('film', int(steps), made)
-        tell('report', 'evaluator/0', {'film_seconds': self._films.seconds})
+        call('film', int(steps), made)
+        call('report', 'evaluator/0', {'film_seconds': self._films.seconds})
 
     due = 0
     activity.mark(activity.IDLE)
     try:
       while not stop.is_set():
-        progress = tell('progress')
+        progress = call('progress')
         if progress['finished']:
           record(progress['actor_steps'], final=True)
-          tell('final_evaluation', evaluate(final=True))
+          call('final_evaluation', evaluate(final=True))
           return
         steps = progress['actor_steps']
         if steps >= due and steps > 0 and self._budget.allows_another():
           due = steps + self._period
-          tell('report', 'evaluator/0', evaluate(final=False))
+          call('report', 'evaluator/0', evaluate(final=False))
         if steps > 0:
           record(steps, final=False)
         activity.mark(activity.IDLE)

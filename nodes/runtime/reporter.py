@@ -137,8 +137,8 @@ class Reporter:
       return stop.is_set()
 
     while not should_stop():
-      tell = functools.partial(self._monitor.futures.training_finished, self._node, values)
-      rpc.call(tell, should_stop, 'training_finished')
+      report = functools.partial(self._monitor.futures.training_finished, self._node, values)
+      rpc.call(report, should_stop, 'training_finished')
       stop.wait(1.0)
 
   def _values(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A program whose nodes call each other in a circle, for engines of clusters to launch."""
+"""A program whose nodes call each other in a cycle, for engines of clusters to launch."""
 
 import dataclasses
 

@@ -52,14 +52,14 @@ class CartPole:
     """Returns envpool's handle and functions; a step has `reward` and `terminated` in `info`."""
     handle, receive, send, step = self._envs.xla()
 
-    def told(handle: Any, action: jax.Array) -> Any:
+    def step_with_info(handle: Any, action: jax.Array) -> Any:
       handle, (observation, reward, done, info) = step(handle, action)
       truncated = info['TimeLimit.truncated']
       terminated = (done & ~truncated).astype(jnp.int32)
       info = {'reward': reward, 'terminated': terminated, 'TimeLimit.truncated': truncated}
       return handle, (observation, reward, done, info)
 
-    return handle, receive, send, told
+    return handle, receive, send, step_with_info
 
 
 def make_environments(settings: dict[str, Any], env_id: str, **given: Any) -> Any:
