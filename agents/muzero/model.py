@@ -67,7 +67,7 @@ class VectorRepresentation(nn.Module):
   def __call__(self, observation: Nest) -> Array:
     """Maps an array or a nest of `[N, ...]` to float32 `[N, size]`, not scaled."""
     features = self.torso(observation)
-    check_features(features, len(jax.tree.leaves(observation)[0]))
+    check_features(features, jax.tree.leaves(observation)[0].shape[0])
     return nn.Dense(self.size)(features)
 
 

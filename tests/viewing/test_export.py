@@ -171,8 +171,9 @@ def _export(tmp_path, agent, observation_spec):
       MuZero(MuZeroConfig(num_simulations=2, model_channels=2, model_blocks=1), PIXELS, LABELS),
       PIXELS,
     ),
+    (MuZero(MuZeroConfig(num_simulations=2, torso='minatar'), PIXELS, LABELS), PIXELS),
   ],
-  ids=['minatar', 'impala', 'r2d2', 'muzero'],
+  ids=['minatar', 'impala', 'r2d2', 'muzero', 'muzero-torso'],
 )
 def test_convolutions_and_searches_take_batches_of_any_size(tmp_path, agent, spec):
   exported, specs = _export(tmp_path, agent, spec)
