@@ -1,7 +1,9 @@
 """The networks of MuZero: representation h, dynamics g and prediction f.
 
 A hidden state is scaled to [0, 1] by its own minimum and maximum, so that it has the range of the
-actions beside it (M's appendix G). Logits start at zero: a uniform policy, and values and rewards of 0.
+actions beside it (M's appendix G). What all observations share, such as the background of a screen,
+would take most of that range, so images of bytes are centered. Logits start at zero: a uniform policy,
+and values and rewards of 0.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop
 from agents.networks.nest_torso import make_torso
-from agents.networks.torsos import check_features, hidden_init, to_image
+from agents.networks.torsos import centered, check_features, hidden_init, to_image
 from agents.types import Array, Nest
 
 
@@ -111,7 +113,7 @@ class ConvRepresentation(nn.Module):
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, H', W', channels]`, not scaled."""
-    x = to_image(observation)
+    x = to_image(centered(observation))
     if not self.shrinks:
       x = nn.relu(convolution(self.channels)(x))
     else:
@@ -198,7 +200,9 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
   size = config.hidden_state_size
   if name in ('mlp', 'torso'):
     kind = 'mlp' if name == 'mlp' else config.torso
-    networks = NetworkConfig(torso=kind, mlp_sizes=config.mlp_sizes, hidden_size=size)
+    networks = NetworkConfig(
+      torso=kind, mlp_sizes=config.mlp_sizes, hidden_size=size, center_pixels=True
+    )
     torso = make_torso(networks, observation_spec, looped=True)
     representation = VectorRepresentation(torso, size)
     transition = MLPDynamics(size, num_actions)

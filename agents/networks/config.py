@@ -47,6 +47,11 @@ class NetworkConfig(CheckedOptions):
     'the minatar torso, 256 with small, else 512. Also in the layer that joins the parts of a nest; '
     '0: 256.',
   )
+  center_pixels: bool = option(
+    False,
+    'Whether convolutional torsos receive images of bytes less their mean: what all images share, such '
+    'as a background, is then near 0.',
+  )
   core: str = option('none', 'Memory over time: none or lstm.')
   lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.')
   frame_stack: int = option(

@@ -50,6 +50,17 @@ def to_image(observation: Array) -> Array:
   return to_float(observation).reshape(*observation.shape[:3], -1)
 
 
+def centered(images: Array) -> Array:
+  """Returns bytes `[N, H, W, ...]` as float32 in [-1, 1], less the mean of each channel of each image.
+
+  Images of other types are returned as they are.
+  """
+  if images.dtype != jnp.uint8:
+    return images
+  pixels = to_float(images)
+  return pixels - jnp.mean(pixels, axis=(1, 2), keepdims=True)
+
+
 class MLP(nn.Module):
   """Flattens `[N, ...]`, then a layer with activation per entry of `sizes`."""
 
@@ -157,6 +168,16 @@ class MinAtar(nn.Module):
     return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x))
 
 
+class Centered(nn.Module):
+  """A torso of images, which receives them centered."""
+
+  torso: nn.Module
+
+  def __call__(self, observation: Array) -> Array:
+    """Maps `[N, H, W, ...]` to float32 `[N, features]`."""
+    return self.torso(centered(observation))
+
+
 class Twins(nn.Module):
   """Two torsos of the same observation, for a policy and for its value."""
 
@@ -195,6 +216,11 @@ def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
   """Returns the torso of a name of `choice`; the other arguments are those of `make_torso`."""
   if name == 'mlp':
     return MLP(config.mlp_sizes, config.activation, config.init)
+  torso = _of_images(name, config, looped)
+  return Centered(torso) if config.center_pixels else torso
+
+
+def _of_images(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
   if name == 'minatar':
     return MinAtar(config.hidden_size or 128, config.init)
   if name == 'nature':
