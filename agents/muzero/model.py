@@ -2,7 +2,7 @@
 
 A hidden state is scaled to [0, 1] by its own minimum and maximum, so that it has the range of the
 actions beside it (M's appendix G). What all observations share, such as the background of a screen,
-would take most of that range, so images of bytes are centered. Logits start at zero: a uniform policy,
+would take most of that range, so images of bytes are centred. Logits start at zero: a uniform policy,
 and values and rewards of 0.
 """
 
@@ -19,7 +19,7 @@ from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop
 from agents.networks.nest_torso import make_torso
-from agents.networks.torsos import centered, check_features, hidden_init, to_image
+from agents.networks.torsos import centred, check_features, hidden_init, to_image
 from agents.types import Array, Nest
 
 
@@ -113,7 +113,7 @@ class ConvRepresentation(nn.Module):
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, H', W', channels]`, not scaled."""
-    x = to_image(centered(observation))
+    x = to_image(centred(observation))
     if not self.shrinks:
       x = nn.relu(convolution(self.channels)(x))
     else:

@@ -50,7 +50,7 @@ def to_image(observation: Array) -> Array:
   return to_float(observation).reshape(*observation.shape[:3], -1)
 
 
-def centered(images: Array) -> Array:
+def centred(images: Array) -> Array:
   """Returns bytes `[N, H, W, ...]` as float32 in [-1, 1], less the mean of each channel of each image.
 
   Images of other types are returned as they are.
@@ -168,14 +168,14 @@ class MinAtar(nn.Module):
     return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x))
 
 
-class Centered(nn.Module):
-  """A torso of images, which receives them centered."""
+class Centred(nn.Module):
+  """A torso of images, which receives them centred."""
 
   torso: nn.Module
 
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, features]`."""
-    return self.torso(centered(observation))
+    return self.torso(centred(observation))
 
 
 class Twins(nn.Module):
@@ -217,7 +217,7 @@ def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
   if name == 'mlp':
     return MLP(config.mlp_sizes, config.activation, config.init)
   torso = _of_images(name, config, looped)
-  return Centered(torso) if config.center_pixels else torso
+  return Centred(torso) if config.center_pixels else torso
 
 
 def _of_images(name: str, config: NetworkConfig, looped: bool) -> nn.Module:

@@ -71,6 +71,21 @@ def test_heads_of_images_reduce_the_channels_before_their_layers(model, shape, k
   assert found == kernels
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('options', [{'torso': 'small'}, {'model': 'conv'}, {'model': 'residual'}])
+def test_a_small_object_moves_the_hidden_state_whatever_the_background(options):
+  """Without centring, a bright background takes the range of the state, and the object is invisible."""
+  config = dataclasses.replace(CONFIG, hidden_state_size=12, **options)
+  built = make_model(config, dm_env.specs.Array((42, 42), np.uint8), 3)
+  screens = jnp.zeros((2, 42, 42), jnp.uint8).at[0, 10, 10].set(50).at[1, 30, 30].set(50)
+  params = built.init(jax.random.key(0), screens, jnp.array([0, 2]))
+  dark, bright = (
+    built.apply(params, screens + background, method='represent') for background in (0, 200)
+  )
+  np.testing.assert_allclose(dark, bright, atol=2e-3)
+  assert jnp.max(jnp.abs(bright[0] - bright[1])) > 0.1
+
+
 def test_what_an_action_changes_depends_on_the_state_without_blocks():
   dynamics = ConvDynamics(blocks=0, num_actions=2, norm=False)
   states = jax.random.uniform(jax.random.key(1), (2, 5, 5, 4))

@@ -105,6 +105,25 @@ def test_pixels_are_scaled_and_other_observations_are_cast():
   np.testing.assert_array_equal(torso.apply({}, pixels.astype(jnp.int32)), [[0, 51, 102, 255]])
 
 
+def test_centred_images_of_bytes_have_no_mean_and_others_stay_as_they_are():
+  images = jnp.array([[[[0, 9]], [[51, 9]]], [[[255, 0]], [[255, 51]]]], jnp.uint8)
+  expected = [[[[-0.1, 0.0]], [[0.1, 0.0]]], [[[0.0, -0.1]], [[0.0, 0.1]]]]
+  np.testing.assert_allclose(torsos.centred(images), expected, atol=1e-6)
+  floats = images.astype(jnp.float32)
+  assert torsos.centred(floats) is floats
+
+
+@pytest.mark.parametrize('name', ['nature', 'small', 'impala', 'minatar', 'auto'])
+def test_a_brighter_screen_is_the_same_to_a_torso_that_centres(name):
+  config = NetworkConfig(torso=name, center_pixels=True, hidden_size=8)
+  torso = torsos.make_torso(config, image_spec(42, 42))
+  screen = jax.random.randint(jax.random.key(0), (1, 42, 42), 0, 200).astype(jnp.uint8)
+  params = jax.jit(torso.init)(jax.random.key(1), screen)
+  np.testing.assert_allclose(
+    torso.apply(params, screen), torso.apply(params, screen + 50), atol=1e-4
+  )
+
+
 @pytest.mark.parametrize(
   ('spec', 'expected'),
   [
