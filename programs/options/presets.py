@@ -198,7 +198,7 @@ MUZERO_ATARI = {
   'num_steps': 10_000_000,
 }
 # Pong on two cores, over the preset of Atari: screens, actions and convolutions of PPO's preset, and the
-# search, the bins and the discount of MinAtar's.
+# search, the bins and the discount of MinAtar's. An hour is too short for it: see docs/results.
 MUZERO_PONG = {
   'env_options': PPO_PONG['env_options'],
   'torso': PPO_PONG['torso'],
