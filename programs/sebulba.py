@@ -28,7 +28,6 @@ import launchpad as lp
 from environments import registry as environments
 from launchers.placement import Resources
 from programs.options.agents import Variant, WithPPO, WithVTrace
-from programs.options.gossip import GossipConfig
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import (
@@ -47,7 +46,11 @@ from programs.options.presets import (
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
 from programs.parts.agents import make_agent
-from programs.parts.central_inference import add_inference_learners, add_inference_nodes
+from programs.parts.central_inference import (
+  add_inference_learners,
+  add_inference_nodes,
+  forms_one_job,
+)
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay, make_queue
@@ -173,7 +176,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
     )
     groups['learner'] = on_accelerator(1 + max(learner_devices), restart=restart)
   else:
-    several = config.num_replicas > 1 and not isinstance(config, GossipConfig)
+    several = forms_one_job(config)
     groups['inference_learner'] = on_accelerator(
       1 + max(actor_devices + learner_devices),
       restart='never' if several else restart,

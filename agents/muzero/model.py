@@ -19,7 +19,7 @@ from agents.networks import choice
 from agents.networks.config import NetworkConfig
 from agents.networks.convolution import in_loop
 from agents.networks.nest_torso import make_torso
-from agents.networks.torsos import centred, check_features, hidden_init, to_image
+from agents.networks.torsos import check_features, hidden_init, to_image
 from agents.types import Array, Nest
 
 
@@ -113,7 +113,7 @@ class ConvRepresentation(nn.Module):
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, H', W', channels]`, not scaled."""
-    x = to_image(centred(observation))
+    x = to_image(observation, center=True)
     if not self.shrinks:
       x = nn.relu(convolution(self.channels)(x))
     else:

@@ -45,20 +45,15 @@ def to_float(observation: Array) -> Array:
   return observation.astype(jnp.float32)
 
 
-def to_image(observation: Array) -> Array:
-  """Returns `[N, H, W, ...]` as float32 `[N, H, W, channels]`; `[N, H, W]` gets one channel."""
-  return to_float(observation).reshape(*observation.shape[:3], -1)
+def to_image(observation: Array, center: bool = False) -> Array:
+  """Returns `[N, H, W, ...]` as float32 `[N, H, W, channels]`; `[N, H, W]` gets one channel.
 
-
-def centred(images: Array) -> Array:
-  """Returns bytes `[N, H, W, ...]` as float32 in [-1, 1], less the mean of each channel of each image.
-
-  Images of other types are returned as they are.
+  With `center`, each channel of an image of bytes is less its mean, in [-1, 1].
   """
-  if images.dtype != jnp.uint8:
-    return images
-  pixels = to_float(images)
-  return pixels - jnp.mean(pixels, axis=(1, 2), keepdims=True)
+  image = to_float(observation).reshape(*observation.shape[:3], -1)
+  if center and observation.dtype == jnp.uint8:
+    image -= jnp.mean(image, axis=(1, 2), keepdims=True)
+  return image
 
 
 class MLP(nn.Module):
@@ -91,11 +86,12 @@ class Convolutions(nn.Module):
   hidden_size: int
   init_of: str = 'fan_in'
   looped: bool = False  # Whether it runs within a loop; see `convolution.in_loop`.
+  center: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; see `choice` for the smallest H and W."""
-    x = to_image(observation)
+    x = to_image(observation, self.center)
     kernel_init = hidden_init(self.init_of)
     conv = functools.partial(
       nn.Conv,
@@ -133,11 +129,12 @@ class Impala(nn.Module):
   hidden_size: int = 256
   init_of: str = 'fan_in'
   looped: bool = False
+  center: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`."""
-    x = to_image(observation)
+    x = to_image(observation, self.center)
     for channels in self.channels:
       x = nn.Conv(channels, (3, 3), conv_general_dilated=_convolution(self.looped))(x)
       x = nn.max_pool(x, (3, 3), strides=(2, 2), padding='SAME')
@@ -154,11 +151,12 @@ class MinAtar(nn.Module):
 
   hidden_size: int = 128
   init_of: str = 'fan_in'
+  center: bool = False
 
   @nn.compact
   def __call__(self, observation: Array) -> Array:
     """Maps `[N, H, W, ...]` to float32 `[N, hidden_size]`; H and W at least 3."""
-    x = to_image(observation)
+    x = to_image(observation, self.center)
     kernel_init = hidden_init(self.init_of)
     # Images this small are played in loops, as by Anakin.
     conv = nn.Conv(
@@ -166,16 +164,6 @@ class MinAtar(nn.Module):
     )
     x = nn.relu(conv(x)).reshape(x.shape[0], -1)
     return nn.relu(nn.Dense(self.hidden_size, kernel_init=kernel_init)(x))
-
-
-class Centred(nn.Module):
-  """A torso of images, which receives them centred."""
-
-  torso: nn.Module
-
-  def __call__(self, observation: Array) -> Array:
-    """Maps `[N, H, W, ...]` to float32 `[N, features]`."""
-    return self.torso(centred(observation))
 
 
 class Twins(nn.Module):
@@ -216,18 +204,16 @@ def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
   """Returns the torso of a name of `choice`; the other arguments are those of `make_torso`."""
   if name == 'mlp':
     return MLP(config.mlp_sizes, config.activation, config.init)
-  torso = _of_images(name, config, looped)
-  return Centred(torso) if config.center_pixels else torso
-
-
-def _of_images(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
+  center = config.center_pixels
   if name == 'minatar':
-    return MinAtar(config.hidden_size or 128, config.init)
+    return MinAtar(config.hidden_size or 128, config.init, center)
   if name == 'nature':
-    return Convolutions(NATURE, config.hidden_size or 512, config.init, looped)
+    return Convolutions(NATURE, config.hidden_size or 512, config.init, looped, center)
   if name == 'small':
-    return Convolutions(SMALL, config.hidden_size or 256, config.init, looped)
-  return Impala(hidden_size=config.hidden_size or 512, init_of=config.init, looped=looped)
+    return Convolutions(SMALL, config.hidden_size or 256, config.init, looped, center)
+  return Impala(
+    hidden_size=config.hidden_size or 512, init_of=config.init, looped=looped, center=center
+  )
 
 
 def _own(make: Callable[[], nn.Module]) -> nn.Module:

@@ -198,21 +198,17 @@ MUZERO_ATARI = {
   'num_steps': 10_000_000,
 }
 # Pong on two cores, over the preset of Atari: screens, actions and convolutions of PPO's preset, and the
-# search, the bins and the discount of MinAtar's. An hour is too short for it: see docs/results.
+# actors, search, bins, discount and ratio of MinAtar's. An hour is too short for it: see docs/results.
 MUZERO_PONG = {
-  'env_options': PPO_PONG['env_options'],
-  'torso': PPO_PONG['torso'],
+  **{name: PPO_PONG[name] for name in ('env_options', 'torso')},
+  **{
+    name: MUZERO_MINATAR[name]
+    for name in (
+      *('num_actors', 'envs_per_actor', 'num_simulations', 'discount', 'num_bins', 'max_bin'),
+      *('value_cost', 'updates_per_batch', 'samples_per_insert', 'priority_exponent'),
+    )
+  },
   'hidden_state_size': 128,
-  'num_actors': 1,
-  'envs_per_actor': 16,
-  'num_simulations': 8,
-  'discount': 0.99,
-  'num_bins': 201,
-  'max_bin': 10.0,
-  'value_cost': 0.5,
-  'updates_per_batch': 4,
-  'samples_per_insert': 4.0,
-  'priority_exponent': 0.6,
   'num_steps': 1_500_000,
 }
 # MuZero Reanalyze at 200 million frames (Schrittwieser et al. 2020, appendix H), with the optimizer, the

@@ -101,8 +101,7 @@ def add_inference_learners(
   gossip = config if isinstance(config, GossipConfig) else None
   replicas, shards = config.num_replicas, config.num_replay_shards
   seed = config.root_seed.child('learner')
-  one_job = replicas > 1 and not gossip
-  coordinator = AddressHandle('coordinator') if one_job else None
+  coordinator = AddressHandle('coordinator') if forms_one_job(config) else None
   make_node = ListeningCourierNode if serves_params or gossip else ListeningNode
   nodes: list[Any] = []
   inference = []
@@ -150,6 +149,11 @@ def add_inference_learners(
   params = nodes[0].create_courier_handle()
   params.set_client_kwargs(call_timeout=call_timeout)
   return inference, params
+
+
+def forms_one_job(config: InferenceConfig) -> bool:
+  """Returns whether the inference-learners are several replicas of one JAX job, which peers are not."""
+  return config.num_replicas > 1 and not isinstance(config, GossipConfig)
 
 
 def _env_groups(config: InferenceConfig, server: int) -> list[EnvGroupSpec]:

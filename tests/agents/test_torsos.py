@@ -108,9 +108,9 @@ def test_pixels_are_scaled_and_other_observations_are_cast():
 def test_centred_images_of_bytes_have_no_mean_and_others_stay_as_they_are():
   images = jnp.array([[[[0, 9]], [[51, 9]]], [[[255, 0]], [[255, 51]]]], jnp.uint8)
   expected = [[[[-0.1, 0.0]], [[0.1, 0.0]]], [[[0.0, -0.1]], [[0.0, 0.1]]]]
-  np.testing.assert_allclose(torsos.centred(images), expected, atol=1e-6)
+  np.testing.assert_allclose(torsos.to_image(images, center=True), expected, atol=1e-6)
   floats = images.astype(jnp.float32)
-  assert torsos.centred(floats) is floats
+  np.testing.assert_array_equal(torsos.to_image(floats, center=True), floats)
 
 
 @pytest.mark.parametrize('name', ['nature', 'small', 'impala', 'minatar', 'auto'])
