@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,10 @@ from nodes.runtime.checkpoint_schedule import CheckpointSchedule
 from nodes.runtime.reporter import Reporter
 from nodes.unrolls.thin_reverb import reverb
 from rundir.replay_checkpoints import Damaged, ReplayCheckpoints
+
+# Reverb is asked for its tables with this period and deadline. A reply that old is a missing one.
+_ASK_SECONDS = 1.0
+_REPLY_SECONDS = 5
 
 
 class ReplayServer:
@@ -53,18 +58,20 @@ class ReplayServer:
     self._checkpoint_failures = 0
     self._server = self._restore(tables, port)
     self.address = f'127.0.0.1:{port}'
+    self._replied = time.monotonic()
     self._reporter = Reporter(monitor, name, self.measure)
 
   def run(self) -> None:
     """Serves until the program stops."""
     stop = lifecycle.stop_event()
+    threading.Thread(target=self._ask, args=(stop,), name='ask-reverb', daemon=True).start()
     with contextlib.closing(self), self._reporter:
       self._serve(stop)
 
   def _serve(self, stop: threading.Event) -> None:
     saving: threading.Thread | None = None
     while not stop.wait(0.2):
-      activity.mark(activity.SERVING)
+      self._mark(saving is not None and saving.is_alive())
       if self._failures():
         self._reporter.maybe_report()
       self._reporter.ask_for_finish()
@@ -74,6 +81,27 @@ class ReplayServer:
       if saving is not None:
         saving.join()
       lifecycle.run_before_exit(self.write_checkpoint).join()
+
+  def _ask(self, stop: threading.Event) -> None:
+    """Asks Reverb for its tables until the program stops, and keeps the time of the latest reply.
+
+    A thread of its own, because no deadline ends a call if the threads of gRPC hang.
+    """
+    client = reverb.Client(self.address)
+    while not stop.wait(_ASK_SECONDS):
+      with contextlib.suppress(RuntimeError, reverb.errors.DeadlineExceededError):
+        client.server_info(timeout=_REPLY_SECONDS)
+        self._replied = time.monotonic()
+
+  def _mark(self, saving: bool) -> None:
+    if saving:  # Reverb replies afterwards.
+      self._replied = time.monotonic()
+      activity.mark(activity.WRITING_CHECKPOINT)
+    elif time.monotonic() - self._replied < _REPLY_SECONDS:
+      activity.mark(activity.SERVING)
+    elif activity.latest().activity is not activity.UNANSWERED:
+      logging.warning('Reverb has not replied for %g s', _REPLY_SECONDS)
+      activity.mark(activity.UNANSWERED)
 
   def _restore(self, tables: Callable[[], Sequence[reverb.Table]], port: int) -> reverb.Server:
     """Returns a server restored from the newest intact checkpoint, or an empty one without any."""

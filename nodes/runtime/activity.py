@@ -27,12 +27,13 @@ class Activity(NamedTuple):
   silence: float = 1.0
 
 
-# Activities with a deadline: the node must mark them repeatedly.
+# Activities with a deadline: the node must mark them repeatedly. It marks UNANSWERED once.
 STARTING = Activity('starting', 4.0, 4.0)
 PLAYING = Activity('playing', 1.0)
 UPDATING = Activity('updating', 1.0)
 RELABELLING = Activity('relabelling', 1.0)
 SERVING = Activity('serving', 1.0)
+UNANSWERED = Activity('gets no reply from Reverb', 1.0)
 FILMING = Activity('writing a film', 1.0)
 LEAVING = Activity('finishing its last writes', 4.0)
 # Activities without a deadline.

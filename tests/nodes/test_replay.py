@@ -1,4 +1,4 @@
-"""A replay server: its port, its death, its end."""
+"""A replay server: its port, its death, its hang, its end."""
 
 import contextlib
 import itertools
@@ -13,11 +13,12 @@ import pytest
 
 from launchers import binding
 from nodes import replay
-from nodes.runtime import lifecycle
+from nodes.runtime import activity, lifecycle
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
 from tests.nodes.prioritized import prioritized, write
+from tests.nodes.stopped_threads import stopped_threads
 from tests.waiting import wait_until
 
 DEADLINE = 60
@@ -195,3 +196,44 @@ def test_a_server_that_is_stopped_before_the_end_writes_a_checkpoint(
     thread.join(DEADLINE)
     assert not thread.is_alive()
     assert bool(list(directory.glob('*/DONE'))) is not finished
+
+
+_OBSERVED_SERVER = """
+import functools, sys, threading
+from nodes import replay
+from nodes.runtime import activity
+from nodes.unrolls import tables
+replay._ASK_SECONDS, replay._REPLY_SECONDS = 0.1, 1
+table = functools.partial(tables.queue_table, 4)
+server = replay.ReplayServer(table, None, 'replay/0', sys.argv[1], 0.0, int(sys.argv[2]))
+threading.Thread(target=server.run, daemon=True).start()
+for line in sys.stdin:
+  if line == 'threads\\n':
+    print(*[thread.native_id for thread in threading.enumerate()], flush=True)
+  else:
+    print(activity.latest().activity.name, flush=True)
+"""
+
+
+def test_a_reverb_that_does_not_reply_is_no_progress_until_it_replies_again(tmp_path):
+  arguments = [str(tmp_path / 'replay'), str(binding.free_ports(1)[0])]
+  with subprocess.Popen(
+    [sys.executable, '-c', _OBSERVED_SERVER, *arguments],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+  ) as server:
+    try:
+
+      def ask(question):
+        server.stdin.write(f'{question}\n')
+        server.stdin.flush()
+        return server.stdout.readline().strip()
+
+      wait_until(lambda: ask('activity') == activity.SERVING.name)
+      python = {int(thread) for thread in ask('threads').split()}
+      with stopped_threads(server.pid, running=python):
+        wait_until(lambda: ask('activity') == activity.UNANSWERED.name)
+      wait_until(lambda: ask('activity') == activity.SERVING.name)
+    finally:
+      server.kill()

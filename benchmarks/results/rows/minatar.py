@@ -9,6 +9,7 @@ _GYMNAX = 'gymnax at 086ad95, README.md; settings in gymnax-blines at 3f029d6, a
 # For MinAtar, in examples/brax_minatar.ipynb of purejaxrl.
 _PUREJAXRL = {'LR': 5e-3, 'NUM_ENVS': 64, 'NUM_MINIBATCHES': 8, 'ACTIVATION': 'relu'}
 _STEPS = 3_000_000
+_REPLAYED_STEPS = 1_000_000  # Of R2D2, whose updates per step are many: its preset's.
 _SEARCHED_STEPS = 500_000  # A search costs milliseconds.
 
 
@@ -40,7 +41,7 @@ def _minatar(
     systems.ppo('impala', f'minatar:{game}', _STEPS),
   ]
   if r2d2:
-    rows.append(systems.ours('r2d2', f'minatar:{game}', _STEPS))
+    rows.append(systems.ours('r2d2', f'minatar:{game}', _REPLAYED_STEPS))
   if muzero:
     rows.append(systems.ours('muzero', f'minatar:{game}', _SEARCHED_STEPS))
     fresh = '--reanalyse_fraction=0.5', '--bootstrap=target'
