@@ -9,9 +9,10 @@ from typing import Any
 
 from environments import own_file
 from programs import registry, sizes
+from programs.arithmetic import with_decay
 from programs.options import agents, flags
 from programs.options.changes import check_changes, check_types, keep, with_newer_options
-from programs.options.configs import check, make_config, resolve
+from programs.options.configs import check, choose, make_config, resolve
 from rundir import learners, run_directory
 from rundir.checkpoints import UnusableCheckpoint
 
@@ -81,8 +82,7 @@ def resumed_run(path: str, program: str, measures: bool = False) -> Run:
   changes |= chosen
   given = record.given | changes
   agent = agents.recorded(module, record.config, changes)
-  config = resolve(module, given | agent)
-  config = keep(recorded, config, changes)
+  config = with_decay(keep(recorded, choose(module, given | agent), changes))
   # Older records store a different seed after each resume.
   began = {'seed': resolve(module, record.given | agent).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:

@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 from agents.seeding import Seed
-from programs import registry, runs
+from programs import arithmetic, registry, runs
 from programs.options import configs
 from rundir import checkpoints, run_directory
 from tests.programs_under_test import ROOT, launch, run_main
@@ -102,6 +102,27 @@ def test_a_run_of_a_version_without_names_for_presets_continues_as_it_was(
     assert "where it was 'default'" in printed.err
   else:
     assert '--min_replay_size=110' in printed.out and '--target_update_period=100' in printed.out
+
+
+@pytest.mark.parametrize(
+  'program, option, flags',
+  [
+    ('sebulba', 'learning_rate_decay_steps', {'learning_rate_schedule': 'linear'}),
+    # A preset chooses fewer samples per insert for a longer run, but a resumed run keeps its own.
+    ('r2d2', 'learning_rate_decay_steps', {'env': 'cartpole'}),
+    ('muzero', 'temperature_decay_steps', {}),
+  ],
+)
+def test_a_decay_ends_with_the_resumed_run_whatever_its_preset_would_choose(
+  tmp_path, program, option, flags, capsys
+):
+  _stopped_run(tmp_path, program, num_steps=1_000_000, **flags)
+  before = runs.recorded_run(str(tmp_path)).config
+  shutil.copytree(tmp_path, tmp_path / 'same')  # This process keeps the locks that it takes.
+  assert _resume(tmp_path / 'same', '--num_steps=10000000') == 0, capsys.readouterr().err
+  config = runs.resumed_run(str(tmp_path), '').config  # With the same flags.
+  steps = getattr(config, option)
+  assert steps == arithmetic.expected(config).updates > 9 * getattr(before, option) > 0
 
 
 def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_preset_says(

@@ -23,7 +23,7 @@ _FIXED = {
 }
 # Options of a single program that can change.
 _FREE = {'num_devices', 'replay_checkpoint_period'}
-# Options derived from num_steps, which can change, unless given.
+# Options derived from those of the resumed run, unless given; see `arithmetic.with_decay`.
 _FOLLOWING = {'learning_rate_decay_steps', 'temperature_decay_steps'}
 # Options that are set for a resumed run separately.
 _OWN = {'seed', 'run_dir'}
@@ -36,7 +36,7 @@ def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
 
   Args:
     recorded: as in `check_changes`.
-    config: as resolved from the flags by this version.
+    config: as `configs.choose` returns it for the flags in this version.
     names: the options that the user gave on resume.
   """
   fixed = {f.name for f in dataclasses.fields(config)} - _may_change() - _FOLLOWING - _OWN

@@ -65,6 +65,11 @@ def check_numbers(config: Any) -> None:
 
 def resolve(module: Any, values: dict[str, Any]) -> Any:
   """Like `make_config`, but without the checks of `check`."""
+  return arithmetic.with_decay(choose(module, values))
+
+
+def choose(module: Any, values: dict[str, Any]) -> Any:
+  """Like `resolve`, but without the numbers of steps that follow from the length of the run."""
   _, variant = agents.chosen(module, values)
   fields = {f.name: f for f in dataclasses.fields(variant.config)}
   values = dict(values)
@@ -85,7 +90,7 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
     values['init_from'] = run_directory.absolute(values['init_from'])
   env = values.get('env', fields['env'].default)
   preset = preset_choice.options(variant, env, values.get('preset', fields['preset'].default))
-  return arithmetic.with_decay(preset_choice.apply(variant.config, preset, values))
+  return preset_choice.apply(variant.config, preset, values)
 
 
 def ruled(module: Any, config: Any) -> dict[str, Any]:
