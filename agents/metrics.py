@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from agents import masked
 from agents.types import Array, Nest
 
 
@@ -17,6 +18,14 @@ def policy_lag(learner_steps: Array, policy_version: Array) -> dict[str, Array]:
   """
   lag = (learner_steps - policy_version).astype(jnp.float32)
   return {'policy_lag_mean': jnp.mean(lag), 'policy_lag_max': jnp.max(lag)}
+
+
+def mean_rho(rhos: Array, valid: Array) -> Array:
+  """Returns the mean of the importance weights pi/mu where `valid`, float32 `[]`.
+
+  Each counts as 1e6 at most, because exp overflows where pi/mu is above e^88. Losses clip them.
+  """
+  return masked.mean(jnp.minimum(rhos, 1e6), valid)
 
 
 # An update is valid only if these metrics, where reported, are finite. Other metrics may overflow while

@@ -23,8 +23,8 @@ class OptimizerConfig(CheckedOptions):
   )
   learning_rate_decay_steps: int = option(
     0,
-    'Learner steps after which a decaying learning rate is 0; 0: about all of the run; must be 0 with '
-    'the constant schedule.',
+    'Learner steps after which a decaying learning rate is 0; 0: the updates that --dry_run prints, a '
+    'lower bound where episodes are short; must be 0 with the constant schedule.',
   )
   learning_rate_warmup_steps: int = option(
     0,

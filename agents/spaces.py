@@ -126,7 +126,7 @@ def check_mask(observation_spec: Nest, action_spec: dm_env.specs.Array) -> None:
 def check_normalization(config: Any, observation_spec: Nest) -> None:
   """Raises ValueError, one sentence, if observations are to be normalised that are not to be.
 
-  These are an array of uint8, and a nest without floats; the mask does not count.
+  These are an array of uint8, labels, and a nest without floats; the mask does not count.
 
   Args:
     config: of the agent; it may have the option `normalize_observations`.
@@ -135,12 +135,16 @@ def check_normalization(config: Any, observation_spec: Nest) -> None:
   if not getattr(config, 'normalize_observations', False):
     return
   shown = seen(observation_spec)
-  nested = nests.is_nest(shown)
-  if not nested and shown.dtype != np.uint8:
+  if nests.is_nest(shown):
+    leaves = nests.named(shown).values()
+    what = 'have no floats'
+    usable = any(np.issubdtype(leaf.dtype, np.floating) for leaf in leaves)
+  else:
+    labels = isinstance(shown, dm_env.specs.DiscreteArray)
+    what = 'are labels' if labels else 'are uint8, which networks scale to [0, 1]'
+    usable = not labels and shown.dtype != np.uint8
+  if usable:
     return
-  if nested and any(np.issubdtype(leaf.dtype, np.floating) for leaf in nests.named(shown).values()):
-    return
-  what = 'have no floats' if nested else 'are uint8, which networks scale to [0, 1]'
   raise ValueError(
     f'--normalize_observations is for features, but the observations {what}: leave it out.'
   )

@@ -82,7 +82,8 @@ class GossipPeer(Gossiping, Anakin):
     """Returns a state with a neighbour's parameters, and takes over its counters.
 
     The peer's own counters are lost. With the neighbour's it finishes when the others do, and its
-    learning rate is theirs. The optimizer's moments are new.
+    learning rate is theirs: a learner step of GALA is one gradient step. The optimizer's moments are
+    new.
     """
     self._counts = dict(counts)
     seed = self._options.seed.child('restart', lifecycle.restart_count())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from agents.types import Nest
 from environments import jax_registry, registry
 from environments.base import BatchedEnvironment
 from nodes.evaluator import Episode, episodes
+from nodes.runtime.periodic_evaluator import standard_error
 from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
 
@@ -74,7 +74,7 @@ def score(played: Sequence[Episode]) -> Score:
   returns = np.array([episode.episode_return for episode in played])
   return Score(
     mean=float(np.mean(returns)),
-    standard_error=float(np.std(returns) / math.sqrt(len(returns))),
+    standard_error=standard_error(returns),
     median=float(np.median(returns)),
     minimum=float(np.min(returns)),
     maximum=float(np.max(returns)),

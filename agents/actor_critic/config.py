@@ -40,8 +40,8 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   normalize_observations: bool = option(
     False,
     'Whether networks receive each element of an observation with its running mean subtracted, over its '
-    'running standard deviation, clipped to [-10, 10], as in PPO on MuJoCo; not for uint8. Of a nest, '
-    'the parts of floats.',
+    'running standard deviation, clipped to [-10, 10], as in PPO on MuJoCo; not for uint8 or labels. Of '
+    'a nest, the parts of floats.',
   )
   separate_critic: bool = option(
     False, 'Whether the value has a torso of its own, as in PPO on MuJoCo; needs --core=none.'

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from agents import spaces
+from agents import masked, spaces
 from agents.action_mask import LegalActions
 from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
@@ -26,7 +26,7 @@ from agents.networks.torsos import check_variables
 from agents.optimizers import make_optimizer, make_schedule
 from agents.r2d2.loss import importance_weights
 from agents.turns import TurnActions
-from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
+from agents.types import FIRST, Array, Nest, Timestep, Unroll
 
 
 class Params(NamedTuple):
@@ -192,7 +192,7 @@ class MuZero(Agent):
     """
     values, starts = unrolls.extras['root_value'], self._config.unroll_length
     targets = n_step_values(self._config, unrolls.timestep, values)[:, :starts]
-    valid = unrolls.timestep.step_type[:, :starts] != LAST
+    valid = masked.transitions(unrolls.timestep.step_type[:, :starts])
     return losses.priorities(self._config, values[:, :starts], targets, valid)
 
   def update(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from agents import masked
 from agents.axes import swapped
 from agents.muzero.categorical import expectation, two_hot
 from agents.muzero.config import MuZeroConfig
@@ -91,12 +93,9 @@ def muzero_loss(
   loss = jnp.mean(weights * total)
 
   valid = targets.policy_mask[..., 0]
-  count = jnp.maximum(jnp.sum(valid, dtype=jnp.float32), 1.0)
+  mean = functools.partial(masked.mean, valid=valid)
   root, target = expectation(config, value[..., 0, :]), targets.value[..., 0]
   labels = targets.policy[..., 0, :]
-
-  def mean(x: Array) -> Array:
-    return jnp.sum(jnp.where(valid, x, 0.0)) / count
 
   priority = priorities(config, root, target, valid)
   metrics = {

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from agents import masked
 from agents.muzero.config import MuZeroConfig
 from agents.r2d2.targets import n_step_returns
 from agents.types import LAST, Array, Timestep
@@ -47,7 +48,7 @@ def n_step_values(config: MuZeroConfig, timestep: Timestep, values: Array) -> Ar
     jnp.transpose, (values, timestep.step_type, timestep.reward, timestep.discount)
   )
   discounts = config.discount * discount[1:]
-  valid = step_type[:-1] != LAST
+  valid = masked.transitions(step_type[:-1])
   return n_step_returns(values, reward[1:], discounts, valid, config.n_step).T
 
 

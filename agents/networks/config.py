@@ -38,8 +38,9 @@ class NetworkConfig(CheckedOptions):
   )
   init: str = option(
     'fan_in',
-    'Initial weights of torso and head: fan_in scales their variance by the inputs of a layer, '
-    'orthogonal is as in PPO: gain sqrt(2), 0.01 before the policy and 1 before values.',
+    'Initial weights of torso and values: fan_in scales their variance by the inputs of a layer, '
+    'orthogonal is as in PPO: gain sqrt(2), 1 before values. Layers before a policy of V-trace and PPO '
+    'have orthogonal ones of gain 0.01 with both, the convolutions of impala those of fan_in.',
   )
   hidden_size: int = option(
     0,

@@ -15,16 +15,13 @@ from agents.actor_critic.agent import ActorCritic
 from agents.actor_critic.rewards import scaled_rewards
 from agents.agent import UpdateOutput
 from agents.axes import swapped
-from agents.metrics import policy_lag
+from agents.metrics import mean_rho, policy_lag
 from agents.ppo import minibatches
 from agents.ppo.config import PPOConfig
 from agents.ppo.loss import explained_variance, ppo_loss
 from agents.ppo.minibatches import Samples
 from agents.ppo.targets import generalized_advantages
 from agents.types import Array, Nest, Unroll
-
-# exp overflows where pi/mu is above e^88; the targets clip it, so only the metric is affected.
-_MAX_RHO_SHOWN = 1e6
 
 
 class PPOState(NamedTuple):
@@ -104,7 +101,7 @@ class PPO(ActorCritic):
       **jax.tree.map(jnp.mean, steps),
       **metrics,
       **normalization.metrics(used),
-      'gradient_steps': learner_steps.astype(jnp.float32) * self._gradient_steps,
+      'gradient_steps': learner_steps * self._gradient_steps,
       'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }
@@ -127,8 +124,8 @@ class PPO(ActorCritic):
       rhos if corrects else jnp.ones_like(rhos),
       valid,
       lambda_=config.gae_lambda,
-      rho_bar=config.rho_bar if corrects else 1.0,
-      c_bar=config.c_bar if corrects else 1.0,
+      rho_bar=config.rho_bar,
+      c_bar=config.c_bar,
     )
     value = output.value[:-1]
     metrics = {
@@ -136,7 +133,7 @@ class PPO(ActorCritic):
       'target_value': masked.mean(targets.values, valid),
       'advantage': masked.mean(targets.advantages, valid),
       'explained_variance': explained_variance(value, targets.values, valid),
-      'rho': masked.mean(jnp.minimum(rhos, _MAX_RHO_SHOWN), valid),
+      'rho': mean_rho(rhos, valid),
       'behaviour_kl': masked.mean(-log_rhos, valid),
     }
     timestep, action, draw = jax.tree.map(lambda x: x[:-1], (rows.timestep, rows.action, rows.draw))

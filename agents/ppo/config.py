@@ -48,6 +48,10 @@ class PPOConfig(ActorCriticConfig):
     for name in ('num_epochs', 'num_minibatches'):
       value = getattr(self, name)
       require(value >= 1, name, value, 'at least 1')
+    if self.off_policy_correction == 'none':
+      for name in ('rho_bar', 'c_bar'):
+        value = getattr(self, name)
+        require(value == 1.0, name, value, '1.0, or add --off_policy_correction=vtrace')
     require(self.clip_ratio > 0.0, 'clip_ratio', self.clip_ratio, 'a number above 0')
     require(self.clip_value >= 0.0, 'clip_value', self.clip_value, '0 or more')
     require(0.0 <= self.gae_lambda <= 1.0, 'gae_lambda', self.gae_lambda, 'a number from 0 to 1')

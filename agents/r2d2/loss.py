@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from agents import masked
 from agents.r2d2.config import R2D2Config
 from agents.r2d2.targets import double_q_targets, select
-from agents.types import LAST, Array, Timestep
+from agents.types import Array, Timestep
 
 
 class TDErrors(NamedTuple):
@@ -33,7 +35,7 @@ def td_errors(
     action: int `[U+1, B]`; the last row is not used.
     timestep: step types, raw rewards and discounts, `[U+1, B]`; observations are not used.
   """
-  valid = timestep.step_type[:-1] != LAST
+  valid = masked.transitions(timestep.step_type[:-1])
   targets = double_q_targets(
     q_online,
     q_target,
@@ -81,11 +83,7 @@ def r2d2_loss(
   """
   td = td_errors(config, q_online, q_target, action, timestep)
   loss = jnp.mean(weights * jnp.sum(0.5 * jnp.square(td.errors), axis=0))
-  num_valid = jnp.maximum(jnp.sum(td.valid, dtype=jnp.float32), 1.0)
-
-  def mean(x: Array) -> Array:
-    return jnp.sum(jnp.where(td.valid, x, 0.0)) / num_valid
-
+  mean = functools.partial(masked.mean, valid=td.valid)
   priority = priorities(config, td)
   metrics = {
     'loss': loss,

@@ -11,12 +11,10 @@ from agents import masked
 from agents.actor_critic.distributions import Distribution
 from agents.actor_critic.head import PolicyValue
 from agents.actor_critic.rewards import scaled_rewards
+from agents.metrics import mean_rho
 from agents.types import Array, Timestep
 from agents.vtrace.config import VTraceConfig
 from agents.vtrace.targets import vtrace
-
-# exp overflows where pi/mu is above e^88; the loss clips it, so only the metric is affected.
-_MAX_RHO_SHOWN = 1e6
 
 
 def vtrace_loss(
@@ -81,7 +79,7 @@ def vtrace_loss(
     'value': mean(values[:-1]),
     'target_value': mean(targets.values),
     'advantage': mean(targets.advantages),
-    'rho': mean(jnp.minimum(rhos, _MAX_RHO_SHOWN)),
+    'rho': mean_rho(rhos, valid),
     'rho_clipped': mean((rhos > config.rho_bar).astype(jnp.float32)),
     'behaviour_kl': mean(-log_rhos),
   }

@@ -76,11 +76,12 @@ class ParameterServer:
       logging.warning('refused a fetch of %s of another run', actor_id)
       raise rpc.retry_later_error()
     self._take(actor_id, incarnation, ActingTotals(*totals))
+    finished = self._finished.is_set()  # Before the parameters are read, which are then the last.
     assert self._published is not None
     version, _, params = self._published
     newest = self._incarnation, version
     same = held is not None and tuple(held) == newest
-    return self._finished.is_set(), newest, None if same else self._on_host(version, params)
+    return finished, newest, None if same else self._on_host(version, params)
 
   def set_params(self, version: int, params: Nest) -> None:
     """Publishes the parameters; later fetches return them."""

@@ -22,6 +22,11 @@ Evaluated = tuple[Sequence[float], Mapping[str, float]]
 Play = Callable[[Callable[[], bool], Callable[[], bool]], Evaluated]
 
 
+def standard_error(returns: Sequence[float]) -> float:
+  """Returns the standard error of the mean return, from the sample deviation; 0 for one episode."""
+  return float(np.std(returns, ddof=min(1, len(returns) - 1)) / math.sqrt(len(returns)))
+
+
 @dataclasses.dataclass(frozen=True)
 class EvaluationOptions:
   """Options of an evaluator.
@@ -100,7 +105,7 @@ class PeriodicEvaluator:
       return {
         **further,
         'evaluator_return': float(np.mean(returns)),
-        'evaluator_return_stderr': float(np.std(returns) / math.sqrt(len(returns))),
+        'evaluator_return_stderr': standard_error(returns),
         'evaluator_episodes': float(len(returns)),
         'evaluator_seconds': seconds,
       }

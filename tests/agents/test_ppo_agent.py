@@ -126,7 +126,7 @@ def params_by_hand(agent, config, state, unrolls, rate):
   [
     ('lstm', {'num_epochs': 1, 'clip_ratio': 1e9}),
     ('none', {'num_epochs': 3, 'clip_value': 0.05, 'off_policy_correction': 'vtrace'}),
-    ('none', {'num_epochs': 1, 'rho_bar': 0.5, 'c_bar': 0.5}),  # Bars are of the correction only.
+    ('none', {'num_epochs': 1}),
   ],
 )
 def test_an_update_on_stale_data_is_the_gradient_steps_done_by_hand(core, options):
@@ -217,6 +217,7 @@ def test_eight_devices_do_the_update_of_one_and_move_only_sums(name):
     ({'num_minibatches': 0}, r'--num_minibatches is 0: set it to at least 1\.'),
     ({'clip_ratio': 0.0}, r'--clip_ratio is 0\.0: set it to a number above 0\.'),
     ({'clip_value': -0.1}, r'--clip_value is -0\.1: set it to 0 or more\.'),
+    ({'c_bar': 0.5}, r'--c_bar is 0\.5: set it to 1\.0, or add --off_policy_correction=vtrace\.'),
     ({'gae_lambda': 1.5}, r'--gae_lambda is 1\.5: set it to a number from 0 to 1\.'),
     ({'minibatch_of': 'rows'}, r"--minibatch_of is 'rows': set it to unrolls or transitions\."),
     (

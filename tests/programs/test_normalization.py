@@ -1,7 +1,11 @@
 """Which runs normalise their observations, and which may not."""
 
+import dm_env.specs
+import numpy as np
 import pytest
 
+from agents import spaces
+from agents.vtrace.config import VTraceConfig
 from programs import registry
 from programs.options import configs
 
@@ -57,3 +61,19 @@ def test_bytes_are_rejected_before_a_program_starts(tmp_path, agent):
   configs.make_config(module, values)
   with pytest.raises(ValueError, match=r'^--normalize_observations .* uint8.*: leave it out\.$'):
     configs.make_config(module, values | {'normalize_observations': True})
+
+
+@pytest.mark.parametrize(
+  'observation',
+  [
+    dm_env.specs.DiscreteArray(5),
+    {
+      'observation': dm_env.specs.DiscreteArray(5),
+      'action_mask': dm_env.specs.BoundedArray((3,), np.int8, 0, 1),
+    },
+  ],
+)
+def test_labels_are_rejected_since_no_number_between_them_means_anything(observation):
+  with pytest.raises(ValueError, match=r'^--normalize_observations .* labels: leave it out\.$'):
+    spaces.check_normalization(VTraceConfig(normalize_observations=True), observation)
+  spaces.check_normalization(VTraceConfig(), observation)

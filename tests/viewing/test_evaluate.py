@@ -59,7 +59,7 @@ def test_the_score_is_that_of_a_loop_by_hand_and_names_its_protocol(finished_run
   found = score(capsys, tmp_path, *flags)
   returns = returns_by_hand(finished_run, 8, 3, Seed(3).child('evaluate', 'environments'))
   assert found['score']['mean'] == pytest.approx(np.mean(returns))
-  assert found['score']['standard_error'] == pytest.approx(np.std(returns) / np.sqrt(24))
+  assert found['score']['standard_error'] == pytest.approx(np.std(returns, ddof=1) / np.sqrt(24))
   assert (found['score']['episodes'], found['score']['mean_length']) == (24, 9)
   protocol = found['protocol']
   assert protocol['env_options'] == {'rows': 10, 'columns': 5}
