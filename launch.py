@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     launcher = engines.chosen()
     launcher.begin()
     if argv[1:]:
-      raise ValueError(f'{argv[1]!r} is no flag; options look like --num_steps=1000.')
+      raise ValueError(f'{argv[1]!r} is not a flag; options look like --num_steps=1000.')
     if plan.SEEDS.value:
       from sweeps import seeds  # Other runs need no sweeps.
 

@@ -126,7 +126,7 @@ def main(argv: list[str]) -> None:
     if _HOURS.value:
       sys.exit(PASSED if all_night(argv[1:]) else FAILED)
     if argv[1:]:
-      raise ValueError(f'{argv[1]!r} is no flag; flags for launch.py are for --hours.')
+      raise ValueError(f'{argv[1]!r} is not a flag; flags for launch.py are for --hours.')
     codes = {name: run(name) for name in chosen(_DRILL.value)}
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)

@@ -34,7 +34,7 @@ _SIMULATIONS = flags.DEFINE_list(
 
 
 def sizes(flag: flags.FlagHolder[list[str]]) -> list[int]:
-  """Returns the entries of a flag; raises a one-sentence ValueError if one is no positive number."""
+  """Returns the entries of a flag; raises a one-sentence ValueError if one is not a positive number."""
   try:
     values = [int(entry) for entry in flag.value]
   except ValueError:

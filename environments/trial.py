@@ -34,7 +34,7 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> specs.Environmen
     environment = factory(factory.task, _NUM_ENVS, 0, **options)
   if not isinstance(environment, BatchedEnvironment):
     raise ValueError(
-      f'{flag} returned a {type(environment).__name__}, which is no BatchedEnvironment; '
+      f'{flag} returned a {type(environment).__name__}, which is not a BatchedEnvironment; '
       'environments.dm.DmEnvBatch makes one of a list of dm_env environments.'
     )
   with own_file.explained(f'{flag}: trying it', path):

@@ -90,8 +90,8 @@ class Resources:
     for name, value in self.env.items():
       if not _VARIABLE.fullmatch(name) or '\0' in value:
         raise ValueError(
-          f'env {name!r}: {value!r} is no environment variable; a name has letters, digits, _, . and '
-          '-, the first is a letter or _, and a value has no NUL.'
+          f'env {name!r}: {value!r} is not an environment variable; a name has letters, digits, _, . '
+          'and -, the first is a letter or _, and a value has no NUL.'
         )
     for text in (*self.labels, *self.labels.values(), *self.resources):
       one_line.check('labels and resources: ', text)

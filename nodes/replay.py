@@ -71,11 +71,13 @@ class ReplayServer:
   def _serve(self, stop: threading.Event) -> None:
     saving: threading.Thread | None = None
     while not stop.wait(0.2):
-      self._mark(saving is not None and saving.is_alive())
+      writing = saving is not None and saving.is_alive()
+      self._mark(writing)
       if self._failures():
         self._reporter.maybe_report()
       self._reporter.ask_for_finish()
-      if self._schedule.due(saving is not None and saving.is_alive()):
+      # A checkpoint would block too, and has no deadline.
+      if self._replies() and self._schedule.due(writing):
         saving = lifecycle.run_before_exit(self.write_checkpoint)
     if self._period and not self._reporter.training_finished:
       if saving is not None:
@@ -93,11 +95,14 @@ class ReplayServer:
         client.server_info(timeout=_REPLY_SECONDS)
         self._replied = time.monotonic()
 
-  def _mark(self, saving: bool) -> None:
-    if saving:  # Reverb replies afterwards.
+  def _replies(self) -> bool:
+    return time.monotonic() - self._replied < _REPLY_SECONDS
+
+  def _mark(self, writing: bool) -> None:
+    if writing:  # Reverb replies afterwards.
       self._replied = time.monotonic()
       activity.mark(activity.WRITING_CHECKPOINT)
-    elif time.monotonic() - self._replied < _REPLY_SECONDS:
+    elif self._replies():
       activity.mark(activity.SERVING)
     elif activity.latest().activity is not activity.UNANSWERED:
       logging.warning('Reverb has not replied for %g s', _REPLY_SECONDS)

@@ -93,7 +93,7 @@ class LaunchpadProgram(OwnGraph):
       given: flag name to value; lists hold strings.
 
     Raises:
-      ValueError: one sentence, if the entries of a list are no whole numbers.
+      ValueError: one sentence, if the entries of a list are not whole numbers.
     """
     values = dict(given)
     for field in dataclasses.fields(self.Config):

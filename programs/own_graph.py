@@ -28,7 +28,7 @@ class OwnGraph:
     with own_file.explained(f'{self._flag}: calling it', self._path):
       program = self._function(*args, **kwargs)
     if not isinstance(program, lp.Program):
-      raise ValueError(f'{self._flag} returned a {type(program).__name__}, which is no lp.Program.')
+      raise ValueError(f'{self._flag} must return an lp.Program, not {type(program).__name__}.')
     return program
 
   def _placed(self, config: Any) -> dict[str, Resources] | None:

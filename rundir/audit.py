@@ -49,7 +49,7 @@ def origins(run_dir: str, unroll_ids: np.ndarray) -> np.ndarray:
 
   Args:
     run_dir: the run directory.
-    unroll_ids: int64 `[N]`, of copies and others; an unroll that is no copy is its own origin.
+    unroll_ids: int64 `[N]`, of copies and others; an unroll that is not a copy is its own origin.
   """
   origin = dict(read(run_dir, RELABELLED).tolist())
   return np.array([origin.get(i, i) for i in unroll_ids.tolist()], np.int64)

@@ -125,7 +125,7 @@ def read(file: str) -> Checkpoint:
     version, digest = header['launchpod_checkpoint'], header['sha256']
     counts = {str(name): int(value) for name, value in header['counts'].items()}
   except (ValueError, KeyError, TypeError, AttributeError):
-    raise UnusableCheckpoint(f'{file} is no Launchpod checkpoint.') from None
+    raise UnusableCheckpoint(f'{file} is not a Launchpod checkpoint.') from None
   if version != FORMAT:
     raise UnusableCheckpoint(
       f'{file} has format {version}; this version of Launchpod reads {FORMAT}.'

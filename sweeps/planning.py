@@ -47,7 +47,7 @@ def job(command: Sequence[str]) -> Job:
   except flags.Error as error:
     raise ValueError(f'{error}.') from error
   if rest:
-    raise ValueError(f'{rest[0]!r} is no flag; options look like --num_steps=1000.')
+    raise ValueError(f'{rest[0]!r} is not a flag; options look like --num_steps=1000.')
   where = known[_LAUNCHER].value
   if where != 'local':
     raise ValueError(

@@ -99,7 +99,7 @@ def _axis(name: str, values: Any, source: str) -> Axis:
     if kind in ('range', 'log_range'):
       return _range(name, values, kind, source)
     if kind != 'choices':
-      raise ValueError(f'{source}: {name}: {kind!r} is no kind of values; {_FORMS}.')
+      raise ValueError(f'{source}: {name}: {kind!r} is not a kind of values; {_FORMS}.')
   if not isinstance(values, list):
     raise ValueError(f'{source}: {name} is {values!r}; {_FORMS}.')
   if not values:

@@ -234,7 +234,7 @@ def _slow(*values):
     ),
     (
       ['--program=anakin', '--agent=r2d2', '--updates_per_call=20'],
-      ['--updates_per_call=20', 'no multiple of the 8 learner steps'],
+      ['--updates_per_call=20', 'not a multiple of the 8 learner steps'],
     ),
     (
       ['--program=anakin', '--agent=r2d2', '--replay_size=511'],

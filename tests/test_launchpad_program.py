@@ -137,7 +137,7 @@ def test_a_parameter_that_no_flag_can_give_is_rejected_in_one_sentence(mine, par
 @pytest.mark.parametrize(
   'body, words',
   [
-    ('return 3', 'returned a int, which is no lp.Program'),
+    ('return 3', 'must return an lp.Program, not int'),
     ('raise KeyError("x")', 'calling it raised KeyError'),
   ],
 )

@@ -263,7 +263,7 @@ def test_only_the_function_is_needed_and_what_the_file_has_is_used(train, tmp_pa
   [
     ('def make_program', 'def make_programm', ['no function make_program; did you mean']),
     ('  return program', '  return program)', ['unmatched', 'line 19', 'return program)']),
-    ('  return program', '  return None', ['returned a NoneType, which is no lp.Program']),
+    ('  return program', '  return None', ['must return an lp.Program, not NoneType']),
     ("lp.Program('mine')", 'lp.Program()', ['raised TypeError', 'line 17', 'lp.Program()']),
     ('class Node', 'import nothing_like_it\nclass Node', ['ModuleNotFoundError', 'line 8']),
     ("str = option('green'", 'dict = option(None', ['the option colour', 'default']),

@@ -60,6 +60,6 @@ class RingSizes:
       )
     if updates_per_call % self.updates_per_unroll:
       raise ValueError(
-        f'--updates_per_call={updates_per_call} is no multiple of the {self.updates_per_unroll} learner '
-        'steps after each unroll, --samples_per_insert * --num_envs / --batch_size; make it one.'
+        f'--updates_per_call={updates_per_call} is not a multiple of the {self.updates_per_unroll} '
+        'learner steps after each unroll, --samples_per_insert * --num_envs / --batch_size; make it one.'
       )

@@ -192,7 +192,7 @@ def make_model(config: MuZeroConfig, observation_spec: Nest, num_actions: int) -
     num_actions: A.
 
   Raises:
-    ValueError: as in `choice.model`, or a user's own torso is no flax module; one sentence.
+    ValueError: as in `choice.model`, or a user's own torso is not a flax module; one sentence.
   """
   name = choice.model(config.model, config.torso, observation_spec)
   representation: nn.Module

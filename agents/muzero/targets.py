@@ -57,8 +57,8 @@ def make_targets(
 ) -> Targets:
   """Returns the targets of a batch of unrolls, without gradients.
 
-  A start at a LAST row is no start: nothing is learned from it. A row behind the end of the episode of
-  its start belongs to another one. After a termination the model is to be absorbed instead, with
+  Nothing is learned from a start at a LAST row. A row behind the end of the episode of its start
+  belongs to another one. After a termination the model is to be absorbed instead, with
   rewards and values of 0 and any policy; the terminal row itself has its reward. After a truncation
   nothing is known, so all is masked; the truncated row has its reward, its policy, and the value that
   it bootstraps from.

@@ -32,7 +32,7 @@ def torso(name: str, spec: dm_env.specs.Array) -> str:
   """Returns the name of the torso of an array: `name`, with 'auto' resolved from its spec.
 
   Raises:
-    ValueError: `name` is convolutional and the observation is no image that it can take.
+    ValueError: `name` is convolutional and the observation is not an image that it can take.
   """
   if name != 'auto':
     return _fitting('torso', name, spec)
@@ -70,7 +70,7 @@ def model(name: str, torso: Any, spec: Nest) -> str:
     spec: of one observation, a nest.
 
   Raises:
-    ValueError: `name` is a model of images, and the observation is no image that it can take; or the
+    ValueError: `name` is a model of images, and the observation is not an image that it can take; or the
       torso does not fit the model or the observation.
   """
   if torso != 'auto':

@@ -193,7 +193,7 @@ def make_torso(
       A user's own torso is the same module.
 
   Raises:
-    ValueError: as in `choice.torso`, or a user's own torso is no flax module; one sentence.
+    ValueError: as in `choice.torso`, or a user's own torso is not a flax module; one sentence.
   """
   if callable(config.torso):
     return _own(config.torso)
@@ -220,7 +220,7 @@ def _own(make: Callable[[], nn.Module]) -> nn.Module:
   """Returns a user's own torso."""
   torso = make()
   if not isinstance(torso, nn.Module):
-    raise ValueError(f'the torso is a {type(torso).__name__}, which is no flax.linen.Module.')
+    raise ValueError(f'the torso is a {type(torso).__name__}, which is not a flax.linen.Module.')
   return torso
 
 

@@ -93,7 +93,7 @@ def check() -> None:
   for name in chosen():
     best.common(name, config_flags.given())
   if _WHEELS.value and not os.path.isdir(_WHEELS.value):
-    raise ValueError(f'--wheels={_WHEELS.value} is no directory.')
+    raise ValueError(f'--wheels={_WHEELS.value} is not a directory.')
   if _UNTIL_RETURN.value and common.make(config_flags.given()).threshold is None:
     raise ValueError('--until_return is for --env=cartpole; leave it out, Atari takes hours.')
 

@@ -10,7 +10,7 @@ def parse(items: Sequence[str]) -> dict[str, str]:
   """Returns --scripts as absolute paths by peer.
 
   Raises:
-    ValueError: one is no name=path of something that exists; one sentence.
+    ValueError: one is not a name=path of something that exists; one sentence.
   """
   found = {}
   for item in items:

@@ -201,7 +201,7 @@ def start(
     name: name of the system.
     settings: the common settings.
     given: further options, of our programs or of the peer's driver; others are left out or not read.
-    script: path of the user's copy of a peer that is no package.
+    script: path of the user's copy of a peer that is not a package.
     tree: the tree that the processes join.
   """
   if name in OURS:

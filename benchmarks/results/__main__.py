@@ -62,7 +62,7 @@ def _rows(path: str) -> tuple[Sequence[Task], Sequence[Group]]:
     ValueError: there is no such file, or it declares none; one sentence.
   """
   if not os.path.isfile(path):
-    raise ValueError(f'--rows={path} is no file.')
+    raise ValueError(f'--rows={path} is not a file.')
   names: dict[str, Any] = runpy.run_path(path)
   if not names.get('TASKS'):
     raise ValueError(f'--rows={path} has no TASKS.')
@@ -73,7 +73,7 @@ def _seeds(texts: Sequence[str], entries: Sequence[Entry]) -> list[int]:
   """Returns --seeds.
 
   Raises:
-    ValueError: a seed is no number, or a selected row does not declare it; one sentence.
+    ValueError: a seed is not a number, or a selected row does not declare it; one sentence.
   """
   if not all(text.isdigit() for text in texts):
     raise ValueError(f'--seeds={",".join(texts)} must be whole numbers: 1,2.')

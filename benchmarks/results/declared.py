@@ -62,7 +62,7 @@ class Row:
     raise NotImplementedError
 
   def check(self) -> None:
-    """Raises ValueError, one sentence, if the row is no valid declaration."""
+    """Raises ValueError, one sentence, if the row is not a valid declaration."""
     if not _NAME.fullmatch(self.label):
       raise ValueError(f'the label {self.label!r} must be lower-case words with hyphens between.')
     if self.budget < 1 or not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -130,7 +130,7 @@ class Launch(Row):
     return ' '.join(self.command(name, self.seeds[0]))
 
   def check(self) -> None:
-    """Raises ValueError, one sentence, if the row is no valid declaration."""
+    """Raises ValueError, one sentence, if the row is not a valid declaration."""
     super().check()
     fields = _OURS | self.inputs.keys()
     for flag in self.flags:
@@ -202,7 +202,7 @@ class Task:
     return self.name.rpartition('/')[0]
 
   def check(self) -> None:
-    """Raises ValueError, one sentence, if the name is no valid one."""
+    """Raises ValueError, one sentence, if the name is not a valid one."""
     if not all(map(_NAME.fullmatch, self.name.split('/'))):
       raise ValueError(f'the task {self.name!r} must be lower-case words with / between.')
 

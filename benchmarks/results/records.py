@@ -86,7 +86,7 @@ def read(path: str) -> Record | None:
   except FileNotFoundError:
     return None
   except (ValueError, LookupError, TypeError) as error:
-    raise ValueError(f'{path} is no record of a run: {error}.') from error
+    raise ValueError(f'{path} is not a record of a run: {error}.') from error
 
 
 def of_row(entry: Entry, places: Places) -> dict[int, Record]:

@@ -68,8 +68,8 @@ def _unsupported(nodes: Sequence[handles.Node]) -> Iterator[str]:
     for part in handles.parts(node.node):
       if not isinstance(part, lp.PyNode):
         yield (
-          f'node {node.name} is a {type(part).__name__}, which is no lp.PyNode, so it has no function '
-          'to run; use lp.PyNode, lp.PyClassNode, lp.CourierNode, lp.ReverbNode or '
+          f'node {node.name} is a {type(part).__name__}, which is not an lp.PyNode, so it has no '
+          'function to run; use lp.PyNode, lp.PyClassNode, lp.CourierNode, lp.ReverbNode or '
           'lp.MultiThreadingColocation.'
         )
       elif type(part).__name__ == 'MultiProcessingColocation':

@@ -31,7 +31,7 @@ def unpack(packed: bytes, memory: SharedMemory | None = None) -> list[Any]:
 
   Raises:
     ValueError: if an array is not where the message says.
-    Exception: if it is no message of `pack`.
+    Exception: if it is not a message of `pack`.
   """
   return [_array(memory, *v) if isinstance(v, list) else v for v in msgpack.unpackb(packed)]
 

@@ -136,7 +136,7 @@ class MessageSocket:
     (length,) = _SIZE.unpack_from(self._buffer)
     end = _SIZE.size + length
     if length > self._max_bytes or self._filled > end:
-      raise ConnectionError('what came is no message of this protocol.')
+      raise ConnectionError('the bytes received are not a message of this protocol.')
     if self._filled < end:
       if self._filled == len(self._buffer):  # Room follows the bytes received, not `length`.
         self._buffer.extend(bytes(min(self._filled, end - self._filled)))

@@ -124,7 +124,7 @@ class RequestScheduler:
       request = self._requests.unpack(message, connection)
     except Refused as error:
       self._inbox.send(connection, codec.pack(None, str(error)))
-    except Exception as error:  # The sender is no actor.
+    except Exception as error:  # The sender is not an actor.
       logging.warning('dropped an invalid message: %r', error)
       self._inbox.drop(connection)
     else:

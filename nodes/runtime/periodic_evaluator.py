@@ -22,7 +22,7 @@ Evaluated = tuple[Sequence[float], Mapping[str, float]]
 Play = Callable[[Callable[[], bool], Callable[[], bool]], Evaluated]
 
 
-def standard_error(returns: Sequence[float]) -> float:
+def standard_error(returns: Sequence[float] | np.ndarray) -> float:
   """Returns the standard error of the mean return, from the sample deviation; 0 for one episode."""
   return float(np.std(returns, ddof=min(1, len(returns) - 1)) / math.sqrt(len(returns)))
 

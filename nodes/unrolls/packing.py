@@ -67,7 +67,7 @@ class Columns:
     """
     count = len(columns[UNROLL_ID])
     if count % self.unrolls_per_item:
-      raise ValueError(f'{count} unrolls are no items of {self.unrolls_per_item}')
+      raise ValueError(f'{count} unrolls are not whole items of {self.unrolls_per_item}')
     packed = np.empty((count, self._unroll_bytes), np.uint8)
     offset = 0
     for name, (shape, dtype) in self.stored.items():

@@ -79,7 +79,7 @@ class UnrollReader:
     self._share, rest = divmod(batch_size, len(addresses) * columns.unrolls_per_item)
     if rest:
       raise ValueError(
-        f'a batch of {batch_size} unrolls is no whole number of items of {columns.unrolls_per_item} '
+        f'a batch of {batch_size} unrolls is not a whole number of items of {columns.unrolls_per_item} '
         f'from each of {len(addresses)} servers.'
       )
     self._max_in_flight = max(1, max_in_flight // (len(addresses) * columns.unrolls_per_item))

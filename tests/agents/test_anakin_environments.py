@@ -110,7 +110,7 @@ def test_continuous_actions_have_the_bounds_of_the_suite():
 
 
 def test_minatars_sticky_actions_repeat_the_previous_action():
-  """In the first step that is no move; in the second it may be the first's."""
+  """In the first step that is not a move; in the second it may be the first's."""
   environment, num_envs, right, left = minatar.make('Breakout', sticky_actions=0.3), 3000, 3, 1
   step = jax.jit(jax.vmap(environment.step, in_axes=(0, None, 0)))
   keys = jax.random.split(jax.random.key(0), num_envs)
@@ -169,7 +169,7 @@ def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
   [
     (lambda: catch.make('hard'), '--env=catch:hard'),
     (lambda: catch.make('', rows=1), 'rows=1'),
-    (lambda: catch.make('', columns=1001), 'columns=1001 is no board'),
+    (lambda: catch.make('', columns=1001), 'columns=1001 is not a board'),
     (lambda: gymnax.make('CartPol-v1'), 'did you mean CartPole-v1'),
     (lambda: make_unbounded(), '--env=gymnax:Pendulum-v1 has actions Box'),
     (lambda: gymnax.make('CartPole-v1', max_episode_steps=-1), 'max_episode_steps=-1'),

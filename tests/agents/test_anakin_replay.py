@@ -172,7 +172,7 @@ def test_eight_devices_do_what_one_does_with_all_reduces_only():
   [
     ({'num_rings': 3}, '--num_envs=8 does not divide over --num_replay_shards=3'),
     ({'batch_size': 6}, '--batch_size=6 does not divide over --num_replay_shards=4'),
-    ({'updates_per_unroll': 4}, '--updates_per_call=2 is no multiple of the 4 learner steps'),
+    ({'updates_per_unroll': 4}, '--updates_per_call=2 is not a multiple of the 4 learner steps'),
   ],
 )
 def test_what_does_not_divide_is_rejected(sizes, words):

@@ -315,7 +315,7 @@ def test_packets_are_lost_without_netem():
   [
     (['--drill=nap'], '--drill=nap: there is no such drill; they are kill, pause, '),
     (['--hours=-1'], 'hours'),
-    (['further'], "'further' is no flag; flags for launch.py are for --hours."),
+    (['further'], "'further' is not a flag; flags for launch.py are for --hours."),
     (['--hours=1', '--directory=/'], '--directory=/ exists already; name another.'),
   ],
 )

@@ -199,18 +199,24 @@ def test_a_server_that_is_stopped_before_the_end_writes_a_checkpoint(
 
 
 _OBSERVED_SERVER = """
-import functools, sys, threading
+import functools, sys, threading, time
 from nodes import replay
 from nodes.runtime import activity
 from nodes.unrolls import tables
 replay._ASK_SECONDS, replay._REPLY_SECONDS = 0.1, 1
 table = functools.partial(tables.queue_table, 4)
 server = replay.ReplayServer(table, None, 'replay/0', sys.argv[1], 0.0, int(sys.argv[2]))
+due = threading.Event()
+server._schedule.due = lambda writing: due.is_set()
 threading.Thread(target=server.run, daemon=True).start()
 for line in sys.stdin:
   if line == 'threads\\n':
     print(*[thread.native_id for thread in threading.enumerate()], flush=True)
+  elif line == 'seconds\\n':
+    print(time.monotonic() - activity.latest().marked, flush=True)
   else:
+    if line == 'checkpoint\\n':
+      due.set()
     print(activity.latest().activity.name, flush=True)
 """
 
@@ -234,6 +240,9 @@ def test_a_reverb_that_does_not_reply_is_no_progress_until_it_replies_again(tmp_
       python = {int(thread) for thread in ask('threads').split()}
       with stopped_threads(server.pid, running=python):
         wait_until(lambda: ask('activity') == activity.UNANSWERED.name)
+        ask('checkpoint')  # Due, but it would block for as long as Reverb does.
+        wait_until(lambda: float(ask('seconds')) > 1)
+        assert ask('activity') == activity.UNANSWERED.name
       wait_until(lambda: ask('activity') == activity.SERVING.name)
     finally:
       server.kill()

@@ -62,7 +62,9 @@ def test_several_servers_give_equal_parts_of_items_of_several_unrolls(serve):
   seen = [batch.unrolls.environment_id.tolist() for batch in itertools.islice(reader, 2)]
   assert seen == [[0, 1, 4, 5, 2, 3, 6, 7], [8, 9, 12, 13, 10, 11, 14, 15]]
   writer.close()
-  with pytest.raises(ValueError, match='6 unrolls is no whole number of items of 2 from each of 2'):
+  with pytest.raises(
+    ValueError, match='6 unrolls is not a whole number of items of 2 from each of 2'
+  ):
     UnrollReader(addresses, columns, batch_size=6, max_in_flight=4)
 
 

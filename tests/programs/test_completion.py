@@ -43,7 +43,7 @@ def complete(script, *words):
     (['python', '../x/launch.py', '--seed=1', '--noaud'], ['--noaudit ']),
     (['python', 'launch.py', '--launcher', '=', 's'], ['slurm ']),
     (['python', 'launch.py', '--launcher', '=', 'local', '--unroll_l'], ['--unroll_length=']),
-    # Where `=` is no word of its own.
+    # Where `=` is not a word of its own.
     (['python', 'launch.py', '--launcher=s'], ['--launcher=slurm ']),
     (['python', 'launch.py', '--program', 'se'], ['sebulba ']),
     (['python', 'launch.py', '--agent', '='], ['muzero ', 'ppo ', 'r2d2 ', 'vtrace ']),

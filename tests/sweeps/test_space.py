@@ -42,7 +42,7 @@ def test_a_space_has_values_as_flags_take_them_and_ranges_of_the_flags_type():
     ({'learning_rate': ['1e-3', 0.001]}, 'learning_rate has 1e-3 twice'),
     ({'unroll_length': {'range': [1, 10**400]}}, 'has a number of more than 64 bits'),
     ({'core': {'range': [1, 2]}}, 'core takes no numbers; give a list'),
-    ({'learning_rate': {'uniform': [0, 1]}}, "'uniform' is no kind of values"),
+    ({'learning_rate': {'uniform': [0, 1]}}, "'uniform' is not a kind of values"),
     ({'learning_rate': {'range': [1]}}, 'range is [1]; give [LOW, HIGH]'),
     ({'learning_rate': {'range': [1, 0.5]}}, 'is [1.0, 0.5]; LOW must be below HIGH'),
     ({'learning_rate': {'log_range': [0, 1]}}, 'begins at 0.0; it must begin above 0'),

@@ -81,7 +81,7 @@ def make(task: str, *, rows: int = 10, columns: int = 5) -> Catch:
     raise ValueError(f'--env=catch:{task}: catch has no tasks; write --env=catch.')
   if not (2 <= rows <= 1000 and 1 <= columns <= 1000):
     raise ValueError(
-      f'--env_options=rows={rows},columns={columns} is no board; set 2 to 1000 rows and 1 to 1000 '
+      f'--env_options=rows={rows},columns={columns} is not a board; set 2 to 1000 rows and 1 to 1000 '
       'columns.'
     )
   return Catch(rows, columns)

@@ -77,7 +77,7 @@ def is_nest(space: Any) -> bool:
 
 
 def one_array(space: Any, observation: Any) -> jax.Array:
-  """Returns an observation that is no nest: of a Discrete one-hot, of a Box in the dtype that it has.
+  """Returns an observation that is not a nest: of a Discrete one-hot, of a Box in the dtype that it has.
 
   Floats and bools become float32.
   """

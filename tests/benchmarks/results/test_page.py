@@ -123,7 +123,7 @@ def test_a_policy_is_kept_only_of_a_run_that_is_the_rows(places):
     (['catch', '--seeds=9'], '--seeds=9 is not declared for catch/sebulba'),
     (['--seeds=x'], '--seeds=x must be whole numbers'),
     (['--scripts=purejaxrl=nowhere'], '--scripts=purejaxrl=nowhere must be NAME=PATH'),
-    (['--rows=nowhere.py'], '--rows=nowhere.py is no file'),
+    (['--rows=nowhere.py'], '--rows=nowhere.py is not a file'),
   ],
 )
 def test_flags_that_do_not_fit_end_it_with_a_sentence(flags, said, tmp_path, capsys):

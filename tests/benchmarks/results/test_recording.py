@@ -134,7 +134,7 @@ def test_a_record_is_read_as_it_was_written_with_one_line_for_each_column(tmp_pa
   assert records.read(str(path)) == made
   assert '"actor_steps": [1, 2],\n' in path.read_text()
   path.write_text('{"format": 0}')
-  with pytest.raises(ValueError, match=f'^{path} is no record of a run: it has another format'):
+  with pytest.raises(ValueError, match=f'^{path} is not a record of a run: it has another format'):
     records.read(str(path))
   assert places.record(ENTRY, 3).endswith('data/catch/sebulba/3.json')
 

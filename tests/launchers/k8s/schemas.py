@@ -15,7 +15,7 @@ _CRD = (
 
 
 def validate_jobset(jobset):
-  """Raises if it is no JobSet, or one of its Jobs is none, or anything has a field it should not."""
+  """Raises if it is not a JobSet, or one of its Jobs is none, or anything has a field it should not."""
   jsonschema.Draft202012Validator(_jobset_schema()).validate(jobset)
   for job in jobset['spec']['replicatedJobs']:
     validate(
@@ -24,7 +24,7 @@ def validate_jobset(jobset):
 
 
 def validate(manifest):
-  """Raises if it is no object of the kind it says, or has a field that this kind has not."""
+  """Raises if it is not an object of the kind it says, or has a field that this kind has not."""
   kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
 
 

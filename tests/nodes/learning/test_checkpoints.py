@@ -67,7 +67,11 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(tmp_path):
 
 @pytest.mark.parametrize(
   'content, words',
-  [(b'', 'is no Launchpod'), (b'\x00\xff\n', 'is no'), (b'{"launchpod_checkpoint": 1}\n', 'is no')],
+  [
+    (b'', 'is not a Launchpod'),
+    (b'\x00\xff\n', 'is not a'),
+    (b'{"launchpod_checkpoint": 1}\n', 'is not a'),
+  ],
 )
 def test_a_file_that_is_no_checkpoint_is_named(tmp_path, content, words):
   file = tmp_path / '1.checkpoint'
@@ -198,7 +202,7 @@ def test_a_stop_while_the_state_is_copied_is_no_failed_checkpoint(tmp_path):
 
 
 def test_a_node_that_waits_for_its_checkpoint_says_so(tmp_path, monkeypatch):
-  """As where gigabytes go to a disk that is stalled: that is no hang, however long it takes."""
+  """As where gigabytes go to a disk that is stalled: that is not a hang, however long it takes."""
   seen, replace = [], os.replace
 
   def stalled(*args):

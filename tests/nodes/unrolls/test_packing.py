@@ -48,5 +48,5 @@ def test_items_of_several_unrolls_hold_them_in_order_and_with_their_ids():
   assert packed.shape == (2, 3 * COLUMNS.item_bytes) == (2, several.item_bytes)
   assert [several.first_id(item) for item in packed] == [10, 13]
   jax.tree.map(np.testing.assert_array_equal, several.unpack(packed), columns)
-  with pytest.raises(ValueError, match='4 unrolls are no items of 3'):
+  with pytest.raises(ValueError, match='4 unrolls are not whole items of 3'):
     several.pack(several.flatten(numbered_unrolls(3, 4)) | {'unroll_id': np.arange(4)})
