@@ -94,7 +94,7 @@ def test_a_file_may_be_json_and_take_an_accelerator_away(tmp_path):
     ('learner: {accelerator: abacus}', ["'abacus'"]),
     ('learner: {devices: 3}', ['devices must be a list of whole numbers', '3']),
     ('actor: {env: {A: [1]}}', ['env must be a mapping from names to texts']),
-    ('actor: {env: {-u: A}}', ["env '-u'", 'no environment variable']),
+    ('actor: {env: {-u: A}}', ["env '-u'", 'not an environment variable']),
     ('actor: {env: {A: "a\\0"}}', ["env 'A'", 'NUL']),
     ('actor: {labels: {pool: "a\\nb"}}', ["'a\\nb'", 'cannot be part of a line']),
     ('actor: 3', ["group 'actor' must map fields to values"]),

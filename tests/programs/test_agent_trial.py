@@ -67,7 +67,7 @@ def test_every_program_with_a_torso_takes_your_own(program, given):
     ('import flax', 'import nothing_like_it, flax', ['importing it raised ModuleNotFoundError']),
     ('nn.Dense(3)', 'nn.Dens(3)', ['trying it raised AttributeError', 'at line 9', 'nn.Dens(3)']),
     ('class Mine(nn.Module):', 'class Mine(nn.Module):\n  size: int', ['missing 1', "'size'"]),
-    ('(nn.Module)', '', ['no flax.linen.Module']),
+    ('(nn.Module)', '', ['not a flax.linen.Module']),
     ('x.reshape(x.shape[0], -1)', 'x.astype(jnp.float32)', ['float32[1, 10, 3] for 1 row(s)']),
     ('(3)(x)', '(3)(x).reshape(1, -1)', ['float32[1, 9] for 3 row(s)', 'return float32[3, D]']),
     ('nn.Dense(3)', 'nn.Dense(3, dtype=jnp.float16)', ['float16[1, 3]']),
