@@ -84,7 +84,7 @@ def resumed_run(path: str, program: str, measures: bool = False) -> Run:
   agent = agents.recorded(module, record.config, changes)
   config = with_decay(keep(recorded, choose(module, given | agent), changes))
   # Older records store a different seed after each resume.
-  began = {'seed': resolve(module, record.given | agent).seed, 'run_dir': path}
+  began = {'seed': choose(module, record.given | agent).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:
     began['run_dir'] = config.run_dir
   check_changes(recorded | agent | began, config, changes)

@@ -31,7 +31,7 @@ def contraction(mixing: np.ndarray) -> float:
 
 
 def distance_to_mean(params: np.ndarray) -> float:
-  """Returns the Frobenius norm of parameters less their mean over the peers, `[n, D]`."""
+  """Returns the Frobenius norm of parameters minus their mean over the peers, `[n, D]`."""
   return float(np.linalg.norm(params - params.mean(axis=0)))
 
 

@@ -50,7 +50,7 @@ class NetworkConfig(CheckedOptions):
   )
   center_pixels: bool = option(
     False,
-    'Whether convolutional torsos receive images of bytes less their mean: what all images share, such '
+    'Whether convolutional torsos receive images of bytes minus their mean: what all images share, such '
     'as a background, is then near 0.',
   )
   core: str = option('none', 'Memory over time: none or lstm.')

@@ -48,7 +48,7 @@ def to_float(observation: Array) -> Array:
 def to_image(observation: Array, center: bool = False) -> Array:
   """Returns `[N, H, W, ...]` as float32 `[N, H, W, channels]`; `[N, H, W]` gets one channel.
 
-  With `center`, each channel of an image of bytes is less its mean, in [-1, 1].
+  With `center`, the mean of each channel of an image of bytes is subtracted; values are in [-1, 1].
   """
   image = to_float(observation).reshape(*observation.shape[:3], -1)
   if center and observation.dtype == jnp.uint8:

@@ -1,5 +1,15 @@
 """Presets that several programs share."""
 
+from __future__ import annotations
+
+from typing import Any
+
+
+def _taken(preset: dict[str, Any], *names: str) -> dict[str, Any]:
+  """Returns these options of another preset."""
+  return {name: preset[name] for name in names}
+
+
 # V-trace learns the pendulum swing-up of Gymnasium and gymnax with these. Costs are 0 to 16.3 per step,
 # so rewards are scaled. Without the entropy bonus the policy is deterministic before its first swing-up.
 PENDULUM = {
@@ -200,14 +210,10 @@ MUZERO_ATARI = {
 # Pong on two cores, over the preset of Atari: screens, actions and convolutions of PPO's preset, and the
 # actors, search, bins, discount and ratio of MinAtar's. An hour is too short for it: see docs/results.
 MUZERO_PONG = {
-  **{name: PPO_PONG[name] for name in ('env_options', 'torso')},
-  **{
-    name: MUZERO_MINATAR[name]
-    for name in (
-      *('num_actors', 'envs_per_actor', 'num_simulations', 'discount', 'num_bins', 'max_bin'),
-      *('value_cost', 'updates_per_batch', 'samples_per_insert', 'priority_exponent'),
-    )
-  },
+  **_taken(PPO_PONG, 'env_options', 'torso'),
+  **_taken(MUZERO_MINATAR, 'num_actors', 'envs_per_actor', 'num_simulations', 'discount'),
+  **_taken(MUZERO_MINATAR, 'num_bins', 'max_bin', 'value_cost', 'updates_per_batch'),
+  **_taken(MUZERO_MINATAR, 'samples_per_insert', 'priority_exponent'),
   'hidden_state_size': 128,
   'num_steps': 1_500_000,
 }
