@@ -163,10 +163,13 @@ def test_rmsprop_on_sums_or_with_a_small_epsilon_moves():
     assert arithmetic.warnings(config_of('sebulba', optimizer='rmsprop', **option)) == []
 
 
-def test_a_linear_schedule_ends_with_the_run():
+def test_a_linear_schedule_ends_with_the_run_also_when_the_run_is_extended():
   given = {'learning_rate_schedule': 'linear', 'num_steps': 200_000}
   config = config_of('sebulba', **given)
   assert config.learning_rate_decay_steps == arithmetic.expected(config).updates == 624
+  further = config_of('sebulba', **given | {'num_steps': 400_000})
+  resumed = changes.keep(vars(config), further, ['num_steps'])
+  assert resumed.learning_rate_decay_steps == 1248
   without_end = config_of('sebulba', **given | {'num_steps': 1 << 50})
   assert without_end.learning_rate_decay_steps == 2**31 - 1
   fixed = config_of('sebulba', **given, learning_rate_decay_steps=9)
