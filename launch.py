@@ -16,6 +16,7 @@ python launch.py --launcher=k8s --image=... --output=DIR   writes Kubernetes man
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -23,11 +24,12 @@ import time
 
 from absl import app, flags
 
-from launchers import engines, guard, page, placement, streams, terminal
+from launchers import engines, guard, page, placement, requests, streams, terminal
 from launchers.graph import picture
 from programs import completion, listings, plan, profile, registry, warm_start
 from programs.options import config_file, early
 from programs.options import flags as config_flags
+from rundir import files
 
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'print the graph and its placement; start nothing')
 _GRAPH = flags.DEFINE_string(
@@ -39,53 +41,55 @@ def main(argv: list[str]) -> int:
   """Runs the command that the flags describe; returns the exit code."""
   os.environ.update(placement.NO_PROXY)
   try:
-    listing = listings.asked_for()
-    if listing is not None:
-      print(listing)
-      return 0
-    launcher = engines.chosen()
-    launcher.begin()
-    if argv[1:]:
-      raise ValueError(f'{argv[1]!r} is not a flag; options look like --num_steps=1000.')
-    if plan.SEEDS.value:
-      from sweeps import seeds  # Other runs need no sweeps.
-
-      return seeds.run()
-    if _GRAPH.value:
-      picture.check_path(_GRAPH.value)
-    with guard.swept():  # Planning runs the user's environment, which may leave processes.
-      job = plan.plan(launcher, _DRY_RUN.value, _GRAPH.value)
-    if not _DRY_RUN.value:
-      page.listen(launcher.owns_run_dir)
-      job = launcher.claim(job)
-    for line in launcher.remarks(job):
-      streams.say(line, sys.stderr)
-    if _GRAPH.value:
-      picture.write(_GRAPH.value, job.program, job.placement)
-    if _DRY_RUN.value:
-      print(launcher.preview(job))
-      return 0
-    launcher.record(job)
-    if registry.learns(registry.load(job.name)):
-      warm_start.place(job)
+    with requests.raised():
+      return _run(argv)
   except ValueError as error:
     streams.say(f'error: {error}', sys.stderr)
     return 2
   except BrokenPipeError:  # The reader of the output, such as head, has left.
     return 128 + signal.SIGPIPE
-  except OSError as error:
-    what = 'standard output' if error.filename is None else error.filename
-    streams.say(f'error: {what} cannot be written: {error.strerror}.', sys.stderr)
-    return 2
-  try:
+  except requests.StopRequested as stop:
+    return stop.exit_code
+
+
+def _run(argv: list[str]) -> int:
+  with contextlib.ExitStack() as undo:
+    with files.reported('standard output'):
+      listing = listings.asked_for()
+      if listing is not None:
+        print(listing)
+        return 0
+      launcher = engines.chosen()
+      launcher.begin()
+      if argv[1:]:
+        raise ValueError(f'{argv[1]!r} is not a flag; options look like --num_steps=1000.')
+      if plan.SEEDS.value:
+        from sweeps import seeds  # Other runs need no sweeps.
+
+        return seeds.run()
+      if _GRAPH.value:
+        picture.check_path(_GRAPH.value)
+      with guard.swept():  # Planning runs the user's environment, which may leave processes.
+        job = plan.plan(launcher, _DRY_RUN.value, _GRAPH.value)
+      if not _DRY_RUN.value:
+        page.listen(launcher.owns_run_dir)
+        job = launcher.claim(job)
+        undo.callback(launcher.forget, job)
+      for line in launcher.remarks(job):
+        streams.say(line, sys.stderr)
+      if _GRAPH.value:
+        picture.write(_GRAPH.value, job.program, job.placement)
+      if _DRY_RUN.value:
+        print(launcher.preview(job))
+        return 0
+      launcher.record(job)
+      if registry.learns(registry.load(job.name)):
+        warm_start.place(job)
     began = time.monotonic()
     shown = terminal.shown(job.program, job.title, job.run_dir, job.node_output)
     with page.served(job.run_dir), shown as callbacks:
       code = launcher.launch(job, callbacks)
-  except ValueError as error:
-    launcher.forget(job)
-    streams.say(f'error: {error}', sys.stderr)
-    return 2
+    undo.pop_all()
   launcher.conclude(job, code, time.monotonic() - began)
   return code
 
@@ -103,10 +107,10 @@ if __name__ == '__main__':
   for module in (config_flags, config_file, plan, listings, completion, page, profile, engines):
     flags.adopt_module_key_flags(module)
 
-  def _run(argv: list[str]) -> None:
+  def _exit_with(argv: list[str]) -> None:
     code = main(argv)
     streams.flush()
     # Under the multi-threaded launch types, node threads may still be inside calls that never return.
     os._exit(code)
 
-  app.run(_run, command)
+  app.run(_exit_with, command, flags_parser=config_flags.parse_or_exit)

@@ -115,6 +115,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   args = parser.parse_args(argv)
   if args.png and not args.png.endswith('.png'):
     raise ValueError(f'--png={args.png} must end in .png.')
+  if args.web and (args.png or args.stacks is not None):
+    raise ValueError('--web is a command of its own; leave --png and --stacks out.')
+  if args.port and args.socket:
+    raise ValueError(f'--port={args.port} and --socket are two addresses; leave one out.')
   if not args.web and (args.port or args.socket):
     raise ValueError('--port and --socket are for --web; add it.')
   if not 0 < args.period < math.inf:
@@ -199,8 +203,6 @@ def main(argv: Sequence[str]) -> int:
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  except KeyboardInterrupt:
-    return 130
   return 0
 
 

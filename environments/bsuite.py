@@ -52,7 +52,7 @@ def make(
     return DmEnvBatch([_load(task, env_seed) for env_seed in seeding.spawn(seed, num_envs)])
   except OSError as error:
     raise ValueError(
-      f'--env bsuite:{task}: bsuite could not fetch its data set ({error}); use another experiment'
+      f'--env bsuite:{task}: bsuite could not fetch its data set ({error}); use another experiment.'
     ) from error
 
 

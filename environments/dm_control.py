@@ -58,7 +58,7 @@ def make(
     ]
   bounds = environments[0].action_spec()
   if np.abs([bounds.minimum, bounds.maximum]).max() >= _UNBOUNDED:
-    raise ValueError(f'--env dm_control:{task}: its actions have no bounds; use another task')
+    raise ValueError(f'--env dm_control:{task}: its actions have no bounds; use another task.')
   protocol = f'action_repeat={action_repeat} time_limit={time_limit or "own"} rewards=raw'
   return DmEnvBatch(environments, protocol, action_repeat, flatten)
 

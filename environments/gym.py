@@ -61,7 +61,7 @@ class GymnasiumBatch(BatchedEnvironment):
       )
     space = vector_env.single_observation_space
     if not isinstance(space, spaces.Box) and not gym_spaces.is_nest(space):
-      raise ValueError(f'--env: the observation space is {space}, which has no array form')
+      raise ValueError(f'--env: the observation space is {space}, which has no array form.')
     self.num_envs = vector_env.num_envs
     self.action_repeat = action_repeat
     self.protocol = protocol

@@ -37,7 +37,7 @@ def observation_spec(space: spaces.Space, name: str = 'observation') -> Nest:
   if isinstance(space, spaces.Discrete):
     return specs.DiscreteArray(int(space.n), np.int32, name)
   if not isinstance(space, _ARRAYS):
-    raise ValueError(f'--env: the observation space is {space}, which has no array form')
+    raise ValueError(f'--env: the observation space is {space}, which has no array form.')
   floating = np.issubdtype(space.dtype, np.floating)
   return specs.Array(space.shape, np.float32 if floating else space.dtype, name)
 

@@ -7,10 +7,11 @@ node's function, and have `launchers.node_entry` call it in a separate process.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import launchpad as lp
 from launchpad.launch import serialization
@@ -65,6 +66,16 @@ class NodeTask:
 def run_token() -> dict[str, str]:
   """Returns the environment variable by which a server recognises the actors of its own launch."""
   return {RUN_VARIABLE: os.urandom(16).hex()}
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+  """Reports an OSError before the first node runs, such as that of a full disk, as a ValueError."""
+  try:
+    yield
+  except OSError as error:
+    where = f'{error.filename}: ' if error.filename else ''
+    raise ValueError(f'the nodes cannot be started: {where}{error.strerror or error}.') from error
 
 
 def free_ports(count: int) -> list[int]:

@@ -50,8 +50,8 @@ def launch(
   """Runs a program to completion, as launch.py does; call it from the main thread.
 
   Every node's output goes to `run_dir/logs`. Nodes restart as their `Resources` allow. The program ends
-  when every node has returned, when a node calls `lp.stop()`, when a node fails with no restart left, or
-  on a signal such as Ctrl-C. watch.py shows the run directory.
+  when every node has returned, or a node calls `lp.stop()`. It also ends when a node fails with no
+  restart left, and on a signal such as Ctrl-C. watch.py shows the run directory.
 
   Args:
     program: the graph.
@@ -90,9 +90,9 @@ def launch(
   job = engine.prepared(job, engine_options)
   os.environ.update(placement.NO_PROXY)
   run_directory.create(path)
-  launchers_launcher.record(job)
   began = time.monotonic()
   try:
+    launchers_launcher.record(job)
     with terminal.shown(program, job.title, path, node_output) as callbacks:
       code = engine.launch(job, callbacks, engine_options)
   except ValueError:

@@ -25,7 +25,7 @@ from launchers.graph import describe, flow, picture
 from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.supervise import RunCallbacks
-from rundir import graph_file, run_directory
+from rundir import files, graph_file, run_directory
 
 LONGEST_SECONDS = 1e7  # Of a timeout.
 
@@ -98,7 +98,8 @@ def record(job: Job) -> None:
   changed = run_directory.write_record(job.run_dir, job.name, dict(job.given), job.config)
   if changed:
     streams.say(f'warning: {changed}', sys.stderr)
-  graph_file.write(job.run_dir, flow.graph(job.program, job.placement))
+  with files.reported():
+    graph_file.write(job.run_dir, flow.graph(job.program, job.placement))
   for name in ('graph.md', 'graph.svg'):
     picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
 

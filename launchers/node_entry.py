@@ -1,6 +1,6 @@
 """The process of one node: `python -m launchers.node_entry PAYLOAD [GRACE_SECONDS]`.
 
-Launchpad's own entry ignores SIGTERM while the main thread is inside a Courier call, exits with -14
+Launchpad's own entry ignores SIGTERM while the main thread is inside a Courier call. It exits with -14
 after a clean stop, and opens a debugger on a crash. This entry behaves as follows:
 
 * After a requested stop it exits 0, at most `GRACE_SECONDS` after SIGTERM, even if the main thread is

@@ -1,9 +1,10 @@
-"""Requests that reach a launcher as signals."""
+"""Requests that reach a command as signals."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 
 # `lp.stop()` sends it: the program has done its work. No cluster software or shell sends it.
@@ -31,6 +32,41 @@ class Requests(list[int]):
   """
 
   stacks = False
+
+
+class StopRequested(KeyboardInterrupt):
+  """A signal has asked this process to stop.
+
+  Attributes:
+    exit_code: 128 plus the number of the signal.
+  """
+
+  def __init__(self, number: int):
+    super().__init__(number)
+    self.exit_code = EXIT_CODES[number]
+
+
+@contextlib.contextmanager
+def raised() -> Iterator[None]:
+  """Raises StopRequested on SIGINT, SIGTERM and SIGHUP, so that the process cleans up and exits.
+
+  Has no effect in a thread, and on signals that are ignored, such as SIGHUP under nohup.
+  """
+  if threading.current_thread() is not threading.main_thread():
+    yield
+    return
+
+  def stop(number: int, frame: object) -> None:
+    raise StopRequested(number)
+
+  numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+  heeded = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+  before = {n: signal.signal(n, stop) for n in heeded}
+  try:
+    yield
+  finally:
+    for number, handler in before.items():
+      signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -1,17 +1,64 @@
-"""Standard streams that may be closed, or missing from the start."""
+"""Standard streams that may be closed, missing from the start, or read by nobody."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import sys
+import threading
 from typing import IO
+
+_WAITING = 1000  # Sentences of an outlet.
 
 
 def say(sentence: str, file: IO[str] | None = None) -> None:
   """Prints a sentence, to stdout if `file` is None. Ignores a closed terminal."""
   with contextlib.suppress(OSError, ValueError):
     print(sentence, file=file, flush=True)
+
+
+class Outlet:
+  """Prints sentences from a thread, in order.
+
+  A stream that is open but not read, such as a pipe to a pager, blocks the thread and not the caller.
+  """
+
+  def __init__(self, file: IO[str] | None = None):
+    """Starts the thread; call `close` at the end.
+
+    Args:
+      file: receives the sentences; None for stdout. It may be closed at any time.
+    """
+    self._file = file
+    self._sentences: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    self._left_out = 0
+    self._thread = threading.Thread(target=self._print, name='outlet', daemon=True)
+    self._thread.start()
+    _open.append(self)
+
+  def say(self, sentence: str) -> None:
+    """Prints a sentence soon; leaves it out if 1,000 others are waiting."""
+    if self._sentences.qsize() < _WAITING:
+      self._sentences.put(sentence)
+    else:
+      self._left_out += 1
+
+  def close(self, timeout: float | None = None) -> None:
+    """Prints what is waiting. After a timeout, in seconds, the rest is left to `flush`."""
+    self._sentences.put(None)
+    self._thread.join(timeout)
+    if not self._thread.is_alive() and self in _open:
+      _open.remove(self)
+
+  def _print(self) -> None:
+    while (sentence := self._sentences.get()) is not None:
+      say(sentence, self._file)
+    if self._left_out:
+      say(f'({self._left_out} later messages are left out: nothing read them)', self._file)
+
+
+_open: list[Outlet] = []
 
 
 def ensure_streams() -> None:
@@ -22,7 +69,9 @@ def ensure_streams() -> None:
 
 
 def flush() -> None:
-  """Flushes stdout and stderr. Ignores a closed terminal."""
+  """Closes every outlet, and flushes stdout and stderr. Ignores a closed terminal."""
+  for outlet in list(_open):
+    outlet.close()
   for stream in (sys.stdout, sys.stderr):
     with contextlib.suppress(OSError, ValueError):
       stream.flush()

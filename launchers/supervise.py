@@ -24,6 +24,8 @@ FAILED = 1
 _TICK_SECONDS = 0.1
 _BEATS_SECONDS = 1.0
 _LOGS_SECONDS = 20.0
+# For the last sentences, to a stream that may not be read.
+_CLOSE_SECONDS = 5.0
 # A longer gap between two ticks means that this process was suspended.
 _SUSPENDED_SECONDS = 5.0
 
@@ -67,7 +69,8 @@ def supervise(
     nodes: the nodes of the program.
     requests: signal handlers may append to it during the call.
     out: receives a sentence about each failure that does not end the program, and the last log lines
-      of the node whose failure does; None for stderr. It may be closed at any time.
+      of the node whose failure does; None for stderr. It may be closed at any time. While nothing reads
+      it, the supervision continues.
     callbacks: called during supervision.
     node_timeout: seconds without a heartbeat, or without progress, after which a node is killed.
 
@@ -96,7 +99,7 @@ class _Supervision(Generic[N]):
   ):
     self._watched = [Watched(node) for node in nodes]
     self._requests = requests
-    self._out = out
+    self._outlet = streams.Outlet(out)
     self._callbacks = callbacks
     self._node_timeout = node_timeout
     self._code = 0
@@ -119,8 +122,8 @@ class _Supervision(Generic[N]):
       pause.wait(_TICK_SECONDS)
     self._call(self._callbacks.ended)
     if self._culprit is not None:
-      with contextlib.suppress(OSError, ValueError):
-        report(self._culprit, self._out)
+      self._say(report(self._culprit))
+    self._outlet.close(_CLOSE_SECONDS)
     return self._code
 
   def stop(self, code: int, culprit: Watched | None = None) -> None:
@@ -205,21 +208,24 @@ class _Supervision(Generic[N]):
     return True
 
   def _say(self, sentence: str) -> None:
-    streams.say(sentence, self._out)
+    self._outlet.say(sentence)
 
 
-def report(watched: Watched, out: IO[str], lines: int = 60) -> None:
-  """Prints how a node failed, and the end of its log from the last traceback on."""
+def report(watched: Watched, lines: int = 60) -> str:
+  """Returns how a node failed, and the end of its log from the last traceback on."""
   node = watched.node
   code = node.exit_code()
   assert code is not None
-  tail = logs.tail(node.log_path, lines)
+  how = watched.problem or node.ending()
+  first = f'error: node {node.name} {how}; the end of {node.log_path}:\n'
+  try:
+    tail = logs.tail(node.log_path, lines)
+    free = shutil.disk_usage(node.log_path).free
+  except OSError as error:
+    return f'{first}(the log cannot be read: {error.strerror})'
+  if not tail:
+    return f'{first}(the log is empty; its disk has {free:,} bytes left)'
   starts = [
     i for i, line in enumerate(tail) if line.startswith('Traceback (most recent call last)')
   ]
-  how = watched.problem or node.ending()
-  print(f'error: node {node.name} {how}; the end of {node.log_path}:', file=out)
-  if not tail:
-    free = shutil.disk_usage(node.log_path).free
-    print(f'(the log is empty; its disk has {free:,} bytes left)', file=out)
-  print(''.join(tail[starts[-1] :] if starts and code > 0 else tail), end='', file=out, flush=True)
+  return (first + ''.join(tail[starts[-1] :] if starts and code > 0 else tail)).rstrip('\n')

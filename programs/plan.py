@@ -24,6 +24,7 @@ from programs import (
   warm_start,
 )
 from programs.options import bsuite_results, config_file, own_torso
+from rundir import run_directory
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -89,6 +90,9 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
   Raises:
     ValueError: if the flags are invalid; one sentence, or one for each problem of the graph.
   """
+  for name in ('resume', 'placement', 'config'):
+    if flags.FLAGS[name].present and not flags.FLAGS[name].value:
+      raise ValueError(f'--{name}= names nothing; give it a value, or leave it out.')
   if not math.isfinite(_NODE_TIMEOUT.value):
     raise ValueError(f'--node_timeout={_NODE_TIMEOUT.value} must be a finite number.')
   resumes, measures = bool(_RESUME.value), alone and launcher.on_this_machine
@@ -96,11 +100,13 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
     raise ValueError(launcher.resume_refusal)
   if resumes:
     program_name = PROGRAM.value if PROGRAM.present else ''
-    run = runs.resumed_run(_RESUME.value, program_name, measures)
+    run = runs.resumed_run(_RESUME.value, program_name, measures, lock=not dry_run)
     config = run.config
   else:
     run = runs.new_run(PROGRAM.value, measures)
     titles = own_file.title(run.program), env_title(run.config)
+    if dry_run and run.config.run_dir and launcher.owns_run_dir:
+      run_directory.check_unused(run_directory.absolute(run.config.run_dir))
     run_dir = launcher.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
     config = dataclasses.replace(run.config, run_dir=run_dir)
   learns = registry.learns(run.module)

@@ -185,9 +185,10 @@ def _with_agent(modules: Mapping[str, Any], given: Mapping[str, Any]) -> list[tu
 def _check_flags(found: Sequence[tuple[str, Any, str]], given: Mapping[str, Any]) -> None:
   """Raises ValueError, one sentence, for a flag that no agent of a program has."""
   known = {name for _, module, a in found for name in _options(agents.variants(module)[a])}
+  titles = ', '.join(dict.fromkeys(f'--program={title}' for title, *_ in found))
   for name in given:
     if name not in known:
-      raise ValueError(f'--{name} is not an option of this program.')
+      raise ValueError(f'--{name} is not an option of {titles}; leave it out.')
 
 
 def _options(variant: agents.Variant) -> set[str]:

@@ -60,18 +60,19 @@ def _measured(
   return sizes.measure(program, module, given) if measures else ({}, [])
 
 
-def resumed_run(path: str, program: str, measures: bool = False) -> Run:
+def resumed_run(path: str, program: str, measures: bool = False, lock: bool = True) -> Run:
   """Returns an earlier run with the changes that the flags make.
 
   Args:
-    path: the run directory, which this process locks.
+    path: the run directory.
     program: the value of --program; '' if not given.
     measures: as in `new_run`.
+    lock: whether to lock the directory for this process; False to leave it as it is.
 
   Raises:
     ValueError: if the run cannot be resumed, or not with these flags; one sentence.
   """
-  path, record = run_directory.reopen(path)
+  path, record = run_directory.reopen(path, lock)
   if own_file.absolute(program) not in ('', record.program):
     raise ValueError(
       f'--resume={path} is a run of --program={record.program}; leave --program out.'

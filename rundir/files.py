@@ -22,7 +22,7 @@ def replacing(path: str, partial: str = '', mode: int = 0o666) -> Iterator[IO[by
     mode: its permissions before the umask.
 
   Raises:
-    OSError: if it cannot be written.
+    OSError: if it cannot be written; `filename` is set.
   """
   partial = partial or path + '.tmp'
   with contextlib.suppress(FileNotFoundError):
@@ -33,11 +33,29 @@ def replacing(path: str, partial: str = '', mode: int = 0o666) -> Iterator[IO[by
       file.flush()
       os.fsync(file.fileno())
     os.replace(partial, path)
-  except BaseException:
+  except BaseException as error:
     with contextlib.suppress(OSError):
       os.remove(partial)  # Frees room on a full disk.
+    if isinstance(error, OSError) and error.filename is None:  # A full disk names no file.
+      error.filename = path
     raise
   sync_directory(os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def reported(unnamed: str = 'a file') -> Iterator[None]:
+  """Raises an OSError as a ValueError, one sentence. A broken pipe stays what it is.
+
+  Args:
+    unnamed: what cannot be written if the error names no file.
+  """
+  try:
+    yield
+  except BrokenPipeError:
+    raise
+  except OSError as error:
+    what = error.filename or unnamed
+    raise ValueError(f'{what} cannot be written: {error.strerror}.') from error
 
 
 def write(path: str, content: bytes) -> None:

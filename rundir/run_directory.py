@@ -32,11 +32,16 @@ _TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'vers
 _LOCK = '.lock'
 _RESTARTS = 'restarts.csv'
 _LAUNCHER = 'launcher.json'
+# Of a summary, in the line that shows the result. A kept policy has no return.
+_RESULTS = (
+  ('evaluator_return', '.4g'),
+  *((name, '') for name in ('actor_steps', 'environment_frames', 'learner_steps')),
+)
 _END = 'end.json'
-# What launch.py and the engines write before the first node starts.
+# What launch.py and the engines write before the first node starts, besides the nodes' payloads.
 _BEFORE_THE_START = {
   *(_RECORD, _LOCK, 'graph.json', 'graph.md', 'graph.svg', 'params/initial.msgpack'),
-  *('slurm.sh', 'nodes/job.pkl'),
+  *(_LAUNCHER, 'slurm.sh'),
 }
 
 
@@ -70,10 +75,8 @@ def create(path: str, shared: bool = False) -> str:
   one_line.check('--run_dir=', path)
   try:
     os.makedirs(path, exist_ok=True)
-    if not shared and set(os.listdir(path)) - {_LOCK}:
-      goes_on = _is_run(path) and has_checkpoints(path)
-      advice = f'; --resume={path} resumes that run' if goes_on else ''
-      raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
+    if not shared:
+      check_unused(path)
     take(path)
     with open(os.path.join(path, '.writable'), 'w') as probe:
       probe.write('yes')
@@ -87,6 +90,24 @@ def create(path: str, shared: bool = False) -> str:
   return path
 
 
+def check_unused(path: str) -> None:
+  """Raises ValueError, one sentence, if a path is not that of a directory for a new run.
+
+  Args:
+    path: absolute; it need not exist.
+  """
+  try:
+    found = set(os.listdir(path)) - {_LOCK}
+  except FileNotFoundError:
+    return
+  except OSError as error:
+    raise ValueError(f'--run_dir={path} cannot be read: {error.strerror}.') from error
+  if found:
+    goes_on = _is_run(path) and has_checkpoints(path)
+    advice = f'; --resume={path} resumes that run' if goes_on else ''
+    raise ValueError(f'--run_dir={path} is not empty; name a new directory{advice}.')
+
+
 def create_or_reopen(path: str) -> str:
   """Locks a new directory, or that of this run before a restart; returns its absolute path.
 
@@ -96,8 +117,12 @@ def create_or_reopen(path: str) -> str:
   return reopen(path)[0] if _is_run(path) else create(path, shared=True)
 
 
-def reopen(path: str) -> tuple[str, Record]:
-  """Locks the directory of an earlier run for this process; returns its absolute path and record.
+def reopen(path: str, lock: bool = True) -> tuple[str, Record]:
+  """Returns the absolute path and the record of an earlier run.
+
+  Args:
+    path: the run directory.
+    lock: whether to lock it for this process.
 
   Raises:
     ValueError: if it has no run, is still in use or not writable, or its path does not fit on one line.
@@ -106,7 +131,10 @@ def reopen(path: str) -> tuple[str, Record]:
   one_line.check('--resume=', path)
   if _is_run(path):
     try:
-      take(path)
+      if lock:
+        take(path)
+      elif is_taken(path):
+        raise BlockingIOError
     except BlockingIOError as error:
       raise ValueError(f'--resume={path}: that run is still running.') from error
     except OSError as error:
@@ -220,18 +248,28 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
 
 
 def forget_rejected(path: str) -> None:
-  """Removes the files of a new run that its engine has rejected; its command can then be given again.
+  """Removes the files of a new run that could not start; its command can then be given again.
 
   Does nothing if a node or an earlier command has left anything.
   """
   found = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-  mine = [file for file in found if os.path.relpath(file, path) in _BEFORE_THE_START]
-  if len(mine) < len(found) or not _is_run(path) or len(read_record(path).commands) > 1:
+  if not all(_is_of_start(file, path) for file in found):
     return
-  for file in mine:
+  if _is_run(path) and len(read_record(path).commands) > 1:
+    return
+  for file in found:
     os.remove(file)
-  for folder in filter(os.path.isdir, {os.path.dirname(file) for file in mine} - {path}):
+  for folder in sorted((each for each, _, _ in os.walk(path) if each != path), reverse=True):
     os.rmdir(folder)
+
+
+def _is_of_start(file: str, path: str) -> bool:
+  """Returns whether a file of a run directory is written before the first node does anything."""
+  name = os.path.relpath(file, path)
+  folder, suffix = os.path.dirname(name), os.path.splitext(name)[1]
+  payload = folder == 'nodes' and suffix == '.pkl'
+  unused_log = folder == 'logs' and suffix == '.log' and not os.path.getsize(file)
+  return name in _BEFORE_THE_START or payload or unused_log
 
 
 def _differences(before: dict[str, str], now: dict[str, str]) -> str:
@@ -333,9 +371,10 @@ def read_summary(path: str) -> dict[str, Any] | None:
   """Returns the summary of a run; None if the run has not finished."""
   try:
     with open(summary_path(path)) as f:
-      return json.load(f)
-  except (FileNotFoundError, ValueError):  # Empty, after a power failure.
+      summary = json.load(f)
+  except (FileNotFoundError, NotADirectoryError, ValueError):  # Empty, after a power failure.
     return None
+  return summary if isinstance(summary, dict) else None
 
 
 def note_end(path: str, code: int, seconds: float) -> None:
@@ -350,7 +389,8 @@ def end_of(path: str) -> dict[str, Any] | None:
   try:
     with open(os.path.join(path, _END)) as f:
       end = json.load(f)
-    return end if isinstance(end['exit_code'], int) else None
+    valid = isinstance(end['exit_code'], int) and isinstance(end['seconds'], int | float)
+    return end if valid else None
   except (OSError, ValueError, LookupError, TypeError):
     return None
 
@@ -370,10 +410,7 @@ def result(path: str) -> str:
     return ''
   words, summary, end = ['done:'], read_summary(path), end_of(path)
   if summary is not None:
-    words.append(
-      'evaluator_return={evaluator_return:.4g} actor_steps={actor_steps} '
-      'environment_frames={environment_frames} learner_steps={learner_steps}'.format(**summary)
-    )
+    words += [f'{name}={summary[name]:{form}}' for name, form in _RESULTS if name in summary]
   if end is not None:
     words.append(f'seconds={end["seconds"]:.1f}')
   return ' '.join([*words, f'run_dir={path}'])

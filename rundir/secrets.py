@@ -14,6 +14,9 @@ _OPTION = re.compile(r'([\w.-]+)=([^,]*)')
 
 def masked(text: str) -> str:
   """Returns options such as 'rows=5,api_key=abc', or a flag with them, with secrets masked."""
+  flag, equals, value = text.partition('=')
+  if flag.startswith('-') and equals:
+    return f'{flag}={MASK if _is_secret(flag) else masked(value)}'
   return _OPTION.sub(lambda m: f'{m[1]}={MASK}' if _is_secret(m[1]) else m[0], text)
 
 

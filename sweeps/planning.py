@@ -10,6 +10,7 @@ from absl import flags
 from launchers import engines, guard
 from launchers.launcher import Job
 from programs import plan
+from programs.options import flags as config_flags
 
 # Flags that a sweep sets for each run, or that make no sense for several runs.
 OURS = (
@@ -42,10 +43,7 @@ def job(command: Sequence[str]) -> Job:
   known.unparse_flags()
   for name in known:
     known[name].unparse()
-  try:
-    rest = known(['launch.py', *command])[1:]
-  except flags.Error as error:
-    raise ValueError(f'{error}.') from error
+  rest = config_flags.parse(['launch.py', *command])[1:]
   if rest:
     raise ValueError(f'{rest[0]!r} is not a flag; options look like --num_steps=1000.')
   where = known[_LAUNCHER].value

@@ -39,12 +39,19 @@ def write(
   rows = table.ranked(sweep, directory, trials)
   drawn = _figure(sweep, directory, rows) if with_figure else None
   if drawn is not None:
-    files.write(os.path.join(directory, _FIGURE), drawn)
+    _write(directory, _FIGURE, drawn)
   figure = _FIGURE if os.path.exists(os.path.join(directory, _FIGURE)) else ''
   text = '\n'.join(table.page(sweep, rows, figure)).rstrip() + '\n'
-  files.write(os.path.join(directory, 'table.md'), text.encode())
-  files.write(os.path.join(directory, 'table.csv'), table.as_csv(sweep, rows).encode())
+  _write(directory, 'table.md', text.encode())
+  _write(directory, 'table.csv', table.as_csv(sweep, rows).encode())
   return rows
+
+
+def _write(directory: str, name: str, content: bytes) -> None:
+  path = os.path.join(directory, name)
+  partial = f'{path}.{os.getpid()}.tmp'  # --table_only may write beside the sweep.
+  with files.replacing(path, partial) as file:
+    file.write(content)
 
 
 def _figure(sweep: Sweep, directory: str, rows: Sequence[Row]) -> bytes | None:

@@ -7,9 +7,9 @@ import dataclasses
 import math
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from signal import SIGINT
-from typing import Any
+from typing import Any, TypeVar
 
 from launchers import binding, guard, requests, streams
 from programs.options import flags as config_flags
@@ -24,6 +24,13 @@ from sweeps.table import Row
 _TICK_SECONDS = 0.1
 _LAUNCH = str(commands.ROOT / 'launch.py')
 _INVALID = 2
+_RETRY_SECONDS = 1.0
+_CLOSE_SECONDS = 5.0  # For the last lines, to a stream that may not be read.
+T = TypeVar('T')
+
+
+class _StoppedError(Exception):
+  """The sweep was asked to stop while a file could not be written."""
 
 
 @dataclasses.dataclass
@@ -57,7 +64,8 @@ def run(
   """Runs what has not ended yet; returns the exit code and the trials, best first.
 
   Finished runs are kept. Others are resumed from their newest checkpoint, or begin again. SIGINT and
-  SIGTERM stop the programs, which write checkpoints first; a second SIGINT kills them.
+  SIGTERM stop the programs, which write checkpoints first; a second SIGINT kills them. While the record
+  of a run cannot be written, as on a full disk, no run starts, and the write is retried.
 
   Args:
     sweep: the sweep.
@@ -95,6 +103,7 @@ class _Runner:
     self._running: list[_Running] = []
     self._left: dict[int, set[int]] = {}  # Seeds by trial that have not ended.
     self._measured = False
+    self._asked = requests.Requests()
     self.trials: list[tuple[int, Mapping[str, Any]]] = []
     self.skipped = False
     for position in self._search.begin(record.trials):
@@ -107,7 +116,9 @@ class _Runner:
     """Runs everything; returns the exit code, 0 if runs failed."""
     pause = threading.Event()
     the_guard = guard.Guard(sys.executable, binding.python_path())
+    self._outlet = streams.Outlet()
     with requests.collected() as asked:
+      self._asked = asked
       try:
         while not asked:
           while len(self._running) < jobs and (task := self._next()):
@@ -116,15 +127,36 @@ class _Runner:
             return 0
           self._poll()
           pause.wait(_TICK_SECONDS)
-        count = len(self._running)
-        self._say(f'stops {count} runs, which write checkpoints first; again: kills them')
-        return requests.EXIT_CODES[asked[0]]
+        return self._say_stop()
+      except _StoppedError:
+        return self._say_stop()
       except UnknownMetricError as error:
         streams.say(f'error: {self._sweep.source}: {error}', sys.stderr)
         return _INVALID
       finally:
-        self._stop(asked)
+        self._stop()
         the_guard.close()
+        self._outlet.close(_CLOSE_SECONDS)
+
+  def _say_stop(self) -> int:
+    """Says what happens after a request to stop; returns the exit code."""
+    count = len(self._running)
+    self._say(f'stops {count} runs, which write checkpoints first; again: kills them')
+    return requests.EXIT_CODES[self._asked[0]]
+
+  def _written(self, write: Callable[[], T]) -> T:
+    """Returns what `write` returns; calls it again until it raises no OSError."""
+    pause, said = threading.Event(), False
+    while True:
+      try:
+        return write()
+      except OSError as error:
+        if not said:
+          self._say(f'warning: {error}; the sweep waits until it can write')
+          said = True
+      if self._asked:
+        raise _StoppedError
+      pause.wait(_RETRY_SECONDS)
 
   def _next(self) -> _Task | None:
     """Returns the next run to start; None if there is none for now."""
@@ -133,7 +165,7 @@ class _Runner:
       if values is None:
         return None
       self._record.trials.append(dict(values))
-      sweep_directory.write(self._directory, self._record)
+      self._written(lambda: sweep_directory.write(self._directory, self._record))
       self._enqueue(prepare.number(self._sweep, len(self._record.trials) - 1), values)
       self._refuse_invalid(values)
     return self._queue.popleft()
@@ -176,7 +208,8 @@ class _Runner:
       return
     log = sweep_directory.log_path(task.run_dir)
     if not commands.resumable(task.run_dir) and not commands.unused(task.run_dir):
-      aside = commands.set_aside(task.run_dir, log, sweep_directory.outcome_path(task.run_dir))
+      outcome_path = sweep_directory.outcome_path(task.run_dir)
+      aside = self._written(lambda: commands.set_aside(task.run_dir, log, outcome_path))
       self._say(
         f'{task.name}: begins again, without a checkpoint to resume from; {aside} has the rest'
       )
@@ -188,7 +221,8 @@ class _Runner:
     outcome = sweep_directory.outcome(task.run_dir)
     earlier = outcome.seconds if outcome and outcome.state == STOPPED else 0.0
     marked = {guard.VARIABLE: f'{mark};'}
-    self._running.append(_Running(task, Command([_LAUNCH, *target], log, None, marked), earlier))
+    command = self._written(lambda: Command([_LAUNCH, *target], log, None, marked))
+    self._running.append(_Running(task, command, earlier))
     flags = prepare.flags_of(self._sweep, task.values)
     verb = 'resumes' if target[0].startswith('--resume=') else 'runs'
     self._say(' '.join(filter(None, [f'{task.name}: {verb}', flags])) + f', {task.run_dir}')
@@ -216,7 +250,7 @@ class _Runner:
 
   def _conclude(self, task: _Task, outcome: Outcome) -> None:
     """Records how a run ended, and prints it."""
-    sweep_directory.write_outcome(task.run_dir, outcome)
+    self._written(lambda: sweep_directory.write_outcome(task.run_dir, outcome))
     if outcome.state == FAILED:
       self._say(f'{task.name}: failed, {outcome.reason}')
     elif outcome.state == DONE:
@@ -225,7 +259,10 @@ class _Runner:
       said = shown if math.isfinite(value) else f'failed, {table.no_value(self._sweep.metric)}'
       self._say(f'{task.name}: {said}, {outcome.seconds:.0f} s')
     self._ended(task)
-    report.write(self._sweep, self._directory, self.trials, with_figure=False)
+    try:
+      report.write(self._sweep, self._directory, self.trials, with_figure=False)
+    except OSError as error:  # The next run that ends writes all of it.
+      self._say(f'warning: the table is out of date: {error}')
 
   def _measure(self, task: _Task) -> float:
     """Returns the metric of a run; raises UnknownMetricError if no run has had it."""
@@ -247,20 +284,23 @@ class _Runner:
       mean = None if row.estimate is None else float(row.estimate.value)
       self._search.tell(task.values, mean)
 
-  def _stop(self, asked: requests.Requests) -> None:
+  def _stop(self) -> None:
     """Stops the running programs and waits for their end."""
     pause = threading.Event()
     for running in self._running:
       running.command.stop()
     while any(running.command.exit_code() is None for running in self._running):
-      if asked.count(SIGINT) > 1:
+      if self._asked.count(SIGINT) > 1:
         for running in self._running:
           running.command.kill()
       pause.wait(_TICK_SECONDS)
     for running in self._running:
       made = self._outcome(running, stopped=True)
-      sweep_directory.write_outcome(running.task.run_dir, made)
+      try:
+        sweep_directory.write_outcome(running.task.run_dir, made)
+      except OSError as error:
+        self._say(f'warning: the seconds of {running.task.name} are not recorded: {error}')
     self._running.clear()
 
   def _say(self, line: str) -> None:
-    streams.say(line)
+    self._outlet.say(line)

@@ -21,6 +21,7 @@ _ENTRIES = (
   *('goal', 'jobs', 'time_limit', 'title'),
 )
 _MOST_SEEDS = 1000
+_MOST_TRIALS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +88,7 @@ def seeds_alone(text: str, given: Mapping[str, str], title: str, source: str) ->
     make_search=lambda: Listed([{}]),
     trials=[{}],
     chosen=True,
-    seeds=_seeds(found if len(found) > 1 else found[0], said),
+    seeds=_seeds(found if len(found) > 1 else found[0], said, ''),
   )
 
 
@@ -139,6 +140,7 @@ def parse(found: Mapping[str, Any], path: str) -> Sweep:
   )
   metric.check(path)
   search, make_search, trials = _search(found, parsed, metric, path)
+  given_seeds = found.get('seeds', 1)
   return Sweep(
     title=_text(found, 'title', path, path),
     source=path,
@@ -148,7 +150,7 @@ def parse(found: Mapping[str, Any], path: str) -> Sweep:
     make_search=make_search,
     trials=trials,
     chosen=found.get('search') != 'tpe',
-    seeds=_seeds(found.get('seeds', 1), f'{path}: seeds'),
+    seeds=_seeds(given_seeds, f'{path}: seeds', f'; it is {given_seeds!r}'),
     metric=metric,
     jobs=_whole(found, 'jobs', 0, path),
     time_limit=_time_limit(found, path),
@@ -174,6 +176,8 @@ def _search(
   if 'trials' not in found:
     raise ValueError(f'{path}: trials is missing; set it to the number of trials of "{kind}".')
   number, seed = _whole(found, 'trials', 1, path), _whole(found, 'search_seed', 0, path)
+  if number > _MOST_TRIALS:
+    raise ValueError(f'{path}: trials is {number}; set it to at most {_MOST_TRIALS:,}.')
   if kind == 'random':
     drawn = space.draws(axes, number, seed)
     return f'{len(drawn)} at random', lambda: Listed(drawn), drawn
@@ -182,14 +186,20 @@ def _search(
   return f"{number} of Optuna's TPE", make, space.corners(axes)
 
 
-def _seeds(value: Any, said: str) -> list[int]:
-  """Returns seeds: from 1 to a number, or those of a list."""
+def _seeds(value: Any, said: str, value_said: str) -> list[int]:
+  """Returns seeds: from 1 to a number, or those of a list.
+
+  Args:
+    value: the number or the list.
+    said: begins the error message.
+    value_said: ends it.
+  """
   seeds = list(range(1, value + 1)) if _is_whole(value) and value <= _MOST_SEEDS else value
   valid = isinstance(seeds, list) and seeds and all(map(_is_whole, seeds))
   if not valid or len(set(seeds)) < len(seeds):
     raise ValueError(
-      f'{said} must be a number from 1 to {_MOST_SEEDS}, or a list of different whole numbers; it is '
-      f'{value!r}.'
+      f'{said} must be a number from 1 to {_MOST_SEEDS}, or a list of different whole '
+      f'numbers{value_said}.'
     )
   return seeds
 

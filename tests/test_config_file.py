@@ -59,7 +59,7 @@ def test_a_file_sets_any_flag_and_the_command_line_wins(tmp_path, capsys):
     ('seed: {a: 1}', ["seed cannot be 'a=1'"]),
     ('launcher: slum', ["launcher cannot be 'slum'", 'slurm']),
     ('isolate: no', ['isolate is False; put a text such as "no" in quotes']),
-    ('num_steps:', ['num_steps is None']),
+    ('num_steps:', ['num_steps has no value']),
     ('- num_steps', ['must map names to values']),
     ('a: [', ['is neither YAML nor JSON', 'line 1']),
     ('[' * 5000, ['is nested too deeply']),

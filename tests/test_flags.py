@@ -1,12 +1,15 @@
 """The flags that launch.py refuses before anything starts."""
 
+import errno
 import json
+import os
 
 import pytest
 
+from launchers import child_process
 from programs import sebulba
 from rundir import checkpoints, run_directory
-from tests.programs_under_test import launch, run_main
+from tests.programs_under_test import ROOT, launch, run_main
 
 
 def _slow(*values):
@@ -271,6 +274,12 @@ def _slow(*values):
     (['--node_timeout=nan'], ['--node_timeout=nan', 'finite']),
     (['--launcher=pod'], ['--launcher=k8s', 'JOB_COMPLETION_INDEX']),
     (['--dry_run', '--graph=graph.png'], ['--graph=graph.png', '.svg']),
+    (['--resume='], ['--resume= names nothing']),
+    (['--placement='], ['--placement= names nothing']),
+    (['--config='], ['--config= names nothing']),
+    (['--num_actors=100000'], ['--num_actors is 100000', '65536']),
+    (['--dry_run', f'--run_dir={ROOT}'], [f'--run_dir={ROOT} is not empty']),
+    (['--dry_run', f'--run_dir={__file__}'], ['test_flags.py cannot be read: Not a directory']),
     (['nonsense'], ["'nonsense'"]),
   ],
 )
@@ -285,16 +294,46 @@ def test_bad_flags_are_rejected_in_one_sentence_before_anything_starts(flags, wo
 
 
 @pytest.mark.slow
-def test_an_unknown_flag_gets_a_suggestion():
-  process = launch('--num_stepz=3')
-  assert process.returncode != 0
-  assert 'Did you mean: num_steps' in process.stderr
+@pytest.mark.parametrize(
+  'flag, error',
+  [
+    ('--num_stepz=3', '--num_stepz is not a flag; did you mean --num_steps?'),
+    (
+      '--num_steps=1e6',
+      '--num_steps=1e6 is not a whole number; write it in digits, such as 1000000.',
+    ),
+  ],
+)
+def test_a_flag_that_cannot_be_parsed_is_rejected_in_one_sentence(flag, error):
+  process = launch(flag)
+  assert process.returncode == 2
+  assert process.stderr == f'error: {error}\n'
 
 
 def test_a_run_directory_in_use_is_rejected(tmp_path, capsys):
   (tmp_path / 'summary.json').write_text('{}')
   assert run_main(f'--run_dir={tmp_path}') == 2
   assert 'is not empty' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  'module, function, where',
+  [
+    (os, 'fsync', 'config.json cannot be written: No space left on device.'),
+    (child_process.subprocess, 'Popen', 'the nodes cannot be started: No space left on device.'),
+  ],
+)
+def test_a_run_that_cannot_start_leaves_a_directory_for_the_same_command(
+  tmp_path, monkeypatch, capsys, module, function, where
+):
+  def fail(*args, **kwargs):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(module, function, fail)
+  run_dir = tmp_path / 'run'
+  assert run_main('--num_steps=2000', f'--run_dir={run_dir}') == 2
+  assert where in capsys.readouterr().err
+  assert [path.name for path in run_dir.iterdir()] == []
 
 
 def _earlier_run(path, learner_steps=5, actor_steps=100):

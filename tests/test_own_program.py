@@ -21,7 +21,9 @@ from environments import registry as environments
 from launchers import binding
 from programs import arithmetic, check, registry
 from rundir import audit, checkpoints, run_directory
+from tests.launchers.contract import runs
 from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text
+from tests.waiting import wait_until
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
 PROGRAM, TORSO = 'mine.py:make_program', 'fourier.py:wide'
@@ -33,6 +35,36 @@ def mine(tmp_path):
   for path in EXAMPLES:
     shutil.copy(path, tmp_path)
   return tmp_path
+
+
+# Its constructor starts a process and does not return.
+STUCK = """
+import os, subprocess, time
+
+def make(task, num_envs, seed):
+  with open('pid', 'w') as f:
+    f.write(f'{subprocess.Popen(["sleep", "1000"]).pid}\\n')
+  time.sleep(1000)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('number, code', [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_launch_that_is_stopped_while_it_plans_leaves_no_process(tmp_path, number, code):
+  (tmp_path / 'stuck.py').write_text(STUCK)
+  process = subprocess.Popen(
+    [sys.executable, ROOT / 'launch.py', f'--env={tmp_path}/stuck.py:make'],
+    cwd=tmp_path,
+    stderr=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+  )
+  pid_file = tmp_path / 'pid'
+  wait_until(lambda: pid_file.exists() and pid_file.read_text().endswith('\n'))
+  process.send_signal(number)
+  output, errors = process.communicate(timeout=60)
+  assert process.returncode == code and (output, errors) == (b'', b'')
+  wait_until(lambda: not runs(int(pid_file.read_text())))
+  assert sorted(path.name for path in tmp_path.iterdir()) == ['pid', 'stuck.py']
 
 
 def test_the_examples_are_short():

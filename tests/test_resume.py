@@ -189,6 +189,13 @@ def test_the_directory_of_the_run_may_be_named_again(tmp_path, monkeypatch):
   assert _resume('run', '--run_dir=run') == 0
 
 
+def test_a_resume_that_starts_nothing_leaves_the_directory_as_it_is(tmp_path):
+  _stopped_run(tmp_path)
+  before = sorted(tmp_path.rglob('*'))
+  assert _resume(tmp_path) == 0
+  assert sorted(tmp_path.rglob('*')) == before
+
+
 @pytest.mark.slow
 def test_a_resume_that_starts_nothing_leaves_the_result(tmp_path):
   _stopped_run(tmp_path)

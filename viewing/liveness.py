@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import time
@@ -49,4 +50,8 @@ class Liveness:
     files = glob.glob(os.path.join(glob.escape(node_files.directory(self._run_dir)), '*'))
     files.append(os.path.join(self._run_dir, 'config.json'))
     files.append(run_directory.processes_path(self._run_dir))
-    return max((os.path.getmtime(file) for file in files if os.path.exists(file)), default=0.0)
+    latest = 0.0
+    for file in files:
+      with contextlib.suppress(OSError):  # It may be removed meanwhile.
+        latest = max(latest, os.path.getmtime(file))
+    return latest

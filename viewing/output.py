@@ -1,4 +1,4 @@
-"""Runs commands whose output pipe may be closed before they have printed everything."""
+"""Runs commands that may be stopped, or whose output pipe may be closed, before they have ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 
 from rich.console import Console
+
+from launchers import requests
 
 READER_GONE = 128 + signal.SIGPIPE
 
@@ -21,7 +23,9 @@ class Pipe(Console):
 
 
 def run(main: Callable[[], int]) -> int:
-  """Runs a command; returns its exit code, or READER_GONE if its output pipe was closed.
+  """Runs a command; returns its exit code.
+
+  That is READER_GONE if its output pipe was closed, and 128 plus the number of a signal that stopped it.
 
   Args:
     main: the command; returns its exit code.
@@ -29,9 +33,12 @@ def run(main: Callable[[], int]) -> int:
   if sys.stdout is None:  # Closed by a shell's >&-.
     sys.stdout = open(os.devnull, 'w')  # noqa: SIM115  open until the process exits
   try:
-    code = main()
-    sys.stdout.flush()
+    with requests.raised():
+      code = main()
+      sys.stdout.flush()
     return code
+  except requests.StopRequested as stop:
+    return stop.exit_code
   except BrokenPipeError:
     # Python flushes again on exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -34,13 +34,13 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   )
   normalize_rewards: bool = option(
     False,
-    'Whether the loss first divides rewards by the running standard deviation of the discounted return '
-    'and clips them to [-10, 10], as in PPO on MuJoCo.',
+    'Whether the loss divides rewards by the running standard deviation of the discounted return. They '
+    'are then clipped to [-10, 10], as in PPO on MuJoCo.',
   )
   normalize_observations: bool = option(
     False,
-    'Whether networks receive each element of an observation with its running mean subtracted, over its '
-    'running standard deviation, clipped to [-10, 10], as in PPO on MuJoCo; not for uint8 or labels. Of '
+    'Whether networks receive each element of an observation less its running mean, over its running '
+    'standard deviation. It is clipped to [-10, 10], as in PPO on MuJoCo; not for uint8 or labels. Of '
     'a nest, the parts of floats.',
   )
   separate_critic: bool = option(

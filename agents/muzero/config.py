@@ -53,8 +53,8 @@ class MuZeroConfig(OptimizerConfig):
   )
   head_channels: int = option(
     0,
-    'Channels to which a 1x1 convolution in each head reduces the hidden state of the conv and residual '
-    'models, before the hidden layer, as in M, whose number is not published; 0: none.',
+    'Channels of the 1x1 convolution before the hidden layer of each head, in the conv and residual '
+    'models; 0: no such convolution. M has one, of unpublished size.',
     at_least=0,
   )
   frame_stack: int = with_default(NetworkConfig, 'frame_stack', 1)
@@ -64,7 +64,9 @@ class MuZeroConfig(OptimizerConfig):
     'Search: gumbel, which improves the policy with any number of simulations (G), or puct, that of M, '
     'which needs more simulations than actions.',
   )
-  num_simulations: int = option(50, 'Simulations of a search; M, U and G on Atari: 50.')
+  num_simulations: int = option(
+    50, 'Simulations of a search; M, U and G on Atari: 50.', at_most=10_000
+  )
   max_considered_actions: int = option(
     16, 'Actions that gumbel considers at the root; G: 16, and fewer if there are fewer.'
   )
@@ -84,8 +86,8 @@ class MuZeroConfig(OptimizerConfig):
   )
   temperature_decay_steps: int = option(
     0,
-    'Learner steps in which the temperature of the visits that puct acts by falls from 1 to 0.5, after '
-    'half of them, and to 0.25, after three quarters; 0: about all of the run. M: 1 million.',
+    'Learner steps in which the temperature of the visits of puct falls; 0: about all of the run. It is '
+    '1 at first, 0.5 after half of them, 0.25 after three quarters. M: 1 million.',
   )
   search_value: str = option(
     'mean',

@@ -33,7 +33,7 @@ def check_path(path: str) -> None:
 
 
 def write(path: str, program: lp.Program, placement: Mapping[str, Resources]) -> None:
-  """Writes the picture in the format of the path's suffix.
+  """Writes the picture in the format of the path's suffix; the path is that of --graph, or of a run.
 
   Raises:
     ValueError: if the suffix is unknown or the file cannot be written; one sentence.
@@ -50,7 +50,7 @@ def write(path: str, program: lp.Program, placement: Mapping[str, Resources]) ->
     with open(path, 'w') as f:
       f.write(text)
   except OSError as error:
-    raise ValueError(f'--graph={path} cannot be written: {error.strerror}.') from error
+    raise ValueError(f'the graph {path} cannot be written: {error.strerror}.') from error
 
 
 def mermaid(program: lp.Program, placement: Mapping[str, Resources]) -> str:

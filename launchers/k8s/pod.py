@@ -1,7 +1,7 @@
 """Runs one node of a graph in this process, which is the first process of a Kubernetes pod.
 
-Pods receive no payload. Each pod builds the whole graph from the flags of the manifest, binds every
-node's address (hosts and ports are known before the start), and calls its own node.
+Pods receive no payload. Each pod builds the whole graph from the flags of the manifest and binds every
+node's address: hosts and ports are known before the start. It then calls its own node.
 """
 
 from __future__ import annotations

@@ -86,9 +86,9 @@ def launch(
 ) -> int:
   """Runs a program to completion.
 
-  The program ends when every node has returned, when a node calls `lp.stop()`, when a node fails with
-  no restart left, or on a signal in `requests.EXIT_CODES`. Every process then gets SIGTERM, and SIGKILL
-  30 seconds later. A second Ctrl-C kills every process at once. Each node's output is in
+  The program ends when every node has returned, or a node calls `lp.stop()`. It also ends when a node
+  fails with no restart left, and on a signal in `requests.EXIT_CODES`. Every process then gets SIGTERM,
+  and SIGKILL 30 seconds later. A second Ctrl-C kills every process at once. Each node's output is in
   `run_dir/logs/<label>-<index>.log`.
 
   Args:
@@ -102,26 +102,34 @@ def launch(
   Returns:
     The exit code: 0; 1 if a node failed (the end of its log, traceback last, is then in `out`); 130
     after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+
+  Raises:
+    ValueError: if a node cannot be pickled or started, as on a full disk; one sentence. No node runs
+      then.
   """
   payloads = os.path.join(run_dir, 'nodes')
-  os.makedirs(payloads, exist_ok=True)
-  count = sum(len(node.addresses) for group in program.groups.values() for node in group)
-  # All ports in one call: a second call could return a port that is reserved but not yet in use.
-  ports = iter(binding.free_ports(count))
-  tasks = binding.prepare(
-    program,
-    lambda label, index, count: [f'127.0.0.1:{next(ports)}' for _ in range(count)],
-    binding.SignalStopper(os.getpid()),
-    payloads,
-  )
+  with binding.starting():
+    os.makedirs(payloads, exist_ok=True)
+    count = sum(len(node.addresses) for group in program.groups.values() for node in group)
+    # All ports in one call: a second call could return a port that is reserved but not yet in use.
+    ports = iter(binding.free_ports(count))
+    tasks = binding.prepare(
+      program,
+      lambda label, index, count: [f'127.0.0.1:{next(ports)}' for _ in range(count)],
+      binding.SignalStopper(os.getpid()),
+      payloads,
+    )
   callbacks.started()
   with requests.collected() as asked:
-    guard, token = Guard(sys.executable, binding.python_path()), binding.run_token()
+    with binding.starting():
+      guard = Guard(sys.executable, binding.python_path())
+    token = binding.run_token()
     nodes: list[_LocalNode] = []
     try:
-      for task in tasks:
-        log_path = binding.log_path(run_dir, task)
-        nodes.append(_LocalNode(task, placement[task.label], log_path, guard, token))
+      with binding.starting():
+        for task in tasks:
+          log_path = binding.log_path(run_dir, task)
+          nodes.append(_LocalNode(task, placement[task.label], log_path, guard, token))
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
     finally:
       for node in nodes:

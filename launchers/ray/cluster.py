@@ -106,7 +106,8 @@ def launch(
     try:
       if not machines.find(program, placement, run_dir, timeout, nodes, asked):
         return requests.EXIT_CODES[asked[0]]
-      _start(program, placement, run_dir, nodes, out, callbacks.started)
+      with binding.starting():
+        _start(program, placement, run_dir, nodes, out, callbacks.started)
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
     finally:
       _release(nodes)

@@ -144,25 +144,27 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
 
     os.environ.update(binding.run_token())  # Steps inherit it.
     stopper = JobStopper(hosts[0].job_id)
-    tasks = binding.prepare(job.program, addresses, stopper, os.path.dirname(job_file))
-    record['launcher'] = {'machine': hosts[0].names[0]}
-    files.write_json(os.path.join(run_dir, 'nodes.json'), record)
+    with binding.starting():
+      tasks = binding.prepare(job.program, addresses, stopper, os.path.dirname(job_file))
+      record['launcher'] = {'machine': hosts[0].names[0]}
+      files.write_json(os.path.join(run_dir, 'nodes.json'), record)
     callbacks.started()
     nodes: list[SlurmNode] = []
     try:
-      for task in tasks:
-        component = hosts[job.plan.slots[task.label][task.index].component]
-        machine = record[task.name]['machine']
-        resources = job.placement[task.label]
-        nodes.append(
-          SlurmNode(
-            f'{task.name} on {machine}',
-            binding.log_path(run_dir, task),
-            resources,
-            _command(task, resources, component, machine),
-            component.job_id,
+      with binding.starting():
+        for task in tasks:
+          component = hosts[job.plan.slots[task.label][task.index].component]
+          machine = record[task.name]['machine']
+          resources = job.placement[task.label]
+          nodes.append(
+            SlurmNode(
+              f'{task.name} on {machine}',
+              binding.log_path(run_dir, task),
+              resources,
+              _command(task, resources, component, machine),
+              component.job_id,
+            )
           )
-        )
       return supervise.supervise(nodes, asked, out, callbacks, job.node_timeout)
     finally:
       for node in nodes:

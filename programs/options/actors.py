@@ -19,7 +19,7 @@ BATCH_SIZE_HELP = (
 class ActorsConfig(CommonConfig):
   """Options of programs with actors, replay and a learner, for central and local inference alike."""
 
-  num_actors: int = option(2, 'actor processes of each replica')
+  num_actors: int = option(2, 'actor processes of each replica', at_most=65_536)
   envs_per_actor: int = option(
     32, 'environments in each actor process; auto: measured before the start', measured=True
   )

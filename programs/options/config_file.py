@@ -125,7 +125,9 @@ def word(source: str, name: str, value: Any) -> str:
     near = errors.did_you_mean(name, set(flags.FLAGS) - {_CONFIG.name})
     raise ValueError(f'{source}: there is no option {name!r}{near or "; see --help."}')
   known = flags.FLAGS[name]
-  if value is None or (isinstance(value, bool) and not known.boolean):
+  if value is None:
+    raise ValueError(f'{source}: {name} has no value; give it one, or leave it out.')
+  if isinstance(value, bool) and not known.boolean:
     raise ValueError(f'{source}: {name} is {value!r}; put a text such as "no" in quotes.')
   written = text(value)
   try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,13 @@ from environments import own_file
 from programs import registry
 from programs.options.agents import variants
 from programs.options.measured import AUTO
+
+# What is wrong with a value, by a part of the message of absl's parsers.
+_REASONS = {
+  'invalid literal for int()': 'is not a whole number; write it in digits, such as 1000000',
+  'could not convert string to float': 'is not a number',
+  'Non-boolean argument': 'is neither true nor false',
+}
 
 # The programs whose options are flags.
 _programs: list[str] = []
@@ -96,6 +104,35 @@ def _defaults(by_program: dict[str, dataclasses.Field], num_programs: int) -> st
   value = next(iter(shown.values()))
   only = '' if len(shown) == num_programs else f'; {", ".join(shown)} only'
   return f'default: {value}{only}'
+
+
+def parse(words: Sequence[str]) -> list[str]:
+  """Parses a command line; returns its words without the flags.
+
+  Raises:
+    ValueError: if a flag is unknown or its value is invalid; one sentence.
+  """
+  try:
+    return flags.FLAGS(list(words))
+  except flags.UnrecognizedFlagError as error:
+    similar = str(error).partition('Did you mean: ')[2].rstrip(' ?')
+    advice = f'did you mean --{similar}?' if similar else '--helpfull lists all flags.'
+    raise ValueError(f'--{error.flagname} is not a flag; {advice}') from error
+  except flags.Error as error:
+    flag, _, reason = str(error).removeprefix('flag ').rstrip('.').partition(': ')
+    for name, plain in _REASONS.items():
+      if name in reason:
+        raise ValueError(f'{flag} {plain}.') from error
+    raise ValueError(f'{flag}: {reason}.' if reason else f'{flag}.') from error
+
+
+def parse_or_exit(words: Sequence[str]) -> list[str]:
+  """Parses a command line as `parse` does; prints its error, and exits with code 2."""
+  try:
+    return parse(words)
+  except ValueError as error:
+    print(f'error: {error}', file=sys.stderr)
+    sys.exit(2)
 
 
 def names() -> set[str]:

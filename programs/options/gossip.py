@@ -26,6 +26,7 @@ class GossipConfig(CommonConfig):
     4,
     'actor-learners; each trains with environments of its own and an equal part of num_steps',
     at_least=1,
+    at_most=1024,
   )
   gossip: str = option(
     'async',

@@ -83,8 +83,8 @@ def make_bellman(
 ) -> Callable[[], Any]:
   """Returns the constructor of the tables of one replay server, two if there are Bellman updaters.
 
-  The ratio of samples to inserts holds for the updaters, and the learner samples each of their copies
-  once on average, so both graphs do as many updates.
+  The ratio of samples to inserts holds for the updaters. The learner samples each of their copies once
+  on average, so both graphs do as many updates.
 
   Args:
     config: the program's options.

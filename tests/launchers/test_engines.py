@@ -52,7 +52,8 @@ def test_a_launch_that_the_engine_rejects_leaves_no_file_and_removes_none(
   def reject(self, job, callbacks):
     for name in left:
       os.makedirs(os.path.dirname(os.path.join(job.run_dir, name)), exist_ok=True)
-      open(os.path.join(job.run_dir, name), 'w').close()
+      with open(os.path.join(job.run_dir, name), 'w') as f:
+        f.write('said')
     raise ValueError('no Ray cluster.')
 
   monkeypatch.setattr(Ray, 'launch', reject)

@@ -22,7 +22,20 @@ def test_a_signal_asks_to_stop_and_afterwards_does_what_it_did_before():
   assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.parametrize(
+  'number, code', [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_is_raised_and_afterwards_does_what_it_did_before(number, code):
+  before = signal.getsignal(number)
+  with pytest.raises(requests.StopRequested) as stop, requests.raised():
+    signal.raise_signal(number)
+  assert stop.value.exit_code == code
+  assert signal.getsignal(number) == before
+
+
 def test_a_launch_under_nohup_outlives_its_terminal(ignored):
   with requests.collected() as asked:
     signal.raise_signal(signal.SIGHUP)
   assert asked == []
+  with requests.raised():
+    signal.raise_signal(signal.SIGHUP)

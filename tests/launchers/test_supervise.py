@@ -170,6 +170,14 @@ def test_a_closed_terminal_ends_nothing(log):
   assert node._restarts == 1
 
 
+def test_a_terminal_that_nobody_reads_holds_back_no_restart(log, unread, monkeypatch):
+  monkeypatch.setattr(supervise, '_CLOSE_SECONDS', 0.0)
+  node = Node(log, -9, 0)
+  assert supervise.supervise([node], Requests(), unread.file) == 0
+  assert node._restarts == 1
+  assert 'node node/0 was killed by SIGKILL; restarting' in unread.text()
+
+
 def test_a_view_may_fail(log):
   def fail(*args):
     raise RuntimeError('no terminal')

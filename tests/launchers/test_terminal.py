@@ -31,6 +31,25 @@ def test_a_message_to_a_closed_terminal_is_dropped(gone):
   streams.say('done', gone)
 
 
+def test_what_a_slow_terminal_has_not_read_is_printed_in_order_at_the_end(unread):
+  outlet = streams.Outlet(unread.file)
+  for number in range(3):
+    outlet.say(f'sentence {number}')
+  outlet.close(timeout=0.0)
+  assert unread.text() == 'sentence 0\nsentence 1\nsentence 2\n'
+
+
+def test_a_terminal_that_nobody_reads_fills_no_memory(unread, monkeypatch):
+  monkeypatch.setattr(streams, '_WAITING', 2)
+  outlet = streams.Outlet(unread.file)
+  for number in range(9):
+    outlet.say(f'sentence {number}')
+  outlet.close(timeout=0.0)
+  *kept, last = unread.text().splitlines()
+  assert kept[:2] == ['sentence 0', 'sentence 1'] and len(kept) <= 3
+  assert last == f'({9 - len(kept)} later messages are left out: nothing read them)'
+
+
 def test_the_view_ends_with_its_terminal(gone, monkeypatch):
   follower = Follower(lp.Program('test'))
   follower.status = STATUS

@@ -64,10 +64,17 @@ def test_a_record_that_a_power_failure_emptied_is_rejected_in_one_sentence(tmp_p
   assert run_directory.program_of(str(tmp_path)) == ''
 
 
-def test_an_empty_summary_is_none(tmp_path):
-  (tmp_path / 'summary.json').write_text('')
+@pytest.mark.parametrize('content', ['', '[1]', '\0\0'])
+def test_a_file_that_is_not_a_summary_is_none(tmp_path, content):
+  (tmp_path / 'summary.json').write_text(content)
   assert run_directory.read_summary(str(tmp_path)) is None
   assert run_directory.result(str(tmp_path)) == ''
+
+
+def test_the_result_has_what_the_summary_has(tmp_path):
+  (tmp_path / 'summary.json').write_text('{"learner_steps": 7}')
+  (tmp_path / 'end.json').write_text('{"exit_code": 0}')  # Without its seconds.
+  assert run_directory.result(str(tmp_path)) == f'done: learner_steps=7 run_dir={tmp_path}'
 
 
 def test_the_end_of_a_program_is_its_result_until_the_run_continues(tmp_path):

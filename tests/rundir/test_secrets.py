@@ -9,6 +9,8 @@ from rundir import secrets
   'text, masked',
   [
     ('--env_options=rows=5,api_key=abc', '--env_options=rows=5,api_key=***'),
+    ('--env_options=api_key=abc,rows=5', '--env_options=api_key=***,rows=5'),
+    ('--api_token=abc,def', '--api_token=***'),
     ('token=a/b:c,columns=3', 'token=***,columns=3'),
     ('--accessToken=abc', '--accessToken=***'),
     ('DB_PASSWORD=a=b,c=d', 'DB_PASSWORD=***,c=d'),

@@ -1,6 +1,7 @@
 """Sweeps with a launch.py that takes no time: what is run, kept, resumed, stopped and recorded."""
 
 import csv
+import errno
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import pytest
 from benchmarks.running import processes
 from rundir import run_directory, sweep_directory
 from rundir.sweep_directory import DONE, FAILED, STOPPED
-from sweeps import commands, prepare, runner, search
+from sweeps import commands, prepare, report, runner, search
 from sweeps.metrics import Metric
 from tests.sweeps.conftest import FILE
 from tests.waiting import wait_until
@@ -268,6 +269,45 @@ def test_a_search_receives_the_mean_of_each_trial_and_the_failures(parse, run, m
   made = Suggested([0.1, 0.5, -1.0, 0.2, 0.3])
   run(sweep, jobs=1)
   assert made.told == [(0.1, 0.885), (0.5, None), (-1.0, None), (0.2, 0.785), (0.3, 0.685)]
+
+
+def _full(monkeypatch, module, name, failures, then=lambda: None):
+  """Makes a function of a module fail as on a full disk; calls `then` at each failure."""
+  write, left = getattr(module, name), iter(range(failures))
+
+  def fail(*args, **kwargs):
+    if next(left, None) is None:
+      return write(*args, **kwargs)
+    then()
+    raise OSError(errno.ENOSPC, 'No space left on device', 'the-file')
+
+  monkeypatch.setattr(module, name, fail)
+  monkeypatch.setattr(runner, '_RETRY_SECONDS', 0.0)
+
+
+def test_a_sweep_waits_while_the_disk_is_full(parse, run, monkeypatch):
+  _full(monkeypatch, sweep_directory, 'write_outcome', failures=3)
+  code, rows, lines = run(parse(space={'learning_rate': ['0.1']}, seeds=1))
+  assert code == 0 and rows[0].estimate is not None
+  warning = (
+    "warning: [Errno 28] No space left on device: 'the-file'; the sweep waits until it can write"
+  )
+  assert lines.count(warning) == 1, lines
+
+
+def test_a_sweep_that_waits_for_a_full_disk_can_be_stopped(parse, run, monkeypatch):
+  stop = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
+  _full(monkeypatch, sweep_directory, 'write_outcome', failures=1000, then=stop)
+  code, _, _ = run(parse(space={'learning_rate': ['0.1']}, seeds=1))
+  assert code == 143
+  monkeypatch.undo()
+
+
+def test_a_table_that_cannot_be_written_ends_no_sweep(parse, run, monkeypatch):
+  _full(monkeypatch, report, 'write', failures=1)
+  code, rows, lines = run(parse(), jobs=1)
+  assert code == 0 and len(rows) == 2
+  assert sum('the table is out of date' in line for line in lines) == 1
 
 
 def test_metrics_are_read_from_the_summary_and_the_logs(parse, run):

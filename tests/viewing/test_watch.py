@@ -114,6 +114,9 @@ def test_curves_of_several_runs_become_one_picture(tmp_path, capsys):
     (['--png=/proc/none/out.png'], ['--png=/proc/none/out.png', 'cannot be written']),
     (['--period=0'], ['--period=0', 'above 0']),
     (['/none'], ['/none', 'no such directory']),
+    ([__file__], ['test_watch.py', 'no such directory']),
+    (['--web', '--png=out.png'], ['--web', '--png']),
+    (['--web', '--port=1', '--socket=s'], ['--port=1 and --socket']),
   ],
 )
 def test_runs_that_cannot_be_watched_are_rejected_in_one_sentence(tmp_path, capsys, flags, words):

@@ -20,8 +20,8 @@ class Bookmark:
   """The place of an export, kept in `RUN_DIR/trackers/`.
 
   It has no secrets. An export that begins to send records first writes which ones. If it is killed, the
-  next one sends the same records again, with the same numbers, so that the tracker can drop those that
-  it has.
+  next one sends the same records again, with the same numbers. The tracker can then drop those that it
+  has.
 
   Attributes:
     key: random, made with the bookmark; identifies the export.

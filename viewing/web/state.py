@@ -27,8 +27,8 @@ _FILMS = ('.gif', '.mp4', '.webm')
 class State:
   """The state of some runs; `read` returns it, `node` the details of one node.
 
-  A read covers the ends of the logs and what was written since the last read, so that its time does
-  not grow with the length of a run.
+  A read covers the ends of the logs and what was written since the last read. Its time therefore does
+  not grow with the run.
   """
 
   def __init__(self, run_dirs: Sequence[str]):
