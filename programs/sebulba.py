@@ -41,6 +41,7 @@ from programs.options.presets import (
   PPO_MUJOCO,
   PPO_PONG,
   PPO_SMALL,
+  VTRACE_MUJOCO,
   VTRACE_SMALL,
 )
 from programs.options.queue import QueueConfig
@@ -64,6 +65,7 @@ PRESETS = {
   'atari': {'frame_stack': 4, 'max_abs_reward': 1.0, 'batch_size': 32, 'num_steps': 10_000_000},
   'catch': {'num_steps': 300_000},
   'gymnasium:Pendulum-v1': PENDULUM | {'batch_size': 32},
+  **{f'gymnasium:{task}-v5': VTRACE_MUJOCO for task in MUJOCO},
   'minatar': {'num_steps': 5_000_000},  # As Young and Tian 2019.
   OTHERS: VTRACE_SMALL | {'num_steps': 1_000_000},
 }

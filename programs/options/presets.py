@@ -80,6 +80,18 @@ MUJOCO = (
   'Swimmer',
   'Walker2d',
 )
+# V-trace's, with PPO's network. It does one gradient step a batch, so batches are small and the rate is
+# high: at 5e-3 HalfCheetah is not learned.
+VTRACE_MUJOCO = VTRACE_SMALL | {
+  **_taken(PPO_MUJOCO, 'entropy_cost', 'policy_std', 'separate_critic', 'normalize_observations'),
+  **_taken(PPO_MUJOCO, 'mlp_sizes', 'activation', 'init', 'num_steps'),
+  'discount': 0.98,
+  'vtrace_lambda': 0.95,
+  'unroll_length': 16,
+  'batch_size': 8,
+  'learning_rate': 2e-3,
+  'max_gradient_norm': 0.5,
+}
 # Cleanba's on Atari (cleanba_ppo.py).
 PPO_ATARI = {
   'unroll_length': 128,
