@@ -46,45 +46,46 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     streams.say(f'error: {error}', sys.stderr)
     return 2
-  except BrokenPipeError:  # The reader of the output, such as head, has left.
-    return 128 + signal.SIGPIPE
   except requests.StopRequested as stop:
     return stop.exit_code
 
 
 def _run(argv: list[str]) -> int:
   with contextlib.ExitStack() as undo:
-    with files.reported('standard output'):
-      listing = listings.asked_for()
-      if listing is not None:
-        print(listing)
-        return 0
-      launcher = engines.chosen()
-      launcher.begin()
-      if argv[1:]:
-        raise ValueError(f'{argv[1]!r} is not a flag; options look like --num_steps=1000.')
-      if plan.SEEDS.value:
-        from sweeps import seeds  # Other runs need no sweeps.
+    try:
+      with files.reported('standard output'):
+        listing = listings.asked_for()
+        if listing is not None:
+          print(listing)
+          return 0
+        launcher = engines.chosen()
+        launcher.begin()
+        if argv[1:]:
+          raise ValueError(f'{argv[1]!r} is not a flag; options look like --num_steps=1000.')
+        if plan.SEEDS.value:
+          from sweeps import seeds  # Other runs need no sweeps.
 
-        return seeds.run()
-      if _GRAPH.value:
-        picture.check_path(_GRAPH.value)
-      with guard.swept():  # Planning runs the user's environment, which may leave processes.
-        job = plan.plan(launcher, _DRY_RUN.value, _GRAPH.value)
-      if not _DRY_RUN.value:
-        page.listen(launcher.owns_run_dir)
-        job = launcher.claim(job)
-        undo.callback(launcher.forget, job)
-      for line in launcher.remarks(job):
-        streams.say(line, sys.stderr)
-      if _GRAPH.value:
-        picture.write(_GRAPH.value, job.program, job.placement)
-      if _DRY_RUN.value:
-        print(launcher.preview(job))
-        return 0
-      launcher.record(job)
-      if registry.learns(registry.load(job.name)):
-        warm_start.place(job)
+          return seeds.run()
+        if _GRAPH.value:
+          picture.check_path(_GRAPH.value)
+        with guard.swept():  # Planning runs the user's environment, which may leave processes.
+          job = plan.plan(launcher, _DRY_RUN.value, _GRAPH.value)
+        if not _DRY_RUN.value:
+          page.listen(launcher.owns_run_dir)
+          job = launcher.claim(job)
+          undo.callback(launcher.forget, job)
+        for line in launcher.remarks(job):
+          streams.say(line, sys.stderr)
+        if _GRAPH.value:
+          picture.write(_GRAPH.value, job.program, job.placement)
+        if _DRY_RUN.value:
+          print(launcher.preview(job))
+          return 0
+        launcher.record(job)
+        if registry.learns(registry.load(job.name)):
+          warm_start.place(job)
+    except BrokenPipeError:  # The reader of the output, such as head, has left.
+      return 128 + signal.SIGPIPE
     began = time.monotonic()
     shown = terminal.shown(job.program, job.title, job.run_dir, job.node_output)
     with page.served(job.run_dir), shown as callbacks:

@@ -28,6 +28,7 @@ from environments import errors
 from environments.bsuite_record import csv_path
 from programs import registry as programs
 from programs.options import configs
+from programs.options import flags as config_flags
 from rundir import run_directory
 from sweeps.commands import Command
 
@@ -268,4 +269,4 @@ if __name__ == '__main__':
   flags.DEFINE_integer(
     'episodes', 0, "episodes of each id, for smoke runs; 0: bsuite's number", lower_bound=0
   )
-  app.run(main)
+  app.run(main, flags_parser=config_flags.parse_or_exit)

@@ -56,7 +56,7 @@ def run(
     flags.DEFINE_enum('program', programs[0], list(values), 'program to measure')
   config_flags.define(own)
   flags.adopt_module_key_flags(config_flags)
-  app.run(checked)
+  app.run(checked, flags_parser=config_flags.parse_or_exit)
 
 
 def program() -> str:

@@ -33,6 +33,7 @@ class Outlet:
     self._file = file
     self._sentences: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     self._left_out = 0
+    self._last = ''
     self._thread = threading.Thread(target=self._print, name='outlet', daemon=True)
     self._thread.start()
     _open.append(self)
@@ -44,8 +45,9 @@ class Outlet:
     else:
       self._left_out += 1
 
-  def close(self, timeout: float | None = None) -> None:
-    """Prints what is waiting. After a timeout, in seconds, the rest is left to `flush`."""
+  def close(self, timeout: float | None = None, last: str = '') -> None:
+    """Prints what is waiting, and a last text. After a timeout, in seconds, `flush` prints the rest."""
+    self._last = self._last or last
     self._sentences.put(None)
     self._thread.join(timeout)
     if not self._thread.is_alive() and self in _open:
@@ -56,6 +58,8 @@ class Outlet:
       say(sentence, self._file)
     if self._left_out:
       say(f'({self._left_out} later messages are left out: nothing read them)', self._file)
+    if self._last:
+      say(self._last, self._file)
 
 
 _open: list[Outlet] = []

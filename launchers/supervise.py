@@ -121,9 +121,7 @@ class _Supervision(Generic[N]):
         break
       pause.wait(_TICK_SECONDS)
     self._call(self._callbacks.ended)
-    if self._culprit is not None:
-      self._say(report(self._culprit))
-    self._outlet.close(_CLOSE_SECONDS)
+    self._outlet.close(_CLOSE_SECONDS, report(self._culprit) if self._culprit else '')
     return self._code
 
   def stop(self, code: int, culprit: Watched | None = None) -> None:

@@ -44,10 +44,11 @@ def test_a_terminal_that_nobody_reads_fills_no_memory(unread, monkeypatch):
   outlet = streams.Outlet(unread.file)
   for number in range(9):
     outlet.say(f'sentence {number}')
-  outlet.close(timeout=0.0)
-  *kept, last = unread.text().splitlines()
+  outlet.close(timeout=0.0, last='the report')
+  *kept, note, last = unread.text().splitlines()
   assert kept[:2] == ['sentence 0', 'sentence 1'] and len(kept) <= 3
-  assert last == f'({9 - len(kept)} later messages are left out: nothing read them)'
+  assert last == 'the report'
+  assert note == f'({9 - len(kept)} later messages are left out: nothing read them)'
 
 
 def test_the_view_ends_with_its_terminal(gone, monkeypatch):
