@@ -185,6 +185,7 @@ class Task:
     published: figures of others.
     scale: the returns that count as 0 and 1 in the mean of the group; None to leave the task out of it.
     episodes: episodes of the final evaluation.
+    missed: which rows stay below what was aimed at, and why, without figures; Markdown.
   """
 
   name: str
@@ -195,6 +196,7 @@ class Task:
   published: tuple[Published, ...] = ()
   scale: tuple[float, float] | None = None
   episodes: int = 100
+  missed: str = ''
 
   @property
   def group(self) -> str:

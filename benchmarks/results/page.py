@@ -121,6 +121,8 @@ def _task(task: Task, recorded: Recorded, figure: str, places: Places) -> list[s
   lines += table(header, rows)
   if protocols := _protocols(task, recorded):
     lines += [*protocols, '']
+  if task.missed:
+    lines += [f'**Missed:** {task.missed}', '']
   commands = [row.shown_command(f'{task.name}/{row.label}') for row in task.rows]
   return [*lines, '```', *(f'.venv/bin/python {command}' for command in commands), '```', '']
 

@@ -82,6 +82,10 @@ TASKS = (
     ),
     thresholds=(200.0,),
     published=(quoted.zoo('242.119 ± 31.823', 'LunarLander-v2, 1,000,000 steps'),),
+    missed=(
+      '`impala`, V-trace, does not land. Smaller batches, a higher rate and the discount of PPO did not '
+      'change that.'
+    ),
   ),
   Task(
     name='pendulum',
@@ -96,5 +100,6 @@ TASKS = (
     ),
     thresholds=(-200.0,),
     published=(quoted.zoo('-172.225 ± 104.159', 'Pendulum-v1, 100,000 steps'),),
+    missed='One seed of `sebulba` does not reach the threshold, so its mean does not.',
   ),
 )

@@ -21,6 +21,7 @@ def _minatar(
   r2d2: bool = False,
   muzero: bool = False,
   peer: bool = True,
+  missed: str = '',
 ) -> Task:
   """Returns a game of MinAtar.
 
@@ -31,6 +32,7 @@ def _minatar(
     r2d2: whether R2D2 has a row.
     muzero: whether MuZero has rows, with and without fresh targets.
     peer: whether purejaxrl's version of gymnax plays the game; two do not compile.
+    missed: see `Task`.
   """
   game = title.replace(' ', '')
   gymnax = f'gymnax:{game}-MinAtar'
@@ -71,6 +73,7 @@ def _minatar(
     thresholds=thresholds,
     published=(quoted,) if published else (),
     scale=(0.0, float(published)) if published else None,
+    missed=missed,
   )
 
 
@@ -124,8 +127,29 @@ GROUPS = (
 DIFFERENCES = _differences()
 
 TASKS = (
-  _minatar('Breakout', (5.0, 15.0, 30.0), '28', r2d2=True, muzero=True),
-  _minatar('Asterix', (5.0, 15.0), '15', r2d2=True, muzero=True, peer=False),
+  _minatar(
+    'Breakout',
+    (5.0, 15.0, 30.0),
+    '28',
+    r2d2=True,
+    muzero=True,
+    missed=(
+      "`anakin`, V-trace, stays below purejaxrl's PPO: it does one gradient step a batch. `sebulba-ppo` "
+      'does too, but plays the harder game: `minatar:Breakout` repeats actions at random, and that of '
+      'gymnax does not.'
+    ),
+  ),
+  _minatar(
+    'Asterix',
+    (5.0, 15.0),
+    '15',
+    r2d2=True,
+    muzero=True,
+    peer=False,
+    missed=(
+      "R2D2 has a fifth of the steps of DQN in MinAtar's paper, and has only begun to learn by then."
+    ),
+  ),
   _minatar('Freeway', (30.0, 50.0), '58', peer=False),
   _minatar('Space Invaders', (50.0, 100.0), '131', r2d2=True),
   _minatar('Seaquest', (5.0, 20.0), '', peer=False),

@@ -9,7 +9,9 @@ _BUDGET = 1_000_000
 _REACHER = 'gymnasium:Reacher-v5'
 
 
-def _gymnasium(name: str, thresholds: tuple[float, ...], cleanrl: str, zoo: str) -> Task:
+def _gymnasium(
+  name: str, thresholds: tuple[float, ...], cleanrl: str, zoo: str, missed: str = ''
+) -> Task:
   """Returns a task of Gymnasium, with CleanRL's figure and that of Stable-Baselines3."""
   env, steps = f'gymnasium:{name}-v5', '1,000,000 steps'
   return Task(
@@ -23,6 +25,7 @@ def _gymnasium(name: str, thresholds: tuple[float, ...], cleanrl: str, zoo: str)
       quoted.zoo(zoo, f'{name}-v3, {steps}'),
     ),
     episodes=30,
+    missed=missed,
   )
 
 
@@ -55,7 +58,16 @@ GROUPS = (
 )
 
 TASKS = (
-  _gymnasium('HalfCheetah', (1000.0, 4800.0), '1442.64 ± 46.03', '5819.099 ± 663.530'),
+  _gymnasium(
+    'HalfCheetah',
+    (1000.0, 4800.0),
+    '1442.64 ± 46.03',
+    '5819.099 ± 663.530',
+    missed=(
+      "`impala`, V-trace, stays a little below CleanRL's PPO: it does one gradient step where PPO does "
+      'hundreds.'
+    ),
+  ),
   _gymnasium('Hopper', (1000.0, 2000.0), '2382.86 ± 271.74', '2410.435 ± 10.026'),
   Task(
     name='reacher',

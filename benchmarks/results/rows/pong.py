@@ -59,5 +59,9 @@ TASKS = (
       quoted.cleanrl('20.36 ± 0.20', f'PongNoFrameskip-v4, 10,000,000 steps, {quoted.SEEDS}'),
     ),
     episodes=30,
+    missed=(
+      'The aim was 18 within two hours on two cores. `sebulba-ppo` ends below it by less than a point. '
+      '`muzero` returns the ball after its hour and does not score.'
+    ),
   ),
 )

@@ -59,6 +59,7 @@ def test_rows_have_what_was_recorded_and_others_are_shown_as_not_run(places):
   assert line(text, '`r2d2`') == ['`r2d2`', 'not run', '0 of 3', *['-'] * 8]
   assert line(text, 'Somebody, *published*')[1] == '0.9 ± 0.1'
   assert '- Somebody: 10 episodes. Source: a paper.' in text
+  assert text.count('**Missed:**') == 1 and '**Missed:** `r2d2`, for want of time.' in text
   assert line(text, 'purejaxrl (peer)')[1:4] == [
     '11, one seed',
     '1 of 1: [1](data/minatar/breakout/purejaxrl/1.json)',

@@ -33,6 +33,7 @@ TASKS = (
     published=(
       Published(system='Somebody', figure='0.9 ± 0.1', protocol='10 episodes', source='a paper'),
     ),
+    missed='`r2d2`, for want of time.',
   ),
   Task(
     name='minatar/breakout',
