@@ -152,5 +152,11 @@ TASKS = (
   ),
   _minatar('Freeway', (30.0, 50.0), '58', peer=False),
   _minatar('Space Invaders', (50.0, 100.0), '131', r2d2=True),
-  _minatar('Seaquest', (5.0, 20.0), '', peer=False),
+  _minatar(
+    'Seaquest',
+    (5.0, 20.0),
+    '',
+    peer=False,
+    missed='`sebulba-ppo` and `anakin`, V-trace, stay far below `anakin-ppo`; why was not looked into.',
+  ),
 )
