@@ -29,7 +29,7 @@ def _gymnasium(
   )
 
 
-def _control(name: str, threshold: float, figure: str) -> Task:
+def _control(name: str, threshold: float, figure: str, missed: str) -> Task:
   """Returns a task of the Control Suite."""
   env = f'dm_control:{name}'
   return Task(
@@ -43,6 +43,7 @@ def _control(name: str, threshold: float, figure: str) -> Task:
     ),
     scale=(0.0, 1000.0),
     episodes=30,
+    missed=missed,
   )
 
 
@@ -79,6 +80,18 @@ TASKS = (
     rows=(systems.ours('qt_opt', _REACHER, 20_000), systems.ppo('sebulba', _REACHER, 20_000)),
     thresholds=(-20.0, -10.0),
   ),
-  _control('cartpole/swingup', 600.0, '590.21 ± 16.72'),
-  _control('walker/walk', 400.0, '305.74 ± 92.15'),
+  _control(
+    'cartpole/swingup',
+    600.0,
+    '590.21 ± 16.72',
+    missed='The aim was 800; the mean of `sebulba-ppo` stays a little below.',
+  ),
+  _control(
+    'walker/walk',
+    400.0,
+    '305.74 ± 92.15',
+    missed=(
+      "`impala`, V-trace, does not learn to walk. The preset of Gymnasium's tasks did not change that."
+    ),
+  ),
 )
