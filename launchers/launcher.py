@@ -150,8 +150,13 @@ class Launcher(abc.ABC):
       program: title of the program.
       env: title of the environment.
       dry_run: whether nothing will run; `given` is then returned as it is.
+
+    Raises:
+      ValueError: in a dry run, if the launch would reject `given`; one sentence.
     """
     if dry_run:
+      if given and self.owns_run_dir:
+        run_directory.check_unused(run_directory.absolute(given))
       return given
     return run_directory.absolute(given or run_directory.default_path(program, env))
 

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, missing from the start, or read by nobody."""
+"""Prints to standard streams that may be closed, missing from the start, or blocked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import IO
 
+CLOSE_SECONDS = 5.0  # For the last sentences of an outlet, whose stream may be blocked.
 _WAITING = 1000  # Sentences of an outlet.
 
 

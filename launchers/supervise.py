@@ -24,8 +24,6 @@ FAILED = 1
 _TICK_SECONDS = 0.1
 _BEATS_SECONDS = 1.0
 _LOGS_SECONDS = 20.0
-# For the last sentences, to a stream that may not be read.
-_CLOSE_SECONDS = 5.0
 # A longer gap between two ticks means that this process was suspended.
 _SUSPENDED_SECONDS = 5.0
 
@@ -121,7 +119,7 @@ class _Supervision(Generic[N]):
         break
       pause.wait(_TICK_SECONDS)
     self._call(self._callbacks.ended)
-    self._outlet.close(_CLOSE_SECONDS, report(self._culprit) if self._culprit else '')
+    self._outlet.close(streams.CLOSE_SECONDS, report(self._culprit) if self._culprit else '')
     return self._code
 
   def stop(self, code: int, culprit: Watched | None = None) -> None:
@@ -218,11 +216,11 @@ def report(watched: Watched, lines: int = 60) -> str:
   first = f'error: node {node.name} {how}; the end of {node.log_path}:\n'
   try:
     tail = logs.tail(node.log_path, lines)
-    free = shutil.disk_usage(node.log_path).free
+    if not tail:
+      free = shutil.disk_usage(node.log_path).free
+      return f'{first}(the log is empty; its disk has {free:,} bytes left)'
   except OSError as error:
     return f'{first}(the log cannot be read: {error.strerror})'
-  if not tail:
-    return f'{first}(the log is empty; its disk has {free:,} bytes left)'
   starts = [
     i for i, line in enumerate(tail) if line.startswith('Traceback (most recent call last)')
   ]

@@ -24,7 +24,6 @@ from programs import (
   warm_start,
 )
 from programs.options import bsuite_results, config_file, own_torso
-from rundir import run_directory
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -105,8 +104,6 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
   else:
     run = runs.new_run(PROGRAM.value, measures)
     titles = own_file.title(run.program), env_title(run.config)
-    if dry_run and run.config.run_dir and launcher.owns_run_dir:
-      run_directory.check_unused(run_directory.absolute(run.config.run_dir))
     run_dir = launcher.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
     config = dataclasses.replace(run.config, run_dir=run_dir)
   learns = registry.learns(run.module)

@@ -1,8 +1,8 @@
 """Chooses the numbers of environments and of rows in an inference batch from what they cost.
 
 More environments in an actor share the cost of a request and of the environments' own overhead. More
-rows in a batch share that of a call of the compiled function. The smallest size is
-chosen that acts at nearly the best rate: data then are as fresh as they can be.
+rows in a batch share that of a call of the compiled function. The smallest size is chosen that acts at
+nearly the best rate: data then are as fresh as they can be.
 """
 
 from __future__ import annotations

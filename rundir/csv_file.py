@@ -184,7 +184,7 @@ class CsvReader:
         block = file.read() if limit is None else file.read(limit)
         if limit is not None and b'\n' not in block:
           block += file.readline()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
       return []
     block = block[: block.rfind(b'\n') + 1]
     self.offset += len(block)
@@ -192,12 +192,12 @@ class CsvReader:
 
   def skip_to_tail(self, size: int) -> None:
     """Skips all but the rows in about the last `size` bytes."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    with contextlib.suppress(FileNotFoundError):
       self.skip_to(os.path.getsize(self._path) - size)
 
   def skip_to(self, offset: int) -> None:
     """Continues at the first row that begins at this byte or later; below 0, at the first of all."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), open(self._path, 'rb') as file:
+    with contextlib.suppress(FileNotFoundError), open(self._path, 'rb') as file:
       if self._begin(file):
         self.offset = file.tell()  # The first row.
         if offset > self.offset:

@@ -9,6 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 
+def own_partial(path: str) -> str:
+  """Returns a temporary path for `replacing` that no other process has, on any machine."""
+  return f'{path}.{os.uname().nodename}-{os.getpid()}.tmp'
+
+
 @contextlib.contextmanager
 def replacing(path: str, partial: str = '', mode: int = 0o666) -> Iterator[IO[bytes]]:
   """Opens a file that gets its name once it is complete and on disk.

@@ -85,8 +85,7 @@ def begin(run_dir: str, layout: Format) -> None:
       )
     return
   content = json.dumps(layout._asdict(), indent=2).encode()
-  partial = f'{path}.{os.uname().nodename}-{os.getpid()}.tmp'  # Several nodes may begin at once.
-  with files.replacing(path, partial) as file:
+  with files.replacing(path, files.own_partial(path)) as file:  # Several nodes may begin at once.
     file.write(content)
 
 

@@ -372,7 +372,7 @@ def read_summary(path: str) -> dict[str, Any] | None:
   try:
     with open(summary_path(path)) as f:
       summary = json.load(f)
-  except (FileNotFoundError, NotADirectoryError, ValueError):  # Empty, after a power failure.
+  except (FileNotFoundError, ValueError):  # Empty, after a power failure.
     return None
   return summary if isinstance(summary, dict) else None
 

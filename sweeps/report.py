@@ -49,8 +49,7 @@ def write(
 
 def _write(directory: str, name: str, content: bytes) -> None:
   path = os.path.join(directory, name)
-  partial = f'{path}.{os.getpid()}.tmp'  # --table_only may write beside the sweep.
-  with files.replacing(path, partial) as file:
+  with files.replacing(path, files.own_partial(path)) as file:  # --table_only may write meanwhile.
     file.write(content)
 
 

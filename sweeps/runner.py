@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import math
 import sys
@@ -25,7 +26,6 @@ _TICK_SECONDS = 0.1
 _LAUNCH = str(commands.ROOT / 'launch.py')
 _INVALID = 2
 _RETRY_SECONDS = 1.0
-_CLOSE_SECONDS = 5.0  # For the last lines, to a stream that may not be read.
 T = TypeVar('T')
 
 
@@ -120,29 +120,24 @@ class _Runner:
     with requests.collected() as asked:
       self._asked = asked
       try:
-        while not asked:
-          while len(self._running) < jobs and (task := self._next()):
-            self._start(task, the_guard.mark)
-          if not self._running:
-            return 0
-          self._poll()
-          pause.wait(_TICK_SECONDS)
-        return self._say_stop()
-      except _StoppedError:
-        return self._say_stop()
+        with contextlib.suppress(_StoppedError):
+          while not asked:
+            while len(self._running) < jobs and (task := self._next()):
+              self._start(task, the_guard.mark)
+            if not self._running:
+              return 0
+            self._poll()
+            pause.wait(_TICK_SECONDS)
+        count = len(self._running)
+        self._say(f'stops {count} runs, which write checkpoints first; again: kills them')
+        return requests.EXIT_CODES[asked[0]]
       except UnknownMetricError as error:
         streams.say(f'error: {self._sweep.source}: {error}', sys.stderr)
         return _INVALID
       finally:
         self._stop()
         the_guard.close()
-        self._outlet.close(_CLOSE_SECONDS)
-
-  def _say_stop(self) -> int:
-    """Says what happens after a request to stop; returns the exit code."""
-    count = len(self._running)
-    self._say(f'stops {count} runs, which write checkpoints first; again: kills them')
-    return requests.EXIT_CODES[self._asked[0]]
+        self._outlet.close(streams.CLOSE_SECONDS)
 
   def _written(self, write: Callable[[], T]) -> T:
     """Returns what `write` returns; calls it again until it raises no OSError."""

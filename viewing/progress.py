@@ -32,6 +32,7 @@ class Progress:
     Raises:
       ValueError: if it is not a run directory; one sentence.
     """
+    run_directory.read_record(run_dir)  # The readers below expect a run directory.
     self.run_dir = run_dir
     self.name = sweep_directory.title(run_dir)
     self.training: list[tuple[float, ...]] = []

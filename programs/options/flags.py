@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from environments import own_file
+from environments import errors, own_file
 from programs import registry
 from programs.options.agents import variants
 from programs.options.measured import AUTO
@@ -115,9 +115,9 @@ def parse(words: Sequence[str]) -> list[str]:
   try:
     return flags.FLAGS(list(words))
   except flags.UnrecognizedFlagError as error:
-    similar = str(error).partition('Did you mean: ')[2].rstrip(' ?')
-    advice = f'did you mean --{similar}?' if similar else '--helpfull lists all flags.'
-    raise ValueError(f'--{error.flagname} is not a flag; {advice}') from error
+    flag = f'--{error.flagname}'
+    near = errors.did_you_mean(flag, [f'--{name}' for name in flags.FLAGS])
+    raise ValueError(f'{flag} is not a flag{near or "; --helpfull lists all flags."}') from error
   except flags.Error as error:
     flag, _, reason = str(error).removeprefix('flag ').rstrip('.').partition(': ')
     for name, plain in _REASONS.items():

@@ -1,4 +1,4 @@
-"""Terminals that nobody reads, and explanations of what fails in scenarios that modules share."""
+"""Provides a full pipe, and lets pytest explain failures in the scenarios that test modules share."""
 
 import os
 import threading

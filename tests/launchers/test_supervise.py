@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from launchers import supervise, watched
+from launchers import streams, supervise, watched
 from launchers.child_process import LEFT
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
@@ -171,7 +171,7 @@ def test_a_closed_terminal_ends_nothing(log):
 
 
 def test_a_terminal_that_nobody_reads_holds_back_no_restart(log, unread, monkeypatch):
-  monkeypatch.setattr(supervise, '_CLOSE_SECONDS', 0.0)
+  monkeypatch.setattr(streams, 'CLOSE_SECONDS', 0.0)
   node = Node(log, -9, 0)
   assert supervise.supervise([node], Requests(), unread.file) == 0
   assert node._restarts == 1
