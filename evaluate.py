@@ -26,7 +26,7 @@ from typing import Any
 
 from agents.seeding import Seed
 from programs import runs
-from rundir import run_directory, saved_params, secrets
+from rundir import run_end, saved_params, secrets
 from viewing import command_line, output
 
 _DEFAULT_NUM_ENVS = 10
@@ -113,7 +113,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     raise ValueError(
       f'{path}: there is no make_agent(config) in {run.program}; add it to the file.'
     )
-  summary = run_directory.read_summary(path) or {}
+  summary = run_end.read_summary(path) or {}
   counters = ('actor_steps', 'environment_frames', 'learner_steps')
   at_the_end = {name: summary[name] for name in counters if name in summary}
   kept = saved_params.read(path, args.checkpoint)

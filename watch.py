@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from rich.live import Live
 
-from rundir import curves, node_files, run_directory, sweep_directory
+from rundir import curves, node_files, run_directory, run_end, sweep_directory
 from viewing import command_line, output, progress, screen, stacks
 from viewing.progress import Progress
 from viewing.trackers import environment, records
@@ -88,7 +88,7 @@ def _follow(watched: _Watched, period: float) -> None:
     console.print(screen.show(watched.runs, console))
   for run in watched.runs:
     stopped = f'{run.name}: stopped before its end; {node_files.directory(run.run_dir)} says why'
-    print(run_directory.result(run.run_dir) or stopped)
+    print(run_end.result(run.run_dir) or stopped)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -22,7 +22,7 @@ from launchers.graph import check
 from launchers.launcher import LONGEST_SECONDS
 from launchers.node_output import FILES, TERMINAL
 from launchers.placement import Resources
-from rundir import run_directory
+from rundir import run_directory, run_end
 
 _ENGINES = 'local', 'ray', 'slurm'
 _OUTPUTS = FILES, TERMINAL
@@ -99,10 +99,10 @@ def launch(
     run_directory.forget_rejected(path)
     raise
   # A launcher in the cluster has recorded and printed the end itself.
-  if run_directory.end_of(path) is None:
-    run_directory.note_end(path, code, time.monotonic() - began)
+  if run_end.end_of(path) is None:
+    run_end.note_end(path, code, time.monotonic() - began)
     if code == 0:
-      streams.say(run_directory.result(path))
+      streams.say(run_end.result(path))
   return code
 
 

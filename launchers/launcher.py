@@ -25,7 +25,7 @@ from launchers.graph import describe, flow, picture
 from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.supervise import RunCallbacks
-from rundir import files, graph_file, run_directory
+from rundir import files, graph_file, run_directory, run_end
 
 LONGEST_SECONDS = 1e7  # Of a timeout.
 
@@ -218,9 +218,9 @@ class Launcher(abc.ABC):
       seconds: for which it ran.
     """
     if self.owns_run_dir:
-      run_directory.note_end(job.run_dir, code, seconds)
+      run_end.note_end(job.run_dir, code, seconds)
     if code == 0:
-      if done := run_directory.result(job.run_dir):
+      if done := run_end.result(job.run_dir):
         streams.say(done)
     elif self.resume_flags is not None and run_directory.has_checkpoints(job.run_dir):
       flags = shlex.quote(f'--resume={job.run_dir}') + self.resume_flags

@@ -15,7 +15,7 @@ from absl import logging
 
 from nodes.runtime import activity, full_disk, lifecycle, rpc
 from nodes.runtime.counters import COUNTERS
-from rundir import curves, files, run_directory
+from rundir import curves, files, run_end
 from rundir.recorder import Recorder
 
 FINAL_EVALUATION = 'final_evaluation.json'
@@ -231,4 +231,4 @@ class Monitor:
         'seconds': time.monotonic() - self._started,
         'learners': {node: values for node, values in sorted(self._final.items()) if values},
       } | self._evaluation
-    files.write_json(run_directory.summary_path(self._run_dir), summary)
+    files.write_json(run_end.summary_path(self._run_dir), summary)

@@ -13,7 +13,7 @@ from programs.arithmetic import with_decay
 from programs.options import agents, flags
 from programs.options.changes import check_changes, check_types, keep, with_newer_options
 from programs.options.configs import check, choose, make_config, resolve
-from rundir import learners, run_directory
+from rundir import learners, run_directory, run_end
 from rundir.checkpoints import UnusableCheckpoint
 
 
@@ -102,7 +102,7 @@ def resumed_run(path: str, program: str, measures: bool = False, lock: bool = Tr
       'or with this one removed.'
     )
   # Without a summary, the final evaluation is missing.
-  evaluated = run_directory.read_summary(path) is not None
+  evaluated = run_end.read_summary(path) is not None
   if counts['actor_steps'] >= config.num_steps and evaluated:
     raise ValueError(
       f'--resume={path} has done its {config.num_steps} actor_steps; raise --num_steps to continue.'

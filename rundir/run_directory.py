@@ -1,4 +1,4 @@
-"""The run directory: its record, lock, restarts and summary."""
+"""The run directory: its record, lock, launcher and restarts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from rundir import checkpoints, files, one_line, secrets
+from rundir import checkpoints, files, one_line, run_end, secrets
 
 _RECORDED = (
   'dm-launchpad',
@@ -32,12 +32,6 @@ _TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'vers
 _LOCK = '.lock'
 _RESTARTS = 'restarts.csv'
 _LAUNCHER = 'launcher.json'
-# Of a summary, in the line that shows the result. A kept policy has no return.
-_RESULTS = (
-  ('evaluator_return', '.4g'),
-  *((name, '') for name in ('actor_steps', 'environment_frames', 'learner_steps')),
-)
-_END = 'end.json'
 # What launch.py and the engines write before the first node starts, besides the nodes' payloads.
 _BEFORE_THE_START = {
   *(_RECORD, _LOCK, 'graph.json', 'graph.md', 'graph.svg', 'params/initial.msgpack'),
@@ -241,9 +235,7 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
     files.write_json(os.path.join(path, _RECORD), dataclasses.asdict(record), mode)
   except OSError as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be written: {error.strerror}.') from error
-  for earlier_file in (summary_path(path), os.path.join(path, _END)):
-    with contextlib.suppress(FileNotFoundError):
-      os.remove(earlier_file)
+  run_end.forget(path)
   return news
 
 
@@ -360,57 +352,3 @@ def take(path: str) -> None:
   """Locks the directory until this process exits; raises BlockingIOError if another holds the lock."""
   lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
   fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def summary_path(path: str) -> str:
-  """Returns the path of the summary that the monitor writes at the end of a run."""
-  return os.path.join(path, 'summary.json')
-
-
-def read_summary(path: str) -> dict[str, Any] | None:
-  """Returns the summary of a run; None if the run has not finished."""
-  try:
-    with open(summary_path(path)) as f:
-      summary = json.load(f)
-  except (FileNotFoundError, ValueError):  # Empty, after a power failure.
-    return None
-  return summary if isinstance(summary, dict) else None
-
-
-def note_end(path: str, code: int, seconds: float) -> None:
-  """Writes `end.json`: exit code of the launcher, seconds of the run, time in `time.time()` seconds."""
-  end = {'exit_code': code, 'seconds': round(seconds, 1), 'time': round(time.time(), 1)}
-  with contextlib.suppress(OSError), open(os.path.join(path, _END), 'w') as f:
-    json.dump(end, f)
-
-
-def end_of(path: str) -> dict[str, Any] | None:
-  """Returns the contents of `end.json`; None if the program runs, or its launcher was killed."""
-  try:
-    with open(os.path.join(path, _END)) as f:
-      end = json.load(f)
-    valid = isinstance(end['exit_code'], int) and isinstance(end['seconds'], int | float)
-    return end if valid else None
-  except (OSError, ValueError, LookupError, TypeError):
-    return None
-
-
-def has_ended(path: str) -> bool:
-  """Returns whether a run has done its work: a summary is written, or the program exited with 0."""
-  end = end_of(path)
-  return read_summary(path) is not None or (end is not None and end['exit_code'] == 0)
-
-
-def result(path: str) -> str:
-  """Returns the result of a run in one line, with the seconds for which its program ran.
-
-  It is '' if the run has not finished. A program without a summary has only the seconds.
-  """
-  if not has_ended(path):
-    return ''
-  words, summary, end = ['done:'], read_summary(path), end_of(path)
-  if summary is not None:
-    words += [f'{name}={summary[name]:{form}}' for name, form in _RESULTS if name in summary]
-  if end is not None:
-    words.append(f'seconds={end["seconds"]:.1f}')
-  return ' '.join([*words, f'run_dir={path}'])

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from rundir import checkpoints, final_params, run_directory
+from rundir import checkpoints, final_params, run_directory, run_end
 
 ROOT = pathlib.Path(__file__).parent.parent
 # What launch.py prints last if a failed run can be resumed; the line before says why it failed.
@@ -105,7 +105,7 @@ def last_line(path: str) -> str:
 
 def trained(run_dir: str) -> bool:
   """Returns whether a run has ended with final parameters."""
-  ended = run_directory.read_summary(run_dir) is not None
+  ended = run_end.read_summary(run_dir) is not None
   return ended and os.path.exists(final_params.path(run_dir))
 
 

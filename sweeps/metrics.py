@@ -10,7 +10,7 @@ from typing import Any
 from environments import errors
 from launchers.launcher import Job
 from programs.options.common import CommonConfig
-from rundir import csv_file, curves, node_files, run_directory
+from rundir import csv_file, curves, node_files, run_end
 
 DEFAULT = 'evaluator_return'
 # Of the final evaluation, which every evaluator reports.
@@ -98,7 +98,7 @@ class Metric:
       UnknownMetricError: the log has no such column; one sentence.
     """
     if '/' not in self.name:
-      summary: dict[str, Any] = run_directory.read_summary(run_dir) or {}
+      summary: dict[str, Any] = run_end.read_summary(run_dir) or {}
       return float(summary.get(self.name, math.nan))
     group, _, column = self.name.partition('/')
     rows = curves.read(run_dir, f'{group}/0', column)

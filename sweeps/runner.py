@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from launchers import binding, guard, requests, streams
 from programs.options import flags as config_flags
-from rundir import run_directory, sweep_directory
+from rundir import run_directory, run_end, sweep_directory
 from rundir.sweep_directory import DONE, FAILED, STOPPED, Outcome, Record
 from sweeps import commands, prepare, report, table
 from sweeps.commands import Command
@@ -188,7 +188,7 @@ class _Runner:
     outcome = sweep_directory.outcome(task.run_dir)
     if outcome is not None and outcome.state == FAILED:
       return not self._retry_failed
-    summary = run_directory.read_summary(task.run_dir)
+    summary = run_end.read_summary(task.run_dir)
     if summary is None:
       return False
     if outcome is None or outcome.state != DONE:  # This command's predecessor was killed.
@@ -233,7 +233,7 @@ class _Runner:
 
   def _outcome(self, running: _Running, stopped: bool = False) -> Outcome:
     seconds, code = round(running.seconds(), 1), running.command.exit_code()
-    if code == 0 and run_directory.read_summary(running.task.run_dir) is not None:
+    if code == 0 and run_end.read_summary(running.task.run_dir) is not None:
       return Outcome(DONE, seconds=seconds)
     if running.too_long:
       limit = f'{self._sweep.time_limit:g}'

@@ -22,7 +22,7 @@ from launchers.placement import Resources
 from programs import registry
 from programs.launchpad_program import takes_config
 from programs.options import flags as config_flags
-from rundir import run_directory
+from rundir import run_end
 from tests.launchers import nodes
 from tests.programs_under_test import ROOT, launch
 
@@ -239,7 +239,7 @@ def test_a_node_that_fails_is_restarted_and_then_ends_the_program_with_its_trace
   assert '[broken/0] RuntimeError: broken for good' in process.stdout
   assert 'node broken/0 was killed by SIGKILL; restarting' in process.stderr
   assert process.stderr.rstrip().endswith('RuntimeError: broken for good')
-  assert 'done:' not in process.stdout and run_directory.end_of(str(run_dir))['exit_code'] == 1
+  assert 'done:' not in process.stdout and run_end.end_of(str(run_dir))['exit_code'] == 1
   assert processes(str(run_dir)) == []
 
 
@@ -269,7 +269,7 @@ def test_launchpads_main_of_consumers_and_producers_runs_with_our_launch(tmp_pat
   )
   assert process.returncode == 0, process.stderr
   assert process.stdout.count('Results: [0, 1, 2]') == 10
-  assert process.stdout.splitlines()[-1] == run_directory.result(str(run_dir))
+  assert process.stdout.splitlines()[-1] == run_end.result(str(run_dir))
   assert (run_dir / 'graph.svg').exists() and processes(str(run_dir)) == []
 
 

@@ -7,7 +7,7 @@ import glob
 import os
 import time
 
-from rundir import node_files, run_directory
+from rundir import node_files, run_directory, run_end
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
 # A run without a lock on this machine counts as stopped after this time without a write.
@@ -37,9 +37,9 @@ class Liveness:
       age = 0.0 if self.written else max(time.time() - written, 0.0)
       self.written, self._changed = written, time.monotonic() - age
     silent = time.monotonic() - self._changed
-    if run_directory.has_ended(self._run_dir):
+    if run_end.has_ended(self._run_dir):
       self.state = ENDED
-    elif run_directory.end_of(self._run_dir) is not None:
+    elif run_end.end_of(self._run_dir) is not None:
       self.state = STOPPED
     elif silent < SILENT_SECONDS or run_directory.is_taken(self._run_dir):
       self.state = GOING_ON

@@ -10,7 +10,7 @@ from benchmarks.results import attempts
 from benchmarks.results.declared import Entry, Launch
 from benchmarks.results.places import Places
 from environments import own_file
-from rundir import files, final_params, run_directory, secrets
+from rundir import files, final_params, run_directory, run_end, secrets
 from sweeps import commands
 
 MOST_BYTES = 2_000_000
@@ -47,11 +47,11 @@ def keep(entry: Entry, row: Launch, places: Places) -> str:
     config=record.config | options,
     commands=[row.command(entry.name, seed)],
   )
-  summary = run_directory.read_summary(run_dir) or {}
+  summary = run_end.read_summary(run_dir) or {}
   shutil.rmtree(policy, ignore_errors=True)
   os.makedirs(os.path.dirname(final_params.path(policy)))
   files.write_json(os.path.join(policy, 'config.json'), dataclasses.asdict(kept))
   counts = {name: summary[name] for name in _COUNTERS}
-  files.write_json(run_directory.summary_path(policy), counts)
+  files.write_json(run_end.summary_path(policy), counts)
   shutil.copyfile(final_params.path(run_dir), final_params.path(policy))
   return ''

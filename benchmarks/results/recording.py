@@ -14,7 +14,7 @@ from benchmarks.results import attempts
 from benchmarks.results.attempts import Attempt
 from benchmarks.results.declared import Entry, Launch, Peer
 from benchmarks.results.records import Curve, Record
-from rundir import curves, run_directory
+from rundir import curves, run_directory, run_end
 
 # Points of a curve that are kept.
 _POINTS = 100
@@ -36,7 +36,7 @@ def of_launch(
   """
   with open(score) as f:
     evaluated = json.load(f)
-  summary = run_directory.read_summary(run_dir)
+  summary = run_end.read_summary(run_dir)
   assert summary is not None
   repeat = evaluated['protocol']['action_repeat']
   final = {name: evaluated['score'][name] for name in ('mean', 'standard_error', 'episodes')}

@@ -23,7 +23,7 @@ from launchers.slurm import probe
 from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
-from rundir import files, run_directory
+from rundir import files, run_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,8 +198,8 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return REFUSED
-  run_directory.note_end(argv[1], code, time.monotonic() - began)
-  if code == 0 and (done := run_directory.result(argv[1])):
+  run_end.note_end(argv[1], code, time.monotonic() - began)
+  if code == 0 and (done := run_end.result(argv[1])):
     streams.say(done)
   return code
 

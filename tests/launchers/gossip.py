@@ -3,7 +3,7 @@
 import dataclasses
 
 from programs import gala
-from rundir import curves, run_directory
+from rundir import curves, run_end
 from tests.programs_under_test import ENVIRONMENT
 
 
@@ -28,7 +28,7 @@ class Gossip:
     placement = {name: _quick(group) for name, group in gala.placement(config).items()}
     code, output = engine.launch(gala.make_program(config), tmp_path, placement)
     assert code == 0, output
-    summary = run_directory.read_summary(str(tmp_path))
+    summary = run_end.read_summary(str(tmp_path))
     assert summary['learners'].keys() == {'peer/0', 'peer/1'}
     for peer, counts in summary['learners'].items():
       assert counts['actor_steps'] >= 200

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rundir import run_directory
+from rundir import run_directory, run_end
 
 
 @dataclasses.dataclass
@@ -67,31 +67,31 @@ def test_a_record_that_a_power_failure_emptied_is_rejected_in_one_sentence(tmp_p
 @pytest.mark.parametrize('content', ['', '[1]', '\0\0'])
 def test_a_file_that_is_not_a_summary_is_none(tmp_path, content):
   (tmp_path / 'summary.json').write_text(content)
-  assert run_directory.read_summary(str(tmp_path)) is None
-  assert run_directory.result(str(tmp_path)) == ''
+  assert run_end.read_summary(str(tmp_path)) is None
+  assert run_end.result(str(tmp_path)) == ''
 
 
 def test_the_result_has_what_the_summary_has(tmp_path):
   (tmp_path / 'summary.json').write_text('{"learner_steps": 7}')
   (tmp_path / 'end.json').write_text('{"exit_code": 0}')  # Without its seconds.
-  assert run_directory.result(str(tmp_path)) == f'done: learner_steps=7 run_dir={tmp_path}'
+  assert run_end.result(str(tmp_path)) == f'done: learner_steps=7 run_dir={tmp_path}'
 
 
 def test_the_end_of_a_program_is_its_result_until_the_run_continues(tmp_path):
   path = str(tmp_path)
   run_directory.write_record(path, 'sebulba', {}, Config())
-  run_directory.note_end(path, 1, 2.0)
-  assert not run_directory.has_ended(path) and run_directory.result(path) == ''
-  run_directory.note_end(path, 0, 12.345)
-  assert run_directory.result(path) == f'done: seconds=12.3 run_dir={path}'
+  run_end.note_end(path, 1, 2.0)
+  assert not run_end.has_ended(path) and run_end.result(path) == ''
+  run_end.note_end(path, 0, 12.345)
+  assert run_end.result(path) == f'done: seconds=12.3 run_dir={path}'
   counts = dict.fromkeys(('actor_steps', 'environment_frames', 'learner_steps'), 7)
   (tmp_path / 'summary.json').write_text(json.dumps({'evaluator_return': 0.5, **counts}))
-  assert run_directory.result(path) == (
+  assert run_end.result(path) == (
     'done: evaluator_return=0.5 actor_steps=7 environment_frames=7 learner_steps=7 seconds=12.3 '
     f'run_dir={path}'
   )
   run_directory.write_record(path, 'sebulba', {}, Config())
-  assert not run_directory.has_ended(path) and run_directory.result(path) == ''
+  assert not run_end.has_ended(path) and run_end.result(path) == ''
 
 
 def test_changed_versions_are_reported_and_both_are_kept(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from PIL import Image
 from agents.seeding import Seed
 from environments import frames, jax_registry, registry
 from environments.film import Film
-from rundir import films, run_directory
+from rundir import films, run_end
 from viewing.jax_batch import JaxBatch
 
 FIRST, MID, LAST = (int(step_type) for step_type in dm_env.StepType)
@@ -126,4 +126,4 @@ def test_a_program_films_its_policy_and_in_the_end_its_final_one(finished_run):
   steps = json.loads((finished_run / 'summary.json').read_text())['actor_steps']
   assert os.path.basename(paths[-1]) == f'{steps:012d}.gif'
   assert list((finished_run / 'tensorboard' / 'films').iterdir())
-  assert run_directory.end_of(str(finished_run))['exit_code'] == 0
+  assert run_end.end_of(str(finished_run))['exit_code'] == 0

@@ -9,7 +9,7 @@ import pytest
 import watch
 from nodes.runtime.counters import COUNTERS
 from programs import sebulba
-from rundir import node_files, run_directory, sweep_directory
+from rundir import node_files, run_directory, run_end, sweep_directory
 from rundir.csv_file import CsvWriter
 from viewing import liveness, progress
 
@@ -48,13 +48,13 @@ def test_a_finished_run_is_shown_with_its_curve_and_result(finished_run, capsys,
   summary = json.loads((finished_run / 'summary.json').read_text())
   for words in ('(ended)', f'{summary["actor_steps"]:,}', 'learner_steps', 'evaluator', '┤'):
     assert words in text
-  assert text.splitlines()[-1] == run_directory.result(str(finished_run))
+  assert text.splitlines()[-1] == run_end.result(str(finished_run))
 
 
 def test_a_running_run_is_followed_to_its_end(tmp_path, capsys, monkeypatch):
   run_dir = make_run(tmp_path / 'run')
   run_directory.note_restart(str(run_dir), 'actor/0')
-  read_summary, looks = run_directory.read_summary, []
+  read_summary, looks = run_end.read_summary, []
 
   def read(path):
     looks.append(path)
@@ -63,7 +63,7 @@ def test_a_running_run_is_followed_to_its_end(tmp_path, capsys, monkeypatch):
       (run_dir / 'summary.json').write_text(json.dumps({'evaluator_return': 1.0, **counts}))
     return read_summary(path)
 
-  monkeypatch.setattr(run_directory, 'read_summary', read)
+  monkeypatch.setattr(run_end, 'read_summary', read)
   text = show(capsys, run_dir, '--period=0.01')
   first, last = text.splitlines()[0], text.splitlines()[-1]
   for words in ('run: ', 'remaining=0:00:07', 'restarts=1', 'progress=30%', 'policy_lag=1.5'):

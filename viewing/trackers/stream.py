@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rundir import csv_file, films, node_files, run_directory, secrets
+from rundir import csv_file, films, node_files, run_directory, run_end, secrets
 from viewing.trackers.records import AXES, Header, Media, Metrics, Outcome, Record
 from viewing.trackers.rows import NewRows, Row, Windows
 
@@ -162,9 +162,9 @@ def header(run_dir: str) -> Header:
 
 def outcome(run_dir: str) -> Outcome:
   """Returns how a run that is no longer in progress has ended."""
-  summary, end = run_directory.read_summary(run_dir), run_directory.end_of(run_dir)
+  summary, end = run_end.read_summary(run_dir), run_end.end_of(run_dir)
   code = None if end is None else end['exit_code']
-  if run_directory.has_ended(run_dir):
+  if run_end.has_ended(run_dir):
     state = 'finished'
     code = 0 if code is None else code
   elif code is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from environments import own_file
 from launchers import bottleneck, logs, view
-from rundir import csv_file, films, graph_file, node_files, run_directory, secrets
+from rundir import csv_file, films, graph_file, node_files, run_directory, run_end, secrets
 from viewing import processes, progress
 from viewing.progress import Progress
 from viewing.web import boxes, learning
@@ -120,7 +120,7 @@ class _Run:
       'program': run.program,
       'env': own_file.title(str(run.config.get('env', ''))),
       'state': run.state,
-      'result': run_directory.result(self.run_dir),
+      'result': run_end.result(self.run_dir),
       'figures': [f for f in view.figures(run.status) if f[1] != '-'] if run.status else [],
       'verdict': vars(status['verdict']),
       'cores': [seen.cores_used(), figures.cores],

@@ -10,7 +10,7 @@ from benchmarks.results import launches, policies, records, states
 from benchmarks.results.declared import Entry, Launch, Task
 from benchmarks.results.places import Places
 from benchmarks.results.records import Curve, Record
-from rundir import checkpoints, run_directory
+from rundir import checkpoints, run_directory, run_end
 from sweeps import commands
 
 ROW = Launch(label='anakin', program='anakin', env='catch', budget=100, seeds=(1, 2))
@@ -99,7 +99,7 @@ def test_a_policy_is_kept_without_paths_and_only_if_it_is_small(make_run, places
   record = run_directory.read_record(str(policy))
   assert record.commands == [['launch.py', *ROW.arguments(1, 'unread')]]
   assert str(tmp_path) not in (policy / 'config.json').read_text()
-  assert run_directory.read_summary(str(policy))['environment_frames'] == 2
+  assert run_end.read_summary(str(policy))['environment_frames'] == 2
   params = run_dir / 'params' / 'final.msgpack'
   assert (policy / 'params' / 'final.msgpack').read_bytes() == params.read_bytes()
   params.write_bytes(b'x' * (policies.MOST_BYTES + 1))

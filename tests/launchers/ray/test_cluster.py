@@ -22,7 +22,7 @@ from ray.cluster_utils import Cluster
 import launchers
 from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
-from rundir import run_directory
+from rundir import run_end
 from tests.launchers import contract, gossip, nodes
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
@@ -206,7 +206,7 @@ def test_your_own_main_runs_a_program_on_the_cluster(cluster, tmp_path, capfd):
   printed = capfd.readouterr().out
   assert code == 0 and answer.read_text() == 'hello node', printed
   assert '[echo/0] ' in printed
-  assert printed.splitlines()[-1] == run_directory.result(str(run_dir))
+  assert printed.splitlines()[-1] == run_end.result(str(run_dir))
   assert _places(run_dir)['node0/0'] == cluster.cpu
 
 

@@ -18,7 +18,7 @@ import launchers
 from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
-from rundir import run_directory
+from rundir import run_end
 from tests.launchers import contract, gossip, nodes
 from tests.launchers.slurm import small_cluster
 
@@ -184,7 +184,7 @@ def test_your_own_main_runs_a_program_as_a_job(cluster, tmp_path, capfd):
   printed = capfd.readouterr().out
   assert code == 0 and answer.read_text() == 'hello node', printed
   assert '[echo/0] ' in printed and printed.count('done: ') == 1
-  assert printed.splitlines()[-1] == run_directory.result(str(run_dir))
+  assert printed.splitlines()[-1] == run_end.result(str(run_dir))
   assert '--time=5' in (run_dir / 'slurm.sh').read_text()
 
 

@@ -6,7 +6,7 @@ import json
 import os
 
 from programs import sebulba
-from rundir import films, node_files, run_directory
+from rundir import films, node_files, run_directory, run_end
 from rundir.csv_file import CsvWriter
 
 COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
@@ -51,4 +51,4 @@ class GrowingRun:
     """Ends the run."""
     if finished:
       self.write('summary.json', json.dumps({'evaluator_return': 0.5, 'actor_steps': 90}))
-    run_directory.note_end(self.path, code, seconds=1.0)
+    run_end.note_end(self.path, code, seconds=1.0)

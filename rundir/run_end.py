@@ -1,0 +1,77 @@
+"""How a run has ended: its summary, the exit code of its launcher, and the line that shows both."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any
+
+_END = 'end.json'
+# Of a summary, in the line that shows the result. A kept policy has no return.
+_RESULTS = (
+  ('evaluator_return', '.4g'),
+  *((name, '') for name in ('actor_steps', 'environment_frames', 'learner_steps')),
+)
+
+
+def summary_path(path: str) -> str:
+  """Returns the path of the summary that the monitor writes at the end of a run."""
+  return os.path.join(path, 'summary.json')
+
+
+def read_summary(path: str) -> dict[str, Any] | None:
+  """Returns the summary of a run; None if the run has not finished."""
+  try:
+    with open(summary_path(path)) as f:
+      summary = json.load(f)
+  except (FileNotFoundError, ValueError):  # Empty, after a power failure.
+    return None
+  return summary if isinstance(summary, dict) else None
+
+
+def note_end(path: str, code: int, seconds: float) -> None:
+  """Writes `end.json`: exit code of the launcher, seconds of the run, time in `time.time()` seconds."""
+  end = {'exit_code': code, 'seconds': round(seconds, 1), 'time': round(time.time(), 1)}
+  with contextlib.suppress(OSError), open(os.path.join(path, _END), 'w') as f:
+    json.dump(end, f)
+
+
+def end_of(path: str) -> dict[str, Any] | None:
+  """Returns the contents of `end.json`; None if the program runs, or its launcher was killed."""
+  try:
+    with open(os.path.join(path, _END)) as f:
+      end = json.load(f)
+    valid = isinstance(end['exit_code'], int) and isinstance(end['seconds'], int | float)
+    return end if valid else None
+  except (OSError, ValueError, LookupError, TypeError):
+    return None
+
+
+def has_ended(path: str) -> bool:
+  """Returns whether a run has done its work: a summary is written, or the program exited with 0."""
+  end = end_of(path)
+  return read_summary(path) is not None or (end is not None and end['exit_code'] == 0)
+
+
+def result(path: str) -> str:
+  """Returns the result of a run in one line, with the seconds for which its program ran.
+
+  It is '' if the run has not finished. A program without a summary has only the seconds.
+  """
+  if not has_ended(path):
+    return ''
+  words, summary, end = ['done:'], read_summary(path), end_of(path)
+  if summary is not None:
+    words += [f'{name}={summary[name]:{form}}' for name, form in _RESULTS if name in summary]
+  if end is not None:
+    words.append(f'seconds={end["seconds"]:.1f}')
+  return ' '.join([*words, f'run_dir={path}'])
+
+
+def forget(path: str) -> None:
+  """Removes the summary and the end of a run that continues."""
+  for file in (summary_path(path), os.path.join(path, _END)):
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(file)
