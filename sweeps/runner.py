@@ -192,7 +192,7 @@ class _Runner:
     if summary is None:
       return False
     if outcome is None or outcome.state != DONE:  # This command's predecessor was killed.
-      made = Outcome(DONE, seconds=round(summary.get('seconds', 0.0), 1))
+      made = Outcome(DONE, seconds=round(summary.get('seconds', 0.0), 3))
       sweep_directory.write_outcome(task.run_dir, made)
     return True
 
@@ -232,7 +232,7 @@ class _Runner:
         running.command.stop()
 
   def _outcome(self, running: _Running, stopped: bool = False) -> Outcome:
-    seconds, code = round(running.seconds(), 1), running.command.exit_code()
+    seconds, code = round(running.seconds(), 3), running.command.exit_code()
     if code == 0 and run_end.read_summary(running.task.run_dir) is not None:
       return Outcome(DONE, seconds=seconds)
     if running.too_long:

@@ -150,7 +150,7 @@ def test_a_stopped_sweep_ends_its_programs_and_continues_where_it_was(parse, run
   run_dir = run.directory / 'trial_1' / 'seed_2'
   # A flag that the run does not record is given again.
   assert second[1:] == [f'--resume={run_dir}', '--isolate=no'] and '--isolate=no' in first
-  assert sweep_directory.outcome(str(run_dir)).seconds >= outcome.seconds
+  assert sweep_directory.outcome(str(run_dir)).seconds > outcome.seconds
 
 
 def test_a_run_without_a_checkpoint_starts_over(parse, run):
