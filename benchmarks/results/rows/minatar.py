@@ -8,6 +8,9 @@ from benchmarks.results.rows import systems
 _GYMNAX = 'gymnax at 086ad95, README.md; settings in gymnax-blines at 3f029d6, agents/'
 # For MinAtar, in examples/brax_minatar.ipynb of purejaxrl.
 _PUREJAXRL = {'LR': 5e-3, 'NUM_ENVS': 64, 'NUM_MINIBATCHES': 8, 'ACTIVATION': 'relu'}
+# gymnax's figures for PPO.
+_FIGURES = {'Breakout': '28', 'Asterix': '15', 'Freeway': '58', 'Space Invaders': '131'}
+_GYMNAX_OPTIONS = '--env_options=sticky_actions=0,full_action_space=false,max_episode_steps=1000'
 _STEPS = 3_000_000
 _REPLAYED_STEPS = 1_000_000  # Of R2D2, whose updates per step are many: its preset's.
 _SEARCHED_STEPS = 500_000  # A search costs milliseconds.
@@ -16,65 +19,90 @@ _SEARCHED_STEPS = 500_000  # A search costs milliseconds.
 def _minatar(
   title: str,
   thresholds: tuple[float, ...],
-  published: str,
   *,
   r2d2: bool = False,
   muzero: bool = False,
-  peer: bool = True,
   missed: str = '',
 ) -> Task:
-  """Returns a game of MinAtar.
+  """Returns a game as the package has it, which all our programs play.
 
   Args:
     title: such as 'Space Invaders'.
     thresholds: of the task.
-    published: gymnax's figure; '' without one.
     r2d2: whether R2D2 has a row.
     muzero: whether MuZero has rows, with and without fresh targets.
-    peer: whether purejaxrl's version of gymnax plays the game; two do not compile.
+    missed: see `Task`.
+  """
+  env = f'minatar:{title.replace(" ", "")}'
+  rows: list[Row] = [systems.ppo(program, env, _STEPS) for program in ('anakin', 'sebulba', 'impala')]
+  if r2d2:
+    rows.append(systems.ours('r2d2', env, _REPLAYED_STEPS))
+  if muzero:
+    rows.append(systems.ours('muzero', env, _SEARCHED_STEPS))
+    fresh = '--reanalyse_fraction=0.5', '--bootstrap=target'
+    rows.append(systems.ours('muzero', env, _SEARCHED_STEPS, *fresh, label='muzero-reanalyse'))
+  return Task(
+    name=f'minatar/{_lower(title)}',
+    title=title,
+    about=f'Every row plays `{env}`. Under Anakin that game is in JAX, with the same transitions.',
+    rows=tuple(rows),
+    thresholds=thresholds,
+    scale=_scale(title),
+    missed=missed,
+  )
+
+
+def _in_gymnax(
+  title: str, thresholds: tuple[float, ...], *, peer: bool = False, missed: str = ''
+) -> Task:
+  """Returns a game as gymnax has it, for which others print figures.
+
+  Args:
+    title: such as 'Space Invaders'.
+    thresholds: of the task.
+    peer: whether purejaxrl's version of gymnax plays the game; two do not compile. Then the programs
+      that step the package's game have rows too, with gymnax's options.
     missed: see `Task`.
   """
   game = title.replace(' ', '')
-  gymnax = f'gymnax:{game}-MinAtar'
-  rows: list[Row] = [
-    systems.ppo('anakin', gymnax, _STEPS),
-    systems.ours('anakin', gymnax, _STEPS),
-    systems.ppo('sebulba', f'minatar:{game}', _STEPS),
-    systems.ppo('impala', f'minatar:{game}', _STEPS),
-  ]
-  if r2d2:
-    rows.append(systems.ours('r2d2', f'minatar:{game}', _REPLAYED_STEPS))
-  if muzero:
-    rows.append(systems.ours('muzero', f'minatar:{game}', _SEARCHED_STEPS))
-    fresh = '--reanalyse_fraction=0.5', '--bootstrap=target'
-    rows.append(
-      systems.ours('muzero', f'minatar:{game}', _SEARCHED_STEPS, *fresh, label='muzero-reanalyse')
-    )
+  env = f'gymnax:{game}-MinAtar'
+  rows: list[Row] = [systems.ppo('anakin', env, _STEPS), systems.ours('anakin', env, _STEPS)]
+  about = f"`anakin` plays gymnax's {game}. purejaxrl's version of gymnax cannot play it."
   if peer:
-    rows.append(systems.purejaxrl(gymnax, _STEPS, **_PUREJAXRL))
+    rows += [
+      systems.ppo(program, f'minatar:{game}', _STEPS, _GYMNAX_OPTIONS)
+      for program in ('sebulba', 'impala')
+    ]
+    rows.append(systems.purejaxrl(env, _STEPS, **_PUREJAXRL))
+    about = (
+      f"`anakin` and purejaxrl play gymnax's {game}, the others the package's with gymnax's options. "
+      'purejaxrl has layers, as in its own settings, where ours have a convolution: '
+      '[one difference at a time](#breakout-one-difference-at-a-time) has both alike.'
+    )
   quoted = Published(
     system='gymnax-blines, PPO',
-    figure=published,
+    figure=_FIGURES.get(title, ''),
     protocol=f"one agent, without a spread; gymnax's {game}, 10,000,000 steps, MLP of 2 x 256",
     source=_GYMNAX,
   )
-  games = f"gymnax's {game}, the others `minatar:{game}`."
-  about = (
-    f'`anakin` and purejaxrl play {games} purejaxrl has layers, as in its own settings, where ours '
-    'have a convolution: [one difference at a time](#breakout-one-difference-at-a-time) has both alike.'
-  )
-  if not peer:
-    about = f"`anakin` plays {games} purejaxrl's version of gymnax cannot play it."
   return Task(
-    name=f'minatar/{title.lower().replace(" ", "_")}',
-    title=title,
+    name=f'gymnax-minatar/{_lower(title)}',
+    title=f"gymnax's {title}",
     about=about,
     rows=tuple(rows),
     thresholds=thresholds,
-    published=(quoted,) if published else (),
-    scale=(0.0, float(published)) if published else None,
+    published=(quoted,) if quoted.figure else (),
+    scale=_scale(title),
     missed=missed,
   )
+
+
+def _lower(title: str) -> str:
+  return title.lower().replace(' ', '_')
+
+
+def _scale(title: str) -> tuple[float, float] | None:
+  return (0.0, float(_FIGURES[title])) if title in _FIGURES else None
 
 
 def _differences() -> Task:
@@ -113,50 +141,60 @@ def _differences() -> Task:
   )
 
 
+_GAMES = 'Five games (Young and Tian 2019)'
+_SCALE = (
+  'A scaled return is the return over the figure that gymnax prints for PPO in its version. A game '
+  'without such a figure has no part in the mean.'
+)
 GROUPS = (
   Group(
     name='minatar',
     title='MinAtar',
     about=(
-      'Five games (Young and Tian 2019). A scaled return is the return over the figure that gymnax '
-      'prints for PPO. A game without such a figure has no part in the mean.'
+      f'{_GAMES}, as the package `minatar` has them: with probability 0.1 a step repeats the previous '
+      f'action, and all six actions are open. {_SCALE}'
+    ),
+  ),
+  Group(
+    name='gymnax-minatar',
+    title='MinAtar in gymnax',
+    about=(
+      f'{_GAMES}, as gymnax has them: actions do not stick, only useful ones are open, and episodes '
+      'have at most 1,000 steps (Freeway 2,500). Returns are higher than in the package\'s games. '
+      f'{_SCALE}'
     ),
   ),
 )
 
 DIFFERENCES = _differences()
 
+_ONE_STEP = 'it does one gradient step a batch.'
 TASKS = (
-  _minatar(
-    'Breakout',
-    (5.0, 15.0, 30.0),
-    '28',
-    r2d2=True,
-    muzero=True,
-    missed=(
-      "`anakin`, V-trace, stays below purejaxrl's PPO: it does one gradient step a batch. `sebulba-ppo` "
-      'does too, but plays the harder game: `minatar:Breakout` repeats actions at random, and that of '
-      'gymnax does not.'
-    ),
-  ),
+  _minatar('Breakout', (5.0, 15.0, 30.0), r2d2=True, muzero=True),
   _minatar(
     'Asterix',
     (5.0, 15.0),
-    '15',
     r2d2=True,
     muzero=True,
-    peer=False,
     missed=(
       "R2D2 has a fifth of the steps of DQN in MinAtar's paper, and has only begun to learn by then."
     ),
   ),
-  _minatar('Freeway', (30.0, 50.0), '58', peer=False),
-  _minatar('Space Invaders', (50.0, 100.0), '131', r2d2=True),
-  _minatar(
+  _minatar('Freeway', (30.0, 50.0)),
+  _minatar('Space Invaders', (50.0, 100.0), r2d2=True),
+  _minatar('Seaquest', (5.0, 20.0)),
+  _in_gymnax(
+    'Breakout',
+    (5.0, 15.0, 30.0),
+    peer=True,
+    missed=f"`anakin`, V-trace, stays below purejaxrl's PPO: {_ONE_STEP}",
+  ),
+  _in_gymnax('Asterix', (5.0, 15.0)),
+  _in_gymnax('Freeway', (30.0, 50.0)),
+  _in_gymnax('Space Invaders', (50.0, 100.0), peer=True),
+  _in_gymnax(
     'Seaquest',
     (5.0, 20.0),
-    '',
-    peer=False,
-    missed='`sebulba-ppo` and `anakin`, V-trace, stay far below `anakin-ppo`; why was not looked into.',
+    missed=f'`anakin`, V-trace, stays far below `anakin-ppo`: {_ONE_STEP}',
   ),
 )
