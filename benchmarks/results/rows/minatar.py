@@ -34,7 +34,9 @@ def _minatar(
     missed: see `Task`.
   """
   env = f'minatar:{title.replace(" ", "")}'
-  rows: list[Row] = [systems.ppo(program, env, _STEPS) for program in ('anakin', 'sebulba', 'impala')]
+  rows: list[Row] = [
+    systems.ppo(program, env, _STEPS) for program in ('anakin', 'sebulba', 'impala')
+  ]
   if r2d2:
     rows.append(systems.ours('r2d2', env, _REPLAYED_STEPS))
   if muzero:
@@ -160,7 +162,7 @@ GROUPS = (
     title='MinAtar in gymnax',
     about=(
       f'{_GAMES}, as gymnax has them: actions do not stick, only useful ones are open, and episodes '
-      'have at most 1,000 steps (Freeway 2,500). Returns are higher than in the package\'s games. '
+      "have at most 1,000 steps (Freeway 2,500). Returns are higher than in the package's games. "
       f'{_SCALE}'
     ),
   ),
