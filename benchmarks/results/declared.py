@@ -26,7 +26,7 @@ class Published:
 
   Attributes:
     system: the system that reached it, with its algorithm.
-    figure: the figure as its source prints it; '' if the source has none in numbers.
+    figure: as its source prints it; 'about' a number where it is read off a plot; '' for none.
     protocol: what it is a mean of, after how many steps, on which environment.
     source: where it is printed.
   """
