@@ -4,7 +4,7 @@ python -m benchmarks.results                         every row of benchmarks/res
 python -m benchmarks.results pong 'minatar/*'        rows, tasks or groups, by glob
 python -m benchmarks.results --list                  the rows and their state; runs nothing
 python -m benchmarks.results --render_only           the page from what is recorded; runs nothing
-python -m benchmarks.results minatar --scripts=purejaxrl=path/to/checkout
+python -m benchmarks.results gymnax-minatar --scripts=purejaxrl=path/to/checkout
 
 Each seed of a row is one launch of launch.py in runs/results/<row>/<seed>, one after the other, and one
 of evaluate.py for the final parameters. The same command continues where it was stopped: it resumes what
