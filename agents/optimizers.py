@@ -66,7 +66,13 @@ def make_optimizer(
     optimizer = optax.adamw(*adam, weight_decay=decay) if decay else optax.adam(*adam)
   else:
     inside = config.rmsprop_eps_place == 'inside'
-    optimizer = optax.rmsprop(rate, config.rmsprop_decay, config.rmsprop_eps, eps_in_sqrt=inside)
+    optimizer = optax.rmsprop(
+      rate,
+      config.rmsprop_decay,
+      config.rmsprop_eps,
+      initial_scale=float(inside),  # TensorFlow's mean of squares begins at 1, PyTorch's at 0.
+      eps_in_sqrt=inside,
+    )
   return clip_gradients(optimizer, config.max_gradient_norm)
 
 

@@ -101,6 +101,25 @@ def discrete_spec(num_values: Any) -> specs.Array:
   return specs.BoundedArray(num_values.shape, np.int32, 0, num_values - 1, 'action')
 
 
+def bounded_spec(shape: tuple[int, ...], low: Any, high: Any) -> specs.BoundedArray | None:
+  """Returns the spec of one action of bounded floats, float32; None if a bound is not finite.
+
+  Bounds are rounded inwards, so that an action is also within the bounds of another dtype.
+
+  Args:
+    shape: of the action.
+    low: the smallest values, of that shape or `[]`.
+    high: the largest values, likewise.
+  """
+  low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+  if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    return None
+  least, most = low.astype(np.float32), high.astype(np.float32)
+  least = np.where(least < low, np.nextafter(least, np.float32(np.inf)), least)
+  most = np.where(most > high, np.nextafter(most, np.float32(-np.inf)), most)
+  return specs.BoundedArray(shape, np.float32, least, most, 'action')
+
+
 def describe(
   make_environment: Callable[[int, int], BatchedEnvironment],
 ) -> tuple[specs.EnvironmentSpec, int]:

@@ -10,7 +10,7 @@ import numpy as np
 from acme import specs
 
 from environments import observations
-from environments.base import BatchedEnvironment, discrete_spec
+from environments.base import BatchedEnvironment, bounded_spec, discrete_spec
 from environments.nests import Nest
 
 
@@ -111,10 +111,9 @@ def _action_spec(spec: specs.Array) -> specs.Array:
     return specs.DiscreteArray(spec.num_values, np.int32, 'action')
   if isinstance(spec, specs.BoundedArray):
     if np.issubdtype(spec.dtype, np.floating):
-      low = np.asarray(spec.minimum, np.float32)
-      high = np.asarray(spec.maximum, np.float32)
-      if np.isfinite(low).all() and np.isfinite(high).all():
-        return specs.BoundedArray(spec.shape, np.float32, low, high, 'action')
+      bounded = bounded_spec(spec.shape, spec.minimum, spec.maximum)
+      if bounded is not None:
+        return bounded
     elif len(spec.shape) < 2 and not np.any(spec.minimum):
       return discrete_spec(np.broadcast_to(np.asarray(spec.maximum) + 1, spec.shape))
   raise ValueError(f'--env: the actions are neither discrete nor bounded floats: {spec}')

@@ -10,7 +10,7 @@ import numpy as np
 from acme import specs
 from gymnasium import spaces
 
-from environments.base import discrete_spec
+from environments.base import bounded_spec, discrete_spec
 from environments.nests import ACTION_MASK, Nest
 
 _ARRAYS = (spaces.Box, spaces.MultiBinary, spaces.MultiDiscrete)
@@ -89,9 +89,9 @@ def action_spec(space: spaces.Space) -> specs.Array:
   if isinstance(space, spaces.MultiDiscrete) and len(space.shape) == 1:
     return discrete_spec(space.nvec)
   if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-    if np.isfinite(low).all() and np.isfinite(high).all():
-      return specs.BoundedArray(space.shape, np.float32, low, high, 'action')
+    spec = bounded_spec(space.shape, space.low, space.high)
+    if spec is not None:
+      return spec
   raise ValueError(
     '--env: the action space is neither Discrete, a vector of MultiDiscrete, nor a bounded Box: '
     f'{space}'

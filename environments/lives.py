@@ -13,7 +13,8 @@ class LivesAsEpisodes(VectorEnv):
 
   As in Mnih et al. 2015 and Espeholt et al. 2018, the emulator is reset only at the end of a game. The
   step after a lost life takes a fixed action instead of the agent's; its observation is the first of the
-  next episode. Its reward arrives with the following row, so the rewards of a game sum to its score.
+  next episode. Its reward arrives with the following row, so the rewards of a game sum to its score. A
+  game that ends with that very step loses it.
 
   A life counts as lost only while others are left. The loss of the last one ends the game, which some
   games report a few steps after they show no life.
@@ -46,6 +47,7 @@ class LivesAsEpisodes(VectorEnv):
     self.game_over = np.zeros(self.num_envs, bool)
     self._lives = info['lives'].copy()
     self._lost = np.zeros(self.num_envs, bool)
+    self._restarts = np.zeros(self.num_envs, bool)
     self._owed = np.zeros(self.num_envs, np.float64)
     return observation, info
 
@@ -53,15 +55,16 @@ class LivesAsEpisodes(VectorEnv):
     self, actions: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     """Steps all environments; `terminated` is also true where a life was lost."""
-    resumed = self._lost
+    resumed, restarted = self._lost, self._restarts
     actions = np.where(resumed, np.asarray(self._first_action, actions.dtype), actions)
     observation, reward, terminated, truncated, info = self._env.step(actions)
     self.game_over = terminated | truncated
     cut = resumed & self.game_over
     if cut.any():  # The game ended in the first step of a life: start the next game instead.
       observation, info = self._env.reset(options={'reset_mask': cut})
+    self._restarts = self.game_over & ~cut  # With the next step.
     lives, goes_on = info['lives'], ~self.game_over
-    self._lost = ~resumed & goes_on & (lives > 0) & (lives < self._lives)
+    self._lost = ~resumed & ~restarted & goes_on & (lives > 0) & (lives < self._lives)
     # A life lost in its first step is detected at the following step.
     self._lives = np.where(resumed & goes_on, np.maximum(lives, self._lives), lives)
     arrived = np.where(resumed, 0.0, reward + self._owed)

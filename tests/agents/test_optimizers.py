@@ -127,9 +127,9 @@ def test_ppo_counts_learner_steps_and_continues_from_them_in_a_longer_run():
 
 @pytest.mark.parametrize(
   'place, step',
-  [('inside', 3 / math.sqrt(0.1 * 9 + 0.5)), ('outside', 3 / (math.sqrt(0.1 * 9) + 0.5))],
+  [('inside', 3 / math.sqrt(0.9 + 0.1 * 9 + 0.5)), ('outside', 3 / (math.sqrt(0.1 * 9) + 0.5))],
 )
-def test_the_epsilon_of_rmsprop_is_inside_or_outside_the_root(place, step):
+def test_rmsprop_is_that_of_tensorflow_or_that_of_pytorch(place, step):
   config = dataclasses.replace(
     CONFIG, optimizer='rmsprop', rmsprop_decay=0.9, rmsprop_eps=0.5, rmsprop_eps_place=place
   )

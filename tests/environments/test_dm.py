@@ -136,6 +136,14 @@ def test_bounded_floats_become_float32():
   assert batch.action_spec() == expected
 
 
+def test_bounds_are_rounded_inwards():
+  low, high = np.array([-0.1, -1.0]), np.array([0.1, 0.3])
+  batch = DmEnvBatch([Counter(action_spec=specs.BoundedArray((2,), np.float64, low, high))])
+  spec = batch.action_spec()
+  assert (spec.minimum >= low).all() and (spec.maximum <= high).all()
+  np.testing.assert_allclose((spec.minimum, spec.maximum), (low, high), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
   'spec', [specs.Array((2,), np.float32), specs.BoundedArray((2,), np.float32, 0, np.inf)]
 )

@@ -92,6 +92,12 @@ def test_a_game_that_is_cut_where_a_life_begins_makes_room_for_the_next():
   assert [row[3] for row in rows] == [0, 1, 0, 1, 0]
 
 
+def test_a_game_that_begins_with_fewer_lives_than_the_last_had_is_no_lost_life():
+  rows = play(Script([3, 4, 4, 4], truncates=True), 6)
+  assert [row[0] for row in rows] == [FIRST, MID, MID, LAST, FIRST, MID, MID]
+  assert [row[2] for row in rows] == [1] * 7
+
+
 class Mover:
   """Answers every timestep."""
 
