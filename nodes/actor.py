@@ -60,6 +60,7 @@ class Actor:
     Raises:
       ValueError: if the server refuses a timestep, or a newer incarnation has replaced this one.
     """
+    activity.mark(activity.STARTING)
     should_stop = lifecycle.stop_event().is_set
     incarnation = lifecycle.new_incarnation()
     size = self._num_envs // self._env_groups

@@ -58,6 +58,7 @@ def episodes(
   Raises:
     lifecycle.Stopped: if the policy returns no actions.
   """
+  activity.mark(activity.PLAYING)
   timestep = environment.reset()
   returns = np.zeros(environment.num_envs)
   lengths = np.zeros(environment.num_envs, int)
@@ -141,6 +142,7 @@ def film(
   filmed = Film(environment, 1, max_frames)
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
+    activity.mark(activity.FILMING)
     timestep = filmed.reset()
     while not filmed.complete:
       activity.mark(activity.WAITING_FOR_ACTIONS)
@@ -187,6 +189,7 @@ class Evaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
+    activity.mark(activity.STARTING)
     seed = self._seed.child('restart', lifecycle.restart_count())
     with contextlib.ExitStack() as opened:
       number = seed.child('environments').number()

@@ -64,6 +64,7 @@ class ImpalaActor:
 
   def run(self) -> None:
     """Acts until training has finished or the program stops."""
+    activity.mark(activity.STARTING)
     stop = lifecycle.stop_event()
     spec, action_repeat = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)

@@ -51,6 +51,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
 
   def run(self) -> None:
     """Evaluates until the final evaluation is done or the program stops."""
+    activity.mark(activity.STARTING)
     seed = self._seed.child('restart', lifecycle.restart_count())
     environment = self._make_environment(self._num_envs, seed.child('environments').number())
     spec, repeat = environment.spec(), environment.action_repeat
@@ -86,9 +87,19 @@ class ImpalaEvaluator(PeriodicEvaluator):
         started = True
       return float(counts['environment_frames'])
 
+    def checked(should_stop: Callable[[], bool]) -> Callable[[], bool]:
+      """Returns `should_stop`, raising the error that stopped the server, if any."""
+
+      def stops() -> bool:
+        server.check()
+        return should_stop()
+
+      return stops
+
     def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
       frames = {'evaluated_frames': fetch(should_stop)}
-      return returns(server, environment, self._episodes_each, should_stop, is_late), frames
+      stops = checked(should_stop)
+      return returns(server, environment, self._episodes_each, stops, is_late), frames
 
     with contextlib.ExitStack() as opened:
       opened.callback(environment.close)
@@ -100,6 +111,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
 
         def filming(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> bytes:
           fetch(should_stop)
-          return film(server, filmed, self._num_envs, self._film_frames, should_stop, is_late)
+          stops = checked(should_stop)
+          return film(server, filmed, self._num_envs, self._film_frames, stops, is_late)
 
       self._run_periodically(play, filming)

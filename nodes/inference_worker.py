@@ -77,6 +77,7 @@ class InferenceWorker:
 
   def run(self) -> None:
     """Serves until the program stops."""
+    activity.mark(activity.STARTING)
     self._stop = lifecycle.stop_event()
     with (
       contextlib.closing(self._inbox),

@@ -80,9 +80,10 @@ class ReplayServer:
       if self._replies() and self._schedule.due(writing):
         saving = lifecycle.run_before_exit(self.write_checkpoint)
     if self._period and not self._reporter.training_finished:
-      if saving is not None:
-        saving.join()
-      lifecycle.run_before_exit(self.write_checkpoint).join()
+      with lifecycle.exit_held():
+        if saving is not None:
+          saving.join()
+        self.write_checkpoint()
 
   def _ask(self, stop: threading.Event) -> None:
     """Asks Reverb for its tables until the program stops, and keeps the time of the latest reply.

@@ -73,13 +73,13 @@ def begin(run_dir: str, layout: Format) -> None:
 
   Raises:
     NonRetryableError: if the run has recorded unrolls of another layout.
-    OSError: if it cannot be written.
+    OSError: if it cannot be written, or the earlier one cannot be read.
   """
   folder = directory(run_dir)
   os.makedirs(folder, exist_ok=True)
   path = os.path.join(folder, _FORMAT)
   if os.path.exists(path):
-    if read_format(run_dir) != layout:
+    if _read_format(path) != layout:
       raise NonRetryableError(
         f'{folder} has unrolls of another layout; leave --record_unrolls out, or move them away.'
       )
@@ -99,8 +99,26 @@ def read_format(run_dir: str) -> Format:
     raise NonRetryableError(f'{run_dir} does not exist; name the directory of a run.')
   path = os.path.join(directory(run_dir), _FORMAT)
   try:
-    with open(path) as f:
-      found = json.load(f)
+    return _read_format(path)
+  except FileNotFoundError:
+    raise NonRetryableError(
+      f'{run_dir} has no recorded unrolls; name a run that had --record_unrolls.'
+    ) from None
+  except OSError as error:
+    raise NonRetryableError(f'{path} cannot be read: {error!r}.') from error
+
+
+def _read_format(path: str) -> Format:
+  """Returns the layout in a file.
+
+  Raises:
+    NonRetryableError: if the file has another version or is damaged; one sentence.
+    OSError: if it cannot be read.
+  """
+  with open(path) as f:
+    content = f.read()
+  try:
+    found = json.loads(content)
     version = int(found['version'])
     if version != VERSION:
       raise NonRetryableError(
@@ -111,14 +129,10 @@ def read_format(run_dir: str) -> Format:
       for name, (shape, dtype) in found['columns'].items()
     }
     return Format(int(found['rows']), columns, version)
-  except FileNotFoundError:
-    raise NonRetryableError(
-      f'{run_dir} has no recorded unrolls; name a run that had --record_unrolls.'
-    ) from None
-  except (OSError, LookupError, TypeError, AttributeError) as error:
-    raise NonRetryableError(f'{path} cannot be read: {error!r}.') from error
   except json.JSONDecodeError as error:
     raise NonRetryableError(f'{path} is damaged: {error}.') from error
+  except (LookupError, TypeError, AttributeError) as error:
+    raise NonRetryableError(f'{path} cannot be read: {error!r}.') from error
 
 
 def chunks(run_dir: str) -> list[str]:
@@ -176,5 +190,7 @@ def _opened(path: str) -> Iterator[Any]:
   try:
     with np.load(path, allow_pickle=False) as archive:
       yield archive
-  except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile) as error:
+  except OSError as error:
+    raise NonRetryableError(f'{path} cannot be read: {error}.') from error
+  except (ValueError, LookupError, EOFError, zipfile.BadZipFile) as error:
     raise NonRetryableError(f'{path} is damaged: {error}; remove it.') from error

@@ -165,9 +165,13 @@ class InferenceServer:
 
     Raises:
       lifecycle.Stopped: if the server is closed.
-      Exception: the error that stopped the writer or a serving thread.
+      Exception: the error that stopped the writer or a serving thread. An OSError is the cause of a
+        RuntimeError, because clients retry after an OSError.
     """
-    self.check()
+    try:
+      self.check()
+    except OSError as error:
+      raise RuntimeError(f'the inference server has failed: {error}') from error
     if self._scheduler.closed:
       raise lifecycle.Stopped
     return self._inbox.connect()

@@ -63,7 +63,8 @@ class Checkpointer:
     Args:
       should_stop: while the disk is full, retries until it returns True; None not to retry.
     """
-    with activity.doing(activity.WRITING_CHECKPOINT):
+    # Held: the process may be stopping, and this thread waits and copies the state before it writes.
+    with activity.doing(activity.WRITING_CHECKPOINT), lifecycle.exit_held():
       self._wait()
       if self._period:
         logging.info('writing the last checkpoint into %s', self._path)

@@ -230,12 +230,12 @@ class _Training:
           self._checkpointer.maybe_write()
         self._finish()
       except lifecycle.Stopped:
-        # First, for a recording: the process may exit as soon as the last checkpoint is written.
-        self._service.stop_writing()
-        if not self._finished:
-          # If another replica no longer joins the last update, its state cannot be saved.
-          with contextlib.suppress(lifecycle.Stopped):
-            self._checkpointer.write_now()
+        with lifecycle.exit_held():
+          self._service.stop_writing()
+          if not self._finished:
+            # If another replica no longer joins the last update, its state cannot be saved.
+            with contextlib.suppress(lifecycle.Stopped):
+              self._checkpointer.write_now()
         logging.info('stopped: %s', self._counter.get_counts())
 
   def _make_learner(self) -> Learner:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import launchpad as lp
 
@@ -59,6 +60,17 @@ def run_before_exit(work: Callable[[], None]) -> threading.Thread:
   thread = threading.Thread(target=work, name=FINISH)
   thread.start()
   return thread
+
+
+@contextlib.contextmanager
+def exit_held() -> Iterator[None]:
+  """Keeps a stopping process from exiting until the block ends, as long as the launcher allows."""
+  ended = threading.Event()
+  run_before_exit(lambda: bool(ended.wait()))
+  try:
+    yield
+  finally:
+    ended.set()
 
 
 def stop_program() -> None:

@@ -27,13 +27,13 @@ class UnrollRecorder:
   period and the row behind them, so rows that unrolls share for burn-in or bootstrapping are not stored
   twice.
 
-  A chunk is written when it is full or old. A killed process loses its chunk in memory. If the disk has
-  no room for a chunk, it is dropped and counted, and the next one is tried. The recording ends before
+  A chunk is written when it is full or old. A killed process loses its chunk in memory. If a chunk
+  cannot be written, as on a full disk, it is dropped and counted, and the next one is tried. The recording ends before
   the chunk that would exceed `max_bytes`. Training continues in each case.
 
   Attributes:
     recorded: unrolls on disk.
-    dropped: unrolls lost to a full disk.
+    dropped: unrolls that could not be written.
   """
 
   def __init__(self, columns: Columns, rows: int, options: RecordingOptions):
@@ -61,7 +61,7 @@ class UnrollRecorder:
     self._count = 0
     self._began = 0.0
     self._lock = threading.Lock()
-    self._open = True
+    self._open, self._begun = True, False
     self.recorded = self.dropped = 0
 
   def record(self, columns: Mapping[str, Array]) -> None:
@@ -111,7 +111,9 @@ class UnrollRecorder:
     columns = {name: column[: self._count] for name, column in self._chunk.items()}
     count, self._count = self._count, 0
     try:
-      recorded_unrolls.begin(self._options.run_dir, self._format)
+      if not self._begun:
+        recorded_unrolls.begin(self._options.run_dir, self._format)
+        self._begun = True
       used = recorded_unrolls.size(self._options.run_dir)
       if used + sum(column.nbytes for column in columns.values()) > self._options.max_bytes:
         self._open, self._chunk = False, {}

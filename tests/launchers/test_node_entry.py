@@ -54,3 +54,29 @@ node_entry._leave(0)
 
 def test_a_process_finishes_pending_work_while_it_exits():
   assert run_python('-c', _LEAVER) == 'written\n'
+
+
+_HOLDER = """
+import threading
+from launchers import node_entry
+from nodes.runtime import lifecycle
+
+looked, enumerate = threading.Event(), threading.enumerate
+
+def look():
+  threads = enumerate()
+  looked.set()
+  return threads
+
+threading.enumerate = look
+with lifecycle.exit_held():
+  threading.Thread(target=node_entry._leave, args=(0,)).start()
+  looked.wait()
+  threading.Event().wait(0.5)
+  print('written', flush=True)
+threading.Event().wait()
+"""
+
+
+def test_a_process_does_not_exit_while_it_prepares_pending_work():
+  assert run_python('-c', _HOLDER) == 'written\n'

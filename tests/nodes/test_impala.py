@@ -25,6 +25,7 @@ from nodes.actor import Actor
 from nodes.impala_actor import ImpalaActor
 from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.client import RemotePolicy, ServerAddress
+from nodes.inference.device import DeviceInference
 from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from nodes.inference_worker import InferenceWorker
@@ -336,6 +337,23 @@ def test_the_evaluator_plays_with_one_version_and_says_which(connect):
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
     won = 12 * (1 + values['evaluator_return']) / 2  # An episode returns 1 or -1.
     assert round(won, 3) in range(13)
+
+
+def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect, monkeypatch):
+  def serve(device, batch):
+    raise MemoryError('out of memory')
+
+  counter = Counter()
+  counter.increment(environment_frames=77)
+  learner = ParameterServer(ActingCounters(counter, 1), counter, ReadyGate())
+  spec = make_catch(1, 0).spec()
+  agent = make_vtrace(spec.observations, spec.actions)
+  learner.set_params(9, jax.jit(agent.init)(jax.random.key(0)).params)
+  monkeypatch.setattr(DeviceInference, 'serve', serve)
+  options = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
+  clients = connect(learner), connect(Monitor())
+  with pytest.raises(MemoryError, match='out of memory'):
+    ImpalaEvaluator(make_vtrace, make_catch, *clients, options).run()
 
 
 def test_the_evaluator_films_with_the_newest_parameters(connect):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nodes.inference import codec, shared_memory
+from nodes.inference.client import RemotePolicy
 from nodes.inference.layout import layout
 from nodes.runtime import lifecycle, work_watch
 from tests.nodes.counter import CounterEnvironment
@@ -216,8 +217,9 @@ def test_a_failure_is_raised_by_check_and_ends_the_service(make_server):
   client.send_step()
   with pytest.raises(OSError, match='the sink is broken'):
     wait_until(lambda: False, server.check)
-  with pytest.raises(OSError, match='the sink is broken'):
-    server.connect()
+  policy = RemotePolicy(server, 'actor/0', 9, 0, lambda: False)
+  with pytest.raises(RuntimeError, match='the sink is broken'):  # A client does not retry.
+    policy.send(CounterEnvironment([100, 100]).reset())
 
 
 def test_a_thread_that_hangs_within_a_batch_is_noticed_where_failures_are(make_server, monkeypatch):

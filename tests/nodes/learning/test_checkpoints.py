@@ -201,6 +201,17 @@ def test_a_stop_while_the_state_is_copied_is_no_failed_checkpoint(tmp_path):
   assert checkpointer.failures == 0
 
 
+def test_a_stopping_process_does_not_exit_while_the_last_state_is_copied(tmp_path):
+  held = []
+
+  def save():
+    held.append(any(thread.name == lifecycle.FINISH for thread in threading.enumerate()))
+    return COUNTS, {'w': 1}
+
+  Checkpointer(str(tmp_path), 1.0, 1, save).write_now()
+  assert held == [True]
+
+
 def test_a_node_that_waits_for_its_checkpoint_says_so(tmp_path, monkeypatch):
   """As where gigabytes go to a disk that is stalled: that is not a hang, however long it takes."""
   seen, replace = [], os.replace

@@ -166,6 +166,26 @@ def test_a_full_disk_loses_one_chunk_and_leaves_nothing_of_it(tmp_path, monkeypa
   assert lost == list(range(lost[0], lost[0] + recording.dropped))  # One chunk.
 
 
+def test_a_layout_that_cannot_be_read_for_a_moment_loses_one_chunk(tmp_path):
+  """As where the process has too many open files."""
+  stream.record(tmp_path, 2, 1, 20)
+  before = stream.ids(tmp_path)
+  layout = tmp_path / 'unrolls' / 'format.json'
+  layout.rename(tmp_path / 'aside')
+  layout.mkdir()
+  recording = stream.recorder(tmp_path, 2, 1, chunk_bytes=1500)
+  first_id = 1 << 40
+  for unroll in stream.unrolls(2, 1, 200):
+    recording.record(stream.columns(unroll, first_id))
+    first_id += stream.NUM_ENVS
+    if recording.dropped and layout.is_dir():
+      layout.rmdir()
+      (tmp_path / 'aside').rename(layout)
+  recording.close()
+  assert 0 < recording.dropped < 30
+  assert len(stream.ids(tmp_path)) == len(before) + recording.recorded
+
+
 def test_it_ends_at_its_limit(tmp_path):
   recording = stream.record(tmp_path, 2, 1, 2000, chunk_bytes=20_000, max_bytes=100_000)
   assert 60_000 < recorded_unrolls.size(str(tmp_path)) <= 105_000
