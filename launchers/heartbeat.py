@@ -188,7 +188,9 @@ def pipe_sender() -> Callable[[Beat], None]:
 
   def send(beat: Beat) -> None:
     if fd >= 0 and beat.returned:
-      select.select([], [fd], [], _FINAL_SECONDS)
+      room = select.poll()  # `select.select` rejects descriptors from 1,024 on.
+      room.register(fd, select.POLLOUT)
+      room.poll(1000 * _FINAL_SECONDS)
     # The pipe is full if the supervisor is suspended; it then holds enough beats.
     with contextlib.suppress(BlockingIOError):
       os.write(fd, beat.pack())

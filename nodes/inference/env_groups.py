@@ -22,11 +22,18 @@ class EpisodeStatistics:
   def __init__(self, num_envs: int):
     self._return = np.zeros(num_envs, np.float64)
     self._length = np.zeros(num_envs, np.int64)
+    self._whole = np.ones(num_envs, bool)
 
-  def reset(self) -> None:
-    """Discards the current episodes."""
+  def reset(self, midway: bool = False) -> None:
+    """Discards the current games.
+
+    Args:
+      midway: whether the next timesteps may be of games whose beginning was not observed. Their returns
+        and lengths are left out.
+    """
     self._return[:] = 0
     self._length[:] = 0
+    self._whole[:] = not midway
 
   def observe(
     self, timestep: Timestep, game_over: np.ndarray | None = None
@@ -42,9 +49,11 @@ class EpisodeStatistics:
     over = timestep.step_type == LAST if game_over is None else game_over
     if not over.any():
       return _NONE, _NONE
-    ended = self._return[over], self._length[over]
+    whole = over & self._whole
+    ended = self._return[whole], self._length[whole]
     self._return[over] = 0
     self._length[over] = 0
+    self._whole |= over
     return ended
 
 
@@ -89,12 +98,20 @@ class EnvGroup:
     """Whether any incarnation of the actor has sent a request."""
     return self.incarnation is not None
 
-  def admit(self, incarnation: int) -> int:
-    """Starts a new incarnation of the actor; returns how many rows of the previous one are dropped."""
+  def holds(self, key: tuple[int, int]) -> bool:
+    """Returns whether a request with this key is being served or waits."""
+    return any(held is not None and held.key == key for held in (self.in_flight, self.deferred))
+
+  def admit(self, incarnation: int, sequence: int) -> int:
+    """Starts a new incarnation of the actor, with a request of this sequence number.
+
+    Returns:
+      How many rows of the previous incarnation are dropped.
+    """
     if self.incarnation is not None:
       self.retired.append(self.incarnation)
     self.incarnation = incarnation
     self.needs_reset = True
     self.sequence, self.reply = -1, b''
-    self.episodes.reset()
+    self.episodes.reset(midway=sequence > 0)  # The server may have restarted, and not the actor.
     return self.assembler.reset() if self.assembler else 0

@@ -139,8 +139,9 @@ class RequestScheduler:
         self._inbox.send(request.connection, _FINISHED)
       elif not served and request.incarnation in env_group.retired:
         self._inbox.send(request.connection, _replaced(env_group))
-      elif not served and request.connection.closed_by_peer():
-        # The incarnation died before its request was read; a newer one may already be connected.
+      elif (not served or env_group.holds(request.key)) and request.connection.closed_by_peer():
+        # The incarnation died before its request was read; a newer one may already be connected. Or it
+        # has sent the request again, and this copy arrives late.
         logging.info('dropped a request of %s, which has disconnected', env_group.spec.actor_id)
       elif env_group.in_flight is not None and request.key == env_group.in_flight.key:
         env_group.in_flight.connection = request.connection
@@ -148,7 +149,7 @@ class RequestScheduler:
         self._defer(request)
       else:
         if not served:
-          self._admit(env_group, request.incarnation)
+          self._admit(request)
         if request.sequence <= env_group.sequence:
           self._inbox.send(request.connection, env_group.reply)
         elif self._has_room(env_group):
@@ -169,10 +170,11 @@ class RequestScheduler:
       return
     env_group.deferred = request
 
-  def _admit(self, env_group: EnvGroup, incarnation: int) -> None:
-    """Starts to serve a new incarnation of an actor."""
+  def _admit(self, request: Request) -> None:
+    """Starts to serve the incarnation of an actor that sent a request."""
+    env_group = request.env_group
     restart = env_group.connected
-    self.rows_dropped += env_group.admit(incarnation)
+    self.rows_dropped += env_group.admit(request.incarnation, request.sequence)
     self.restarts += restart and env_group.spec.training
     if not restart:
       self._count_live_groups()

@@ -28,8 +28,8 @@ class UnrollRecorder:
   twice.
 
   A chunk is written when it is full or old. A killed process loses its chunk in memory. If a chunk
-  cannot be written, as on a full disk, it is dropped and counted, and the next one is tried. The recording ends before
-  the chunk that would exceed `max_bytes`. Training continues in each case.
+  cannot be written, as on a full disk, it is dropped and counted, and the next one is tried. The
+  recording ends before the chunk that would exceed `max_bytes`. Training continues in each case.
 
   Attributes:
     recorded: unrolls on disk.

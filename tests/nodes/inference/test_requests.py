@@ -143,6 +143,38 @@ def test_the_reply_goes_to_the_latest_connection(make_server):
   assert server.actor_steps == 2 * 3 + 2 * 2
 
 
+@pytest.mark.parametrize('waits', ['served', 'deferred'])
+def test_a_copy_that_arrives_after_its_connection_was_given_up_takes_no_reply(make_server, waits):
+  server, sink = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
+  first = Client(server, CounterEnvironment([100, 100]))
+  first.step()  # Alone so far.
+  if waits == 'served':
+    other = Client(server, CounterEnvironment([100, 100]), 'actor/1')
+    step_together([other, first])
+    first.send_step()  # It waits for the other, whose request would fill the batch.
+  else:
+    sink.free = False
+    for _ in range(8):
+      first.step()
+    first.send_step()
+    wait_until(lambda: server.deferred_requests)
+  late = Client(server, first.environment)
+  with server._scheduler._env_groups[
+    0
+  ].lock:  # The copy is considered once its connection is closed.
+    late.send(first.sequence, first.timestep)
+    late.connection.close()
+  stranger = Client(server, CounterEnvironment([100, 100]), incarnation=2)
+  stranger.identity = 'another run', *stranger.identity[1:]
+  with pytest.raises(ConnectionError):  # By then the copy has been read.
+    stranger.step()
+  if waits == 'served':
+    other.send_step()
+  else:
+    sink.kept.pop()()
+  assert first.receive() is not None
+
+
 def test_a_new_incarnation_waits_for_the_reply_to_the_previous_one(make_server):
   server, sink = make_server(layout(2, 2, 1), batch_size=4, timeout=DEADLINE)
   old = Client(server, CounterEnvironment([100, 100]), incarnation=1)
@@ -300,6 +332,21 @@ def test_returns_are_of_games_where_the_actor_says_so(make_server):
   measured = server.measure(1.0)
   assert (measured['episodes'], measured['episode_return']) == (4, 3.0)
   assert measured['episode_length'] == 6
+
+
+def test_a_game_that_began_before_the_server_has_no_return(make_server):
+  """The actor goes on, as after a restart of the server: its requests are not the first."""
+  server, _ = make_server(layout(1, 2, 1))
+  environment = CounterEnvironment([3, 5])
+  client = Client(server, environment)
+  environment.reset()
+  row = environment.step(np.zeros(2, np.int32))
+  for t in range(1, 12):  # LAST rows are those at 3, 7, 11, and at 5, 11.
+    assert client.ask(t, row) is not None
+    row = environment.step(np.zeros(2, np.int32))
+  measured = server.measure(1.0)
+  assert measured['episodes'] == 3
+  assert measured['episode_length'] == (3 + 3 + 5) / 3
 
 
 def test_actors_are_told_to_stop_when_training_has_finished_and_evaluators_are_served(make_server):
