@@ -52,7 +52,7 @@ def stop_event() -> threading.Event:
     return threading.Event()
 
 
-def run_before_exit(work: Callable[[], None]) -> threading.Thread:
+def run_before_exit(work: Callable[[], object]) -> threading.Thread:
   """Runs `work` in a thread that a stopping process finishes before it exits.
 
   The process waits for such threads before it exits, as long as the launcher allows.
@@ -66,7 +66,7 @@ def run_before_exit(work: Callable[[], None]) -> threading.Thread:
 def exit_held() -> Iterator[None]:
   """Keeps a stopping process from exiting until the block ends, as long as the launcher allows."""
   ended = threading.Event()
-  run_before_exit(lambda: bool(ended.wait()))
+  run_before_exit(ended.wait)
   try:
     yield
   finally:
