@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -54,7 +55,7 @@ def _preview(sweep: Sweep, directory: str, jobs: int, why: str) -> None:
   print(f'directory: {directory}')
   for i, values in enumerate(sweep.trials if sweep.chosen else [], 1):
     words = secrets.masked_command(sweep.command(values))
-    print(f'trial {i}: launch.py {" ".join(words)}')
+    print(f'trial {i}: launch.py {shlex.join(words)}')
 
 
 def _table_only(sweep: Sweep, directory: str) -> int:

@@ -313,12 +313,15 @@ def restarts(path: str) -> int:
 
 
 def restart_times(path: str) -> list[tuple[float, str]]:
-  """Returns the restarts of a run in order, as (`time.time()` seconds, node)."""
+  """Returns the restarts of a run in order, as (`time.time()` seconds, name of the node).
+
+  On a cluster a line also has the machine, as in 'actor/3 on worker5'.
+  """
   try:
     with open(os.path.join(path, _RESTARTS)) as f:
       parts = [line.rstrip('\n').partition(',') for line in f if line.endswith('\n')]
-    return [(float(seconds), node) for seconds, _, node in parts]
-  except (FileNotFoundError, ValueError):
+    return [(float(seconds), node.split()[0]) for seconds, _, node in parts]
+  except (FileNotFoundError, ValueError, IndexError):
     return []
 
 

@@ -34,6 +34,11 @@ def masked_options(options: Mapping[str, Any]) -> dict[str, Any]:
   return {name: MASK if _is_secret(name) else value for name, value in options.items()}
 
 
+def shown(name: str, value: Any) -> str:
+  """Returns the value of an option as text, with secrets masked."""
+  return MASK if _is_secret(name) else masked(str(value))
+
+
 def holds_any(values: Mapping[str, Any]) -> bool:
   """Returns whether an option is a secret or contains one, as `env_options` may."""
   return any(

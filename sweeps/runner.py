@@ -52,10 +52,14 @@ class _Running:
   task: _Task
   command: Command
   earlier: float  # Seconds of earlier commands.
+  counted: float  # Of these, what counts towards the time_limit.
   too_long: bool = False
 
   def seconds(self) -> float:
     return self.earlier + self.command.seconds()
+
+  def limited_seconds(self) -> float:
+    return self.counted + self.command.seconds()
 
 
 def run(
@@ -188,11 +192,11 @@ class _Runner:
     outcome = sweep_directory.outcome(task.run_dir)
     if outcome is not None and outcome.state == FAILED:
       return not self._retry_failed
-    summary = run_end.read_summary(task.run_dir)
-    if summary is None:
+    if not run_end.has_ended(task.run_dir):
       return False
     if outcome is None or outcome.state != DONE:  # This command's predecessor was killed.
-      made = Outcome(DONE, seconds=round(summary.get('seconds', 0.0), 3))
+      end = run_end.read_summary(task.run_dir) or run_end.end_of(task.run_dir) or {}
+      made = Outcome(DONE, seconds=round(end.get('seconds', 0.0), 3))
       sweep_directory.write_outcome(task.run_dir, made)
     return True
 
@@ -214,10 +218,11 @@ class _Runner:
       own[word.removeprefix('--').partition('=')[0] in recorded].append(word)
     target = commands.target(task.run_dir, own[True], own[False])
     outcome = sweep_directory.outcome(task.run_dir)
-    earlier = outcome.seconds if outcome and outcome.state == STOPPED else 0.0
+    earlier = outcome.seconds if outcome else 0.0
+    counted = earlier if outcome and outcome.state == STOPPED else 0.0  # A failed run is run again.
     marked = {guard.VARIABLE: f'{mark};'}
     command = self._written(lambda: Command([_LAUNCH, *target], log, None, marked))
-    self._running.append(_Running(task, command, earlier))
+    self._running.append(_Running(task, command, earlier, counted))
     flags = prepare.flags_of(self._sweep, task.values)
     verb = 'resumes' if target[0].startswith('--resume=') else 'runs'
     self._say(' '.join(filter(None, [f'{task.name}: {verb}', flags])) + f', {task.run_dir}')
@@ -227,13 +232,13 @@ class _Runner:
       if running.command.exit_code() is not None:
         self._running.remove(running)
         self._conclude(running.task, self._outcome(running))
-      elif running.seconds() > self._sweep.time_limit and not running.too_long:
+      elif running.limited_seconds() > self._sweep.time_limit and not running.too_long:
         running.too_long = True
         running.command.stop()
 
   def _outcome(self, running: _Running, stopped: bool = False) -> Outcome:
     seconds, code = round(running.seconds(), 3), running.command.exit_code()
-    if code == 0 and run_end.read_summary(running.task.run_dir) is not None:
+    if code == 0 and run_end.has_ended(running.task.run_dir):
       return Outcome(DONE, seconds=seconds)
     if running.too_long:
       limit = f'{self._sweep.time_limit:g}'

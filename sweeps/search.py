@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from sweeps.space import Axis, Choices, Value
 
 Values = Mapping[str, Value]
@@ -76,10 +78,8 @@ class Tpe(Search):
         'set search to random.'
       ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore', optuna.exceptions.ExperimentalWarning)
-      sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-    self._study = optuna.create_study(sampler=sampler, direction=goal)
+    self._seed = seed
+    self._study = optuna.create_study(sampler=self._sampler(0), direction=goal)
     self._failed = optuna.trial.TrialState.FAIL
     self._axes = axes
     self._left = trials
@@ -100,7 +100,20 @@ class Tpe(Search):
     for i in mine:
       self._study.enqueue_trial(dict(recorded[i]))
       self._ask()
+    # The recorded trials have drawn nothing from the sampler, which would suggest the first ones again.
+    self._study.sampler = self._sampler(len(mine))
     return mine
+
+  def _sampler(self, done: int) -> Any:
+    """Returns the sampler of a search that goes on after so many trials."""
+    import optuna
+
+    seed = self._seed
+    if done:
+      seed = int(np.random.SeedSequence([seed, done]).generate_state(1)[0])
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore', optuna.exceptions.ExperimentalWarning)
+      return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
 
   def next(self) -> Values | None:
     """Returns the next suggestion."""

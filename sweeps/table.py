@@ -212,5 +212,4 @@ def _command(sweep: Sweep, values: Mapping[str, Any]) -> str:
 
 def _shown(flag: str, values: Mapping[str, Any]) -> str:
   """Returns the value of a flag as text, without secrets."""
-  named = secrets.masked_options({flag: secrets.masked(config_file.text(values[flag]))})
-  return str(named[flag])
+  return secrets.shown(flag, config_file.text(values[flag]))

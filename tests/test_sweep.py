@@ -20,7 +20,7 @@ title: Catch
 flags:
   program: anakin
   env: catch
-  num_steps: 100_000
+  num_steps: 200_000
   # A single environment and an update in each call: seconds for these steps.
   num_envs: 1
   updates_per_call: 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,7 +97,7 @@ class Progress:
       'elapsed': newest['seconds'],
       'since_first_step': newest['seconds'] - first_second,
       'first_actor_steps': first_steps,
-      'num_steps': self.config['num_steps'],
+      'num_steps': self.config.get('num_steps', math.inf),
       'counts': {name: newest.get(name, 0.0) for name in COUNTERS},
       'latest': latest,
       'means': means,
@@ -127,5 +128,5 @@ def differences(runs: list[Progress]) -> dict[str, list[str]]:
   """
   rows = {'program': [run.program for run in runs]}
   for name in sorted(set.intersection(*(set(run.config) for run in runs))):
-    rows[name] = [secrets.masked(str(run.config[name])) for run in runs]
+    rows[name] = [secrets.shown(name, run.config[name]) for run in runs]
   return {name: row for name, row in rows.items() if len(set(row)) > 1 and name != 'run_dir'}

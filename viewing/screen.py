@@ -91,9 +91,7 @@ def _alone(run: Progress) -> RenderableType:
 
 
 def _restarts(run: Progress) -> dict[str, int]:
-  return collections.Counter(
-    node.split()[0] for _, node in run_directory.restart_times(run.run_dir)
-  )
+  return collections.Counter(node for _, node in run_directory.restart_times(run.run_dir))
 
 
 def _side_by_side(runs: list[Progress]) -> Table:

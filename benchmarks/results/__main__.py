@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import os
 import runpy
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -144,8 +143,8 @@ def main(argv: Sequence[str]) -> int:
       failed = Runner(where, scripts, args.wheels).run(entries, seeds)
     if args.keep_policies:
       _keep(entries, where)
-  except KeyboardInterrupt:
-    return 130
+  except KeyboardInterrupt as stop:
+    return getattr(stop, 'exit_code', 130)
   finally:
     page.write(page.render(tasks, groups, where), where)
     print(f'wrote {where.page}', flush=True)
@@ -155,5 +154,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == '__main__':
-  signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
   sys.exit(output.run(lambda: main(sys.argv[1:])))

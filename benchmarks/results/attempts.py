@@ -30,8 +30,8 @@ class Attempt:
     start_up: seconds from the command to second `first_second` of the run's logs; None without logs.
     exit_code: of the command; None if it was stopped.
 
-  If the supervising command was killed, `load_at_end` is None, and the next attempt completes `seconds`
-  and `start_up` from the logs.
+  If the supervising command was killed, `load_at_end` is None, and `complete` sets `seconds` and
+  `start_up` from the logs.
   """
 
   began: float
@@ -80,10 +80,8 @@ def attempt(path: str, settings: dict[str, Any], run_dir: str, generated: str) -
     run_dir: run directory.
     generated: see `provenance.code`.
   """
-  known = read(path)
+  known = complete(path, run_dir)
   earlier = known.attempts if known else []
-  if earlier and earlier[-1].seconds is None:
-    _complete(earlier[-1], run_dir)
   made = Attempt(
     began=round(time.time(), 2),
     first_second=curves.last_second(run_dir),
@@ -103,11 +101,20 @@ def attempt(path: str, settings: dict[str, Any], run_dir: str, generated: str) -
     _write(path, every)
 
 
-def _complete(killed: Attempt, run_dir: str) -> None:
-  """Sets the times of an attempt whose supervising command was killed, as far as the logs have them."""
+def complete(path: str, run_dir: str) -> Attempts | None:
+  """Returns the recorded commands; None if there are none, or the file is damaged.
+
+  Sets the times of the last one, if its supervising command was killed, as far as the logs have them.
+  """
+  known = read(path)
+  if known is None or not known.attempts or known.attempts[-1].seconds is not None:
+    return known
+  killed = known.attempts[-1]
   if written := _written(run_dir):
     killed.start_up = _start_up(run_dir, killed)
     killed.seconds = round(max(written - killed.began, 0.0), 2)
+    _write(path, known)
+  return known
 
 
 def wall_seconds(attempts: list[Attempt], second: float) -> float:

@@ -39,7 +39,7 @@ def run(entry: Entry, row: Launch, seed: int, places: Places) -> None:
   with commands.started(['evaluate.py', run_dir, *flags], log) as process:
     if code := process.wait():
       raise Failed(f'evaluate.py ended with exit code {code}: {process.last_words()} ({log})')
-  done = attempts.read(places.attempts(entry, seed))
+  done = attempts.complete(places.attempts(entry, seed), run_dir)
   assert done is not None
   records.write(
     places.record(entry, seed), recording.of_launch(entry, row, seed, run_dir, score, done.attempts)

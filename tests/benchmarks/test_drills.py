@@ -306,7 +306,7 @@ def test_packets_are_lost_without_netem():
   script = ' && '.join(shlex.join(c) for c in [*setup, [sys.executable, '-c', PACKETS]])
   came = subprocess.run(['unshare', '--net', 'sh', '-c', script], capture_output=True, text=True)
   # What is not lost may still be on its way; of what there is, a fifth is lost.
-  assert came.returncode == 0 and 0 < int(came.stdout) < 850, came.stderr
+  assert came.returncode == 0 and 0 < int(came.stdout) < 900, came.stderr
 
 
 @pytest.mark.slow

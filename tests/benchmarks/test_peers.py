@@ -162,7 +162,7 @@ def test_a_driver_is_followed_and_everything_that_it_has_started_is_killed(tmp_p
   driver.write_text(DRIVER)
   monkeypatch.setitem(systems.PEERS, 'rllib', systems.Peer(str(driver), '3.10', ()))
   monkeypatch.setattr(virtual, 'python', lambda peer: sys.executable)
-  plan = measuring.Plan(warm_up=0.1, seconds=0.5, threshold=200.0, until_return=False)
+  plan = measuring.Plan(warm_up=0.1, seconds=0.5, threshold=60.0, until_return=False)
   made = settings.make({'num_actors': 3})
   with (
     tree.killed_at_the_end() as processes,

@@ -53,9 +53,9 @@ def test_a_call_to_a_server_that_dies_is_retried(dying):
   reader = UnrollReader([address], COLUMNS, batch_size=2, max_in_flight=1)
   assert np.isnan(reader.measure()['replay_size'])
   assert 'does not answer' in reader.explain_wait()
-  died.clear()
   keys, priorities = np.array([1, 2], np.uint64), np.ones(2)
   for _ in range(2):
+    died.clear()
     assert reader.update_priorities(keys, priorities)
     assert died.wait(60)
 
@@ -144,10 +144,11 @@ def test_a_killed_queue_loses_its_content_and_duplicates_nothing(serve_in_proces
 def test_a_killed_server_restarts_with_the_items_of_its_last_checkpoint(serve_in_process, tmp_path):
   server, address = serve_in_process('prioritized', 0.5)
   write([address], 6, np.arange(1.0, 7.0)).close()
+  before = set((tmp_path / 'replay').glob('*/DONE'))
   done = set()
 
   def written():
-    done.update((tmp_path / 'replay').glob('*/DONE'))
+    done.update(set((tmp_path / 'replay').glob('*/DONE')) - before)
     return len(done)
 
   wait_until(lambda: written() >= 2)  # The second began after the writing had ended.

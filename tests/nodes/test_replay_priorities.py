@@ -60,7 +60,7 @@ def test_sampling_frequency_follows_priority_to_the_power(serve):
     np.testing.assert_allclose(batch.probabilities, expected[items], rtol=1e-5)
     counts += np.bincount(items, minlength=len(priorities))
   chi_square = np.sum((counts - 1e5 * expected) ** 2 / (1e5 * expected))
-  assert chi_square < 24.3  # The 0.1% point for 7 degrees of freedom.
+  assert chi_square < 50  # Of 7 degrees of freedom: by chance once in 70 million.
   uniform = np.full(8, 1 / 8)
   assert np.sum((counts - 1e5 * uniform) ** 2 / (1e5 * uniform)) > 1e4
   writer.close()

@@ -65,14 +65,14 @@ def test_a_writer_fills_the_tables_that_it_names_and_samples_of_one_do_not_count
   address = serve(several())
   write([address], 0, 6, (UNROLLS, ORIGINALS))
   assert sizes(address) == {UNROLLS: 6, ORIGINALS: 6, RELABELLED: 0}
-  originals = reader(address, ORIGINALS, 50)
+  originals = reader(address, ORIGINALS, 150)
   batch = next(iter(originals))
   assert set(numbers(batch)) == set(range(6))
   np.testing.assert_allclose(batch.probabilities, 1 / 6, rtol=1e-6)
   first = jax.tree.map(lambda x: x[:1], batch.unrolls)
   jax.tree.map(np.testing.assert_array_equal, first, numbered_unrolls(numbers(batch)[0], 1))
   inserted, sampled = counts(address, ORIGINALS)
-  assert inserted == 6 and sampled >= 50
+  assert inserted == 6 and sampled >= 150
   assert counts(address, UNROLLS) == (6, 0)
   measured = originals.measure()
   assert (measured['originals_replay_size'], measured['originals_unrolls_inserted']) == (6, 6)
@@ -108,7 +108,7 @@ def test_new_priorities_reach_the_table_of_their_row(serve):
 
   def wanted_are_left():
     batch = next(batches)
-    new = np.where(np.isin(batch.unrolls.environment_id, (2, 103)), 1e6, 1e-6)
+    new = np.where(np.isin(batch.unrolls.environment_id, (2, 103)), 1e12, 1e-12)
     wait_until(lambda: mixed.update_priorities(batch.keys, new))
     return set(numbers(batch)) == {2, 103}
 
@@ -182,7 +182,7 @@ def test_a_checkpoint_has_every_table(serve, tmp_path):
   restored = serve(several(), 'kept')
   assert sizes(restored) == {UNROLLS: 5, ORIGINALS: 5, RELABELLED: 3}
   for table, found in ((UNROLLS, range(5)), (ORIGINALS, range(5)), (RELABELLED, range(100, 103))):
-    batch = next(iter(reader(restored, table, 60)))
+    batch = next(iter(reader(restored, table, 120)))
     assert set(numbers(batch)) == set(found)
 
 

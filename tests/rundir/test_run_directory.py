@@ -129,3 +129,10 @@ def test_secrets_are_in_no_recorded_command_and_their_file_is_the_owners(
   record = run_directory.read_record(str(tmp_path))
   assert record.commands[-1] == ['launch.py', '--env_options=rows=5,api_key=***']
   assert record.given == {'env_options': 'rows=5,api_key=abc'}  # For --resume.
+
+
+def test_a_restart_is_of_a_node_whatever_machine_it_was_on(tmp_path):
+  assert run_directory.restart_times(str(tmp_path)) == []
+  for name in ('actor/0', 'actor/3 on worker5'):
+    run_directory.note_restart(str(tmp_path), name)
+  assert [node for _, node in run_directory.restart_times(str(tmp_path))] == ['actor/0', 'actor/3']

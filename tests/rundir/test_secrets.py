@@ -35,3 +35,9 @@ def test_an_option_may_hold_one():
   assert secrets.holds_any({'env_options': 'rows=1,token=abc'})
   assert secrets.holds_any({'hub_token': 'abc'})
   assert not secrets.holds_any({'hub_token': '', 'env_options': 'rows=1', 'num_steps': 3})
+
+
+def test_the_name_of_an_option_tells_that_its_value_is_a_secret():
+  assert secrets.shown('api_key', 'hunter2') == secrets.MASK
+  assert secrets.shown('env_options', 'rows=5,api_key=hunter2') == 'rows=5,api_key=***'
+  assert secrets.shown('num_tokens', 7) == '7'

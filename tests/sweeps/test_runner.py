@@ -114,13 +114,21 @@ def test_a_failed_run_is_recorded_with_its_reason_and_the_others_go_on(parse, ru
   assert len(list((run.directory / 'trial_1').glob('seed_1.set-aside-*'))) == 1
 
 
-def test_a_run_that_takes_too_long_is_stopped_and_may_continue_when_retried(parse, run):
+def test_a_run_that_takes_too_long_is_stopped_and_may_continue_when_retried(
+  parse, run, monkeypatch
+):
+  def seconds(command):  # It is too long once the run has begun.
+    return 1.0 if os.path.getsize(command.log) else 0.0
+
+  monkeypatch.setattr(commands.Command, 'seconds', seconds)
   sweep = parse(space={'learning_rate': ['0.7']}, seeds=1, time_limit=0.5)
   code, _, lines = run(sweep)
   assert code == 1
   assert 'trial 1 seed 1: failed, it was stopped after 0.5 s, the time_limit' in lines
   code, _, lines = run(parse(space={'learning_rate': ['0.7']}, seeds=1), retry_failed=True)
   assert code == 0 and 'trial 1 seed 1: resumes' in ''.join(lines)
+  run_dir = run.directory / 'trial_1' / 'seed_1'
+  assert sweep_directory.outcome(str(run_dir)).seconds == 2.0  # Of both commands.
 
 
 @pytest.mark.slow
@@ -173,6 +181,16 @@ def test_a_run_that_ended_unseen_is_kept(parse, run):
   code, rows, lines = run(sweep)
   assert (code, _begun(lines), rows[0].valued) == (0, [], 1)
   assert sweep_directory.outcome(str(run_dir)).state == DONE
+
+
+def test_a_program_without_a_summary_has_done_its_work_where_it_ended_well(parse, run):
+  sweep = parse(space={'learning_rate': ['0.95']}, metric='evaluator/evaluator_return')
+  code, rows, _ = run(sweep)
+  assert (code, rows[0].valued) == (0, 2)
+  run_dir = run.directory / 'trial_1' / 'seed_1'
+  (run_dir.parent / 'seed_1.json').unlink()  # The sweep was killed before it was recorded.
+  code, rows, lines = run(sweep)
+  assert (code, _begun(lines), rows[0].valued) == (0, [], 2)
 
 
 def test_a_run_of_another_command_is_left_alone(parse, run):

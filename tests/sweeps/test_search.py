@@ -63,3 +63,6 @@ def test_optuna_continues_from_recorded_trials_of_its_space():
   while (values := made.next()) is not None:
     new.append(values)
   assert len(new) == 3 and all(isinstance(values['length'], int) for values in new)
+  fresh = Tpe(AXES, 5, 1, 'maximize')  # What it suggested first is not suggested again.
+  fresh.begin([])
+  assert not [values for values in (fresh.next(), fresh.next()) if values in new]

@@ -121,8 +121,8 @@ def test_a_program_films_its_policy_and_in_the_end_its_final_one(finished_run):
   paths = films.paths(str(finished_run))
   assert paths
   for path in paths:
-    with Image.open(path) as film:
-      assert film.n_frames == 10  # An episode of Catch.
+    with Image.open(path) as film:  # An episode of Catch; before the last one, time is limited.
+      assert film.n_frames == 10 or (path != paths[-1] and 1 <= film.n_frames < 10)
   steps = json.loads((finished_run / 'summary.json').read_text())['actor_steps']
   assert os.path.basename(paths[-1]) == f'{steps:012d}.gif'
   assert list((finished_run / 'tensorboard' / 'films').iterdir())

@@ -10,6 +10,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ TRACKERS = ('wandb', 'mlflow')
 _HERE = pathlib.Path(__file__).parent
 _ROOT = _HERE.parent.parent
 _STOPPING_SECONDS = 60.0
+_CTRL_C = 128 + signal.SIGINT
 
 
 def python(tracker: str, say: Callable[[str], None]) -> str:
@@ -61,7 +63,7 @@ def python(tracker: str, say: Callable[[str], None]) -> str:
 
 
 def export(tracker: str, run_dirs: Sequence[str], options: Sequence[str]) -> int:
-  """Exports runs, each by a process, until all have ended or Ctrl-C.
+  """Exports runs, each by a process, until all have ended or a signal stops this one.
 
   Args:
     tracker: of TRACKERS.
@@ -69,10 +71,11 @@ def export(tracker: str, run_dirs: Sequence[str], options: Sequence[str]) -> int
     options: further flags of `viewing.trackers.export`.
 
   Returns:
-    The first exit code that is not 0; 0 if there is none, 130 after Ctrl-C.
+    The first exit code that is not 0; 0 if there is none.
 
   Raises:
     ValueError: if the tracker's packages cannot be installed; one sentence.
+    KeyboardInterrupt: after a signal, once the processes have ended.
   """
   interpreter = python(tracker, lambda line: print(line, flush=True))
   path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get('PYTHONPATH', ''))))
@@ -85,14 +88,17 @@ def export(tracker: str, run_dirs: Sequence[str], options: Sequence[str]) -> int
   ]
   try:
     codes = [process.wait() for process in processes]
-  except KeyboardInterrupt:  # The terminal has sent it to them as well.
+  except KeyboardInterrupt as stop:
+    if getattr(stop, 'exit_code', _CTRL_C) != _CTRL_C:  # Ctrl-C has reached them as well.
+      for process in processes:
+        process.terminate()
     for process in processes:
       try:
         process.wait(_STOPPING_SECONDS)
       except (subprocess.TimeoutExpired, KeyboardInterrupt):
         process.kill()
         process.wait()
-    return 130
+    raise
   return next((code if code > 0 else 128 - code for code in codes if code), 0)
 
 

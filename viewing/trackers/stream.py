@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rundir import csv_file, films, node_files, run_directory, run_end, secrets
+from rundir import csv_file, films, node_files, run_directory, run_end, secrets, sweep_directory
 from viewing.trackers.records import AXES, Header, Media, Metrics, Outcome, Record
 from viewing.trackers.rows import NewRows, Row, Windows
 
@@ -154,7 +154,7 @@ def header(run_dir: str) -> Header:
     for name, value in options.items()
   }
   return Header(
-    name=os.path.basename(os.path.abspath(run_dir)),
+    name=sweep_directory.title(run_dir),
     run_dir=os.path.abspath(run_dir),
     config=shown | {'program': record.program, 'versions': record.versions},
   )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import hmac
 import importlib.resources
 import os
@@ -49,17 +50,17 @@ _FRESH_SECONDS = 1.0
 class Page:
   """The request handlers."""
 
-  def __init__(self, state: State, token: str, port: int):
+  def __init__(self, state: State, token: str):
     """Initialises the page.
 
     Args:
       state: the runs.
       token: what a request must have, in its query or its cookie.
-      port: of the server; 0 on a Unix socket. It names the cookie, since ports share cookies.
     """
     self._state = state
     self._token = token
-    self._cookie = f'launchpod_{port}'
+    # Pages on ports of one host share cookies.
+    self._cookie = f'launchpod_{hashlib.sha256(token.encode()).hexdigest()[:8]}'
     self._lock = threading.Lock()
     self._read: tuple[float, dict[str, Any]] = (-_FRESH_SECONDS, {})
 
@@ -163,7 +164,7 @@ def serve(
     else:
       say(f'http://127.0.0.1:{port}/?token={token}')
 
-  app = Page(state, token, port).app()
+  app = Page(state, token).app()
   app.on_startup.append(announce)
   try:
     web.run_app(app, sock=listener, print=lambda *words: None, access_log=None)

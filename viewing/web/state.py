@@ -139,9 +139,7 @@ class _Run:
       'span': [seen.began, max((s.time for s in seen.latest.values()), default=math.nan)],
       'film': os.path.getmtime(film) if film else None,
       'film_name': os.path.relpath(film, self.run_dir) if film else '',
-      'options': secrets.masked_options(
-        {name: secrets.masked(str(value)) for name, value in run.config.items()}
-      ),
+      'options': {name: secrets.shown(name, value) for name, value in run.config.items()},
     }
 
   def node(self, name: str) -> dict[str, Any]:

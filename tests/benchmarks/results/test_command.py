@@ -29,7 +29,7 @@ TASKS = (
       Launch(
         label='wrong', program='anakin', env='catch', budget=9, seeds=(1,), flags=('--num_envs=0',)
       ),
-      Launch(label='anakin', program='anakin', env='catch', budget=40_000, seeds=(4,), flags=FLAGS),
+      Launch(label='anakin', program='anakin', env='catch', budget=80_000, seeds=(4,), flags=FLAGS),
     ),
     thresholds=(-2.0,),
     episodes=10,
@@ -93,7 +93,7 @@ def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   stopped, last = record['attempts']
   assert stopped['exit_code'] is None and last['exit_code'] == 0
   assert stopped['first_second'] == 0 < last['first_second']
-  assert record['totals']['actor_steps'] >= 40_000 == config['config']['num_steps']
+  assert record['totals']['actor_steps'] >= 80_000 == config['config']['num_steps']
   assert record['totals']['seconds'] >= max(record['curve']['seconds'])
   assert record['curve']['seconds'] == sorted(record['curve']['seconds'])
   assert record['final']['episodes'] == 10 and -1 <= record['final']['mean'] <= 1

@@ -170,7 +170,7 @@ def test_attempts_are_recorded_also_when_they_are_stopped(tmp_path):
   assert record.attempts[1].machine['cpu_cores'] >= 1 and len(second.code['commit']) == 40
 
 
-def test_the_times_of_a_command_that_was_killed_are_completed_by_the_next(tmp_path):
+def test_the_times_of_a_command_that_was_killed_are_completed(tmp_path):
   path, run_dir = tmp_path / '1.attempts.json', tmp_path / 'run'
   killed = dataclasses.asdict(attempted(0.0, None, None)) | {'began': 100.0, 'load_at_end': None}
   path.write_text(json.dumps({'settings': {}, 'attempts': [killed]}))
@@ -178,6 +178,9 @@ def test_the_times_of_a_command_that_was_killed_are_completed_by_the_next(tmp_pa
   log = run_dir / 'logs' / 'learner-0.csv'
   log.write_text('seconds\n5.0\n20.0\n')
   os.utime(log, (123.0, 123.0))
+  (alone,) = attempts.complete(str(path), str(run_dir)).attempts
+  assert (alone.start_up, alone.seconds) == (3.0, 23.0)
+  path.write_text(json.dumps({'settings': {}, 'attempts': [killed]}))
   with attempts.attempt(str(path), {}, str(run_dir), '') as second:
     pass
   first = attempts.read(str(path)).attempts[0]

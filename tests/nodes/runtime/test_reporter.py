@@ -40,7 +40,7 @@ def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(conne
 
   def check():
     checks.append(monitor.finished.is_set())
-    if len(checks) > 2:
+    if len(checks) > 2 and checks[-1] is answers:
       raise OSError('the service has failed')
 
   with (
@@ -63,7 +63,8 @@ def test_a_failure_while_the_program_stops_is_ignored(connect):
     reporter.report_finished_until_stopped({}, stop, check)
 
 
-def test_leaving_the_context_waits_for_the_pending_reply(connect):
+def test_leaving_the_context_waits_for_the_pending_reply(connect, monkeypatch):
+  monkeypatch.setattr(Reporter.close, '__defaults__', (60.0,))
   monitor, asked, answer = Monitor(), threading.Event(), threading.Event()
 
   def finished():

@@ -84,7 +84,7 @@ def interrupt(run, tracker, place, how):
     (exporter,) = psutil.Process(process.pid).children()
     exporter.kill()
   else:
-    os.killpg(process.pid, how)  # As a terminal does.
+    (os.kill if how == signal.SIGTERM else os.killpg)(process.pid, how)  # As a terminal sends it.
   process.communicate(timeout=120)
   return process.returncode
 
@@ -101,7 +101,7 @@ def everything(*places):
   return b''.join(path.read_bytes() for path in paths)
 
 
-@pytest.mark.parametrize('how', [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize('how', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_mlflow_has_every_measurement_once(tmp_path, place, how):
   run = begin(tmp_path)
   code = interrupt(run, 'mlflow', place, how)
@@ -125,7 +125,7 @@ def test_mlflow_has_every_measurement_once(tmp_path, place, how):
   assert b'hunter2' not in everything(place, tmp_path / 'run' / 'trackers')
 
 
-@pytest.mark.parametrize('how', [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize('how', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_wandb_has_every_measurement_once_in_one_run(tmp_path, place, how):
   run = begin(tmp_path)
   interrupt(run, 'wandb', place, how)
@@ -136,7 +136,7 @@ def test_wandb_has_every_measurement_once_in_one_run(tmp_path, place, how):
   assert 'run: finished, 28 records exported' in said
   assert 'nothing is new' in export(run, 'wandb', place)
   first, second = read('wandb', str(place))
-  if how == signal.SIGINT:
+  if how != signal.SIGKILL:
     assert first['id'] == second['id']
     assert second['history'][0]['_step'] == 17  # Where the first one has ended.
     rows = first['history'] + second['history']

@@ -150,7 +150,10 @@ function drawNode(node) {
     }
     fact('restarts', node.restarts.length ? String(node.restarts.length) : 'none');
     const charts = h('div', {class: 'charts'});
-    const log = h('pre', {}, node.log || '(the log is empty)');
+    const before = place.querySelector('pre');
+    const same = before?.dataset.node === node.name, top = before?.scrollTop;
+    const follows = !same || top + before.clientHeight >= before.scrollHeight - 5;
+    const log = h('pre', {'data-node': node.name}, node.log || '(the log is empty)');
     place.replaceChildren(h('h2', {}, node.name), h('div', {class: 'facts'}, ...facts), charts,
       h('h2', {}, 'Stacks', h('small', {}, "of its threads, by this command on the launcher's machine")),
       h('code', {class: 'command'}, node.stacks), h('h2', {}), h('h2', {}, 'Last lines of its log'), log);
@@ -170,7 +173,7 @@ function drawNode(node) {
       small('cores', node.history.time, node.history.cores, true);
       small('memory_mib', node.history.time, node.history.memory_mib, true);
     }
-    log.scrollTop = log.scrollHeight;
+    log.scrollTop = follows ? log.scrollHeight : top;
   });
 }
 
@@ -253,7 +256,10 @@ function drawDifferences(state) {
 }
 
 function render() {
-  const state = view.state, run = state.runs[view.run];
+  const state = view.state;
+  if (!state.runs[view.run]) Object.assign(view, {run: 0, node: ''});
+  const run = state.runs[view.run];
+  if (!run.nodes.some(([name]) => name === view.node)) view.node = '';
   document.title = `${run.name} · Launchpod`;
   drawTabs(state);
   drawSummary(run);

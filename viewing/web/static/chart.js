@@ -14,8 +14,20 @@ function short(value) {
   return String(+value.toPrecision(3));
 }
 
+// uPlot keeps every plot until it is destroyed.
+const plots = new Set();
+
+function dropRemoved() {
+  for (const plot of plots) {
+    if (plot.root.isConnected) continue;
+    plot.destroy();
+    plots.delete(plot);
+  }
+}
+
 // Draws `data` ([x, y, ...]) into `place`; `series` has {label, stroke, width, fill} for each y.
 function chart(place, data, series, {height = 120, time = false, bands = []} = {}) {
+  dropRemoved();
   const axis = {
     stroke: colour('--faint'), grid: {stroke: colour('--line'), width: 1}, ticks: {show: false},
     font: '11px system-ui, sans-serif', values: (plot, ticks) => ticks.map(short),
@@ -27,5 +39,6 @@ function chart(place, data, series, {height = 120, time = false, bands = []} = {
     axes: [{...xAxis, size: 26}, {...axis, size: 44}],
     series: [{}, ...series.map((one) => ({spanGaps: true, points: {show: false}, width: 1.5, ...one}))],
   }, data, place);
+  plots.add(made);
   return made;
 }
