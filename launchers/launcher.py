@@ -46,6 +46,7 @@ class Job:
     notes: paragraphs that a preview prints after the graph.
     warnings: warnings about the options; one sentence each.
     choices: which options were measured, and why they are what they are; a line each.
+    fixed: the options that stay the same for the whole run, with their values.
   """
 
   name: str
@@ -59,6 +60,7 @@ class Job:
   notes: Sequence[str] = ()
   warnings: Sequence[str] = ()
   choices: Sequence[str] = ()
+  fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def run_dir(self) -> str:
@@ -120,6 +122,7 @@ class Launcher(abc.ABC):
   resume_flags: str | None = ''
   resume_refusal: str = ''
   on_this_machine: bool = False
+  _earlier: Mapping[str, bytes] = {}  # Of a run that is resumed, what `record` replaces.
 
   def begin(self) -> None:  # noqa: B027 (Most engines have nothing to begin.)
     """Called before anything is planned."""
@@ -133,6 +136,11 @@ class Launcher(abc.ABC):
   def node_output_refusal(self) -> str:
     """Why this engine does not support --node_output; '' if it does."""
     return ''
+
+  @property
+  def profiles_nodes(self) -> bool:
+    """Whether nodes run in processes of ours, which can record profiles into the run directory."""
+    return self.pickles_nodes and self.owns_run_dir
 
   @property
   def owns_run_dir(self) -> bool:
@@ -190,6 +198,8 @@ class Launcher(abc.ABC):
     """Writes the options and the picture of the graph into the run directory."""
     if not self.owns_run_dir:
       return
+    if job.resumed:
+      self._earlier = run_directory.earlier_files(job.run_dir)
     record(job)
 
   @abc.abstractmethod
@@ -205,9 +215,14 @@ class Launcher(abc.ABC):
     """
 
   def forget(self, job: Job) -> None:
-    """Removes what was written for a new run that `launch` has rejected."""
+    """Undoes what was written for a run that `launch` has rejected.
+
+    The files of a new run are removed. A run that was to be resumed has its record and its result back.
+    """
     if self.owns_run_dir and not job.resumed:
       run_directory.forget_rejected(job.run_dir)
+    elif self._earlier:
+      run_directory.put_back(job.run_dir, self._earlier)
 
   def conclude(self, job: Job, code: int, seconds: float) -> None:
     """Records the end of the run, and prints its result or the command that resumes it.

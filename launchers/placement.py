@@ -9,7 +9,7 @@ import re
 import string
 from collections.abc import Mapping
 
-from rundir import one_line
+from rundir import one_line, secrets
 
 # For each type of TPU, the numbers of chips that one machine may have.
 CHIPS_PER_HOST = {'tpu-v4': (4,), 'tpu-v5e': (1, 4, 8), 'tpu-v5p': (4,), 'tpu-v6e': (1, 4, 8)}
@@ -127,7 +127,7 @@ class Resources:
       words.append(f'cpus: {self.cpus:g}')
     if self.memory_gb:
       words.append(f'memory: {self.memory_gb:g} GB')
-    for extra in (self.resources, self.labels, self.env):
+    for extra in (self.resources, self.labels, secrets.masked_options(self.env)):
       words += [f'{name}={value}' for name, value in extra.items()]
     if self.restart == 'on_failure':
       words.append(f'restarts: {self.max_restarts}')

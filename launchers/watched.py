@@ -65,7 +65,10 @@ def describe_exit(code: int) -> str:
   """Returns an exit code in words."""
   if code == child_process.LEFT:
     return 'exited with code 0 before its work was done'
-  return f'was killed by {signal.Signals(-code).name}' if code < 0 else f'exited with code {code}'
+  if code >= 0:
+    return f'exited with code {code}'
+  known = -code in set(signal.Signals)  # Real-time signals mostly have no name.
+  return f'was killed by {signal.Signals(-code).name if known else f"signal {-code}"}'
 
 
 N = TypeVar('N', bound=Node)

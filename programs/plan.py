@@ -23,7 +23,7 @@ from programs import (
   runs,
   warm_start,
 )
-from programs.options import bsuite_results, config_file, own_torso
+from programs.options import bsuite_results, changes, config_file, own_torso
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -137,6 +137,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
       *config_file.warnings(config, run.given),
     ],
     choices=run.choices,
+    fixed=changes.fixed(config) if learns else {},
   )
   launcher.check(job, dry_run)
   return job

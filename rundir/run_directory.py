@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from rundir import checkpoints, files, one_line, run_end, secrets
@@ -253,6 +254,25 @@ def forget_rejected(path: str) -> None:
     os.remove(file)
   for folder in sorted((each for each, _, _ in os.walk(path) if each != path), reverse=True):
     os.rmdir(folder)
+
+
+def earlier_files(path: str) -> dict[str, bytes]:
+  """Returns the record of a run, its summary and its end, by path; those that there are."""
+  found = {}
+  for file in (os.path.join(path, _RECORD), *run_end.paths(path)):
+    with contextlib.suppress(FileNotFoundError), open(file, 'rb') as f:
+      found[file] = f.read()
+  return found
+
+
+def put_back(path: str, earlier: Mapping[str, bytes]) -> None:
+  """Restores what `earlier_files` has returned for a run, after `write_record`."""
+  record = os.path.join(path, _RECORD)
+  for file, content in earlier.items():
+    mode = os.stat(record).st_mode & 0o777 if file == record else 0o666
+    # A disk without room has not taken the new record either.
+    with contextlib.suppress(OSError), files.replacing(file, files.own_partial(file), mode) as f:
+      f.write(content)
 
 
 def _is_of_start(file: str, path: str) -> bool:

@@ -70,8 +70,13 @@ def result(path: str) -> str:
   return ' '.join([*words, f'run_dir={path}'])
 
 
+def paths(path: str) -> tuple[str, str]:
+  """Returns the paths of the summary and of the end of a run."""
+  return summary_path(path), os.path.join(path, _END)
+
+
 def forget(path: str) -> None:
   """Removes the summary and the end of a run that continues."""
-  for file in (summary_path(path), os.path.join(path, _END)):
+  for file in paths(path):
     with contextlib.suppress(FileNotFoundError):
       os.remove(file)

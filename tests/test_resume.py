@@ -9,9 +9,10 @@ import pytest
 from absl import flags
 
 from agents.seeding import Seed
+from launchers.local import engine
 from programs import arithmetic, registry, runs
 from programs.options import configs
-from rundir import checkpoints, run_directory
+from rundir import checkpoints, run_directory, run_end
 from tests.programs_under_test import ROOT, launch, run_main
 
 _STRIDE = 7_368_787  # By which older versions changed the seed, each time that a run was resumed.
@@ -207,6 +208,24 @@ def test_a_resume_that_starts_nothing_leaves_the_result(tmp_path):
   _stopped_run(tmp_path)
   assert not result.exists()
   assert len(json.loads((tmp_path / 'config.json').read_text())['commands']) == 2
+
+
+def test_a_resume_that_the_engine_rejects_leaves_the_record_and_the_result(tmp_path, monkeypatch):
+  _stopped_run(tmp_path)
+  files = {name: tmp_path / name for name in ('config.json', 'summary.json', 'end.json')}
+  files['summary.json'].write_text('{}')
+  run_end.note_end(str(tmp_path), 0, 3.0)
+  before = {name: file.read_bytes() for name, file in files.items()}
+  seen = []
+
+  def launch(self, job, callbacks):
+    seen.extend(name for name, file in files.items() if file.exists())
+    raise ValueError('there is no room.')
+
+  monkeypatch.setattr(engine.Local, 'launch', launch)
+  assert run_main(f'--resume={tmp_path}', '--num_steps=900000') == 2
+  assert seen == ['config.json']
+  assert {name: file.read_bytes() for name, file in files.items()} == before
 
 
 def test_a_run_without_a_checkpoint_is_to_be_started_elsewhere(tmp_path, capsys):

@@ -16,6 +16,7 @@ from launchers.k8s import container, jobset, liveness, manifests, pod
 from launchers.launcher import Job, Launcher
 from launchers.supervise import RunCallbacks
 from rundir import one_line, run_directory
+from rundir import secrets as option_secrets
 
 _OUTPUT = flags.DEFINE_string('output', '', 'directory for the files of --launcher=k8s')
 _IMAGE = flags.DEFINE_string('image', '', 'container image of the pods of --launcher=k8s')
@@ -179,9 +180,16 @@ class Pod(Launcher):
       pod.node_index()
 
   def claim(self, job: Job) -> Job:
-    """Creates the run directory, or locks the one of the pod that this one replaces."""
+    """Creates the run directory, or locks the one of the pod that this one replaces.
+
+    Raises:
+      ValueError: if the directory is that of another run; one sentence.
+    """
     if self.owns_run_dir and not job.resumed:
+      before = run_directory.program_of(job.run_dir)
       run_directory.create_or_reopen(job.run_dir)
+      if before:
+        _check_same(run_directory.read_record(job.run_dir), job)
     return job
 
   def warnings(self, job: Job) -> Sequence[str]:
@@ -199,3 +207,15 @@ class Pod(Launcher):
       _POD_ENDS_PROGRAM.value,
       started=callbacks.started if self.owns_run_dir else lambda: None,
     )
+
+
+def _check_same(record: run_directory.Record, job: Job) -> None:
+  """Raises ValueError, one sentence, if a job is not the run of a record, which a pod would continue."""
+  found = {'program': record.program, **record.config}
+  for name, value in {'program': job.name, **job.fixed}.items():
+    before = found.get(name, value)
+    if value != (tuple(before) if isinstance(before, list) else before):
+      raise ValueError(
+        f'--{name}={option_secrets.shown(name, value)}, but the run in {job.run_dir} has '
+        f'{option_secrets.shown(name, before)}; give --k8s_name another name, or remove that directory.'
+      )

@@ -54,6 +54,11 @@ class Local(Launcher):
     return lp.LAUNCH_TYPE.value not in _THREADS
 
   @property
+  def profiles_nodes(self) -> bool:
+    """Launchpad's own launch types have processes of their own."""
+    return lp.LAUNCH_TYPE.value == 'local_mp'
+
+  @property
   def node_output_refusal(self) -> str:
     """Launchpad's own launch types print the output of nodes themselves."""
     if lp.LAUNCH_TYPE.value == 'local_mp':

@@ -14,7 +14,7 @@ from launchers import binding
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.ray import supervisor
-from launchers.requests import DONE
+from launchers.requests import DONE, STACKS
 from launchers.watched import describe_exit
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
@@ -139,10 +139,12 @@ class RayNode:
       self._polled = self.supervisor.restart.remote(self._restart_variable())
 
   def send(self, number: int) -> None:
-    """Signals the process; a node that waits for a new place ends instead."""
-    if self._exit_code is not None:
+    """Signals the process. A node that waits for a new place has no stacks, and ends otherwise."""
+    if self._exit_code is not None or (self._moving and number == STACKS):
       return
-    if self._moving:
+    if self._moving and number == signal.SIGKILL:  # A stop begins with another signal.
+      self._lose('has waited too long for a new machine')
+    elif self._moving:
       self._exit_code = 0
     elif self._sent is None or ray.wait([self._sent], timeout=0)[0]:
       self._sent = self.supervisor.send.remote(int(number))

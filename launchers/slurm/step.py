@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from launchers import child_process, heartbeat
 from launchers.placement import Resources
+from launchers.requests import STACKS
 from launchers.watched import describe_exit
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
 _KILL_SECONDS = 5.0
+_OUT_OF_MEMORY = 253  # Of srun, if Slurm or the kernel has killed the step for its memory.
 _MAX_MESSAGES = 1 << 20
 # Run by sh on a node's host. The first line on stderr is the step's number; heartbeats and messages of
 # srun follow.
@@ -71,13 +73,16 @@ class SlurmNode:
     beat = self._listener.beat
     if code == 0 and not (beat and beat.returned):
       return child_process.LEFT
-    return 128 - code if code > 128 else code
+    if code == _OUT_OF_MEMORY:
+      return -signal.SIGKILL
+    return 128 - code if code - 128 in set(signal.Signals) else code
 
   def ending(self) -> str:
     """Returns how the node ended."""
     code = self.exit_code()
     assert code is not None
-    return describe_exit(code)
+    out_of_memory = self._srun.poll() == _OUT_OF_MEMORY
+    return describe_exit(code) + (', because its step was out of memory' if out_of_memory else '')
 
   def beat(self) -> tuple[heartbeat.Beat | None, float]:
     """Returns the latest heartbeat and its age in seconds; before the first, None and the run time."""
@@ -86,10 +91,12 @@ class SlurmNode:
     return self._listener.beat, self._listener.age()
 
   def send(self, number: int) -> None:
-    """Signals every process of the step. SIGKILL, or any signal before its start, ends it at once."""
+    """Signals every process of the step. SIGKILL, or a stop before its start, ends it at once."""
     if self._srun.poll() is not None:
       return
     step = self._step()
+    if number == STACKS and not step:
+      return
     if number != signal.SIGKILL and step:
       name = signal.Signals(number).name.removeprefix('SIG')
       self._scancel = subprocess.Popen(  # Complains if the step has just ended.

@@ -27,9 +27,11 @@ from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.slurm import planning
 from launchers.slurm.job import JOB_FILE, REFUSED, Submission
+from rundir import run_end
 
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
-_FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT'}
+_FORGOTTEN = 'FORGOTTEN'  # Ours: Slurm knows the job no longer.
+_FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT', _FORGOTTEN}
 # Exit codes of the launcher in the job after it has reported the reason.
 _LAUNCHER_CODES = {supervise.FAILED, REFUSED, *requests.EXIT_CODES.values()}
 # Pauses between questions about a job: a tenth of its age, within these seconds.
@@ -127,10 +129,10 @@ def launch(
   job_id = submitted.stdout.strip().partition(';')[0]
   streams.say(f'job {job_id}; its output is in {log}', out)
   streams.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)
-  return _follow(job_id, log, earlier, out) if follow else 0
+  return _follow(job_id, run_dir, log, earlier, out) if follow else 0
 
 
-def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
+def _follow(job_id: str, run_dir: str, log: str, earlier: int, out: IO[str]) -> int:
   """Copies the job's output from an offset until the job has ended; returns its exit code."""
   written, forwarded, shown = 0, 0, ''
   pause, began = threading.Event(), time.monotonic()
@@ -157,6 +159,9 @@ def _follow(job_id: str, log: str, earlier: int, out: IO[str]) -> int:
     return requests.EXIT_CODES[asked[0] if asked else signal.SIGTERM]
   if written and state == ('FAILED' if code else 'COMPLETED') and code in _LAUNCHER_CODES:
     return code
+  end = run_end.end_of(run_dir)
+  if state == _FORGOTTEN and end is not None:  # This process was suspended when the job ended.
+    return int(end['exit_code'])
   # The launcher in the job has not reported the reason.
   why = '' if written else f' and wrote nothing to {log}; does its first host share that directory?'
   streams.say(f'error: job {job_id} ended as {state}{why or "."}', out)
@@ -172,7 +177,7 @@ def _state(job_id: str) -> tuple[str, str, int]:
   found = re.search(r'JobState=(\w+) Reason=(\S+).* ExitCode=(\d+):(\d+)', first)
   if found is None:
     # Retry if the controller does not reply; an unknown job id is final.
-    return 'FAILED' if 'Invalid job id' in shown.stderr else '', '', 0
+    return _FORGOTTEN if 'Invalid job id' in shown.stderr else '', '', 0
   state, reason, code, number = found.groups()
   return state, reason, int(code) or (128 + int(number) if int(number) else 0)
 

@@ -39,8 +39,7 @@ def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
     config: as `configs.choose` returns it for the flags in this version.
     names: the options that the user gave on resume.
   """
-  fixed = {f.name for f in dataclasses.fields(config)} - _may_change() - _FOLLOWING - _OWN
-  kept = {name: recorded[name] for name in fixed & recorded.keys() - set(names)}
+  kept = {name: recorded[name] for name in fixed(config).keys() & recorded.keys() - set(names)}
   return dataclasses.replace(
     config, **{k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
   )
@@ -85,6 +84,12 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
         f'--{name}={text} cannot change when a run is resumed, where it was {before!r}; '
         'leave it out, or start a new run.'
       )
+
+
+def fixed(config: Any) -> dict[str, Any]:
+  """Returns the options that stay the same for the whole run, with their values."""
+  names = {f.name for f in dataclasses.fields(config)} - _may_change() - _FOLLOWING - _OWN
+  return {name: getattr(config, name) for name in sorted(names)}
 
 
 def _may_change() -> set[str]:

@@ -134,3 +134,8 @@ def test_a_node_with_state_restarts_only_with_checkpoints():
     where = sebulba.placement(sebulba.Config(checkpoint_period=period).resolve())
     assert {where[g].restart for g in ('inference_learner', 'replay')} == {restart}
     assert {where[g].restart for g in ('actor', 'evaluator', 'monitor')} == {'on_failure'}
+
+
+def test_secrets_among_the_variables_of_a_node_are_in_no_picture():
+  described = Resources(env={'API_KEY': 'hunter2', 'COLOUR': 'green'}).describe()
+  assert 'API_KEY=***' in described and 'COLOUR=green' in described and 'hunter2' not in described

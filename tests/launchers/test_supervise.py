@@ -224,3 +224,11 @@ def test_every_node_writes_its_stacks_when_asked(log):
     supervise.supervise([node], requests, io.StringIO(), supervise.RunCallbacks(beats=look)) == 0
   )
   assert node.sent == [STACKS]
+
+
+@pytest.mark.parametrize(
+  'code, words',
+  [(3, 'exited with code 3'), (-9, 'was killed by SIGKILL'), (-125, 'was killed by signal 125')],
+)
+def test_every_exit_code_has_words(code, words):
+  assert watched.describe_exit(code) == words

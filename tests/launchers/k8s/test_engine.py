@@ -3,9 +3,15 @@
 import os
 import re
 
+import launchpad as lp
 import pytest
 import yaml
 
+from launchers.k8s import engine
+from launchers.launcher import Job
+from programs import registry
+from programs.options import changes, configs
+from rundir import run_directory
 from tests.launchers.k8s import schemas
 from tests.launchers.k8s.example_run import pod_of
 from tests.programs_under_test import ROOT, launch
@@ -104,3 +110,25 @@ def test_a_run_is_not_resumed_by_writing_manifests(tmp_path):
   assert process.returncode == 2 and process.stderr.count('\n') == 1
   assert '--resume is not for --launcher=k8s' in process.stderr
   assert '--k8s_volume' in process.stderr
+
+
+def test_a_pod_does_not_continue_another_run(tmp_path, monkeypatch):
+  """As after manifests of the same name for another environment."""
+  monkeypatch.setattr(engine.Pod, 'owns_run_dir', True)
+  module = registry.load('sebulba')
+
+  def job(**given):
+    config = configs.make_config(module, given | {'run_dir': str(tmp_path / 'run')})
+    fixed = changes.fixed(config)
+    return Job('sebulba', lp.Program('sebulba'), {}, given, config, False, 1.0, fixed=fixed)
+
+  def claim(wanted):
+    """In a process of its own, so to speak."""
+    engine.Pod().claim(wanted)
+    run_directory.write_record(wanted.run_dir, wanted.name, dict(wanted.given), wanted.config)
+    (tmp_path / 'run' / '.lock').unlink()
+
+  claim(job(env='catch', mlp_sizes=(7, 8)))
+  claim(job(env='catch', mlp_sizes=(7, 8), num_actors=3))
+  with pytest.raises(ValueError, match=r'--env=cartpole, but the run in .*/run has catch; give'):
+    claim(job(env='cartpole', mlp_sizes=(7, 8)))

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import time
 import pytest
 
 from launchers.placement import Resources
+from launchers.requests import STACKS
 from launchers.slurm import planning, probe, step, submit
 from launchers.slurm.planning import Component, Options, Slot
 from rundir import run_directory
 from tests.agents.subprocesses import run_python
 from tests.programs_under_test import launch
+from tests.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 
@@ -214,6 +217,30 @@ def test_the_message_of_srun_about_a_node_that_never_starts_is_in_its_log(tmp_pa
     time.sleep(0.01)
   assert node.ending() == 'exited with code 1'
   assert log.read_text() == 'srun: error: no such host\n'
+
+
+@pytest.mark.parametrize(
+  'code, expected, words',
+  [
+    (253, -signal.SIGKILL, 'was killed by SIGKILL, because its step was out of memory'),
+    (255, 255, 'exited with code 255'),
+    (128 + signal.SIGSEGV, -signal.SIGSEGV, 'was killed by SIGSEGV'),
+  ],
+)
+def test_the_code_of_a_step_is_that_of_its_node(tmp_path, code, expected, words):
+  command = ['sh', '-c', f'exit {code}']
+  node = step.SlurmNode('actor/0', str(tmp_path / 'log'), Resources(), command, '1')
+  wait_until(lambda: node.exit_code() is not None)
+  assert (node.exit_code(), node.ending()) == (expected, words)
+
+
+def test_a_node_that_has_not_started_has_no_stacks_and_goes_on(tmp_path):
+  node = step.SlurmNode('actor/0', str(tmp_path / 'log'), Resources(), ['sleep', '1000'], '1')
+  node.send(STACKS)
+  assert node.exit_code() is None
+  node.send(signal.SIGTERM)
+  wait_until(lambda: node.exit_code() is not None)
+  assert node.exit_code() == -signal.SIGTERM
 
 
 def test_ports_are_distinct_and_free_and_begin_where_the_job_says():
