@@ -67,10 +67,15 @@ _open: list[Outlet] = []
 
 
 def ensure_streams() -> None:
-  """Opens the null device as stdout or stderr if the process was started without it."""
+  """Makes stdout and stderr take any text.
+
+  A stream that is missing becomes the null device. Characters that the terminal's encoding lacks, as in
+  the output of a node, become escapes.
+  """
   for name in ('stdout', 'stderr'):
     if getattr(sys, name) is None:
       setattr(sys, name, open(os.devnull, 'w'))  # noqa: SIM115  is open as long as the process
+    getattr(sys, name).reconfigure(errors='backslashreplace')
 
 
 def flush() -> None:
