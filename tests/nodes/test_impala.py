@@ -43,7 +43,7 @@ from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.replay_size import replay_size
 from tests.nodes.test_actor import Monitor
-from tests.waiting import wait_until
+from tests.waiting import end_of_writers, wait_until
 
 DEADLINE = 120
 EVAL_ENVS = 2
@@ -225,12 +225,13 @@ def start_acting(connect, serve, monkeypatch):
     actors.append(kind(connect, serve, *args))
     return actors[-1]
 
-  yield start
-  for actor in actors:
-    actor.learner.finish_training()
-  stop.set()
-  for actor in actors:
-    actor.stop()
+  with end_of_writers():
+    yield start
+    for actor in actors:
+      actor.learner.finish_training()
+    stop.set()
+    for actor in actors:
+      actor.stop()
 
 
 @pytest.fixture(params=[Acting, Asking])

@@ -25,7 +25,7 @@ from nodes.unrolls.table_names import OFFLINE
 from nodes.unrolls.thin_reverb import reverb
 from rundir import audit
 from tests.nodes.unrolls import stream
-from tests.waiting import wait_until
+from tests.waiting import end_of_writers, wait_until
 
 DEADLINE = 60
 SPEC = specs.EnvironmentSpec(
@@ -177,10 +177,10 @@ class Servers:
 
 @pytest.fixture
 def servers(tmp_path, monkeypatch):
-  made = Servers(tmp_path, monkeypatch, count=2)
-  yield made
-  made.close()
-  wait_until(lambda: 'unroll-writer' not in [thread.name for thread in threading.enumerate()])
+  with end_of_writers():
+    made = Servers(tmp_path, monkeypatch, count=2)
+    yield made
+    made.close()
 
 
 def test_each_transition_is_loaded_once_also_by_a_second_incarnation(servers):
