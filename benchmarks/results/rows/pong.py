@@ -60,8 +60,8 @@ TASKS = (
     ),
     episodes=30,
     missed=(
-      'The aim was 18 within two hours on two cores. One seed of `sebulba-ppo` ends less than a point below '
-      'it; the other learns more slowly and ends far below. '
+      'The aim was 18 within two hours on two cores. One seed of `sebulba-ppo` ends less than a point '
+      'below it. The other learns more slowly and ends far below. '
       '`muzero` returns the ball after its hour and does not score.'
     ),
   ),
