@@ -199,8 +199,8 @@ TASKS = (
     'Seaquest',
     (5.0, 20.0),
     missed=(
-      '`sebulba-ppo` stays at the return of a submarine that never surfaces. `anakin-ppo` learns to '
-      'surface from about two million steps on. Whether that is chance, more seeds would tell.'
+      'PPO mostly stays at the return of a submarine that never surfaces, under Sebulba and under '
+      'Anakin. One seed learns to surface, from about two million steps on.'
     ),
   ),
   _in_gymnax(
