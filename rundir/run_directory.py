@@ -204,6 +204,11 @@ class Record:
   earlier_versions: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
 
+def option_value(recorded: Any) -> Any:
+  """Returns a recorded option as a config has it; JSON has lists for tuples."""
+  return tuple(recorded) if isinstance(recorded, list) else recorded
+
+
 def write_record(path: str, program: str, given: dict[str, Any], config: Any) -> str:
   """Replaces `config.json` and adds this command to its list.
 

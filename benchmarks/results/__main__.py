@@ -143,8 +143,6 @@ def main(argv: Sequence[str]) -> int:
       failed = Runner(where, scripts, args.wheels).run(entries, seeds)
     if args.keep_policies:
       _keep(entries, where)
-  except KeyboardInterrupt as stop:
-    return getattr(stop, 'exit_code', 130)
   finally:
     page.write(page.render(tasks, groups, where), where)
     print(f'wrote {where.page}', flush=True)

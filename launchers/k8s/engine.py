@@ -213,8 +213,8 @@ def _check_same(record: run_directory.Record, job: Job) -> None:
   """Raises ValueError, one sentence, if a job is not the run of a record, which a pod would continue."""
   found = {'program': record.program, **record.config}
   for name, value in {'program': job.name, **job.fixed}.items():
-    before = found.get(name, value)
-    if value != (tuple(before) if isinstance(before, list) else before):
+    before = run_directory.option_value(found.get(name, value))
+    if value != before:
       raise ValueError(
         f'--{name}={option_secrets.shown(name, value)}, but the run in {job.run_dir} has '
         f'{option_secrets.shown(name, before)}; give --k8s_name another name, or remove that directory.'

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from programs.options.inference import InferenceConfig
+from rundir import run_directory
 
 # Options of every program that cannot change, in addition to the agent's.
 _FIXED = {
@@ -39,9 +40,9 @@ def keep(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> Any:
     config: as `configs.choose` returns it for the flags in this version.
     names: the options that the user gave on resume.
   """
-  kept = {name: recorded[name] for name in fixed(config).keys() & recorded.keys() - set(names)}
+  kept = fixed(config).keys() & recorded.keys() - set(names)
   return dataclasses.replace(
-    config, **{k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
+    config, **{name: run_directory.option_value(recorded[name]) for name in kept}
   )
 
 
@@ -78,7 +79,7 @@ def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -
   """
   for name in sorted(set(names) - _may_change()):
     value, before = getattr(config, name), recorded.get(name)
-    if value != (tuple(before) if isinstance(before, list) else before):
+    if value != run_directory.option_value(before):
       text = ','.join(map(str, value)) if isinstance(value, tuple) else value
       raise ValueError(
         f'--{name}={text} cannot change when a run is resumed, where it was {before!r}; '

@@ -26,7 +26,7 @@ def test_a_node_may_open_many_files_and_announces_that_it_will_be_silent():
   assert run_python('-c', _NODE).splitlines()[-1] == 'True restoring a checkpoint'
 
 
-_LEAVER = """
+_LOOKED = """
 import threading
 from launchers import node_entry
 from nodes.runtime import lifecycle
@@ -38,6 +38,9 @@ def look():
   looked.set()
   return threads
 
+threading.enumerate = look
+"""
+_LEAVER = """
 def first():
   looked.wait()
   lifecycle.run_before_exit(last)
@@ -46,29 +49,16 @@ def last():
   threading.Event().wait(0.5)
   print('written', flush=True)
 
-threading.enumerate = look
 lifecycle.run_before_exit(first)
 node_entry._leave(0)
 """
 
 
 def test_a_process_finishes_pending_work_while_it_exits():
-  assert run_python('-c', _LEAVER) == 'written\n'
+  assert run_python('-c', _LOOKED + _LEAVER) == 'written\n'
 
 
 _HOLDER = """
-import threading
-from launchers import node_entry
-from nodes.runtime import lifecycle
-
-looked, enumerate = threading.Event(), threading.enumerate
-
-def look():
-  threads = enumerate()
-  looked.set()
-  return threads
-
-threading.enumerate = look
 with lifecycle.exit_held():
   threading.Thread(target=node_entry._leave, args=(0,)).start()
   looked.wait()
@@ -79,4 +69,4 @@ threading.Event().wait()
 
 
 def test_a_process_does_not_exit_while_it_prepares_pending_work():
-  assert run_python('-c', _HOLDER) == 'written\n'
+  assert run_python('-c', _LOOKED + _HOLDER) == 'written\n'

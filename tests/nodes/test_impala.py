@@ -322,14 +322,19 @@ def test_an_evaluation_after_the_end_gets_the_final_parameters(start_acting):
   policy.close()
 
 
-def test_the_evaluator_plays_with_one_version_and_says_which(connect):
+def _learner():
+  """Returns a learner of Catch after 77 environment frames, with parameters of version 9."""
   counter = Counter()
   counter.increment(environment_frames=77)
-  learner = ParameterServer(ActingCounters(counter, 1), counter, ReadyGate())
+  learner = Learner(ActingCounters(counter, 1), counter, ReadyGate())
   spec = make_catch(1, 0).spec()
   agent = make_vtrace(spec.observations, spec.actions)
-  params = jax.jit(agent.init)(jax.random.key(0)).params
-  learner.set_params(9, params)
+  learner.set_params(9, jax.jit(agent.init)(jax.random.key(0)).params)
+  return learner
+
+
+def test_the_evaluator_plays_with_one_version_and_says_which(connect):
+  learner = _learner()
   monitor = Monitor()
   evaluation = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
   ImpalaEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), evaluation).run()
@@ -344,12 +349,7 @@ def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect,
   def serve(device, batch):
     raise MemoryError('out of memory')
 
-  counter = Counter()
-  counter.increment(environment_frames=77)
-  learner = ParameterServer(ActingCounters(counter, 1), counter, ReadyGate())
-  spec = make_catch(1, 0).spec()
-  agent = make_vtrace(spec.observations, spec.actions)
-  learner.set_params(9, jax.jit(agent.init)(jax.random.key(0)).params)
+  learner = _learner()
   monkeypatch.setattr(DeviceInference, 'serve', serve)
   options = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
   clients = connect(learner), connect(Monitor())
@@ -358,12 +358,7 @@ def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect,
 
 
 def test_the_evaluator_films_with_the_newest_parameters(connect):
-  counter = Counter()
-  counter.increment(environment_frames=77)
-  learner = Learner(ActingCounters(counter, 1), counter, ReadyGate())
-  spec = make_catch(1, 0).spec()
-  agent = make_vtrace(spec.observations, spec.actions)
-  learner.set_params(9, jax.jit(agent.init)(jax.random.key(0)).params)
+  learner = _learner()
   monitor = Monitor(last=2)
   options = EvaluationOptions(
     num_envs=4, episodes=4, period=1000, seed=Seed(3), film_period=1e9, film_frames=100

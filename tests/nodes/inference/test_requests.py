@@ -159,9 +159,8 @@ def test_a_copy_that_arrives_after_its_connection_was_given_up_takes_no_reply(ma
     first.send_step()
     wait_until(lambda: server.deferred_requests)
   late = Client(server, first.environment)
-  with server._scheduler._env_groups[
-    0
-  ].lock:  # The copy is considered once its connection is closed.
+  env_group = server._scheduler._env_groups[0]
+  with env_group.lock:  # The copy is considered once its connection is closed.
     late.send(first.sequence, first.timestep)
     late.connection.close()
   stranger = Client(server, CounterEnvironment([100, 100]), incarnation=2)
