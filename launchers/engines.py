@@ -51,6 +51,13 @@ def chosen() -> Launcher:
   return TABLE[name]
 
 
+def given_flags() -> list[str]:
+  """Returns --launcher and the flags of the chosen engine, as far as they are given."""
+  name = _LAUNCHER.value
+  names = [_LAUNCHER.name, *sorted(_flags_of(name)), *launchers.local.engine.FOREIGN_FLAGS]
+  return [flags.FLAGS[n].serialize() for n in names if flags.FLAGS[n].present]
+
+
 def _flags_of(name: str) -> set[str]:
   """Returns the names of the flags that an engine defines."""
   defined = flags.FLAGS.flags_by_module_dict()

@@ -47,6 +47,8 @@ class Job:
     warnings: warnings about the options; one sentence each.
     choices: which options were measured, and why they are what they are; a line each.
     fixed: the options that stay the same for the whole run, with their values.
+    launch_flags: the given flags that choose where and how the program runs, such as --launcher=ray. A
+      run directory does not record them, so that a run can be resumed elsewhere.
   """
 
   name: str
@@ -61,6 +63,7 @@ class Job:
   warnings: Sequence[str] = ()
   choices: Sequence[str] = ()
   fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  launch_flags: Sequence[str] = ()
 
   @property
   def run_dir(self) -> str:
@@ -113,13 +116,13 @@ class Launcher(abc.ABC):
   a one-sentence ValueError.
 
   Attributes:
-    resume_flags: flags that resuming a run needs in addition to --resume; None if the engine itself
-      restarts an ended process, so that users never resume a run.
+    restarts_ended: whether the engine itself restarts an ended process, so that users never resume a
+      run.
     resume_refusal: why this engine does not support --resume; '' if it does.
     on_this_machine: whether every node runs on this machine, so that it can be measured before.
   """
 
-  resume_flags: str | None = ''
+  restarts_ended: bool = False
   resume_refusal: str = ''
   on_this_machine: bool = False
   _earlier: Mapping[str, bytes] = {}  # Of a run that is resumed, what `record` replaces.
@@ -237,6 +240,6 @@ class Launcher(abc.ABC):
     if code == 0:
       if done := run_end.result(job.run_dir):
         streams.say(done)
-    elif self.resume_flags is not None and run_directory.has_checkpoints(job.run_dir):
-      flags = shlex.quote(f'--resume={job.run_dir}') + self.resume_flags
-      streams.say(f'to resume: python launch.py {flags}', sys.stderr)
+    elif not self.restarts_ended and run_directory.has_checkpoints(job.run_dir):
+      command = shlex.join(['python', 'launch.py', f'--resume={job.run_dir}', *job.launch_flags])
+      streams.say(f'to resume: {command}', sys.stderr)

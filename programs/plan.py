@@ -10,7 +10,7 @@ from typing import Any
 from absl import flags
 
 from environments import own_file
-from launchers import placement_file
+from launchers import engines, placement_file
 from launchers.launcher import LONGEST_SECONDS, Job, Launcher, env_title
 from launchers.node_output import FILES, TERMINAL
 from programs import (
@@ -138,9 +138,17 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
     ],
     choices=run.choices,
     fixed=changes.fixed(config) if learns else {},
+    launch_flags=_launch_flags(),
   )
   launcher.check(job, dry_run)
   return job
+
+
+def _launch_flags() -> list[str]:
+  """Returns the given flags that choose where and how the program runs."""
+  of_every_engine = [_PLACEMENT, _NODE_TIMEOUT, _NODE_OUTPUT]
+  given = [flags.FLAGS[flag.name].serialize() for flag in of_every_engine if flag.present]
+  return [*engines.given_flags(), *given]
 
 
 def _node_output(launcher: Launcher, default: str) -> str:

@@ -153,7 +153,7 @@ def _in_image(flag: str, name: str) -> str:
 class Pod(Launcher):
   """Runs one node of a graph in this pod. Kubernetes replaces failed pods, so users resume nothing."""
 
-  resume_flags = None
+  restarts_ended = True
 
   def begin(self) -> None:
     """Starts the heartbeat, so that a pod that hangs while it builds the graph is found too."""

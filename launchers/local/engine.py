@@ -19,6 +19,7 @@ _ISOLATE = flags.DEFINE_enum(
   'connect to each other: auto: if the system allows it and no TPU is used; require: fail otherwise; no',
 )
 flags.FLAGS.set_default('lp_launch_type', 'local_mp')
+FOREIGN_FLAGS = ('lp_launch_type',)  # Which Launchpad defines.
 _THREADS = ('local_mt', 'test_mt')
 _TYPES = ('local_mp', *_THREADS, 'test_mp')
 

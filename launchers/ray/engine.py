@@ -24,8 +24,6 @@ _TIMEOUT = flags.DEFINE_float(
 class Ray(Launcher):
   """Runs a graph on a Ray cluster. Ray is imported only on use."""
 
-  resume_flags = ' --launcher=ray'
-
   def check(self, job: Job, dry_run: bool) -> None:
     """Raises ValueError for a non-finite timeout, or for groups that Ray cannot place."""
     if not math.isfinite(_TIMEOUT.value):

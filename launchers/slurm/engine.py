@@ -38,8 +38,6 @@ def _options() -> Options:
 class Slurm(Launcher):
   """Runs a graph as a Slurm job. A launcher inside the job supervises the nodes."""
 
-  resume_flags = ' --launcher=slurm'
-
   def check(self, job: Job, dry_run: bool) -> None:
     """Raises ValueError for a job that sbatch cannot express, or (unless a dry run) without sbatch."""
     submit.check(job.placement, dry_run)

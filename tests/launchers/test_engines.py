@@ -6,6 +6,7 @@ import pytest
 
 from launchers import engines
 from launchers.launcher import Launcher
+from launchers.local.engine import Local
 from launchers.ray.engine import Ray
 from programs import sebulba
 from tests.programs_under_test import run_main
@@ -43,6 +44,24 @@ def test_a_rejected_launch_leaves_no_directory(flags, tmp_path, monkeypatch, cap
   assert run_main(*flags, f'--placement={path}') == 2
   assert capsys.readouterr().err.startswith('error: ')
   assert os.listdir(tmp_path) == ['placement.yaml']
+
+
+@pytest.mark.parametrize(
+  'flags', [[], ['--launcher=ray', '--ray_timeout=9.0', '--node_timeout=40.0']]
+)
+def test_the_command_that_resumes_a_run_has_the_flags_of_its_launch(
+  flags, tmp_path, monkeypatch, capsys
+):
+  def fail(self, job, callbacks):
+    (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
+    return 1
+
+  monkeypatch.setattr(Ray if flags else Local, 'launch', fail)
+  assert run_main(f'--run_dir={tmp_path}/run', *flags) == 1
+  said = capsys.readouterr().err.splitlines()[-1]
+  expected = flags or ['--isolate=no']
+  resume = f'--resume={tmp_path}/run'
+  assert said == ' '.join(['to resume: python launch.py', resume, *expected])
 
 
 @pytest.mark.parametrize('left', [[], ['notes.txt'], ['logs/actor-0.log']])
