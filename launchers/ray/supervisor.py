@@ -8,6 +8,7 @@ so that the actor can report what a machine without the code lacks.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import os
 import shutil
@@ -22,6 +23,7 @@ from launchers import child_process, guard, heartbeat
 
 STOP_FILE_VARIABLE = 'LAUNCHPOD_STOP_FILE'
 _MAX_OUTPUT = 1 << 20
+_PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # Modes of fallocate(2).
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +94,20 @@ class News:
   age: float
 
 
+def release(file: int, end: int) -> None:
+  """Frees the disk space of a file's first bytes, where the file system can; they then read as zeros.
+
+  The file keeps its size, so that offsets stay valid and a process can continue to write to it.
+
+  Args:
+    file: descriptor.
+    end: number of bytes.
+  """
+  fallocate = ctypes.CDLL(None).fallocate
+  fallocate.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64
+  fallocate(file, _PUNCH_HOLE_KEEP_SIZE, 0, end)
+
+
 class Supervisor:
   """Supervises one node. Threads of the actor call its methods concurrently."""
 
@@ -137,7 +153,7 @@ class Supervisor:
     for s in self._sockets:
       s.close()
     self._guard = guard.Guard(self._code.python, self._code.python_path, self._code.root)
-    self._starts = 0
+    self._starts = self._released = 0
     self._run()
 
   def restart(self, variables: Mapping[str, str]) -> None:
@@ -182,6 +198,9 @@ class Supervisor:
       offset: bytes of output that the caller already has.
       seconds: longest wait.
     """
+    if offset - self._released >= _MAX_OUTPUT:
+      release(self._output.fileno(), offset)
+      self._released = offset
     end = time.monotonic() + seconds
     while True:
       exited = self._exited.is_set()
