@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 
 from absl import flags
 
 from environments import own_file
-from launchers import node_entry
+from launchers import node_entry, streams
 from launchers.graph import describe
 from launchers.k8s import container, jobset, liveness, manifests, pod
 from launchers.launcher import Job, Launcher
-from launchers.supervise import RunCallbacks
+from launchers.supervise import FAILED, RunCallbacks
 from rundir import one_line, run_directory
 from rundir import secrets as option_secrets
 
@@ -184,13 +186,20 @@ class Pod(Launcher):
 
     Raises:
       ValueError: if the directory is that of another run; one sentence.
+      SystemExit: if that pod still has the lock, or the volume fails; Kubernetes then tries again.
     """
     if self.owns_run_dir and not job.resumed:
-      before = run_directory.program_of(job.run_dir)
-      run_directory.create_or_reopen(job.run_dir)
-      if before:
-        _check_same(run_directory.read_record(job.run_dir), job)
+      with _replaceable():
+        before = run_directory.program_of(job.run_dir)
+        run_directory.create_or_reopen(job.run_dir)
+        if before:
+          _check_same(run_directory.read_record(job.run_dir), job)
     return job
+
+  def record(self, job: Job) -> None:
+    """Writes the options and the picture of the graph; raises SystemExit if the volume fails."""
+    with _replaceable():
+      super().record(job)
 
   def warnings(self, job: Job) -> Sequence[str]:
     """Returns no warnings, because they were printed with the manifests."""
@@ -207,6 +216,18 @@ class Pod(Launcher):
       _POD_ENDS_PROGRAM.value,
       started=callbacks.started if self.owns_run_dir else lambda: None,
     )
+
+
+@contextlib.contextmanager
+def _replaceable() -> Iterator[None]:
+  """Exits with 1 after a failed read or write. Exit code 2 would end the run for every pod."""
+  try:
+    yield
+  except ValueError as error:
+    if not isinstance(error.__cause__, OSError):
+      raise
+    streams.say(f'error: {error}', sys.stderr)
+    raise SystemExit(FAILED) from error
 
 
 def _check_same(record: run_directory.Record, job: Job) -> None:

@@ -1,5 +1,6 @@
 """launch.py --launcher=k8s: the files that it writes and prints."""
 
+import errno
 import os
 import re
 
@@ -112,15 +113,22 @@ def test_a_run_is_not_resumed_by_writing_manifests(tmp_path):
   assert '--k8s_volume' in process.stderr
 
 
-def test_a_pod_does_not_continue_another_run(tmp_path, monkeypatch):
-  """As after manifests of the same name for another environment."""
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+  """Returns a function from options to the job of the pod that owns the run directory."""
   monkeypatch.setattr(engine.Pod, 'owns_run_dir', True)
   module = registry.load('sebulba')
 
-  def job(**given):
+  def make_job(**given):
     config = configs.make_config(module, given | {'run_dir': str(tmp_path / 'run')})
     fixed = changes.fixed(config)
     return Job('sebulba', lp.Program('sebulba'), {}, given, config, False, 1.0, fixed=fixed)
+
+  return make_job
+
+
+def test_a_pod_does_not_continue_another_run(job, tmp_path):
+  """As after manifests of the same name for another environment."""
 
   def claim(wanted):
     """In a process of its own, so to speak."""
@@ -132,3 +140,30 @@ def test_a_pod_does_not_continue_another_run(tmp_path, monkeypatch):
   claim(job(env='catch', mlp_sizes=(7, 8), num_actors=3))
   with pytest.raises(ValueError, match=r'--env=cartpole, but the run in .*/run has catch; give'):
     claim(job(env='cartpole', mlp_sizes=(7, 8)))
+
+
+def test_a_pod_whose_predecessor_still_has_the_lock_may_be_replaced(job, tmp_path, capsys):
+  """As on a shared volume for a while after a machine is lost."""
+  predecessor, successor = engine.Pod(), engine.Pod()
+  run_directory.write_record(
+    str(tmp_path / 'run'), 'sebulba', {}, predecessor.claim(job(env='catch')).config
+  )
+  with pytest.raises(SystemExit) as exited:
+    successor.claim(job(env='catch'))
+  assert exited.value.code == 1
+  assert 'is still running' in capsys.readouterr().err
+  (tmp_path / 'run' / '.lock').unlink()
+  successor.claim(job(env='catch'))
+
+
+def test_a_pod_whose_volume_fails_may_be_replaced(job, monkeypatch, capsys):
+  def fail(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  pod, wanted = engine.Pod(), job(env='catch')
+  pod.claim(wanted)
+  monkeypatch.setattr(os, 'fsync', fail)
+  with pytest.raises(SystemExit) as exited:
+    pod.record(wanted)
+  assert exited.value.code == 1
+  assert 'No space left on device' in capsys.readouterr().err
