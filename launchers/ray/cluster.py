@@ -139,11 +139,15 @@ def _start(
     def write_down() -> None:
       _write_down(run_dir, {t.name: n.place for t, n in zip(tasks, nodes, strict=True)})
 
+    def moved() -> None:
+      with contextlib.suppress(OSError):  # The disk may be full.
+        write_down()
+
     for task, node in zip(tasks, nodes, strict=True):
       # Ray has chosen the devices and set the variables that select them.
       variables = environment_variables(dataclasses.replace(placement[task.label], devices=()))
       variables |= token | {n: os.environ[n] for n in _FORWARDED if n in os.environ}
-      node.start(task, binding.log_path(run_dir, task), variables, write_down)
+      node.start(task, binding.log_path(run_dir, task), variables, moved)
   write_down()
   elsewhere = {p.machine for places in groups.values() for p in places if not p.shares_run_dir}
   if elsewhere:

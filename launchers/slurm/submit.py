@@ -27,7 +27,7 @@ from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.slurm import planning
 from launchers.slurm.job import JOB_FILE, REFUSED, Submission
-from rundir import run_end
+from rundir import files, run_end
 
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
 _FORGOTTEN = 'FORGOTTEN'  # Ours: Slurm knows the job no longer.
@@ -107,7 +107,6 @@ def launch(
   """
   out = out or sys.stdout
   plan, text = _plan(program, placement, run_dir, options)
-  os.makedirs(os.path.join(run_dir, os.path.dirname(JOB_FILE)), exist_ok=True)
   serialization.enable_lru_cache_pickling_once()
   try:
     payload = cloudpickle.dumps(Submission(program, placement, plan, node_timeout, node_output))
@@ -115,11 +114,10 @@ def launch(
     raise ValueError(
       f'program {program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'
     ) from error
-  with open(os.path.join(run_dir, JOB_FILE), 'wb') as f:
-    f.write(payload)
   path = os.path.join(run_dir, 'slurm.sh')
-  with open(path, 'w') as f:
-    f.write(text)
+  with binding.starting():
+    files.write(os.path.join(run_dir, JOB_FILE), payload)
+    files.write(path, text.encode())
   log = os.path.join(run_dir, 'slurm.log')
   earlier = os.path.getsize(log) if os.path.exists(log) else 0  # From the run that is resumed.
   submitted = subprocess.run(['sbatch', '--parsable', path], capture_output=True, text=True)

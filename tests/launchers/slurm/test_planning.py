@@ -17,6 +17,7 @@ from launchers.slurm import planning, probe, step, submit
 from launchers.slurm.planning import Component, Options, Slot
 from rundir import run_directory
 from tests.agents.subprocesses import run_python
+from tests.launchers import nodes
 from tests.programs_under_test import launch
 from tests.waiting import wait_until
 
@@ -295,3 +296,11 @@ def test_a_machine_without_slurm_gets_one_sentence(tmp_path, monkeypatch):
   with pytest.raises(ValueError, match='--launcher=slurm needs sbatch, which is not on the PATH'):
     submit.check({'actor': Resources()}, dry_run=False)
   submit.check({'actor': Resources()}, dry_run=True)
+
+
+def test_a_job_file_that_cannot_be_written_is_reported_in_one_sentence(tmp_path):
+  (tmp_path / 'nodes').touch()  # Where a directory has to be.
+  program = nodes.program()
+  placement = dict.fromkeys(program.groups, Resources())
+  with pytest.raises(ValueError, match=rf'cannot be started: {tmp_path}/nodes: '):
+    submit.launch(program, placement, str(tmp_path))
