@@ -15,6 +15,7 @@ _AC = {'Breakout': 17.5, 'Asterix': 19, 'Freeway': 47, 'Space Invaders': 185, 'S
 _FIGURES = {'Breakout': '28', 'Asterix': '15', 'Freeway': '58', 'Space Invaders': '131'}
 _GYMNAX_OPTIONS = '--env_options=sticky_actions=0,full_action_space=false,max_episode_steps=1000'
 _STEPS = 3_000_000
+_LONG_STEPS = 10_000_000  # As gymnax's figures.
 _REPLAYED_STEPS = 1_000_000  # Of R2D2, whose updates per step are many: its preset's.
 _SEARCHED_STEPS = 500_000  # A search costs milliseconds.
 
@@ -98,23 +99,50 @@ def _in_gymnax(
       'purejaxrl has layers, as in its own settings, where ours have a convolution: '
       '[one difference at a time](#breakout-one-difference-at-a-time) has both alike.'
     )
-  figure = _FIGURES.get(title, '')
-  quoted = Published(
-    system='gymnax-blines, PPO',
-    figure=figure,
-    protocol=f"one agent, without a spread; gymnax's {game}, 10,000,000 steps, MLP of 2 x 256",
-    source=_GYMNAX,
-  )
   return Task(
     name=f'gymnax-minatar/{_lower(title)}',
     title=f"gymnax's {title}",
     about=about,
     rows=tuple(rows),
     thresholds=thresholds,
-    published=(quoted,) if figure else (),
-    scale=(0.0, float(figure)) if figure else None,
+    published=_of_gymnax(title),
+    scale=_up_to_gymnax(title),
     missed=missed,
   )
+
+
+def _longer(title: str, thresholds: tuple[float, ...]) -> Task:
+  """Returns a game as gymnax has it, for as many steps as gymnax's figures, beside purejaxrl."""
+  env = f'gymnax:{title.replace(" ", "")}-MinAtar'
+  return Task(
+    name=f'gymnax-minatar-long/{_lower(title)}',
+    title=f"gymnax's {title}, 10M steps",
+    about=f'The two systems of `gymnax-minatar` that play `{env}` itself.',
+    rows=(
+      systems.ppo('anakin', env, _LONG_STEPS),
+      systems.purejaxrl(env, _LONG_STEPS, **_PUREJAXRL),
+    ),
+    thresholds=thresholds,
+    published=_of_gymnax(title),
+    scale=_up_to_gymnax(title),
+  )
+
+
+def _of_gymnax(title: str) -> tuple[Published, ...]:
+  """Returns the figure that gymnax prints for PPO on a game, if it prints one."""
+  if title not in _FIGURES:
+    return ()
+  game = title.replace(' ', '')
+  protocol = f"one agent, without a spread; gymnax's {game}, 10,000,000 steps, MLP of 2 x 256"
+  return (
+    Published(
+      system='gymnax-blines, PPO', figure=_FIGURES[title], protocol=protocol, source=_GYMNAX
+    ),
+  )
+
+
+def _up_to_gymnax(title: str) -> tuple[float, float] | None:
+  return (0.0, float(_FIGURES[title])) if title in _FIGURES else None
 
 
 def _lower(title: str) -> str:
@@ -178,6 +206,14 @@ GROUPS = (
       'figure has no part in the mean.'
     ),
   ),
+  Group(
+    name='gymnax-minatar-long',
+    title='MinAtar in gymnax, 10M steps',
+    about=(
+      "gymnax's games for as many steps as its figures. The learning rate decays over the whole run, so "
+      'these curves are not those above, continued. A scaled return is the return over that figure.'
+    ),
+  ),
 )
 
 DIFFERENCES = _differences()
@@ -220,4 +256,6 @@ TASKS = (
       'number of gradient steps: see [one difference at a time](#breakout-one-difference-at-a-time).'
     ),
   ),
+  _longer('Breakout', (5.0, 15.0, 30.0)),
+  _longer('Space Invaders', (50.0, 100.0)),
 )
