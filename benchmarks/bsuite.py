@@ -16,7 +16,6 @@ import dataclasses
 import fnmatch
 import json
 import os
-import signal
 import sys
 import time
 from typing import Any
@@ -26,6 +25,7 @@ from bsuite import sweep
 
 from environments import errors
 from environments.bsuite_record import csv_path
+from launchers import requests
 from programs import registry as programs
 from programs.options import configs
 from programs.options import flags as config_flags
@@ -244,11 +244,11 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
   try:
-    failed = run(common, results, ids, flags.FLAGS.jobs)
-  except KeyboardInterrupt:
-    return 130
+    with requests.raised():
+      failed = run(common, results, ids, flags.FLAGS.jobs)
+  except requests.StopRequested as stop:
+    return stop.exit_code
   show_scores(results)
   if common.episodes:
     print(

@@ -23,7 +23,6 @@ import functools
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -34,6 +33,7 @@ from rich.console import Console
 
 from benchmarks.drills import children, clock, disk, kills, network, night, stopping
 from benchmarks.drills.checks import Checks, Refused
+from viewing import output
 
 DRILLS: dict[str, Callable[[str, Checks], None]] = {
   'pause': functools.partial(stopping.stop_and_continue, stops=stopping.each_node),
@@ -117,24 +117,21 @@ def run(name: str) -> int:
   return PASSED
 
 
-def main(argv: list[str]) -> None:
-  """Runs the drills that the flags select."""
-  for number in (signal.SIGTERM, signal.SIGHUP):
-    if signal.getsignal(number) is not signal.SIG_IGN:  # As under nohup.
-      signal.signal(number, lambda number, frame: sys.exit(128 + number))
+def main(argv: list[str]) -> int:
+  """Runs the drills that the flags select; returns the exit code."""
   try:
     if _HOURS.value:
-      sys.exit(PASSED if all_night(argv[1:]) else FAILED)
+      return PASSED if all_night(argv[1:]) else FAILED
     if argv[1:]:
       raise ValueError(f'{argv[1]!r} is not a flag; flags for launch.py are for --hours.')
     codes = {name: run(name) for name in chosen(_DRILL.value)}
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
-    sys.exit(REFUSED)
+    return REFUSED
   for name, code in codes.items():
     print(f'{name}: {("passed", "FAILED", "refused")[code]}')
-  sys.exit(FAILED if FAILED in codes.values() else max(codes.values()))
+  return FAILED if FAILED in codes.values() else max(codes.values())
 
 
 if __name__ == '__main__':
-  app.run(main)
+  app.run(lambda argv: output.run(lambda: main(argv)))

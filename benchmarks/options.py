@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from environments import own_file
 from programs import registry
 from programs.options import configs, early
 from programs.options import flags as config_flags
+from viewing import output
 
 SECONDS = flags.DEFINE_float(
   'seconds', 20.0, 'length of the measurement of a program', lower_bound=1.0
@@ -46,10 +46,12 @@ def run(
     except ValueError as error:
       print(f'error: {error}', file=sys.stderr)
       sys.exit(2)
-    main(argv)
+    sys.exit(output.run(lambda: measured(argv)))
 
-  # sys.exit runs the clean-up that ends started processes.
-  signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+  def measured(argv: list[str]) -> int:
+    main(argv)
+    return 0
+
   own = early.own_program(sys.argv) or next(filter(own_file.is_spec, programs), '')
   if programs:
     values = dict.fromkeys([*programs, own] if own else programs)

@@ -14,10 +14,10 @@ def number(value: float) -> str:
   return f'{value:,.0f}' if abs(value) >= 1000 else f'{value + 0.0:.4g}'
 
 
-def estimate(made: Estimate) -> str:
-  """Returns an aggregate with its interval."""
+def estimate(made: Estimate, without: str = 'one seed') -> str:
+  """Returns an aggregate with its interval, or with the words for why it has none."""
   if made.interval is None:
-    return f'{number(float(made.value))}, one seed'
+    return f'{number(float(made.value))}, {without}'
   low, high = (number(float(bound)) for bound in made.interval)
   return f'{number(float(made.value))} ({low} to {high})'
 

@@ -43,7 +43,8 @@ def draw(title: str, lines: Sequence[Line], thresholds: Sequence[float]) -> byte
     for threshold in thresholds:
       axes.axhline(threshold, color='0.6', linewidth=0.8, linestyle=':')
     for line in lines:
-      colour, style = f'C{line.colour % 10}', '--' if line.dashed else '-'
+      second_round = '-.' if line.colour >= 10 else '-'
+      colour, style = f'C{line.colour % 10}', '--' if line.dashed else second_round
       frames, mean, low, high = line.band
       axes.plot(frames, mean, color=colour, linestyle=style, label=line.label)
       axes.fill_between(frames, low, high, color=colour, alpha=0.2, linewidth=0)

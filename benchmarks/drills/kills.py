@@ -132,7 +132,10 @@ def at_random(
 def _undisturbed(program: str, run_dir: str, *more: str) -> tuple[float, int]:
   """Runs a program to its end; returns the evaluator's return and learner steps."""
   running = RunningProgram(run_dir, f'--program={program}', *more)
-  code, output, errors = running.end(timeout=1200)
+  try:
+    code, output, errors = running.end(timeout=1200)
+  finally:
+    running.kill()
   assert code == 0, errors
   done = DONE.search(output)
   assert done is not None, output

@@ -120,15 +120,16 @@ def complete(path: str, run_dir: str) -> Attempts | None:
 def wall_seconds(attempts: list[Attempt], second: float) -> float:
   """Returns the wall time of a second of a run's logs.
 
-  The logs count from the start of the monitor. This counts from the command, and counts the start-up
-  of every command that resumed the run; the time between the commands does not count.
+  The logs count from the start of the monitor. This counts from the command, and counts every earlier
+  command to its end; the time between the commands does not count.
 
   Args:
     attempts: of the run, oldest first.
     second: as in the logs.
   """
   begun = [a for i, a in enumerate(attempts) if i == 0 or a.first_second < second]
-  return second + sum(a.start_up or 0.0 for a in begun)
+  *ended, last = begun
+  return sum(a.seconds or 0.0 for a in ended) + (last.start_up or 0.0) + second - last.first_second
 
 
 def _start_up(run_dir: str, made: Attempt) -> float | None:

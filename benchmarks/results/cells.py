@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,10 @@ def seeds(entry: Entry, records: dict[int, Record]) -> str:
 
 
 def to_threshold(records: Sequence[Record], threshold: float) -> tuple[str, str]:
-  """Returns the frames and the wall seconds to a return, medians and ranges over the seeds."""
+  """Returns the frames and the wall seconds to a return, medians and ranges over the seeds.
+
+  Both are bounds, marked by ≤, if one of the evaluations is late; see `measures.Reached`.
+  """
   if not records:
     return NONE, NONE
   found = [measures.reached(record.curve, threshold) for record in records]
@@ -43,8 +47,9 @@ def to_threshold(records: Sequence[Record], threshold: float) -> tuple[str, str]
   ]
   if not any(found):
     return 'not reached', 'not reached'
+  bound = '≤ ' if any(when and when.late for when in found) else ''
   frames, seconds = (shown(spread(runs, name), len(runs)) for name in ('frames', 'seconds'))
-  return frames, seconds
+  return bound + frames, bound + seconds
 
 
 def rate(records: Sequence[Record]) -> str:
@@ -54,7 +59,7 @@ def rate(records: Sequence[Record]) -> str:
 
 def load(records: Sequence[Record]) -> str:
   """Returns the range of the load averages before the runs."""
-  loads = sorted(a['load_at_start'] for record in records for a in record.attempts)
+  loads = sorted(a['load_at_start'] for record in records for a in _attempts(record))
   if not loads:
     return NONE
   return f'{loads[0]:.1f}' if loads[0] == loads[-1] else f'{loads[0]:.1f} to {loads[-1]:.1f}'
@@ -64,6 +69,11 @@ def commits(records: Sequence[Record]) -> str:
   """Returns the commits that the runs were made with; + marks a working tree with changes."""
   found = {
     f'`{code["commit"][:7] or "unknown"}{"+" if code["modified"] else ""}`'
-    for code in (attempt['code'] for record in records for attempt in record.attempts)
+    for code in (attempt['code'] for record in records for attempt in _attempts(record))
   }
   return ', '.join(sorted(found)) or NONE
+
+
+def _attempts(record: Record) -> list[dict[str, Any]]:
+  """Returns the commands that made a run, without those that failed before its first step."""
+  return [a for a in record.attempts if a['start_up'] is not None] or record.attempts

@@ -16,16 +16,23 @@ class Reached(NamedTuple):
   Attributes:
     environment_frames: of the parameters that had it.
     seconds: wall time, start-up included.
+    late: whether it is the last evaluation, and the one before has less than half of its frames.
   """
 
   environment_frames: int
   seconds: float
+  late: bool
 
 
 def reached(curve: Curve, threshold: float) -> Reached | None:
   """Returns when a curve first had a mean return of at least `threshold`; None if it never had."""
-  rows = zip(curve.environment_frames, curve.seconds, curve.mean_return, strict=True)
-  return next((Reached(f, s) for f, s, mean in rows if mean >= threshold), None)
+  frames = curve.environment_frames
+  first = next((i for i, mean in enumerate(curve.mean_return) if mean >= threshold), None)
+  if first is None:
+    return None
+  before = frames[first - 1] if first else 0
+  late = first == len(frames) - 1 and 2 * before < frames[first]
+  return Reached(frames[first], curve.seconds[first], late)
 
 
 def band(curves: Sequence[Curve]) -> Band | None:

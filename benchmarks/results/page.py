@@ -26,9 +26,12 @@ _INTRODUCTION = """\
 
 - **Return** is the mean raw return of the final parameters, which `evaluate.py` plays on whole episodes.
   It is a mean over seeds. In brackets stands its 95% interval by stratified bootstrap over the seeds.
+  With three seeds that interval is their range, which covers less than 95%.
 - **Frames to** and **seconds to** a return are those of the first evaluation in training with that mean.
-  They are medians and ranges over the seeds that reached it. Seconds are wall time from the command,
-  start-up and compilation included.
+  Later evaluations may be lower. They are medians and ranges over the seeds that reached it. Seconds are
+  wall time from the command, start-up and compilation included. After ≤ they are bounds: a seed reached
+  it in its last evaluation only, and the one before has less than half of those frames.
+- A run ends with the batch that reaches its budget, so PPO has more steps than the command names.
 - **Steps/s** are decisions per second between the first and the last report of training.
 - **Load** is the machine's load average before the runs; a busy machine makes times longer.
 - **Commit** is the version of this repository; + marks a working tree with changes.
@@ -179,9 +182,13 @@ def _mean_of(members: Sequence[Task], recorded: Recorded) -> list[str]:
       returns = np.array([r.final['mean'] for r in recorded.of(entry).values()])
       strata.append((returns - low) / (high - low))
     missing = [e.task.title for e, s in zip(declared, strata, strict=True) if not len(s)]
+    single = [e.task.title for e, s in zip(declared, strata, strict=True) if len(s) == 1]
     value = cells.NOT_RUN
     if not missing:
-      value = estimate(bootstrap.estimate(strata, bootstrap.interquartile_mean))
+      value = estimate(
+        bootstrap.estimate(strata, bootstrap.interquartile_mean),
+        f'no interval: {", ".join(single)} with one seed',
+      )
     elif len(missing) < len(declared):
       value = f'{cells.NOT_RUN} on {", ".join(missing)}'
     runs = sum(map(len, strata))

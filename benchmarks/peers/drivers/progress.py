@@ -54,7 +54,7 @@ class Progress:
       protocol: in words, such as 'greedy, 100 whole episodes'.
     """
     mean = math.fsum(returns) / len(returns)
-    variance = math.fsum((value - mean) ** 2 for value in returns) / len(returns)
+    variance = math.fsum((value - mean) ** 2 for value in returns) / max(1, len(returns) - 1)
     evaluated = {
       'mean': mean,
       'standard_error': math.sqrt(variance / len(returns)),

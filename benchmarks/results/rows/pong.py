@@ -62,7 +62,7 @@ TASKS = (
     missed=(
       'The aim was 18 within two hours on two cores. One seed of `sebulba-ppo` ends less than a point '
       'below it. The other learns more slowly and ends far below. '
-      '`muzero` returns the ball after its hour and does not score.'
+      '`muzero` returns the ball after its hour and rarely scores.'
     ),
   ),
 )

@@ -75,7 +75,11 @@ def test_rows_have_what_was_recorded_and_others_are_shown_as_not_run(places):
 def test_a_group_has_the_interquartile_mean_of_its_scaled_returns(places):
   text = page.render(recorded.TASKS, recorded.GROUPS, places)[places.page].decode()
   assert text.index('## MinAtar') < text.index('### Breakout') < text.index('### Freeway')
-  assert line(text, 'purejaxrl')[1:] == [f'{11 / 28:.4g}, one seed', 'Breakout', '1']
+  assert line(text, 'purejaxrl')[1:] == [
+    f'{11 / 28:.4g}, no interval: Breakout with one seed',
+    'Breakout',
+    '1',
+  ]
   assert line(text, 'sebulba')[1:] == ['not run', 'Freeway', '0']
 
 

@@ -72,7 +72,7 @@ def test_a_record_has_the_curve_the_final_return_and_the_times_of_all_attempts(r
   assert record.curve == Curve(
     actor_steps=[100, 400],
     environment_frames=[200, 800],
-    seconds=[9.0, 24.0],  # The second evaluation waited for two start-ups.
+    seconds=[9.0, 33.0],  # The first command had ended after 20 s.
     mean_return=[0.25, 1.0],
     episodes=[10, 10],
   )
@@ -187,17 +187,30 @@ def test_the_times_of_a_command_that_was_killed_are_completed(tmp_path):
   assert (first.start_up, first.seconds, second.first_second) == (3.0, 23.0, 20.0)
 
 
-def test_wall_time_counts_every_start_up_before_it():
-  made = [attempted(0.0, 2.0), attempted(10.0, 3.0), attempted(10.0, None), attempted(30.0, 5.0)]
+def test_wall_time_counts_every_command_before_it():
+  made = [
+    attempted(0.0, 2.0, seconds=14.0),
+    attempted(10.0, None, seconds=1.0),
+    attempted(10.0, 3.0, seconds=24.0),
+    attempted(30.0, 5.0),
+  ]
   assert attempts.wall_seconds(made, 10.0) == 12.0
-  assert attempts.wall_seconds(made, 11.0) == 16.0
-  assert attempts.wall_seconds(made, 31.0) == 41.0
+  assert attempts.wall_seconds(made, 11.0) == 14.0 + 1.0 + 3.0 + 1.0
+  assert attempts.wall_seconds(made, 31.0) == 14.0 + 1.0 + 24.0 + 5.0 + 1.0
 
 
 def test_a_threshold_is_reached_by_the_first_evaluation_that_has_it():
   curve = Curve([1, 2, 3], [10, 20, 30], [1.0, 2.0, 3.0], [0.5, 0.9, 0.7], [1, 1, 1])
-  assert measures.reached(curve, 0.7) == (20, 2.0)
+  assert measures.reached(curve, 0.7) == (20, 2.0, False)
+  assert measures.reached(curve, 0.5) == (10, 1.0, False)
   assert measures.reached(curve, 0.91) is None
+
+
+@pytest.mark.parametrize('before, late', [(9, True), (10, False)])
+def test_a_threshold_that_only_the_last_evaluation_has_is_late_after_a_long_gap(before, late):
+  curve = Curve([1, 2], [before, 20], [1.0, 2.0], [0.5, 0.9], [1, 1])
+  assert measures.reached(curve, 0.7) == (20, 2.0, late)
+  assert measures.reached(curve, 0.5) == (before, 1.0, False)
 
 
 def test_a_band_is_the_mean_where_all_curves_have_values():
