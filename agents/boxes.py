@@ -23,7 +23,8 @@ class Box:
     self._shape = action_spec.shape
     self._low = np.broadcast_to(action_spec.minimum, self._shape).astype(np.float32)
     self._high = np.broadcast_to(action_spec.maximum, self._shape).astype(np.float32)
-    self._middle, self._half = 0.5 * (self._high + self._low), 0.5 * (self._high - self._low)
+    low, high = 0.5 * self._low, 0.5 * self._high  # Halves first: a sum may overflow.
+    self._middle, self._half = high + low, high - low
     self.num_dimensions = int(np.prod(self._shape, dtype=np.int64))
 
   def action(self, fraction: Array) -> Array:

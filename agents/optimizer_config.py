@@ -7,6 +7,7 @@ import dataclasses
 from agents.networks.config import require, require_choice
 from agents.options import CheckedOptions, option
 
+MOST_STEPS = 2**31 - 1  # Of an optimizer's counter, int32.
 SCHEDULES = ('constant', 'linear', 'cosine')
 
 
@@ -53,6 +54,11 @@ class OptimizerConfig(CheckedOptions):
     'Gradients are clipped to this global norm; 0 for no clipping; IMPALA: 40, for sums; PPO: 0.5.',
   )
 
+  @property
+  def gradient_steps_per_update(self) -> int:
+    """Gradient steps in one learner step."""
+    return 1
+
   def _check(self) -> None:
     require_choice('optimizer', self.optimizer, ('adam', 'rmsprop'))
     require_choice('learning_rate_schedule', self.learning_rate_schedule, SCHEDULES)
@@ -70,7 +76,10 @@ class OptimizerConfig(CheckedOptions):
       expected = '0, or leave --optimizer out'
       require(self.weight_decay == 0.0, 'weight_decay', self.weight_decay, expected)
     steps, warmup = self.learning_rate_decay_steps, self.learning_rate_warmup_steps
-    require(warmup >= 0, 'learning_rate_warmup_steps', warmup, '0 for none, or more')
+    most = MOST_STEPS // max(1, self.gradient_steps_per_update)
+    expected = f'0 for none, or at most {most}'
+    require(0 <= warmup <= most, 'learning_rate_warmup_steps', warmup, expected)
+    require(steps <= most, 'learning_rate_decay_steps', steps, f'at most {most}')
     if self.learning_rate_schedule == 'constant':
       expected = '0, or set --learning_rate_schedule=linear'
       require(steps == 0, 'learning_rate_decay_steps', steps, expected)

@@ -19,6 +19,7 @@ KINDS = {
   'several': 'several discrete actions at once',
   'continuous': 'continuous actions',
 }
+_LARGEST = float(np.finfo(np.float32).max)
 # The key of the action mask in an observation; see `agents.action_mask`.
 MASK = 'action_mask'
 
@@ -37,17 +38,18 @@ def num_values(action_spec: dm_env.specs.Array) -> tuple[int, ...] | None:
     and len(action_spec.shape) == 1
     and not np.any(action_spec.minimum)
   ):
-    return tuple((np.broadcast_to(action_spec.maximum, action_spec.shape) + 1).tolist())
+    greatest = np.broadcast_to(action_spec.maximum, action_spec.shape)
+    return tuple((greatest.astype(np.int64) + 1).tolist())
   return None
 
 
 def is_box(action_spec: dm_env.specs.Array) -> bool:
-  """Returns whether actions are floats between finite bounds."""
+  """Returns whether actions are floats between bounds that are finite, as float32 too."""
   return (
     isinstance(action_spec, dm_env.specs.BoundedArray)
     and np.issubdtype(action_spec.dtype, np.floating)
-    and bool(np.isfinite(action_spec.minimum).all())
-    and bool(np.isfinite(action_spec.maximum).all())
+    and bool(np.all(np.abs(action_spec.minimum) <= _LARGEST))
+    and bool(np.all(np.abs(action_spec.maximum) <= _LARGEST))
   )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import dm_env.specs
 import numpy as np
@@ -27,3 +28,7 @@ class TurnActions(dm_env.specs.DiscreteArray):
     """Initialises the spec of int32 actions 0 .. num_values - 1."""
     super().__init__(num_values, np.int32, 'action')
     self.legal = legal
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    """Copies and pickles keep the class, and so the rules of the game."""
+    return TurnActions, (int(self.num_values), self.legal)

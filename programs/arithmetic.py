@@ -78,8 +78,7 @@ def expected(config: Any) -> Expected | None:
     return None
   period = getattr(config, 'target_update_period', None)
   copies = None if period is None else updates // max(period, 1)
-  each = getattr(config, 'num_epochs', 1) * getattr(config, 'num_minibatches', 1)
-  each *= getattr(config, 'updates_per_batch', 1)
+  each = getattr(config, 'gradient_steps_per_update', 1)
   return Expected(updates, each, most, first, copies)
 
 

@@ -59,7 +59,7 @@ class Distribution(abc.ABC):
 
   @abc.abstractmethod
   def action(self, draw: Array) -> Array:
-    """Returns the action of a draw, in the shape and dtype of the action spec."""
+    """Returns the action of a draw, int32 or float32, in the shape of the action spec."""
 
 
 class Categorical(Distribution):

@@ -80,9 +80,11 @@ def next_row(
     environment: the environment.
     state: the state of the previous row.
     step_type: uint8 `[]`, of the previous row.
-    action: the action for the previous row; ignored if that was LAST.
+    action: the action for the previous row; ignored if that was LAST. The environment gets it in the
+      dtype of its spec.
     key: a typed PRNG key.
   """
+  action = action.astype(environment.action_spec.dtype)
   restart = getattr(environment, 'restart', lambda state, key: environment.reset(key))
   started, stepped = restart(state, key), environment.step(state, action, key)
   return jax.tree.map(lambda a, b: jnp.where(step_type == LAST, a, b), started, stepped)

@@ -17,9 +17,9 @@ def check_rows(
   rows = num_envs * unroll_length * unrolls
   if rows >= 2**31:
     raise ValueError(
-      f'--updates_per_call={updates_per_call}, {unrolls} unrolls of --unroll_length={unroll_length} in '
-      f'each of --num_envs={num_envs} are {rows} rows in one call, above the limit of 2147483647; make '
-      'one of the three smaller.'
+      f'--updates_per_call={updates_per_call}, {unrolls} unrolls of {unroll_length} rows in each of '
+      f'--num_envs={num_envs} are {rows} rows in one call, above the limit of 2147483647; make one of '
+      'the two smaller.'
     )
 
 

@@ -50,9 +50,10 @@ class MuZero(Agent):
   """MuZero (Schrittwieser et al. 2020), with the search of Gumbel MuZero (Danihelka et al. 2022).
 
   An unroll has P = `unroll_length` starts, from each of which the model is unrolled, and K + n rows
-  behind them. Unrolls start P rows apart, so each row of a stream is a start of exactly one unroll. One
-  update is one learner step of `updates_per_batch` gradient steps. It reduces over the whole batch, so
-  under `jax.jit` the result is the same on one device and sharded over many.
+  after them. Unrolls start P rows apart, so each row of a stream is a start of exactly one unroll,
+  except for the first ones. One update is one learner step of `updates_per_batch` gradient steps. It
+  reduces over the whole batch, so under `jax.jit` the result is the same on one device and sharded over
+  many.
 
   Where two players move in turn, values change their sign at every step of a search, which tries legal
   actions only at its root; see `TurnActions`. An action mask does so for any environment; see

@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from agents.networks.config import NetworkConfig, require, require_choice, require_torso
-from agents.optimizer_config import OptimizerConfig
+from agents.optimizer_config import MOST_STEPS, OptimizerConfig
 from agents.options import option, with_default
 from agents.r2d2.config import R2D2Config
 
@@ -163,6 +163,11 @@ class MuZeroConfig(OptimizerConfig):
         f'--updates_per_batch on each of {num_devices} {devices}; make it a multiple of {parts}.'
       )
 
+  @property
+  def gradient_steps_per_update(self) -> int:
+    """Gradient steps in one learner step."""
+    return self.updates_per_batch
+
   def _check(self) -> None:
     require_choice('model', self.model, MODELS)
     require_torso(self.torso)
@@ -180,6 +185,8 @@ class MuZeroConfig(OptimizerConfig):
     for name in ('model_blocks', 'temperature_decay_steps'):
       value = getattr(self, name)
       require(value >= 0, name, value, '0 or more')
+    steps = self.temperature_decay_steps
+    require(steps <= MOST_STEPS, 'temperature_decay_steps', steps, f'at most {MOST_STEPS}')
     expected = 'an odd number of at least 3, so that one bin is 0'
     require(self.num_bins >= 3 and self.num_bins % 2 == 1, 'num_bins', self.num_bins, expected)
     for name in (

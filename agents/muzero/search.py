@@ -58,9 +58,10 @@ def search(
   softmax(logits + (c_visit + max N) c_scale q). Here q are the values of the actions, v_mix for those
   without a visit, rescaled to [0, 1] between the smallest and the largest.
 
-  puct (M, appendix B) adds Dirichlet noise to the prior at the root, times exploration. Its policy is
-  the share of visits. It acts by visits^(1 / temperature), or by the most visited action where
-  exploration is 0. It rescales values between those of a node and its children; M, of the whole tree.
+  puct (M, appendix B) adds Dirichlet noise to the prior of the legal actions at the root, times
+  exploration. Its policy is the share of visits. It acts by visits^(1 / temperature), or by the most
+  visited action where exploration is 0. It rescales values between those of a node and its children; M,
+  of the whole tree.
 
   Args:
     config: the options of the search.
@@ -87,6 +88,13 @@ def search(
     return output, after.state
 
   def one(root: Root, exploration: Array, key: Array, invalid_actions: Array | None) -> Found:
+    noise = config.dirichlet_fraction * exploration
+    if config.search == 'puct' and invalid_actions is not None:  # mctx's noise ignores the mask.
+      key, noise_key = jax.random.split(key)
+      prior = with_noise(
+        root.prior_logits, ~invalid_actions, noise, config.dirichlet_alpha, noise_key
+      )
+      root, noise = root._replace(prior_logits=prior), jnp.zeros_like(noise)
     batch_of_one, invalid_actions = jax.tree.map(lambda x: x[None], (root, invalid_actions))
     inputs = (
       params,
@@ -109,13 +117,13 @@ def search(
           value_scale=config.gumbel_value_scale,
           maxvisit_init=config.gumbel_maxvisit,
         ),
-        max_num_considered_actions=config.max_considered_actions,
+        max_num_considered_actions=min(config.max_considered_actions, root.prior_logits.size),
         gumbel_scale=exploration,
       )
     else:
       output = mctx.muzero_policy(
         *inputs,
-        dirichlet_fraction=config.dirichlet_fraction * exploration,
+        dirichlet_fraction=noise,
         dirichlet_alpha=config.dirichlet_alpha,
         pb_c_init=config.puct_c1,
         pb_c_base=config.puct_c2,
@@ -132,6 +140,26 @@ def search(
 
   mask = None if invalid_actions is None else 0
   return jax.vmap(one, in_axes=(0, 0, 0, mask))(root, exploration, keys, invalid_actions)
+
+
+def with_noise(
+  prior_logits: Array, legal: Array, fraction: Array, alpha: float, key: Array
+) -> Array:
+  """Returns the logits `[A]` of (1 - fraction) times the prior plus fraction times Dirichlet noise.
+
+  Both are distributions over the legal actions (M, appendix B).
+
+  Args:
+    prior_logits: float32 `[A]`.
+    legal: bool `[A]`, true for one action at least.
+    fraction: float32 `[]`, of the noise.
+    alpha: concentration of the noise.
+    key: a typed PRNG key.
+  """
+  prior = jax.nn.softmax(prior_logits, where=legal)
+  noise = jax.nn.softmax(jax.random.loggamma(key, alpha, legal.shape), where=legal)
+  mixed = (1.0 - fraction) * prior + fraction * noise
+  return jnp.log(jnp.maximum(mixed, jnp.finfo(jnp.float32).tiny))
 
 
 def temperature(config: MuZeroConfig, learner_steps: Array) -> Array:

@@ -48,7 +48,7 @@ class PPO(ActorCritic):
     observation_spec: Nest,
     action_spec: dm_env.specs.Array,
   ) -> None:
-    self._gradient_steps = config.num_epochs * config.num_minibatches
+    self._gradient_steps = config.gradient_steps_per_update
     super().__init__(config, observation_spec, action_spec, self._gradient_steps)
     self._config: PPOConfig = config
 
@@ -101,7 +101,7 @@ class PPO(ActorCritic):
       **jax.tree.map(jnp.mean, steps),
       **metrics,
       **normalization.metrics(used),
-      'gradient_steps': learner_steps * self._gradient_steps,
+      'gradient_steps': learner_steps.astype(jnp.float32) * self._gradient_steps,
       'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }

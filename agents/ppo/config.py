@@ -42,6 +42,11 @@ class PPOConfig(ActorCriticConfig):
     'which weighs later differences by clipped importance weights.',
   )
 
+  @property
+  def gradient_steps_per_update(self) -> int:
+    """Gradient steps in one learner step."""
+    return self.num_epochs * self.num_minibatches
+
   def _check(self) -> None:
     require_choice('minibatch_of', self.minibatch_of, ('unrolls', 'transitions'))
     require_choice('off_policy_correction', self.off_policy_correction, ('none', 'vtrace'))

@@ -21,6 +21,8 @@ _MAX_LOG_RATIO = 14.0
 def normalized(advantages: Array, valid: Array) -> Array:
   """Returns advantages minus their mean over their standard deviation, both over `valid` ones only."""
   centred = advantages - masked.mean(advantages, valid)
+  # A float32 mean of equal numbers differs from them in the last bit, which the division would magnify.
+  centred -= masked.mean(centred, valid)
   std = jnp.sqrt(masked.mean(jnp.square(centred), valid))
   return centred / (std + 1e-8)
 

@@ -239,7 +239,10 @@ class QTOpt(Agent):
     updates, opt_state = self._optimizer.update(gradients, state.opt_state, state.online)
     online = optax.apply_updates(state.online, updates)
     learner_steps = state.learner_steps + 1
-    average = optax.incremental_update(online, state.params.average, 1.0 - config.averaging)
+    # In this order of operations, the average of constant parameters is exactly these.
+    average = jax.tree.map(
+      lambda new, old: old + (1.0 - config.averaging) * (new - old), online, state.params.average
+    )
     copies = learner_steps % config.target_update_period == 0
     lagged, pending = jax.tree.map(
       lambda new, old: jnp.where(copies, new, old),

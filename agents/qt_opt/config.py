@@ -60,9 +60,10 @@ class QTOptConfig(OptimizerConfig, NetworkConfig):
     )
     expected = f'at least --num_elites, {self.num_elites}'
     require(self.num_samples >= self.num_elites, 'num_samples', self.num_samples, expected)
-    for name in ('discount', 'epsilon', 'averaging'):
+    for name in ('discount', 'epsilon'):
       value = getattr(self, name)
       require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
+    require(0.0 <= self.averaging < 1.0, 'averaging', self.averaging, 'a number from 0 to below 1')
     require(self.reward_scale > 0.0, 'reward_scale', self.reward_scale, 'above 0')
     require(self.min_std >= 0.0, 'min_std', self.min_std, '0 or more')
     require_choice('value_loss', self.value_loss, VALUE_LOSSES)

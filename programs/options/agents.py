@@ -71,6 +71,12 @@ class WithPPO(AgentConfig, PPOConfig):
         f'--num_minibatches={self.num_minibatches} does not divide the {samples} {self.minibatch_of} of '
         f'--{flag}={unrolls} on {devices} learner device(s) equally; change one of them.'
       )
+    transitions = unrolls * self.unroll_length // self.num_minibatches
+    if self.normalize_advantages and transitions == 1:
+      raise ValueError(
+        f'--num_minibatches={self.num_minibatches} leaves one transition in each minibatch, whose '
+        'normalised advantage is 0; lower it, or add --nonormalize_advantages.'
+      )
 
 
 @dataclasses.dataclass(frozen=True)

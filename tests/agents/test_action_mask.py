@@ -1,6 +1,8 @@
 """Action masks: an illegal action is never chosen, learned from or counted in an entropy."""
 
+import copy
 import functools
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +61,20 @@ def test_legal_actions_are_read_by_each_action_and_all_are_legal_if_none_is():
   legal = LegalActions(OBSERVATION_SPEC, turns).of(jnp.array([[1, 0], [0, 0]]))
   np.testing.assert_array_equal(legal, [[True, False], [True, True]])
   assert LegalActions(OBSERVATION_SPEC, ACTION_SPEC).of(jnp.zeros((1, 3, 2))) is None
+
+
+def _positive(observation):
+  return observation > 0
+
+
+def test_copies_and_pickles_of_turns_keep_the_rules():
+  turns = TurnActions(2, _positive)
+  for copied in (copy.copy(turns), copy.deepcopy(turns), pickle.loads(pickle.dumps(turns))):
+    assert (type(copied), copied.num_values, copied.legal) == (TurnActions, 2, _positive)
+
+
+def test_values_of_small_dtypes_are_counted_without_overflow():
+  assert spaces.num_values(specs.BoundedArray((2,), np.uint8, 0, 255)) == (256, 256)
 
 
 @pytest.mark.parametrize(

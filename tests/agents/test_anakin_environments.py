@@ -266,6 +266,27 @@ def test_states_may_have_keys_and_specs_the_dtypes_of_numpy():
   trial.check(Keyed())
 
 
+def test_actions_have_the_dtype_of_their_spec():
+  class Remembering(catch.Catch):
+    action_spec = property(
+      lambda self: dm_env.specs.DiscreteArray(3, np.int8), lambda self, spec: None
+    )
+
+    def reset(self, key):
+      state, timestep = super().reset(key)
+      return (state, jnp.int8(0)), timestep
+
+    def step(self, state, action, key):
+      inner, timestep = super().step(state[0], action, key)
+      return (inner, action), timestep
+
+  environment = Remembering()
+  trial.check(environment)
+  state, _ = environment.reset(jax.random.key(0))
+  (_, remembered), _ = next_row(environment, state, jnp.uint8(0), jnp.int32(2), jax.random.key(1))
+  assert (remembered.dtype, int(remembered)) == (np.int8, 2)
+
+
 def _changed(**changes):
   """Returns Catch with other functions or specs."""
   return type('Changed', (catch.Catch,), changes)()

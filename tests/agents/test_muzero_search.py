@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from agents.muzero.config import MuZeroConfig
-from agents.muzero.search import Root, search, temperature
+from agents.muzero.search import Root, search, temperature, with_noise
 from tests.agents import muzero_definition
 from tests.agents.precision import enable_x64
 
@@ -116,6 +116,19 @@ def test_illegal_actions_are_never_searched(config):
   found = searched(config, 1.0, invalid=[False, True, True, False])
   assert set(found.action) <= {0, 3}
   np.testing.assert_allclose(found.policy[:, 1:3], 0.0, atol=1e-7)
+
+
+def test_noise_at_the_root_is_shared_by_the_legal_actions():
+  legal = jnp.asarray([True, False, True, False])
+  keys = jax.random.split(jax.random.key(0), 4096)
+  logits = jax.vmap(lambda key: with_noise(jnp.log(PRIOR), legal, 0.25, 0.3, key))(keys)
+  mixed = np.exp(logits)
+  np.testing.assert_allclose(mixed.sum(axis=1), 1.0, rtol=1e-5)
+  np.testing.assert_allclose(mixed[:, [1, 3]], 0.0, atol=1e-30)
+  expected = 0.75 * np.array([2 / 3, 0.0, 1 / 3, 0.0]) + 0.25 * np.array([0.5, 0.0, 0.5, 0.0])
+  np.testing.assert_allclose(mixed.mean(axis=0), expected, atol=0.01)
+  # Dirichlet(0.3, 0.3) has the variance 1/4 / (0.6 + 1).
+  np.testing.assert_allclose(mixed[:, 0].var(), 0.25**2 * 0.25 / 1.6, rtol=0.1)
 
 
 @pytest.mark.slow

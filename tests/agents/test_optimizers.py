@@ -96,6 +96,18 @@ def test_a_moment_that_forgets_nothing_is_rejected(name):
     dataclasses.replace(CONFIG, **{name: 1.0}).validate()
 
 
+def test_a_schedule_ends_within_the_counter_of_the_optimizer():
+  most = (2**31 - 1) // 6
+  ppo = PPOConfig(num_epochs=2, num_minibatches=3, **decaying('linear', most, warmup=1))
+  ppo.validate()
+  for changes, name in (
+    ({'learning_rate_decay_steps': most + 1}, 'decay'),
+    ({'learning_rate_warmup_steps': most + 1}, 'warmup'),
+  ):
+    with pytest.raises(ValueError, match=f'--learning_rate_{name}_steps.*at most {most}'):
+      dataclasses.replace(ppo, **changes).validate()
+
+
 @pytest.mark.slow
 def test_ppo_counts_learner_steps_and_continues_from_them_in_a_longer_run():
   """Learner steps of four gradient steps: the rate is 0 in the third, unless the run is longer."""

@@ -183,6 +183,14 @@ def test_advantages_are_normalised_over_valid_transitions():
   np.testing.assert_allclose(actual[valid], (used - used.mean()) / used.std(), rtol=1e-5)
 
 
+@pytest.mark.parametrize('size', [10, 100, 1000])
+@pytest.mark.parametrize('value', [0.1, 1.7, 33.3, -1000.1])
+def test_equal_advantages_are_0_though_their_float32_mean_is_rounded(size, value):
+  advantages = jnp.full(size, value, jnp.float32)
+  actual = losses.normalized(advantages, jnp.ones(size, bool))
+  np.testing.assert_allclose(actual, 0.0, atol=0.01)
+
+
 def test_equal_advantages_and_a_batch_of_only_last_rows_stay_finite():
   config = dataclasses.replace(CONFIG, normalize_advantages=True)
   inputs = list(random_inputs())
