@@ -127,7 +127,12 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     make_agent = run.module.make_agent(config)
     specs = environment.observation_spec(), environment.action_spec()
     agent = make_agent(*specs)
-    params = serialisation.params(kept, shapes.params(agent))
+    advice = serialisation.RESUME
+    if args.env_options:
+      advice = (
+        f'leave out what changes observations or actions of --env_options={args.env_options}.'
+      )
+    params = serialisation.params(kept, shapes.params(agent), advice)
     watched = film if args.video else environment
     played = evaluation.play(agent, params, watched, episodes_each, seed)
   protocol = {

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 
 REFUSED = 2
+_LARGEST = 64 << 10  # Linux limits a variable to 128 KiB; a check that is left out is repeated.
 _PRINTED = 'LAUNCHPOD_CHECKS'  # JSON: process id, stdout of each check by its input.
 
 
@@ -49,7 +50,9 @@ def run(module: str, *arguments: str, flag: str, stdin: bytes = b'') -> str:
   if process.returncode:
     raise RuntimeError(f'{flag} cannot be tried:\n{said}')
   printed = process.stdout.decode()
-  os.environ[_PRINTED] = json.dumps([os.getpid(), _printed() | {asked: printed}])
+  carried = json.dumps([os.getpid(), _printed() | {asked: printed}])
+  if len(carried) <= _LARGEST:
+    os.environ[_PRINTED] = carried
   return printed
 
 

@@ -203,6 +203,7 @@ class Launcher(abc.ABC):
       return
     if job.resumed:
       self._earlier = run_directory.earlier_files(job.run_dir)
+      run_end.forget_evaluation(job.run_dir)
     record(job)
 
   @abc.abstractmethod

@@ -18,7 +18,6 @@ from nodes.runtime.counters import COUNTERS
 from rundir import curves, files, run_end
 from rundir.recorder import Recorder
 
-FINAL_EVALUATION = 'final_evaluation.json'
 _LARGEST = 2**63 - 1  # The largest integer that an RPC can return.
 
 
@@ -171,7 +170,7 @@ class Monitor:
     if not self._finished.is_set():
       record = {'num_steps': self._num_steps, 'values': dict(values)}
       try:
-        files.write_json(os.path.join(self._run_dir, FINAL_EVALUATION), record)
+        files.write_json(os.path.join(self._run_dir, run_end.FINAL_EVALUATION), record)
       except OSError as error:
         self._problem = f'{self._run_dir} cannot take the final evaluation: {error.strerror}'
         raise rpc.retry_later_error() from error
@@ -214,13 +213,13 @@ class Monitor:
   def _earlier_evaluation(self) -> dict[str, float]:
     """Returns an earlier incarnation's final evaluation; {} without one for this `num_steps`."""
     try:
-      with open(os.path.join(self._run_dir, FINAL_EVALUATION)) as f:
+      with open(os.path.join(self._run_dir, run_end.FINAL_EVALUATION)) as f:
         record = json.load(f)
       return dict(record['values']) if record['num_steps'] == self._num_steps else {}
     except FileNotFoundError:
       return {}
     except (ValueError, LookupError, TypeError) as error:  # The evaluator repeats it.
-      logging.warning('%s is damaged, and not used: %s', FINAL_EVALUATION, error)
+      logging.warning('%s is damaged, and not used: %s', run_end.FINAL_EVALUATION, error)
       return {}
 
   def _write_summary(self) -> None:

@@ -79,7 +79,7 @@ class ReplayServer:
       # A checkpoint would block too, and has no deadline.
       if self._replies() and self._schedule.due(writing):
         saving = lifecycle.run_before_exit(self.write_checkpoint)
-    if self._period and not self._reporter.training_finished:
+    if self._period:  # After the end of training too: a run may be extended.
       with lifecycle.exit_held():
         if saving is not None:
           saving.join()

@@ -23,7 +23,7 @@ from programs import (
   runs,
   warm_start,
 )
-from programs.options import bsuite_results, changes, config_file, own_torso
+from programs.options import bsuite_results, changes, config_file, effects, own_torso
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -134,6 +134,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
     ),
     warnings=[
       *(arithmetic.warnings(config) if learns else ()),
+      *(effects.warnings(config, run.given) if learns else ()),
       *config_file.warnings(config, run.given),
     ],
     choices=run.choices,

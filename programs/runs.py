@@ -101,6 +101,12 @@ def resumed_run(path: str, program: str, measures: bool = False, lock: bool = Tr
       f'--resume={path} has no checkpoint yet; start a new run, in another --run_dir '
       'or with this one removed.'
     )
+  peers, with_checkpoint = getattr(config, 'num_peers', 1), learners.num_with_checkpoint(path)
+  if with_checkpoint < peers:
+    raise ValueError(
+      f'--resume={path} has checkpoints of {with_checkpoint} of its {peers} peers, and the others would '
+      'begin again; start a new run.'
+    )
   # Without a summary, the final evaluation is missing.
   evaluated = run_end.read_summary(path) is not None
   if counts['actor_steps'] >= config.num_steps and evaluated:
@@ -171,4 +177,7 @@ def recorded_run(path: str) -> Run:
   options = _options(module, record, path)
   with _this_version(path):
     config = resolve(module, options)
+  # Presets of today may have other options of the environment.
+  if 'env_options' in record.config:
+    config = dataclasses.replace(config, env_options=record.config['env_options'])
   return Run(record.program, module, record.given, config)

@@ -25,6 +25,11 @@ def directories(run_dir: str) -> list[str]:
   return [run_dir, *(os.path.join(folder, name) for name in sorted(names, key=int))]
 
 
+def num_with_checkpoint(run_dir: str) -> int:
+  """Returns the number of learners that have written a checkpoint."""
+  return sum(bool(checkpoints.steps(checkpoints.directory(p))) for p in directories(run_dir))
+
+
 def counts(run_dir: str) -> dict[str, int]:
   """Returns the counters of the newest checkpoints, as sums over the learners; {} without checkpoints.
 

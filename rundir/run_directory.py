@@ -31,6 +31,8 @@ _RECORDED = (
 _RECORD = 'config.json'
 _TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'versions': dict}
 _LOCK = '.lock'
+_PROBE = '.writable'  # Left over where the disk was full.
+_LOCK_SECONDS = 0.2  # `is_taken` of another process holds the lock for a moment.
 _RESTARTS = 'restarts.csv'
 _LAUNCHER = 'launcher.json'
 # What launch.py and the engines write before the first node starts, besides the nodes' payloads.
@@ -73,7 +75,7 @@ def create(path: str, shared: bool = False) -> str:
     if not shared:
       check_unused(path)
     take(path)
-    with open(os.path.join(path, '.writable'), 'w') as probe:
+    with open(os.path.join(path, _PROBE), 'w') as probe:
       probe.write('yes')
     os.remove(probe.name)
   except BlockingIOError as error:
@@ -92,7 +94,7 @@ def check_unused(path: str) -> None:
     path: absolute; it need not exist.
   """
   try:
-    found = set(os.listdir(path)) - {_LOCK}
+    found = set(os.listdir(path)) - {_LOCK, _PROBE}
   except FileNotFoundError:
     return
   except OSError as error:
@@ -262,9 +264,10 @@ def forget_rejected(path: str) -> None:
 
 
 def earlier_files(path: str) -> dict[str, bytes]:
-  """Returns the record of a run, its summary and its end, by path; those that there are."""
+  """Returns the record of a run and the files of its end, by path; those that there are."""
   found = {}
-  for file in (os.path.join(path, _RECORD), *run_end.paths(path)):
+  evaluation = os.path.join(path, run_end.FINAL_EVALUATION)
+  for file in (os.path.join(path, _RECORD), evaluation, *run_end.paths(path)):
     with contextlib.suppress(FileNotFoundError), open(file, 'rb') as f:
       found[file] = f.read()
   return found
@@ -379,4 +382,13 @@ def has_checkpoints(path: str) -> bool:
 def take(path: str) -> None:
   """Locks the directory until this process exits; raises BlockingIOError if another holds the lock."""
   lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
-  fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  end = time.monotonic() + _LOCK_SECONDS
+  while True:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      return
+    except BlockingIOError:
+      if time.monotonic() > end:
+        os.close(lock)
+        raise
+      time.sleep(0.02)

@@ -8,6 +8,7 @@ import os
 import time
 from typing import Any
 
+FINAL_EVALUATION = 'final_evaluation.json'
 _END = 'end.json'
 # Of a summary, in the line that shows the result. A kept policy has no return.
 _RESULTS = (
@@ -73,6 +74,12 @@ def result(path: str) -> str:
 def paths(path: str) -> tuple[str, str]:
   """Returns the paths of the summary and of the end of a run."""
   return summary_path(path), os.path.join(path, _END)
+
+
+def forget_evaluation(path: str) -> None:
+  """Removes the final evaluation of a run that is resumed, whose parameters may become others."""
+  with contextlib.suppress(FileNotFoundError):
+    os.remove(os.path.join(path, FINAL_EVALUATION))
 
 
 def forget(path: str) -> None:

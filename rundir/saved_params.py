@@ -10,7 +10,7 @@ import os
 
 import msgpack
 
-from rundir import checkpoints, files, final_params
+from rundir import checkpoints, files, final_params, run_end
 
 FINAL = 'final'
 NEWEST = 'newest'
@@ -37,7 +37,8 @@ def read(run_dir: str, which: str = '') -> SavedParams:
   Args:
     run_dir: the run directory.
     which: 'final'; 'newest' for the newest checkpoint; the learner_steps of a checkpoint; '' for the
-      final parameters if they exist, else the newest.
+      final parameters if the run has ended, else the newest. A run that goes on after its end still has
+      final parameters, those of that end.
 
   Raises:
     ValueError: if they do not exist or cannot be read; one sentence.
@@ -50,7 +51,7 @@ def read(run_dir: str, which: str = '') -> SavedParams:
       f'{run_dir} has no parameters yet; the first come with its first checkpoint, after '
       '--checkpoint_period seconds of training.'
     )
-  which = which or (FINAL if ended else NEWEST)
+  which = which or (FINAL if ended and (run_end.has_ended(run_dir) or not kept) else NEWEST)
   if which == FINAL and ended:
     return _of_file(final)
   if which == NEWEST and kept:

@@ -190,8 +190,8 @@ class _Runner:
   def _settled(self, task: _Task) -> bool:
     """Returns whether a run has ended in an earlier command."""
     outcome = sweep_directory.outcome(task.run_dir)
-    if outcome is not None and outcome.state == FAILED:
-      return not self._retry_failed
+    if outcome is not None and outcome.state == FAILED and not self._retry_failed:
+      return True
     if not run_end.has_ended(task.run_dir):
       return False
     if outcome is None or outcome.state != DONE:  # This command's predecessor was killed.

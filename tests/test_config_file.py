@@ -122,3 +122,18 @@ def test_flags_with_a_changed_meaning_get_a_warning(tmp_path, capsys):
   # With other flags it is another run.
   assert run_main('--dry_run', f'--config={path}', '--seed=3') == 0
   assert '--config' not in capsys.readouterr().err
+
+
+def test_a_repeated_run_with_another_environment_has_the_options_that_were_given(tmp_path):
+  given = {'env': 'atari:Pong', 'agent': 'ppo', 'env_options': 'sticky_actions=0'}
+  path, recorded = _recorded(tmp_path, **given)
+  assert 'screen=42' in recorded.env_options
+  assert run_main('--dry_run', f'--config={path}', '--env=atari:Breakout') == 0
+  assert runs.new_run('sebulba').config.env_options == 'sticky_actions=0'
+
+
+def test_a_flagfile_may_name_the_file(tmp_path, capsys):
+  (tmp_path / 'mine.yaml').write_text('program: r2d2')
+  (tmp_path / 'flags').write_text(f'--config={tmp_path}/mine.yaml')
+  assert run_main(f'--flagfile={tmp_path}/flags', '--dry_run') == 0
+  assert 'program r2d2\n' in capsys.readouterr().out

@@ -155,7 +155,7 @@ def _slow(*values):
     (['--program=r2d2', '--queue_size=50'], ['--queue_size', 'not an option']),
     (['--num_replay_shards=3'], ['--batch_size=16', '--num_replay_shards=3']),
     (['--learning_rate=-1'], ['--learning_rate', '-1']),
-    (['--num_steps=0'], ['--num_steps=0']),
+    (['--num_steps=0'], ['--num_steps is 0']),
     (['--profile=learner/0:5'], ['--profile=learner/0:5', 'no node', 'inference_learner']),
     (['--profile=actor/0:5'], ['--profile=actor/0:5', 'does not use JAX', 'py-spy']),
     (['--profile=inference_learner'], ['--profile=inference_learner', 'like learner/0:5']),
@@ -214,7 +214,7 @@ def _slow(*values):
     (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call=0', 'at least 1']),
     (
       ['--program=anakin', '--num_envs=16384', '--updates_per_call=6554'],
-      ['--updates_per_call=6554', '--num_envs=16384', '--unroll_length=20', 'smaller'],
+      ['--updates_per_call=6554', '--num_envs=16384', 'unrolls of 20 rows', 'smaller'],
     ),
     _slow(
       ['--program=anakin', '--agent=muzero', '--env=gymnax:Pendulum-v1'],

@@ -20,6 +20,8 @@ from benchmarks.running import processes
 from environments import registry as environments
 from launchers import binding
 from programs import arithmetic, check, registry
+from programs.options import configs
+from programs.options.rule import Rule
 from rundir import audit, checkpoints, run_directory
 from tests.launchers.contract import runs
 from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text
@@ -323,6 +325,23 @@ def test_a_mistake_is_reported_in_one_sentence(tmp_path, old, new, words):
   assert str(error.value).startswith((f'--program={name}', 'node ', 'group '))
   for word in words:
     assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'option, words',
+  [
+    ({'colours': 'red'}, 'a preset sets colours, which is not an option of the program'),
+    ({'colour': 3}, 'a preset sets colour to 3, which is not a str'),
+    ({'num_steps': Rule('a half', lambda config: 0.5)}, 'a preset sets num_steps to 0.5'),
+  ],
+)
+def test_a_mistake_in_presets_is_reported_in_one_sentence(tmp_path, option, words):
+  path = tmp_path / 'mine.py'
+  path.write_text(GOOD)
+  module = registry.load(f'{path}:make_program')
+  module.PRESETS = {'catch': option}
+  with pytest.raises(ValueError, match=words):
+    configs.make_config(module, {})
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from programs import sebulba
-from rundir import checkpoints, run_directory
+from programs import gala, sebulba
+from rundir import checkpoints, learners, run_directory
 from tests.programs_under_test import launch, run_main
 
 
@@ -44,6 +44,17 @@ def test_a_run_that_cannot_be_resumed_is_rejected_in_one_sentence(
     assert word in captured.err
 
 
+def test_peers_without_a_checkpoint_are_counted(tmp_path, capsys):
+  config = gala.Config(num_peers=3).resolve()
+  run_directory.write_record(str(tmp_path), 'gala', {'num_peers': 3}, config)
+  for peer in (0, 2):
+    path = checkpoints.directory(learners.directory(str(tmp_path), peer))
+    checkpoints.write(path, {'learner_steps': 5, 'actor_steps': 100}, b'state', keep=1)
+  assert run_main(f'--resume={tmp_path}') == 2
+  error = capsys.readouterr().err
+  assert 'has checkpoints of 2 of its 3 peers' in error and error.count('\n') == 1
+
+
 @pytest.mark.parametrize(
   'flag, said',
   [
@@ -67,6 +78,7 @@ def test_a_damaged_checkpoint_is_rejected_before_anything_starts(tmp_path, flag,
     ('config', 'env', 5),
     ('config', 'env_options', None),
     ('config', 'mlp_sizes', 64),
+    ('config', 'mlp_sizes', [None]),
     ('config', 'agent', [1]),
     ('given', 'env', None),
     ('given', 'num_steps', 'many'),

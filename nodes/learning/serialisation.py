@@ -11,7 +11,7 @@ from agents.types import Nest
 from rundir.checkpoints import Checkpoint, UnusableCheckpoint
 from rundir.saved_params import SavedParams
 
-_RESUME = 'it was made by another config; resume with the options of its own run.'
+RESUME = 'it was made by another config; resume with the options of its own run.'
 
 
 def serialise(state: Any) -> bytes:
@@ -29,10 +29,10 @@ def restore(checkpoint: Checkpoint, template: Any) -> Any:
   Raises:
     UnusableCheckpoint: if the checkpoint is from a different agent or network; one sentence.
   """
-  return _fit(checkpoint.path, template, checkpoint.state, _RESUME)
+  return _fit(checkpoint.path, template, checkpoint.state, RESUME)
 
 
-def params(saved: SavedParams, template: Nest, advice: str = _RESUME) -> Nest:
+def params(saved: SavedParams, template: Nest, advice: str = RESUME) -> Nest:
   """Returns saved parameters as NumPy arrays.
 
   Args:

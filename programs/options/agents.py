@@ -120,7 +120,9 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   for name in values.keys() - names[agent]:
     elsewhere = any(name in others for others in names.values())
     whose = f'--agent={agent}' if elsewhere else 'this program'
-    raise ValueError(f'--{name} is not an option of {whose}.')
+    raise ValueError(
+      f'--{name} is not an option of {whose}; leave it out. --help says which programs have it.'
+    )
   return agent, found[agent]
 
 

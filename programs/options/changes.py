@@ -61,6 +61,9 @@ def check_types(recorded: dict[str, Any], config_class: Any) -> None:
     kinds = {tuple: (list, tuple), float: (int, float)}.get(kind, (kind,))
     if not isinstance(value := recorded.get(field.name, field.default), kinds):
       raise ValueError(f'its {field.name} is {value!r}, not a {kind.__name__}.')
+    entries = value if isinstance(value, list | tuple) else ()
+    if not all(isinstance(each, int | str) for each in entries):
+      raise ValueError(f'its {field.name} is {value!r}, not a list of whole numbers.')
 
 
 def check_changes(recorded: dict[str, Any], config: Any, names: Iterable[str]) -> None:

@@ -31,7 +31,9 @@ class CommonConfig(CheckedOptions):
   )
   env_options: str = option('', "the environment's own options, as key=value,key=value")
   num_steps: int = option(
-    300_000, 'actor_steps (agent decisions), of all replicas, after which training ends'
+    300_000,
+    'actor_steps (agent decisions), of all replicas, after which training ends',
+    at_least=1,
   )
   seed: int = option(
     1,

@@ -18,6 +18,8 @@ _CONFIG = flags.DEFINE_string(
   'YAML or JSON file with flags, {num_steps: 1000}, or config.json of a run, whose flags are repeated; '
   'flags on the command line win',
 )
+# Options as they were resolved, because their paths were relative to another directory.
+_WITH_PATHS = {'env', 'torso', 'offline_data', 'init_from'}
 # What a run does not repeat: it has a directory of its own.
 _OWN = 'run_dir'
 
@@ -69,10 +71,9 @@ def _read(path: str) -> dict[str, Any]:
   found = load(path, f'--config={path}')
   if not _is_record(found):
     return found
-  # Texts as they were resolved, because paths of files were relative to another directory.
   config = found['config']
   given = {
-    name: config.get(name, value) if isinstance(value, str) else value
+    name: config.get(name, value) if name in _WITH_PATHS else value
     for name, value in found['given'].items()
     if name != _OWN
   }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from absl import flags
+
 from environments import own_file
 from programs.options import config_file
 from rundir import run_directory
@@ -19,6 +21,7 @@ def own_program(argv: Sequence[str]) -> str:
     ValueError: if --config cannot be read, or the program file of the resumed run is missing; one
       sentence.
   """
+  argv = _with_flagfiles(argv)
   name = _last(argv, 'program') or config_file.program_of(_last(argv, 'config'))
   resumed = _last(argv, 'resume')
   if not name and resumed:
@@ -38,11 +41,20 @@ def expanded(argv: Sequence[str]) -> list[str]:
   Raises:
     ValueError: as `config_file.words` does.
   """
+  argv = _with_flagfiles(argv)
   path = _last(argv, 'config')
   words = config_file.words(path) if path else []
   if _last(argv, 'seeds'):
     words = [word for word in words if not word.startswith('--seed=')]
   return [argv[0], *words, *argv[1:]]
+
+
+def _with_flagfiles(argv: Sequence[str]) -> list[str]:
+  """Returns the command line with the content of --flagfile in its place."""
+  try:
+    return flags.FLAGS.read_flags_from_files([*argv])
+  except flags.Error as error:
+    raise ValueError(f'--flagfile: {error}') from error
 
 
 def _last(argv: Sequence[str], flag: str) -> str:

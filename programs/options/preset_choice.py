@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,6 +63,9 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
   Raises:
     ValueError: one sentence, if a number is out of range or a rule raises.
   """
+  for name, value in preset.items():
+    if not isinstance(value, Rule):
+      _check_type(config_class, name, value)
   chosen = {**preset, **values}
   if 'env_options' in preset and 'env_options' in values:
     chosen['env_options'] = environments.merge(preset['env_options'], values['env_options'])
@@ -72,12 +76,26 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
     config = config_class(**settled).resolve()
     try:
       settled[name] = rule.value(config)
+      _check_type(config_class, name, settled[name])
     except Exception as error:
       raise ValueError(
         f"--{name}: the preset's rule, {rule.text}, raises {type(error).__name__}: {error}; give the "
         'option, or add --preset=none.'
       ) from error
   return config_class(**settled).resolve()
+
+
+def _check_type(config_class: Any, name: str, value: Any) -> None:
+  """Raises ValueError, one sentence, unless a preset's value is one of an option."""
+  defaults = {field.name: field.default for field in dataclasses.fields(config_class)}
+  if name not in defaults:
+    raise ValueError(f'a preset sets {name}, which is not an option of the program; mend PRESETS.')
+  kind = type(defaults[name])
+  kinds = (int, float) if kind is float else (kind,)
+  if type(value) not in kinds:
+    raise ValueError(
+      f'a preset sets {name} to {value!r}, which is not a {kind.__name__}; mend PRESETS.'
+    )
 
 
 def _of(table: Table, env: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from nodes import monitor
-from rundir import checkpoints, files, final_params, run_directory
+from rundir import checkpoints, files, final_params, run_directory, run_end
 
 
 @dataclasses.dataclass
@@ -31,7 +31,7 @@ def _write_params(path):
 
 def _write_evaluation(path):
   monitor.Monitor(path, num_steps=1, has_evaluator=True).final_evaluation({'evaluator_return': 1.0})
-  return monitor.FINAL_EVALUATION
+  return run_end.FINAL_EVALUATION
 
 
 @pytest.mark.parametrize(

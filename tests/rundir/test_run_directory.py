@@ -136,3 +136,12 @@ def test_a_restart_is_of_a_node_whatever_machine_it_was_on(tmp_path):
   for name in ('actor/0', 'actor/3 on worker5'):
     run_directory.note_restart(str(tmp_path), name)
   assert [node for _, node in run_directory.restart_times(str(tmp_path))] == ['actor/0', 'actor/3']
+
+
+def test_what_a_full_disk_leaves_is_not_another_run(tmp_path):
+  for name in ('.lock', '.writable'):
+    (tmp_path / name).touch()
+  run_directory.check_unused(str(tmp_path))
+  (tmp_path / 'notes.txt').touch()
+  with pytest.raises(ValueError, match='is not empty'):
+    run_directory.check_unused(str(tmp_path))

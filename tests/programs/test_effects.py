@@ -1,0 +1,24 @@
+from programs import registry
+from programs.options import configs, effects
+
+
+def warned(program='sebulba', **given):
+  config = configs.make_config(registry.load(program), given)
+  return effects.warnings(config, given)
+
+
+def test_options_without_effect_are_named():
+  assert warned(lstm_size=7, rmsprop_eps=0.5, adam_b1=0.8) == [
+    '--lstm_size has no effect without --core=lstm.',
+    '--rmsprop_eps has no effect without --optimizer=rmsprop.',
+  ]
+  assert warned(eval_envs=0, eval_share=0.5) == ['--eval_share has no effect with --eval_envs=0.']
+  assert warned('muzero', puct_c1=1.0, max_considered_actions=2) == [
+    '--puct_c1 has no effect without --search=puct.'
+  ]
+
+
+def test_options_with_effect_are_not():
+  assert warned(core='lstm', lstm_size=7, eval_episodes=3, checkpoints_kept=2) == []
+  assert warned('r2d2', lstm_size=7) == []
+  assert warned('muzero', search='puct', puct_c1=1.0, dirichlet_alpha=0.5) == []
