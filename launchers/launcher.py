@@ -242,5 +242,11 @@ class Launcher(abc.ABC):
       if done := run_end.result(job.run_dir):
         streams.say(done)
     elif not self.restarts_ended and run_directory.has_checkpoints(job.run_dir):
-      command = shlex.join(['python', 'launch.py', f'--resume={job.run_dir}', *job.launch_flags])
-      streams.say(f'to resume: {command}', sys.stderr)
+      words = [_python(), 'launch.py', f'--resume={job.run_dir}', *job.launch_flags]
+      streams.say(f'to resume: {shlex.join(words)}', sys.stderr)
+
+
+def _python() -> str:
+  """Returns the path of this interpreter, relative if it is below the working directory."""
+  relative = os.path.relpath(sys.executable)
+  return sys.executable if relative.startswith(os.pardir) else relative

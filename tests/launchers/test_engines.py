@@ -1,6 +1,7 @@
 """What holds for every engine."""
 
 import os
+import sys
 
 import pytest
 
@@ -61,7 +62,8 @@ def test_the_command_that_resumes_a_run_has_the_flags_of_its_launch(
   said = capsys.readouterr().err.splitlines()[-1]
   expected = flags or ['--isolate=no']
   resume = f'--resume={tmp_path}/run'
-  assert said == ' '.join(['to resume: python launch.py', resume, *expected])
+  python = os.path.relpath(sys.executable)  # As the documentation has it: .venv/bin/python.
+  assert said == ' '.join(['to resume:', python, 'launch.py', resume, *expected])
 
 
 @pytest.mark.parametrize('left', [[], ['notes.txt'], ['logs/actor-0.log']])

@@ -145,3 +145,15 @@ def test_what_a_full_disk_leaves_is_not_another_run(tmp_path):
   (tmp_path / 'notes.txt').touch()
   with pytest.raises(ValueError, match='is not empty'):
     run_directory.check_unused(str(tmp_path))
+
+
+def test_the_final_evaluation_is_put_back_if_a_resume_is_rejected(tmp_path):
+  run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
+  evaluation = tmp_path / run_end.FINAL_EVALUATION
+  evaluation.write_text('{}')
+  earlier = run_directory.earlier_files(str(tmp_path))
+  run_end.forget_evaluation(str(tmp_path))
+  assert not evaluation.exists()
+  run_end.forget_evaluation(str(tmp_path))  # A run may have none.
+  run_directory.put_back(str(tmp_path), earlier)
+  assert evaluation.read_text() == '{}'
