@@ -14,7 +14,7 @@ def policy_lag(learner_steps: Array, policy_version: Array) -> dict[str, Array]:
 
   Args:
     learner_steps: int32 `[]`, the updates done before this one.
-    policy_version: int32 `[...]`, the updates behind the acting parameters of each row.
+    policy_version: int32 `[...]`, the updates that made the acting parameters of each row.
   """
   lag = (learner_steps - policy_version).astype(jnp.float32)
   return {'policy_lag_mean': jnp.mean(lag), 'policy_lag_max': jnp.max(lag)}

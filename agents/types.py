@@ -9,7 +9,7 @@ A *row* is one timestep of one environment. It follows dm_env exactly, LAST rows
     action[t], extras[t]
         the agent's output for observation[t]. In a LAST row the environment ignores the action.
     policy_version[t]
-        the number of learner steps behind the parameters that chose action[t].
+        the number of learner steps that produced the parameters which chose action[t].
 
 An observation is an array, or a nest of arrays of different shapes and dtypes: a dictionary or tuple of
 nests. Its leaves have the leading axes of the row. `agents.action_mask` documents the one key with a

@@ -32,7 +32,7 @@ class ReplayLoader:
   """Fills the table `OFFLINE` of every replay server, and again if a server has lost what it held.
 
   Server k of K gets transitions k, k + K, and so on, always in the same order. A table that holds n of
-  them holds the first n, so the loader writes those behind them: after its own restart, and after one of
+  them holds the first n, so the loader writes those after them: after its own restart, and after one of
   a server, whether from a checkpoint or empty. What is under way at such a restart may be written twice,
   in place of others: at most a block of 1,024 transitions. A table never holds more transitions than
   there are.

@@ -54,7 +54,7 @@ def write(run_dir: str, actor_steps: int, frames: int, gif: bytes, kept: int) ->
 
 
 def _make_room(found: list[str], new: str, kept: int) -> None:
-  """Deletes all but `kept - 1` of the other paths: those behind `new` first, then the oldest."""
+  """Deletes all but `kept - 1` of the other paths: those after `new` first, then the oldest."""
   others = [path for path in found if path > new] + [path for path in found if path < new]
   for path in others[: max(0, len(others) - kept + 1)]:
     with contextlib.suppress(FileNotFoundError):

@@ -71,7 +71,7 @@ def begin(
     agent: the acting agent.
     environment: one environment; `exploration` has one element for each copy to play.
     params: the agent's parameters.
-    policy_version: int32 `[]`, the number of learner steps behind `params`.
+    policy_version: int32 `[]`, the number of learner steps that produced `params`.
     exploration: float32 `[B]`.
     key: a typed PRNG key.
   """
@@ -131,7 +131,7 @@ def unroll(
     agent: the acting agent.
     environment: one environment.
     params: the agent's parameters.
-    policy_version: int32 `[]`, the number of learner steps behind `params`.
+    policy_version: int32 `[]`, the number of learner steps that produced `params`.
     streams: their past and their latest row become the first rows of the unroll.
 
   Returns:

@@ -98,7 +98,7 @@ class MuZeroConfig(OptimizerConfig):
   unroll_length: int = option(
     20,
     'Rows of an unroll from which the model is unrolled; an unroll has --num_unroll_steps + --n_step '
-    'rows behind them, which are only targets. M keeps 200 moves, U at most 500.',
+    'rows after them, which are only targets. M keeps 200 moves, U at most 500.',
   )
   num_unroll_steps: int = option(5, 'Steps K for which the model is unrolled in training; M, U: 5.')
   n_step: int = option(

@@ -61,7 +61,7 @@ def muzero_loss(
   """Returns the mean loss over unrolls and starts.
 
   The loss of a start is the cross-entropies of policy and value at the root, plus 1/K of those of
-  policy, value and reward at the K steps behind it. The mean divides by B P, so a start that is
+  policy, value and reward at the K steps after it. The mean divides by B P, so a start that is
   masked weighs nothing, and an unroll with fewer starts weighs less.
 
   Args:

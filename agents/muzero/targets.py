@@ -1,4 +1,4 @@
-"""Targets of MuZero: n-step values, rewards and search policies behind each start of an unroll.
+"""Targets of MuZero: n-step values, rewards and search policies after each start of an unroll.
 
 An unroll of L = P + K + n rows has the P starts t = 0 .. P-1. From start t the model is unrolled K
 steps, to the rows t .. t+K, and the value of each bootstraps n rows later, still within the unroll.
@@ -57,7 +57,7 @@ def make_targets(
 ) -> Targets:
   """Returns the targets of a batch of unrolls, without gradients.
 
-  Nothing is learned from a start at a LAST row. A row behind the end of the episode of its start
+  Nothing is learned from a start at a LAST row. A row after the end of the episode of its start
   belongs to another one. After a termination the model is to be absorbed instead, with
   rewards and values of 0 and any policy; the terminal row itself has its reward. After a truncation
   nothing is known, so all is masked; the truncated row has its reward, its policy, and the value that

@@ -24,7 +24,7 @@ class UnrollRecorder:
 
   It records what is inserted, not what is sampled. Each row is then recorded once, at a cost that does
   not depend on replay: a queue and a prioritized table give the same recording. It keeps the rows of one
-  period and the row behind them, so rows that unrolls share for burn-in or bootstrapping are not stored
+  period and the row after them, so rows that unrolls share for burn-in or bootstrapping are not stored
   twice.
 
   A chunk is written when it is full or old. A killed process loses its chunk in memory. If a chunk

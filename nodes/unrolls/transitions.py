@@ -82,7 +82,7 @@ def read(run_dirs: Sequence[str], total: int, wanted: int) -> Iterator[dict[str,
   Args:
     run_dirs: the runs.
     total: considers the first `total` transitions only, as counted when the program was built. Runs
-      that still record add others behind them.
+      that still record add others after them.
     wanted: yields so many of them, evenly spaced; at most `total`.
 
   Yields:

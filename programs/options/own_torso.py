@@ -27,5 +27,5 @@ def carried(config: Any) -> Any:
   except ValueError as error:
     raise ValueError(f'--torso={error}') from error
   if own.task:
-    raise ValueError(f'--torso={torso} has {own.task!r} behind the name; a torso takes nothing.')
+    raise ValueError(f'--torso={torso} has {own.task!r} after the name; a torso takes nothing.')
   return dataclasses.replace(config, torso=own)

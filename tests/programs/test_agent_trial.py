@@ -101,7 +101,7 @@ def test_launch_tries_a_torso_in_a_process_of_its_own(tmp_path, capsys):
   [
     (['--torso=/nothing/mine.py:Mine'], ['/nothing/mine.py cannot be read: No such file']),
     (['--torso=/nothing/mine.py'], ['--torso=/nothing/mine.py does not say which function']),
-    ([f'--torso={FOURIER}:8'], ["has '8' behind the name"]),
+    ([f'--torso={FOURIER}:8'], ["has '8' after the name"]),
     (
       ['--program=intrinsic_rewards', f'--torso={FOURIER}'],
       ['--torso is not an option of this program'],
