@@ -80,6 +80,7 @@ def main(argv: Sequence[str]) -> int:
     jobs, why = prepare.checked(sweep)
     if args.jobs:
       jobs, why = args.jobs, 'as --jobs says'
+    prepare.check_directory(sweep, args.dir)
     if args.dry_run:
       _preview(sweep, args.dir, jobs, why)
       return 0

@@ -15,6 +15,19 @@ from sweeps import commands, planning
 from sweeps.spec import Sweep
 
 
+def check_directory(sweep: Sweep, directory: str) -> None:
+  """Checks what `claim` would reject, and changes nothing.
+
+  Raises:
+    ValueError: the directory holds something else, or runs with other flags; one sentence.
+  """
+  if not commands.unused(directory) and not sweep_directory.is_sweep(directory):
+    raise ValueError(f'{directory} is not empty, and no sweep; name a new directory.')
+  record = sweep_directory.read(directory)
+  if record is not None:
+    check_flags(sweep, directory, record)
+
+
 def claim(sweep: Sweep, directory: str) -> Record:
   """Makes and locks the directory of a sweep for this process; returns its record.
 
@@ -26,8 +39,7 @@ def claim(sweep: Sweep, directory: str) -> Record:
     ValueError: it is in use, cannot be written, or holds something else; one sentence.
   """
   try:
-    if not commands.unused(directory) and not sweep_directory.is_sweep(directory):
-      raise ValueError(f'{directory} is not empty, and no sweep; name a new directory.')
+    check_directory(sweep, directory)
     os.makedirs(directory, exist_ok=True)
     run_directory.take(directory)
     record = sweep_directory.read(directory)
@@ -38,7 +50,7 @@ def claim(sweep: Sweep, directory: str) -> Record:
     raise ValueError(f'{directory} is in use by a sweep that is still running.') from error
   except OSError as error:
     raise ValueError(f'{directory} cannot be written: {error.strerror}.') from error
-  check_flags(sweep, directory, record)
+  check_flags(sweep, directory, record)  # Again, now that no other command can write the record.
   return record
 
 

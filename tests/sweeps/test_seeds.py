@@ -40,6 +40,9 @@ def test_a_dry_run_starts_nothing(tmp_path, capsys):
   assert run_main('--dry_run', '--seeds=3', f'--run_dir={tmp_path / "out"}') == 0
   assert capsys.readouterr().out.startswith('3 seeds, ')
   assert not (tmp_path / 'out').exists()
+  (tmp_path / 'notes.txt').touch()
+  assert run_main('--dry_run', '--seeds=3', f'--run_dir={tmp_path}') == 2
+  assert f'error: {tmp_path} is not empty, and no sweep' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('parameter', ['', 'seed=1'])
