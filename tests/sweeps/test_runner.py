@@ -27,7 +27,7 @@ def run(tmp_path, quick_launch, capsys):
 
   def run(sweep, jobs=2, **options):
     if directory.exists():
-      (directory / '.lock').unlink()  # This process holds it until its end.
+      (directory / '.lock').unlink(missing_ok=True)  # This process holds it until its end.
     record = prepare.claim(sweep, str(directory))
     capsys.readouterr()
     code, rows = runner.run(sweep, str(directory), record, jobs, **options)
