@@ -26,6 +26,7 @@ from absl import app, flags
 
 from launchers import engines, guard, page, placement, requests, streams, terminal
 from launchers.graph import picture
+from launchers.launcher import TryAgain
 from programs import completion, listings, plan, profile, registry, warm_start
 from programs.options import config_file, early
 from programs.options import flags as config_flags
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     streams.say(f'error: {error}', sys.stderr)
     return 2
-  except requests.StopRequested as stop:
+  except (requests.StopRequested, TryAgain) as stop:
     return stop.exit_code
 
 
@@ -98,9 +99,10 @@ def _run(argv: list[str]) -> int:
 if __name__ == '__main__':
   streams.ensure_streams()
   try:
-    config_flags.define(early.own_program(sys.argv))
-    config_flags.refuse_foreign(sys.argv)
-    command = early.expanded(sys.argv)
+    words = early.with_flagfiles(sys.argv)
+    config_flags.define(early.own_program(words))
+    config_flags.refuse_foreign(words)
+    command = early.expanded(words)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -20,16 +21,29 @@ from nodes.runtime import listening
 
 # `NodeProcess.exit_code` of a node that exited with code 0 before its work returned.
 LEFT = 250
+# Above those of Ray's workers, below those of Kubernetes' services and of Linux's connections.
+_PORTS = range(20_000, 30_000)
 
 
 def bind_ports(count: int) -> list[socket.socket]:
   """Returns sockets bound to ports that no other process on this machine uses.
 
-  The sockets do not listen. A node can bind the port once its socket is closed.
+  The sockets do not listen. A node can bind the port once its socket is closed. Until then the kernel
+  gives it to no other socket: connections, and servers without a port of their own, get higher ones.
   """
-  sockets = [listening.unbound_socket() for _ in range(count)]
-  for s in sockets:
-    s.bind(('', 0))
+  sockets: list[socket.socket] = []
+  for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+    if len(sockets) == count:
+      return sockets
+    s = listening.unbound_socket()
+    try:
+      s.bind(('', port))
+      sockets.append(s)
+    except OSError:
+      s.close()
+  while len(sockets) < count:
+    sockets.append(listening.unbound_socket())
+    sockets[-1].bind(('', 0))
   return sockets
 
 

@@ -30,6 +30,12 @@ from rundir import files, graph_file, run_directory, run_end
 LONGEST_SECONDS = 1e7  # Of a timeout.
 
 
+class TryAgain(Exception):
+  """A launch has failed and said why, and the same command may succeed later."""
+
+  exit_code = 1
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
   """One graph, built once for one run directory.

@@ -70,6 +70,7 @@ class ReplayServer:
 
   def _serve(self, stop: threading.Event) -> None:
     saving: threading.Thread | None = None
+    kept = not self._period  # Whether the checkpoint after the end of training has begun.
     while not stop.wait(0.2):
       writing = saving is not None and saving.is_alive()
       self._mark(writing)
@@ -77,9 +78,11 @@ class ReplayServer:
         self._reporter.maybe_report()
       self._reporter.ask_for_finish()
       # A checkpoint would block too, and has no deadline.
-      if self._replies() and self._schedule.due(writing):
+      ended = self._reporter.training_finished and not kept and not writing
+      if self._replies() and (self._schedule.due(writing) or ended):
         saving = lifecycle.run_before_exit(self.write_checkpoint)
-    if self._period:  # After the end of training too: a run may be extended.
+        kept = kept or ended
+    if not kept:
       with lifecycle.exit_held():
         if saving is not None:
           saving.join()

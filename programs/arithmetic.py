@@ -10,6 +10,7 @@ import dataclasses
 import math
 from typing import Any
 
+from agents.optimizer_config import MOST_STEPS
 from nodes.unrolls.table_names import UNROLLS
 from programs.options.actors import ActorsConfig
 from programs.options.compiled_loop import CompiledLoopConfig
@@ -20,7 +21,6 @@ from programs.options.queue import QueueConfig
 FEW_UPDATES = 500
 FEW_COPIES = 10
 LONG_FILLING = 0.5  # Fraction of num_steps.
-_MOST_STEPS = 2**31 - 1  # JAX counts the steps of a schedule in an int32.
 _WITH_REPLAY = PrioritizedConfig, CompiledReplayConfig
 _HARDLY_MOVES = 1e-6  # Upper bound on the mean square, over parameters, of a mean-loss gradient.
 
@@ -91,7 +91,8 @@ def with_decay(config: Any) -> Any:
   run = expected(config) if unset else None
   if run is None:
     return config
-  steps = min(max(1, run.updates), _MOST_STEPS)
+  most = MOST_STEPS // max(1, getattr(config, 'gradient_steps_per_update', 1))
+  steps = min(max(1, run.updates), most)
   return dataclasses.replace(config, **dict.fromkeys(unset, steps))
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rundir import checkpoints, files, one_line, run_end, secrets
+from rundir import files, learners, one_line, run_end, secrets
 
 _RECORDED = (
   'dm-launchpad',
@@ -32,6 +32,7 @@ _RECORD = 'config.json'
 _TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'versions': dict}
 _LOCK = '.lock'
 _PROBE = '.writable'  # Left over where the disk was full.
+UNUSED = {_LOCK, _PROBE}  # What may be in a directory that no run has used.
 _LOCK_SECONDS = 0.2  # `is_taken` of another process holds the lock for a moment.
 _RESTARTS = 'restarts.csv'
 _LAUNCHER = 'launcher.json'
@@ -94,7 +95,7 @@ def check_unused(path: str) -> None:
     path: absolute; it need not exist.
   """
   try:
-    found = set(os.listdir(path)) - {_LOCK, _PROBE}
+    found = set(os.listdir(path)) - UNUSED
   except FileNotFoundError:
     return
   except OSError as error:
@@ -375,8 +376,9 @@ def _is_run(path: str) -> bool:
 
 
 def has_checkpoints(path: str) -> bool:
-  """Returns whether a run has written checkpoints."""
-  return os.path.isdir(checkpoints.directory(path))
+  """Returns whether a run can be resumed: it has written a checkpoint, and so has each of its peers."""
+  peers = config_of(path).get('num_peers', 1)
+  return learners.num_with_checkpoint(path) >= (peers if isinstance(peers, int) else 1)
 
 
 def take(path: str) -> None:

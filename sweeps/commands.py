@@ -10,12 +10,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from rundir import checkpoints, final_params, run_directory, run_end
+from rundir import final_params, run_directory, run_end
 
 ROOT = pathlib.Path(__file__).parent.parent
 # What launch.py prints last if a failed run can be resumed; the line before says why it failed.
 _ADVICE = 'to resume: '
-_LOCK = '.lock'  # All that a refused launch.py leaves.
 
 
 class Command:
@@ -111,13 +110,12 @@ def trained(run_dir: str) -> bool:
 
 def resumable(run_dir: str) -> bool:
   """Returns whether launch.py can resume a run."""
-  is_run = bool(run_directory.program_of(run_dir))
-  return is_run and bool(checkpoints.steps(checkpoints.directory(run_dir)))
+  return bool(run_directory.program_of(run_dir)) and run_directory.has_checkpoints(run_dir)
 
 
 def unused(run_dir: str) -> bool:
   """Returns whether a new run can have a directory: there is none, or a refused launch.py left it."""
-  return not os.path.exists(run_dir) or not set(os.listdir(run_dir)) - {_LOCK}
+  return not os.path.exists(run_dir) or not set(os.listdir(run_dir)) - run_directory.UNUSED
 
 
 def set_aside(run_dir: str, *files: str) -> str:

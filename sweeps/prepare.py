@@ -19,9 +19,14 @@ def check_directory(sweep: Sweep, directory: str) -> None:
   """Checks what `claim` would reject, and changes nothing.
 
   Raises:
-    ValueError: the directory holds something else, or runs with other flags; one sentence.
+    ValueError: the directory cannot be read, or holds something else, or runs with other flags; one
+      sentence.
   """
-  if not commands.unused(directory) and not sweep_directory.is_sweep(directory):
+  try:
+    usable = commands.unused(directory) or sweep_directory.is_sweep(directory)
+  except OSError as error:
+    raise ValueError(f'{directory} cannot be read: {error.strerror}.') from error
+  if not usable:
     raise ValueError(f'{directory} is not empty, and no sweep; name a new directory.')
   record = sweep_directory.read(directory)
   if record is not None:

@@ -68,7 +68,8 @@ def run_main(*flags: str) -> int:
     saved[name].unparse()
   # Isolation would exec another program in this process.
   try:
-    command = early.expanded(['launch.py', '--isolate=no', *flags])
+    words = early.with_flagfiles(['launch.py', '--isolate=no', *flags])
+    command = early.expanded(words)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2

@@ -331,8 +331,8 @@ def test_a_mistake_is_reported_in_one_sentence(tmp_path, old, new, words):
   'option, words',
   [
     ({'colours': 'red'}, 'a preset sets colours, which is not an option of the program'),
-    ({'colour': 3}, 'a preset sets colour to 3, which is not a str'),
-    ({'num_steps': Rule('a half', lambda config: 0.5)}, 'a preset sets num_steps to 0.5'),
+    ({'colour': 3}, 'a preset sets colour to 3, which is not of type str'),
+    ({'num_steps': Rule('a half', lambda config: 0.5)}, '^a preset sets num_steps to 0.5'),
   ],
 )
 def test_a_mistake_in_presets_is_reported_in_one_sentence(tmp_path, option, words):

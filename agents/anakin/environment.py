@@ -84,7 +84,7 @@ def next_row(
       dtype of its spec.
     key: a typed PRNG key.
   """
-  action = action.astype(environment.action_spec.dtype)
+  action = action.astype(jax.dtypes.canonicalize_dtype(environment.action_spec.dtype))
   restart = getattr(environment, 'restart', lambda state, key: environment.reset(key))
   started, stepped = restart(state, key), environment.step(state, action, key)
   return jax.tree.map(lambda a, b: jnp.where(step_type == LAST, a, b), started, stepped)

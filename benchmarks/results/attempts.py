@@ -121,13 +121,16 @@ def wall_seconds(attempts: list[Attempt], second: float) -> float:
   """Returns the wall time of a second of a run's logs.
 
   The logs count from the start of the monitor. This counts from the command, and counts every earlier
-  command to its end; the time between the commands does not count.
+  command to its end. The time between the commands does not count, nor do commands that made no row.
 
   Args:
     attempts: of the run, oldest first.
     second: as in the logs.
   """
-  begun = [a for i, a in enumerate(attempts) if i == 0 or a.first_second < second]
+  made = [a for a in attempts if a.start_up is not None]
+  begun = [a for i, a in enumerate(made) if i == 0 or a.first_second < second]
+  if not begun:
+    return second
   *ended, last = begun
   return sum(a.seconds or 0.0 for a in ended) + (last.start_up or 0.0) + second - last.first_second
 

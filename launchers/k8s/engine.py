@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -15,8 +16,8 @@ from environments import own_file
 from launchers import node_entry, streams
 from launchers.graph import describe
 from launchers.k8s import container, jobset, liveness, manifests, pod
-from launchers.launcher import Job, Launcher
-from launchers.supervise import FAILED, RunCallbacks
+from launchers.launcher import Job, Launcher, TryAgain
+from launchers.supervise import RunCallbacks
 from rundir import one_line, run_directory
 from rundir import secrets as option_secrets
 
@@ -55,6 +56,11 @@ _POD_ENDS_PROGRAM = flags.DEFINE_bool(
   'pod_ends_program', False, 'the program ends when this pod ends'
 )
 _CLAIM = re.compile(r'(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+# Errors of a volume that may pass: a lock, a full disk, an unreachable server.
+_PASSING = {
+  *(errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EIO, errno.ETIMEDOUT),
+  None,  # Of a BlockingIOError without a number.
+}
 _NO_OUTPUT = (
   '--node_output is not for Kubernetes, where kubectl logs shows the output; leave it out.'
 )
@@ -186,7 +192,7 @@ class Pod(Launcher):
 
     Raises:
       ValueError: if the directory is that of another run; one sentence.
-      SystemExit: if that pod still has the lock, or the volume fails; Kubernetes then tries again.
+      TryAgain: if that pod still has the lock, or the volume fails.
     """
     if self.owns_run_dir and not job.resumed:
       with _replaceable():
@@ -197,9 +203,12 @@ class Pod(Launcher):
     return job
 
   def record(self, job: Job) -> None:
-    """Writes the options and the picture of the graph; raises SystemExit if the volume fails."""
+    """Writes the options and the picture of the graph; raises TryAgain if the volume fails."""
     with _replaceable():
       super().record(job)
+
+  def forget(self, job: Job) -> None:
+    """Leaves the run directory as it is, because other pods may use it, or a replacement of this pod."""
 
   def warnings(self, job: Job) -> Sequence[str]:
     """Returns no warnings, because they were printed with the manifests."""
@@ -220,14 +229,17 @@ class Pod(Launcher):
 
 @contextlib.contextmanager
 def _replaceable() -> Iterator[None]:
-  """Exits with 1 after a failed read or write. Exit code 2 would end the run for every pod."""
+  """Raises TryAgain after a failure of the volume that may pass."""
   try:
     yield
-  except ValueError as error:
-    if not isinstance(error.__cause__, OSError):
+  except (ValueError, OSError) as error:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+      cause = cause.__cause__
+    if cause is None or cause.errno not in _PASSING:
       raise
     streams.say(f'error: {error}', sys.stderr)
-    raise SystemExit(FAILED) from error
+    raise TryAgain from error
 
 
 def _check_same(record: run_directory.Record, job: Job) -> None:

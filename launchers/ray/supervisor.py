@@ -94,18 +94,21 @@ class News:
   age: float
 
 
-def release(file: int, end: int) -> None:
-  """Frees the disk space of a file's first bytes, where the file system can; they then read as zeros.
+def release(file: int, end: int) -> bool:
+  """Frees the disk space of a file's first bytes, which then read as zeros.
 
   The file keeps its size, so that offsets stay valid and a process can continue to write to it.
 
   Args:
     file: descriptor.
     end: number of bytes.
+
+  Returns:
+    False where the file system cannot do so.
   """
   fallocate = ctypes.CDLL(None).fallocate
   fallocate.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64
-  fallocate(file, _PUNCH_HOLE_KEEP_SIZE, 0, end)
+  return int(fallocate(file, _PUNCH_HOLE_KEEP_SIZE, 0, end)) == 0
 
 
 class Supervisor:

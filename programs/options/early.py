@@ -21,7 +21,6 @@ def own_program(argv: Sequence[str]) -> str:
     ValueError: if --config cannot be read, or the program file of the resumed run is missing; one
       sentence.
   """
-  argv = _with_flagfiles(argv)
   name = _last(argv, 'program') or config_file.program_of(_last(argv, 'config'))
   resumed = _last(argv, 'resume')
   if not name and resumed:
@@ -41,7 +40,6 @@ def expanded(argv: Sequence[str]) -> list[str]:
   Raises:
     ValueError: as `config_file.words` does.
   """
-  argv = _with_flagfiles(argv)
   path = _last(argv, 'config')
   words = config_file.words(path) if path else []
   if _last(argv, 'seeds'):
@@ -49,8 +47,12 @@ def expanded(argv: Sequence[str]) -> list[str]:
   return [argv[0], *words, *argv[1:]]
 
 
-def _with_flagfiles(argv: Sequence[str]) -> list[str]:
-  """Returns the command line with the content of --flagfile in its place."""
+def with_flagfiles(argv: Sequence[str]) -> list[str]:
+  """Returns the command line with the content of --flagfile in its place.
+
+  Raises:
+    ValueError: if the file cannot be read; one sentence.
+  """
   try:
     return flags.FLAGS.read_flags_from_files([*argv])
   except flags.Error as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,12 +77,12 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
     config = config_class(**settled).resolve()
     try:
       settled[name] = rule.value(config)
-      _check_type(config_class, name, settled[name])
     except Exception as error:
       raise ValueError(
         f"--{name}: the preset's rule, {rule.text}, raises {type(error).__name__}: {error}; give the "
         'option, or add --preset=none.'
       ) from error
+    _check_type(config_class, name, settled[name])
   return config_class(**settled).resolve()
 
 
@@ -91,10 +92,10 @@ def _check_type(config_class: Any, name: str, value: Any) -> None:
   if name not in defaults:
     raise ValueError(f'a preset sets {name}, which is not an option of the program; mend PRESETS.')
   kind = type(defaults[name])
-  kinds = (int, float) if kind is float else (kind,)
-  if type(value) not in kinds:
+  fits = isinstance(value, numbers.Real if kind is float else kind)
+  if not fits or (isinstance(value, bool) and kind is not bool):
     raise ValueError(
-      f'a preset sets {name} to {value!r}, which is not a {kind.__name__}; mend PRESETS.'
+      f'a preset sets {name} to {value!r}, which is not of type {kind.__name__}; mend PRESETS.'
     )
 
 

@@ -10,6 +10,7 @@ from launchers.launcher import Launcher
 from launchers.local.engine import Local
 from launchers.ray.engine import Ray
 from programs import sebulba
+from rundir import checkpoints
 from tests.programs_under_test import run_main
 
 FLAGS = {
@@ -54,7 +55,7 @@ def test_the_command_that_resumes_a_run_has_the_flags_of_its_launch(
   flags, tmp_path, monkeypatch, capsys
 ):
   def fail(self, job, callbacks):
-    (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
+    checkpoints.write(checkpoints.directory(job.run_dir), {'learner_steps': 1}, b'state', keep=1)
     return 1
 
   monkeypatch.setattr(Ray if flags else Local, 'launch', fail)

@@ -11,8 +11,8 @@ _PUREJAXRL = {'LR': 5e-3, 'NUM_ENVS': 64, 'NUM_MINIBATCHES': 8, 'ACTIVATION': 'r
 # DQN's and AC(0.8)'s in MinAtar's paper after 5,000,000 frames. Seaquest had a defect then.
 _DQN = {'Breakout': 10, 'Asterix': 17, 'Freeway': 50, 'Space Invaders': 45, 'Seaquest': 20}
 _AC = {'Breakout': 17.5, 'Asterix': 19, 'Freeway': 47, 'Space Invaders': 185, 'Seaquest': 16}
-# gymnax's for PPO.
 _MENDED = 'Seaquest'  # Since those figures, which therefore are no scale.
+# gymnax's for PPO.
 _FIGURES = {'Breakout': '28', 'Asterix': '15', 'Freeway': '58', 'Space Invaders': '131'}
 _GYMNAX_OPTIONS = '--env_options=sticky_actions=0,full_action_space=false,max_episode_steps=1000'
 _STEPS = 3_000_000

@@ -190,13 +190,13 @@ def test_the_times_of_a_command_that_was_killed_are_completed(tmp_path):
 def test_wall_time_counts_every_command_before_it():
   made = [
     attempted(0.0, 2.0, seconds=14.0),
-    attempted(10.0, None, seconds=1.0),
+    attempted(10.0, None, seconds=1.0),  # It failed at once.
     attempted(10.0, 3.0, seconds=24.0),
     attempted(30.0, 5.0),
   ]
   assert attempts.wall_seconds(made, 10.0) == 12.0
-  assert attempts.wall_seconds(made, 11.0) == 14.0 + 1.0 + 3.0 + 1.0
-  assert attempts.wall_seconds(made, 31.0) == 14.0 + 1.0 + 24.0 + 5.0 + 1.0
+  assert attempts.wall_seconds(made, 11.0) == 14.0 + 3.0 + 1.0
+  assert attempts.wall_seconds(made, 31.0) == 14.0 + 24.0 + 5.0 + 1.0
 
 
 def test_a_threshold_is_reached_by_the_first_evaluation_that_has_it():

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from launchers.k8s import engine
-from launchers.launcher import Job
+from launchers.launcher import Job, TryAgain
 from programs import registry
 from programs.options import changes, configs
 from rundir import run_directory
@@ -148,22 +148,34 @@ def test_a_pod_whose_predecessor_still_has_the_lock_may_be_replaced(job, tmp_pat
   run_directory.write_record(
     str(tmp_path / 'run'), 'sebulba', {}, predecessor.claim(job(env='catch')).config
   )
-  with pytest.raises(SystemExit) as exited:
+  with pytest.raises(TryAgain):
     successor.claim(job(env='catch'))
-  assert exited.value.code == 1
   assert 'is still running' in capsys.readouterr().err
   (tmp_path / 'run' / '.lock').unlink()
   successor.claim(job(env='catch'))
 
 
-def test_a_pod_whose_volume_fails_may_be_replaced(job, monkeypatch, capsys):
+@pytest.mark.parametrize(
+  'number, raised', [(errno.ENOSPC, TryAgain), (errno.ESTALE, TryAgain), (errno.EROFS, ValueError)]
+)
+def test_a_pod_whose_volume_fails_for_a_while_may_be_replaced(job, monkeypatch, number, raised):
   def fail(*_):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    raise OSError(number, os.strerror(number))
 
   pod, wanted = engine.Pod(), job(env='catch')
   pod.claim(wanted)
   monkeypatch.setattr(os, 'fsync', fail)
-  with pytest.raises(SystemExit) as exited:
+  with pytest.raises(raised):
     pod.record(wanted)
-  assert exited.value.code == 1
-  assert 'No space left on device' in capsys.readouterr().err
+
+
+def test_a_record_that_cannot_be_read_for_a_while_is_tried_again(job, monkeypatch, tmp_path):
+  (tmp_path / 'run').mkdir()
+  run_directory.write_record(str(tmp_path / 'run'), 'sebulba', {}, job(env='catch').config)
+
+  def fail(path):
+    raise ValueError(f'{path} cannot be read.') from OSError(errno.EIO, 'Input/output error')
+
+  monkeypatch.setattr(run_directory, 'read_record', fail)
+  with pytest.raises(TryAgain):
+    engine.Pod().claim(job(env='catch'))
