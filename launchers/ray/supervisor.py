@@ -8,7 +8,6 @@ so that the actor can report what a machine without the code lacks.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import os
 import shutil
@@ -19,11 +18,10 @@ import threading
 import time
 from collections.abc import Mapping
 
-from launchers import child_process, guard, heartbeat
+from launchers import child_process, disk_space, guard, heartbeat
 
 STOP_FILE_VARIABLE = 'LAUNCHPOD_STOP_FILE'
 _MAX_OUTPUT = 1 << 20
-_PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # Modes of fallocate(2).
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,23 +90,6 @@ class News:
   exit_code: int | None
   beat: heartbeat.Beat | None
   age: float
-
-
-def release(file: int, end: int) -> bool:
-  """Frees the disk space of a file's first bytes, which then read as zeros.
-
-  The file keeps its size, so that offsets stay valid and a process can continue to write to it.
-
-  Args:
-    file: descriptor.
-    end: number of bytes.
-
-  Returns:
-    False where the file system cannot do so.
-  """
-  fallocate = ctypes.CDLL(None).fallocate
-  fallocate.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64
-  return int(fallocate(file, _PUNCH_HOLE_KEEP_SIZE, 0, end)) == 0
 
 
 class Supervisor:
@@ -202,7 +183,7 @@ class Supervisor:
       seconds: longest wait.
     """
     if offset - self._released >= _MAX_OUTPUT:
-      release(self._output.fileno(), offset)
+      disk_space.release(self._output.fileno(), offset)
       self._released = offset
     end = time.monotonic() + seconds
     while True:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from launchers import child_process, heartbeat
+from launchers import child_process, disk_space, heartbeat
 from launchers.placement import Resources
 from launchers.requests import STACKS
 from launchers.watched import describe_exit
@@ -44,8 +44,8 @@ class SlurmNode:
   def restart(self) -> None:
     """Starts the step, or restarts it after its exit."""
     self._killed = 0.0  # Monotonic time of the first SIGKILL, in seconds.
-    self._messages = tempfile.TemporaryFile('a+b')  # noqa: SIM115  unnamed, so that no file is left
-    self._offset = 0
+    self._messages = tempfile.TemporaryFile()  # noqa: SIM115  unnamed, so that no file is left
+    self._offset = self._released = 0
     self._said = b''
     self._listener = heartbeat.Listener(self._new_beats)
     with open(self.log_path, 'ab') as log:
@@ -123,9 +123,9 @@ class SlurmNode:
     new = os.pread(self._messages.fileno(), _MAX_MESSAGES, self._offset)
     new = new[: new.rfind(b'\n') + 1]
     self._offset += len(new)
-    if self._offset > _MAX_MESSAGES:  # Safe, because srun appends.
-      os.ftruncate(self._messages.fileno(), 0)
-      self._offset = 0
+    if self._offset - self._released >= _MAX_MESSAGES:
+      disk_space.release(self._messages.fileno(), self._offset)
+      self._released = self._offset
     beats = []
     for line in new.splitlines(keepends=True):
       if line.startswith(b'{'):

@@ -181,14 +181,14 @@ class Locked:
 
 
 class Patient:
-  """Waits for replay for 4 seconds, then writes a file."""
+  """Waits for replay until the file `path` with '-go' at its end exists; then writes a file."""
 
   def __init__(self, path):
     self._path = path
 
   def run(self):
     activity.mark(activity.WAITING_FOR_REPLAY)
-    time.sleep(4)
+    _wait_for(f'{self._path}-go')
     write(self._path, 'done')
 
 

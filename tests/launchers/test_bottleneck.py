@@ -83,6 +83,20 @@ def test_figures_are_shares_of_the_whole_program():
   assert figures.is_queue and not figures.acts_itself and math.isnan(figures.batch_fill)
 
 
+def test_figures_of_replicas_are_shares_of_all_of_them():
+  means = {
+    'inference/0': {'inference_busy_share': 0.5, 'deferred_requests': 1.0},
+    'inference/1': {'inference_busy_share': 0.7, 'deferred_requests': 2.0},
+    'learner/0': {'learner_waiting_share': 0.1, 'replay_size': 20.0},
+    'learner/1': {'learner_waiting_share': 0.3, 'replay_size': 30.0},
+  }
+  config = {'num_actors': 2, 'env_groups': 2, 'num_replicas': 2}
+  figures = bottleneck.figures(means, config | {'replay_size': 100, 'min_replay_size': 5})
+  assert figures.learner_waiting == pytest.approx(0.2) and figures.held_back == 0.375
+  assert figures.replay_capacity == 200 and figures.replay_fill == 0.25
+  assert figures.first_fill == 0.05 and not figures.is_queue
+
+
 def test_means_cover_the_last_minute_and_ignore_what_is_no_number():
   recent = Recent()
   for second in range(200):

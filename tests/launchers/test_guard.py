@@ -1,31 +1,42 @@
+import contextlib
 import multiprocessing
 import os
 import subprocess
 import time
 
+import psutil
+
 from launchers import guard
 from tests.launchers.contract import runs
-
-DEADLINE = 60
+from tests.waiting import wait_until
 
 
 def test_what_was_started_meanwhile_is_ended_whatever_its_session_and_nothing_else():
-  earlier = subprocess.Popen(['sleep', '1000'])
-  with guard.swept():
-    orphan = int(subprocess.check_output('setsid sleep 1000 > /dev/null & echo $!', shell=True))
-    started = subprocess.Popen(['sleep', '1000'])
-    fork = multiprocessing.get_context('fork').Process(target=time.sleep, args=(1000,))
-    fork.start()
-    assert all(map(runs, (orphan, started.pid, fork.pid)))
-  end = time.monotonic() + DEADLINE
-  while any(map(runs, (orphan, started.pid, fork.pid))):
-    assert time.monotonic() < end
-  assert guard.VARIABLE not in os.environ
-  assert earlier.poll() is None
-  earlier.kill()
-  for process in (earlier, started):
-    process.wait()
-  fork.join()
+  with contextlib.ExitStack() as ended:  # Even if an assertion fails.
+
+    def sleeper():
+      process = ended.enter_context(subprocess.Popen(['sleep', '1000']))
+      ended.callback(process.kill)
+      return process
+
+    earlier = sleeper()
+    with guard.swept():
+      orphan = int(subprocess.check_output('setsid sleep 1000 > /dev/null & echo $!', shell=True))
+      ended.callback(_kill, psutil.Process(orphan))
+      started = sleeper()
+      fork = multiprocessing.get_context('fork').Process(target=time.sleep, args=(1000,))
+      fork.start()
+      ended.callback(fork.join)
+      ended.callback(fork.kill)
+      assert all(map(runs, (orphan, started.pid, fork.pid)))
+    wait_until(lambda: not any(map(runs, (orphan, started.pid, fork.pid))))
+    assert guard.VARIABLE not in os.environ
+    assert earlier.poll() is None
+
+
+def _kill(process):
+  with contextlib.suppress(psutil.NoSuchProcess):
+    process.kill()
 
 
 def test_a_mark_from_outside_is_kept_for_later_commands(monkeypatch):

@@ -2,6 +2,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import pytest
 
@@ -73,6 +74,27 @@ def test_every_beat_after_the_work_returned_says_so(monkeypatch):
   assert enough.wait(60)
   assert beats[0] is False
   assert all(after_return)
+
+
+def test_time_spent_suspended_is_mostly_no_time_without_progress(monkeypatch):
+  now = [100.0]
+  clock = types.SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: 0.0)
+  monkeypatch.setattr(heartbeat, 'time', clock)
+
+  def mark():
+    monkeypatch.setattr(activity, '_mark', activity.Mark(activity.PLAYING, now[0], now[0]))
+
+  beats = []
+  heart = heartbeat.Heart(beats.append)
+  mark()
+  for seconds in (1.0, 1.0, 1000.0, 1.0):
+    now[0] += seconds
+    heart.beat()
+  mark()
+  for seconds in (1000.0, 1.0):
+    now[0] += seconds
+    heart.beat()
+  assert [beat.unmarked for beat in beats] == [1.0, 2.0, 5.0, 6.0, 3.0, 4.0]
 
 
 @pytest.mark.parametrize(

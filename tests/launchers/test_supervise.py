@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from launchers import streams, supervise, watched
+from launchers import restart, streams, supervise, watched
 from launchers.child_process import LEFT
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
@@ -119,24 +119,46 @@ def test_a_node_that_waits_or_starts_is_left_alone(log, monkeypatch, beat, age):
   assert looks and node.sent == []
 
 
-def test_a_launcher_that_was_suspended_blames_no_node(log, monkeypatch):
+@pytest.mark.parametrize(
+  'attentive, suspended',
+  [
+    (20.0, 0.0),  # It has watched for less than the timeout since it went on.
+    (1000.0, 1000.0),  # It goes on now.
+  ],
+)
+def test_a_launcher_that_was_suspended_blames_no_node(log, monkeypatch, attentive, suspended):
   node = Node(log, None, beats=((BEAT, 500.0),))
 
   def look(beats):
     node._code = 0
 
-  _attentive_for(monkeypatch, 20.0)  # It has watched for less than the timeout since it went on.
+  _attentive_for(monkeypatch, attentive, suspended)
   assert _supervise(node, node_timeout=30.0, beats=look) == (0, '')
 
 
-def _attentive_for(monkeypatch, seconds):
+def _attentive_for(monkeypatch, seconds, suspended=0.0):
   init = supervise._Supervision.__init__
 
   def earlier(self, *args):
     init(self, *args)
     self._attentive_since -= seconds
+    self._last_tick -= suspended
 
   monkeypatch.setattr(supervise._Supervision, '__init__', earlier)
+
+
+def test_a_node_that_hung_for_long_has_no_clean_record(log, monkeypatch):
+  now = [1000.0]
+  monkeypatch.setattr(watched, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
+  resources = dataclasses.replace(RESTARTED, max_restarts=1)
+  node = Node(log, None, beats=((BEAT, restart.STEADY_SECONDS + 30.0),), resources=resources)
+  seen = watched.Watched(node)
+  assert seen._record.delay(-signal.SIGKILL, 1.0) is not None
+  now[0] += restart.STEADY_SECONDS + 35.0
+  assert 'has sent no heartbeat for 90 s' in seen.kill_if_hung(30.0, math.inf)
+  now[0] += watched.STACKS_SECONDS
+  assert seen.kill_if_hung(30.0, math.inf) == '' and node.exit_code() == -signal.SIGKILL
+  assert seen.schedule_restart(-signal.SIGKILL) == ''
 
 
 def test_a_node_that_exited_unasked_is_restarted(log):
@@ -145,8 +167,8 @@ def test_a_node_that_exited_unasked_is_restarted(log):
   assert 'node node/0 exited with code 0 before its work was done; restarting' in output
 
 
-def test_a_failed_start_is_retried(log):
-  node = Node(log, -9, 0)
+def test_a_failed_start_is_retried_and_is_no_exception_of_the_node(log):
+  node = Node(log, 1, 0)
   node.refuses_to_start = [OSError(11, 'Resource temporarily unavailable')] * 5
   code, output = _supervise(node)
   assert code == 0

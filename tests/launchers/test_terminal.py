@@ -12,6 +12,7 @@ import pytest
 from launchers import streams, view
 from launchers.follow import Follower
 from tests.launchers.test_view import STATUS
+from tests.programs_under_test import ROOT
 
 DEADLINE = 60
 
@@ -66,7 +67,13 @@ def test_the_view_ends_with_its_terminal(gone, monkeypatch):
 @pytest.mark.parametrize('closed', ['>&-', '2>&-', '>&- 2>&-'])
 def test_a_launch_without_standard_streams_works(closed):
   done = subprocess.run(
-    f'{sys.executable} launch.py --dry_run {closed}', shell=True, capture_output=True, text=True
+    f'{sys.executable} launch.py --dry_run {closed}',
+    shell=True,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
   )
   assert done.returncode == 0, done.stderr
   assert 'Traceback' not in done.stderr
+  assert ('program sebulba\n\ngroups\n' in done.stdout) is ('>&-' not in closed.split())

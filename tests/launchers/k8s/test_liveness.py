@@ -11,12 +11,14 @@ from launchers import heartbeat
 from launchers.k8s import container, liveness, pod
 from launchers.placement import Resources
 from launchers.requests import STACKS
+from nodes.runtime import activity
 from tests.launchers.k8s import schemas
 from tests.programs_under_test import ROOT
+from tests.waiting import wait_until
 
 DEADLINE = 60
-# Shorter than `nodes.Patient` waits, and long enough for two heartbeats on a busy machine.
-TIMEOUT = 3
+# Long enough for two heartbeats on a busy machine.
+TIMEOUT = 5
 
 _DRIVER = """
 import os, sys
@@ -38,9 +40,10 @@ class _Pod:
 
   def __init__(self, directory, node, failures):
     directory.mkdir()
-    self.log = directory / 'log'
+    self.log, self.written = directory / 'log', directory / 'written'
+    self._heartbeat = directory / 'heartbeat'
     counts = {'LAUNCHPOD_FAILURES': str(failures), pod.INDEX_VARIABLE: '0'}
-    self._environment = {**os.environ, **counts, liveness.VARIABLE: str(directory / 'heartbeat')}
+    self._environment = {**os.environ, **counts, liveness.VARIABLE: str(self._heartbeat)}
     run = container.Run('x', 'x', [], node_timeout=TIMEOUT)
     spec = container.spec(run, container.Group('node', 1, Resources()), user=1000)
     startup, live = (spec['containers'][0][probe] for probe in ('startupProbe', 'livenessProbe'))
@@ -48,7 +51,7 @@ class _Pod:
     self._command = [sys.executable, *live['exec']['command'][1:]]
     with open(self.log, 'w') as log:
       self.process = subprocess.Popen(
-        [sys.executable, '-c', _DRIVER, node, str(directory / 'written')],
+        [sys.executable, '-c', _DRIVER, node, str(self.written)],
         cwd=ROOT,
         env=self._environment,
         stdin=subprocess.DEVNULL,
@@ -64,12 +67,20 @@ class _Pod:
     assert not done.stderr
     return done.returncode, done.stdout.strip()
 
-  def wait_for(self, code, words=''):
+  def beat(self):
+    """Returns the latest heartbeat; None before the first."""
+    return _beat(self._heartbeat) if self._heartbeat.exists() else None
+
+  def wait_for(self, code, words):
     """Probes until the exit code is this, and the output has these words."""
     end = time.monotonic() + DEADLINE
     while (found := self.probe())[0] != code or words not in found[1]:
       assert time.monotonic() < end and self.process.poll() is None, (found, self.log.read_text())
       time.sleep(0.2)
+
+
+def _beat(path):
+  return heartbeat.unpack(path.read_bytes().split(b'\n', 1)[1])
 
 
 @pytest.fixture
@@ -112,12 +123,20 @@ def test_the_probe_of_a_pod_that_hangs_fails_and_its_log_has_the_stacks(start):
 
 @pytest.mark.slow
 def test_the_probe_of_a_pod_that_waits_for_longer_than_the_timeout_succeeds(start):
-  started = start('Patient')  # It waits for four seconds.
-  started.wait_for(0)
-  codes = set()
-  while started.process.poll() is None:
-    codes.add(started.probe()[0])
-  assert codes == {0} and started.process.returncode == 0
+  started = start('Patient')
+
+  def check():
+    assert started.process.poll() is None, started.log.read_text()
+
+  def waits_for_long():
+    beat = started.beat()
+    return beat and beat.doing == activity.WAITING_FOR_REPLAY.name and beat.unmarked > TIMEOUT
+
+  wait_until(waits_for_long, check)
+  assert started.probe() == (0, '')
+  started.written.with_name('written-go').touch()
+  assert started.process.wait(DEADLINE) == 0
+  assert started.written.read_text() == 'done'
   assert 'Thread 0x' not in started.log.read_text()
 
 
@@ -145,7 +164,7 @@ def test_a_pod_has_a_heartbeat_and_stacks_while_it_builds_the_graph(tmp_path):
     while not beats.exists():
       assert time.monotonic() < end and process.poll() is None, log.read_text()
       time.sleep(0.05)
-    beat = heartbeat.unpack(beats.read_bytes().split(b'\n', 1)[1])
+    beat = _beat(beats)
     assert (beat.doing, beat.patience) == ('starting', 4.0)
     while 'in make_program' not in log.read_text():
       process.send_signal(STACKS)

@@ -1,5 +1,6 @@
 """The local launcher, with real processes."""
 
+import contextlib
 import functools
 import io
 import math
@@ -17,7 +18,9 @@ import pytest
 from launchers import binding, supervise
 from launchers.local import local_mp
 from launchers.placement import Resources
+from nodes.runtime import activity
 from tests.launchers import contract, every_type, nodes
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 DEADLINE = 60
@@ -61,22 +64,29 @@ def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged_and_restarted(t
   program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
   restarted = []
   callbacks = supervise.RunCallbacks(restarted=restarted.append)
-  code, output = _launch(program, tmp_path, RESTARTED, callbacks=callbacks, node_timeout=3)
+  code, output = _launch(program, tmp_path, RESTARTED, callbacks=callbacks, node_timeout=10)
   assert (code, answer.read_text(), restarted) == (0, 'restart 3', 3 * ['hanger/0'])
   log_path = tmp_path / 'logs' / 'hanger-0.log'
   hangs = output.splitlines()[::2]
   for hang, how in zip(hangs, 2 * ['sent no heartbeat'] + ['made no progress'], strict=True):
     assert f'node hanger/0 has {how} for' in hang
-    assert '--node_timeout=3 allows; killing it' in hang and str(log_path) in hang
+    assert '--node_timeout=10 allows; killing it' in hang and str(log_path) in hang
   log = log_path.read_text()
   assert '_hold_the_interpreter_lock' in log and '_make_no_progress' in log
 
 
 def test_a_node_that_waits_for_longer_than_the_timeout_is_left_alone(tmp_path):
-  done = tmp_path / 'done'
+  done, timeout = tmp_path / 'done', 5
   program = lp.Program('test')
   program.add_node(lp.PyClassNode(nodes.Patient, str(done)), label='patient')
-  code, output = _launch(program, tmp_path, node_timeout=3)
+
+  def look(beats):
+    beat = beats.get('patient/0')
+    if beat and beat.doing == activity.WAITING_FOR_REPLAY.name and beat.unmarked > timeout:
+      (tmp_path / 'done-go').touch()
+
+  callbacks = supervise.RunCallbacks(beats=look)
+  code, output = _launch(program, tmp_path, callbacks=callbacks, node_timeout=timeout)
   assert (code, output, done.read_text()) == (0, '', 'done')
 
 
@@ -200,14 +210,28 @@ class TestContract(contract.Contract):
   )
 
 
+@contextlib.contextmanager
 def _driver(tmp_path):
-  """Starts a launcher in a process of its own; returns it and its nodes once they run."""
-  launcher = _start(tmp_path)
-  end = time.monotonic() + DEADLINE
-  while not ((tmp_path / 'pid').exists() and (tmp_path / 'pids-0').exists()):
-    assert launcher.poll() is None and time.monotonic() < end
-    time.sleep(0.01)
-  return launcher, psutil.Process(launcher.pid).children(recursive=True)
+  """Starts a launcher in a process of its own; yields it and its nodes once they run.
+
+  Kills them on exit, if they still run.
+  """
+  with _start(tmp_path) as launcher:
+    children = []
+    try:
+      end = time.monotonic() + DEADLINE
+      while not ((tmp_path / 'pid').exists() and (tmp_path / 'pids-0').exists()):
+        assert launcher.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+      children += psutil.Process(launcher.pid).children(recursive=True)
+      yield launcher, children
+    finally:
+      if launcher.poll() is None:
+        children += psutil.Process(launcher.pid).children(recursive=True)
+      launcher.kill()
+      for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+          child.kill()
 
 
 @pytest.mark.parametrize(
@@ -221,24 +245,21 @@ def _driver(tmp_path):
   ],
 )
 def test_signals_to_the_launcher_end_every_process(tmp_path, number, presses, code):
-  launcher, children = _driver(tmp_path)
-  assert len(children) == 6  # Three nodes, what one has started, and the guard.
-  for _ in range(presses):
-    launcher.send_signal(number)
-  _, errors = launcher.communicate(timeout=DEADLINE)
-  assert launcher.returncode == code
-  assert 'Traceback' not in errors
-  assert not [child for child in children if contract.runs(child.pid)]
+  with _driver(tmp_path) as (launcher, children):
+    assert len(children) == 6  # Three nodes, what one has started, and the guard.
+    for _ in range(presses):
+      launcher.send_signal(number)
+    _, errors = launcher.communicate(timeout=DEADLINE)
+    assert launcher.returncode == code
+    assert 'Traceback' not in errors
+    assert not [child for child in children if contract.runs(child.pid)]
 
 
 def test_child_processes_of_nodes_do_not_outlive_a_killed_launcher(tmp_path):
-  launcher, children = _driver(tmp_path)
-  launcher.kill()
-  launcher.communicate()
-  end = time.monotonic() + DEADLINE
-  while any(contract.runs(child.pid) for child in children):
-    assert time.monotonic() < end
-    time.sleep(0.05)
+  with _driver(tmp_path) as (launcher, children):
+    launcher.kill()
+    launcher.communicate()
+    wait_until(lambda: not any(contract.runs(child.pid) for child in children))
 
 
 class _Holder:

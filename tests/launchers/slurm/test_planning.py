@@ -7,10 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
+from launchers import disk_space
+from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.requests import STACKS
 from launchers.slurm import planning, probe, step, submit
@@ -214,8 +215,7 @@ def test_the_message_of_srun_about_a_node_that_never_starts_is_in_its_log(tmp_pa
   log = tmp_path / 'log'
   command = ['sh', '-c', 'echo "srun: error: no such host" >&2; exit 1']
   node = step.SlurmNode('actor/0', str(log), Resources(), command, '7')
-  while node.exit_code() is None:
-    time.sleep(0.01)
+  wait_until(lambda: node.exit_code() is not None)
   assert node.ending() == 'exited with code 1'
   assert log.read_text() == 'srun: error: no such host\n'
 
@@ -242,6 +242,23 @@ def test_a_node_that_has_not_started_has_no_stacks_and_goes_on(tmp_path):
   node.send(signal.SIGTERM)
   wait_until(lambda: node.exit_code() is not None)
   assert node.exit_code() == -signal.SIGTERM
+
+
+def test_heartbeats_that_were_read_take_no_disk_space_and_later_ones_arrive(tmp_path, monkeypatch):
+  monkeypatch.setattr(step, '_MAX_MESSAGES', 1 << 14)
+  node = step.SlurmNode('actor/0', str(tmp_path / 'log'), Resources(), ['sleep', '1000'], '1')
+  try:
+    file = node._messages.fileno()
+    for second in range(1000):
+      os.write(file, Beat('playing', float(second), 0.0, 1.0, 10.0, 1.0, 5, 5).pack())
+      assert node.beat()[0].seconds == second
+    size, used = os.fstat(file).st_size, 512 * os.fstat(file).st_blocks
+    assert size > 1 << 17
+    if disk_space.release(file, 4096):  # Not every file system makes holes.
+      assert used < size / 2
+  finally:
+    node._srun.kill()
+    node._srun.wait()
 
 
 def test_ports_are_distinct_and_free_and_begin_where_the_job_says():
