@@ -239,13 +239,19 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
   options = dataclasses.asdict(config)
   commands = [*commands, secrets.masked_command(sys.argv)]
   record = Record(program, given, options, commands, versions, earlier)
-  mode = 0o600 if secrets.holds_any(options | given) else 0o666
   try:
-    files.write_json(os.path.join(path, _RECORD), dataclasses.asdict(record), mode)
+    files.write_json(
+      os.path.join(path, _RECORD), dataclasses.asdict(record), _mode(options | given)
+    )
   except OSError as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be written: {error.strerror}.') from error
   run_end.forget(path)
   return news
+
+
+def _mode(options: Mapping[str, Any]) -> int:
+  """Returns the permissions of a record: only its owner reads one with secrets."""
+  return 0o600 if secrets.holds_any(options) else 0o666
 
 
 def forget_rejected(path: str) -> None:
@@ -276,9 +282,11 @@ def earlier_files(path: str) -> dict[str, bytes]:
 
 def put_back(path: str, earlier: Mapping[str, bytes]) -> None:
   """Restores what `earlier_files` has returned for a run, after `write_record`."""
-  record = os.path.join(path, _RECORD)
   for file, content in earlier.items():
-    mode = os.stat(record).st_mode & 0o777 if file == record else 0o666
+    mode = 0o666
+    if file == os.path.join(path, _RECORD):
+      record = json.loads(content)
+      mode = _mode(record['config'] | record['given'])
     # A disk without room has not taken the new record either.
     with contextlib.suppress(OSError), files.replacing(file, files.own_partial(file), mode) as f:
       f.write(content)

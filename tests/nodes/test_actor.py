@@ -1,6 +1,8 @@
 """Actor and evaluator, which talk to real servers."""
 
 import io
+import threading
+import types
 
 import dm_env
 import numpy as np
@@ -8,12 +10,13 @@ import pytest
 from PIL import Image
 
 from agents.seeding import Seed
+from environments.base import Exhausted
 from environments.catch import Catch
 from nodes.actor import Actor
 from nodes.evaluator import Evaluator, complete_rounds, episodes, film
 from nodes.inference.client import RemotePolicy
-from nodes.runtime import lifecycle
-from nodes.runtime.periodic_evaluator import EvaluationOptions
+from nodes.runtime import lifecycle, periodic_evaluator
+from nodes.runtime.periodic_evaluator import EvaluationOptions, PeriodicEvaluator
 from tests.nodes.counter import CounterEnvironment
 
 
@@ -107,6 +110,26 @@ def test_an_actor_that_was_replaced_fails_and_one_that_is_done_returns(answer):
   actor.run()
 
 
+def test_an_exhausted_environment_stops_the_program(answer, monkeypatch):
+  stopped, closed = [], []
+  monkeypatch.setattr(lifecycle, 'stop_program', lambda: stopped.append(True))
+
+  class Ending(CounterEnvironment):
+    def step(self, action):
+      if self._count.max() == 2:
+        raise Exhausted
+      return super().step(action)
+
+    def close(self):
+      closed.append(True)
+
+  inference = Inference()
+  make = lambda num_envs, seed: Ending([5] * num_envs)  # noqa: E731
+  Actor(make, answer(inference), None, 'actor/0', num_envs=2, env_groups=1, seed=Seed(0)).run()
+  assert stopped == closed == [True]
+  assert [r[6].max() for r in inference.requests] == [0, 1, 2]
+
+
 def test_episode_returns_takes_as_many_episodes_from_each_environment(answer):
   # Environment i pays i for each of its steps.
   policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
@@ -130,6 +153,78 @@ def test_an_evaluator_without_time_plays_one_round(connect, answer):
   )
   Evaluator(Catch, answer(inference), connect(monitor), options).run()
   assert [v['evaluator_episodes'] for v in monitor.evaluations + monitor.final] == [12, 4]
+
+
+class Training(Monitor):
+  """Training does 50 actor steps between two questions for its progress, and finishes above 400."""
+
+  def __init__(self):
+    super().__init__()
+    self.steps = 0.0
+    self.evaluated_at = []
+
+  def progress(self):
+    self.steps += 50.0
+    return {'actor_steps': self.steps, 'finished': self.steps > 400}
+
+  def report(self, node, values):
+    super().report(node, values)
+    self.evaluated_at.append(self.steps)
+
+
+class Playing(PeriodicEvaluator):
+  """Plays evaluations of one episode, each of which takes 7 seconds of `clock`."""
+
+  def __init__(self, monitor, options, clock):
+    super().__init__(monitor, options)
+    self._clock = clock
+
+  def run(self):
+    self._run_periodically(self._play)
+
+  def _play(self, should_stop, is_late):
+    self._clock[0] += 7.0
+    return [1.0], {}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """The time of evaluators, in a list. They ask for progress without a pause."""
+  now = [100.0]
+  monkeypatch.setattr(periodic_evaluator, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
+  stop = threading.Event()
+  monkeypatch.setattr(stop, 'wait', lambda timeout: False)
+  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
+  return now
+
+
+def test_an_evaluation_is_due_a_period_of_actor_steps_after_the_one_before(connect, clock):
+  training = Training()
+  options = EvaluationOptions(num_envs=1, episodes=1, period=150, seed=Seed(3))
+  Playing(connect(training), options, clock).run()
+  assert training.evaluated_at == [50, 200, 350]
+  assert len(training.final) == 1
+
+
+def test_an_evaluation_that_is_due_waits_for_its_share_of_the_time(connect, clock, monkeypatch):
+  training, taken, budgets = Training(), [], []
+
+  def budget(*limits):
+    budgets.append(limits)
+    return types.SimpleNamespace(
+      allows_another=lambda: training.steps >= 150 and not taken,
+      begin=lambda final: lambda: False,
+      took=taken.append,
+    )
+
+  monkeypatch.setattr(periodic_evaluator, 'EvaluationBudget', budget)
+  options = EvaluationOptions(1, 1, period=50, seed=Seed(3), share=0.25, final_seconds=9.0)
+  Playing(connect(training), options, clock).run()
+  assert budgets == [(0.25, 9.0)]
+  assert training.evaluated_at == [150]
+  assert taken == [7.0, 7.0]  # That evaluation, and the final one.
+  seconds = [values['evaluator_seconds'] for values in training.evaluations + training.final]
+  assert seconds == taken
 
 
 def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, answer):

@@ -2,11 +2,14 @@ import csv
 import json
 import math
 import threading
+import types
 
 import pytest
 
+from nodes import monitor as monitor_lib
 from nodes.monitor import Monitor
 from rundir import curves, node_files
+from tests.rundir import drawn
 
 FINAL = {'actor_steps': 1000, 'environment_frames': 4000, 'learner_steps': 9}
 
@@ -37,6 +40,27 @@ def test_the_view_keeps_the_last_finite_value(monitor):
   assert monitor.status()['latest']['inference_learner/0'] == {'episode_return': 3.0, 'loss': 2.0}
 
 
+def test_the_view_has_the_steps_and_the_time_of_every_learners_first_report(tmp_path, monkeypatch):
+  now = 100.0
+  clock = types.SimpleNamespace(monotonic=lambda: now, time=lambda: 0.0)
+  monkeypatch.setattr(monitor_lib, 'time', clock)
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True, num_learners=2)
+
+  def seen():
+    status = monitor.status()
+    return status['first_actor_steps'], status['since_first_step'], status['elapsed']
+
+  now = 105.0
+  monitor.report('actor/0', {'waiting_share': 0.5})
+  assert seen() == (0.0, 0.0, 5.0)
+  monitor.report('inference_learner/0', {'actor_steps': 40.0})
+  now = 108.0
+  monitor.report('inference_learner/1', {'actor_steps': 30.0})
+  monitor.report('inference_learner/0', {'actor_steps': 90.0})
+  assert seen() == (70.0, 3.0, 8.0)
+  assert monitor.flush()
+
+
 def test_progress_tells_evaluators_when_training_has_finished(monitor):
   monitor.report('inference_learner/0', {'actor_steps': 40.0})
   assert monitor.progress() == {'actor_steps': 40.0, 'finished': False}
@@ -44,7 +68,7 @@ def test_progress_tells_evaluators_when_training_has_finished(monitor):
   assert monitor.progress() == {'actor_steps': 1000, 'finished': True}
 
 
-def test_csv_has_counters_beside_every_report(monitor, tmp_path):
+def test_csv_and_picture_have_counters_beside_every_report(monitor, tmp_path, monkeypatch):
   monitor.report('inference_learner/0', {'environment_frames': 160.0, 'episode_return': 1.5})
   monitor.report('evaluator/0', {'evaluator_return': 2.5, 'evaluator_return_stderr': 0.1})
   assert monitor.flush()
@@ -52,8 +76,14 @@ def test_csv_has_counters_beside_every_report(monitor, tmp_path):
     [row] = csv.DictReader(f)
   assert float(row['environment_frames']) == 160 and float(row['evaluator_return']) == 2.5
   assert read(monitor, tmp_path, 'inference_learner/0', 'episode_return') == [(1.5,)]
+  figures = drawn.keep_figures(monkeypatch)
   curves.draw(str(tmp_path))
   assert (tmp_path / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
+  [axes] = figures[0].axes
+  assert drawn.legend(axes) == ['training, with exploration', 'evaluator']
+  training, evaluator, *_ = axes.get_lines()  # And the ends of the error bars.
+  assert training.get_xydata().tolist() == [[160.0, 1.5]]
+  assert evaluator.get_xydata().tolist() == [[160.0, 2.5]]
 
 
 def test_actor_steps_of_replicas_are_added_up_and_learner_steps_are_not(monitor, tmp_path):

@@ -130,6 +130,28 @@ def test_a_disk_that_hangs_delays_no_report(tmp_path, monkeypatch):
   assert curves.read(str(tmp_path), 'actor/0', 'share') == [(0.0,), (1.0,), (2.0,)]
 
 
+def test_a_disk_that_hangs_does_not_keep_a_recorder_open(tmp_path, monkeypatch):
+  monkeypatch.setattr(recorder, '_CAPACITY', 1)
+  writing, answers = threading.Event(), threading.Event()
+
+  def stalled(table, row):
+    writing.set()
+    assert answers.wait(60)
+
+  monkeypatch.setattr(recorder.CsvWriter, 'write', stalled)
+  subject = recorder.Recorder(str(tmp_path))
+  subject.put('actor/0', {'share': 0.0}, 0, {})
+  assert writing.wait(60)
+  subject.put('actor/0', {'share': 1.0}, 0, {})  # Nothing more fits into the queue.
+  subject.close(timeout=0.0)
+  assert subject._thread.is_alive() and not subject.flush(timeout=0.0)
+  assert subject.lost == 0, 'it has waited until the write failed'
+  answers.set()
+  assert subject.flush()
+  subject.close()
+  assert not subject._thread.is_alive()
+
+
 def test_rows_of_which_some_fit_are_one_problem(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(recorder, '_CALM_SECONDS', 1e9)
   write = recorder.CsvWriter.write

@@ -5,9 +5,11 @@ import threading
 
 import jax
 import numpy as np
+import pytest
 
 from launchers import binding
 from nodes import replay
+from nodes.unrolls import reader as reader_lib
 from nodes.unrolls import tables
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.thin_reverb import reverb
@@ -90,6 +92,20 @@ def test_updated_priorities_reach_the_server_that_holds_the_item(serve):
   list(itertools.islice(batches, 10))  # What was in flight.
   assert set(next(batches).unrolls.environment_id) == {2, 5}
   writer.close()
+
+
+def test_priorities_that_cannot_be_sent_are_an_error_of_the_next_update(monkeypatch):
+  def fail(client, table, priorities):
+    raise ValueError('not these')
+
+  monkeypatch.setattr(reader_lib, '_mutate', fail)
+  (port,) = binding.free_ports(1)  # No server is asked.
+  reader = UnrollReader([f'localhost:{port}'], COLUMNS, batch_size=2, max_in_flight=1)
+  keys, priorities = np.array([1, 2], np.uint64), np.ones(2)
+  assert reader.update_priorities(keys, priorities)
+  with pytest.raises(RuntimeError, match='replay no longer takes priorities') as error:
+    wait_until(lambda: reader.update_priorities(keys, priorities) is None)  # Until it raises.
+  assert str(error.value.__cause__) == 'not these'
 
 
 def test_the_ratio_of_samples_to_inserts_is_held(serve):

@@ -120,8 +120,14 @@ def test_the_end_of_a_line_is_found_however_far_from_the_end(tmp_path, monkeypat
     assert (tmp_path / 'f').read_bytes() == kept
 
 
-@pytest.mark.parametrize('whole', [1 << 20, 1 << 12])
-def test_a_thinned_file_covers_all_of_it(tmp_path, whole):
+@pytest.mark.parametrize(
+  'whole, first, last',
+  [
+    (1 << 20, 19.5, 1979.5),  # Of 40 rows each.
+    (1 << 12, 5.5, 1995.5),  # Of the 12 and 8 rows that 81 bytes have room for.
+  ],
+)
+def test_a_thinned_file_covers_all_of_it(tmp_path, whole, first, last):
   path = tmp_path / 'a.csv'
   rows = ''.join(f'{k},{k % 2},{"" if k % 3 else 5.0}\n' for k in range(2000))
   path.write_text(f'x,y,z\n{rows}7,')  # The last row is not complete.
@@ -129,5 +135,6 @@ def test_a_thinned_file_covers_all_of_it(tmp_path, whole):
   assert columns == ['x', 'y', 'z'] and 45 <= len(means) <= 50
   xs = [row[0] for row in means]
   assert xs == sorted(xs) and xs[0] < 50 and xs[-1] > 1950
+  assert (means[0][:2], means[-1][:2]) == ([first, 0.5], [last, 0.5])
   assert all(row[2] == 5.0 for row in means)  # Cells without a number are left out.
   assert csv_file.thinned(str(tmp_path / 'none.csv'), 50) == ([], [])

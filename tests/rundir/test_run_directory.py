@@ -131,6 +131,17 @@ def test_secrets_are_in_no_recorded_command_and_their_file_is_the_owners(
   assert record.given == {'env_options': 'rows=5,api_key=abc'}  # For --resume.
 
 
+def test_a_record_with_secrets_is_still_the_owners_once_it_is_put_back(tmp_path, usual_umask):
+  for options, mode in (('rows=5', 0o644), ('rows=5,api_key=abc', 0o600)):
+    config = Config(env_options=options)
+    run_directory.write_record(str(tmp_path), 'sebulba', {'env_options': options}, config)
+    earlier = run_directory.earlier_files(str(tmp_path))
+    run_directory.write_record(str(tmp_path), 'sebulba', {}, Config(num_steps=2))
+    run_directory.put_back(str(tmp_path), earlier)
+    assert run_directory.read_record(str(tmp_path)).config['num_steps'] == 1
+    assert stat.S_IMODE((tmp_path / 'config.json').stat().st_mode) == mode
+
+
 def test_a_restart_is_of_a_node_whatever_machine_it_was_on(tmp_path):
   assert run_directory.restart_times(str(tmp_path)) == []
   for name in ('actor/0', 'actor/3 on worker5'):

@@ -43,16 +43,18 @@ def run_dir(tmp_path):
   launcher = subprocess.Popen(
     [sys.executable, '-c', _DRIVER, str(tmp_path)], stdout=subprocess.DEVNULL
   )
-  end = time.monotonic() + DEADLINE
-  while not ((tmp_path / 'pid').exists() and (tmp_path / 'pid2').exists()):
-    assert launcher.poll() is None and time.monotonic() < end
-    time.sleep(0.01)
-  yield tmp_path
-  end = time.monotonic() + DEADLINE
-  while launcher.poll() is None:  # Signals that arrive together count as one. The second kills.
-    assert time.monotonic() < end
-    launcher.send_signal(signal.SIGINT)
-    time.sleep(0.1)
+  try:
+    end = time.monotonic() + DEADLINE
+    while not ((tmp_path / 'pid').exists() and (tmp_path / 'pid2').exists()):
+      assert launcher.poll() is None and time.monotonic() < end
+      time.sleep(0.01)
+    yield tmp_path
+  finally:
+    end = time.monotonic() + DEADLINE
+    while launcher.poll() is None:  # Signals that arrive together count as one. The second kills.
+      assert time.monotonic() < end
+      launcher.send_signal(signal.SIGINT)
+      time.sleep(0.1)
   assert run_directory.launcher_of(str(tmp_path)) is None
 
 

@@ -11,6 +11,7 @@ from nodes.runtime.counters import COUNTERS
 from programs import sebulba
 from rundir import node_files, run_directory, run_end, sweep_directory
 from rundir.csv_file import CsvWriter
+from tests.rundir import drawn
 from viewing import liveness, progress
 
 
@@ -101,10 +102,18 @@ def test_a_run_that_has_measured_nothing_is_starting(tmp_path, capsys, monkeypat
   assert 'starting' in show(capsys, run_dir)
 
 
-def test_curves_of_several_runs_become_one_picture(tmp_path, capsys):
-  runs = [make_run(tmp_path / name) for name in 'ab']
+def test_curves_of_several_runs_become_one_picture(tmp_path, capsys, monkeypatch):
+  figures = drawn.keep_figures(monkeypatch)
+  rows = {'a': [(1.0, 100.0, -0.5), (3.0, 300.0, 0.5)], 'b': [(1.0, 200.0, 0.0), (2.0, 400.0, 1.0)]}
+  runs = [make_run(tmp_path / name, rows[name]) for name in rows]
   assert show(capsys, *runs, f'--png={tmp_path / "out.png"}') == ''
   assert (tmp_path / 'out.png').read_bytes().startswith(b'\x89PNG')
+  [axes] = figures[0].axes
+  assert drawn.legend(axes) == [f'{name}, training, with exploration' for name in rows]
+  assert [line.get_xydata().tolist() for line in axes.get_lines()] == [
+    [[100.0, -0.5], [300.0, 0.5]],
+    [[200.0, 0.0], [400.0, 1.0]],
+  ]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,29 @@ def test_a_peer_that_never_blocks_sends_once_until_it_is_confirmed_and_mixes_wha
   assert params[1] == 2.0 and len(network.calls) == 2
 
 
+def test_a_message_of_the_average_that_is_lost_is_replaced_by_the_next():
+  network, params = Network('ring', 2, AVERAGE), np.array([[1.0], [3.0]])
+  network.step(0, params)
+  network.lose(network.calls.pop())
+  params[0] = 9.0
+  network.step(0, params)
+  [call] = network.calls
+  assert call[2][-1] == 9.0
+  network.deliver(call)
+  network.step(1, params)
+  assert params[1] == 6.0
+
+
+def test_a_message_of_a_blocking_peer_that_is_lost_is_sent_again():
+  network, params = Network('ring', 2, AVERAGE, blocking=True), np.array([[1.0], [3.0]])
+  network.step(0, params)
+  network.lose(network.calls.pop())
+  params[0] = 9.0
+  network.step(0, params)
+  [call] = network.calls
+  assert call[2][-1] == 1.0
+
+
 def test_the_average_mixes_the_newest_message_only():
   network, params = Network('ring', 2, AVERAGE, is_instant=True), np.array([[1.0], [3.0]])
   network.step(0, params)

@@ -16,7 +16,7 @@ import pytest
 
 from launchers import binding
 from nodes.inference import client as conversation_lib
-from nodes.inference import codec
+from nodes.inference import codec, message_socket
 from nodes.inference.client import RetryingClient, ServerAddress
 from nodes.inference.message_socket import MessageSocket
 from nodes.inference.socket_server import SocketServer
@@ -75,6 +75,26 @@ def test_a_request_to_a_lost_machine_is_retried_on_another_connection(answer):
   conversation = converse(_Losing(answer(third_time).address, 2), silent_seconds=0.0)
   assert ask(conversation, 7) == [7]
   assert asked == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+  'retransmits, probes, answers',
+  [
+    (0, 0, True),
+    (message_socket._LOST_PACKETS - 1, message_socket._LOST_QUESTIONS - 1, True),
+    (message_socket._LOST_PACKETS, 0, False),
+    (0, message_socket._LOST_QUESTIONS, False),
+  ],
+)
+def test_a_machine_is_lost_once_it_acknowledges_too_few_packets(retransmits, probes, answers):
+  def tcp_info(level, option, size):
+    assert (level, option) == (socket.IPPROTO_TCP, socket.TCP_INFO)
+    return bytes([1, 0, retransmits, probes])[:size]
+
+  stream = types.SimpleNamespace(
+    family=socket.AF_INET, setsockopt=lambda *option: None, getsockopt=tcp_info
+  )
+  assert MessageSocket(stream).peer_answers() is answers
 
 
 def _read_one(inbox):

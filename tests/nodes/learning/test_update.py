@@ -1,12 +1,14 @@
 """The learner alone: it continues exactly from what it saved, and stops at a loss that is not finite."""
 
 import types
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pytest
 from acme.utils.counting import Counter
 
+from agents.agent import UpdateOutput
 from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from agents.vtrace.agent import VTrace
@@ -20,6 +22,20 @@ from rundir import checkpoints
 SPEC = Catch(1, 0).spec()
 AGENT = VTrace(VTraceConfig(unroll_length=4), SPEC.observations, SPEC.actions)
 BATCH = 3
+
+
+class _State(NamedTuple):
+  params: Any
+
+
+class _Prioritized:
+  """An agent that learns nothing; the unrolls are their own priorities."""
+
+  def init(self, key):
+    return _State(jax.numpy.zeros(1))
+
+  def update(self, state, unrolls, probabilities):
+    return UpdateOutput(state, unrolls, {})
 
 
 def _batch(seed, reward=1.0):
@@ -85,6 +101,33 @@ def test_every_unroll_learned_from_is_recorded_with_its_step():
   learner = _learner([_batch(1), _batch(2)], [], lambda i, s: recorded.append((i.tolist(), s)))
   learner.step(), learner.step()
   assert recorded == [([10, 11, 12], 1), ([20, 21, 22], 2)]
+
+
+def test_priorities_that_replay_has_no_room_for_are_offered_again_after_a_check():
+  offers, checks = [], []
+
+  def update_priorities(keys, priorities):
+    offers.append((keys.tolist(), np.asarray(priorities).tolist()))
+    return len(offers) == 3
+
+  learner = Learner(
+    _Prioritized(),
+    jax.devices()[:1],
+    lambda version, params: None,
+    lambda: checks.append(len(offers)),
+    Counter(),
+    seed=Seed(0),
+  )
+  batch = types.SimpleNamespace(
+    unrolls=np.float32([0.25, 0.5, 2.0]),
+    unroll_ids=np.arange(BATCH),
+    keys=np.array([7, 8, 9], np.uint64),
+    probabilities=np.ones(BATCH, np.float32),
+  )
+  learner.learn_from([batch], update_priorities)
+  learner.step()
+  assert offers == [([7, 8, 9], [0.25, 0.5, 2.0])] * 3
+  assert [count for count in checks if count] == [1, 2]  # The others wait for the batch.
 
 
 def test_parameters_are_mixed_after_every_step_and_none_that_are_not_finite():

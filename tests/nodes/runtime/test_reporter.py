@@ -1,10 +1,12 @@
 """What nodes tell the monitor, and what they notice while they do."""
 
 import threading
+import types
 from concurrent import futures
 
 import pytest
 
+from nodes.runtime import reporter as reporter_lib
 from nodes.runtime.reporter import Reporter
 
 
@@ -28,6 +30,23 @@ class Recording:
   def finished(self):
     self.sent.append(self._client.futures.finished())
     return self.sent[-1]
+
+
+class Client:
+  """A client whose questions are answered at once, and whose reports are not."""
+
+  def __init__(self):
+    self.futures, self.reports, self.questions = self, [], 0
+
+  def report(self, node, values):
+    self.reports.append((futures.Future(), values))
+    return self.reports[-1][0]
+
+  def finished(self):
+    self.questions += 1
+    answer = futures.Future()
+    answer.set_result(True)
+    return answer
 
 
 @pytest.mark.parametrize('answers', [True, False])
@@ -83,20 +102,30 @@ def test_leaving_the_context_waits_for_the_pending_reply(connect, monkeypatch):
 
 
 def test_a_report_that_waits_for_its_reply_holds_no_question_back():
-  class Client:
-    def __init__(self):
-      self.futures = self
-
-    def report(self, node, values):
-      return futures.Future()
-
-    def finished(self):
-      answer = futures.Future()
-      answer.set_result(True)
-      return answer
-
-  reporter = Reporter(Client(), 'replay/0', period=0.0)
-  for _ in range(2):
+  client = Client()
+  reporter = Reporter(client, 'replay/0', period=0.0)
+  for _ in range(3):
     reporter.maybe_report()
     reporter.ask_for_finish()
   assert reporter.training_finished
+  assert (len(client.reports), client.questions) == (1, 3)
+  client.reports[0][0].set_result(None)
+  reporter.maybe_report()
+  assert len(client.reports) == 2
+
+
+def test_there_is_one_report_and_one_question_in_a_period(monkeypatch):
+  now = 10.0
+  clock = types.SimpleNamespace(monotonic=lambda: now)
+  monkeypatch.setattr(reporter_lib, 'time', clock)
+  client = Client()
+  reporter = Reporter(client, 'replay/0', lambda seconds: {'seconds': seconds}, period=2.0)
+  for _ in range(27):
+    reporter.maybe_report()
+    reporter.ask_for_finish()
+    for answer, _ in client.reports:
+      if not answer.done():
+        answer.set_result(None)
+    now += 0.25
+  assert [values for _, values in client.reports] == [{'seconds': 2.0}] * 3
+  assert client.questions == 3

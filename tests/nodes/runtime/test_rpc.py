@@ -1,5 +1,8 @@
 """Calls to a real Courier server that is slow, fails, or is about to be away."""
 
+import types
+from concurrent import futures
+
 import pytest
 
 from agents.seeding import Seed
@@ -27,6 +30,31 @@ class Server:
 def test_a_call_is_retried_if_the_server_says_so(connect):
   client = connect(Server(rpc.retry_later_error(), rpc.retry_later_error()))
   assert rpc.call(client.futures.ask, lambda: False, 'ask') == 'answer'
+
+
+class CallError(Exception):
+  """As Courier raises it for a status."""
+
+  def __init__(self, code):
+    super().__init__(code)
+    self.code = code
+
+
+@pytest.mark.parametrize('code', ['StatusCode.DEADLINE_EXCEEDED', 'StatusCode.UNAVAILABLE'])
+def test_a_server_that_is_slow_or_away_is_asked_again_after_pauses_that_grow(monkeypatch, code):
+  pauses, errors = [], [CallError(code) for _ in range(8)]
+  monkeypatch.setattr(rpc, 'time', types.SimpleNamespace(sleep=pauses.append))
+
+  def ask():
+    answer = futures.Future()
+    if errors:
+      answer.set_exception(errors.pop())
+    else:
+      answer.set_result('answer')
+    return answer
+
+  assert rpc.call(ask, lambda: False, 'ask') == 'answer'
+  assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
 def test_any_other_error_is_raised(connect):
