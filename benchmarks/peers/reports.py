@@ -8,8 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-# Number of episodes in a mean return, in all systems.
-EPISODES = 100
+from benchmarks.peers.drivers.recent import RecentReturns
 
 
 class Report(NamedTuple):
@@ -65,18 +64,12 @@ def recent_returns(intervals: Sequence[tuple[float, float]]) -> list[float]:
     intervals: (number of ended episodes, mean return or NaN) of each interval.
 
   Returns:
-    After each interval: the mean over the fewest last intervals that hold `EPISODES` episodes, or over
-    all intervals; NaN before the end of the first episode.
+    After each interval: the mean of `RecentReturns`, NaN before the end of the first episode.
   """
-  means = []
-  for end in range(1, len(intervals) + 1):
-    episodes = total = 0.0
-    for count, mean in reversed(intervals[:end]):
-      if episodes >= EPISODES:
-        break
-      if count:
-        episodes, total = episodes + count, total + count * mean
-    means.append(total / episodes if episodes else math.nan)
+  recent, means = RecentReturns(), []
+  for count, mean in intervals:
+    recent.add(int(count), count * mean if count else 0.0)
+    means.append(recent.mean())
   return means
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.peers import reports
+from benchmarks.peers.drivers import recent
 from benchmarks.results import attempts
 from benchmarks.results.attempts import Attempt
 from benchmarks.results.declared import Entry, Launch, Peer
@@ -81,11 +82,11 @@ def of_peer(
   """
   curve = _training_curve(reports_seen, row.action_repeat)
   if final is None:
-    protocol = f'training episodes, the mean of the last {reports.EPISODES}, with exploration'
+    protocol = f'training episodes, the mean of the last {recent.EPISODES}, with exploration'
     final = {
       'mean': curve.mean_return[-1],
       'standard_error': None,
-      'episodes': reports.EPISODES,
+      'episodes': recent.EPISODES,
       'protocol': protocol,
     }
   steps = int(reports_seen[-1].steps)
@@ -96,7 +97,7 @@ def of_peer(
     settings=row.settings(),
     command=row.shown_command(entry.name),
     curve=curve,
-    returns=f'training, the last {reports.EPISODES} episodes',
+    returns=f'training, the last {recent.EPISODES} episodes',
     final=final,
     totals={
       'actor_steps': steps,
@@ -133,7 +134,7 @@ def _training_curve(reports_seen: Sequence[reports.Report], repeat: int) -> Curv
     environment_frames=[round(r.steps * repeat) for r in rows],
     seconds=[round(r.seconds, 2) for r in rows],
     mean_return=[_digits(r.episode_return) for r in rows],
-    episodes=[reports.EPISODES] * len(rows),
+    episodes=[recent.EPISODES] * len(rows),
   )
 
 

@@ -6,7 +6,7 @@ import collections
 import math
 
 # Episodes in a mean return.
-_EPISODES = 100
+EPISODES = 100
 
 
 class RecentReturns:
@@ -19,7 +19,7 @@ class RecentReturns:
     """Adds an interval: the number of ended episodes, and the sum of their returns."""
     if episodes:
       self._intervals.append((episodes, total))
-    while self._count() - self._first() >= _EPISODES:
+    while self._count() - self._first() >= EPISODES:
       self._intervals.popleft()
 
   def mean(self) -> float:
@@ -31,4 +31,4 @@ class RecentReturns:
     return sum(episodes for episodes, _ in self._intervals)
 
   def _first(self) -> int:
-    return self._intervals[0][0] if self._intervals else _EPISODES
+    return self._intervals[0][0] if self._intervals else EPISODES
