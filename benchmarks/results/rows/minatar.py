@@ -15,6 +15,7 @@ _MENDED = 'Seaquest'  # Since those figures, which therefore are no scale.
 # gymnax's for PPO.
 _FIGURES = {'Breakout': '28', 'Asterix': '15', 'Freeway': '58', 'Space Invaders': '131'}
 _GYMNAX_OPTIONS = '--env_options=sticky_actions=0,full_action_space=false,max_episode_steps=1000'
+_MLP = '--torso=mlp', '--mlp_sizes=64,64', '--activation=relu'  # As purejaxrl's layers.
 _STEPS = 3_000_000
 _LONG_STEPS = 10_000_000  # As gymnax's figures.
 _REPLAYED_STEPS = 1_000_000  # Of R2D2, whose updates per step are many: its preset's.
@@ -91,6 +92,7 @@ def _in_gymnax(
   rows: list[Row] = [systems.ppo('anakin', env, _STEPS), systems.ours('anakin', env, _STEPS)]
   about = f"`anakin` plays gymnax's {game}. purejaxrl's version of gymnax cannot play it."
   if peer:
+    rows.insert(1, systems.ppo('anakin', env, _STEPS, *_MLP, label='anakin-ppo-mlp'))
     rows += [
       systems.ppo(program, f'minatar:{game}', _STEPS, _GYMNAX_OPTIONS)
       for program in ('sebulba', 'impala')
@@ -98,8 +100,9 @@ def _in_gymnax(
     rows.append(systems.purejaxrl(env, _STEPS, **_PUREJAXRL))
     about = (
       f"`anakin` and purejaxrl play gymnax's {game}, the others the package's with gymnax's options. "
-      'purejaxrl has layers, as in its own settings, where ours have a convolution: '
-      '[one difference at a time](#breakout-one-difference-at-a-time) has both alike.'
+      '`anakin-ppo-mlp` has layers, as purejaxrl has in its own settings. The others have a '
+      'convolution, which needs fewer frames and more time: see '
+      '[one difference at a time](#breakout-one-difference-at-a-time).'
     )
   return Task(
     name=f'gymnax-minatar/{_lower(title)}',
@@ -119,9 +122,10 @@ def _longer(title: str, thresholds: tuple[float, ...]) -> Task:
   return Task(
     name=f'gymnax-minatar-long/{_lower(title)}',
     title=f"gymnax's {title}, 10M steps",
-    about=f'The two systems of `gymnax-minatar` that play `{env}` itself.',
+    about=f'The systems of `gymnax-minatar` with PPO that play `{env}` itself.',
     rows=(
       systems.ppo('anakin', env, _LONG_STEPS),
+      systems.ppo('anakin', env, _LONG_STEPS, *_MLP, label='anakin-ppo-mlp'),
       systems.purejaxrl(env, _LONG_STEPS, **_PUREJAXRL),
     ),
     thresholds=thresholds,
@@ -158,7 +162,6 @@ def _differences() -> Task:
   """Returns Breakout with PPO, and with one option at a time as V-trace or another system has it."""
   env, budget = 'gymnax:Breakout-MinAtar', 1_000_000
   adam = '--optimizer=adam', '--learning_rate=0.001'
-  mlp = '--torso=mlp', '--mlp_sizes=64,64', '--activation=relu'
 
   def ppo(label: str, *flags: str) -> Launch:
     return systems.ppo('anakin', env, budget, *flags, label=label)
@@ -180,8 +183,8 @@ def _differences() -> Task:
       ppo('raw-advantages', '--nonormalize_advantages'),
       ppo('constant-rate', '--learning_rate_schedule=constant'),
       ppo('fan-in', '--init=fan_in'),
-      ppo('mlp', *mlp),
-      ppo('mlp-twice', *mlp, '--separate_critic'),
+      ppo('mlp', *_MLP),
+      ppo('mlp-twice', *_MLP, '--separate_critic'),
       systems.ours('anakin', env, budget, label='vtrace'),
       systems.ours('anakin', env, budget, *adam, label='vtrace-adam'),
       systems.purejaxrl(env, budget, **_PUREJAXRL),
