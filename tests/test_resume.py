@@ -12,7 +12,7 @@ from agents.seeding import Seed
 from launchers.local import engine
 from programs import arithmetic, registry, runs
 from programs.options import configs
-from rundir import checkpoints, run_directory, run_end
+from rundir import checkpoints, learners, run_directory, run_end
 from tests.programs_under_test import ROOT, launch, run_main
 
 _STRIDE = 7_368_787  # By which older versions changed the seed, each time that a run was resumed.
@@ -24,8 +24,11 @@ def _stopped_run(path, program='sebulba', resumed=0, actor_steps=100, **given):
   for start in range(resumed + 1):
     values = vars(config) | {'run_dir': str(path), 'seed': config.seed + start * _STRIDE}
     run_directory.write_record(str(path), program, given, type(config)(**values))
-  counts = {'learner_steps': 5, 'actor_steps': actor_steps}
-  checkpoints.write(checkpoints.directory(str(path)), counts, b'state', keep=1)
+  peers = getattr(config, 'num_peers', 1)
+  counts = {'learner_steps': 5, 'actor_steps': actor_steps // peers}
+  for peer in range(peers):
+    directory = checkpoints.directory(learners.directory(str(path), peer))
+    checkpoints.write(directory, counts, b'state', keep=1)
 
 
 def _resume(path, *arguments):
@@ -237,7 +240,7 @@ def test_a_run_without_a_checkpoint_is_to_be_started_elsewhere(tmp_path, capsys)
   assert 'in another --run_dir or with this one removed.' in capsys.readouterr().err
   with pytest.raises(ValueError, match=r'is not empty; name a new directory\.$'):
     run_directory.create(str(tmp_path))
-  (tmp_path / 'checkpoints').mkdir()
+  checkpoints.write(str(tmp_path / 'checkpoints'), {'learner_steps': 5}, b'state', keep=1)
   with pytest.raises(ValueError, match=r'--resume=.* resumes that run'):
     run_directory.create(str(tmp_path))
 

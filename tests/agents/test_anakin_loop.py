@@ -135,7 +135,9 @@ def test_what_does_not_divide_is_rejected():
 
 
 def test_more_rows_than_a_call_can_count_are_rejected():
-  with pytest.raises(ValueError, match=r'--updates_per_call=.*--unroll_length=.*--num_envs=8 '):
+  with pytest.raises(
+    ValueError, match=r'--updates_per_call=.* unrolls of 6 rows in each of --num_envs=8 '
+  ):
     make_loop(2**31 // (NUM_ENVS * CONFIG.unroll_length) + 1)
 
 
