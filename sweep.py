@@ -80,8 +80,8 @@ def main(argv: Sequence[str]) -> int:
     jobs, why = prepare.checked(sweep)
     if args.jobs:
       jobs, why = args.jobs, 'as --jobs says'
-    prepare.check_directory(sweep, args.dir)
     if args.dry_run:
+      prepare.check_directory(sweep, args.dir)
       _preview(sweep, args.dir, jobs, why)
       return 0
     record = prepare.claim(sweep, args.dir)

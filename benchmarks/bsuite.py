@@ -25,12 +25,12 @@ from bsuite import sweep
 
 from environments import errors
 from environments.bsuite_record import csv_path
-from launchers import requests
 from programs import registry as programs
 from programs.options import configs
 from programs.options import flags as config_flags
-from rundir import run_directory
+from rundir import directory_lock, run_directory
 from sweeps.commands import Command
+from viewing import output
 
 # One environment, and the learner trains on its every step. The environment ends the run: no experiment
 # has num_steps steps. Without checkpoints a crash of the learner or of replay also ends the run, so no
@@ -90,7 +90,7 @@ class Sweep:
     path = os.path.join(directory, _RECORD)
     try:
       os.makedirs(directory, exist_ok=True)
-      run_directory.take(directory)
+      directory_lock.take(directory)
       if os.path.exists(path):
         with open(path) as f:
           record = json.load(f)
@@ -244,11 +244,7 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  try:
-    with requests.raised():
-      failed = run(common, results, ids, flags.FLAGS.jobs)
-  except requests.StopRequested as stop:
-    return stop.exit_code
+  failed = run(common, results, ids, flags.FLAGS.jobs)
   show_scores(results)
   if common.episodes:
     print(
@@ -269,4 +265,4 @@ if __name__ == '__main__':
   flags.DEFINE_integer(
     'episodes', 0, "episodes of each id, for smoke runs; 0: bsuite's number", lower_bound=0
   )
-  app.run(main, flags_parser=config_flags.parse_or_exit)
+  app.run(lambda argv: output.run(lambda: main(argv)), flags_parser=config_flags.parse_or_exit)

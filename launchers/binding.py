@@ -17,6 +17,7 @@ import launchpad as lp
 from launchpad.launch import serialization
 
 from launchers import child_process, pickling, requests
+from nodes.runtime import listening
 from nodes.runtime.lifecycle import RUN_VARIABLE
 from rundir import node_files
 
@@ -80,11 +81,7 @@ def starting() -> Iterator[None]:
 
 def free_ports(count: int) -> list[int]:
   """Returns ports that nothing on this machine listens on."""
-  sockets = child_process.bind_ports(count)
-  ports = [s.getsockname()[1] for s in sockets]
-  for s in sockets:
-    s.close()
-  return ports
+  return listening.close(child_process.bind_ports(count))
 
 
 def log_path(run_dir: str, task: NodeTask) -> str:

@@ -7,6 +7,7 @@ This module and those of ours that it imports use only the standard library, bec
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -31,20 +32,9 @@ def bind_ports(count: int) -> list[socket.socket]:
   The sockets do not listen. A node can bind the port once its socket is closed. Until then the kernel
   gives it to no other socket: connections, and servers without a port of their own, get higher ones.
   """
-  sockets: list[socket.socket] = []
-  for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
-    if len(sockets) == count:
-      return sockets
-    s = listening.unbound_socket()
-    try:
-      s.bind(('', port))
-      sockets.append(s)
-    except OSError:
-      s.close()
-  while len(sockets) < count:
-    sockets.append(listening.unbound_socket())
-    sockets[-1].bind(('', 0))
-  return sockets
+  chance = random.SystemRandom()
+  ours = (chance.choice(_PORTS) for _ in range(count + len(_PORTS)))
+  return listening.bind_first(itertools.chain(ours, itertools.repeat(0, count)), count)
 
 
 class NodeProcess:

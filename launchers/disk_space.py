@@ -8,7 +8,23 @@ from __future__ import annotations
 
 import ctypes
 
+STEP = 1 << 20
 _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # Modes of fallocate(2).
+
+
+class Reclaimer:
+  """Frees the disk space of what has been read of a file, `STEP` bytes at least at a time."""
+
+  def __init__(self, file: int):
+    """Initialises a reclaimer of a file of which nothing has been read; `file` is its descriptor."""
+    self._file = file
+    self._freed = 0
+
+  def reclaim(self, end: int) -> None:
+    """Frees the first `end` bytes, which have been read."""
+    if end - self._freed >= STEP:
+      release(self._file, end)
+      self._freed = end
 
 
 def release(file: int, end: int) -> bool:

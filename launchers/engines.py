@@ -51,10 +51,10 @@ def chosen() -> Launcher:
   return TABLE[name]
 
 
-def given_flags() -> list[str]:
-  """Returns --launcher and the flags of the chosen engine, as far as they are given."""
-  name = _LAUNCHER.value
-  names = [_LAUNCHER.name, *sorted(_flags_of(name)), *launchers.local.engine.FOREIGN_FLAGS]
+def given_flags(*others: str) -> list[str]:
+  """Returns --launcher, the flags of the chosen engine and some others, as far as they are given."""
+  own = sorted(_flags_of(_LAUNCHER.value))
+  names = [_LAUNCHER.name, *own, *launchers.local.engine.FOREIGN_FLAGS, *others]
   return [flags.FLAGS[n].serialize() for n in names if flags.FLAGS[n].present]
 
 

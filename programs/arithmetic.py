@@ -91,8 +91,7 @@ def with_decay(config: Any) -> Any:
   run = expected(config) if unset else None
   if run is None:
     return config
-  most = MOST_STEPS // max(1, getattr(config, 'gradient_steps_per_update', 1))
-  steps = min(max(1, run.updates), most)
+  steps = min(max(1, run.updates), MOST_STEPS // max(1, run.gradient_steps))
   return dataclasses.replace(config, **dict.fromkeys(unset, steps))
 
 

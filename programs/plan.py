@@ -139,17 +139,10 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
     ],
     choices=run.choices,
     fixed=changes.fixed(config) if learns else {},
-    launch_flags=_launch_flags(),
+    launch_flags=engines.given_flags(_PLACEMENT.name, _NODE_TIMEOUT.name, _NODE_OUTPUT.name),
   )
   launcher.check(job, dry_run)
   return job
-
-
-def _launch_flags() -> list[str]:
-  """Returns the given flags that choose where and how the program runs."""
-  of_every_engine = [_PLACEMENT, _NODE_TIMEOUT, _NODE_OUTPUT]
-  given = [flags.FLAGS[flag.name].serialize() for flag in of_every_engine if flag.present]
-  return [*engines.given_flags(), *given]
 
 
 def _node_output(launcher: Launcher, default: str) -> str:

@@ -1,10 +1,9 @@
-"""The run directory: its record, lock, launcher and restarts."""
+"""The run directory: its record, launcher and restarts."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -14,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rundir import files, learners, one_line, run_end, secrets
+from rundir import directory_lock, files, learners, one_line, run_end, secrets
 
 _RECORDED = (
   'dm-launchpad',
@@ -30,15 +29,13 @@ _RECORDED = (
 )
 _RECORD = 'config.json'
 _TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'versions': dict}
-_LOCK = '.lock'
 _PROBE = '.writable'  # Left over where the disk was full.
-UNUSED = {_LOCK, _PROBE}  # What may be in a directory that no run has used.
-_LOCK_SECONDS = 0.2  # `is_taken` of another process holds the lock for a moment.
+UNUSED = {directory_lock.FILE, _PROBE}  # What may be in a directory that no run has used.
 _RESTARTS = 'restarts.csv'
 _LAUNCHER = 'launcher.json'
 # What launch.py and the engines write before the first node starts, besides the nodes' payloads.
 _BEFORE_THE_START = {
-  *(_RECORD, _LOCK, 'graph.json', 'graph.md', 'graph.svg', 'params/initial.msgpack'),
+  *(_RECORD, directory_lock.FILE, 'graph.json', 'graph.md', 'graph.svg', 'params/initial.msgpack'),
   *(_LAUNCHER, 'slurm.sh'),
 }
 
@@ -75,7 +72,7 @@ def create(path: str, shared: bool = False) -> str:
     os.makedirs(path, exist_ok=True)
     if not shared:
       check_unused(path)
-    take(path)
+    directory_lock.take(path)
     with open(os.path.join(path, _PROBE), 'w') as probe:
       probe.write('yes')
     os.remove(probe.name)
@@ -130,8 +127,8 @@ def reopen(path: str, lock: bool = True) -> tuple[str, Record]:
   if _is_run(path):
     try:
       if lock:
-        take(path)
-      elif is_taken(path):
+        directory_lock.take(path)
+      elif directory_lock.is_taken(path):
         raise BlockingIOError
     except BlockingIOError as error:
       raise ValueError(f'--resume={path}: that run is still running.') from error
@@ -367,18 +364,6 @@ def processes_path(path: str) -> str:
   return os.path.join(path, 'processes.csv')
 
 
-def is_taken(path: str) -> bool:
-  """Returns whether a launcher on this machine, or one that shares its locks, uses a directory."""
-  try:
-    with open(os.path.join(path, _LOCK)) as lock:
-      fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Closing releases it.
-  except BlockingIOError:
-    return True
-  except OSError:
-    return False
-  return False
-
-
 def _is_run(path: str) -> bool:
   return os.path.exists(os.path.join(path, _RECORD))
 
@@ -387,18 +372,3 @@ def has_checkpoints(path: str) -> bool:
   """Returns whether a run can be resumed: it has written a checkpoint, and so has each of its peers."""
   peers = config_of(path).get('num_peers', 1)
   return learners.num_with_checkpoint(path) >= (peers if isinstance(peers, int) else 1)
-
-
-def take(path: str) -> None:
-  """Locks the directory until this process exits; raises BlockingIOError if another holds the lock."""
-  lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT, 0o644)
-  end = time.monotonic() + _LOCK_SECONDS
-  while True:
-    try:
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      return
-    except BlockingIOError:
-      if time.monotonic() > end:
-        os.close(lock)
-        raise
-      time.sleep(0.02)

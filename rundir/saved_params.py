@@ -44,15 +44,15 @@ def read(run_dir: str, which: str = '') -> SavedParams:
     ValueError: if they do not exist or cannot be read; one sentence.
   """
   final = final_params.path(run_dir)
-  ended = os.path.exists(final)
+  has_final = os.path.exists(final)
   kept = checkpoints.steps(checkpoints.directory(run_dir))
-  if not ended and not kept:
+  if not has_final and not kept:
     raise ValueError(
       f'{run_dir} has no parameters yet; the first come with its first checkpoint, after '
       '--checkpoint_period seconds of training.'
     )
-  which = which or (FINAL if ended and (run_end.has_ended(run_dir) or not kept) else NEWEST)
-  if which == FINAL and ended:
+  which = which or (FINAL if has_final and (run_end.has_ended(run_dir) or not kept) else NEWEST)
+  if which == FINAL and has_final:
     return _of_file(final)
   if which == NEWEST and kept:
     checkpoint = checkpoints.newest(checkpoints.directory(run_dir))
@@ -60,7 +60,7 @@ def read(run_dir: str, which: str = '') -> SavedParams:
   elif which.isdecimal() and int(which) in kept:
     checkpoint = checkpoints.read(kept[int(which)])
   else:
-    there = ([FINAL] if ended else []) + list(map(str, kept))
+    there = ([FINAL] if has_final else []) + list(map(str, kept))
     raise ValueError(f'--checkpoint={which} does not exist; {run_dir} has: {", ".join(there)}.')
   return SavedParams(checkpoint.path, checkpoint.counts, _params_of(checkpoint))
 

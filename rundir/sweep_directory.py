@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rundir import files, run_directory, secrets
+from rundir import directory_lock, files, run_directory, secrets
 
 FORMAT = 1
 _RECORD = 'sweep.json'
@@ -125,7 +125,7 @@ def expanded(paths: Sequence[str]) -> list[str]:
 
 def is_going_on(path: str) -> bool:
   """Returns whether a command on this machine runs the sweep in a directory."""
-  return is_sweep(path) and run_directory.is_taken(path)
+  return is_sweep(path) and directory_lock.is_taken(path)
 
 
 def title(run_dir: str) -> str:

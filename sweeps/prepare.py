@@ -9,7 +9,7 @@ from typing import Any
 
 from launchers import streams
 from launchers.launcher import Job
-from rundir import run_directory, secrets, sweep_directory
+from rundir import directory_lock, secrets, sweep_directory
 from rundir.sweep_directory import Record
 from sweeps import commands, planning
 from sweeps.spec import Sweep
@@ -23,11 +23,9 @@ def check_directory(sweep: Sweep, directory: str) -> None:
       sentence.
   """
   try:
-    usable = commands.unused(directory) or sweep_directory.is_sweep(directory)
+    _check_usable(directory)
   except OSError as error:
     raise ValueError(f'{directory} cannot be read: {error.strerror}.') from error
-  if not usable:
-    raise ValueError(f'{directory} is not empty, and no sweep; name a new directory.')
   record = sweep_directory.read(directory)
   if record is not None:
     check_flags(sweep, directory, record)
@@ -44,9 +42,9 @@ def claim(sweep: Sweep, directory: str) -> Record:
     ValueError: it is in use, cannot be written, or holds something else; one sentence.
   """
   try:
-    check_directory(sweep, directory)
+    _check_usable(directory)
     os.makedirs(directory, exist_ok=True)
-    run_directory.take(directory)
+    directory_lock.take(directory)
     record = sweep_directory.read(directory)
     if record is None:
       record = Record(dict(sweep.flags), [])
@@ -55,8 +53,13 @@ def claim(sweep: Sweep, directory: str) -> Record:
     raise ValueError(f'{directory} is in use by a sweep that is still running.') from error
   except OSError as error:
     raise ValueError(f'{directory} cannot be written: {error.strerror}.') from error
-  check_flags(sweep, directory, record)  # Again, now that no other command can write the record.
+  check_flags(sweep, directory, record)
   return record
+
+
+def _check_usable(directory: str) -> None:
+  if not commands.unused(directory) and not sweep_directory.is_sweep(directory):
+    raise ValueError(f'{directory} is not empty, and no sweep; name a new directory.')
 
 
 def check_flags(sweep: Sweep, directory: str, record: Record) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from launchers import binding, guard, requests, streams
 from programs.options import flags as config_flags
-from rundir import run_directory, run_end, sweep_directory
+from rundir import directory_lock, run_end, sweep_directory
 from rundir.sweep_directory import DONE, FAILED, STOPPED, Outcome, Record
 from sweeps import commands, prepare, report, table
 from sweeps.commands import Command
@@ -201,7 +201,7 @@ class _Runner:
     return True
 
   def _start(self, task: _Task, mark: str) -> None:
-    if run_directory.is_taken(task.run_dir):
+    if directory_lock.is_taken(task.run_dir):
       self._say(f'{task.name}: is left out, because another command runs {task.run_dir}')
       self.skipped = True
       return

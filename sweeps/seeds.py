@@ -47,8 +47,8 @@ def run() -> int:
   default = run_directory.default_path(program, env)
   directory = run_directory.absolute(given_dir or default)
   streams.say(f'{len(sweep.seeds)} seeds, {jobs} runs at once ({why}), {directory}')
-  prepare.check_directory(sweep, directory)
   if dry_run:
+    prepare.check_directory(sweep, directory)
     return 0
   code, rows = runner.run(
     sweep, directory, prepare.claim(sweep, directory), jobs, retry_failed=True

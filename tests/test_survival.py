@@ -1,6 +1,8 @@
 """Whole programs that lose their nodes, are stopped, and go on: real processes, with a deadline."""
 
+import os
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -77,7 +79,8 @@ def test_every_node_may_be_killed_and_the_run_be_stopped_and_resumed(
   assert code == 143
   for name in nodes:
     assert f'node {name.replace("-", "/")} was killed by SIGKILL; restarting' in errors
-  assert errors.rstrip().endswith(f'python launch.py --resume={program.run_dir}')
+  python = os.path.relpath(sys.executable)
+  assert errors.rstrip().endswith(f'to resume: {python} launch.py --resume={program.run_dir}')
 
   saved = program.checkpoint_counts()
   refused = launch(f'--resume={program.run_dir}', '--discount=0.5')

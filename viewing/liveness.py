@@ -7,7 +7,7 @@ import glob
 import os
 import time
 
-from rundir import node_files, run_directory, run_end
+from rundir import directory_lock, node_files, run_directory, run_end
 
 ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
 # A run without a lock on this machine counts as stopped after this time without a write.
@@ -41,7 +41,7 @@ class Liveness:
       self.state = ENDED
     elif run_end.end_of(self._run_dir) is not None:
       self.state = STOPPED
-    elif silent < SILENT_SECONDS or run_directory.is_taken(self._run_dir):
+    elif silent < SILENT_SECONDS or directory_lock.is_taken(self._run_dir):
       self.state = GOING_ON
     else:
       self.state = STOPPED

@@ -39,8 +39,7 @@ class R2D2(Agent):
   An unroll has `burn_in` rows, which only refresh its stored core state, then the `unroll_length + 1`
   rows of its *suffix*, whose transitions are trained on. Unrolls start `unroll_length` rows apart, so
   suffixes tile the stream: each transition is in exactly one, except for the first ones of a stream.
-  Unrolls cross episode ends, where the core
-  state is reset.
+  Unrolls cross episode ends, where the core state is reset.
 
   The constructor starts no JAX backend. An update reduces over the whole batch, so under `jax.jit` the
   result is the same on one device and sharded over many.

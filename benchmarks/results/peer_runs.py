@@ -16,7 +16,7 @@ from benchmarks.results import attempts, provenance, recording, records
 from benchmarks.results.declared import Entry, Peer
 from benchmarks.results.failed import Failed
 from benchmarks.results.places import Places
-from rundir import run_directory
+from rundir import directory_lock
 
 _POLL_SECONDS = 0.5
 # A driver without a report for so long has failed. Compiling and a final evaluation count.
@@ -48,7 +48,7 @@ def run(
   with contextlib.suppress(FileNotFoundError):
     os.remove(places.attempts(entry, seed))
   os.makedirs(run_dir)
-  run_directory.take(run_dir)
+  directory_lock.take(run_dir)
   given = driver_settings(entry, row, seed) | {'script': script}
   try:
     virtual.install(row.peer, peer.python, wheels, peer.built)

@@ -9,7 +9,7 @@ from benchmarks.results import inputs, launches, peer_runs, records
 from benchmarks.results.declared import Entry, Launch, Peer
 from benchmarks.results.failed import Failed
 from benchmarks.results.places import Places
-from rundir import run_directory
+from rundir import directory_lock
 
 
 class Runner:
@@ -69,7 +69,7 @@ class Runner:
     Raises:
       Failed: it came to no result.
     """
-    if run_directory.is_taken(self._places.run_dir(entry, seed)):
+    if directory_lock.is_taken(self._places.run_dir(entry, seed)):
       raise Failed('another command runs it now')
     if isinstance(entry.row, Launch):
       launches.run(entry, entry.row, seed, self._places)

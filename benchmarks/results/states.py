@@ -8,7 +8,7 @@ from typing import NamedTuple
 from benchmarks.results import records
 from benchmarks.results.declared import Entry
 from benchmarks.results.places import Places
-from rundir import run_directory
+from rundir import directory_lock
 
 DONE, RUNNING, STARTED, MISSING = 'done', 'running', 'started', 'missing'
 
@@ -35,7 +35,7 @@ def of_row(entry: Entry, places: Places) -> State:
   run_dirs = [places.run_dir(entry, seed) for seed in entry.row.seeds]
   if done == len(entry.row.seeds):
     words = DONE
-  elif any(map(run_directory.is_taken, run_dirs)):
+  elif any(map(directory_lock.is_taken, run_dirs)):
     words = RUNNING
   else:
     words = STARTED if done or any(map(os.path.exists, run_dirs)) else MISSING

@@ -127,6 +127,7 @@ class Supervisor:
       f.write(payload)
     self._stop_file = os.path.join(self._directory, 'stop')
     self._output = tempfile.TemporaryFile()  # noqa: SIM115  unnamed, so that no file is left over
+    self._reclaimer = disk_space.Reclaimer(self._output.fileno())
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(('RAY_', 'PYTHON'))}
     self._environment = {
       **inherited,
@@ -137,7 +138,7 @@ class Supervisor:
     for s in self._sockets:
       s.close()
     self._guard = guard.Guard(self._code.python, self._code.python_path, self._code.root)
-    self._starts = self._released = 0
+    self._starts = 0
     self._run()
 
   def restart(self, variables: Mapping[str, str]) -> None:
@@ -182,9 +183,7 @@ class Supervisor:
       offset: bytes of output that the caller already has.
       seconds: longest wait.
     """
-    if offset - self._released >= _MAX_OUTPUT:
-      disk_space.release(self._output.fileno(), offset)
-      self._released = offset
+    self._reclaimer.reclaim(offset)
     end = time.monotonic() + seconds
     while True:
       exited = self._exited.is_set()

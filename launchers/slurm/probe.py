@@ -92,15 +92,9 @@ def free_ports(first: int, count: int) -> list[int]:
   Raises:
     OSError: if fewer than `count` ports are free.
   """
-  ports: list[int] = []
-  for offset in range(_HIGHEST - _LOWEST):
-    if len(ports) == count:
-      return ports
-    port = _LOWEST + (first - _LOWEST + offset) % (_HIGHEST - _LOWEST)
-    with listening.unbound_socket() as s, contextlib.suppress(OSError):
-      s.bind(('', port))
-      ports.append(port)
-  raise OSError(f'fewer than {count} ports are free')
+  size = _HIGHEST - _LOWEST
+  ours = (_LOWEST + (first - _LOWEST + offset) % size for offset in range(size))
+  return listening.close(listening.bind_first(ours, count))
 
 
 def _problem(hosts: list[str]) -> str:

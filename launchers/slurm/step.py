@@ -45,7 +45,8 @@ class SlurmNode:
     """Starts the step, or restarts it after its exit."""
     self._killed = 0.0  # Monotonic time of the first SIGKILL, in seconds.
     self._messages = tempfile.TemporaryFile()  # noqa: SIM115  unnamed, so that no file is left
-    self._offset = self._released = 0
+    self._reclaimer = disk_space.Reclaimer(self._messages.fileno())
+    self._offset = 0
     self._said = b''
     self._listener = heartbeat.Listener(self._new_beats)
     with open(self.log_path, 'ab') as log:
@@ -123,9 +124,7 @@ class SlurmNode:
     new = os.pread(self._messages.fileno(), _MAX_MESSAGES, self._offset)
     new = new[: new.rfind(b'\n') + 1]
     self._offset += len(new)
-    if self._offset - self._released >= _MAX_MESSAGES:
-      disk_space.release(self._messages.fileno(), self._offset)
-      self._released = self._offset
+    self._reclaimer.reclaim(self._offset)
     beats = []
     for line in new.splitlines(keepends=True):
       if line.startswith(b'{'):

@@ -7,6 +7,7 @@ value.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 
 _BACKLOG = 1024
 
@@ -47,6 +48,37 @@ def unbound_socket() -> socket.socket:
   both = socket.socket(socket.AF_INET6)
   both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
   return both
+
+
+def bind_first(ports: Iterable[int], count: int) -> list[socket.socket]:
+  """Returns sockets bound to the first free ones of some ports. They do not listen.
+
+  Raises:
+    OSError: if fewer than `count` ports are free.
+  """
+  bound: list[socket.socket] = []
+  for port in ports:
+    if len(bound) == count:
+      break
+    s = unbound_socket()
+    try:
+      s.bind(('', port))
+      bound.append(s)
+    except OSError:
+      s.close()
+  if len(bound) < count:
+    close(bound)
+    raise OSError(f'fewer than {count} ports are free')
+  return bound
+
+
+def close(bound: Iterable[socket.socket]) -> list[int]:
+  """Closes bound sockets; returns their ports."""
+  ports = []
+  for s in bound:
+    ports.append(s.getsockname()[1])
+    s.close()
+  return ports
 
 
 def _bind(unbound: socket.socket, port: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-# Option names, or beginnings of them that end in _; the option that they need, and its values.
-_NEEDED: tuple[tuple[tuple[str, ...], str, tuple[Any, ...]], ...] = (
-  (('lstm_size',), 'core', ('lstm',)),
-  (('adam_',), 'optimizer', ('adam',)),
-  (('rmsprop_',), 'optimizer', ('rmsprop',)),
-  (('puct_', 'dirichlet_', 'temperature_decay_steps'), 'search', ('puct',)),
-  (('gumbel_', 'max_considered_actions'), 'search', ('gumbel',)),
+# Beginnings of option names; the option that they need, and its value.
+_NEEDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
+  (('lstm_size',), 'core', 'lstm'),
+  (('adam_',), 'optimizer', 'adam'),
+  (('rmsprop_',), 'optimizer', 'rmsprop'),
+  (('puct_', 'dirichlet_', 'temperature_decay_steps'), 'search', 'puct'),
+  (('gumbel_', 'max_considered_actions'), 'search', 'gumbel'),
 )
 # Options without effect where another one is 0.
 _OF_PARTS = {
@@ -28,14 +28,14 @@ def warnings(config: Any, given: Collection[str]) -> list[str]:
     given: names of the options that the user has given.
   """
   found = []
-  for names, needed, values in _NEEDED:
-    if getattr(config, needed, values[0]) not in values:
+  for names, needed, value in _NEEDED:
+    if getattr(config, needed, value) != value:
       found += [
-        f'--{name} has no effect without --{needed}={values[0]}.'
+        f'--{name} has no effect without --{needed}={value}.'
         for name in sorted(given)
-        if name in names or name.startswith(tuple(n for n in names if n.endswith('_')))
+        if name.startswith(names)
       ]
-  for part, names in _OF_PARTS.items():
+  for part, depending in _OF_PARTS.items():
     if not getattr(config, part, 1):
-      found += [f'--{name} has no effect with --{part}=0.' for name in names if name in given]
+      found += [f'--{name} has no effect with --{part}=0.' for name in depending if name in given]
   return found

@@ -64,9 +64,10 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
   Raises:
     ValueError: one sentence, if a number is out of range or a rule raises.
   """
+  defaults = {field.name: field.default for field in dataclasses.fields(config_class)}
   for name, value in preset.items():
     if not isinstance(value, Rule):
-      _check_type(config_class, name, value)
+      _check_type(defaults, name, value)
   chosen = {**preset, **values}
   if 'env_options' in preset and 'env_options' in values:
     chosen['env_options'] = environments.merge(preset['env_options'], values['env_options'])
@@ -82,13 +83,12 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
         f"--{name}: the preset's rule, {rule.text}, raises {type(error).__name__}: {error}; give the "
         'option, or add --preset=none.'
       ) from error
-    _check_type(config_class, name, settled[name])
+    _check_type(defaults, name, settled[name])
   return config_class(**settled).resolve()
 
 
-def _check_type(config_class: Any, name: str, value: Any) -> None:
+def _check_type(defaults: Mapping[str, Any], name: str, value: Any) -> None:
   """Raises ValueError, one sentence, unless a preset's value is one of an option."""
-  defaults = {field.name: field.default for field in dataclasses.fields(config_class)}
   if name not in defaults:
     raise ValueError(f'a preset sets {name}, which is not an option of the program; mend PRESETS.')
   kind = type(defaults[name])

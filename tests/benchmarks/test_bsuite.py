@@ -15,7 +15,7 @@ from bsuite import sweep as bsuite_ids
 from benchmarks import bsuite as sweeps
 from benchmarks.running import ROOT, processes
 from environments.bsuite_record import csv_path
-from rundir import run_directory
+from rundir import directory_lock
 
 SMALL = ['--mlp_sizes=16', '--batch_size=2', '--unroll_length=5']
 
@@ -113,7 +113,7 @@ def test_a_directory_has_the_results_of_one_sweep(tmp_path, monkeypatch):
   mine.take(directory)
   with pytest.raises(ValueError, match='is in use by a sweep that is still running'):
     mine.take(directory)
-  monkeypatch.setattr(run_directory, 'take', lambda path: None)
+  monkeypatch.setattr(directory_lock, 'take', lambda path: None)
   mine.take(directory)
   for other in (
     sweeps.Sweep('r2d2', ['--core=none'], 20),

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from benchmarks.running import processes
-from rundir import run_directory, sweep_directory
+from rundir import directory_lock, sweep_directory
 from rundir.sweep_directory import DONE, FAILED, STOPPED
 from sweeps import commands, prepare, report, runner, search
 from sweeps.metrics import Metric
@@ -27,7 +27,7 @@ def run(tmp_path, quick_launch, capsys):
 
   def run(sweep, jobs=2, **options):
     if directory.exists():
-      (directory / '.lock').unlink(missing_ok=True)  # This process holds it until its end.
+      (directory / '.lock').unlink()  # This process holds it until its end.
     record = prepare.claim(sweep, str(directory))
     capsys.readouterr()
     code, rows = runner.run(sweep, str(directory), record, jobs, **options)
@@ -200,7 +200,7 @@ def test_a_run_of_another_command_is_left_alone(parse, run):
     str(run.directory), sweep_directory.Record(dict(parse().flags), [{'learning_rate': '0.1'}])
   )
   (run.directory / '.lock').touch()
-  run_directory.take(str(run_dir))
+  directory_lock.take(str(run_dir))
   code, rows, lines = run(parse(space={'learning_rate': ['0.1']}))
   assert code == 1 and 'trial 1 seed 1: is left out' in lines[0]
   assert rows[0].valued == 1

@@ -10,7 +10,7 @@ from benchmarks.results import launches, policies, records, states
 from benchmarks.results.declared import Entry, Launch, Task
 from benchmarks.results.places import Places
 from benchmarks.results.records import Curve, Record
-from rundir import checkpoints, run_directory, run_end
+from rundir import checkpoints, directory_lock, run_directory, run_end
 from sweeps import commands
 
 ROW = Launch(label='anakin', program='anakin', env='catch', budget=100, seeds=(1, 2))
@@ -122,7 +122,7 @@ def test_a_row_is_missing_started_running_and_done(make_run, places):
   assert states.of_row(ENTRY, places) == ('missing', 0)
   run_dir = make_run(ROW.settings())
   assert states.of_row(ENTRY, places) == ('started', 0)
-  run_directory.take(str(run_dir))  # Until this process ends.
+  directory_lock.take(str(run_dir))  # Until this process ends.
   assert states.of_row(ENTRY, places) == ('running', 0)
   for seed in ROW.seeds:
     curve = Curve([], [], [], [], [])

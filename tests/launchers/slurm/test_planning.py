@@ -245,7 +245,7 @@ def test_a_node_that_has_not_started_has_no_stacks_and_goes_on(tmp_path):
 
 
 def test_heartbeats_that_were_read_take_no_disk_space_and_later_ones_arrive(tmp_path, monkeypatch):
-  monkeypatch.setattr(step, '_MAX_MESSAGES', 1 << 14)
+  monkeypatch.setattr(disk_space, 'STEP', 1 << 14)
   node = step.SlurmNode('actor/0', str(tmp_path / 'log'), Resources(), ['sleep', '1000'], '1')
   try:
     file = node._messages.fileno()

@@ -52,12 +52,18 @@ def test_a_peer_that_never_blocks_sends_once_until_it_is_confirmed_and_mixes_wha
   assert params[1] == 2.0 and len(network.calls) == 2
 
 
-def test_a_message_of_the_average_that_is_lost_is_replaced_by_the_next():
-  network, params = Network('ring', 2, AVERAGE), np.array([[1.0], [3.0]])
+def _after_a_loss(**options):
+  """Returns two peers, of which one has lost a message and then made a step, and their parameters."""
+  network, params = Network('ring', 2, AVERAGE, **options), np.array([[1.0], [3.0]])
   network.step(0, params)
   network.lose(network.calls.pop())
   params[0] = 9.0
   network.step(0, params)
+  return network, params
+
+
+def test_a_message_of_the_average_that_is_lost_is_replaced_by_the_next():
+  network, params = _after_a_loss()
   [call] = network.calls
   assert call[2][-1] == 9.0
   network.deliver(call)
@@ -66,11 +72,7 @@ def test_a_message_of_the_average_that_is_lost_is_replaced_by_the_next():
 
 
 def test_a_message_of_a_blocking_peer_that_is_lost_is_sent_again():
-  network, params = Network('ring', 2, AVERAGE, blocking=True), np.array([[1.0], [3.0]])
-  network.step(0, params)
-  network.lose(network.calls.pop())
-  params[0] = 9.0
-  network.step(0, params)
+  network, _ = _after_a_loss(blocking=True)
   [call] = network.calls
   assert call[2][-1] == 1.0
 
