@@ -39,7 +39,7 @@ class Writer(Protocol):
     """Starts writing."""
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
-    """Queues unrolls `[N, L, ...]`; `release` is called once they are copied. Must not block."""
+    """Queues unrolls `[N, L, ...]`; `release` is called once their arrays are free. Must not block."""
 
   def check(self) -> None:
     """Raises the error that stopped the writer, if any, or TimeoutError if it hangs."""

@@ -202,7 +202,11 @@ class _Training:
     specs_of = prepared.agent, prepared.environment_spec
     self._learner.compile(unroll_spec(*specs_of, options.shares[0].table), options.batch_size)
     self._reader = make_reader(
-      *specs_of, replay_addresses, options.shares, options.unrolls_per_item
+      *specs_of,
+      replay_addresses,
+      options.shares,
+      options.unrolls_per_item,
+      max_in_flight=options.max_in_flight,
     )
     self._checkpointer = Checkpointer(
       checkpoints.directory(options.run.learner_dir),

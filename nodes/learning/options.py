@@ -51,6 +51,7 @@ class TrainingOptions:
     replica: index of this replica; the first writes checkpoints and parameters.
     num_replicas: number of replicas; their learners do every update together.
     unrolls_per_item: unrolls in an item of replay.
+    max_in_flight: maximum number of unrolls in transfer beyond a batch; None: a batch.
   """
 
   name: str
@@ -63,6 +64,7 @@ class TrainingOptions:
   replica: int = 0
   num_replicas: int = 1
   unrolls_per_item: int = 1
+  max_in_flight: int | None = None
 
   @property
   def batch_size(self) -> int:

@@ -9,7 +9,10 @@ from typing import Any
 
 
 class DevicePrefetcher:
-  """Copies the next batch to the devices while the learner updates from the current one."""
+  """Copies the next batch to the devices while the learner updates from the current one.
+
+  It reads no batch while `depth` batches wait: a batch in hand would grow older than one in a queue.
+  """
 
   def __init__(self, batches: Iterable[Any], put: Callable[[Any], Any], depth: int = 1):
     """Starts the prefetch thread.
@@ -17,9 +20,10 @@ class DevicePrefetcher:
     Args:
       batches: yields host batches; read from the prefetch thread.
       put: copies a host batch to the devices.
-      depth: maximum number of batches that wait on the devices.
+      depth: maximum number of batches that are read ahead.
     """
-    self._ready: queue.Queue[Any] = queue.Queue(depth)
+    self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    self._room = threading.Semaphore(depth)
     self._thread = threading.Thread(
       target=self._run, args=(batches, put), name='prefetch', daemon=True
     )
@@ -35,11 +39,13 @@ class DevicePrefetcher:
         continue
       if isinstance(item, BaseException):
         raise item
+      self._room.release()
       return item
 
   def _run(self, batches: Iterable[Any], put: Callable[[Any], Any]) -> None:
     try:
-      for batch in batches:
-        self._ready.put(put(batch))
+      source = iter(batches)
+      while self._room.acquire():
+        self._ready.put(put(next(source)))
     except BaseException as error:
       self._ready.put(error)

@@ -115,6 +115,7 @@ def make_reader(
   shares: Sequence[Share],
   unrolls_per_item: int = 1,
   quotas: Callable[[], Sequence[int]] | None = None,
+  max_in_flight: int | None = None,
 ) -> UnrollReader | MixedReader:
   """Returns a reader of an agent's unrolls, from one table or several.
 
@@ -125,6 +126,8 @@ def make_reader(
     shares: the tables, and the unrolls of a batch from each.
     unrolls_per_item: unrolls in a Reverb item.
     quotas: see `MixedReader`.
+    max_in_flight: maximum number of unrolls of a table in transfer beyond a batch; None: as many as a
+      batch has.
 
   Raises:
     ValueError: if the unrolls of two of the tables differ in layout.
@@ -132,7 +135,8 @@ def make_reader(
   readers, layouts = [], []
   for table, unrolls in shares:
     columns = Columns(unroll_spec(agent, environment_spec, table), unrolls_per_item)
-    readers.append(UnrollReader(addresses, columns, unrolls, max_in_flight=unrolls, table=table))
+    in_flight = unrolls if max_in_flight is None else min(unrolls, max_in_flight)
+    readers.append(UnrollReader(addresses, columns, unrolls, in_flight, table))
     layouts.append(columns.stored)
     if layouts[-1] != layouts[0]:
       raise ValueError(

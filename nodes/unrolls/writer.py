@@ -72,8 +72,9 @@ def make_writer(
 class UnrollWriter:
   """Writes unrolls from its own thread to several replay servers, round-robin.
 
-  The assemblers' buffers bound the queue. An environment group gets no actions until replay accepts its
-  unrolls, so a full table slows the environments down and drops nothing.
+  The assemblers' buffers bound the queue. An environment group completes one more unroll while replay has
+  not accepted the last, and then gets no actions. So a full table slows the environments down, drops
+  nothing, and few unrolls age in front of it.
 
   Attributes:
     written: unrolls given to Reverb.
@@ -132,7 +133,7 @@ class UnrollWriter:
     self._thread.start()
 
   def put(self, unrolls: Unroll, release: Callable[[], None]) -> None:
-    """Queues unrolls, fields `[N, L, ...]`; calls `release` once they are copied."""
+    """Queues unrolls, fields `[N, L, ...]`; calls `release` once replay has accepted them."""
     self._waiting.put((unrolls, release))
 
   def check(self) -> None:
@@ -162,9 +163,9 @@ class UnrollWriter:
         unrolls, release = item
         with self._watch:
           self._append(unrolls)
-        release()
         for writer in self._writers:
           self._flush(writer)
+        release()
         self.accepted = self.written
     except BaseException as error:
       if not self._stopping.is_set():

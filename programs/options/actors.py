@@ -57,6 +57,11 @@ class ActorsConfig(CommonConfig):
     return 1
 
   @property
+  def max_in_flight(self) -> int | None:
+    """Unrolls in transfer to a learner beyond its batch; None: a batch."""
+    return None
+
+  @property
   def tables(self) -> tuple[str, ...]:
     """Tables of replay that each new unroll is written to."""
     return (UNROLLS,)

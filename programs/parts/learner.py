@@ -33,6 +33,7 @@ def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
     audit_dir=config.audit_dir,
     seed=config.root_seed.child('learner'),
     unrolls_per_item=config.unrolls_per_item,
+    max_in_flight=config.max_in_flight,
   )
 
 

@@ -289,13 +289,13 @@ def test_a_full_queue_holds_the_actor_back_and_nothing_is_dropped(acting):
   actor.start(0, np.float32(0))
 
   steps = actor.actor_steps
-  # Of each of the two environments: two unrolls in the queue, one with the writer, one waiting for it,
-  # and one that no arrays are left to go on from.
-  actor.wait_until(lambda: steps() == 2 * (5 * 4 + 1))
+  # Of each of the two environments: two unrolls in the queue, one with the writer, and one that no
+  # arrays are left to go on from.
+  actor.wait_until(lambda: steps() == 2 * (4 * 4 + 1))
   assert actor.queued() == 4
   asked = actor.learner.asked
   actor.wait_until(lambda: actor.learner.asked > asked + 20)
-  assert steps() == 2 * (5 * 4 + 1)
+  assert steps() == 2 * (4 * 4 + 1)
   for k in range(30):
     rows = actor.read().timestep.observation[..., 0]
     np.testing.assert_array_equal(rows, [range(4 * k, 4 * k + 5)] * 2)

@@ -211,8 +211,8 @@ def test_it_fetches_new_parameters_and_reports_which_it_uses(run):
 def test_it_fills_the_table_then_waits_for_samples_and_keeps_fetching(run):
   run.write()
   thread = run.start()
-  # The writer holds two batches of four, one of which is on its way to replay.
-  wait_until(lambda: run.monitor.latest.get('unrolls_relabelled') == SIZE + 8)
+  # The writer holds a batch of four, and the node the next.
+  wait_until(lambda: run.monitor.latest.get('unrolls_relabelled') == SIZE + 4)
   run.learner.publish(2)
   asked = run.learner.asked
   wait_until(lambda: run.learner.asked > asked + 3)

@@ -161,7 +161,7 @@ def test_sizes_begin_with_the_preset_and_fit_the_other_options(program, asked, g
       ['--accelerator=gpu', '--inference_batch_size=auto'],
       ['--inference_batch_size=auto measures CPUs', '--accelerator=gpu'],
     ),
-    (['--envs_per_actor=auto', '--queue_size=8'], ['--queue_size=8', '--batch_size=16']),
+    (['--envs_per_actor=auto', '--queue_size=8'], ['--queue_size=8', 'an item has']),
     (['--envs_per_actor=auto', '--env_groups=3'], ['--envs_per_actor=32', '--env_groups=3']),
   ],
 )

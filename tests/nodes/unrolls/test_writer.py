@@ -22,8 +22,8 @@ def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
   released = [threading.Event() for _ in range(4)]
   for i in range(4):  # The queue takes 4 items, these are 12.
     writer.put(numbered_unrolls(3 * i, 3), released[i].set)
-  assert released[1].wait(30)
-  assert not released[2].wait(1.0), 'the third batch was taken though the second does not fit'
+  assert released[0].wait(30)
+  assert not released[1].wait(1.0), 'the second batch was released though it does not fit'
   reader = UnrollReader([queue_address], COLUMNS, 3, max_in_flight=1)
   assert reader.measure()['replay_size'] == 4
   batches = iter(reader)
@@ -55,15 +55,15 @@ def test_a_writer_that_hangs_says_so(queue_address, monkeypatch):
 
 
 def test_a_writer_that_waits_for_a_full_table_does_not_hang(queue_address, monkeypatch):
-  copied = threading.Event()
+  released = threading.Event()
   writer = UnrollWriter([queue_address], COLUMNS)
   writer.start()
-  writer.put(numbered_unrolls(0, 5), copied.set)  # The queue takes 4.
-  assert copied.wait(DEADLINE)
+  writer.put(numbered_unrolls(0, 5), released.set)  # The queue takes 4.
+  wait_until(lambda: writer.written == 5)
   monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
   for _ in range(100):
     writer.check()
-  assert writer.accepted == 0
+  assert writer.accepted == 0 and not released.is_set()
   writer.close()
 
 
