@@ -161,8 +161,8 @@ class UnrollAssembler:
   def take(self) -> Unroll | None:
     """Returns the N finished unrolls, fields `[N, L, ...]`; None while all other buffers are in use.
 
-    Call `release` with them once replay has accepted them. Returning None is the back-pressure by which a full
-    replay queue slows the actors down.
+    Call `release` with them once replay has accepted them. Returning None is the back-pressure by which
+    a full replay queue slows the actors down.
     """
     finished = self._buffer
     if not self._free:

@@ -72,9 +72,8 @@ def make_writer(
 class UnrollWriter:
   """Writes unrolls from its own thread to several replay servers, round-robin.
 
-  The assemblers' buffers bound the queue. An environment group completes one more unroll while replay has
-  not accepted the last, and then gets no actions. So a full table slows the environments down, drops
-  nothing, and few unrolls age in front of it.
+  While replay has not accepted a group's unrolls, the group completes the next ones and then gets no
+  actions. So a full table slows the environments down, drops nothing, and few unrolls age before it.
 
   Attributes:
     written: unrolls given to Reverb.

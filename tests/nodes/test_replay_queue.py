@@ -3,7 +3,6 @@
 import functools
 import itertools
 import secrets
-import threading
 
 import jax
 import numpy as np
@@ -45,7 +44,7 @@ def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address, 
     jax.tree.map(np.testing.assert_array_equal, batch.unrolls, numbered_unrolls(4 * i, 4))
     assert batch.unroll_ids.shape == batch.probabilities.shape == (4,)
     ids += batch.unroll_ids.tolist()
-  assert released == list(range(0, 40, 10))
+  wait_until(lambda: released == list(range(0, 40, 10)))
   assert ids == list(range(ids[0], ids[0] + 40))
   writer.check()
   writer.close()
