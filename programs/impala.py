@@ -27,7 +27,7 @@ from programs.parts.replay import add_replay, make_queue
 
 CALL_TIMEOUT = sebulba.CALL_TIMEOUT
 PRESETS, NAMED_PRESETS = sebulba.PRESETS, sebulba.NAMED_PRESETS
-# On two cores the bottleneck is the learner, in Sebulba it is inference. So unrolls age in the queue here.
+# On two cores the learner is the bottleneck; in Sebulba inference is. So unrolls wait in the queue here.
 PPO_PRESETS = sebulba.PPO_PRESETS | {
   'atari:Pong': PPO_PONG | {'queue_size': 16, 'num_steps': 8_000_000},
 }

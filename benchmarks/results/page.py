@@ -155,8 +155,21 @@ def _protocols(task: Task, recorded: Recorded) -> list[str]:
       if row.label not in names:
         names.append(row.label)
   ours = [f'- {", ".join(names)}: {protocol}.' for protocol, names in labels.items()]
+  ours += [line for row in task.rows if (line := _differences(Entry(task, row), recorded))]
   quoted = [f'- {p.system}: {p.protocol}. Source: {p.source}.' for p in task.published]
   return ours + quoted
+
+
+def _differences(entry: Entry, recorded: Recorded) -> str:
+  """Returns a line with the options that differ between the seeds of a row; '' if none are known to."""
+  options = {s: r.options for s, r in recorded.of(entry).items() if r.options is not None}
+  names = sorted({name for of_seed in options.values() for name in of_seed})
+  differ = [
+    f'{name} ({", ".join(f"seed {seed}: {of.get(name)}" for seed, of in options.items())})'
+    for name in names
+    if len({json.dumps(of_seed.get(name)) for of_seed in options.values()}) > 1
+  ]
+  return f'- {entry.row.label}: the seeds differ in {"; ".join(differ)}.' if differ else ''
 
 
 def _figure(task: Task, recorded: Recorded) -> bytes | None:

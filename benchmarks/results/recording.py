@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ def of_launch(
     evaluated = json.load(f)
   summary = run_end.read_summary(run_dir)
   assert summary is not None
+  run = run_directory.read_record(run_dir)
   repeat = evaluated['protocol']['action_repeat']
   final = {name: evaluated['score'][name] for name in ('mean', 'standard_error', 'episodes')}
   totals = {name: summary[name] for name in ('actor_steps', 'environment_frames')}
@@ -56,7 +58,8 @@ def of_launch(
       'steps_per_second': _training_rate(run_dir, [a.first_second for a in made]),
     },
     attempts=[dataclasses.asdict(attempt) for attempt in made],
-    versions=run_directory.read_record(run_dir).versions,
+    versions=run.versions,
+    options={name: value for name, value in run.config.items() if _is_setting(name, value)},
   )
 
 
@@ -108,6 +111,12 @@ def of_peer(
     attempts=[dataclasses.asdict(made)],
     versions=versions,
   )
+
+
+def _is_setting(name: str, value: Any) -> bool:
+  """Returns whether an option is neither the seed nor a path or several."""
+  parts = value if isinstance(value, list) else [value]
+  return name != 'seed' and not any(isinstance(part, str) and os.path.isabs(part) for part in parts)
 
 
 def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:

@@ -47,6 +47,8 @@ class Record:
       `steps_per_second` while it trained, None if it reported too little.
     attempts: see `attempts.Attempt`; more than one for a run that was resumed.
     versions: of the packages, by name.
+    options: every option of the run as it was resolved, without its seed and paths; None if they are not
+      known. They do not decide whose record it is: a default may change and the record stays.
   """
 
   row: str
@@ -59,6 +61,7 @@ class Record:
   totals: dict[str, Any]
   attempts: list[dict[str, Any]]
   versions: dict[str, str]
+  options: dict[str, Any] | None = None
 
 
 def write(path: str, record: Record) -> None:

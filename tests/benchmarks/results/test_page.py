@@ -1,5 +1,6 @@
 """The page: what it shows of recorded runs, and that the repository's is what its records give."""
 
+import dataclasses
 import pathlib
 import re
 import shutil
@@ -7,7 +8,7 @@ import shutil
 import pytest
 
 from benchmarks.results import __main__ as command
-from benchmarks.results import page, policies, rows
+from benchmarks.results import page, policies, records, rows
 from benchmarks.results.declared import Entry
 from benchmarks.results.places import Places
 from tests.benchmarks import smoke
@@ -70,6 +71,19 @@ def test_rows_have_what_was_recorded_and_others_are_shown_as_not_run(places):
   for target in re.findall(r'\]\((?!\.\./)([^)]+)\)', text):
     path = str(pathlib.Path(places.docs, target))
     assert path in content or pathlib.Path(path).is_file(), target
+
+
+def test_seeds_of_a_row_whose_options_differ_say_so(places):
+  entry = Entry(recorded.TASKS[0], recorded.TASKS[0].rows[0])
+  for seed, size in ((1, 128), (2, 32)):
+    path = places.record(entry, seed)
+    record = records.read(path)
+    assert record.options is None
+    options = {'queue_size': size, 'batch_size': 16}
+    records.write(path, dataclasses.replace(record, options=options))
+  text = page.render(recorded.TASKS, recorded.GROUPS, places)[places.page].decode()
+  said = f'- {entry.row.label}: the seeds differ in queue_size (seed 1: 128, seed 2: 32).\n'
+  assert text.count('the seeds differ') == 1 and said in text
 
 
 def test_a_group_has_the_interquartile_mean_of_its_scaled_returns(places):

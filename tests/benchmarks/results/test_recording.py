@@ -17,6 +17,7 @@ from tests.benchmarks.results.recorded import rows
 
 ROW = Launch(label='sebulba', program='sebulba', env='catch', budget=400)
 ENTRY = Entry(Task(name='catch', title='Catch', about='', rows=(ROW,)), ROW)
+CONFIG = {'batch_size': 16, 'seed': 1, 'run_dir': '/a/run', 'offline_data': ['/a'], 'devices': [0]}
 MACHINE = {'cpu': 'a processor', 'cpu_cores': 2, 'memory_gib': 4, 'accelerators': []}
 
 
@@ -50,7 +51,7 @@ def run_dir(tmp_path):
   )
   summary = {'actor_steps': 400, 'environment_frames': 800, 'learner_steps': 3}
   (run_dir / 'summary.json').write_text(json.dumps(summary))
-  record = run_directory.Record('sebulba', {}, {}, [], {'jax': '0.6.2'})
+  record = run_directory.Record('sebulba', {}, CONFIG, [], {'jax': '0.6.2'})
   (run_dir / 'config.json').write_text(json.dumps(dataclasses.asdict(record)))
   protocol = {
     'env': 'catch',
@@ -91,6 +92,7 @@ def test_a_record_has_the_curve_the_final_return_and_the_times_of_all_attempts(r
   }
   assert record.command == 'launch.py --program=sebulba --env=catch --num_steps=400 --seed=1'
   assert record.versions == {'jax': '0.6.2'} and len(record.attempts) == 2
+  assert record.options == {'batch_size': 16, 'devices': [0]}
 
 
 def test_a_run_without_two_reports_has_no_rate(run_dir, tmp_path):
