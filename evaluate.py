@@ -26,6 +26,7 @@ from typing import Any
 
 from agents.seeding import Seed
 from programs import runs
+from programs.options import bsuite_results
 from rundir import run_end, saved_params, secrets
 from viewing import command_line, output
 
@@ -119,7 +120,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   kept = saved_params.read(path, args.checkpoint)
   num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
   episodes_each = math.ceil(args.episodes / num_envs)
-  options = registry.merge(config.env_options, args.env_options or '')
+  options = bsuite_results.unrecorded(config.env, config.env_options)
+  options = registry.merge(options, args.env_options or '')
   seed = Seed(args.seed).child('evaluate')
   environment = evaluation.make_environment(environments, config.env, options, num_envs, seed)
   film = Film(environment, args.video_episodes, args.video_frames)

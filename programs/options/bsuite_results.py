@@ -20,14 +20,26 @@ def check_counts(config: Any) -> None:
     )
 
 
-def check_directory(config: Any) -> None:
-  """Raises ValueError, one sentence, if a new run could not write its results on this machine."""
+def unrecorded(env: str, env_options: str) -> str:
+  """Returns the options of a run's environment without those that record."""
+  if not env.startswith('bsuite:'):
+    return env_options
+  return registry.merge(env_options, 'results_dir=,episodes=0')
+
+
+def check_directory(config: Any, resumes: bool = False) -> None:
+  """Raises ValueError, one sentence, if a run could not write its results on this machine."""
   if not (directory := _directory(config)):
     return
   from environments.bsuite_record import csv_path
 
   said = f'--env_options results_dir={directory}'
   if os.path.exists(path := csv_path(directory, config.env.partition(':')[2])):
+    if resumes:
+      raise ValueError(
+        f'--resume={config.run_dir}: {path} has the first episodes of this run, and bsuite records one '
+        'environment from its first episode on; start a new run with another results_dir.'
+      )
     raise ValueError(f'{said}: {path} already exists; name a new directory.')
   there = os.path.abspath(directory)
   while not os.path.exists(there):

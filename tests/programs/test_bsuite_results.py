@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from environments import registry
 from environments.bsuite_record import csv_path
 from programs import sebulba
 from programs.options import bsuite_results
@@ -41,5 +42,16 @@ def test_results_are_written_into_a_new_file(tmp_path):
   open(path, 'w').close()
   with pytest.raises(ValueError, match=f'{path} already exists; name a new directory'):
     bsuite_results.check_directory(recording(tmp_path))
+  with pytest.raises(ValueError, match=f'^--resume=r: {path} has the first episodes of this run'):
+    bsuite_results.check_directory(recording(tmp_path, run_dir='r'), resumes=True)
   with pytest.raises(ValueError, match=f'^--env_options results_dir={path} cannot be written'):
     bsuite_results.check_directory(recording(path))
+
+
+def test_the_policy_of_a_recorded_run_is_evaluated_without_recording(tmp_path):
+  options = bsuite_results.unrecorded('bsuite:catch/0', f'results_dir={tmp_path},episodes=3')
+  environment = registry.make('bsuite:catch/0', 2, 0, options)
+  environment.reset()
+  environment.close()
+  assert not [*tmp_path.iterdir()]
+  assert bsuite_results.unrecorded('catch', 'rows=5') == 'rows=5'
