@@ -5,20 +5,31 @@ import threading
 import time
 
 
-def wait_until(condition, check=lambda: None, deadline=60.0):
+def wait_until(condition, check=lambda: None, deadline=60.0, poll=0.005, explain=lambda: ''):
   """Polls until `condition()` is true; returns its value.
 
   Args:
     condition: takes no arguments.
     check: called between polls; raises to end the wait.
     deadline: seconds after which the wait fails.
+    poll: seconds between polls.
+    explain: returns what a wait that fails says.
   """
   end = time.monotonic() + deadline
   while not (value := condition()):
     check()
-    assert time.monotonic() < end, f'nothing after {deadline:g} seconds'
-    time.sleep(0.005)
+    assert time.monotonic() < end, f'nothing after {deadline:g} seconds: {explain()}'
+    time.sleep(poll)
   return value
+
+
+def alive(process, explain=lambda: ''):
+  """Returns a check that a `subprocess.Popen` still runs; `explain()` is what it says if not."""
+
+  def check():
+    assert process.poll() is None, explain()
+
+  return check
 
 
 @contextlib.contextmanager

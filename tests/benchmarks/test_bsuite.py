@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -16,6 +15,7 @@ from benchmarks import bsuite as sweeps
 from benchmarks.running import ROOT, processes
 from environments.bsuite_record import csv_path
 from rundir import directory_lock
+from tests.waiting import alive, wait_until
 
 SMALL = ['--mlp_sizes=16', '--batch_size=2', '--unroll_length=5']
 
@@ -35,11 +35,7 @@ def start(results, ids, *flags):
 
 def wait_for(condition, process):
   """Polls until a function returns something true, which is returned."""
-  end = time.monotonic() + 120
-  while not (result := condition()):
-    assert process.poll() is None and time.monotonic() < end
-    time.sleep(0.05)
-  return result
+  return wait_until(condition, alive(process), 120, poll=0.05)
 
 
 def test_a_sweep_of_r2d2_has_the_values_of_the_presets_length_not_of_an_endless_run():

@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from benchmarks.peers import differences, measuring, reports, settings, systems, tree, virtual
 from benchmarks.peers.reports import Report
 from tests.benchmarks import smoke
+from tests.waiting import wait_until
 
 DRIVER = """
 import json, subprocess, sys, time
@@ -196,9 +196,7 @@ def test_a_driver_that_ends_is_reported_with_its_last_output(tmp_path, monkeypat
 def test_processes_of_others_are_no_part_of_a_tree():
   with tree.killed_at_the_end() as mine, tree.killed_at_the_end() as other:
     process = subprocess.Popen(['sleep', '1000'], env=mine.variables)
-    deadline = time.monotonic() + 60
-    while not mine.processes():
-      assert time.monotonic() < deadline
+    wait_until(mine.processes)
     assert [p.pid for p in mine.processes()] == [process.pid] and not other.processes()
     mine.kill()
     process.wait(60)

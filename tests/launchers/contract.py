@@ -17,7 +17,6 @@ import os
 import pathlib
 import re
 import signal
-import time
 
 import launchpad as lp
 import psutil
@@ -25,6 +24,7 @@ import pytest
 
 from launchers.placement import Resources
 from tests.launchers import every_type, nodes
+from tests.waiting import wait_until
 
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 # A directory name with the special characters of sh, sbatch and JSON.
@@ -108,11 +108,7 @@ class Engine(abc.ABC):
 
   def wait_until(self, condition):
     """Waits until `condition()` is true; returns its value."""
-    end = time.monotonic() + self.deadline
-    while not (value := condition()):
-      assert time.monotonic() < end
-      time.sleep(0.05)
-    return value
+    return wait_until(condition, deadline=self.deadline, poll=0.05)
 
 
 def runs(pid):

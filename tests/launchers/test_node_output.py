@@ -4,13 +4,13 @@ import contextlib
 import io
 import os
 import threading
-import time
 
 import launchpad as lp
 import pytest
 
 from launchers import node_output
 from launchers.node_output import NodeOutput
+from tests.waiting import wait_until
 
 DEADLINE = 60
 
@@ -42,10 +42,7 @@ def _copied(logs, *contents):
 
 
 def _wait(condition):
-  end = time.monotonic() + DEADLINE
-  while not condition():
-    assert time.monotonic() < end
-    time.sleep(0.01)
+  wait_until(condition, deadline=DEADLINE)
 
 
 def test_every_line_comes_after_the_name_of_its_node(logs):

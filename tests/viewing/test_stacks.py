@@ -10,6 +10,7 @@ import pytest
 
 import watch
 from rundir import run_directory
+from tests.waiting import alive, wait_until
 from viewing import stacks
 
 DEADLINE = 60
@@ -44,10 +45,8 @@ def run_dir(tmp_path):
     [sys.executable, '-c', _DRIVER, str(tmp_path)], stdout=subprocess.DEVNULL
   )
   try:
-    end = time.monotonic() + DEADLINE
-    while not ((tmp_path / 'pid').exists() and (tmp_path / 'pid2').exists()):
-      assert launcher.poll() is None and time.monotonic() < end
-      time.sleep(0.01)
+    for name in ('pid', 'pid2'):
+      wait_until((tmp_path / name).exists, alive(launcher), DEADLINE)
     yield tmp_path
   finally:
     end = time.monotonic() + DEADLINE

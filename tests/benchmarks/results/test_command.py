@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from benchmarks.running import ROOT, processes
 from rundir import curves
 from tests.benchmarks import smoke
 from tests.programs_under_test import ENVIRONMENT
+from tests.waiting import alive, wait_until
 
 ROWS = """
 from benchmarks.results.declared import Launch, Task
@@ -69,10 +69,12 @@ def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   run_dir = runs / 'catch' / 'anakin' / '4'
 
   process = start('*/anakin', *flags)
-  end = time.monotonic() + DEADLINE_SECONDS
-  while not curves.read(str(run_dir), 'anakin/0', 'actor_steps'):
-    assert process.poll() is None and time.monotonic() < end, finish(process)
-    time.sleep(0.05)
+  wait_until(
+    lambda: curves.read(str(run_dir), 'anakin/0', 'actor_steps'),
+    alive(process, lambda: finish(process)),
+    DEADLINE_SECONDS,
+    poll=0.05,
+  )
   process.send_signal(signal.SIGINT)
   code, output, errors = finish(process)
   assert code == 130, output + errors

@@ -14,6 +14,7 @@ import time
 
 from launchers.k8s.pod import INDEX_VARIABLE
 from tests.launchers.k8s import confined
+from tests.waiting import wait_until
 
 PROBES = ('startupProbe', 'livenessProbe')
 
@@ -104,11 +105,7 @@ class SmallCluster:
 
   def run_until(self, condition, deadline):
     """Runs the pods until `condition()`, for at most `deadline` seconds."""
-    end = time.monotonic() + deadline
-    while not condition():
-      assert time.monotonic() < end, self.events
-      self.step()
-      time.sleep(0.05)
+    wait_until(condition, self.step, deadline, poll=0.05, explain=lambda: self.events)
 
   def run(self, deadline):
     """Runs the JobSet to its end; returns whether it has succeeded."""

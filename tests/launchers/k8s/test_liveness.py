@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,7 +13,7 @@ from launchers.requests import STACKS
 from nodes.runtime import activity
 from tests.launchers.k8s import schemas
 from tests.programs_under_test import ROOT
-from tests.waiting import wait_until
+from tests.waiting import alive, wait_until
 
 DEADLINE = 60
 # Long enough for two heartbeats on a busy machine.
@@ -73,10 +72,15 @@ class _Pod:
 
   def wait_for(self, code, words):
     """Probes until the exit code is this, and the output has these words."""
-    end = time.monotonic() + DEADLINE
-    while (found := self.probe())[0] != code or words not in found[1]:
-      assert time.monotonic() < end and self.process.poll() is None, (found, self.log.read_text())
-      time.sleep(0.2)
+
+    def told():
+      found = self.probe()
+      return found[0] == code and words in found[1]
+
+    check = alive(self.process, self.log.read_text)
+    wait_until(
+      told, check, DEADLINE, poll=0.2, explain=lambda: (self.probe(), self.log.read_text())
+    )
 
 
 def _beat(path):
@@ -98,10 +102,7 @@ def start(tmp_path):
 
 
 def _wait_for_stacks(log, words):
-  end = time.monotonic() + DEADLINE
-  while words not in log.read_text():
-    assert time.monotonic() < end, log.read_text()
-    time.sleep(0.05)
+  wait_until(lambda: words in log.read_text(), deadline=DEADLINE, explain=log.read_text)
 
 
 @pytest.mark.slow
@@ -160,16 +161,16 @@ def test_a_pod_has_a_heartbeat_and_stacks_while_it_builds_the_graph(tmp_path):
       stderr=subprocess.STDOUT,
     )
   try:
-    end = time.monotonic() + DEADLINE
-    while not beats.exists():
-      assert time.monotonic() < end and process.poll() is None, log.read_text()
-      time.sleep(0.05)
+    wait_until(beats.exists, alive(process, log.read_text), DEADLINE, explain=log.read_text)
     beat = _beat(beats)
     assert (beat.doing, beat.patience) == ('starting', 4.0)
-    while 'in make_program' not in log.read_text():
-      process.send_signal(STACKS)
-      assert time.monotonic() < end, log.read_text()
-      time.sleep(0.2)
+    wait_until(
+      lambda: 'in make_program' in log.read_text(),
+      lambda: process.send_signal(STACKS),
+      DEADLINE,
+      poll=0.2,
+      explain=log.read_text,
+    )
   finally:
     process.kill()
     process.wait()

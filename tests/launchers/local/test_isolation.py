@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from launchers.local import isolation
 from launchers.placement import Resources
 from tests.launchers.local import strangers
+from tests.waiting import alive, wait_until
 
 pytestmark = pytest.mark.slow
 DEADLINE = 120
@@ -83,10 +83,7 @@ def _running(as_user, mode, directory):
   """Starts a program; yields the launcher and the server's process once a node has called it."""
   with _start(as_user, mode, directory) as launcher:
     try:
-      end = time.monotonic() + DEADLINE
-      while not (directory / 'answer').exists():
-        assert launcher.poll() is None and time.monotonic() < end, launcher.stderr.read()
-        time.sleep(0.01)
+      wait_until((directory / 'answer').exists, alive(launcher, launcher.stderr.read), DEADLINE)
       assert (directory / 'answer').read_text() == 'hello node'
       yield launcher, _server_of(launcher)
     finally:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import launchpad as lp
 import psutil
@@ -20,7 +19,7 @@ from launchers.local import local_mp
 from launchers.placement import Resources
 from nodes.runtime import activity
 from tests.launchers import contract, every_type, nodes
-from tests.waiting import wait_until
+from tests.waiting import alive, wait_until
 
 pytestmark = pytest.mark.slow
 DEADLINE = 60
@@ -122,10 +121,7 @@ def test_a_node_that_exits_before_its_work_is_done_is_restarted(tmp_path, way):
 
 
 def _wait_for_pids(path):
-  end = time.monotonic() + DEADLINE
-  while not path.exists():
-    assert time.monotonic() < end
-    time.sleep(0.01)
+  wait_until(path.exists, deadline=DEADLINE)
   return [int(pid) for pid in path.read_text().split()]
 
 
@@ -219,10 +215,8 @@ def _driver(tmp_path):
   with _start(tmp_path) as launcher:
     children = []
     try:
-      end = time.monotonic() + DEADLINE
-      while not ((tmp_path / 'pid').exists() and (tmp_path / 'pids-0').exists()):
-        assert launcher.poll() is None and time.monotonic() < end
-        time.sleep(0.01)
+      for name in ('pid', 'pids-0'):
+        wait_until((tmp_path / name).exists, alive(launcher), DEADLINE)
       children += psutil.Process(launcher.pid).children(recursive=True)
       yield launcher, children
     finally:

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import launchpad as lp
 import psutil
@@ -24,6 +23,7 @@ from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
 from rundir import run_end
 from tests.launchers import contract, gossip, nodes
+from tests.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 100
@@ -99,11 +99,10 @@ def _command(process):
 
 
 def _wait_until(condition, going_on=lambda: True):
-  end = time.monotonic() + DEADLINE
-  while not (result := condition()):
-    assert going_on() and time.monotonic() < end
-    time.sleep(0.05)
-  return result
+  def check():
+    assert going_on()
+
+  return wait_until(condition, check, DEADLINE, poll=0.05)
 
 
 def _places(run_dir):

@@ -8,11 +8,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 import pytest
 
 from launchers import binding
+from tests.waiting import alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 RAY = f'{os.path.dirname(sys.executable)}/ray'
@@ -33,10 +33,7 @@ def dashboard():
   """.split()
   head = subprocess.Popen(command, env={**os.environ, 'RAY_USAGE_STATS_ENABLED': '0'})
   try:
-    end = time.monotonic() + DEADLINE
-    while not _listens(dashboard_port):
-      assert head.poll() is None and time.monotonic() < end
-      time.sleep(0.1)
+    wait_until(lambda: _listens(dashboard_port), alive(head), DEADLINE, poll=0.1)
     yield f'http://127.0.0.1:{dashboard_port}'
   finally:
     head.terminate()

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import pytest
 
@@ -21,6 +20,7 @@ from launchers.slurm.planning import Options
 from rundir import run_end
 from tests.launchers import contract, gossip, nodes
 from tests.launchers.slurm import small_cluster
+from tests.waiting import alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 200
@@ -66,11 +66,8 @@ def _launch(program, run_dir, placement=None, follow=True, node_timeout=math.inf
 
 
 def _wait(condition, process=None):
-  end = time.monotonic() + DEADLINE
-  while not condition():
-    assert time.monotonic() < end
-    assert process is None or process.poll() is None, process.communicate()
-    time.sleep(0.05)
+  check = alive(process, process.communicate) if process is not None else lambda: None
+  wait_until(condition, check, DEADLINE, poll=0.05)
 
 
 def test_a_group_has_the_hosts_and_variables_that_its_placement_says(cluster, tmp_path):

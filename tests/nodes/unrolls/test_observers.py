@@ -1,12 +1,12 @@
 """Observers never delay the unrolls."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
 
 from nodes.unrolls.observers import UnrollObservers
+from tests.waiting import wait_until
 
 DEADLINE = 60
 
@@ -44,10 +44,9 @@ def test_an_observer_gets_copies_and_is_skipped_until_it_has_replied(looker):
   np.testing.assert_array_equal(node.seen[0]['action'], [[0, 1, 2], [3, 4, 5]])
 
   node.may_answer.set()
-  end = time.monotonic() + DEADLINE
-  while len(node.seen) < 2:
-    assert time.monotonic() < end
-    watchers.notify({'action': actions})
+  wait_until(
+    lambda: len(node.seen) > 1, lambda: watchers.notify({'action': actions}), deadline=DEADLINE
+  )
   np.testing.assert_array_equal(node.seen[1]['action'], [[7, 7, 7], [7, 7, 7]])
   watchers.close(timeout=DEADLINE)
 
