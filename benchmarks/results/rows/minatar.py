@@ -19,6 +19,7 @@ _MLP = '--torso=mlp', '--mlp_sizes=64,64', '--activation=relu'  # As purejaxrl's
 _STEPS = 3_000_000
 _LONG_STEPS = 10_000_000  # As gymnax's figures.
 _REPLAYED_STEPS = 1_000_000  # Of R2D2, whose updates per step are many: its preset's.
+_DQN_STEPS = 5_000_000  # As the figures of MinAtar's paper.
 _SEARCHED_STEPS = 500_000  # A search costs milliseconds.
 
 
@@ -27,6 +28,7 @@ def _minatar(
   thresholds: tuple[float, ...],
   *,
   r2d2: bool = False,
+  r2d2_longer: bool = False,
   muzero: bool = False,
   missed: str = '',
 ) -> Task:
@@ -36,6 +38,7 @@ def _minatar(
     title: such as 'Space Invaders'.
     thresholds: of the task.
     r2d2: whether R2D2 has a row.
+    r2d2_longer: whether it has another, with the steps of DQN in MinAtar's paper.
     muzero: whether MuZero has rows, with and without fresh targets.
     missed: see `Task`.
   """
@@ -45,6 +48,8 @@ def _minatar(
   ]
   if r2d2:
     rows.append(systems.ours('r2d2', env, _REPLAYED_STEPS))
+  if r2d2_longer:
+    rows.append(systems.ours('r2d2', env, _DQN_STEPS, label='r2d2-5m'))
   if muzero:
     rows.append(systems.ours('muzero', env, _SEARCHED_STEPS))
     fresh = '--reanalyse_fraction=0.5', '--bootstrap=target'
@@ -234,13 +239,14 @@ TASKS = (
     'Asterix',
     (5.0, 15.0),
     r2d2=True,
+    r2d2_longer=True,
     muzero=True,
     missed=(
-      "R2D2 has a fifth of the steps of DQN in MinAtar's paper, and has only begun to learn by then."
+      "`r2d2` has a fifth of the steps of DQN in MinAtar's paper, and has only begun to learn by then."
     ),
   ),
   _minatar('Freeway', (30.0, 50.0)),
-  _minatar('Space Invaders', (50.0, 100.0), r2d2=True),
+  _minatar('Space Invaders', (50.0, 100.0), r2d2=True, r2d2_longer=True),
   _minatar(
     'Seaquest',
     (5.0, 20.0),
