@@ -61,8 +61,8 @@ TASKS = (
     ),
     episodes=30,
     missed=(
-      'The aim was 18 within two hours on two cores. `impala-ppo` and one seed of `sebulba-ppo` end '
-      'less than a point below it. The other seed learns more slowly and ends far below. '
+      'The aim is 18 within two hours on two cores. One seed of `sebulba-ppo` ends less than a point '
+      'below it, the other learns more slowly and ends far below. '
       '`muzero` returns the ball after its hour and rarely scores.'
     ),
   ),
