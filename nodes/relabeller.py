@@ -128,9 +128,7 @@ class Relabeller:
     with contextlib.closing(writer):
       writer.start()
       batches = DevicePrefetcher(reader, lambda batch: (batch.unrolls, batch.unroll_ids))
-      room = (
-        threading.Semaphore()
-      )  # For the batch that replay is to accept; the next one waits here.
+      room = threading.Semaphore()  # For the batch that replay is to accept. The next waits here.
       for number in itertools.count():
         with self._waiting():
           unrolls, unroll_ids = batches.next(check_reading)
