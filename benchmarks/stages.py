@@ -36,6 +36,7 @@ from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.learning.update import Learner
 from nodes.unrolls.assembler import UnrollAssembler, unroll_spec
 from nodes.unrolls.packing import Columns
+from nodes.unrolls.table_names import UNROLLS, Share
 from programs import registry as programs
 
 _PAUSE_MS = flags.DEFINE_float(
@@ -227,7 +228,7 @@ class Stages:
     lets each side work alone. The program's ratio of samples to inserts determines a step's share of a
     batch.
     """
-    from nodes.unrolls.reader import UnrollReader
+    from nodes.unrolls.mixed_reader import make_reader
     from nodes.unrolls.tables import prioritized_table, queue_table
     from nodes.unrolls.writer import UnrollWriter
 
@@ -245,7 +246,14 @@ class Stages:
       writer = UnrollWriter([address], columns, priorities)
       writer.start()
       yield 'insert', self._insert(writer, columns.item_bytes // columns.unrolls_per_item, pid)
-      reader = UnrollReader([address], columns, config.batch_size, max_in_flight=config.batch_size)
+      reader = make_reader(
+        self._agent,
+        self._spec,
+        [address],
+        [Share(UNROLLS, config.batch_size)],
+        config.unrolls_per_item,
+        max_in_flight=config.max_in_flight,
+      )
       yield 'sample', self._sample(reader, writer.written // config.batch_size, pid)
       self._learner.compile(unroll, config.batch_size)
       yield 'update', self._update(reader, pid)
@@ -258,9 +266,9 @@ class Stages:
     least = math.ceil(self._config.batch_size * (1 + 1 / repeats) / self._num_envs)
 
     def work() -> float:
-      copied = threading.Event()
-      writer.put(next(unrolls), copied.set)
-      while not copied.wait(1.0):
+      accepted = threading.Event()
+      writer.put(next(unrolls), accepted.set)
+      while not accepted.wait(1.0):
         writer.check()
       return self._num_envs * self._agent.unroll_period
 

@@ -110,7 +110,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
   if learns:
     _check_reach(launcher, config)
     if launcher.on_this_machine:
-      bsuite_results.check_directory(config, resumes)
+      bsuite_results.check_directory(config)
     agent_trial.check(run, None if resumes else warm_start.source(run))
   placement = run.module.placement(config)
   if _PLACEMENT.value:

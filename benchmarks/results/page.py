@@ -122,8 +122,8 @@ def _task(task: Task, recorded: Recorded, figure: str, places: Places) -> list[s
     quoted = [f'{published.system}, *published*', published.figure or NONE]
     rows.append(quoted + [NONE] * (len(header) - len(quoted)))
   lines += table(header, rows)
-  if protocols := _protocols(task, recorded):
-    lines += [*protocols, '']
+  if notes := _notes(task, recorded):
+    lines += [*notes, '']
   if task.missed:
     lines += [f'**Missed:** {task.missed}', '']
   commands = [row.shown_command(f'{task.name}/{row.label}') for row in task.rows]
@@ -146,8 +146,8 @@ def _row(entry: Entry, recorded: Recorded) -> list[str]:
   ]
 
 
-def _protocols(task: Task, recorded: Recorded) -> list[str]:
-  """Returns a line for each protocol of the final returns, and for each published figure."""
+def _notes(task: Task, recorded: Recorded) -> list[str]:
+  """Returns a line for each protocol of the final returns, row of unlike seeds, and published figure."""
   labels: dict[str, list[str]] = {}
   for row in task.rows:
     for record in recorded.of(Entry(task, row)).values():
@@ -163,12 +163,12 @@ def _protocols(task: Task, recorded: Recorded) -> list[str]:
 def _differences(entry: Entry, recorded: Recorded) -> str:
   """Returns a line with the options that differ between the seeds of a row; '' if none are known to."""
   options = {s: r.options for s, r in recorded.of(entry).items() if r.options is not None}
-  names = sorted({name for of_seed in options.values() for name in of_seed})
-  differ = [
-    f'{name} ({", ".join(f"seed {seed}: {of.get(name)}" for seed, of in options.items())})'
-    for name in names
-    if len({json.dumps(of_seed.get(name)) for of_seed in options.values()}) > 1
-  ]
+  differ = []
+  for name in sorted(set().union(*options.values())):
+    values = {seed: of_seed.get(name) for seed, of_seed in options.items()}
+    if len({json.dumps(value) for value in values.values()}) > 1:
+      shown = ', '.join(f'seed {seed}: {value}' for seed, value in values.items())
+      differ.append(f'{name} ({shown})')
   return f'- {entry.row.label}: the seeds differ in {"; ".join(differ)}.' if differ else ''
 
 

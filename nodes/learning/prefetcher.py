@@ -11,19 +11,17 @@ from typing import Any
 class DevicePrefetcher:
   """Copies the next batch to the devices while the learner updates from the current one.
 
-  It reads no batch while `depth` batches wait: a batch in hand would grow older than one in a queue.
+  It reads no batch while one waits: a batch in hand would grow older than one in a queue.
   """
 
-  def __init__(self, batches: Iterable[Any], put: Callable[[Any], Any], depth: int = 1):
+  def __init__(self, batches: Iterable[Any], put: Callable[[Any], Any]):
     """Starts the prefetch thread.
 
     Args:
       batches: yields host batches; read from the prefetch thread.
       put: copies a host batch to the devices.
-      depth: maximum number of batches that are read ahead.
     """
-    self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    self._room = threading.Semaphore(depth)
+    self._ready: queue.Queue[Any] = queue.Queue()
     self._thread = threading.Thread(
       target=self._run, args=(batches, put), name='prefetch', daemon=True
     )
@@ -39,13 +37,13 @@ class DevicePrefetcher:
         continue
       if isinstance(item, BaseException):
         raise item
-      self._room.release()
+      self._ready.task_done()
       return item
 
   def _run(self, batches: Iterable[Any], put: Callable[[Any], Any]) -> None:
     try:
-      source = iter(batches)
-      while self._room.acquire():
-        self._ready.put(put(next(source)))
+      for batch in batches:
+        self._ready.put(put(batch))
+        self._ready.join()  # Until it is taken.
     except BaseException as error:
       self._ready.put(error)

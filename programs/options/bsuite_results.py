@@ -27,7 +27,7 @@ def unrecorded(env: str, env_options: str) -> str:
   return registry.merge(env_options, 'results_dir=,episodes=0')
 
 
-def check_directory(config: Any, resumes: bool = False) -> None:
+def check_directory(config: Any) -> None:
   """Raises ValueError, one sentence, if a run could not write its results on this machine."""
   if not (directory := _directory(config)):
     return
@@ -35,7 +35,7 @@ def check_directory(config: Any, resumes: bool = False) -> None:
 
   said = f'--env_options results_dir={directory}'
   if os.path.exists(path := csv_path(directory, config.env.partition(':')[2])):
-    if resumes:
+    if config.resumes:
       raise ValueError(
         f'--resume={config.run_dir}: {path} has the first episodes of this run, and bsuite records one '
         'environment from its first episode on; start a new run with another results_dir.'

@@ -74,8 +74,7 @@ class InferenceConfig(ActorsConfig):
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
     half = self.actors_per_server * self.envs_per_actor // 2
-    group = self.envs_per_actor // max(self.env_groups, 1)
-    size = self.inference_batch_size or max(half, group)
+    size = self.inference_batch_size or max(half, self.env_group_size)
     return dataclasses.replace(super().resolve(), inference_batch_size=size)
 
   def _check(self) -> None:
@@ -87,11 +86,10 @@ class InferenceConfig(ActorsConfig):
         f'--envs_per_actor={self.envs_per_actor} does not divide into '
         f'--env_groups={self.env_groups} equal groups; change one of them.'
       )
-    group = self.envs_per_actor // self.env_groups
-    if self.inference_batch_size < group:
+    if self.inference_batch_size < self.env_group_size:
       raise ValueError(
         f'--inference_batch_size={self.inference_batch_size} is smaller than one request of an '
-        f'actor, {group} environments; make it at least that.'
+        f'actor, {self.env_group_size} environments; make it at least that.'
       )
     served = self.actors_per_server * self.envs_per_actor + self.eval_envs
     if self.inference_batch_size > max(served, _SMALL_BATCH):

@@ -35,7 +35,7 @@ class QueueConfig(ActorsConfig):
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
     config = super().resolve()
-    size = self.queue_size or max(config.batch_size // 2, config._least_size)
+    size = config.queue_size or max(config.batch_size // 2, config._least_size)
     return dataclasses.replace(config, queue_size=size)
 
   @property

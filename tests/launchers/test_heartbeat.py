@@ -16,12 +16,7 @@ import pytest
 
 from launchers import heartbeat
 from nodes.runtime import activity
-
-def wait_for(condition):
-  end = time.monotonic() + 60
-  while not condition():
-    assert time.monotonic() < end
-    time.sleep(0.001)
+from tests.waiting import wait_until
 
 beats, failures = [], []
 heartbeat.PERIOD_SECONDS = 0.001
@@ -35,13 +30,13 @@ class Heart(heartbeat.Heart):
       raise
 
 Heart(beats.append).start()
-wait_for(lambda: beats)
+wait_until(lambda: beats)
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
-wait_for(lambda: failures)
+wait_until(lambda: failures)
 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 before = len(beats)
-wait_for(lambda: len(beats) > before)
+wait_until(lambda: len(beats) > before)
 print(*set(failures))
 """
 

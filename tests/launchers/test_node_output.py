@@ -35,14 +35,10 @@ def _copied(logs, *contents):
   for content in contents:
     before = len(out.getvalue())
     _append(logs['worker/0'], content)
-    _wait(lambda seen=before: len(out.getvalue()) > seen)
+    wait_until(lambda seen=before: len(out.getvalue()) > seen)
   output.close()
   assert not output.thread.is_alive()
   return out.getvalue()
-
-
-def _wait(condition):
-  wait_until(condition, deadline=DEADLINE)
 
 
 def test_every_line_comes_after_the_name_of_its_node(logs):
@@ -70,7 +66,7 @@ def test_a_log_that_was_truncated_is_read_from_its_start(logs):
   output = NodeOutput(logs, out)
   output.start()
   _append(logs['worker/0'], b'before\n')
-  _wait(lambda: out.getvalue())
+  wait_until(lambda: out.getvalue())
   os.truncate(logs['worker/0'], 0)
   _append(logs['worker/0'], b'after\n')
   output.close()

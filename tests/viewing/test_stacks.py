@@ -1,10 +1,10 @@
 import dataclasses
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -49,11 +49,9 @@ def run_dir(tmp_path):
       wait_until((tmp_path / name).exists, alive(launcher), DEADLINE)
     yield tmp_path
   finally:
-    end = time.monotonic() + DEADLINE
-    while launcher.poll() is None:  # Signals that arrive together count as one. The second kills.
-      assert time.monotonic() < end
-      launcher.send_signal(signal.SIGINT)
-      time.sleep(0.1)
+    # Signals that arrive together count as one. The second kills.
+    again = functools.partial(launcher.send_signal, signal.SIGINT)
+    wait_until(lambda: launcher.poll() is not None, again, DEADLINE, poll=0.1)
   assert run_directory.launcher_of(str(tmp_path)) is None
 
 

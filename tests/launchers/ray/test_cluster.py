@@ -23,7 +23,7 @@ from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
 from rundir import run_end
 from tests.launchers import contract, gossip, nodes
-from tests.waiting import wait_until
+from tests.waiting import alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 100
@@ -98,10 +98,7 @@ def _command(process):
   return ''
 
 
-def _wait_until(condition, going_on=lambda: True):
-  def check():
-    assert going_on()
-
+def _wait_until(condition, check=lambda: None):
   return wait_until(condition, check, DEADLINE, poll=0.05)
 
 
@@ -214,7 +211,7 @@ def driver(engine, tmp_path):
   """A launcher in a process of its own, and its two nodes, which run."""
   launcher = engine.start(tmp_path)
   try:
-    _wait_until((tmp_path / 'pid').exists, lambda: launcher.poll() is None)
+    _wait_until((tmp_path / 'pid').exists, alive(launcher))
     children = _node_processes()
     assert len(children) == 2
     yield launcher, children
@@ -297,11 +294,7 @@ def training(cluster, tmp_path):
 
 def test_sebulba_trains_on_though_an_actors_machine_is_lost(cluster, training, tmp_path):
   run_dir, output = tmp_path / 'run', tmp_path / 'output'
-
-  def running():
-    assert training.poll() is None, output.read_text()
-    return True
-
+  running = alive(training, output.read_text)
   reports = [run_dir / 'logs' / f'actor-{i}.csv' for i in range(2)]
   _wait_until(lambda: all(r.exists() for r in reports), running)
   [learner] = _node_processes('inference_learner-0')
