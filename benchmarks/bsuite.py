@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fnmatch
+import itertools
 import json
 import os
 import sys
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from absl import app, flags
 from bsuite import sweep
@@ -122,13 +124,7 @@ class Launch(Command):
     """Starts launch.py."""
     self.id = bsuite_id
     self._results = results
-    runs = os.path.join(results, 'runs')
-    os.makedirs(runs, exist_ok=True)
-    name = bsuite_id.replace(sweep.SEPARATOR, '-')
-    attempts = sum(
-      file.startswith(f'{name}.') and file.endswith('.log') for file in os.listdir(runs)
-    )
-    run_dir = os.path.join(runs, f'{name}.{attempts + 1}')
+    run_dir = _run_dir(results, bsuite_id, len(run_dirs(results, bsuite_id)) + 1)
     self._recorded = os.path.join(run_dir, 'bsuite')
     options = f'results_dir={self._recorded},episodes={common.episodes}'
     arguments = [
@@ -149,6 +145,17 @@ class Launch(Command):
       with contextlib.suppress(FileNotFoundError):
         os.replace(csv_path(self._recorded, self.id), csv_path(self._results, self.id))
     return code is not None
+
+
+def _run_dir(results: str, bsuite_id: str, number: int) -> str:
+  name = bsuite_id.replace(sweep.SEPARATOR, '-')
+  return os.path.join(results, 'runs', f'{name}.{number}')
+
+
+def run_dirs(results: str, bsuite_id: str) -> list[str]:
+  """Returns the run directories of all launches of an id, the first launch first."""
+  numbered = (_run_dir(results, bsuite_id, number) for number in itertools.count(1))
+  return list(itertools.takewhile(lambda run_dir: os.path.exists(f'{run_dir}.log'), numbered))
 
 
 def matching(patterns: list[str]) -> list[str]:
@@ -211,22 +218,55 @@ def run(common: Sweep, results: str, ids: list[str], jobs: int) -> list[Launch]:
   return failed
 
 
-def show_scores(results: str) -> None:
-  """Prints bsuite's score of each experiment that has results."""
+class Score(NamedTuple):
+  """bsuite's score of an experiment.
+
+  Attributes:
+    experiment: its name.
+    score: in [0, 1].
+    done, ids: number of its ids with a result, and of all its ids.
+    finished: whether the results have bsuite's number of episodes.
+  """
+
+  experiment: str
+  score: float
+  done: int
+  ids: int
+  finished: bool
+
+
+def scores(results: str) -> list[Score]:
+  """Returns the score of each experiment that has results in a directory."""
   from bsuite.experiments import summary_analysis
   from bsuite.logging import csv_load
 
-  ids = [i for i in sweep.SWEEP if is_done(results, i)]
-  if not ids:
-    return
+  def count(ids: Sequence[str], experiment: str) -> int:
+    return sum(i.startswith(f'{experiment}{sweep.SEPARATOR}') for i in ids)
+
+  done = [i for i in sweep.SWEEP if is_done(results, i)]
+  if not done:
+    return []
   table, _ = csv_load.load_bsuite(results)
-  print(f'\n{"experiment":20} {"score":>6}   ids')
-  for row in summary_analysis.bsuite_score(table).itertuples():
-    done, every = (
-      sum(i.startswith(f'{row.bsuite_env}/') for i in which) for which in (ids, sweep.SWEEP)
+  return [
+    Score(
+      row.bsuite_env,
+      float(row.score),
+      count(done, row.bsuite_env),
+      count(sweep.SWEEP, row.bsuite_env),
+      bool(row.finished),
     )
-    unfinished = '' if row.finished else "   (fewer than bsuite's episodes)"
-    print(f'{row.bsuite_env:20} {row.score:6.3f}   {done} of {every}{unfinished}')
+    for row in summary_analysis.bsuite_score(table).itertuples()
+  ]
+
+
+def show_scores(results: str) -> None:
+  """Prints bsuite's score of each experiment that has results."""
+  found = scores(results)
+  if found:
+    print(f'\n{"experiment":20} {"score":>6}   ids')
+  for made in found:
+    unfinished = '' if made.finished else "   (fewer than bsuite's episodes)"
+    print(f'{made.experiment:20} {made.score:6.3f}   {made.done} of {made.ids}{unfinished}')
 
 
 def main(argv: list[str]) -> int:

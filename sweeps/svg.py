@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-import matplotlib
+from matplotlib import style
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
@@ -16,8 +16,8 @@ _METADATA = {'Date': None, 'Creator': None}
 
 
 def drawn(draw: Callable[[Figure], None]) -> bytes:
-  """Returns the SVG file of what a function draws on an empty figure."""
-  with matplotlib.rc_context(_SETTINGS):
+  """Returns the SVG file of what a function draws on an empty figure, in matplotlib's own style."""
+  with style.context(['default', _SETTINGS]):
     figure = Figure(figsize=(7.0, 4.0))
     draw(figure)
     file = io.BytesIO()

@@ -6,9 +6,13 @@ import dataclasses
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bsuite import sweep
+
+from benchmarks import bsuite
 from programs import registry
 from programs.options import agents, preset_choice
 
@@ -16,6 +20,7 @@ _NAME = re.compile(r'[a-z0-9_]+(-[a-z0-9_]+)*')
 # Flags of launch.py that a row sets by its fields, or that would make its runs something else.
 _OURS = {'program', 'env', 'num_steps', 'seed', 'run_dir', 'resume', 'dry_run', 'graph', 'launcher'}
 DEFAULT_SEEDS = (1, 2, 3)
+_BSUITE = 'bsuite:'
 # Where the page's commands have the runs that others read.
 _SHOWN_RUNS = 'runs/results'
 
@@ -86,20 +91,9 @@ class Launch(Row):
 
   def settings(self) -> dict[str, Any]:
     """Returns what a run depends on besides its seed, with the settings of the runs that it reads."""
-    own = {'program': self.program, 'flags': list(self.flags), 'preset': self._preset()}
+    own = _program_settings(self.program, self.env, self.flags)
     read = {flag: row.settings() for flag, row in self.inputs.items()}
     return {**super().settings(), **own, **({'inputs': read} if read else {})}
-
-  def _preset(self) -> dict[str, Any]:
-    """Returns what the preset sets, in JSON types; a rule is its text."""
-    words = (flag.lstrip('-').partition('=') for flag in self.flags)
-    given = {name: value for name, _, value in words if name in ('agent', 'preset')}
-    preset = given.pop('preset', preset_choice.DEFAULT)
-    _, variant = agents.chosen(registry.load(self.program), given)
-    found = preset_choice.options(variant, self.env, preset)
-    found.pop('num_steps', None)  # The budget replaces it.
-    made: dict[str, Any] = json.loads(json.dumps(found, default=lambda rule: rule.text))
-    return made
 
   def arguments(self, seed: int, task_dir: str) -> list[str]:
     """Returns the flags of launch.py for a run, without its run directory.
@@ -148,6 +142,68 @@ class Launch(Row):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Experiment(Row):
+  """An experiment of bsuite under its protocol: one launch for each of its ids.
+
+  `env` has all ids, such as 'bsuite:catch/*'. `budget` counts the episodes of each id. The final return
+  is bsuite's score.
+
+  Attributes:
+    program: value of --program.
+    flags: further flags of launch.py.
+  """
+
+  program: str
+  flags: tuple[str, ...] = ()
+
+  def settings(self) -> dict[str, Any]:
+    """Returns what a run depends on besides its seed."""
+    first = _BSUITE + self.ids()[0]  # The ids of an experiment share their preset.
+    return {**super().settings(), **_program_settings(self.program, first, self.flags)}
+
+  def ids(self) -> list[str]:
+    """Returns the ids in bsuite's order.
+
+    Raises:
+      ValueError: there are none.
+    """
+    return bsuite.matching([self.env.removeprefix(_BSUITE)])
+
+  def arguments(self, seed: int, results: str, *always: str) -> list[str]:
+    """Returns the words of a run's command.
+
+    Args:
+      seed: of the run's agents; bsuite's environments have their own.
+      results: directory of its results.
+      always: flags of `benchmarks.bsuite` that are not part of the row.
+    """
+    whole = self.budget == sweep.EPISODES[self.ids()[0]]
+    return [
+      *('-m', 'benchmarks.bsuite', f'--program={self.program}'),
+      *(f'--ids={self.env.removeprefix(_BSUITE)}', f'--results={results}'),
+      *([] if whole else [f'--episodes={self.budget}']),
+      *always,
+      *('--', f'--seed={seed}', *self.flags),
+    ]
+
+  def command(self, name: str, seed: int) -> str:
+    """Returns a run's command in one line, without paths of this machine."""
+    return shlex.join(self.arguments(seed, posixpath.join(_SHOWN_RUNS, name, str(seed))))
+
+  def shown_command(self, name: str) -> str:
+    """Returns the command of the first seed."""
+    return self.command(name, self.seeds[0])
+
+  def check(self) -> None:
+    """Raises ValueError, one sentence, if the row is not a valid declaration."""
+    super().check()
+    bsuite.Sweep(self.program, list(self.flags), self.budget).check()
+    experiments = bsuite.experiments(self.ids())
+    if len(experiments) > 1:
+      raise ValueError(f'{self.label} has ids of {" and ".join(experiments)}; make a row for each.')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Peer(Row):
   """Another system, run by a driver of `benchmarks.peers`.
 
@@ -172,6 +228,18 @@ class Peer(Row):
     return f'-m benchmarks.results {name}  # {self.peer}, given {given}'
 
 
+def _program_settings(program: str, env: str, flags: Sequence[str]) -> dict[str, Any]:
+  """Returns a program, its flags, and what its preset sets, in JSON types; a rule is its text."""
+  words = (flag.lstrip('-').partition('=') for flag in flags)
+  given = {name: value for name, _, value in words if name in ('agent', 'preset')}
+  preset = given.pop('preset', preset_choice.DEFAULT)
+  _, variant = agents.chosen(registry.load(program), given)
+  found = preset_choice.options(variant, env, preset)
+  found.pop('num_steps', None)  # The budget replaces it.
+  made = json.loads(json.dumps(found, default=lambda rule: rule.text))
+  return {'program': program, 'flags': list(flags), 'preset': made}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
   """A task: rows that are compared with each other.
@@ -186,6 +254,7 @@ class Task:
     scale: the returns that count as 0 and 1 in the mean of the group; None to leave the task out of it.
     episodes: episodes of the final evaluation.
     missed: which rows stay below what was aimed at, and why, without figures; Markdown.
+    measure: what the final number of a row is; Markdown.
   """
 
   name: str
@@ -197,6 +266,7 @@ class Task:
   scale: tuple[float, float] | None = None
   episodes: int = 100
   missed: str = ''
+  measure: str = 'return'
 
   @property
   def group(self) -> str:
@@ -204,9 +274,11 @@ class Task:
     return self.name.rpartition('/')[0]
 
   def check(self) -> None:
-    """Raises ValueError, one sentence, if the name is not a valid one."""
+    """Raises ValueError, one sentence, if the task is not a valid declaration."""
     if not all(map(_NAME.fullmatch, self.name.split('/'))):
       raise ValueError(f'the task {self.name!r} must be lower-case words with / between.')
+    if self.thresholds and any(isinstance(row, Experiment) for row in self.rows):
+      raise ValueError(f'{self.name}: bsuite records no times, so leave out thresholds.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from benchmarks.results import attempts, recording, records
 from benchmarks.results.declared import Entry, Launch
@@ -46,11 +47,23 @@ def run(entry: Entry, row: Launch, seed: int, places: Places) -> None:
   )
 
 
-def keep_only_this_row(entry: Entry, seed: int, places: Places) -> None:
+def _continues(run_dir: str) -> bool:
+  return commands.trained(run_dir) or commands.resumable(run_dir) or commands.unused(run_dir)
+
+
+def keep_only_this_row(
+  entry: Entry, seed: int, places: Places, continues: Callable[[str], bool] = _continues
+) -> None:
   """Sets the directory aside of a run that cannot become this row's.
 
   It has other settings, since the row was changed, or no checkpoint to resume from. What is left of a
   directory that is gone is set aside too: the times of its commands are not those of the next run.
+
+  Args:
+    entry: the row with its task.
+    seed: of the run.
+    places: where the files go.
+    continues: returns whether the next command can continue a run directory.
   """
   run_dir = places.run_dir(entry, seed)
   before = attempts.read(places.attempts(entry, seed))
@@ -59,9 +72,7 @@ def keep_only_this_row(entry: Entry, seed: int, places: Places) -> None:
       commands.set_aside(run_dir, places.attempts(entry, seed), places.log(entry, seed))
     return
   same = before is not None and before.settings == entry.row.settings()
-  if same and (
-    commands.trained(run_dir) or commands.resumable(run_dir) or commands.unused(run_dir)
-  ):
+  if same and continues(run_dir):
     return
   aside = commands.set_aside(run_dir, places.attempts(entry, seed), places.log(entry, seed))
   why = 'it was never checkpointed' if same else 'the row has other settings now'

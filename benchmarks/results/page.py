@@ -113,7 +113,7 @@ def _task(task: Task, recorded: Recorded, figure: str, places: Places) -> list[s
   if figure:
     path = posixpath.join(*os.path.relpath(figure, places.docs).split(os.sep))
     lines += [f'![Learning curves of {task.title}]({path})', '']
-  header = ['system', 'return', 'seeds']
+  header = ['system', task.measure, 'seeds']
   for threshold in task.thresholds:
     header += [f'frames to {number(threshold)}', f'seconds to {number(threshold)}']
   header += ['steps/s', 'load', 'machine', 'commit']
@@ -155,9 +155,22 @@ def _notes(task: Task, recorded: Recorded) -> list[str]:
       if row.label not in names:
         names.append(row.label)
   ours = [f'- {", ".join(names)}: {protocol}.' for protocol, names in labels.items()]
-  ours += [line for row in task.rows if (line := _differences(Entry(task, row), recorded))]
+  for row in task.rows:
+    entry = Entry(task, row)
+    ours += [line for line in (_by_id(entry, recorded), _differences(entry, recorded)) if line]
   quoted = [f'- {p.system}: {p.protocol}. Source: {p.source}.' for p in task.published]
   return ours + quoted
+
+
+def _by_id(entry: Entry, recorded: Recorded) -> str:
+  """Returns a line with the mean return of each id of bsuite, the mean over the seeds; '' for others."""
+  found = [r.final.get('mean_return_by_id') or {} for r in recorded.of(entry).values()]
+  returns = (
+    [number(float(np.mean([by_id[i] for by_id in found]))) for i in found[0]] if found else []
+  )
+  return (
+    f'- {entry.row.label}: mean training return by id: {", ".join(returns)}.' if returns else ''
+  )
 
 
 def _differences(entry: Entry, recorded: Recorded) -> str:

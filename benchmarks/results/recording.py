@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.peers import reports
@@ -59,7 +59,7 @@ def of_launch(
     },
     attempts=[dataclasses.asdict(attempt) for attempt in made],
     versions=run.versions,
-    options={name: value for name, value in run.config.items() if _is_setting(name, value)},
+    options=settings_of(run.config),
   )
 
 
@@ -113,10 +113,16 @@ def of_peer(
   )
 
 
-def _is_setting(name: str, value: Any) -> bool:
-  """Returns whether an option is neither the seed nor a path or several."""
-  parts = value if isinstance(value, list) else [value]
-  return name != 'seed' and not any(isinstance(part, str) and os.path.isabs(part) for part in parts)
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the options of a run that are neither the seed nor a path or several."""
+
+  def is_setting(name: str, value: Any) -> bool:
+    parts = value if isinstance(value, list) else [value]
+    return name != 'seed' and not any(
+      isinstance(part, str) and os.path.isabs(part) for part in parts
+    )
+
+  return {name: value for name, value in config.items() if is_setting(name, value)}
 
 
 def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:
@@ -130,7 +136,7 @@ def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:
     actor_steps=[round(frames / repeat) for _, frames, _, _ in rows],
     environment_frames=[round(frames) for _, frames, _, _ in rows],
     seconds=[round(attempts.wall_seconds(made, second), 2) for second, _, _, _ in rows],
-    mean_return=[_digits(mean) for _, _, mean, _ in rows],
+    mean_return=[digits(mean) for _, _, mean, _ in rows],
     episodes=[round(episodes) for _, _, _, episodes in rows],
   )
 
@@ -142,7 +148,7 @@ def _training_curve(reports_seen: Sequence[reports.Report], repeat: int) -> Curv
     actor_steps=[round(r.steps) for r in rows],
     environment_frames=[round(r.steps * repeat) for r in rows],
     seconds=[round(r.seconds, 2) for r in rows],
-    mean_return=[_digits(r.episode_return) for r in rows],
+    mean_return=[digits(r.episode_return) for r in rows],
     episodes=[recent.EPISODES] * len(rows),
   )
 
@@ -188,6 +194,6 @@ def _thin(rows: Sequence[Any], returns: Sequence[float]) -> list[Any]:
   return [rows[i] for i in sorted(kept)]
 
 
-def _digits(value: float) -> float:
+def digits(value: float) -> float:
   """Rounds to six significant digits."""
   return float(f'{value:.6g}')

@@ -19,7 +19,8 @@ class Curve:
 
   Attributes:
     actor_steps, environment_frames: of the parameters that were evaluated.
-    seconds: wall time since the command, start-up included; see `attempts.wall_seconds`.
+    seconds: wall time since the command, start-up included; see `attempts.wall_seconds`. It is empty for
+      an experiment of bsuite, which records no times.
     mean_return: raw.
     episodes: number of episodes in the mean.
   """
@@ -42,7 +43,8 @@ class Record:
     command: of the run, without its directory.
     curve: the curve.
     returns: what the returns of the curve are, in words.
-    final: `mean`, `standard_error` and `episodes` of the final return, and its `protocol` in words.
+    final: `mean`, `standard_error` and `episodes` of the final return or score, and its `protocol` in
+      words; for an experiment of bsuite also `mean_return_by_id`.
     totals: `actor_steps`, `environment_frames`, `seconds` of wall time, start-up included, and
       `steps_per_second` while it trained, None if it reported too little.
     attempts: see `attempts.Attempt`; more than one for a run that was resumed.

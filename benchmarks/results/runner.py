@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from benchmarks.results import inputs, launches, peer_runs, records
-from benchmarks.results.declared import Entry, Launch, Peer
+from benchmarks.results import experiments, inputs, launches, peer_runs, records
+from benchmarks.results.declared import Entry, Experiment, Launch, Peer
 from benchmarks.results.failed import Failed
 from benchmarks.results.places import Places
 from rundir import directory_lock
@@ -61,7 +61,7 @@ class Runner:
     record = records.read(self._places.record(entry, seed))
     assert record is not None
     seconds = time.monotonic() - began
-    print(f'{name}: return {record.final["mean"]:.4g}, {seconds:.0f} s', flush=True)
+    print(f'{name}: {entry.task.measure} {record.final["mean"]:.4g}, {seconds:.0f} s', flush=True)
 
   def _run(self, entry: Entry, seed: int) -> None:
     """Makes a run and its record.
@@ -73,6 +73,8 @@ class Runner:
       raise Failed('another command runs it now')
     if isinstance(entry.row, Launch):
       launches.run(entry, entry.row, seed, self._places)
+    elif isinstance(entry.row, Experiment):
+      experiments.run(entry, entry.row, seed, self._places)
     else:
       assert isinstance(entry.row, Peer)
       peer_runs.run(entry, entry.row, seed, self._places, self._scripts, self._wheels)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from benchmarks.results.rows import (
   classic_control,
+  experiments,
   gossip,
   lifetimes,
   memory,
@@ -19,12 +20,13 @@ from benchmarks.results.rows import (
   search,
 )
 
-GROUPS = (*gossip.GROUPS, *minatar.GROUPS, *mujoco.GROUPS)
+GROUPS = (*experiments.GROUPS, *gossip.GROUPS, *minatar.GROUPS, *mujoco.GROUPS)
 
 TASKS = (
   *classic_control.TASKS,
   *offline.TASKS,
   *memory.TASKS,
+  *experiments.TASKS,
   *search.TASKS,
   minatar.DIFFERENCES,
   *lifetimes.TASKS,

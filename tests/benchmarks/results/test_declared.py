@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from benchmarks.results import peer_runs, rows, selection
-from benchmarks.results.declared import Launch, Peer, Task
+from benchmarks.results.declared import Experiment, Launch, Peer, Task
 from programs import registry
 from programs.options import agents, configs
 
@@ -143,6 +143,11 @@ def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
         assert getattr(variant.config, name) == '', name
         values[name] = 'a/run'
       configs.resolve(module, values).validate()
+    elif isinstance(entry.row, Experiment):
+      module = registry.load(entry.row.program)
+      values = dict(parsed(module.Config, *split(flag)) for flag in entry.row.flags)
+      for bsuite_id in entry.row.ids():
+        configs.resolve(module, values | {'env': f'bsuite:{bsuite_id}'}).validate()
     else:
       given = peer_runs.driver_settings(entry, entry.row, 1)
       assert (given['env'], given['num_steps']) == (entry.row.env, entry.row.budget)

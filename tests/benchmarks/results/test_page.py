@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 
+import matplotlib
 import pytest
 
 from benchmarks.results import __main__ as command
@@ -114,7 +115,10 @@ def test_only_tasks_with_records_have_a_figure_and_old_figures_go(places):
 
 
 @pytest.mark.slow
-def test_another_process_renders_the_same_bytes_without_any_run(places):
+def test_another_process_renders_the_same_bytes_without_any_run(places, monkeypatch):
+  monkeypatch.setitem(
+    matplotlib.rcParams, 'lines.linewidth', 9.0
+  )  # Importing bsuite changes it too.
   content = page.render(recorded.TASKS, recorded.GROUPS, places)
   process = smoke.command(
     'results',
