@@ -80,14 +80,19 @@ def run(
 def driver_settings(entry: Entry, row: Peer, seed: int) -> dict[str, Any]:
   """Returns the settings for a driver: the common ones for a peer that is compared side by side.
 
+  For such a peer a row may also give `game`, changed options of our Atari environment, and `options`,
+  which are the peer's own and take precedence.
+
   Raises:
     ValueError: the row gives something that the peer does not take; one sentence.
   """
   own = {'num_steps': row.budget, 'episodes': entry.task.episodes}
   if not systems.PEERS[row.peer].side_by_side:
     return {**row.given, 'env': row.env, 'seed': seed, **own}
-  common = settings.make({'env': row.env, 'seed': seed, **row.given})
-  return dataclasses.asdict(common) | own
+  given = dict(row.given)
+  game, options = given.pop('game', {}), given.pop('options', {})
+  common = dataclasses.asdict(settings.make({'env': row.env, 'seed': seed, **given}))
+  return common | own | {'game': common['game'] | game, 'options': options}
 
 
 def _follow(driver: DriverRun, peer: systems.Peer, budget: int) -> None:

@@ -1,6 +1,7 @@
 """Trains with Sample Factory's APPO; prints its progress as JSON lines until it is killed.
 
-python sample_factory_driver.py SETTINGS   JSON: the common settings, and `started`, in Unix time
+python sample_factory_driver.py SETTINGS   JSON: the common settings, `started`, in Unix time, and
+                                           perhaps `options` of Sample Factory, which take precedence
 """
 
 from __future__ import annotations
@@ -98,8 +99,11 @@ def main() -> None:
   """Trains."""
   settings = json.loads(sys.argv[1])
   register_env(_ENV, functools.partial(_make_env, settings))
-  flags = command_line(arguments(settings))
+  options = settings.get('options', {})
+  common = {name: v for name, v in arguments(settings).items() if name not in options}
+  flags = command_line(common)
   parser, _ = parse_sf_args(argv=flags)
+  parser.set_defaults(**options)  # Its flags do not take every schedule that its examples set.
   _, runner = make_runner(parse_full_cfg(parser, flags))
   runner.register_observer(_Teller(Progress(settings['started'])))
   runner.init()

@@ -8,6 +8,32 @@ from benchmarks.results.rows import quoted, systems
 _STEPS = 6_000_000
 _LONGER_STEPS = 8_000_000  # IMPALA does more steps in the same time.
 _SEARCHED_STEPS = 1_500_000  # MuZero's, of an hour.
+_PEER_STEPS = 4_000_000  # About Sample Factory's in the time of IMPALA's.
+# What its package has for Atari (sf_examples/atari/atari_params.py). There 8 processes have one
+# environment each; here 2 have four, for two cores.
+_SAMPLE_FACTORY = {
+  'worker_num_splits': 1,
+  'train_for_env_steps': int(1.01 * _PEER_STEPS),  # It is stopped at the budget.
+  'rollout': 128,
+  'batch_size': 256,
+  'num_batches_per_epoch': 4,
+  'num_epochs': 4,
+  'shuffle_minibatches': False,
+  'recurrence': 1,
+  'gamma': 0.99,
+  'gae_lambda': 0.95,
+  'ppo_clip_ratio': 0.1,
+  'kl_loss_coeff': 0.0,
+  'value_loss_coeff': 0.5,
+  'exploration_loss_coeff': 0.01,
+  'max_grad_norm': 0.5,
+  'learning_rate': 2.5e-4,
+  'lr_schedule': 'linear_decay',
+  'adam_eps': 1e-5,
+  'normalize_input': True,
+  'normalize_returns': True,
+  'async_rl': False,
+}
 
 TASKS = (
   Task(
@@ -15,8 +41,8 @@ TASKS = (
     title='Pong',
     about=(
       'The protocol of the returns is below; a step is 4 frames. Our rows have the preset of Pong: six '
-      'actions, screens of 42x42 and learning settings found for it. Sample Factory has the settings of '
-      '`benchmarks.peers`: 18 actions, screens of 84x84.'
+      'actions, screens of 42x42 and learning settings found for it. Sample Factory has the six actions '
+      'too, and the settings that its package has for Atari, with screens of 84x84.'
     ),
     rows=(
       systems.ppo('sebulba', 'atari:Pong', _STEPS),
@@ -26,8 +52,13 @@ TASKS = (
         label='sample-factory-appo',
         peer='sample_factory',
         env='atari:Pong',
-        budget=_STEPS,
-        given={'num_actors': 2, 'envs_per_actor': 32},
+        budget=_PEER_STEPS,
+        given={
+          'num_actors': 2,
+          'envs_per_actor': 4,
+          'game': {'full_action_space': False},
+          'options': _SAMPLE_FACTORY,
+        },
         action_repeat=4,
       ),
     ),

@@ -1,5 +1,6 @@
 """Rows of peers: their drivers are followed to the budget or to their end, and recorded."""
 
+import dataclasses
 import json
 import sys
 import types
@@ -98,6 +99,11 @@ def test_a_peer_that_is_compared_side_by_side_gets_the_common_settings():
   given = peer_runs.driver_settings(Entry(task, row), row, 5)
   assert (given['env'], given['seed'], given['batch_size']) == ('cartpole', 5, 8)
   assert given['torso'] == 'mlp' and given['num_steps'] == 9
+  more = {'game': {'full_action_space': False}, 'options': {'rollout': 128}}
+  row = dataclasses.replace(row, env='atari:Pong', given={'batch_size': 8, **more})
+  given = peer_runs.driver_settings(Entry(task, row), row, 5)
+  assert given['options'] == {'rollout': 128} and given['batch_size'] == 8
+  assert not given['game']['full_action_space'] and given['game']['sticky_actions'] == 0.25
 
 
 class Ladder:
