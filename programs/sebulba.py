@@ -36,12 +36,12 @@ from programs.options.presets import (
   PENDULUM,
   PPO_ATARI,
   PPO_CONTINUOUS,
-  PPO_CONTROL,
   PPO_LUNAR_LANDER,
   PPO_MINATAR,
   PPO_MUJOCO,
   PPO_PONG,
   PPO_SMALL,
+  PPO_SWINGUP,
   VTRACE_MUJOCO,
   VTRACE_SMALL,
 )
@@ -78,7 +78,8 @@ PPO_PRESETS = {
   'gymnasium:LunarLander-v3': PPO_LUNAR_LANDER,
   'gymnasium:Pendulum-v1': PPO_CONTINUOUS,
   **{f'gymnasium:{task}-v5': PPO_MUJOCO for task in MUJOCO},
-  'dm_control': PPO_CONTROL,
+  'dm_control': PPO_MUJOCO,
+  'dm_control:cartpole/swingup': PPO_SWINGUP,
   'minatar': PPO_MINATAR | {'batch_size': 64},
   OTHERS: PPO_SMALL | {'num_steps': 1_000_000},
 }

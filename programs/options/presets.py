@@ -66,9 +66,9 @@ PPO_CONTINUOUS = PPO_SMALL | {
   'num_steps': 1_000_000,
 }
 PPO_MUJOCO = PPO_CONTINUOUS | {'normalize_observations': True}
-# As many environments as unrolls in a batch, so that no unroll is older than an update. On HalfCheetah
-# more environments learn more; here they unlearn now and then.
-PPO_CONTROL = PPO_MUJOCO | {'envs_per_actor': 8}
+# As many environments as unrolls in a batch, so that no unroll is older than an update. With more of
+# them swingup is unlearned now and then; walker/walk learns the same, and HalfCheetah learns more.
+PPO_SWINGUP = PPO_MUJOCO | {'envs_per_actor': 8}
 # Gymnasium's tasks in MuJoCo.
 MUJOCO = (
   'Ant',
