@@ -82,10 +82,10 @@ class ReplayServer:
       if self._replies() and (self._schedule.due(writing) or ended):
         saving = lifecycle.run_before_exit(self.write_checkpoint)
         kept = kept or ended
-    if not kept:
-      with lifecycle.exit_held():
-        if saving is not None:
-          saving.join()
+    with lifecycle.exit_held():
+      if saving is not None:
+        saving.join()  # Reverb must not close amid a checkpoint.
+      if not kept:
         self.write_checkpoint()
 
   def _ask(self, stop: threading.Event) -> None:

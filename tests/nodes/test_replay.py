@@ -199,6 +199,38 @@ def test_a_server_that_is_stopped_before_or_after_the_end_writes_a_checkpoint(
     assert list(directory.glob('*/DONE'))
 
 
+def test_a_server_that_is_stopped_amid_its_last_checkpoint_completes_it(
+  tmp_path, connect, monkeypatch
+):
+  stop, begun, proceed = threading.Event(), threading.Event(), threading.Event()
+  monkeypatch.setattr(lifecycle, 'stop_event', lambda: stop)
+  server = replay.ReplayServer(
+    prioritized(),
+    connect(_Monitor(training_finished=True)),
+    'replay/0',
+    str(tmp_path),
+    1e9,
+    binding.free_ports(1)[0],
+  )
+  write = server.write_checkpoint
+
+  def write_slowly():
+    begun.set()
+    proceed.wait(DEADLINE)
+    write()
+
+  monkeypatch.setattr(server, 'write_checkpoint', write_slowly)
+  thread = threading.Thread(target=server.run, daemon=True)
+  thread.start()
+  assert begun.wait(DEADLINE)
+  stop.set()
+  thread.join(1)
+  assert thread.is_alive(), 'it has closed Reverb'
+  proceed.set()
+  thread.join(DEADLINE)
+  assert list(tmp_path.glob('*/DONE'))
+
+
 _OBSERVED_SERVER = """
 import functools, sys, threading, time
 from nodes import replay
