@@ -76,6 +76,20 @@ def _watch_for_sigterm(
   threading.Thread(target=watch, args=(writer,), name='sigterm-watch', daemon=True).start()
 
 
+def _receive_stacks_in_one_thread() -> None:
+  """Starts a thread that alone receives `STACKS`; threads that exist already may receive it too.
+
+  Otherwise a thread of gRPC could, and the stacks would not say which thread is the current one.
+  """
+
+  def receive() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {STACKS})
+    threading.Event().wait()
+
+  signal.pthread_sigmask(signal.SIG_BLOCK, {STACKS})  # New threads, not only Python's, inherit it.
+  threading.Thread(target=receive, name='stacks', daemon=True).start()
+
+
 def begin_heartbeat(send: Callable[[heartbeat.Beat], None]) -> heartbeat.Heart:
   """Starts the heartbeat of this process, and has `STACKS` write its stacks to stderr.
 
@@ -83,6 +97,7 @@ def begin_heartbeat(send: Callable[[heartbeat.Beat], None]) -> heartbeat.Heart:
     send: see `heartbeat.Heart`.
   """
   activity.mark(activity.STARTING)
+  _receive_stacks_in_one_thread()
   heart = heartbeat.Heart(send)
   heart.start()
   activity.announce_with(heart.beat)

@@ -26,6 +26,30 @@ def test_a_node_may_open_many_files_and_announces_that_it_will_be_silent():
   assert run_python('-c', _NODE).splitlines()[-1] == 'True restoring a checkpoint'
 
 
+_THREADS = """
+import glob, threading
+from launchers import node_entry
+from launchers.requests import STACKS
+from tests.waiting import wait_until
+
+def receivers():
+  states = (open(path).read() for path in glob.glob('/proc/self/task/*/status'))
+  blocked = (int(state.partition('SigBlk:')[2].split()[0], 16) for state in states)
+  return sum(not mask >> STACKS - 1 & 1 for mask in blocked)
+
+node_entry.begin_heartbeat(lambda beat: None)
+import reverb  # Its server has threads of gRPC.
+server = reverb.Server([reverb.Table.queue('queue', max_size=1)])
+wait_until(lambda: receivers() == 1)  # The thread has begun.
+assert threading.active_count() < len(glob.glob('/proc/self/task/*'))
+print('one', flush=True)
+"""
+
+
+def test_of_all_threads_only_one_of_python_receives_the_request_for_stacks():
+  assert run_python('-c', _THREADS).splitlines()[-1] == 'one'
+
+
 _LOOKED = """
 import threading
 from launchers import node_entry

@@ -2,7 +2,6 @@ import dataclasses
 import functools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -62,8 +61,7 @@ def test_every_node_shows_its_stacks_and_runs_on(run_dir, capsys):
   for _ in range(2):
     assert watch.main([str(run_dir), '--stacks']) == 0
     _, echo, blocked, locked = capsys.readouterr().out.split('--- ')
-    # The main thread's stack. A thread of Courier may get the signal, and then none is "Current".
-    assert echo.startswith('echo/0\n') and re.search(r'node_entry\.py", line \d+ in main\n', echo)
+    assert echo.startswith('echo/0\n') and 'Current thread' in echo
     assert blocked.startswith('node0/0\n') and 'nodes.py' in blocked
     assert locked.startswith('node1/0\n') and '_hold_the_interpreter_lock' in locked
 
