@@ -186,13 +186,13 @@ class Experiment(Row):
       *('--', f'--seed={seed}', *self.flags),
     ]
 
-  def command(self, name: str, seed: int) -> str:
-    """Returns a run's command in one line, without paths of this machine."""
-    return shlex.join(self.arguments(seed, posixpath.join(_SHOWN_RUNS, name, str(seed))))
+  def command(self, name: str, seed: int) -> list[str]:
+    """Returns the words of a run's command, without paths of this machine."""
+    return self.arguments(seed, posixpath.join(_SHOWN_RUNS, name, str(seed)))
 
   def shown_command(self, name: str) -> str:
     """Returns the command of the first seed."""
-    return self.command(name, self.seeds[0])
+    return shlex.join(self.command(name, self.seeds[0]))
 
   def check(self) -> None:
     """Raises ValueError, one sentence, if the row is not a valid declaration."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from typing import Any
 
 from benchmarks import bsuite
@@ -69,7 +70,7 @@ def record(entry: Entry, row: Experiment, seed: int, run_dir: str, made: list[At
     row=entry.name,
     seed=seed,
     settings=row.settings(),
-    command=row.command(entry.name, seed),
+    command=shlex.join(row.command(entry.name, seed)),
     curve=curve,
     returns='training, the mean over the ids',
     final={

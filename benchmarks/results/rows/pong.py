@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from benchmarks.results.declared import Peer, Published, Task
 from benchmarks.results.rows import quoted, systems
 
@@ -46,8 +48,8 @@ TASKS = (
       'too, and the settings that its package has for Atari, with screens of 84x84.'
     ),
     rows=(
-      systems.ppo('sebulba', 'atari:Pong', _STEPS, seeds=_SEEDS),
-      systems.ppo('impala', 'atari:Pong', _LONGER_STEPS, seeds=_SEEDS),
+      dataclasses.replace(systems.ppo('sebulba', 'atari:Pong', _STEPS), seeds=_SEEDS),
+      dataclasses.replace(systems.ppo('impala', 'atari:Pong', _LONGER_STEPS), seeds=_SEEDS),
       systems.ours('muzero', 'atari:Pong', _SEARCHED_STEPS, seeds=(1,)),
       Peer(
         label='sample-factory-appo',

@@ -36,17 +36,9 @@ def ours(
   )
 
 
-def ppo(
-  program: str,
-  env: str,
-  budget: int,
-  *flags: str,
-  label: str = '',
-  seeds: tuple[int, ...] = DEFAULT_SEEDS,
-) -> Launch:
+def ppo(program: str, env: str, budget: int, *flags: str, label: str = '') -> Launch:
   """Returns a row of a program with PPO; its label is the program's name and -ppo by default."""
-  label = label or f'{program}-ppo'
-  return ours(program, env, budget, '--agent=ppo', *flags, label=label, seeds=seeds)
+  return ours(program, env, budget, '--agent=ppo', *flags, label=label or f'{program}-ppo')
 
 
 def muzero(env: str, budget: int, *flags: str, label: str = 'anakin-muzero') -> Launch:

@@ -116,9 +116,8 @@ def test_only_tasks_with_records_have_a_figure_and_old_figures_go(places):
 
 @pytest.mark.slow
 def test_another_process_renders_the_same_bytes_without_any_run(places, monkeypatch):
-  monkeypatch.setitem(
-    matplotlib.rcParams, 'lines.linewidth', 9.0
-  )  # Importing bsuite changes it too.
+  # Importing bsuite changes it too.
+  monkeypatch.setitem(matplotlib.rcParams, 'lines.linewidth', 9.0)
   content = page.render(recorded.TASKS, recorded.GROUPS, places)
   process = smoke.command(
     'results',

@@ -8,31 +8,16 @@ import pytest
 
 from benchmarks.peers.reports import Report
 from benchmarks.results import attempts, measures, provenance, recording, records
-from benchmarks.results.attempts import Attempt
 from benchmarks.results.declared import Entry, Launch, Peer, Task
 from benchmarks.results.places import Places
 from benchmarks.results.records import Curve
 from rundir import run_directory
+from tests.benchmarks.results.attempted import attempted
 from tests.benchmarks.results.recorded import rows
 
 ROW = Launch(label='sebulba', program='sebulba', env='catch', budget=400)
 ENTRY = Entry(Task(name='catch', title='Catch', about='', rows=(ROW,)), ROW)
 CONFIG = {'batch_size': 16, 'seed': 1, 'run_dir': '/a/run', 'offline_data': ['/a'], 'devices': [0]}
-MACHINE = {'cpu': 'a processor', 'cpu_cores': 2, 'memory_gib': 4, 'accelerators': []}
-
-
-def attempted(first_second=0.0, start_up=1.0, seconds=20.0, load=0.5):
-  return Attempt(
-    began=1000.0,
-    first_second=first_second,
-    code={'commit': 'abc', 'modified': False},
-    machine=MACHINE,
-    load_at_start=load,
-    load_at_end=load,
-    seconds=seconds,
-    start_up=start_up,
-    exit_code=0,
-  )
 
 
 @pytest.fixture
