@@ -11,7 +11,7 @@ _SEEDS = (1, 2)  # A run takes more than an hour.
 _STEPS = 6_000_000
 _LONGER_STEPS = 8_000_000  # IMPALA does more steps in the same time.
 _SEARCHED_STEPS = 1_500_000  # MuZero's, of an hour.
-_PEER_STEPS = 4_000_000  # About Sample Factory's in the time of IMPALA's.
+_PEER_STEPS = 1_500_000  # About what Sample Factory does in the time of IMPALA.
 # What its package has for Atari (sf_examples/atari/atari_params.py). There 8 processes have one
 # environment each; here 2 have four, for two cores.
 _SAMPLE_FACTORY = {
