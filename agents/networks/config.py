@@ -55,6 +55,11 @@ class NetworkConfig(CheckedOptions):
   )
   core: str = option('none', 'Memory over time: none or lstm.')
   lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.')
+  forget_bias: float = option(
+    1.0,
+    'Initial bias of the forget gates of the LSTM, as in Jozefowicz et al. 2015: a new network keeps '
+    'a state for about 1 + e^bias rows, 4 with 1 and 21 with 3.',
+  )
   frame_stack: int = option(
     1, 'Consecutive observations that the torso receives, zeros before the first of an episode.'
   )

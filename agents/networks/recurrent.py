@@ -17,12 +17,17 @@ from agents.types import FIRST, Array, Nest, Timestep
 
 
 class LSTM(nn.Module):
-  """An LSTM over time that resets at episode starts; forget gates are biased by 1.
+  """An LSTM over time that resets at episode starts.
 
   The input projection of all rows is one matrix product; only the recurrent product is in the scan.
+
+  Attributes:
+    size: units.
+    forget_bias: initial bias of the forget gates; the learned parameter is what it has beyond 1.
   """
 
   size: int
+  forget_bias: float = 1.0
 
   @nn.compact
   def __call__(
@@ -38,7 +43,8 @@ class LSTM(nn.Module):
     Returns:
       The outputs h, float32 `[T, B, size]`, and the state after row T-1.
     """
-    projected = nn.Dense(4 * self.size, name='input')(inputs)
+    gates = jnp.zeros((4, self.size)).at[1].set(self.forget_bias - 1.0)
+    projected = nn.Dense(4 * self.size, name='input', bias_init=lambda *_: gates.ravel())(inputs)
     init = nn.initializers.variance_scaling(1.0, 'fan_avg', 'uniform')
     recurrent = self.param('recurrent', init, (self.size, 4 * self.size), jnp.float32)
 
@@ -136,7 +142,7 @@ class RecurrentNetwork:
     torso = make_torso(*parts)
     self.body = Body(
       torso=torsos.Twins(torso, make_torso(*parts)) if twins else torso,
-      core=LSTM(config.lstm_size) if config.core == 'lstm' else None,
+      core=LSTM(config.lstm_size, config.forget_bias) if config.core == 'lstm' else None,
       head=head,
     )
 

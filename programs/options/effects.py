@@ -7,7 +7,7 @@ from typing import Any
 
 # Beginnings of option names; the option that they need, and its value.
 _NEEDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
-  (('lstm_size',), 'core', 'lstm'),
+  (('lstm_size', 'forget_bias'), 'core', 'lstm'),
   (('adam_',), 'optimizer', 'adam'),
   (('rmsprop_',), 'optimizer', 'rmsprop'),
   (('puct_', 'dirichlet_', 'temperature_decay_steps'), 'search', 'puct'),

@@ -15,7 +15,7 @@ from agents.networks import core_state as core_states
 from agents.networks import torsos
 from agents.networks.config import NetworkConfig
 from agents.networks.frame_stack import stack_frames
-from agents.networks.recurrent import RecurrentNetwork
+from agents.networks.recurrent import LSTM, RecurrentNetwork
 from agents.types import FIRST, LAST, MID, Timestep
 
 DISCRETE = dm_env.specs.DiscreteArray(3, dtype=np.int32)
@@ -157,6 +157,19 @@ def test_core_state_has_only_what_the_network_needs():
   assert parts() == {}
   assert parts(core='lstm') == {'lstm': lstm, 'prev_action': ((2,), 'int32')}
   assert parts(frame_stack=4) == {'frames': ((2, 3, 6, 6), 'uint8')}
+
+
+@pytest.mark.parametrize('bias', [1.0, 3.0])
+def test_a_new_lstm_forgets_by_its_bias(bias):
+  lstm = LSTM(size=2, forget_bias=bias)
+  rows = jnp.zeros((5, 1, 3)), jnp.zeros((5, 1), bool)
+  state = jnp.array([[1.0, -4.0]]), jnp.zeros((1, 2))
+  params = jax.tree.map_with_path(
+    lambda path, x: x if path[-1].key == 'bias' else 0 * x,
+    lstm.init(jax.random.key(0), *rows, state),
+  )
+  _, (c, _) = lstm.apply(params, *rows, state)
+  np.testing.assert_allclose(c, state[0] / (1 + np.exp(-bias)) ** 5, rtol=1e-6)
 
 
 def test_stored_state_belongs_to_its_row():

@@ -8,7 +8,8 @@ def warned(program='sebulba', **given):
 
 
 def test_options_without_effect_are_named():
-  assert warned(lstm_size=7, rmsprop_eps=0.5, adam_b1=0.8) == [
+  assert warned(lstm_size=7, forget_bias=3.0, rmsprop_eps=0.5, adam_b1=0.8) == [
+    '--forget_bias has no effect without --core=lstm.',
     '--lstm_size has no effect without --core=lstm.',
     '--rmsprop_eps has no effect without --optimizer=rmsprop.',
   ]
