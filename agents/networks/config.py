@@ -58,7 +58,7 @@ class NetworkConfig(CheckedOptions):
   forget_bias: float = option(
     1.0,
     'Initial bias of the forget gates of the LSTM, as in Jozefowicz et al. 2015: a new network keeps '
-    'a state for about 1 + e^bias rows, 4 with 1 and 21 with 3.',
+    'a state for about 1 + e^bias rows, 4 with 1 and 56 with 4.',
   )
   frame_stack: int = option(
     1, 'Consecutive observations that the torso receives, zeros before the first of an episode.'

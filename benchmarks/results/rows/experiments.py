@@ -5,8 +5,13 @@ from __future__ import annotations
 from benchmarks.results.declared import Experiment, Group, Published, Task
 
 _PLOT = 'bsuite at effafc0, reports/standalone/images/bar_plot.png, read off the bars'
-# bsuite's only environment explores for the whole run, and its episodes count from the first.
-_FLAGS = ('--epsilon_base=0.05',)
+# bsuite's only environment explores for the whole run. Its episodes count from the first, so learning
+# starts with the first batch and has many updates.
+_FLAGS = (
+  '--epsilon_base=0.05',
+  '--samples_per_insert=16',
+  '--min_replay_size=8',
+)
 
 GROUPS = (
   Group(

@@ -30,9 +30,31 @@ TASKS = (
     thresholds=(0.9,),
     missed=(
       '`sebulba-lstm`, V-trace, does not learn it: its unrolls are shorter than an episode, so no '
-      'gradient reaches the cue. A cue that is 100 steps old, of memory_len/22, was tried with R2D2 '
-      'alone and not learned.'
+      'gradient reaches the cue.'
     ),
+  ),
+  Task(
+    name='memory-len-100',
+    title='Memory length of 100',
+    about=(
+      "bsuite's memory_len/22, whose cue is 100 steps old. The preset of bsuite has forget gates with an "
+      'initial bias of 4 and samples replay uniformly. `r2d2-forgetting` has the usual bias of 1, '
+      "`r2d2-prioritized` R2D2's priorities. The best return is 1, without memory it is 0."
+    ),
+    rows=(
+      systems.ours('r2d2', 'bsuite:memory_len/22', 600_000),
+      systems.ours(
+        'r2d2', 'bsuite:memory_len/22', 600_000, '--forget_bias=1', label='r2d2-forgetting'
+      ),
+      systems.ours(
+        'r2d2',
+        'bsuite:memory_len/22',
+        600_000,
+        '--priority_exponent=0.9',
+        label='r2d2-prioritized',
+      ),
+    ),
+    thresholds=(0.9,),
   ),
   Task(
     name='recall',
