@@ -40,15 +40,13 @@ PRESETS = {
     **short_runs.rules(longest_period=1_200),
     'num_steps': 10_000_000,
   },
-  # memory_len has cues that are up to 100 steps old. An unroll with a stale stored state in place of
-  # the cue keeps a large error: with priorities most samples would be such unrolls.
+  # For memory_len, whose cues are up to 100 steps old.
   'bsuite': _SMALL
   | {
     'envs_per_actor': 8,
     'forget_bias': 4.0,
     'unroll_length': 160,
     'batch_size': 8,
-    'priority_exponent': 0.0,
     'num_steps': 200_000,
   },
   # At a constant rate the return of a learned policy still goes up and down.

@@ -38,8 +38,8 @@ TASKS = (
     title='Memory length of 100',
     about=(
       "bsuite's memory_len/22, whose cue is 100 steps old. The preset of bsuite has forget gates with an "
-      'initial bias of 4 and samples replay uniformly. `r2d2-forgetting` has the usual bias of 1, '
-      "`r2d2-prioritized` R2D2's priorities. The best return is 1, without memory it is 0."
+      'initial bias of 4. `r2d2-forgetting` has the usual bias of 1. `r2d2-uniform` samples replay '
+      'without priorities. The best return is 1, without memory it is 0.'
     ),
     rows=(
       systems.ours('r2d2', 'bsuite:memory_len/22', 600_000),
@@ -50,8 +50,8 @@ TASKS = (
         'r2d2',
         'bsuite:memory_len/22',
         600_000,
-        '--priority_exponent=0.9',
-        label='r2d2-prioritized',
+        '--priority_exponent=0',
+        label='r2d2-uniform',
       ),
     ),
     thresholds=(0.9,),
