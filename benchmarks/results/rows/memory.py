@@ -37,8 +37,8 @@ TASKS = (
     name='memory-len-100',
     title='Memory length of 100',
     about=(
-      "bsuite's memory_len/22, whose cue is 100 steps old. The preset of bsuite has forget gates with an "
-      'initial bias of 4. `r2d2-forgetting` has the usual bias of 1. `r2d2-uniform` samples replay '
+      "bsuite's memory_len/22, whose cue is 100 steps old. The preset of bsuite has forget gates with "
+      'an initial bias of 4. `r2d2-forgetting` has the usual bias of 1. `r2d2-uniform` samples replay '
       'without priorities. The best return is 1, without memory it is 0.'
     ),
     rows=(
