@@ -6,6 +6,7 @@ import dm_env.specs
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from agents import spaces
 from agents.action_mask import LegalActions
@@ -43,8 +44,12 @@ class LSTM(nn.Module):
     Returns:
       The outputs h, float32 `[T, B, size]`, and the state after row T-1.
     """
-    gates = jnp.zeros((4, self.size)).at[1].set(self.forget_bias - 1.0)
-    projected = nn.Dense(4 * self.size, name='input', bias_init=lambda *_: gates.ravel())(inputs)
+
+    def bias_init(_: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+      gates = jnp.zeros((4, self.size), dtype).at[1].set(self.forget_bias - 1.0)
+      return gates.reshape(shape)
+
+    projected = nn.Dense(4 * self.size, name='input', bias_init=bias_init)(inputs)
     init = nn.initializers.variance_scaling(1.0, 'fan_avg', 'uniform')
     recurrent = self.param('recurrent', init, (self.size, 4 * self.size), jnp.float32)
 
