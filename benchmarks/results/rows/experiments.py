@@ -5,13 +5,7 @@ from __future__ import annotations
 from benchmarks.results.declared import Experiment, Group, Published, Task
 
 _PLOT = 'bsuite at effafc0, reports/standalone/images/bar_plot.png, read off the bars'
-# bsuite's only environment explores for the whole run. Its episodes count from the first, so learning
-# starts with the first batch and has many updates.
-_FLAGS = (
-  '--epsilon_base=0.05',
-  '--samples_per_insert=16',
-  '--min_replay_size=8',
-)
+_EPISODES = 10_000
 
 GROUPS = (
   Group(
@@ -26,22 +20,47 @@ GROUPS = (
 )
 
 
-def _experiment(name: str, about: str, scores: dict[str, str]) -> Task:
+def _r2d2(name: str) -> Experiment:
+  # bsuite's only environment explores for the whole run. Its episodes count from the first, so learning
+  # starts with the first batch and has many updates.
+  return Experiment(
+    label='r2d2',
+    program='r2d2',
+    env=f'bsuite:{name}/*',
+    budget=_EPISODES,
+    flags=('--epsilon_base=0.05', '--samples_per_insert=16', '--min_replay_size=8'),
+    seeds=(1,),
+  )
+
+
+def _sebulba(name: str) -> Experiment:
+  # An unroll has a whole episode of memory_len/22. All unrolls are of the only environment, so batches
+  # are small.
+  return Experiment(
+    label='sebulba-ppo-lstm',
+    program='sebulba',
+    env=f'bsuite:{name}/*',
+    budget=_EPISODES,
+    flags=(
+      '--agent=ppo',
+      '--core=lstm',
+      '--forget_bias=4',
+      '--unroll_length=128',
+      '--batch_size=2',
+      '--num_minibatches=2',
+      '--learning_rate=0.001',
+    ),
+    seeds=(1,),
+  )
+
+
+def _experiment(name: str, about: str, scores: dict[str, str], *rows: Experiment) -> Task:
   """Returns the task of an experiment, with the published scores of bsuite's agents."""
   return Task(
     name=f'bsuite/{name}',
     title=name,
     about=about,
-    rows=(
-      Experiment(
-        label='r2d2',
-        program='r2d2',
-        env=f'bsuite:{name}/*',
-        budget=10_000,
-        flags=_FLAGS,
-        seeds=(1,),
-      ),
-    ),
+    rows=rows,
     published=tuple(
       Published(
         system=agent,
@@ -60,17 +79,22 @@ TASKS = (
     'catch',
     'Catch with 20 seeds. The score is of the regret, so it counts how fast the agent learns.',
     {'actor_critic_rnn': '0.87', 'boot_dqn': '0.99', 'dqn': '0.91'},
+    _r2d2('catch'),
+    _sebulba('catch'),
   ),
   _experiment(
     'memory_len',
     'The first observation shows what the last action has to be, 1 to 100 steps later. The score is the '
     'share of the 23 lengths that are learned within the episodes.',
     {'actor_critic_rnn': '0.65', 'boot_dqn': '0.04', 'dqn': '0.04'},
+    _r2d2('memory_len'),
+    _sebulba('memory_len'),
   ),
   _experiment(
     'umbrella_length',
     'The first action decides on the last reward, 1 to 100 steps later, among random rewards. The score '
     'is the share of the 23 lengths that are learned within the episodes.',
     {'actor_critic_rnn': '0.35', 'boot_dqn': '0.39', 'dqn': '0.48'},
+    _r2d2('umbrella_length'),
   ),
 )

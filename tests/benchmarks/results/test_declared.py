@@ -132,22 +132,19 @@ def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
   entries = selection.entries(rows.TASKS)
   assert {group.name for group in rows.GROUPS} == {t.group for t in rows.TASKS} - {''}
   for entry in entries:
-    if isinstance(entry.row, Launch):
+    if isinstance(entry.row, (Launch, Experiment)):
       module = registry.load(entry.row.program)
       _, variant = agents.chosen(module, dict(filter(is_agent, map(split, entry.row.flags))))
-      values = {'env': entry.row.env, 'num_steps': entry.row.budget}
-      for name, text in map(split, entry.row.flags):
-        name, value = parsed(variant.config, name, text)
-        values[name] = value
-      for name in entry.row.inputs:
-        assert getattr(variant.config, name) == '', name
-        values[name] = 'a/run'
-      configs.resolve(module, values).validate()
-    elif isinstance(entry.row, Experiment):
-      module = registry.load(entry.row.program)
-      values = dict(parsed(module.Config, *split(flag)) for flag in entry.row.flags)
-      for bsuite_id in entry.row.ids():
-        configs.resolve(module, values | {'env': f'bsuite:{bsuite_id}'}).validate()
+      values = dict(parsed(variant.config, *split(flag)) for flag in entry.row.flags)
+      if isinstance(entry.row, Launch):
+        values |= {'env': entry.row.env, 'num_steps': entry.row.budget}
+        for name in entry.row.inputs:
+          assert getattr(variant.config, name) == '', name
+          values[name] = 'a/run'
+        configs.resolve(module, values).validate()
+      else:
+        for bsuite_id in entry.row.ids():
+          configs.resolve(module, values | {'env': f'bsuite:{bsuite_id}'}).validate()
     else:
       given = peer_runs.driver_settings(entry, entry.row, 1)
       assert (given['env'], given['num_steps']) == (entry.row.env, entry.row.budget)
