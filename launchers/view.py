@@ -32,6 +32,10 @@ _ADDED = {
 # A longer activity is shown, unless it is one of normal operation.
 _LONG_SECONDS = 60.0
 _UNREMARKABLE = {'idle', 'running', 'serving', 'playing', 'updating'}
+# The program takes no steps during these, so they are shown sooner.
+_START_UP_SECONDS = 5.0
+_START_UP = {'compiling', 'restoring a checkpoint'}
+_MOST_SHOWN = 3
 
 
 class View:
@@ -95,7 +99,7 @@ class View:
     self._waiting = {
       node: f'{beat.doing} ({_clock(beat.seconds)})'
       for node, beat in sorted(beats.items())
-      if beat.seconds > _LONG_SECONDS and beat.doing not in _UNREMARKABLE
+      if _is_shown(beat)
     }
     if len({beat.host for beat in beats.values()}) == 1:
       self._cpu.add(time.monotonic(), {'all': sum(beat.cpu_seconds for beat in beats.values())})
@@ -150,6 +154,18 @@ class View:
       self._recent.setdefault(node, Recent()).add(status['elapsed'], values)
     means = {node: recent.means() for node, recent in self._recent.items()}
     return bottleneck.of_program(means, self._config, self._cpu.rate('all'))
+
+
+def _is_shown(beat: Beat) -> bool:
+  longest = _START_UP_SECONDS if beat.doing in _START_UP else _LONG_SECONDS
+  return beat.seconds > longest and beat.doing not in _UNREMARKABLE
+
+
+def _waiting(status: dict[str, Any]) -> list[tuple[str, str]]:
+  """Returns (node, activity) of the nodes in a long activity: the first few, and how many more."""
+  waiting = list(status['waiting'].items())
+  more = len(waiting) - _MOST_SHOWN
+  return waiting[:_MOST_SHOWN] + ([('others', f'{more} more')] if more > 0 else [])
 
 
 def remaining(status: dict[str, Any]) -> float:
@@ -218,8 +234,9 @@ def _clock(seconds: float) -> str:
 
 
 def as_line(status: dict[str, Any]) -> str:
-  """Returns the figures that have been measured, in one line."""
-  return ' '.join(f'{name}={text}' for name, text in figures(status) if text != '-')
+  """Returns the figures that have been measured, and the nodes in a long activity, in one line."""
+  measured = [f'{name}={text}' for name, text in figures(status) if text != '-']
+  return ' '.join([*measured, *(f'{node}="{doing}"' for node, doing in _waiting(status))])
 
 
 def as_table(title: str, status: dict[str, Any]) -> Table:
@@ -233,7 +250,7 @@ def as_table(title: str, status: dict[str, Any]) -> Table:
   for i in range(half):
     right = shown[half + i] if half + i < len(shown) else ('', '')
     table.add_row(*shown[i], *right)
-  captions = [', '.join(f'{node} {doing}' for node, doing in status['waiting'].items())]
+  captions = [', '.join(f'{node} {doing}' for node, doing in _waiting(status))]
   if 'verdict' in status:
     captions.append(status['verdict'].sentence)
   table.caption = '\n'.join(filter(None, captions)) or None

@@ -1,11 +1,15 @@
+import dataclasses
 import io
 import math
+import shlex
+import types
 
 import pytest
 from rich.console import Console
 
 from launchers import bottleneck, nodes_view, view
 from launchers.heartbeat import Beat
+from tests.waiting import wait_until
 
 STATUS = {
   'elapsed': 61.0,
@@ -47,9 +51,9 @@ def test_a_program_without_a_monitor_shows_its_nodes():
   ]
 
 
-def test_a_log_line_has_what_was_measured_and_nothing_else():
+def test_a_log_line_has_what_was_measured_and_the_nodes_long_at_one_thing():
   line = view.as_line(STATUS)
-  assert line.split() == [
+  assert shlex.split(line) == [
     'elapsed=0:01:01',
     'remaining=0:01:52',
     'restarts=2',
@@ -63,6 +67,40 @@ def test_a_log_line_has_what_was_measured_and_nothing_else():
     'batch_fill=50%',
     'replay_size=7',
     'exploration=1',
+    'learner/0=compiling (0:01:40)',
+  ]
+  assert 'learner' not in view.as_line(STATUS | {'waiting': {}}).replace('learner_steps', '')
+
+
+def test_compiling_and_restoring_are_shown_before_other_activities_and_not_for_all_of_many_nodes(
+  capsys,
+):
+  def doing(name, seconds):
+    return dataclasses.replace(BEAT, doing=name, seconds=seconds)
+
+  status = {**STATUS, 'finished': True}
+  shown = view.View(types.SimpleNamespace(status=status), 'title', {}, log_period=0.01, live=False)
+  shown.beats(
+    {
+      'actor/0': doing('waits for actions', 59.0),
+      'actor/1': doing('playing', 100.0),
+      'learner/0': doing('compiling', 6.0),
+      'learner/1': doing('compiling', 4.0),
+      'learner/2': doing('restoring a checkpoint', 7.0),
+      'replay/0': doing('gets no reply from Reverb', 61.0),
+      'replay/1': doing('gets no reply from Reverb', 62.0),
+      'replay/2': doing('gets no reply from Reverb', 63.0),
+    }
+  )
+  shown.start()
+  printed = []
+  wait_until(lambda: printed.append(capsys.readouterr().out) or ''.join(printed).endswith('\n'))
+  shown.close()
+  assert shlex.split(''.join(printed).splitlines()[0])[-4:] == [
+    'learner/0=compiling (0:00:06)',
+    'learner/2=restoring a checkpoint (0:00:07)',
+    'replay/0=gets no reply from Reverb (0:01:01)',
+    'others=2 more',
   ]
 
 
