@@ -18,6 +18,8 @@ from benchmarks.results.records import Curve, Record
 from rundir import run_directory
 from sweeps import commands
 
+# A launch has one environment, so its processes mostly wait for each other.
+_JOBS_PER_CORE = 2
 # Options that differ between the ids.
 _OF_AN_ID = ('env', 'env_options')
 
@@ -32,7 +34,9 @@ def run(entry: Entry, row: Experiment, seed: int, places: Places) -> None:
   launches.keep_only_this_row(entry, seed, places, continues=os.path.exists)
   with (
     attempts.attempt(places.attempts(entry, seed), row.settings(), run_dir, places.docs) as attempt,
-    commands.started(row.arguments(seed, run_dir, f'--jobs={cores()}'), log) as process,
+    commands.started(
+      row.arguments(seed, run_dir, f'--jobs={_JOBS_PER_CORE * cores()}'), log
+    ) as process,
   ):
     attempt.exit_code = process.wait()
   if attempt.exit_code:
