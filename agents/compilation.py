@@ -1,9 +1,10 @@
-"""Options with which a function that runs all the time is compiled."""
+"""How a function that runs all the time is compiled, and where it runs."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 
@@ -32,6 +33,20 @@ def options(devices: Sequence[jax.Device], multiplications: int) -> dict[str, st
   if one_cpu and multiplications <= _FEW_MULTIPLICATIONS and _has_former_cpu_runtime():
     return _FORMER_CPU_RUNTIME
   return None
+
+
+def on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+  """Returns a function of NumPy arrays, compiled for the first CPU also where there is an accelerator.
+
+  It is for small results that the host needs: on an accelerator they would wait for an update.
+  """
+  compiled = jax.jit(function)
+
+  def call(*args: Any) -> Any:
+    with jax.default_device(jax.local_devices(backend='cpu')[0]):
+      return compiled(*args)
+
+  return call
 
 
 @functools.cache

@@ -17,6 +17,7 @@ ACCELERATORS = (None, 'gpu', 'tpu', *CHIPS_PER_HOST)
 # Name of an environment variable. No leading hyphen: `env` would read it as an option.
 _VARIABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 RESTARTS = ('never', 'on_failure')
+_PREALLOCATE = 'XLA_PYTHON_CLIENT_PREALLOCATE'
 # For all processes of a run, including the launcher: gRPC would use a proxy for every server, even on
 # the same machine. Downloads still use the proxy. The list holds suffixes of host names, so it holds
 # every possible last character. An empty grpc_proxy would make gRPC complain in each log.
@@ -45,6 +46,7 @@ class Resources:
     uses_run_dir: False declares that its nodes neither write to the run directory nor read from it.
       On Kubernetes such a group has no volume, and is restarted even if the run directory is not kept.
     env: further environment variables.
+    cpu_env: further ones of a node without an accelerator; `env` overrides them.
     restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted.
     max_restarts: largest number of restarts in a row; a minute without a failure resets the count.
     restart_backoff: seconds before the first restart; doubles with each restart in a row, up to 8.
@@ -63,6 +65,7 @@ class Resources:
   with_launcher: bool = False
   uses_run_dir: bool = True
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  cpu_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
   restart: str = 'never'
   max_restarts: int = 20
   restart_backoff: float = 0.5
@@ -87,7 +90,7 @@ class Resources:
       raise ValueError(f'num_devices {self.num_devices} is not the number of devices listed.')
     if len(set(self.devices)) != len(self.devices) or min(self.devices, default=0) < 0:
       raise ValueError(f'devices must be distinct numbers from 0 on, not {[*self.devices]}.')
-    for name, value in self.env.items():
+    for name, value in (*self.env.items(), *self.cpu_env.items()):
       if not _VARIABLE.fullmatch(name) or '\0' in value:
         raise ValueError(
           f'env {name!r}: {value!r} is not an environment variable; a name has letters, digits, _, . '
@@ -112,6 +115,10 @@ class Resources:
       return 0
     return self.num_devices or len(self.devices) or 1
 
+  def variables(self) -> dict[str, str]:
+    """Returns `env`, with `cpu_env` if there is no accelerator."""
+    return {**({} if self.accelerator else self.cpu_env), **self.env}
+
   def describe(self) -> str:
     """Returns a readable phrase on machine and restarts, without the fields that have their defaults."""
     if self.accelerator is None:
@@ -127,7 +134,7 @@ class Resources:
       words.append(f'cpus: {self.cpus:g}')
     if self.memory_gb:
       words.append(f'memory: {self.memory_gb:g} GB')
-    for extra in (self.resources, self.labels, secrets.masked_options(self.env)):
+    for extra in (self.resources, self.labels, secrets.masked_options(self.variables())):
       words += [f'{name}={value}' for name, value in extra.items()]
     if self.restart == 'on_failure':
       words.append(f'restarts: {self.max_restarts}')
@@ -140,8 +147,8 @@ def environment_variables(resources: Resources) -> dict[str, str]:
   """Returns the variables that restrict a process to its resources.
 
   A process on a CPU worker sees no accelerator. A process with an accelerator sees only its own devices
-  and does not preallocate their memory. XLA variables of the user's shell are kept. Nodes connect to
-  each other without a proxy.
+  and does not preallocate their memory, unless the user's shell has XLA_PYTHON_CLIENT_PREALLOCATE. Other
+  XLA variables of the shell are kept too. Nodes connect to each other without a proxy.
   """
   visible = ','.join(map(str, resources.devices))
   variables = {'TF_CPP_MIN_LOG_LEVEL': '3', 'GLOG_minloglevel': '2', 'GRPC_VERBOSITY': 'ERROR'}
@@ -149,7 +156,8 @@ def environment_variables(resources: Resources) -> dict[str, str]:
   if resources.accelerator is None:
     variables |= {'JAX_PLATFORMS': 'cpu', 'CUDA_VISIBLE_DEVICES': '', 'TPU_VISIBLE_CHIPS': ''}
   elif resources.accelerator == 'gpu':
-    variables |= {'JAX_PLATFORMS': 'cuda,cpu', 'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}
+    preallocate = os.environ.get(_PREALLOCATE, 'false')
+    variables |= {'JAX_PLATFORMS': 'cuda,cpu', _PREALLOCATE: preallocate}
     if visible:
       # CUDA's own order is by speed; that of nvidia-smi is by PCI bus.
       variables |= {'CUDA_VISIBLE_DEVICES': visible, 'CUDA_DEVICE_ORDER': 'PCI_BUS_ID'}
@@ -159,4 +167,4 @@ def environment_variables(resources: Resources) -> dict[str, str]:
       variables |= {'TPU_VISIBLE_CHIPS': visible, 'TPU_VISIBLE_DEVICES': visible}
   for name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
     variables[name] = os.environ.get(name, '1')
-  return variables | dict(resources.env)
+  return variables | resources.variables()

@@ -111,6 +111,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
   'with_launcher': ('true or false', _typed(bool)),
   'uses_run_dir': ('true or false', _typed(bool)),
   'env': ('a mapping from names to texts', _texts),
+  'cpu_env': ('a mapping from names to texts', _texts),
   'restart': ('never or on_failure', _typed(str)),
   'max_restarts': ('a whole number', _typed(int)),
   'restart_backoff': ('a number of seconds', _typed(int, float)),

@@ -98,7 +98,9 @@ class Anakin:
       gib = loop.replay_bytes / 2**30
       logging.info('%.3f GiB of replay over %d device(s)', gib, len(devices))
     directory = checkpoints.directory(self._options.run.learner_dir)
+    reporter = Reporter(self._monitor, self._options.name, self._measure, period=0.25)
     state = self._begin(agent, loop, checkpoints.newest(directory))
+    reporter.maybe_count(self._counts)
     with activity.doing(activity.COMPILING):
       loop.compile(state)
     self._state = state
@@ -108,7 +110,7 @@ class Anakin:
       directory, self._options.run.checkpoint_period, self._options.run.checkpoints_kept, self._save
     )
     self._measured = dict(self._counts)
-    with Reporter(self._monitor, self._options.name, self._measure, period=0.25) as reporter:
+    with reporter:
       self._train_to_the_end(loop, reporter, checkpointer, stop)
 
   def _begin(

@@ -74,7 +74,7 @@ class Monitor:
       values: by name; a value named like a counter updates that counter.
     """
     with self._lock:
-      if 'actor_steps' in values and node not in self._counts_of:
+      if 'actor_steps' in values and node not in self._latest:
         self._first_step = self._first_step or time.monotonic()
         self._first_count += values['actor_steps']
       finite = {name: value for name, value in values.items() if math.isfinite(value)}
@@ -85,6 +85,11 @@ class Monitor:
       scalars = finite | {n: counts[n] for n in COUNTERS if n in finite}
       tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
       self._recorder.put(node, row, int(counts['environment_frames']), tagged)
+
+  def count(self, node: str, counts: Mapping[str, float]) -> None:
+    """Updates a node's counters before its first report, such as those of a checkpoint."""
+    with self._lock:
+      self._count(node, counts)
 
   def film(self, actor_steps: int, gif: bytes) -> None:
     """Records a film of the policy in `films/` and for TensorBoard, without waiting for the disk.

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from acme import specs
 
+from agents import compilation
 from agents.agent import Agent
 from agents.types import Array, Nest, Unroll
 from environments.base import BatchedEnvironment, describe
@@ -110,7 +111,7 @@ class Relabeller:
     writer = UnrollWriter(
       self._replay_addresses,
       Columns(unroll_spec(agent, spec, RELABELLED)),
-      jax.jit(agent.initial_priorities),
+      compilation.on_cpu(agent.initial_priorities),
       lambda unroll_ids: records.record(unroll_ids, origins.get()),
       tables=(RELABELLED,),
     )

@@ -97,7 +97,7 @@ def placement(config: Config | PPO) -> dict[str, Resources]:
     ),
     actor=Resources(
       restart='on_failure',
-      env=default_placement.ONE_THREAD,
+      cpu_env=default_placement.ONE_THREAD,
       uses_run_dir=config.actors_use_run_dir,
     ),
   )

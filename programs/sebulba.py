@@ -171,11 +171,10 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
   actor_devices, learner_devices = config.actor_devices, config.learner_devices
   groups = {'replay': Resources(restart=restart)}
   if config.inference_nodes:
-    env = default_placement.ONE_THREAD
     groups['inference'] = on_accelerator(
       1 + max(actor_devices),
       restart='on_failure',
-      env=env,
+      cpu_env=default_placement.ONE_THREAD,
       uses_run_dir=config.actors_use_run_dir,
     )
     groups['learner'] = on_accelerator(1 + max(learner_devices), restart=restart)

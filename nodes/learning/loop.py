@@ -196,8 +196,10 @@ class _Training:
     self._service, self._stop, self._mixer = service, stop, mixer
     self._counter = prepared.counter
     self._finished = False
+    self._reporter = Reporter(monitor, options.name, self._measure)
     activity.mark(activity.COMPILING)
     self._learner = self._make_learner()
+    self._reporter.maybe_count(self._counter.get_counts())
     service.compile()
     specs_of = prepared.agent, prepared.environment_spec
     self._learner.compile(unroll_spec(*specs_of, options.shares[0].table), options.batch_size)
@@ -214,7 +216,6 @@ class _Training:
       options.run.checkpoints_kept,
       self._save,
     )
-    self._reporter = Reporter(monitor, options.name, self._measure)
     self._waiting = StallWarning(self._explain_wait)
     trained = audit.Audit(options.audit_dir, audit.TRAINED)
     if options.one_core and prepared.devices[0].platform == 'cpu':
@@ -282,10 +283,11 @@ class _Training:
     self._service.check()
     if self._stop.is_set():
       raise lifecycle.Stopped
-    if (
-      self._learner.learner_steps > self._prepared.first_step + 1
-    ):  # The first report names the columns.
+    # The first report names the columns of the log, and only an update has all measurements.
+    if self._learner.learner_steps > self._prepared.first_step + 1:
       self._reporter.maybe_report()
+    else:
+      self._reporter.maybe_count(self._counter.get_counts())
     self._waiting.check(self._learner.learner_steps)
 
   def _should_stop(self) -> bool:

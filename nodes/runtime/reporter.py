@@ -61,7 +61,8 @@ class Reporter:
     Args:
       monitor: a Courier client of the monitor, or None to report nothing.
       node: the node's name, such as 'actor/3'.
-      measure: takes the seconds since the last report and returns the values by name.
+      measure: takes the seconds since the last report, or since the entry into the context, and returns
+        the values by name.
       period: seconds between reports, and between questions.
     """
     self._monitor = monitor
@@ -76,6 +77,11 @@ class Reporter:
     if self._monitor is not None and self._reports.due():
       values = self._values()
       self._reports.send(lambda: self._monitor.futures.report(self._node, values))
+
+  def maybe_count(self, counts: Mapping[str, float]) -> None:
+    """Sends counters alone if a report is due, by a node that has no measurements yet."""
+    if self._monitor is not None and self._reports.due():
+      self._reports.send(lambda: self._monitor.futures.count(self._node, dict(counts)))
 
   def ask_for_finish(self) -> None:
     """Requests whether training has finished, at most once per period; see `training_finished`."""
@@ -101,6 +107,7 @@ class Reporter:
     rpc.call(lambda: self._monitor.futures.report(self._node, values), should_stop, 'report')
 
   def __enter__(self) -> Reporter:
+    self._reported = time.monotonic()
     return self
 
   def __exit__(self, *raised: object) -> None:

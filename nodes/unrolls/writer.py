@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from absl import logging
 from acme import specs
 
+from agents import compilation
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from nodes.runtime import lifecycle
@@ -61,7 +61,7 @@ def make_writer(
   return UnrollWriter(
     replay_addresses,
     columns,
-    jax.jit(agent.initial_priorities),
+    compilation.on_cpu(agent.initial_priorities),
     audit.Audit(audit_dir, audit.PRODUCED).record,
     UnrollObservers(observers),
     tables,

@@ -8,7 +8,7 @@ from launchers.placement import Resources
 from programs.options.common import CommonConfig
 
 # One XLA thread on CPUs: action batches are small, so handing parts to other threads costs more than it
-# saves, and every core runs a process already.
+# saves, and every core runs a process already. XLA would compile for a GPU in one thread as well.
 ONE_THREAD = {'NPROC': '1'}
 
 

@@ -100,6 +100,6 @@ def placement(config: OfflineConfig) -> dict[str, Resources]:
     return {}
   return {
     'replay_loader': Resources(
-      with_launcher=True, restart='on_failure', env=default_placement.ONE_THREAD
+      with_launcher=True, restart='on_failure', cpu_env=default_placement.ONE_THREAD
     )
   }

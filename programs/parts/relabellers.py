@@ -69,7 +69,7 @@ def placement(config: RelabelledConfig) -> dict[str, Resources]:
       config,
       1,
       restart='on_failure',
-      env=default_placement.ONE_THREAD,
+      cpu_env=default_placement.ONE_THREAD,
       uses_run_dir=config.audit,
     )
   }

@@ -9,6 +9,7 @@ from agents.anakin.environments import catch
 from agents.anakin.loop import AnakinLoop
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+from tests.agents.subprocesses import run_python
 
 
 @pytest.fixture(name='fresh')
@@ -30,6 +31,25 @@ def test_only_little_work_on_one_cpu_gets_the_former_runtime():
 def test_an_xla_without_the_former_runtime_compiles_with_its_own_options(fresh, monkeypatch):
   monkeypatch.setattr(compilation, '_FORMER_CPU_RUNTIME', {'xla_cpu_no_such_option': False})
   assert compilation.options(jax.devices('cpu')[:1], 1000) is None
+
+
+_ON_CPU = """
+import jax, numpy as np
+from agents import compilation
+first, last = jax.devices()
+x = np.arange(3.0, dtype=np.float32)
+with jax.default_device(last):
+  assert jax.jit(jax.numpy.negative)(x).devices() == {last}
+  result = compilation.on_cpu(lambda x: {'y': -x})(x)['y']
+assert result.devices() == {first}
+np.testing.assert_array_equal(result, -x)
+"""
+
+
+def test_a_small_result_for_the_host_is_computed_on_the_first_cpu():
+  """The default device stands for an accelerator."""
+  flags = {'XLA_FLAGS': '--xla_force_host_platform_device_count=2', 'JAX_PLATFORMS': 'cpu'}
+  run_python('-c', _ON_CPU, **flags)
 
 
 @pytest.mark.parametrize('core', ['none', 'lstm'])

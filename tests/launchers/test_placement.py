@@ -73,6 +73,29 @@ def test_a_file_changes_the_fields_that_it_names(tmp_path):
   }
 
 
+def test_variables_of_a_group_without_an_accelerator_are_not_those_of_one_with_it():
+  resources = Resources(env={'A': '1'}, cpu_env={'A': '2', 'NPROC': '1'})
+  variables = placement.environment_variables(resources)
+  assert (variables['A'], variables['NPROC']) == ('1', '1')
+  assert resources.describe() == 'CPU worker, A=1, NPROC=1'
+  moved = dataclasses.replace(resources, accelerator='gpu')
+  assert 'NPROC' not in placement.environment_variables(moved) and 'NPROC' not in moved.describe()
+
+
+@pytest.mark.parametrize('options', [{'inference_nodes': 1}, {'inference_nodes': 2}])
+def test_only_inference_on_cpus_has_one_xla_thread(options):
+  for accelerator in ('cpu', 'gpu'):
+    config = sebulba.Config(accelerator=accelerator, **options).resolve()
+    variables = placement.environment_variables(sebulba.placement(config)['inference'])
+    assert variables.get('NPROC') == ('1' if accelerator == 'cpu' else None)
+
+
+def test_the_users_choice_to_preallocate_is_kept(monkeypatch):
+  monkeypatch.setenv('XLA_PYTHON_CLIENT_PREALLOCATE', 'true')
+  variables = placement.environment_variables(Resources(accelerator='gpu'))
+  assert variables['XLA_PYTHON_CLIENT_PREALLOCATE'] == 'true'
+
+
 def test_a_file_may_be_json_and_take_an_accelerator_away(tmp_path):
   where = _override(
     tmp_path, '{"learner": {"accelerator": "cpu"}, "actor": {"with_launcher": true}}'

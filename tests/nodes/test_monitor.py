@@ -61,6 +61,17 @@ def test_the_view_has_the_steps_and_the_time_of_every_learners_first_report(tmp_
   assert monitor.flush()
 
 
+def test_counters_before_the_first_report_start_neither_the_clock_nor_the_log(monitor, tmp_path):
+  for _ in range(2):
+    monitor.count('learner/0', {'actor_steps': 40, 'learner_steps': 7})
+  status = monitor.status()
+  assert status['counts'] == {'actor_steps': 40, 'environment_frames': 0, 'learner_steps': 7}
+  assert (status['first_actor_steps'], status['since_first_step'], status['latest']) == (0, 0, {})
+  monitor.report('learner/0', {'actor_steps': 50.0, 'loss': 0.5})
+  assert monitor.status()['first_actor_steps'] == 50
+  assert read(monitor, tmp_path, 'learner/0', 'actor_steps', 'loss') == [(50.0, 0.5)]
+
+
 def test_progress_tells_evaluators_when_training_has_finished(monitor):
   monitor.report('inference_learner/0', {'actor_steps': 40.0})
   assert monitor.progress() == {'actor_steps': 40.0, 'finished': False}

@@ -105,8 +105,8 @@ def _in_gymnax(
     rows.append(systems.purejaxrl(env, _STEPS, **_PUREJAXRL))
     about = (
       f"`anakin` and purejaxrl play gymnax's {game}, the others the package's with gymnax's options. "
-      '`anakin-ppo-mlp` has layers, as purejaxrl has in its own settings. The others have a '
-      'convolution, which needs fewer frames and more time: see '
+      '`anakin-ppo-mlp` has layers, as purejaxrl has in its own settings. The other rows of PPO have a '
+      'convolution, which takes more time: see '
       '[one difference at a time](#breakout-one-difference-at-a-time).'
     )
   return Task(
@@ -127,7 +127,7 @@ def _longer(title: str, thresholds: tuple[float, ...]) -> Task:
   return Task(
     name=f'gymnax-minatar-long/{_lower(title)}',
     title=f"gymnax's {title}, 10M steps",
-    about=f'The systems of `gymnax-minatar` with PPO that play `{env}` itself.',
+    about=f"The rows of PPO above that play gymnax's own game, `{env}`, for more steps.",
     rows=(
       systems.ppo('anakin', env, _LONG_STEPS),
       systems.ppo('anakin', env, _LONG_STEPS, *_MLP, label='anakin-ppo-mlp'),
@@ -175,8 +175,9 @@ def _differences() -> Task:
     name='breakout-differences',
     title='Breakout, one difference at a time',
     about=(
-      'What separates PPO from V-trace on a task of a minute. Every row of ours is `anakin`. `ppo` has '
-      'the preset, and each row below it changes one thing. `mlp` has the layers of '
+      'What separates PPO from V-trace on a small task. Every row of ours is `anakin`. `ppo` has the '
+      'preset. The rows down to `fan-in` change one option each, except for `one-gradient-step`, which '
+      'has one epoch and one minibatch. `mlp` has the layers of '
       "purejaxrl's network, and `mlp-twice` has its separate critic too. `vtrace` has V-trace's "
       'preset with RMSProp, and `vtrace-adam` changes the optimizer and its rate.'
     ),
@@ -214,8 +215,9 @@ GROUPS = (
     title='MinAtar in gymnax',
     about=(
       f'{_GAMES}, as gymnax has them: actions do not stick, only useful ones are open, and episodes '
-      "have at most 1,000 steps (Freeway 2,500). Returns are higher than in the package's games. Little "
-      'is random in them, so all greedy episodes of one policy may be alike. The curves of purejaxrl '
+      "have at most 1,000 steps (Freeway 2,500). Returns differ from those of the package's games: "
+      'higher in Breakout, lower in Space Invaders. Little is random in them, so all greedy episodes of one '
+      'policy may be alike. The curves of purejaxrl '
       'are those of sampled actions, and may reach what its greedy policy does not. '
       'A scaled return is the return over the figure that gymnax prints for PPO. A game without such a '
       'figure has no part in the mean.'
@@ -242,17 +244,24 @@ TASKS = (
     r2d2_longer=True,
     muzero=True,
     missed=(
-      "`r2d2` has a fifth of the steps of DQN in MinAtar's paper, and has only begun to learn by then."
+      "`r2d2` has a fifth of the steps of DQN in MinAtar's paper, and the rows of MuZero a tenth. They "
+      'have only begun to learn by then.'
     ),
   ),
   _minatar('Freeway', (30.0, 50.0)),
-  _minatar('Space Invaders', (50.0, 100.0), r2d2=True, r2d2_longer=True),
+  _minatar(
+    'Space Invaders',
+    (50.0, 100.0),
+    r2d2=True,
+    r2d2_longer=True,
+    missed="`r2d2` stays below DQN's figure: it has a fifth of the steps of DQN in MinAtar's paper.",
+  ),
   _minatar(
     'Seaquest',
     (5.0, 20.0),
     missed=(
-      'PPO mostly stays at the return of a submarine that never surfaces, under Sebulba and under '
-      'Anakin. One seed learns to surface, from about two million steps on.'
+      'PPO stays at the return of a submarine that never surfaces, except for one seed under Anakin. '
+      'That one learns to surface, from about two million steps on.'
     ),
   ),
   _in_gymnax(

@@ -1,6 +1,7 @@
-"""The training loop: what it does last."""
+"""The training loop: what it reports first, and what it does last."""
 
 import contextlib
+import threading
 import types
 
 from nodes.learning import loop
@@ -26,3 +27,22 @@ def test_a_stopped_learner_ends_the_writing_of_unrolls_before_its_last_checkpoin
   )
   loop._Training.run(training)
   assert did == ['unrolls', 'checkpoint']
+
+
+def test_a_learner_reports_its_counters_until_it_has_measurements():
+  did = []
+  training = types.SimpleNamespace(
+    _service=types.SimpleNamespace(check=lambda: None),
+    _stop=threading.Event(),
+    _prepared=types.SimpleNamespace(first_step=7),
+    _learner=types.SimpleNamespace(learner_steps=7),
+    _counter=types.SimpleNamespace(get_counts=lambda: {'actor_steps': 5}),
+    _reporter=types.SimpleNamespace(
+      maybe_count=did.append, maybe_report=lambda: did.append('everything')
+    ),
+    _waiting=types.SimpleNamespace(check=lambda learner_steps: None),
+  )
+  for learner_steps in (7, 8, 9):
+    training._learner.learner_steps = learner_steps
+    loop._Training._check(training)
+  assert did == [{'actor_steps': 5}, {'actor_steps': 5}, 'everything']

@@ -42,6 +42,9 @@ class Client:
     self.reports.append((futures.Future(), values))
     return self.reports[-1][0]
 
+  def count(self, node, values):
+    return self.report(node, values)
+
   def finished(self):
     self.questions += 1
     answer = futures.Future()
@@ -112,6 +115,26 @@ def test_a_report_that_waits_for_its_reply_holds_no_question_back():
   client.reports[0][0].set_result(None)
   reporter.maybe_report()
   assert len(client.reports) == 2
+
+
+def test_counters_share_the_period_of_reports_and_rates_begin_with_the_context(monkeypatch):
+  now = 10.0
+  clock = types.SimpleNamespace(monotonic=lambda: now)
+  monkeypatch.setattr(reporter_lib, 'time', clock)
+  client = Client()
+  reporter = Reporter(client, 'learner/0', lambda seconds: {'seconds': seconds}, period=2.0)
+  reporter.maybe_count({'actor_steps': 1})
+  now = 13.0
+  reporter.maybe_count({'actor_steps': 2})
+  client.reports[0][0].set_result(None)
+  now = 14.0
+  reporter.maybe_count({'actor_steps': 3})
+  now = 20.0
+  with reporter:
+    now = 23.0
+    reporter.maybe_report()
+    client.reports[1][0].set_result(None)
+  assert [values for _, values in client.reports] == [{'actor_steps': 2}, {'seconds': 3.0}]
 
 
 def test_there_is_one_report_and_one_question_in_a_period(monkeypatch):
