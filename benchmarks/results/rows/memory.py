@@ -10,8 +10,8 @@ TASKS = (
     name='memory-len',
     title='Memory length',
     about=(
-      "bsuite's memory_len/15. The first observation shows what the last action, 30 steps later, has to be. "
-      'The best return is 1, and the expected return of an agent without memory is 0.'
+      "bsuite's memory_len/15. The first observation shows what the last action, 30 steps later, has to "
+      'be. The best return is 1, and the expected return of an agent without memory is 0.'
     ),
     rows=(
       systems.ours('r2d2', 'bsuite:memory_len/15', 300_000),
