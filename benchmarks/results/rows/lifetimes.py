@@ -25,8 +25,8 @@ TASKS = (
       'Lifetimes of 50 choices between three objects (Zheng et al. 2020). Every row is '
       '`intrinsic_rewards`. `gru-lifetime` is the method. `gru-episode` maximises the return of the '
       'inner episode. The learned reward of `feed-forward` has no memory, and that of '
-      '`feed-forward-blind` does not see the extrinsic reward either. `extrinsic` and `count` learn no reward. All inner '
-      'policies have step size 1, except for `extrinsic-tuned`.'
+      '`feed-forward-blind` does not see the extrinsic reward either. `extrinsic` and '
+      '`count` learn no reward. All inner policies have step size 1, except for `extrinsic-tuned`.'
     ),
     rows=(
       _random_abc('gru-lifetime'),
