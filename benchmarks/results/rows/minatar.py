@@ -216,10 +216,10 @@ GROUPS = (
     about=(
       f'{_GAMES}, as gymnax has them: actions do not stick, only useful ones are open, and episodes '
       "have at most 1,000 steps (Freeway 2,500). Returns differ from those of the package's games: "
-      'higher in Breakout, lower in Space Invaders. Little is random in them, so all greedy episodes of '
-      'one policy may be alike. The curves of purejaxrl are those of sampled actions, and may '
-      'reach what its greedy policy does not. A scaled return is the return over the figure that gymnax prints for PPO. A game without such a '
-      'figure has no part in the mean.'
+      'higher in Breakout, lower in Space Invaders. Little is random in them, so all greedy episodes '
+      'of one policy may be alike. The curves of purejaxrl are those of sampled actions, and may '
+      'reach what its greedy policy does not. A scaled return is the return over the figure that '
+      'gymnax prints for PPO. A game without such a figure has no part in the mean.'
     ),
   ),
   Group(
