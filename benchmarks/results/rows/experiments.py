@@ -20,38 +20,30 @@ GROUPS = (
 )
 
 
+def _row(name: str, label: str, program: str, *flags: str) -> Experiment:
+  return Experiment(
+    label=label,
+    program=program,
+    env=f'bsuite:{name}/*',
+    budget=_EPISODES,
+    flags=flags,
+    seeds=(1,),
+  )
+
+
 def _r2d2(name: str) -> Experiment:
   # bsuite's only environment explores for the whole run. Its episodes count from the first, so learning
   # starts with the first batch and has many updates.
-  return Experiment(
-    label='r2d2',
-    program='r2d2',
-    env=f'bsuite:{name}/*',
-    budget=_EPISODES,
-    flags=('--epsilon_base=0.05', '--samples_per_insert=16', '--min_replay_size=8'),
-    seeds=(1,),
-  )
+  flags = '--epsilon_base=0.05', '--samples_per_insert=16', '--min_replay_size=8'
+  return _row(name, 'r2d2', 'r2d2', *flags)
 
 
 def _sebulba(name: str) -> Experiment:
   # An unroll has a whole episode of memory_len/22. All unrolls are of the only environment, so batches
   # are small.
-  return Experiment(
-    label='sebulba-ppo-lstm',
-    program='sebulba',
-    env=f'bsuite:{name}/*',
-    budget=_EPISODES,
-    flags=(
-      '--agent=ppo',
-      '--core=lstm',
-      '--forget_bias=4',
-      '--unroll_length=128',
-      '--batch_size=2',
-      '--num_minibatches=2',
-      '--learning_rate=0.001',
-    ),
-    seeds=(1,),
-  )
+  agent = '--agent=ppo', '--core=lstm', '--forget_bias=4'
+  batch = '--unroll_length=128', '--batch_size=2', '--num_minibatches=2', '--learning_rate=0.001'
+  return _row(name, 'sebulba-ppo-lstm', 'sebulba', *agent, *batch)
 
 
 def _experiment(name: str, about: str, scores: dict[str, str], *rows: Experiment) -> Task:

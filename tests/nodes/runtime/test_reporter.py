@@ -52,6 +52,14 @@ class Client:
     return answer
 
 
+@pytest.fixture
+def clock(monkeypatch):
+  """The reporter's clock; a test sets `now`."""
+  clock = types.SimpleNamespace(now=10.0, monotonic=lambda: clock.now)
+  monkeypatch.setattr(reporter_lib, 'time', clock)
+  return clock
+
+
 @pytest.mark.parametrize('answers', [True, False])
 def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(connect, answers):
   monitor = Monitor()
@@ -117,30 +125,24 @@ def test_a_report_that_waits_for_its_reply_holds_no_question_back():
   assert len(client.reports) == 2
 
 
-def test_counters_share_the_period_of_reports_and_rates_begin_with_the_context(monkeypatch):
-  now = 10.0
-  clock = types.SimpleNamespace(monotonic=lambda: now)
-  monkeypatch.setattr(reporter_lib, 'time', clock)
+def test_counters_share_the_period_of_reports_and_rates_begin_with_the_context(clock):
   client = Client()
   reporter = Reporter(client, 'learner/0', lambda seconds: {'seconds': seconds}, period=2.0)
   reporter.maybe_count({'actor_steps': 1})
-  now = 13.0
+  clock.now = 13.0
   reporter.maybe_count({'actor_steps': 2})
   client.reports[0][0].set_result(None)
-  now = 14.0
+  clock.now = 14.0
   reporter.maybe_count({'actor_steps': 3})
-  now = 20.0
+  clock.now = 20.0
   with reporter:
-    now = 23.0
+    clock.now = 23.0
     reporter.maybe_report()
     client.reports[1][0].set_result(None)
   assert [values for _, values in client.reports] == [{'actor_steps': 2}, {'seconds': 3.0}]
 
 
-def test_there_is_one_report_and_one_question_in_a_period(monkeypatch):
-  now = 10.0
-  clock = types.SimpleNamespace(monotonic=lambda: now)
-  monkeypatch.setattr(reporter_lib, 'time', clock)
+def test_there_is_one_report_and_one_question_in_a_period(clock):
   client = Client()
   reporter = Reporter(client, 'replay/0', lambda seconds: {'seconds': seconds}, period=2.0)
   for _ in range(27):
@@ -149,6 +151,6 @@ def test_there_is_one_report_and_one_question_in_a_period(monkeypatch):
     for answer, _ in client.reports:
       if not answer.done():
         answer.set_result(None)
-    now += 0.25
+    clock.now += 0.25
   assert [values for _, values in client.reports] == [{'seconds': 2.0}] * 3
   assert client.questions == 3
