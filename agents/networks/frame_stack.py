@@ -37,7 +37,9 @@ def _stack(frames: Array, observation: Array, is_first: Array) -> tuple[Array, A
 
   def masked(start: int, rows: int, current: Array) -> Array:
     same = episodes[start : start + rows] == current
-    return jnp.where(same.reshape(*same.shape, *pixels), history[start : start + rows], 0)
+    window = history[start : start + rows]
+    # A Python 0 would turn bool into int32.
+    return jnp.where(same.reshape(*same.shape, *pixels), window, jnp.zeros((), window.dtype))
 
   stacked = jnp.stack([masked(lag, num_rows, episode) for lag in range(depth)], axis=-1)
   return stacked, jnp.moveaxis(masked(num_rows, depth - 1, episode[-1]), 0, 1)

@@ -39,6 +39,14 @@ def test_frame_stack_literal():
   np.testing.assert_array_equal(after, [[3, 4], [30, 40]])
 
 
+@pytest.mark.parametrize('dtype', [bool, np.uint8, np.int32, np.float32, jnp.bfloat16])
+def test_a_frame_stack_and_its_state_have_the_dtype_of_the_observation(dtype):
+  frames, observation = jnp.ones((2, 2, 5), dtype), jnp.ones((3, 2, 5), dtype)
+  stacked, after = stack_frames(frames, observation, jnp.zeros((3, 2), bool).at[1].set(True))
+  assert stacked.dtype == after.dtype == dtype
+  np.testing.assert_array_equal(stacked[1, 0, 0], np.array([0, 0, 1], dtype))
+
+
 def test_frame_stack_over_an_unroll_is_row_by_row_stacking():
   rng = np.random.default_rng(0)
   observation = jnp.asarray(rng.integers(1, 255, (21, 4, 5, 6), dtype=np.uint8))
