@@ -136,7 +136,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
       )
     params = serialisation.params(kept, shapes.params(agent), advice)
     watched = film if args.video else environment
-    played = evaluation.play(agent, params, watched, episodes_each, seed)
+    max_steps = config.eval_episode_steps
+    played = evaluation.play(agent, params, watched, episodes_each, seed, max_steps)
   protocol = {
     'program': run.program,
     'env': config.env,
@@ -146,6 +147,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     'exploration': float(agent.evaluation_exploration),
     'num_envs': num_envs,
     'episodes_each': episodes_each,
+    'max_episode_steps': max_steps,
     'seed': args.seed,
   }
   result = {

@@ -51,7 +51,9 @@ class AnakinEvaluator(PeriodicEvaluator):
     """Evaluates until the final evaluation is done or the program stops."""
     environment = evaluated(self._make_environment())
     agent = self._make_agent(environment.observation_spec, environment.action_spec)
-    evaluation = Evaluation(agent, environment, self._num_envs, self._episodes_each)
+    evaluation = Evaluation(
+      agent, environment, self._num_envs, self._episodes_each, max_episode_steps=self._max_steps
+    )
 
     def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
       if self._several:
@@ -61,7 +63,10 @@ class AnakinEvaluator(PeriodicEvaluator):
         raise lifecycle.Stopped
       counts, params = fetched
       state = evaluation.begin(params, self._seed.key())
-      while (rounds := evaluation.rounds(state)) < (1 if is_late() else self._episodes_each):
+      while True:
+        rounds = evaluation.rounds(state)
+        if rounds >= (1 if is_late() or evaluation.was_cut(state) else self._episodes_each):
+          break
         if should_stop():
           raise lifecycle.Stopped
         activity.mark(activity.COMPILED_LOOP)

@@ -6,11 +6,13 @@ import collections
 import contextlib
 import functools
 import io
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
+from absl import logging
 
 from environments import nests
 from environments.base import BatchedEnvironment
@@ -43,10 +45,12 @@ def episodes(
   policy: Policy,
   episodes_each: int,
   is_late: Callable[[], bool] = lambda: False,
+  max_steps: int = 0,
 ) -> Iterator[Episode]:
   """Yields each episode as it ends, `episodes_each` from every environment.
 
-  Taking the same number from each environment avoids a bias towards short episodes.
+  Taking the same number from each environment avoids a bias towards short episodes. An environment whose
+  episode was cut cannot begin another one, so no round begins after a cut.
 
   Args:
     environment: is reset first.
@@ -54,6 +58,8 @@ def episodes(
     episodes_each: number of episodes.
     is_late: returns whether to end with the present round. Short episodes of the next rounds may have
       been yielded by then; see `complete_rounds`.
+    max_steps: cuts an episode after as many steps, so that one that never ends does not hold the program
+      up; 0 for no limit.
 
   Raises:
     lifecycle.Stopped: if the policy returns no actions.
@@ -63,6 +69,8 @@ def episodes(
   returns = np.zeros(environment.num_envs)
   lengths = np.zeros(environment.num_envs, int)
   finished = np.zeros(environment.num_envs, int)
+  was_cut = np.zeros(environment.num_envs, bool)
+  limit = max_steps or math.inf
   rounds = 0
   while rounds < episodes_each:
     activity.mark(activity.WAITING_FOR_ACTIONS)
@@ -77,15 +85,24 @@ def episodes(
     over = environment.game_over
     if over is None:
       over = timestep.step_type == dm_env.StepType.LAST
-    taken = over & (finished < episodes_each)
+    cut = (lengths >= limit) & ~over & ~was_cut
+    if cut.any() and not was_cut.any():
+      logging.warning(
+        'an episode has not ended after --eval_episode_steps=%d: its return so far counts, and the '
+        'evaluation ends with this round',
+        max_steps,
+      )
+    ended = (over & ~was_cut) | cut
+    was_cut |= cut
+    taken = ended & (finished < episodes_each)
     yield from map(
       Episode, returns[taken].tolist(), lengths[taken].tolist(), finished[taken].tolist()
     )
-    finished += over
+    finished += ended
     returns[over], lengths[over] = 0.0, 0
     if finished.min() > rounds:
       rounds = int(finished.min())
-      if is_late():
+      if is_late() or was_cut.any():
         return
 
 
@@ -101,6 +118,7 @@ def returns(
   episodes_each: int,
   should_stop: Callable[[], bool],
   is_late: Callable[[], bool],
+  max_steps: int,
 ) -> list[float]:
   """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's group.
 
@@ -111,7 +129,7 @@ def returns(
   """
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
-    played = list(episodes(environment, policy, episodes_each, is_late))
+    played = list(episodes(environment, policy, episodes_each, is_late, max_steps))
   return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
 
 
@@ -204,6 +222,7 @@ class Evaluator(PeriodicEvaluator):
         )
 
       def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
-        return returns(self._inference, environment, self._episodes_each, should_stop, is_late), {}
+        limits = should_stop, is_late, self._max_steps
+        return returns(self._inference, environment, self._episodes_each, *limits), {}
 
       self._run_periodically(play, filming)

@@ -99,7 +99,8 @@ class ImpalaEvaluator(PeriodicEvaluator):
     def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
       frames = {'evaluated_frames': fetch(should_stop)}
       stops = checked(should_stop)
-      return returns(server, environment, self._episodes_each, stops, is_late), frames
+      limits = stops, is_late, self._max_steps
+      return returns(server, environment, self._episodes_each, *limits), frames
 
     with contextlib.ExitStack() as opened:
       opened.callback(environment.close)

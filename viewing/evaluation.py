@@ -14,7 +14,7 @@ from agents.seeding import Seed
 from agents.types import Nest
 from environments import jax_registry, registry
 from environments.base import BatchedEnvironment
-from nodes.evaluator import Episode, episodes
+from nodes.evaluator import Episode, complete_rounds, episodes
 from nodes.runtime.periodic_evaluator import standard_error
 from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
@@ -54,7 +54,12 @@ def make_environment(
 
 
 def play(
-  agent: Agent, params: Nest, environment: BatchedEnvironment, episodes_each: int, seed: Seed
+  agent: Agent,
+  params: Nest,
+  environment: BatchedEnvironment,
+  episodes_each: int,
+  seed: Seed,
+  max_steps: int = 0,
 ) -> list[Episode]:
   """Plays the same number of whole episodes in each environment; returns them in order of their ends.
 
@@ -64,9 +69,11 @@ def play(
     environment: the batch of environments.
     episodes_each: episodes per environment.
     seed: seed of action sampling, for agents that sample in evaluation.
+    max_steps: cuts an episode after as many steps and ends with its round; 0 for no limit.
   """
   policy = LocalPolicy(agent, params, environment.num_envs, seed)
-  return list(episodes(environment, policy, episodes_each))
+  played = list(episodes(environment, policy, episodes_each, max_steps=max_steps))
+  return complete_rounds(played, environment.num_envs)
 
 
 def score(played: Sequence[Episode]) -> Score:

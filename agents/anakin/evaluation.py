@@ -20,6 +20,7 @@ class EvaluationState(NamedTuple):
   streams: Streams
   returns: Array  # float32 `[B, episodes_each]`, raw, of the finished episodes.
   finished: Array  # int32 `[B]`, the number of finished episodes.
+  was_cut: Array  # bool `[B]`, whether an episode counted before its end.
 
 
 class Evaluation:
@@ -35,6 +36,7 @@ class Evaluation:
     num_envs: int,
     episodes_each: int,
     rows_per_call: int = 200,
+    max_episode_steps: int = 0,
   ):
     """Initialises an evaluation.
 
@@ -44,12 +46,15 @@ class Evaluation:
       num_envs: number of copies to play.
       episodes_each: episodes that count, per environment.
       rows_per_call: rows per call of `play`.
+      max_episode_steps: after which an episode counts with its return so far. The environment cannot
+        begin another one then, so its later episodes do not count. 0 for no limit.
     """
     self._agent = agent
     self._environment = environment
     self._num_envs = num_envs
     self._episodes_each = episodes_each
     self._rows_per_call = rows_per_call
+    self._max_steps = max_episode_steps
     self._begin = jax.jit(self._make_state)
     self._play = jax.jit(self._rows, donate_argnums=1)
 
@@ -65,20 +70,29 @@ class Evaluation:
     """Returns how many episodes every environment has finished, at most `episodes_each`."""
     return min(int(jax.device_get(state.finished).min()), self._episodes_each)
 
+  def was_cut(self, state: EvaluationState) -> bool:
+    """Returns whether an episode counted before its end; play no round after the present one then."""
+    return bool(jax.device_get(state.was_cut).any())
+
   def _make_state(self, params: Nest, key: Array) -> EvaluationState:
     exploration = jnp.full(self._num_envs, self._agent.evaluation_exploration, jnp.float32)
     return EvaluationState(
       playing.begin(self._agent, self._environment, params, jnp.int32(0), exploration, key),
       jnp.zeros((self._num_envs, self._episodes_each), jnp.float32),
       jnp.zeros(self._num_envs, jnp.int32),
+      jnp.zeros(self._num_envs, bool),
     )
 
   def _rows(self, params: Nest, state: EvaluationState) -> EvaluationState:
     def row(state: EvaluationState, _: None) -> tuple[EvaluationState, None]:
       streams = playing.advance(self._agent, self._environment, params, jnp.int32(0), state.streams)
       last = streams.row.timestep.step_type == LAST
-      ended = last[:, None] & (jnp.arange(self._episodes_each) == state.finished[:, None])
-      returns = jnp.where(ended, streams.episode_return[:, None], state.returns)
-      return EvaluationState(streams, returns, state.finished + last), None
+      cut = jnp.zeros_like(last)
+      if self._max_steps:
+        cut = (streams.episode_length >= self._max_steps) & ~last & ~state.was_cut
+      ended = (last & ~state.was_cut) | cut
+      counted = ended[:, None] & (jnp.arange(self._episodes_each) == state.finished[:, None])
+      returns = jnp.where(counted, streams.episode_return[:, None], state.returns)
+      return EvaluationState(streams, returns, state.finished + ended, state.was_cut | cut), None
 
     return jax.lax.scan(row, state, length=self._rows_per_call)[0]

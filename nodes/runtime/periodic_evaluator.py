@@ -38,6 +38,7 @@ class EvaluationOptions:
     seed: of the environments and, if the evaluator runs inference, of its actions.
     share: see `EvaluationBudget`.
     final_seconds: likewise.
+    max_episode_steps: after which an episode counts with its return so far; 0 for no limit.
     film_period: seconds between films; 0 for none.
     film_frames: most frames of a film.
   """
@@ -48,6 +49,7 @@ class EvaluationOptions:
   seed: Seed
   share: float = 1.0
   final_seconds: float = 0.0
+  max_episode_steps: int = 0
   film_period: float = 0.0
   film_frames: int = 1
 
@@ -65,6 +67,7 @@ class PeriodicEvaluator:
     self._monitor = monitor
     self._num_envs = options.num_envs
     self._episodes_each = math.ceil(options.episodes / options.num_envs)
+    self._max_steps = options.max_episode_steps
     self._period = options.period
     self._seed = options.seed
     self._budget = EvaluationBudget(options.share, options.final_seconds)
@@ -89,12 +92,14 @@ class PeriodicEvaluator:
 
     def evaluate(final: bool) -> dict[str, float]:
       began = time.monotonic()
-      returns, further = play(stop.is_set, self._budget.begin(final))
+      is_late = self._budget.begin(final)
+      returns, further = play(stop.is_set, is_late)
       seconds = time.monotonic() - began
       self._budget.took(seconds)
       activity.mark(activity.IDLE)
       if len(returns) < expected:
         limit = 'eval_seconds' if final else 'eval_share'
+        limit = limit if is_late() else 'eval_episode_steps'
         logging.info(
           'evaluated %d of %d episodes in %.0f s, as --%s allows',
           len(returns),

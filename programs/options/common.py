@@ -50,7 +50,8 @@ class CommonConfig(CheckedOptions):
 
   checkpoint_period: float = option(
     60.0,
-    'seconds between learner checkpoints; 0: none, and a learner failure ends the program',
+    'seconds between learner checkpoints; 0: none, and the failure of a learner ends the program unless '
+    'it has peers',
   )
   checkpoints_kept: int = option(3, 'number of learner checkpoints to keep')
 
@@ -67,6 +68,11 @@ class CommonConfig(CheckedOptions):
   eval_seconds: float = option(
     60.0,
     'seconds after which the final evaluation starts no further round of episodes; 0: no limit',
+  )
+  eval_episode_steps: int = option(
+    100_000,
+    "steps after which an evaluator's episode counts with its return so far; 0: no limit",
+    at_least=0,
   )
 
   video_period: float = option(

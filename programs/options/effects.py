@@ -15,7 +15,7 @@ _NEEDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
 )
 # Options without effect where another one is 0.
 _OF_PARTS = {
-  'eval_envs': ('eval_episodes', 'eval_period', 'eval_share', 'eval_seconds'),
+  'eval_envs': ('eval_episodes', 'eval_period', 'eval_share', 'eval_seconds', 'eval_episode_steps'),
   'checkpoint_period': ('checkpoints_kept',),
 }
 

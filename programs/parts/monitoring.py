@@ -64,6 +64,7 @@ def add_evaluator(
           seed=config.root_seed.child('evaluator'),
           share=config.eval_share,
           final_seconds=config.eval_seconds,
+          max_episode_steps=config.eval_episode_steps,
           film_period=config.video_period,
           film_frames=config.video_frames,
         ),

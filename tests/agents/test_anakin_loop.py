@@ -195,6 +195,22 @@ def test_an_evaluation_takes_as_many_episodes_of_each_environment():
       assert set(np.unique(returns)) == {-1, 1} and -0.85 < returns.mean() < -0.3
 
 
+def test_an_evaluation_counts_a_long_episode_with_its_return_so_far_and_nothing_after_it():
+  agent = Scripted(CONFIG, CATCH.observation_spec, CATCH.action_spec)
+  net = jax.jit(agent.init)(jax.random.key(0)).params
+  params = {'net': net, 'chase': jnp.asarray(True)}
+  evaluation = Evaluation(agent, CATCH, 4, episodes_each=3, rows_per_call=8, max_episode_steps=8)
+  state = evaluation.begin(params, jax.random.key(3))
+  assert evaluation.rounds(state) == 0 and not evaluation.was_cut(state)
+  for _ in range(5):  # 9 steps after the reset are a whole episode, with return 1.
+    state = evaluation.play(params, state)
+    assert evaluation.rounds(state) == 1 and evaluation.was_cut(state)
+  np.testing.assert_array_equal(state.returns, np.zeros((4, 3)))
+  whole = Evaluation(agent, CATCH, 4, episodes_each=3, rows_per_call=40, max_episode_steps=9)
+  state = whole.play(params, whole.begin(params, jax.random.key(3)))
+  assert whole.rounds(state) == 3 and not whole.was_cut(state)
+
+
 def test_an_evaluation_is_greedy_and_the_same_each_time():
   params = jax.jit(AGENT.init)(jax.random.key(0)).params
   evaluation = Evaluation(AGENT, CATCH, num_envs=4, episodes_each=1, rows_per_call=12)

@@ -146,6 +146,20 @@ def test_an_evaluation_that_is_late_ends_with_a_round_and_counts_no_short_episod
   assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 3, 80]
 
 
+def test_an_episode_that_never_ends_counts_with_its_return_so_far_in_the_last_round(answer, caplog):
+  policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
+  environment = CounterEnvironment([2, 3, 10**9])
+  played = list(episodes(environment, policy, episodes_each=5, max_steps=20))
+  assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 3, 40]
+  assert max(e.length for e in played) == 20
+  assert 'has not ended after --eval_episode_steps=20' in caplog.text
+  # What follows a cut is no episode, even if it ends: here 6 of 26 steps, of an evaluation that waits.
+  environment = CounterEnvironment([2, 50, 26])
+  policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 1, lambda: False)
+  played = list(episodes(environment, policy, episodes_each=5, max_steps=20))
+  assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 20, 40]
+
+
 def test_an_evaluator_without_time_plays_one_round(connect, answer):
   inference, monitor = Inference(), Monitor()
   options = EvaluationOptions(
