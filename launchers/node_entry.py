@@ -23,7 +23,7 @@ import threading
 import traceback
 from collections.abc import Callable
 
-from launchers import allocator, heartbeat
+from launchers import allocator, heartbeat, streams
 from launchers.requests import STACKS
 from nodes.runtime import activity, open_files
 
@@ -159,6 +159,7 @@ def main(argv: list[str]) -> None:
   """
   parent = int(os.environ.get('LAUNCHPOD_LAUNCHER_PID', os.getppid()))
   _die_with_parent(parent)
+  streams.lose_what_does_not_fit()
   heart = begin_heartbeat(heartbeat.pipe_sender())
   from absl import flags
 

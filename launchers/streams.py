@@ -1,13 +1,14 @@
-"""Prints to standard streams that may be closed, missing from the start, or blocked."""
+"""Prints to standard streams that may be closed, missing from the start, blocked, or full."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import queue
 import sys
 import threading
-from typing import IO
+from typing import IO, Any
 
 CLOSE_SECONDS = 5.0  # For the last sentences of an outlet, whose stream may be blocked.
 _WAITING = 1000  # Sentences of an outlet.
@@ -76,6 +77,24 @@ def ensure_streams() -> None:
     if getattr(sys, name) is None:
       setattr(sys, name, open(os.devnull, 'w'))  # noqa: SIM115  is open as long as the process
     getattr(sys, name).reconfigure(errors='backslashreplace')
+
+
+class _LossyFile(io.FileIO):
+  def write(self, data: Any) -> int:
+    with contextlib.suppress(OSError):
+      super().write(data)
+    return len(data)
+
+
+def lose_what_does_not_fit() -> None:
+  """Makes stdout and stderr drop what cannot be written, as to a log on a full disk.
+
+  Otherwise a `print` in an environment ends its node, and a traceback changes the exit code.
+  """
+  for number, name in ((1, 'stdout'), (2, 'stderr')):
+    file: Any = _LossyFile(number, 'w', closefd=False)  # Unbuffered, as with `python -u`.
+    text = io.TextIOWrapper(file, 'utf-8', errors='backslashreplace', write_through=True)
+    setattr(sys, name, text)
 
 
 def flush() -> None:

@@ -1,6 +1,16 @@
 """The process of a node, in a process of its own."""
 
+import os
+import sys
+
+import cloudpickle
+from absl import logging
+
+from launchers import binding
+from launchers.child_process import NodeProcess
+from rundir.errors import NonRetryableError
 from tests.agents.subprocesses import run_python
+from tests.waiting import wait_until
 
 _NODE = """
 import os, resource, sys
@@ -24,6 +34,27 @@ os._exit(node_entry.run(lambda: node))
 
 def test_a_node_may_open_many_files_and_announces_that_it_will_be_silent():
   assert run_python('-c', _NODE).splitlines()[-1] == 'True restoring a checkpoint'
+
+
+def _chatty(written):
+  def node():
+    print('a line', flush=True)
+    print('another', file=sys.stderr)
+    logging.info('a third')
+    written.write_text('goes on')
+    raise NonRetryableError('its traceback is lost as well')
+
+  return node
+
+
+def test_a_node_goes_on_and_keeps_its_exit_code_while_its_log_is_on_a_full_disk(tmp_path):
+  payload, written = tmp_path / 'node.pkl', tmp_path / 'written'
+  payload.write_bytes(cloudpickle.dumps(_chatty(written)))
+  environment = {**os.environ, 'PYTHONPATH': binding.python_path()}
+  with open('/dev/full', 'wb') as log:
+    child = NodeProcess(sys.executable, str(payload), environment, log, mark='full-disk;')
+  wait_until(lambda: child.exit_code() is not None)
+  assert child.exit_code() == NonRetryableError.exit_code and written.exists()
 
 
 _THREADS = """
