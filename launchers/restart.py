@@ -27,7 +27,7 @@ class Record:
 
     Args:
       code: exit code of the node, negative for a signal.
-      seconds: how long the node had run.
+      seconds: how long the node had run, without its start-up.
 
     Returns:
       Seconds until the restart: `restart_backoff`, doubled after each further failure, up to 8. None if

@@ -168,6 +168,7 @@ class _Supervision(Generic[N]):
     self._last_tick = now
     for watched in self._watched:
       watched.restart_if_due()
+      watched.note_work()
       attentive = now - self._attentive_since
       if sentence := watched.kill_if_hung(self._node_timeout, attentive):
         self._say(sentence)

@@ -10,9 +10,34 @@ from launchers import child_process, restart
 from launchers.heartbeat import Beat, find_hang
 from launchers.placement import Resources
 from launchers.requests import STACKS
+from nodes.runtime import activity
 
 # Time for a hanging node to write its stacks before it is killed.
 STACKS_SECONDS = 2.0
+# A node starts up as long as it does these and has not done any of its work.
+_START_UP = {
+  each.name
+  for each in (
+    activity.STARTING,
+    activity.RESTORING,
+    activity.COMPILING,
+    activity.WAITING_FOR_ACTIONS,
+    activity.WAITING_FOR_PARAMETERS,
+    activity.WAITING_FOR_REPLAY,
+    activity.WAITING_FOR_PEERS,
+    activity.WAITING_FOR_REPLICAS,
+  )
+}
+_WORK = {
+  each.name
+  for each in (
+    activity.PLAYING,
+    activity.UPDATING,
+    activity.RELABELLING,
+    activity.SERVING,
+    activity.COMPILED_LOOP,
+  )
+}
 
 
 class Node(Protocol):
@@ -86,6 +111,7 @@ class Watched(Generic[N]):
     self.node = node
     self.problem = ''
     self._began = time.monotonic()
+    self._has_worked = False
     self._record = restart.Record(node.resources)
     self._due: float | None = None
     self._kill_at: float | None = None
@@ -114,7 +140,7 @@ class Watched(Generic[N]):
     if self._due is None or time.monotonic() < self._due:
       return
     self._due, self._kill_at, self._hung = None, None, 0.0
-    self._began = time.monotonic()
+    self._began, self._has_worked = time.monotonic(), False
     try:
       self.node.restart()
       self.problem = ''
@@ -124,6 +150,18 @@ class Watched(Generic[N]):
   def beat(self) -> Beat | None:
     """Returns the latest heartbeat of this incarnation; None before the first or during a restart."""
     return None if self._due is not None else self.node.beat()[0]
+
+  def note_work(self) -> None:
+    """Excludes the start-up of this incarnation from its run time; called often.
+
+    Otherwise a learner that compiles for minutes, and fails in its first update, restarts without end.
+    """
+    beat = self.beat()
+    if self._has_worked or beat is None:
+      return
+    if beat.doing in _START_UP:
+      self._began = time.monotonic()
+    self._has_worked = beat.doing in _WORK
 
   def kill_if_hung(self, timeout: float, attentive: float) -> str:
     """Kills a hanging node once its stacks are in its log; returns a sentence, or ''.

@@ -161,6 +161,30 @@ def test_a_node_that_hung_for_long_has_no_clean_record(log, monkeypatch):
   assert seen.schedule_restart(-signal.SIGKILL) == ''
 
 
+@pytest.mark.parametrize('works, restarts', [(False, False), (True, True)])
+def test_only_work_gives_a_clean_record_and_not_a_long_start_up(log, monkeypatch, works, restarts):
+  now = [1000.0]
+  monkeypatch.setattr(watched, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
+  node = Node(log, *4 * [1])
+  seen = watched.Watched(node)
+
+  def lives(*doing):
+    for name in doing:
+      node._beats = ((dataclasses.replace(BEAT, doing=name), 0.0),)
+      seen.note_work()
+      now[0] += restart.STEADY_SECONDS
+      seen.note_work()
+
+  sentence = ''
+  for _ in range(restart.MAX_EXCEPTIONS):
+    # A wait after the first work counts as work.
+    lives('running', 'compiling', 'waits for replay', *['updating', 'waits for replay'] * works)
+    now[0] += 1.0
+    sentence = seen.schedule_restart(1)
+    seen.restart_if_due()
+  assert bool(sentence) == restarts
+
+
 def test_a_node_that_exited_unasked_is_restarted(log):
   code, output = _supervise(Node(log, LEFT, 0))
   assert code == 0
