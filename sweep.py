@@ -86,14 +86,14 @@ def main(argv: Sequence[str]) -> int:
       return 0
     record = prepare.claim(sweep, args.dir)
     print(f'{args.dir}: {sweep.search}, {jobs} runs at once ({why})', flush=True)
-    code, rows = runner.run(sweep, args.dir, record, jobs, args.retry_failed)
+    code, rows, said = runner.run(sweep, args.dir, record, jobs, args.retry_failed)
   except BrokenPipeError:
     raise
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   print('\n'.join(['', *table.as_markdown(sweep, rows)]), end='')
-  print(f'wrote {os.path.join(args.dir, "table.md")}')
+  print(said)
   if code >= _STOPPED:
     print('to resume: the same command', file=sys.stderr)
   return code

@@ -8,6 +8,8 @@ import os
 import time
 from typing import Any
 
+from rundir import files
+
 FINAL_EVALUATION = 'final_evaluation.json'
 _END = 'end.json'
 # Of a summary, in the line that shows the result. A kept policy has no return.
@@ -35,8 +37,8 @@ def read_summary(path: str) -> dict[str, Any] | None:
 def note_end(path: str, code: int, seconds: float) -> None:
   """Writes `end.json`: exit code of the launcher, seconds of the run, time in `time.time()` seconds."""
   end = {'exit_code': code, 'seconds': round(seconds, 1), 'time': round(time.time(), 1)}
-  with contextlib.suppress(OSError), open(os.path.join(path, _END), 'w') as f:
-    json.dump(end, f)
+  with contextlib.suppress(OSError):
+    files.write_json(os.path.join(path, _END), end)
 
 
 def end_of(path: str) -> dict[str, Any] | None:

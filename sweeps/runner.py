@@ -64,8 +64,8 @@ class _Running:
 
 def run(
   sweep: Sweep, directory: str, record: Record, jobs: int, retry_failed: bool = False
-) -> tuple[int, list[Row]]:
-  """Runs what has not ended yet; returns the exit code and the trials, best first.
+) -> tuple[int, list[Row], str]:
+  """Runs what has not ended yet; returns the exit code, the trials, best first, and a last sentence.
 
   Finished runs are kept. Others are resumed from their newest checkpoint, or begin again. SIGINT and
   SIGTERM stop the programs, which write checkpoints first; a second SIGINT kills them. While the record
@@ -80,13 +80,18 @@ def run(
 
   Returns:
     0 if every run has ended well, 1 if one failed, 2 if no run has the metric, 128 and the number of
-    the signal that stopped it; and the trials.
+    the signal that stopped it; the trials; and where their table is, or why it is out of date.
   """
   runner = _Runner(sweep, directory, record, retry_failed)
   code = runner.run(jobs)
-  rows = report.write(sweep, directory, runner.trials)
+  try:
+    rows = report.write(sweep, directory, runner.trials)
+    said = f'wrote {directory}/table.md'
+  except OSError as error:
+    rows = table.ranked(sweep, directory, runner.trials)
+    said = f'warning: the table is out of date: {error}; the same command writes it'
   failed = any(row.failures(sweep.metric) for row in rows)
-  return code or int(failed or runner.skipped), rows
+  return code or int(failed or runner.skipped), rows, said
 
 
 class _Runner:

@@ -50,11 +50,11 @@ def run() -> int:
   if dry_run:
     prepare.check_directory(sweep, directory)
     return 0
-  code, rows = runner.run(
+  code, rows, said = runner.run(
     sweep, directory, prepare.claim(sweep, directory), jobs, retry_failed=True
   )
   streams.say('\n'.join(['', *table.as_markdown(sweep, rows)]).rstrip())
-  streams.say(f'wrote {directory}/table.md')
+  streams.say(said)
   if code >= 128:
     streams.say(f'to resume: the same command, with --run_dir={directory}')
   return code
