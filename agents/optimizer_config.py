@@ -42,7 +42,7 @@ class OptimizerConfig(CheckedOptions):
   rmsprop_eps_place: str = option(
     'inside',
     "Where RMSProp's epsilon stands: inside the root, as in TensorFlow and so in IMPALA, or outside, as "
-    'in PyTorch. Its mean of squares begins at 1 or at 0, as there.',
+    'in PyTorch. The mean of squares begins at 1 with inside, at 0 with outside.',
   )
   weight_decay: float = option(
     0.0,

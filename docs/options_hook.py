@@ -49,8 +49,7 @@ def _program_options() -> Iterator[str]:
     yield f'Programs: {", ".join(f"`{program}`" for program in short)}.\n'
     yield '| option | default | meaning |\n|---|---|---|'
     for name, fields in owners[owner].items():
-      text = next(iter(fields.values())).metadata.get('help', '')
-      yield f'| `--{name}` | {_default(fields, programs)} | {_cell(text)} |'
+      yield f'| `--{name}` | {_default(fields, programs)} | {_cell(_meaning(fields))} |'
 
 
 def _variants() -> Iterator[tuple[str, Any]]:
@@ -83,6 +82,15 @@ def _default(fields: dict[str, dataclasses.Field], programs: list[str]) -> str:
   if len(shown) == 1 and set(fields) == set(programs):
     return next(iter(shown))
   return ', '.join(f'{value} ({", ".join(_short(names))})' for value, names in shown.items())
+
+
+def _meaning(fields: dict[str, dataclasses.Field]) -> str:
+  texts: dict[str, list[str]] = {}
+  for program, field in fields.items():
+    texts.setdefault(field.metadata.get('help', ''), []).append(program)
+  if len(texts) == 1:
+    return next(iter(texts))
+  return ' '.join(f'{", ".join(_short(names))}: {text}' for text, names in texts.items())
 
 
 def _value(value: Any) -> str:

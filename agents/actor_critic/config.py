@@ -39,9 +39,9 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   )
   normalize_observations: bool = option(
     False,
-    'Whether networks receive each element of an observation less its running mean, over its running '
-    'standard deviation. It is clipped to [-10, 10], as in PPO on MuJoCo; not for uint8 or labels. Of '
-    'a nest, the parts of floats.',
+    'Whether networks receive observations minus their running mean, divided by their running standard '
+    'deviation and clipped to [-10, 10], as in PPO on MuJoCo; not for uint8 or labels. Of a nest, the '
+    'parts of floats.',
   )
   separate_critic: bool = option(
     False, 'Whether the value has a torso of its own, as in PPO on MuJoCo; needs --core=none.'

@@ -18,7 +18,8 @@ OBJECTIVES = ('lifetime', 'episode')
 class IntrinsicRewardsConfig(OptimizerConfig):
   """Learned intrinsic rewards (Zheng et al. 2020).
 
-  P is the paper. Its appendix with settings was not at hand; values without a P are ours.
+  The appendix with the paper's settings was not at hand, so a value is ours unless its text names the
+  paper.
 
   Attributes:
     action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
@@ -31,7 +32,8 @@ class IntrinsicRewardsConfig(OptimizerConfig):
   )
   inner_updates: int = option(
     5,
-    'Inner trajectories in an unroll, N in P, through whose updates the outer update differentiates.',
+    'Inner trajectories in an unroll, N in Zheng et al., through whose updates the outer update '
+    'differentiates.',
   )
   inner_learning_rate: float = option(
     1.0, 'Step size of the inner policy, which each inner update adds times its gradient.'
@@ -52,15 +54,16 @@ class IntrinsicRewardsConfig(OptimizerConfig):
     'adds count_bonus / sqrt(visits of features and action in the lifetime) to that.',
   )
   reward_memory: str = option(
-    'gru', 'Memory of the learned reward over the lifetime: gru, or none as in the ablation of P.'
+    'gru',
+    'Memory of the learned reward over the lifetime: gru, or none as in the ablation of Zheng et al.',
   )
   reward_sees_extrinsic: bool = option(
-    True, "Whether the learned reward's inputs have the extrinsic reward, as in P."
+    True, "Whether the learned reward's inputs have the extrinsic reward, as in Zheng et al."
   )
   outer_objective: str = option(
     'lifetime',
     'What the outer update maximises: the return of the lifetime, or of the inner episode as in the '
-    'ablation of P.',
+    'ablation of Zheng et al.',
   )
   count_bonus: float = option(0.1, 'Weight of the bonus with inner_reward=count.')
   gru_size: int = option(32, 'Units of the recurrent reward, and of the lifetime value.')

@@ -20,9 +20,9 @@ BOOTSTRAPS = ('target', 'search')
 class MuZeroConfig(OptimizerConfig):
   """MuZero: a learned model, and a search in it, from prioritized replay.
 
-  M is MuZero (Schrittwieser et al. 2020) on Atari, U is MuZero Unplugged (Schrittwieser et al. 2021),
-  whose appendix also has the values of MuZero Reanalyze, and G is Gumbel MuZero (Danihelka et al. 2022).
-  The defaults are theirs where they agree. Replay options are in `programs.options.prioritized`.
+  In the options' texts MuZero is Schrittwieser et al. (2020) on Atari, Unplugged is Schrittwieser et al.
+  (2021), whose appendix also has the values of MuZero Reanalyze, and Gumbel MuZero is Danihelka et al.
+  (2022). The defaults are theirs where they agree. Replay options are in `programs.options.prioritized`.
 
   Attributes:
     action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
@@ -33,20 +33,20 @@ class MuZeroConfig(OptimizerConfig):
   model: str = option(
     'auto',
     'Networks: mlp; torso, that of --torso, then the dynamics of mlp; conv, residual blocks at the size '
-    'of the image; residual, the tower of M with the layer normalisation of U, which first shrinks the '
-    'image 16 times; auto: torso for several arrays or with --torso, residual for images of at least '
-    '36x36 pixels, conv for smaller images with channels, else mlp.',
+    'of the image; residual, the tower of MuZero with the layer normalisation of Unplugged, which first '
+    'shrinks the image 16 times; auto: torso for several arrays or with --torso, residual for images of '
+    'at least 36x36 pixels, conv for smaller images with channels, else mlp.',
   )
   torso: str = with_default(NetworkConfig, 'torso', 'auto')
   mlp_sizes: tuple[int, ...] = with_default(NetworkConfig, 'mlp_sizes', (128,))
   hidden_state_size: int = option(
-    512, 'Units in the hidden state of the mlp and torso models; U: 512.'
+    512, 'Units in the hidden state of the mlp and torso models; Unplugged: 512.'
   )
   model_channels: int = option(
-    256, 'Channels of the hidden state of the conv and residual models; M: 256.'
+    256, 'Channels of the hidden state of the conv and residual models; MuZero: 256.'
   )
   model_blocks: int = option(
-    16, 'Residual blocks of the dynamics, and of the representation; M: 16, U: 10.'
+    16, 'Residual blocks of the dynamics, and of the representation; MuZero: 16, Unplugged: 10.'
   )
   head_size: int = option(
     128, 'Units in the hidden layer of each head: policy, value and reward; not published.'
@@ -54,75 +54,85 @@ class MuZeroConfig(OptimizerConfig):
   head_channels: int = option(
     0,
     'Channels of the 1x1 convolution before the hidden layer of each head, in the conv and residual '
-    'models; 0: no such convolution. M has one, of unpublished size.',
+    'models; 0: no such convolution. MuZero has one, of unpublished size.',
     at_least=0,
   )
   frame_stack: int = with_default(NetworkConfig, 'frame_stack', 1)
 
   search: str = option(
     'gumbel',
-    'Search: gumbel, which improves the policy with any number of simulations (G), or puct, that of M, '
-    'which needs more simulations than actions.',
+    'Search: gumbel, of Gumbel MuZero, which improves the policy with any number of simulations; or '
+    'puct, of MuZero, which needs more simulations than actions.',
   )
   num_simulations: int = option(
-    50, 'Simulations of a search; M, U and G on Atari: 50.', at_most=10_000
+    50, 'Simulations of a search; all three papers on Atari: 50.', at_most=10_000
   )
   max_considered_actions: int = option(
-    16, 'Actions that gumbel considers at the root; G: 16, and fewer if there are fewer.'
+    16,
+    'Actions that gumbel considers at the root; Gumbel MuZero: 16, and fewer if there are fewer.',
   )
   gumbel_value_scale: float = option(
-    0.1, "Scale of values against logits in gumbel's policy, c_scale; G: 0.1 on Atari, 1 in Go."
+    0.1,
+    "Scale of values against logits in gumbel's policy, c_scale; Gumbel MuZero: 0.1 on Atari, 1 in Go.",
   )
   gumbel_maxvisit: float = option(
-    50.0, "Added to the largest number of visits in gumbel's policy, c_visit; G: 50."
+    50.0, "Added to the largest number of visits in gumbel's policy, c_visit; Gumbel MuZero: 50."
   )
-  puct_c1: float = option(1.25, 'Weight of the prior in puct, c1; M: 1.25.')
-  puct_c2: float = option(19652.0, 'Visits after which puct explores more, c2; M: 19652.')
+  puct_c1: float = option(1.25, 'Weight of the prior in puct, c1; MuZero: 1.25.')
+  puct_c2: float = option(19652.0, 'Visits after which puct explores more, c2; MuZero: 19652.')
   dirichlet_fraction: float = option(
-    0.25, "Weight of the noise in puct's prior at the root, times exploration; M: 0.25."
+    0.25, "Weight of the noise in puct's prior at the root, times exploration; MuZero: 0.25."
   )
   dirichlet_alpha: float = option(
-    0.3, "Concentration of that noise; M: 0.3 in chess and 0.25 in the paper's code for Atari."
+    0.3, "Concentration of that noise; MuZero: 0.3 in chess and 0.25 in the paper's code for Atari."
   )
   temperature_decay_steps: int = option(
     0,
     'Learner steps in which the temperature of the visits of puct falls; 0: about all of the run. It is '
-    '1 at first, 0.5 after half of them, 0.25 after three quarters. M: 1 million.',
+    '1 at first, 0.5 after half of them, 0.25 after three quarters. MuZero: 1 million.',
   )
   search_value: str = option(
     'mean',
-    "Value of a search: mean, of the root's visits, as in M; chosen, of the action that it chose; or "
-    "network, the root's before the search.",
+    "Value of a search: mean, of the root's visits, as in MuZero; chosen, of the action that it chose; "
+    "or network, the root's before the search.",
   )
 
   unroll_length: int = option(
     20,
     'Rows of an unroll from which the model is unrolled; an unroll has --num_unroll_steps + --n_step '
-    'rows after them, which are only targets. M keeps 200 moves, U at most 500.',
+    'rows after them, which are only targets. MuZero keeps 200 moves, Unplugged at most 500.',
   )
-  num_unroll_steps: int = option(5, 'Steps K for which the model is unrolled in training; M, U: 5.')
+  num_unroll_steps: int = option(
+    5, 'Steps K for which the model is unrolled in training; MuZero and Unplugged: 5.'
+  )
   n_step: int = option(
     10,
-    'Transitions before a value target bootstraps; fewer where a truncated episode ends; M: 10, '
-    'Reanalyze and U: 5.',
+    'Transitions before a value target bootstraps; fewer where a truncated episode ends; MuZero: 10, '
+    'Reanalyze and Unplugged: 5.',
   )
-  discount: float = option(0.997, 'Discount gamma per environment step; M, U: 0.997.')
+  discount: float = option(
+    0.997, 'Discount gamma per environment step; MuZero and Unplugged: 0.997.'
+  )
   bootstrap: str = option(
     'target',
     'What a value target bootstraps from: target, the value of the target network, as in Reanalyze and '
-    'U, or search, the value that was found when acting, as in M.',
+    'Unplugged, or search, the value that was found when acting, as in MuZero.',
   )
   target_update_period: int = option(
-    100, 'Learner steps between copies of the online network to the target network; U: 100.'
+    100, 'Learner steps between copies of the online network to the target network; Unplugged: 100.'
   )
   num_bins: int = option(
-    601, 'Bins of the distributions of value and reward, over the range of h; M, U: 601.'
+    601,
+    'Bins of the distributions of value and reward, over the range of h; MuZero and Unplugged: 601.',
   )
   max_bin: float = option(
-    300.0, 'Value of the last bin, in the range of h; the first is its negative; M, U: 300.'
+    300.0,
+    'Value of the last bin, in the range of h; the first is its negative; MuZero and Unplugged: 300.',
   )
   rescale_epsilon: float = with_default(R2D2Config, 'rescale_epsilon', 1e-3)
-  value_cost: float = option(0.25, 'Weight of the value loss; M: 1, Reanalyze and U: 0.25.')
+  value_cost: float = option(
+    0.25, 'Weight of the value loss; MuZero: 1, Reanalyze and Unplugged: 0.25.'
+  )
   importance_exponent: float = with_default(R2D2Config, 'importance_exponent', 1.0)
   priority_eta: float = with_default(R2D2Config, 'priority_eta', 0.9)
   priority_floor: float = with_default(R2D2Config, 'priority_floor', 1e-3)

@@ -15,8 +15,8 @@ VALUE_LOSSES = ('squared', 'cross_entropy')
 class QTOptConfig(OptimizerConfig, NetworkConfig):
   """QT-Opt (Kalashnikov et al. 2018): Q-learning of continuous actions, found by a search.
 
-  P is the paper. Its network takes images of 472x472 pixels; here the torso is a choice, and the action
-  joins its features.
+  The paper's network takes images of 472x472 pixels; here the torso is a choice, and the action joins
+  its features.
   """
 
   action_kinds = ('continuous',)
@@ -24,27 +24,29 @@ class QTOptConfig(OptimizerConfig, NetworkConfig):
   unroll_length: int = option(
     1, 'Transitions in an unroll of replay; an unroll has one row more, which only bootstraps.'
   )
-  discount: float = option(0.9, 'Discount gamma per environment step; P: 0.9.')
+  discount: float = option(0.9, 'Discount gamma per environment step; QT-Opt: 0.9.')
   reward_scale: float = option(1.0, 'Factor of the rewards in the targets.')
   head_size: int = option(64, 'Units in the hidden layer after features and action.')
-  num_samples: int = option(64, 'Actions that an iteration of the search samples; P: 64.')
-  num_elites: int = option(6, 'Best of them, to which the search fits its Gaussian; P: 6.')
-  num_iterations: int = option(2, 'Iterations of the search; P: 2.')
+  num_samples: int = option(64, 'Actions that an iteration of the search samples; QT-Opt: 64.')
+  num_elites: int = option(6, 'Best of them, to which the search fits its Gaussian; QT-Opt: 6.')
+  num_iterations: int = option(2, 'Iterations of the search; QT-Opt: 2.')
   min_std: float = option(
     0.01, "Smallest standard deviation of the search, in halves of an action's range."
   )
   epsilon: float = option(0.2, 'Probability of a uniformly random action in training.')
   averaging: float = option(
-    0.9999, 'Decay of the average of the parameters, which acts and is a target network; P: 0.9999.'
+    0.9999,
+    'Decay of the average of the parameters, which acts and is a target network; QT-Opt: 0.9999.',
   )
   target_update_period: int = option(
     6000,
     'Learner steps between copies to the lagged target network, which is one to two periods old; '
-    'P: 6000.',
+    'QT-Opt: 6000.',
   )
   value_loss: str = option(
     'squared',
-    'Loss of Q: squared, or cross_entropy for returns in [0, 1], of which Q is the sigmoid, as in P.',
+    'Loss of Q: squared; or cross_entropy, for returns in [0, 1], of which Q is the sigmoid, as in '
+    'QT-Opt.',
   )
   max_gradient_norm: float = with_default(OptimizerConfig, 'max_gradient_norm', 40.0)
 

@@ -58,7 +58,7 @@ def define(own_program: str = '') -> None:
   for name, by_program in fields.items():
     field = next(iter(by_program.values()))
     define = _define_size if field.metadata.get('measured') else kinds[type(field.default)]
-    define(name, None, f'{field.metadata.get("help", "")} ({_defaults(by_program, len(programs))})')
+    define(name, None, f'{_text(by_program)} ({_defaults(by_program, len(programs))})')
   _programs[:] = programs
 
 
@@ -91,6 +91,16 @@ def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:
     agree = len(fields) == len(found) and len({field.default for field in fields.values()}) == 1
     for agent, field in fields.items():
       yield (title if agree else f'{title}/{agent}'), field
+
+
+def _text(by_program: dict[str, dataclasses.Field]) -> str:
+  """Describes a flag; each text comes with its programs if theirs differ."""
+  programs: dict[str, list[str]] = {}
+  for program, field in by_program.items():
+    programs.setdefault(field.metadata.get('help', ''), []).append(program)
+  if len(programs) == 1:
+    return next(iter(programs))
+  return ' '.join(f'{", ".join(names)}: {text.rstrip(".")}.' for text, names in programs.items())
 
 
 def _defaults(by_program: dict[str, dataclasses.Field], num_programs: int) -> str:

@@ -19,11 +19,12 @@ class InferenceConfig(ActorsConfig):
   num_replicas: int = option(
     1,
     'replicas, each one inference-learner with its replay and actors on its own host; learners average '
-    'their gradients, and numbers of actors and replay sizes are per replica',
+    'their gradients, and numbers of actors and replay sizes are per replica; 1 with peers',
   )
   inference_nodes: int = option(
     0,
-    'stand-alone inference nodes, each for an equal share of the actors; 0: the learner process infers',
+    'stand-alone inference nodes, each for an equal share of the actors; 0: the learner process infers, '
+    'as it does with peers',
   )
   env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
   inference_batch_size: int = option(
