@@ -27,7 +27,7 @@ from absl import app, flags
 from launchers import engines, guard, page, placement, requests, streams, terminal
 from launchers.graph import picture
 from launchers.launcher import TryAgain
-from programs import completion, listings, plan, profile, registry, warm_start
+from programs import completion, listings, plan, profile, warm_start
 from programs.options import config_file, early
 from programs.options import flags as config_flags
 from rundir import files
@@ -83,16 +83,16 @@ def _run(argv: list[str]) -> int:
           print(launcher.preview(job))
           return 0
         launcher.record(job)
-        if registry.learns(registry.load(job.name)):
-          warm_start.place(job)
+        warm_start.place(job)
     except BrokenPipeError:  # The reader of the output, such as head, has left.
       return 128 + signal.SIGPIPE
     began = time.monotonic()
-    shown = terminal.shown(job.program, job.title, job.run_dir, job.node_output)
+    shown = terminal.shown(job.program, job.title, job.run_dir, job.node_output, undo.pop_all)
     with page.served(job.run_dir), shown as callbacks:
       code = launcher.launch(job, callbacks)
-    undo.pop_all()
-  launcher.conclude(job, code, time.monotonic() - began)
+      undo.pop_all()
+      undo.enter_context(requests.collected())  # Another Ctrl-C has nothing to stop.
+    launcher.conclude(job, code, time.monotonic() - began)
   return code
 
 

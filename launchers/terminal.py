@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import launchpad as lp
 
@@ -32,19 +32,23 @@ _COLUMNS = (
 
 @contextlib.contextmanager
 def shown(
-  program: lp.Program, title: str, run_dir: str, node_output: str = FILES
+  program: lp.Program,
+  title: str,
+  run_dir: str,
+  node_output: str = FILES,
+  running: Callable[[], object] = lambda: None,
 ) -> Iterator[RunCallbacks]:
   """Shows a program in the terminal while it is supervised, and records it in its run directory.
 
   `launcher.json` names the supervising process. `processes.csv` receives the activity, memory
-  and machine of each node every 30 seconds. `restarts.csv` receives each restart, `end.json` the exit
-  code.
+  and machine of each node every 30 seconds. `restarts.csv` receives each restart.
 
   Args:
     program: the graph.
     title: title of the view.
     run_dir: the run directory.
     node_output: FILES; or TERMINAL to show the output of the nodes instead of a live table.
+    running: called again and again while every node that started is supervised.
 
   Yields:
     The callbacks for the supervision.
@@ -70,6 +74,7 @@ def shown(
     run_directory.note_restart(run_dir, node)
 
   def beats(beats: Mapping[str, Beat]) -> None:
+    running()
     view.beats(beats)
     processes.note(beats)
 
@@ -80,9 +85,9 @@ def shown(
   try:
     yield RunCallbacks(started, restarted, beats, ended)
   finally:
+    run_directory.forget_launcher(run_dir)
     ended()
     follower.close()
-    run_directory.forget_launcher(run_dir)
 
 
 class _Processes:

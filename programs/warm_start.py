@@ -7,7 +7,7 @@ from typing import Any
 
 from environments import own_file
 from launchers.launcher import Job
-from programs import preset_list, runs
+from programs import preset_list, registry, runs
 from programs.options.inference import InferenceConfig
 from programs.runs import Run
 from rundir import saved_params
@@ -57,7 +57,8 @@ def source(run: Run) -> Source | None:
 
 def place(job: Job) -> None:
   """Copies the parameters of --init_from into the run directory of a new run, which begins there."""
-  if job.config.init_from and not job.resumed:
+  learns = registry.learns(registry.load(job.name))
+  if learns and job.config.init_from and not job.resumed:
     saved_params.write_initial(job.run_dir, saved_params.read(job.config.init_from))
 
 

@@ -1,7 +1,9 @@
 """What a resumed run may change, and what becomes of its directory."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -9,6 +11,7 @@ import pytest
 from absl import flags
 
 from agents.seeding import Seed
+from launchers.follow import Follower
 from launchers.local import engine
 from programs import arithmetic, registry, runs
 from programs.options import configs
@@ -229,6 +232,37 @@ def test_a_resume_that_the_engine_rejects_leaves_the_record_and_the_result(tmp_p
   assert run_main(f'--resume={tmp_path}', '--num_steps=900000') == 2
   assert seen == ['config.json']
   assert {name: file.read_bytes() for name, file in files.items()} == before
+
+
+@pytest.mark.parametrize('last_ctrl_c', ['as the terminal closes', 'never'])
+def test_nodes_that_have_run_leave_the_new_record_whatever_ends_the_launcher(
+  tmp_path, monkeypatch, last_ctrl_c
+):
+  _stopped_run(tmp_path)
+  run_end.note_end(str(tmp_path), 0, 3.0)
+
+  def launch(self, job, callbacks):
+    callbacks.beats({})
+    if last_ctrl_c == 'never':
+      raise RuntimeError('a defect of the launcher, after hours')
+    return 130
+
+  close = Follower.close
+
+  def interrupted(self):
+    os.kill(os.getpid(), signal.SIGINT)
+    close(self)
+
+  monkeypatch.setattr(engine.Local, 'launch', launch)
+  if last_ctrl_c == 'never':
+    with pytest.raises(RuntimeError):
+      run_main(f'--resume={tmp_path}', '--num_steps=900000')
+  else:
+    monkeypatch.setattr(Follower, 'close', interrupted)
+    assert run_main(f'--resume={tmp_path}', '--num_steps=900000') == 130
+    assert run_end.end_of(str(tmp_path))['exit_code'] == 130
+  assert run_directory.config_of(str(tmp_path))['num_steps'] == 900_000
+  assert run_directory.launcher_of(str(tmp_path)) is None
 
 
 def test_a_run_without_a_checkpoint_is_to_be_started_elsewhere(tmp_path, capsys):
