@@ -102,6 +102,7 @@ class _Supervision(Generic[N]):
     self._node_timeout = node_timeout
     self._code = 0
     self._deadline: float | None = None
+    self._is_overdue = False
     self._culprit: Watched | None = None
     self._attentive_since = self._last_tick = time.monotonic()
     self._due = {'beats': 0.0, 'logs': 0.0}
@@ -144,9 +145,21 @@ class _Supervision(Generic[N]):
     if self._requests:
       self.stop(EXIT_CODES[self._requests[0]])
     overdue = self._deadline is not None and time.monotonic() > self._deadline
+    if overdue and not self._is_overdue:
+      self._is_overdue = True
+      self._announce_kill()
     if self._requests.count(SIGINT) > 1 or overdue:
       for watched in self._watched:
         watched.node.send(SIGKILL)
+
+  def _announce_kill(self) -> None:
+    left = [w for w in self._watched if w.exit_code() is None]
+    if left and self._requests.count(SIGINT) < 2:
+      doing = [f'{w.node.name} ({beat.doing})' if (beat := w.beat()) else w.node.name for w in left]
+      self._say(
+        f'warning: killed {STOP_SECONDS:g} s after SIGTERM: {", ".join(doing)}; a checkpoint that is '
+        'not complete is lost'
+      )
 
   def _handle_failures(self) -> None:
     if self._deadline is not None:

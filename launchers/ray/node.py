@@ -67,10 +67,12 @@ class RayNode:
     self._timeout = timeout
     self._requests = requests
     self._polled: Any = None
+    self._restarting: Any = None
     self._sent: Any = None
     self._restarts = 0
     self._exit_code: int | None = None
     self._lost = ''
+    self._not_restarted = ''
     self._beat: Beat | None = None
     self._beat_at = time.monotonic()
     self._reserve()
@@ -114,7 +116,7 @@ class RayNode:
   def ending(self) -> str:
     """Returns how the node ended."""
     assert self._exit_code is not None
-    return self._lost or describe_exit(self._exit_code)
+    return self._lost or self._not_restarted or describe_exit(self._exit_code)
 
   def beat(self) -> tuple[Beat | None, float]:
     """Returns the latest heartbeat and its age in seconds; before the first, None and the run time."""
@@ -126,7 +128,7 @@ class RayNode:
 
   def restart(self) -> None:
     """Restarts the node on its machine, or on another one if its machine was lost."""
-    self._exit_code, self._sent = None, None
+    self._exit_code, self._sent, self._not_restarted = None, None, ''
     self._beat, self._beat_at = None, time.monotonic()
     self._restarts += 1
     if self._lost:
@@ -136,7 +138,7 @@ class RayNode:
       self._polled = self.reservation
       self._move_until = time.monotonic() + self._timeout
     else:
-      self._polled = self.supervisor.restart.remote(self._restart_variable())
+      self._polled = self._restarting = self.supervisor.restart.remote(self._restart_variable())
 
   def send(self, number: int) -> None:
     """Signals the process. A node that waits for a new place has no stacks, and ends otherwise."""
@@ -174,7 +176,11 @@ class RayNode:
     except ray.exceptions.ActorUnavailableError:
       self._poll()  # Ray needs time to detect a lost machine.
     except ray.exceptions.RayTaskError as error:
-      self._lose(f'could not be supervised ({first_line(error.cause)})')
+      reason = first_line(error.cause)
+      if self._polled is self._restarting:  # Its machine, and so its address, is still there.
+        self._exit_code, self._not_restarted = LOST, f'could not be restarted ({reason})'
+      else:
+        self._lose(f'could not be supervised ({reason})')
     except ray.exceptions.RayError as error:
       peers = '; it cannot move, because its peers know its address' if self.num_ports else ''
       self._lose(f'was lost with its machine or its Ray worker ({first_line(error)}){peers}')

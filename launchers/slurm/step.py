@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from launchers.watched import describe_exit
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 
 _KILL_SECONDS = 5.0
+_RESEND_SECONDS = 5.0
 _OUT_OF_MEMORY = 253  # Of srun, if Slurm or the kernel has killed the step for its memory.
 _MAX_MESSAGES = 1 << 20
 # Run by sh on a node's host. The first line on stderr is the step's number; heartbeats and messages of
@@ -44,6 +46,7 @@ class SlurmNode:
   def restart(self) -> None:
     """Starts the step, or restarts it after its exit."""
     self._killed = 0.0  # Monotonic time of the first SIGKILL, in seconds.
+    self._unsent: int | None = None  # The signal that no `scancel` has confirmed yet.
     self._messages = tempfile.TemporaryFile()  # noqa: SIM115  unnamed, so that no file is left
     self._reclaimer = disk_space.Reclaimer(self._messages.fileno())
     self._offset = 0
@@ -64,6 +67,7 @@ class SlurmNode:
     """Returns None while the step runs; -N if signal N killed it."""
     code = self._srun.poll()
     if code is None:
+      self._resend()
       return None
     if not self._messages.closed:
       self._listener.poll()
@@ -99,15 +103,33 @@ class SlurmNode:
     if number == STACKS and not step:
       return
     if number != signal.SIGKILL and step:
-      name = signal.Signals(number).name.removeprefix('SIG')
-      self._scancel = subprocess.Popen(  # Complains if the step has just ended.
-        ['scancel', f'--signal={name}', step], stderr=subprocess.DEVNULL
-      )
+      self._unsent = number
+      self._scancel(step)
     elif not self._killed:
       self._killed = time.monotonic()
       self._srun.terminate()  # srun then kills the step at once.
     elif time.monotonic() - self._killed > _KILL_SECONDS:
       self._srun.kill()
+
+  def _scancel(self, step: str) -> None:
+    assert self._unsent is not None
+    name = signal.Signals(self._unsent).name.removeprefix('SIG')
+    self._sending: subprocess.Popen | None = None
+    self._sent_at = time.monotonic()
+    with contextlib.suppress(OSError):  # Out of processes or memory: `_resend` tries again.
+      self._sending = subprocess.Popen(  # Complains if the step has just ended.
+        ['scancel', f'--signal={name}', step], stderr=subprocess.DEVNULL
+      )
+
+  def _resend(self) -> None:
+    """Sends the last signal again if its `scancel` has failed."""
+    if self._unsent is None:
+      return
+    code = self._sending.poll() if self._sending is not None else 1
+    if code == 0:
+      self._unsent = None
+    elif code is not None and time.monotonic() - self._sent_at > _RESEND_SECONDS:
+      self._scancel(self._step())
 
   def _step(self) -> str:
     """Returns Slurm's id of the step; empty until the node's process is about to start."""

@@ -257,6 +257,7 @@ def test_a_node_that_sigkill_does_not_end_is_named_and_left(log, monkeypatch):
   node.send = lambda number: node.sent.append(number)
   code, output = _supervise(node, requests=[signal.SIGTERM])
   assert code == 143 and 'SIGKILL has not ended node/0' in output
+  assert output.count('killed 0 s after SIGTERM: node/0 (playing); a checkpoint') == 1
 
 
 def test_every_node_writes_its_stacks_when_asked(log):

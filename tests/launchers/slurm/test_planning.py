@@ -244,6 +244,28 @@ def test_a_node_that_has_not_started_has_no_stacks_and_goes_on(tmp_path):
   assert node.exit_code() == -signal.SIGTERM
 
 
+def test_a_stop_is_sent_again_until_slurm_takes_it(tmp_path, monkeypatch):
+  scancel, tried = tmp_path / 'scancel', tmp_path / 'tried'
+  monkeypatch.setenv('PATH', str(tmp_path), prepend=os.pathsep)
+  monkeypatch.setattr(step, '_RESEND_SECONDS', 0.0)
+  command = ['sh', '-c', 'echo 3 >&2; exec sleep 1000']
+  node = step.SlurmNode('actor/0', str(tmp_path / 'log'), Resources(), command, '1')
+  try:
+    wait_until(node._step)
+    node.send(signal.SIGTERM)  # There is no scancel yet, as where no process can be started.
+    assert node.exit_code() is None
+    # The second time it succeeds.
+    scancel.write_text(
+      f'#!/bin/sh\necho $* >> {tried}\n[ $(wc -l < {tried}) -eq 2 ] && kill {node._srun.pid}\n'
+    )
+    scancel.chmod(0o755)
+    wait_until(lambda: node.exit_code() is not None)
+    assert tried.read_text() == 2 * '--signal=TERM 1.3\n'
+  finally:
+    node._srun.kill()
+    node._srun.wait()
+
+
 def test_heartbeats_that_were_read_take_no_disk_space_and_later_ones_arrive(tmp_path, monkeypatch):
   monkeypatch.setattr(disk_space, 'STEP', 1 << 14)
   node = step.SlurmNode('actor/0', str(tmp_path / 'log'), Resources(), ['sleep', '1000'], '1')
