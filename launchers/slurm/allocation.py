@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from launchers import binding, requests, streams, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
+from launchers.requests import Requests
 from launchers.slurm import probe
 from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
@@ -79,7 +80,9 @@ def _allocated(plan: Plan) -> list[Hosts]:
   return result
 
 
-def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, list[int]]:
+def _probe(
+  hosts: Sequence[Hosts], job_file: str, num_ports: int, asked: Requests
+) -> dict[str, list[int]]:
   """Returns free ports of every host.
 
   Raises:
@@ -98,11 +101,13 @@ def _probe(hosts: Sequence[Hosts], job_file: str, num_ports: int) -> dict[str, l
     )
     for c in hosts
   ]
-  lines = [line for step in steps for line in step.communicate()[0].splitlines()]
-  ports = probe.ports(lines, sys.executable, job_file)
-  silent = set(names) - ports.keys()
-  if silent:
-    raise ValueError(f'no step could be run on {", ".join(sorted(silent))}.')
+  ports = probe.ports(probe.output(steps, asked), sys.executable, job_file)
+  silent = sorted(set(names) - ports.keys())
+  if silent and not asked:
+    raise ValueError(
+      f'no step could be run on {", ".join(silent)} within {probe.SECONDS:g} s; add '
+      f'--exclude={",".join(silent)} to the --slurm options.'
+    )
   return ports
 
 
@@ -130,7 +135,7 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
     hosts = _allocated(job.plan)
     print('hosts:', *(name for component in hosts for name in component.names), flush=True)
     num_ports = sum(len(n.addresses) for group in job.program.groups.values() for n in group)
-    free = _probe(hosts, job_file, num_ports)
+    free = _probe(hosts, job_file, num_ports, asked)
     if asked:
       return requests.EXIT_CODES[asked[0]]
     record: dict[str, dict[str, Any]] = {}

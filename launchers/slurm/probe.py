@@ -10,12 +10,15 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodes.runtime import listening
 
+SECONDS = 120.0  # For the replies of all hosts.
 # Below the range of ports for outgoing connections, so that a restarted node finds its port free.
 _LOWEST, _HIGHEST = 10_000, 32_000
 # Run by sh: $1 is the interpreter, $2 the job file; the rest are arguments of this module. It prints
@@ -49,6 +52,28 @@ def command(
     hosts: names that the host must resolve.
   """
   return ['sh', '-c', _SCRIPT, 'sh', python, job_file, str(first_port), str(num_ports), *hosts]
+
+
+def output(
+  steps: Sequence[subprocess.Popen[str]], asked: Sequence[int], seconds: float = SECONDS
+) -> list[str]:
+  """Returns the lines that steps print; kills those that run after a deadline or a request to stop.
+
+  Args:
+    steps: processes whose stdout is a pipe.
+    asked: signal handlers may append to it during the call.
+    seconds: the deadline of all steps together.
+  """
+  end = time.monotonic() + seconds
+  lines: list[str] = []
+  for step in steps:
+    while True:
+      with contextlib.suppress(subprocess.TimeoutExpired):
+        lines += step.communicate(timeout=0.2)[0].splitlines()
+        break
+      if asked or time.monotonic() > end:
+        step.kill()
+  return lines
 
 
 def ports(lines: Iterable[str], python: str, job_file: str) -> dict[str, list[int]]:

@@ -292,6 +292,15 @@ def test_ports_are_distinct_and_free_and_begin_where_the_job_says():
     assert ports[0] not in probe.free_ports(first, 50)
 
 
+@pytest.mark.parametrize('asked, seconds', [([], 0.0), ([signal.SIGTERM], 1000.0)])
+def test_a_host_that_does_not_reply_holds_nothing_up(asked, seconds):
+  scripts = 'exec sleep 1000', 'echo a; echo b'
+  steps = [subprocess.Popen(['sh', '-c', s], stdout=subprocess.PIPE, text=True) for s in scripts]
+  wait_until(lambda: steps[1].poll() is not None)
+  assert probe.output(steps, asked, seconds) == ['a', 'b']
+  assert steps[0].returncode == -signal.SIGKILL
+
+
 def test_a_host_reports_names_that_it_cannot_resolve():
   arguments = ('-m', 'launchers.slurm.probe', '10000', '2', 'localhost', 'nobody.invalid')
   report = json.loads(run_python(*arguments, SLURMD_NODENAME='h1'))
