@@ -8,6 +8,7 @@ import os
 import queue
 import sys
 import threading
+from collections.abc import Iterator
 from typing import IO, Any
 
 CLOSE_SECONDS = 5.0  # For the last sentences of an outlet, whose stream may be blocked.
@@ -18,6 +19,18 @@ def say(sentence: str, file: IO[str] | None = None) -> None:
   """Prints a sentence, to stdout if `file` is None. Ignores a closed terminal."""
   with contextlib.suppress(OSError, ValueError):
     print(sentence, file=file, flush=True)
+
+
+@contextlib.contextmanager
+def announced_if_slow(sentence: str, seconds: float = 10.0) -> Iterator[None]:
+  """Prints a sentence to stderr if the block has not ended after some seconds."""
+  timer = threading.Timer(seconds, say, (sentence, sys.stderr))
+  timer.daemon = True
+  timer.start()
+  try:
+    yield
+  finally:
+    timer.cancel()
 
 
 class Outlet:

@@ -9,6 +9,7 @@ from acme import specs
 from agents import spaces
 from agents.networks import choice
 from environments import jax_registry, registry
+from launchers import streams
 from programs.options import agents
 
 # A program that takes all kinds of actions, by the registry of environments.
@@ -25,7 +26,8 @@ def check(module: Any, config: Any) -> specs.EnvironmentSpec:
   Raises:
     ValueError: one sentence that names the flag and the fix.
   """
-  spec: specs.EnvironmentSpec = module.environments.check(config.env, config.env_options)
+  with streams.announced_if_slow(f'still making and trying --env={config.env}, after 10 s'):
+    spec: specs.EnvironmentSpec = module.environments.check(config.env, config.env_options)
   kinds = getattr(config, 'action_kinds', None)
   if kinds is None:
     return spec

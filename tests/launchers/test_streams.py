@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+import threading
 
+from launchers import streams
 from tests.programs_under_test import ROOT
+from tests.waiting import wait_until
 
 _SAY = """
 import sys
@@ -25,3 +28,11 @@ def test_characters_that_a_terminal_lacks_are_escaped():
   assert process.returncode == 0, process.stderr
   assert process.stderr == b'caf\xe9 \\u2192\n'
   assert process.stdout == b'\\u2192\n'
+
+
+def test_only_what_takes_long_is_announced(capsys):
+  with streams.announced_if_slow('still trying', seconds=0.0):
+    wait_until(lambda: 'still trying\n' in capsys.readouterr().err)
+  with streams.announced_if_slow('never said', seconds=1000.0):
+    pass
+  wait_until(lambda: not any(isinstance(t, threading.Timer) for t in threading.enumerate()))

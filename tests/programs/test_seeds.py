@@ -122,7 +122,7 @@ def draws(monkeypatch, tmp_path):
     'nodes.inference.server.InferenceServer.start': lambda self: None,
     'nodes.unrolls.writer.UnrollWriter': Silence,
     'nodes.anakin.AnakinLoop': lambda *args: Plays(play),
-    'nodes.anakin_evaluator.Evaluation': lambda *args: Plays(play),
+    'nodes.anakin_evaluator.Evaluation': lambda *args, **options: Plays(play),
     'nodes.anakin_evaluator.rpc.call': lambda *args: ({}, None),
     'nodes.inference.server.DeviceInference': Device,
     'nodes.runtime.periodic_evaluator.PeriodicEvaluator._run_periodically': evaluate_once,
