@@ -65,7 +65,7 @@ TASKS = (
   Task(
     name='gala/breakout',
     title='Breakout',
-    about='All rows play `minatar:Breakout` with the learning rate of its preset.',
+    about="All rows play `minatar:Breakout` with GALA's default learning rate, 0.0007.",
     rows=tuple(_gala('minatar:Breakout', _BREAKOUT_STEPS, (1, 4), seeds=(1, 2, 3))),
     thresholds=(5.0, 15.0),
   ),
