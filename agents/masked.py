@@ -18,5 +18,5 @@ def total(x: Array, valid: Array) -> Array:
 
 
 def mean(x: Array, valid: Array) -> Array:
-  """Returns the mean of `x` where `valid`, `[]`; 0 if that is nowhere."""
+  """Returns the mean of `x` where `valid`, `[]`; 0 if no entry is valid."""
   return total(x, valid) / jnp.maximum(jnp.sum(valid, dtype=jnp.float32), 1.0)

@@ -126,9 +126,9 @@ def check_mask(observation_spec: Nest, action_spec: dm_env.specs.Array) -> None:
 
 
 def check_normalization(config: Any, observation_spec: Nest) -> None:
-  """Raises ValueError, one sentence, if observations are to be normalised that are not to be.
+  """Raises ValueError, one sentence, unless the observations can be normalised.
 
-  These are an array of uint8, labels, and a nest without floats; the mask does not count.
+  An array of uint8, labels, and a nest without floats cannot; the mask does not count.
 
   Args:
     config: of the agent; it may have the option `normalize_observations`.

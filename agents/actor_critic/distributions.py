@@ -1,15 +1,10 @@
-"""Policy distributions of actor-critic agents: categorical and squashed Gaussian.
+"""Policy distributions of actor-critic agents: categorical, squashed Gaussian and clipped Gaussian.
 
 A policy samples a *draw*, which determines the action that the environment executes. For a discrete
-action, draw and action are equal. For a continuous one the draw is an unbounded Gaussian sample, and the
-action is its tanh, scaled to the bounds of the action spec. The action never leaves its bounds and,
-unlike for a clipped Gaussian, the density is nowhere flat in the draw. The entropy is that of the
-executed action, so its bonus pulls the policy away from the bounds. For a clipped Gaussian the bonus
-would only widen the policy.
+action, draw and action are equal. For a continuous one the draw is an unbounded Gaussian sample, which
+tanh or clipping maps into the bounds of the action spec.
 
-Agents train on draws, which rows store in their extras. They cannot be recovered from actions: tanh in
-float32 is 1 from 9 on. tanh changes the density by a factor that depends on the draw alone. Therefore
-pi/mu and the gradients of log pi are the same for actions and for their draws.
+Agents train on draws, which rows store in their extras: an action at a bound does not tell its draw.
 """
 
 from __future__ import annotations
@@ -143,7 +138,11 @@ class Gaussian(Distribution):
 class SquashedGaussian(Gaussian):
   """tanh of independent Gaussians whose standard deviations depend on the state.
 
-  They are MIN_STD + softplus of the parameters, which needs no clamp and so has a gradient everywhere.
+  tanh changes the density by a factor that depends on the draw alone. Therefore pi/mu and the gradients
+  of log pi are the same for actions and for their draws. The entropy is that of the executed action, so
+  its bonus pulls the policy away from the bounds.
+
+  Standard deviations are MIN_STD + softplus of the parameters, which needs no clamp and so has a gradient everywhere.
   """
 
   def std(self, raw: Array) -> Array:

@@ -264,7 +264,7 @@ class MuZero(Agent):
     return UpdateOutput(state, priorities.T.reshape(batch_size), metrics)
 
   def relabel(self, params: Params, unrolls: Unroll, keys: Array) -> dict[str, Array]:
-    """Searches again from every row, as in training (MuZero Reanalyze; M, appendix H).
+    """Searches again from every row, as in training (MuZero Reanalyze; MuZero, appendix H).
 
     The results are targets: of policies and, with `bootstrap='search'`, of values. With the parameters
     and row keys that acted they equal what is stored.

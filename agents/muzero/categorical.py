@@ -1,6 +1,6 @@
 """Values and rewards as categories: two-hot targets over bins in the range of h.
 
-M's appendix F, "Network architecture": a scalar x becomes h(x), which lies between two bins and is
+MuZero's appendix F, "Network architecture": a scalar x becomes h(x), which lies between two bins and is
 split over both in proportion to its nearness. With bins at the integers, 3.7 is 0.3 on 3 and 0.7 on 4.
 """
 

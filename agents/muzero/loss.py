@@ -1,4 +1,4 @@
-"""The loss of MuZero (M, equation 1 and appendix G) on an unrolled model."""
+"""The loss of MuZero (equation 1 and appendix G) on an unrolled model."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def muzero_loss(
 def priorities(config: MuZeroConfig, value: Array, target: Array, valid: Array) -> Array:
   """Returns the priorities of unrolls, float32 `[B]`, without gradients, from |nu - z| of each start.
 
-  M samples single states in proportion to |nu - z|. An unroll has the mix of the largest and the mean
-  of its starts, as in R2D2.
+  MuZero samples single states in proportion to |nu - z|. An unroll has the mix of the largest and the
+  mean of its starts, as in R2D2.
 
   Args:
     config: priority_eta and priority_floor.

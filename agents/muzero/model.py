@@ -1,7 +1,7 @@
 """The networks of MuZero: representation h, dynamics g and prediction f.
 
 A hidden state is scaled to [0, 1] by its own minimum and maximum, so that it has the range of the
-actions beside it (M's appendix G). What all observations share, such as the background of a screen,
+actions beside it (MuZero's appendix G). What all observations share, such as the background of a screen,
 would take most of that range, so images of bytes are centred. Logits start at zero: a uniform policy,
 and values and rewards of 0.
 """
@@ -41,7 +41,7 @@ def scale_to_unit(state: Array) -> Array:
 class Head(nn.Module):
   """One hidden layer, then logits that start at zero.
 
-  Before it, a 1x1 convolution reduces an image to `channels` (M's appendix F), unless they are 0.
+  Before it, a 1x1 convolution reduces an image to `channels` (MuZero's appendix F), unless they are 0.
   """
 
   hidden_size: int
@@ -88,7 +88,7 @@ class MLPDynamics(nn.Module):
 
 
 class Block(nn.Module):
-  """`x + conv(relu(conv(relu(x))))`, with layer normalisation before each relu if `norm` (U)."""
+  """`x + conv(relu(conv(relu(x))))`, with layer normalisation before each relu if `norm` (Unplugged)."""
 
   norm: bool
 
@@ -104,7 +104,7 @@ class Block(nn.Module):
 
 
 class ConvRepresentation(nn.Module):
-  """h of images: a convolution and blocks, after the downsampling of M's appendix F if `shrinks`."""
+  """h of images: a convolution and blocks, after MuZero's downsampling (appendix F) if `shrinks`."""
 
   channels: int
   blocks: int

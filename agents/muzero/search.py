@@ -53,15 +53,15 @@ def search(
 ) -> Found:
   """Searches from each state of a batch.
 
-  gumbel (G, sections 3 to 5) samples actions at the root without replacement, by Gumbel noise times
-  exploration, and halves them by value. It acts by the best, and its policy is
+  gumbel (Gumbel MuZero, sections 3 to 5) samples actions at the root without replacement, by Gumbel
+  noise times exploration, and halves them by value. It acts by the best, and its policy is
   softmax(logits + (c_visit + max N) c_scale q). Here q are the values of the actions, v_mix for those
   without a visit, rescaled to [0, 1] between the smallest and the largest.
 
-  puct (M, appendix B) adds Dirichlet noise to the prior of the legal actions at the root, times
+  puct (MuZero, appendix B) adds Dirichlet noise to the prior of the legal actions at the root, times
   exploration. Its policy is the share of visits. It acts by visits^(1 / temperature), or by the most
-  visited action where exploration is 0. It rescales values between those of a node and its children; M,
-  of the whole tree.
+  visited action where exploration is 0. It rescales values between those of a node and its children;
+  MuZero, of the whole tree.
 
   Args:
     config: the options of the search.
@@ -147,7 +147,7 @@ def with_noise(
 ) -> Array:
   """Returns the logits `[A]` of (1 - fraction) times the prior plus fraction times Dirichlet noise.
 
-  Both are distributions over the legal actions (M, appendix B).
+  Both are distributions over the legal actions (MuZero, appendix B).
 
   Args:
     prior_logits: float32 `[A]`.

@@ -35,7 +35,7 @@ def windows(config: MuZeroConfig, x: Array, steps: int) -> Array:
 
 
 def n_step_values(config: MuZeroConfig, timestep: Timestep, values: Array) -> Array:
-  """Returns z_t = sum_{i<n} gamma^i u_{t+1+i} + gamma^n nu_{t+n} (U, section 2), `[B, L-1]`.
+  """Returns z_t = sum_{i<n} gamma^i u_{t+1+i} + gamma^n nu_{t+n} (Unplugged, section 2), `[B, L-1]`.
 
   See `n_step_returns` for the ends of episodes. It has fewer than n rewards in the last n-1 rows.
 

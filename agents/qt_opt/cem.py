@@ -22,7 +22,7 @@ def maximise(
 ) -> Array:
   """Returns the best of all samples and the mean of the last elites.
 
-  In several dimensions the mean is mostly the better one, and between two optima the sample.
+  In several dimensions the mean usually scores higher; between two optima a sample does.
 
   Each iteration samples a Gaussian with independent dimensions, clips the samples to [-1, 1], and fits
   the next Gaussian to the elites, the samples with the highest scores. The first has mean 0 and standard

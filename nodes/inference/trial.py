@@ -41,7 +41,7 @@ def inference(
 ) -> timing.Cost:
   """Returns what one batch costs on the first device, requests merged and answers distributed.
 
-  Its parameters are zeros, as fast as any others and sooner there.
+  Its parameters are zeros, which need no initialisation.
 
   Args:
     agent: the algorithm.

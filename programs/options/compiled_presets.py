@@ -57,7 +57,7 @@ PPO = {
 }
 
 _MUZERO = MUZERO_LEARNER | {'num_envs': 16, 'updates_per_call': 20}
-# Board games: samples are uniform, as in M, and in tic-tac-toe a target is the outcome of the game.
+# Board games: samples are uniform, as in MuZero, and in tic-tac-toe a target is the outcome of the game.
 _MUZERO_GAME = MUZERO_LEARNER | {
   'model': 'mlp',  # Convolutions are for an accelerator.
   'mlp_sizes': (256, 256),

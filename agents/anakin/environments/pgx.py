@@ -38,7 +38,7 @@ class SelfPlay:
       game: from `pgx.make`.
       legal: maps observations `[B, ...]` to legal actions, bool `[B, A]`.
       opponent: of the evaluation.
-      random_moves: a game begins after 0 to so many random moves, each number as likely.
+      random_moves: the most random moves with which a game begins; each number up to it is as likely.
     """
     self._game = game
     self._random_moves = random_moves
