@@ -134,9 +134,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   return args
 
 
-def _draw(runs: list[Progress], path: str) -> None:
+def _draw(run_dirs: Sequence[str], path: str) -> None:
   try:
-    curves.draw_all([run.run_dir for run in runs], path)
+    curves.draw_all(run_dirs, path)
   except OSError as error:
     raise ValueError(f'--png={path} cannot be written: {error.strerror}.') from error
 
@@ -160,7 +160,7 @@ def _serve(args: argparse.Namespace) -> None:
 
 
 def _runs(paths: Sequence[str]) -> list[str]:
-  """Returns the runs of the page, which has at least one."""
+  """Returns the runs in directories of runs and sweeps, at least one."""
   found = sweep_directory.expanded(paths)
   if not found:
     raise ValueError(f'{paths[0]} has no runs yet; wait until the first has begun.')
@@ -173,14 +173,19 @@ def _exit_with_launcher() -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-  run_dirs = sweep_directory.expanded(args.run_dir)
-  for run_dir in run_dirs:
+  def going_on() -> bool:
+    return any(map(sweep_directory.is_going_on, args.run_dir))
+
+  def begun() -> list[str]:
+    return sweep_directory.expanded(args.run_dir)
+
+  for run_dir in begun() if going_on() else _runs(args.run_dir):
     run_directory.read_record(run_dir)
   options = [f'--period={args.period}']
   for name in ('project', 'every', 'axis'):
     if getattr(args, name) is not None:
       options.append(f'--{name}={getattr(args, name)}')
-  return environment.export(args.to, run_dirs, options)
+  return environment.export(args.to, begun, going_on, options, args.period)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -188,18 +193,17 @@ def main(argv: Sequence[str]) -> int:
   try:
     args = _parse(argv)
     if args.stacks is not None:
-      _print_stacks(sweep_directory.expanded(args.run_dir), args.stacks)
+      _print_stacks(_runs(args.run_dir), args.stacks)
       return 0
     if args.web:
       _serve(args)
       return 0
     if args.to:
       return _export(args)
-    watched = _Watched(args.run_dir)
     if args.png:
-      _draw(watched.runs, args.png)
+      _draw(_runs(args.run_dir), args.png)
     else:
-      _follow(watched, args.period)
+      _follow(_Watched(args.run_dir), args.period)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2

@@ -286,7 +286,9 @@ class _Runner:
     left.discard(task.seed)
     if not left:
       (row,) = table.ranked(self._sweep, self._directory, [(task.trial, task.values)])
-      mean = None if row.estimate is None else float(row.estimate.value)
+      # The mean of the seeds that did not fail would steer the search to values that are unstable.
+      whole = row.valued == len(row.runs)
+      mean = float(row.estimate.value) if row.estimate is not None and whole else None
       self._search.tell(task.values, mean)
 
   def _stop(self) -> None:

@@ -142,7 +142,8 @@ class SquashedGaussian(Gaussian):
   of log pi are the same for actions and for their draws. The entropy is that of the executed action, so
   its bonus pulls the policy away from the bounds.
 
-  Standard deviations are MIN_STD + softplus of the parameters, which needs no clamp and so has a gradient everywhere.
+  A standard deviation is MIN_STD + softplus of a parameter, which needs no clamp and so has a gradient
+  everywhere.
   """
 
   def std(self, raw: Array) -> Array:

@@ -11,7 +11,7 @@ from sweeps.bands import Band
 
 
 class Reached(NamedTuple):
-  """When a run first had a mean return.
+  """When a run first had a mean return, and kept it for the next evaluation.
 
   Attributes:
     environment_frames: of the parameters that had it.
@@ -25,9 +25,12 @@ class Reached(NamedTuple):
 
 
 def reached(curve: Curve, threshold: float) -> Reached | None:
-  """Returns when a curve first had a mean return of at least `threshold`; None if it never had."""
-  frames = curve.environment_frames
-  first = next((i for i, mean in enumerate(curve.mean_return) if mean >= threshold), None)
+  """Returns when a curve first had a mean return of at least `threshold`; None if it never had.
+
+  The next evaluation, if there is one, must have it too: one of few episodes may have it by chance.
+  """
+  frames, means = curve.environment_frames, curve.mean_return
+  first = next((i for i in range(len(means)) if min(means[i : i + 2]) >= threshold), None)
   if first is None:
     return None
   before = frames[first - 1] if first else 0

@@ -27,14 +27,17 @@ _INTRODUCTION = """\
 - **Return** is the mean raw return of the final parameters, which `evaluate.py` plays on whole episodes.
   It is a mean over seeds. In brackets stands its 95% interval by stratified bootstrap over the seeds.
   With three seeds that interval is their range, which covers less than 95%.
-- **Frames to** and **seconds to** a return are those of the first evaluation in training with that mean.
-  Later evaluations may be lower. They are medians and ranges over the seeds that reached it. Seconds are
-  wall time from the command, start-up and compilation included. After ≤ they are bounds: a seed reached
-  it in its last evaluation only, and the one before has less than half of those frames.
+- **Frames to** and **seconds to** a return are those of the first evaluation in training with that mean,
+  if the next one, where there is one, has it too. Some evaluations have as few as ten episodes. Later
+  ones may be lower. They are medians and ranges over the seeds that reached it. Seconds are wall time
+  from the command, start-up and compilation included. After ≤ they are bounds: a seed reached it in its
+  last evaluation only, and the one before has less than half of those frames.
 - A run ends with the batch that reaches its budget, so PPO has more steps than the command names.
 - **Steps/s** are decisions per second between the first and the last report of training.
 - **Load** is the machine's load average before the runs; a busy machine makes times longer.
-- **Commit** is the version of this repository; + marks a working tree with changes.
+- **Commit** is the version of this repository; + marks a working tree with changes. A note names options
+  in which the seeds of a row differ. Older records have no options, so rows of several commits without a
+  note may mix the defaults of these.
 - A driver runs the peers. Their curves are training returns; figures show them dashed.
 - *Published* figures are quoted. Their protocols differ from ours in what their notes say.
 """
@@ -175,14 +178,21 @@ def _by_id(entry: Entry, recorded: Recorded) -> str:
 
 def _differences(entry: Entry, recorded: Recorded) -> str:
   """Returns a line with the options that differ between the seeds of a row; '' if none are known to."""
-  options = {s: r.options for s, r in recorded.of(entry).items() if r.options is not None}
+  found = recorded.of(entry)
+  options = {s: r.options for s, r in found.items() if r.options is not None}
   differ = []
   for name in sorted(set().union(*options.values())):
     values = {seed: of_seed.get(name) for seed, of_seed in options.items()}
     if len({json.dumps(value) for value in values.values()}) > 1:
       shown = ', '.join(f'seed {seed}: {value}' for seed, value in values.items())
       differ.append(f'{name} ({shown})')
-  return f'- {entry.row.label}: the seeds differ in {"; ".join(differ)}.' if differ else ''
+  said = [f'the seeds differ in {"; ".join(differ)}'] if differ else []
+  unknown = [str(seed) for seed in found if seed not in options]
+  if options and unknown:
+    said.append(
+      f'the options of seed{"s" if len(unknown) > 1 else ""} {", ".join(unknown)} are not recorded'
+    )
+  return f'- {entry.row.label}: {"; ".join(said)}.' if said else ''
 
 
 def _figure(task: Task, recorded: Recorded) -> bytes | None:
@@ -207,10 +217,13 @@ def _mean_of(members: Sequence[Task], recorded: Recorded) -> list[str]:
       low, high = entry.task.scale or (0.0, 1.0)
       returns = np.array([r.final['mean'] for r in recorded.of(entry).values()])
       strata.append((returns - low) / (high - low))
+    numbers = ', '.join(f'{e.task.title} {len(s)}' for e, s in zip(declared, strata, strict=True))
     missing = [e.task.title for e, s in zip(declared, strata, strict=True) if not len(s)]
     single = [e.task.title for e, s in zip(declared, strata, strict=True) if len(s) == 1]
     value = cells.NOT_RUN
-    if not missing:
+    if not missing and len(set(map(len, strata))) > 1:
+      value = f'none yet: unequal numbers of seeds, {numbers}'
+    elif not missing:
       value = estimate(
         bootstrap.estimate(strata, bootstrap.interquartile_mean),
         f'no interval: {", ".join(single)} with one seed',

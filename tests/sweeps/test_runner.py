@@ -273,20 +273,21 @@ class Suggested(search.Search):
 
 
 def test_a_search_receives_the_mean_of_each_trial_and_the_failures(parse, run, monkeypatch):
-  made = Suggested([0.1, 0.5, -1.0, 0.2])
-  sweep = parse(space={'learning_rate': {'range': [-2, 1]}}, search='random', trials=4)
+  made = Suggested([0.1, 0.5, -1.0, 0.2, 0.4])
+  sweep = parse(space={'learning_rate': {'range': [-2, 1]}}, search='random', trials=5)
   for name, value in (('make_search', lambda: made), ('chosen', False)):
     object.__setattr__(sweep, name, value)
   code, _, lines = run(sweep, jobs=1)
   assert code == 1
-  assert made.told == [(0.1, 0.885), (0.5, None), (-1.0, None), (0.2, 0.785)]
+  told = [(0.1, 0.885), (0.5, None), (-1.0, None), (0.2, 0.785), (0.4, None)]
+  assert made.told == told  # Of 0.4 one seed has failed.
   refused = [line for line in lines if line.startswith('trial 3')]
   assert len(refused) == 2 and all('--learning_rate' in line for line in refused)
   assert not (run.directory / 'trial_3' / 'seed_1').exists()
   # What was recorded is reported again when the sweep continues.
-  made = Suggested([0.1, 0.5, -1.0, 0.2, 0.3])
+  made = Suggested([0.1, 0.5, -1.0, 0.2, 0.4, 0.3])
   run(sweep, jobs=1)
-  assert made.told == [(0.1, 0.885), (0.5, None), (-1.0, None), (0.2, 0.785), (0.3, 0.685)]
+  assert made.told == [*told, (0.3, 0.685)]
 
 
 def _full(monkeypatch, module, name, failures, then=lambda: None):

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -13,6 +14,7 @@ from rundir import node_files, run_directory, run_end, sweep_directory
 from rundir.csv_file import CsvWriter
 from tests.rundir import drawn
 from viewing import liveness, progress
+from viewing.trackers import environment
 
 
 def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
@@ -244,9 +246,32 @@ def test_runs_that_a_sweep_begins_are_shown_until_it_ends(tmp_path, capsys, monk
   assert len(looks) == 4 and 'seed_1: stopped before its end' in text
 
 
-def test_a_sweep_without_runs_has_no_page_yet(tmp_path, capsys):
+def test_runs_that_a_sweep_begins_are_exported_until_it_ends(tmp_path, monkeypatch):
+  directory, looks, exported = tmp_path / 'sweep', [], []
+  directory.mkdir()
+  sweep_directory.write(str(directory), sweep_directory.Record({}, []))
+
+  def look(path):
+    looks.append(path)
+    if len(looks) in (2, 4):
+      make_run(directory / f'seed_{len(looks) // 2}')
+    return len(looks) < 5
+
+  def start(command, **options):
+    exported.append(os.path.basename(command[-1]))
+    return types.SimpleNamespace(wait=lambda: 3 if command[-1].endswith('2') else 0)
+
+  monkeypatch.setattr(sweep_directory, 'is_going_on', look)
+  monkeypatch.setattr(environment, 'python', lambda tracker, say: sys.executable)
+  monkeypatch.setattr(environment.subprocess, 'Popen', start)
+  assert watch.main([str(directory), '--to=mlflow', '--period=0.001']) == 3
+  assert exported == ['seed_1', 'seed_2'] and len(looks) == 5
+
+
+@pytest.mark.parametrize('flags', [['--web'], ['--stacks'], ['--to=mlflow'], ['--png=mine.png']])
+def test_a_sweep_without_runs_has_no_page_and_no_curves_yet(tmp_path, capsys, flags):
   directory = tmp_path / 'sweep'
   directory.mkdir()
   sweep_directory.write(str(directory), sweep_directory.Record({}, []))
-  assert watch.main([str(directory), '--web']) == 2
+  assert watch.main([str(directory), *flags]) == 2
   assert 'has no runs yet; wait until the first has begun' in capsys.readouterr().err

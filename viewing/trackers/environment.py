@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 
 from rundir import user_cache
@@ -62,13 +63,21 @@ def python(tracker: str, say: Callable[[str], None]) -> str:
   return interpreter
 
 
-def export(tracker: str, run_dirs: Sequence[str], options: Sequence[str]) -> int:
+def export(
+  tracker: str,
+  begun: Callable[[], Sequence[str]],
+  going_on: Callable[[], bool],
+  options: Sequence[str],
+  period: float,
+) -> int:
   """Exports runs, each by a process, until all have ended or a signal stops this one.
 
   Args:
     tracker: of TRACKERS.
-    run_dirs: their directories.
+    begun: returns the directories of the runs that have begun.
+    going_on: returns whether more runs may begin.
     options: further flags of `viewing.trackers.export`.
+    period: seconds between two calls of these functions.
 
   Returns:
     The first exit code that is not 0; 0 if there is none.
@@ -80,19 +89,24 @@ def export(tracker: str, run_dirs: Sequence[str], options: Sequence[str]) -> int
   interpreter = python(tracker, lambda line: print(line, flush=True))
   path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get('PYTHONPATH', ''))))
   command = [interpreter, '-m', 'viewing.trackers.export', f'--to={tracker}', *options]
-  processes = [
-    subprocess.Popen(
-      [*command, run_dir], env={**os.environ, 'PYTHONPATH': path}, stdin=subprocess.DEVNULL
-    )
-    for run_dir in run_dirs
-  ]
+  processes: dict[str, subprocess.Popen] = {}
   try:
-    codes = [process.wait() for process in processes]
+    while True:
+      last = not going_on()  # Before `begun`, so that no run is missed.
+      for run_dir in begun():
+        if run_dir not in processes:
+          processes[run_dir] = subprocess.Popen(
+            [*command, run_dir], env={**os.environ, 'PYTHONPATH': path}, stdin=subprocess.DEVNULL
+          )
+      if last:
+        break
+      time.sleep(period)
+    codes = [process.wait() for process in processes.values()]
   except KeyboardInterrupt as stop:
     if getattr(stop, 'exit_code', _CTRL_C) != _CTRL_C:  # Ctrl-C has reached them as well.
-      for process in processes:
+      for process in processes.values():
         process.terminate()
-    for process in processes:
+    for process in processes.values():
       try:
         process.wait(_STOPPING_SECONDS)
       except (subprocess.TimeoutExpired, KeyboardInterrupt):

@@ -16,8 +16,42 @@ from viewing.progress import Progress
 _POINTS = 300
 # Options that differ between runs which are repetitions of each other.
 _OF_ONE_RUN = {'seed', 'run_dir', 'resumes', 'cpu_cores'}
-# Quantiles of Student's t for a 95% interval, by the number of runs; 1.96 for more.
-_T = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+# Quantiles of Student's t for a 95% interval of 3 to 31 runs; for more runs the last is a little large.
+_T = (
+  *(
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+  ),
+  *(
+    2.120,
+    2.110,
+    2.101,
+    2.093,
+    2.086,
+    2.080,
+    2.074,
+    2.069,
+    2.064,
+    2.060,
+    2.056,
+    2.052,
+    2.048,
+    2.045,
+  ),
+  2.042,
+)
 
 
 class LearningCurve:
@@ -59,8 +93,8 @@ def grouped(runs: Sequence[Progress], read: Sequence[LearningCurve]) -> list[dic
   Returns:
     For each group its `runs` (their positions), its `kind` (evaluations only if all have them), its
     `options` that differ from other groups, its `lines` (x and y of each run), and for three runs or
-    more `x`, `mean`, `low` and `high`: the mean and its 95% interval by Student's t over the frames that
-    all of them have reached.
+    more of two points their number `averaged`, and `x`, `mean`, `low` and `high`: the mean and its 95%
+    interval by Student's t, over the frames that all of them have reached.
   """
   members: dict[str, list[int]] = {}
   for i, run in enumerate(runs):
@@ -90,8 +124,9 @@ def _interval(lines: list[np.ndarray]) -> dict[str, Any]:
   x = np.linspace(begin, end, 100)
   y = np.stack([np.interp(x, *line) for line in lines])
   mean = y.mean(axis=0)
-  half = _T.get(len(lines), 1.96) * y.std(axis=0, ddof=1) / math.sqrt(len(lines))
+  half = _T[min(len(lines), 2 + len(_T)) - 3] * y.std(axis=0, ddof=1) / math.sqrt(len(lines))
   return {
+    'averaged': len(lines),
     'x': x.tolist(),
     'mean': mean.tolist(),
     'low': (mean - half).tolist(),

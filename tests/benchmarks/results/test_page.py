@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 import re
 import shutil
+import types
 
 import matplotlib
 import pytest
@@ -96,6 +97,25 @@ def test_a_group_has_the_interquartile_mean_of_its_scaled_returns(places):
     '1',
   ]
   assert line(text, 'sebulba')[1:] == ['not run', 'Freeway', '0']
+
+
+@pytest.mark.parametrize(
+  'of_freeway, shown', [([1.0, 3.0], '1.5 (0.5 to 2.5)'), ([1.0], 'unequal numbers of seeds')]
+)
+def test_a_group_weighs_its_tasks_equally(of_freeway, shown):
+  row = types.SimpleNamespace(label='anakin')
+  tasks = [
+    types.SimpleNamespace(title=title, rows=[row], scale=(0.0, 1.0), name=title)
+    for title in ('Breakout', 'Freeway')
+  ]
+  returns = {'Breakout': [0.0, 2.0], 'Freeway': of_freeway}
+
+  def of(entry):
+    made = returns[entry.task.title]
+    return {k: types.SimpleNamespace(final={'mean': value}) for k, value in enumerate(made)}
+
+  found = '\n'.join(page._mean_of(tasks, types.SimpleNamespace(of=of)))
+  assert shown in found, found
 
 
 def test_only_tasks_with_records_have_a_figure_and_old_figures_go(places):

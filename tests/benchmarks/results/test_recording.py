@@ -186,11 +186,14 @@ def test_wall_time_counts_every_command_before_it():
   assert attempts.wall_seconds(made, 31.0) == 14.0 + 24.0 + 5.0 + 1.0
 
 
-def test_a_threshold_is_reached_by_the_first_evaluation_that_has_it():
+def test_a_threshold_is_reached_by_the_first_evaluation_that_has_it_and_keeps_it_for_the_next():
   curve = Curve([1, 2, 3], [10, 20, 30], [1.0, 2.0, 3.0], [0.5, 0.9, 0.7], [1, 1, 1])
   assert measures.reached(curve, 0.7) == (20, 2.0, False)
   assert measures.reached(curve, 0.5) == (10, 1.0, False)
   assert measures.reached(curve, 0.91) is None
+  assert measures.reached(curve, 0.8) is None  # 0.9 was chance.
+  lucky = Curve([1, 2, 3], [10, 20, 30], [1.0, 2.0, 3.0], [0.9, 0.5, 0.9], [1, 1, 1])
+  assert measures.reached(lucky, 0.8) == (30, 3.0, False)
 
 
 @pytest.mark.parametrize('before, late', [(9, True), (10, False)])

@@ -84,7 +84,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_curve_with_an_interval(tmp
   assert first['mean'] == pytest.approx([2.0] * 100)
   # Student's t of 2 degrees of freedom, 4.303, times the standard error of 1, 2 and 3.
   assert first['high'][0] - 2.0 == pytest.approx(4.303 / 3**0.5, rel=1e-3)
-  assert 'mean' not in second
+  assert first['averaged'] == 3 and 'mean' not in second
 
 
 def test_a_run_whose_directory_is_gone_keeps_its_last_state_and_the_others_go_on(tmp_path):

@@ -198,7 +198,8 @@ function drawCurves(state) {
       }
       const dash = h('i');
       dash.style.background = stroke;
-      const note = several ? `${lines.length} runs, mean and 95% interval` : lines.length > 1 ? `${lines.length} runs` : group.kind;
+      const runs = several ? `mean and 95% interval of ${group.averaged} runs, ` : lines.length > 1 ? `${lines.length} runs, ` : '';
+      const note = runs + group.kind;
       names.push(h('span', {}, dash, `${group.name} (${lines.length ? note : 'no episode yet'})`));
     });
     $('curve-names').replaceChildren(...names);
