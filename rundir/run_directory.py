@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import json
 import os
 import re
@@ -13,20 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rundir import directory_lock, files, learners, one_line, run_end, secrets
+from rundir import directory_lock, files, learners, one_line, run_end, secrets, versions
 
-_RECORDED = (
-  'dm-launchpad',
-  'dm-reverb',
-  'tensorflow-cpu',
-  'dm-acme',
-  'dm-env',
-  'jax',
-  'jaxlib',
-  'optax',
-  'flax',
-  'numpy',
-)
 _RECORD = 'config.json'
 _TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'versions': dict}
 _PROBE = '.writable'  # Left over where the disk was full.
@@ -217,25 +204,24 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
   a file that only its owner may read.
 
   Returns:
-    The packages whose versions changed, in one sentence; '' if none did.
+    What has another version than before, in one sentence; '' if nothing has.
 
   Raises:
     ValueError: if an earlier record is invalid, see `read_record`, or the new one cannot be written.
   """
-  versions = {'python': sys.version.split()[0]}
-  versions |= {name: importlib.metadata.version(name) for name in _RECORDED}
+  now = versions.found()
   commands: list[list[str]] = []
   earlier: list[dict[str, str]] = []
   news = ''
   if _is_run(path):
     before = read_record(path)
     commands, earlier = before.commands, before.earlier_versions
-    if before.versions != versions:
+    if changes := versions.changes(before.versions, now):
       earlier = [*earlier, before.versions]
-      news = f'{path} resumes with other versions: {_differences(before.versions, versions)}.'
+      news = f'{path} resumes with other versions: {changes}.'
   options = dataclasses.asdict(config)
   commands = [*commands, secrets.masked_command(sys.argv)]
-  record = Record(program, given, options, commands, versions, earlier)
+  record = Record(program, given, options, commands, now, earlier)
   try:
     files.write_json(
       os.path.join(path, _RECORD), dataclasses.asdict(record), _mode(options | given)
@@ -296,11 +282,6 @@ def _is_of_start(file: str, path: str) -> bool:
   payload = folder == 'nodes' and suffix == '.pkl'
   unused_log = folder == 'logs' and suffix == '.log' and not os.path.getsize(file)
   return name in _BEFORE_THE_START or payload or unused_log
-
-
-def _differences(before: dict[str, str], now: dict[str, str]) -> str:
-  names = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
-  return ', '.join(f'{n} {now.get(n, "none")} (was {before.get(n, "none")})' for n in names)
 
 
 def note_restart(path: str, node: str) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import psutil
 
 from benchmarks.output import cores
+from rundir import versions
 
-_GIT_SECONDS = 60
+_NVIDIA_SECONDS = 60
 
 
 def code(root: str, generated: str = '') -> dict[str, Any]:
@@ -21,11 +22,8 @@ def code(root: str, generated: str = '') -> dict[str, Any]:
     root: the working tree.
     generated: a directory whose changes do not count, since results are written there.
   """
-  commit = _git(root, 'rev-parse', 'HEAD')
-  inside = os.path.relpath(generated or root, root)
-  others = [] if inside.startswith('.') else [f':(exclude){inside}']
-  changes = _git(root, 'status', '--porcelain', '--', '.', *others)
-  return {'commit': (commit or '').strip(), 'modified': None if changes is None else bool(changes)}
+  commit, modified = versions.code(root, generated)
+  return {'commit': commit, 'modified': modified}
 
 
 def machine() -> dict[str, Any]:
@@ -43,19 +41,6 @@ def load() -> float:
   return round(os.getloadavg()[0], 2)
 
 
-def _git(root: str, *arguments: str) -> str | None:
-  try:
-    return subprocess.run(
-      ['git', '-C', root, *arguments],
-      capture_output=True,
-      text=True,
-      check=True,
-      timeout=_GIT_SECONDS,
-    ).stdout
-  except (OSError, subprocess.SubprocessError):
-    return None
-
-
 def _cpu() -> str:
   try:
     with open('/proc/cpuinfo') as f:
@@ -69,7 +54,7 @@ def _accelerators() -> list[str]:
   """Returns the names of NVIDIA's devices; [] without its tools."""
   command = ['nvidia-smi', '--query-gpu=name', '--format=csv,noheader']
   try:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_NVIDIA_SECONDS)
   except (OSError, subprocess.SubprocessError):
     return []
   return [line.strip() for line in done.stdout.splitlines() if line.strip()] * (not done.returncode)

@@ -1,6 +1,7 @@
 """What a run's directory says about the run."""
 
 import dataclasses
+import importlib.metadata
 import json
 import os
 import stat
@@ -96,7 +97,7 @@ def test_the_end_of_a_program_is_its_result_until_the_run_continues(tmp_path):
 
 def test_changed_versions_are_reported_and_both_are_kept(tmp_path, monkeypatch):
   versions = {}
-  monkeypatch.setattr(run_directory.importlib.metadata, 'version', lambda n: versions.get(n, '1.0'))
+  monkeypatch.setattr(importlib.metadata, 'version', lambda name: versions.get(name, '1.0'))
 
   def write():
     return run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())

@@ -11,7 +11,7 @@ from benchmarks.results import attempts, measures, provenance, recording, record
 from benchmarks.results.declared import Entry, Launch, Peer, Task
 from benchmarks.results.places import Places
 from benchmarks.results.records import Curve
-from rundir import run_directory
+from rundir import run_directory, versions
 from tests.benchmarks.results.attempted import attempted
 from tests.benchmarks.results.recorded import rows
 
@@ -218,7 +218,7 @@ def test_a_band_is_the_mean_where_all_curves_have_values():
 
 def test_changes_of_generated_files_do_not_count_as_changes_of_the_code(tmp_path):
   def git(*arguments):
-    output = provenance._git(str(tmp_path), '-c', 'user.name=n', '-c', 'user.email=e', *arguments)
+    output = versions._git(str(tmp_path), '-c', 'user.name=n', '-c', 'user.email=e', *arguments)
     assert output is not None, arguments
 
   assert provenance.code(str(tmp_path)) == {'commit': '', 'modified': None}

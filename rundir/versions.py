@@ -1,0 +1,63 @@
+"""The versions of what a run uses: Python, packages, and the commit of this repository."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+_PACKAGES = (
+  *('dm-launchpad', 'dm-reverb', 'tensorflow-cpu', 'dm-acme', 'dm-env'),
+  *('jax', 'jaxlib', 'optax', 'flax', 'mctx', 'numpy'),
+  *('ale-py', 'bsuite', 'dm-control', 'gymnasium', 'gymnax', 'minatar', 'mujoco', 'pgx'),
+)
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_GIT_SECONDS = 60
+
+
+def found() -> dict[str, str]:
+  """Returns versions by name; 'launchpod' is the commit, with + for a changed working tree."""
+  versions = {'python': sys.version.split()[0]}
+  for name in _PACKAGES:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+      versions[name] = importlib.metadata.version(name)
+  commit, modified = code(_ROOT)
+  if commit:
+    versions['launchpod'] = commit + '+' * bool(modified)
+  return versions
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+  """Returns what has changed, in words; a version that was not recorded has not."""
+  names = sorted(name for name, version in before.items() if now.get(name) != version)
+  return ', '.join(f'{name} {now.get(name, "none")} (was {before[name]})' for name in names)
+
+
+def code(root: str, generated: str = '') -> tuple[str, bool | None]:
+  """Returns the commit of a working tree and whether it is modified; '' and None without git.
+
+  Args:
+    root: the working tree.
+    generated: a directory whose changes do not count.
+  """
+  commit = _git(root, 'rev-parse', 'HEAD')
+  inside = os.path.relpath(generated or root, root)
+  others = [] if inside.startswith('.') else [f':(exclude){inside}']
+  changed = _git(root, 'status', '--porcelain', '--', '.', *others)
+  return (commit or '').strip(), None if changed is None else bool(changed)
+
+
+def _git(root: str, *arguments: str) -> str | None:
+  try:
+    return subprocess.run(
+      ['git', '-C', root, *arguments],
+      capture_output=True,
+      text=True,
+      check=True,
+      timeout=_GIT_SECONDS,
+    ).stdout
+  except (OSError, subprocess.SubprocessError):
+    return None
