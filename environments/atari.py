@@ -95,7 +95,7 @@ def make(
     stack_num=1,
     frameskip=action_repeat,
     maxpool=maxpool,
-    noop_max=noop_max,
+    noop_max=noop_max + 1 if noop_max else 0,  # ALE draws fewer than its argument.
     reward_clipping=False,
     use_fire_reset=fire_reset,
   )

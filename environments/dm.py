@@ -54,7 +54,7 @@ class DmEnvBatch(BatchedEnvironment):
     self._environments = list(environments)
     self._observations = observations.make(environments[0].observation_spec(), flatten)
     self._action_spec = _action_spec(environments[0].action_spec())
-    self._discrete = isinstance(self._action_spec, specs.DiscreteArray)
+    self._action_dtype = environments[0].action_spec().dtype
 
   def reset(self) -> dm_env.TimeStep:
     """Starts N episodes. See the base class."""
@@ -62,7 +62,7 @@ class DmEnvBatch(BatchedEnvironment):
 
   def step(self, action: np.ndarray) -> dm_env.TimeStep:
     """Steps each environment with its row of `action`. See the base class."""
-    actions = action.tolist() if self._discrete else action
+    actions = action.astype(self._action_dtype, copy=False)
     return self._batch(
       [
         self._step(environment, a)
@@ -116,4 +116,6 @@ def _action_spec(spec: specs.Array) -> specs.Array:
         return bounded
     elif len(spec.shape) < 2 and not np.any(spec.minimum):
       return discrete_spec(np.broadcast_to(np.asarray(spec.maximum) + 1, spec.shape))
-  raise ValueError(f'--env: the actions are neither discrete nor bounded floats: {spec}')
+  raise ValueError(
+    f'the actions are neither discrete nor bounded floats: {spec}; use another environment'
+  )

@@ -13,6 +13,7 @@ from absl import logging
 from environments import errors, seeding
 from environments.dm import DmEnvBatch
 
+_RENDERED = {'quadruped/escape'}  # Tasks that upload a terrain to a renderer.
 _UNBOUNDED = 1e10  # MuJoCo's mjMAXVAL.
 
 
@@ -49,6 +50,11 @@ def make(
   known = ['/'.join(names) for names in suite.ALL_TASKS]
   if task not in known:
     raise errors.unknown_task('dm_control', task, known, 'tasks are <domain>/<task>')
+  if task in _RENDERED and os.environ['MUJOCO_GL'] == 'disabled':
+    raise ValueError(
+      f'--env dm_control:{task}: its terrain needs a renderer; set the environment variable '
+      'MUJOCO_GL=egl or MUJOCO_GL=osmesa, or use another task.'
+    )
   domain, _, name = task.partition('/')
   limit = {'time_limit': time_limit} if time_limit else {}
   with _quietly():

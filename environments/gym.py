@@ -61,7 +61,7 @@ class GymnasiumBatch(BatchedEnvironment):
       )
     space = vector_env.single_observation_space
     if not isinstance(space, spaces.Box) and not gym_spaces.is_nest(space):
-      raise ValueError(f'--env: the observation space is {space}, which has no array form.')
+      raise ValueError(f'the observation space is {space}, which has no array form')
     self.num_envs = vector_env.num_envs
     self.action_repeat = action_repeat
     self.protocol = protocol
@@ -207,15 +207,9 @@ def make(
       seeds = seeding.spawn(seed, num_envs)
       with _quietly(task):
         vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
-  except (
-    gymnasium.error.Error,
-    NotImplementedError,
-    ImportError,
-    TypeError,
-    ValueError,
-  ) as error:
+    return GymnasiumBatch(InfoMask(vector_env) if action_mask else vector_env, seeds)
+  except Exception as error:  # The environment may be the user's.
     raise _refusal(task, error) from error
-  return GymnasiumBatch(InfoMask(vector_env) if action_mask else vector_env, seeds)
 
 
 def make_cartpole(
@@ -267,10 +261,14 @@ def _quietly(task: str) -> Iterator[None]:
 
 def _refusal(task: str, error: Exception) -> ValueError:
   """Returns the error for an environment that Gymnasium could not make."""
-  no_module = ':' in task and isinstance(error, ModuleNotFoundError)
+  module = task.partition(':')[0] if ':' in task else ''
+  missing = {getattr(e, 'name', None) for e in (error, error.__cause__, error.__context__)} - {None}
+  no_module = isinstance(error, ModuleNotFoundError) and module.split('.')[0] in missing
   if no_module or isinstance(error, gymnasium.error.UnregisteredEnv):
     return errors.unknown_task('gymnasium', task, gymnasium.registry, _IDS)
   said = ' '.join(str(error).split())
   if isinstance(error, gymnasium.error.DependencyNotInstalled):
     said += '; requirements.txt has the packages of MuJoCo, Box2D and classic control'
-  return ValueError(f'--env gymnasium:{task}: Gymnasium cannot make it here: {said}')
+  elif not isinstance(error, gymnasium.error.Error | ValueError):
+    said = f'{type(error).__name__}: {said}'
+  return ValueError(f'--env gymnasium:{task} cannot be made here: {said}')

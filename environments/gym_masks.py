@@ -31,9 +31,9 @@ class InfoMask(VectorWrapper):
     super().__init__(env)
     actions, shown = env.single_action_space, env.single_observation_space
     if not isinstance(actions, spaces.Discrete | spaces.MultiDiscrete):
-      raise ValueError(f'--env: the actions are {actions}, which have no action_mask: {_FIX}')
+      raise ValueError(f'the actions are {actions}, which have no action_mask: {_FIX}')
     if isinstance(shown, spaces.Dict) and ACTION_MASK in shown.spaces:
-      raise ValueError(f'--env: observations have an action_mask already: {_FIX}')
+      raise ValueError(f'observations have an action_mask already: {_FIX}')
     self._num_actions = int(np.sum(actions.nvec if hasattr(actions, 'nvec') else actions.n))
     parts = {**shown.spaces} if isinstance(shown, spaces.Dict) else {'observation': shown}
     self._is_dict = isinstance(shown, spaces.Dict)
@@ -41,7 +41,7 @@ class InfoMask(VectorWrapper):
     self.single_observation_space = spaces.Dict(parts)
     _, info = env.reset(seed=0)
     if ACTION_MASK not in info:
-      raise ValueError(f'--env: there is no action_mask in the info of reset(): {_FIX}')
+      raise ValueError(f'there is no action_mask in the info of reset(): {_FIX}')
     self._masks(info)
 
   def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -69,7 +69,7 @@ class InfoMask(VectorWrapper):
       mask = np.hstack(found) if isinstance(found, tuple | list) else np.asarray(found)
       if mask.shape != (self._num_actions,):
         raise ValueError(
-          f'--env: the action_mask in info is {list(mask.shape)}, but there are {self._num_actions} '
+          f'the action_mask in info is {list(mask.shape)}, but there are {self._num_actions} '
           f'actions: {_FIX}'
         )
       masks[i] = mask != 0

@@ -37,7 +37,7 @@ def observation_spec(space: spaces.Space, name: str = 'observation') -> Nest:
   if isinstance(space, spaces.Discrete):
     return specs.DiscreteArray(int(space.n), np.int32, name)
   if not isinstance(space, _ARRAYS):
-    raise ValueError(f'--env: the observation space is {space}, which has no array form.')
+    raise ValueError(f'the observation space is {space}, which has no array form')
   floating = np.issubdtype(space.dtype, np.floating)
   return specs.Array(space.shape, np.float32 if floating else space.dtype, name)
 
@@ -93,6 +93,5 @@ def action_spec(space: spaces.Space) -> specs.Array:
     if spec is not None:
       return spec
   raise ValueError(
-    '--env: the action space is neither Discrete, a vector of MultiDiscrete, nor a bounded Box: '
-    f'{space}'
+    f'the action space is neither Discrete, a vector of MultiDiscrete, nor a bounded Box: {space}'
   )

@@ -20,6 +20,7 @@ import functools
 import importlib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -121,11 +122,16 @@ def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironme
 def check(name: str, options: str = '') -> specs.EnvironmentSpec:
   """Makes one environment and closes it, to find errors before a program starts; returns its spec.
 
-  An environment of a user's own file is also stepped; see `environments.trial`.
+  An environment of a user's own file, or of a module that Gymnasium imports, is also stepped; see
+  `environments.trial`.
 
   Raises:
     ValueError: as in `make`, or the user's environment violates the interface; one sentence.
   """
+  family, *module = name.split(':')[:-1] or ['']
+  if family == 'gymnasium' and module:
+    batch = make(name, trial.NUM_ENVS, 0, options)
+    return trial.played(batch, f'--env={name}', getattr(sys.modules.get(module[0]), '__file__', ''))
   if not own_file.is_spec(name):
     return make_spec(name, options)
   _, _, keywords = resolve({}, name, options)

@@ -12,7 +12,7 @@ from acme import specs
 from environments import nests, own_file
 from environments.base import BatchedEnvironment
 
-_NUM_ENVS = 2
+NUM_ENVS = 2
 _MAX_STEPS = 200
 
 
@@ -31,31 +31,47 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> specs.Environmen
   flag = f'--env={factory}'
   path = factory.file.path
   with own_file.explained(f'{flag}: making it', path):
-    environment = factory(factory.task, _NUM_ENVS, 0, **options)
+    environment = factory(factory.task, NUM_ENVS, 0, **options)
   if not isinstance(environment, BatchedEnvironment):
     raise ValueError(
       f'{flag} returned a {type(environment).__name__}, which is not a BatchedEnvironment; '
       'environments.dm.DmEnvBatch makes one of a list of dm_env environments.'
     )
+  return played(environment, flag, path)
+
+
+def played(environment: BatchedEnvironment, flag: str, path: str) -> specs.EnvironmentSpec:
+  """Plays a batch of two of a user's environments as `run` does, and closes it; returns the spec of one.
+
+  Args:
+    environment: the batch.
+    flag: names it in errors.
+    path: the path of the user's file.
+
+  Raises:
+    ValueError: as `run` does.
+  """
   with own_file.explained(f'{flag}: trying it', path):
-    if environment.num_envs != _NUM_ENVS:
-      raise ValueError(f'num_envs is {environment.num_envs} where {_NUM_ENVS} were asked for')
+    if environment.num_envs != NUM_ENVS:
+      raise ValueError(f'num_envs is {environment.num_envs} where {NUM_ENVS} were asked for')
     nests.check(environment.observation_spec(), 'observation_spec()')
     spec = environment.action_spec()
     _require_actions(spec)
     rng = np.random.default_rng(0)
     timestep = environment.reset()
     _require(environment, timestep, 'reset()')
+    if not timestep.first().all():
+      raise ValueError('reset() must return FIRST for every environment')
     for _ in range(_MAX_STEPS):
       ended = timestep.last()
-      action = random_actions(rng, spec, timestep.observation, _NUM_ENVS)
+      action = random_actions(rng, spec, timestep.observation, NUM_ENVS)
       timestep = environment.step(action)
       _require(environment, timestep, 'step()')
+      if not (ended == timestep.first()).all():
+        raise ValueError(
+          'step() after the LAST step of an episode must begin the next with FIRST, and no other may'
+        )
       if ended.any():
-        if not (ended == timestep.first()).all():
-          raise ValueError(
-            'step() after the LAST step of an episode must begin the next with FIRST'
-          )
         break
     found = environment.spec()
     environment.close()
@@ -90,10 +106,23 @@ def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: s
   }
   for name, (shape, dtype) in expected.items():
     value = observed[name] if name in observed else getattr(timestep, name)
-    wanted = f'{np.dtype(dtype)} {[_NUM_ENVS, *shape]}'
+    wanted = f'{np.dtype(dtype)} {[NUM_ENVS, *shape]}'
     found = f'{getattr(value, "dtype", type(value).__name__)} {[*np.shape(value)]}'
     if found != wanted:
       raise ValueError(f'{call} returned the {name} as {found}, which must be {wanted}')
+  if (timestep.step_type > dm_env.StepType.LAST).any():
+    raise ValueError(
+      f'{call} returned the step_type {timestep.step_type.max()}, which must be 0, 1 or 2'
+    )
+  for name in ('reward', 'discount'):
+    value = getattr(timestep, name)
+    if not np.isfinite(value).all():
+      raise ValueError(f'{call} returned a {name} that is not finite')
+  first = timestep.first()
+  if (timestep.reward[first] != 0).any() or (timestep.discount[first] != 1).any():
+    raise ValueError(
+      f'{call} returned a FIRST step with a reward or a discount, which must be 0 and 1'
+    )
 
 
 def random_actions(

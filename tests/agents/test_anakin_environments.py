@@ -164,6 +164,12 @@ def test_a_time_limit_truncates_and_a_fall_terminates(limit, discount):
   assert (np.abs(rows.observation[last + 1, 0]) < 0.051).all()
 
 
+def test_a_time_limit_that_gymnax_declares_as_a_float_may_be_changed():
+  environment = gymnax.make('BernoulliBandit-misc', max_episode_steps=5)
+  rows, *_ = play(environment, lambda key, observation: 0, 12)
+  assert list(np.flatnonzero(rows.step_type[:, 0] == LAST)) == [4, 10]
+
+
 @pytest.mark.parametrize(
   'make_one, words',
   [

@@ -21,6 +21,14 @@ def test_the_frame_cap_counts_emulator_frames_and_truncates():
   assert environment.action_repeat == 4
 
 
+@pytest.mark.parametrize('noop_max', [0, 1, 2])
+def test_a_game_begins_with_up_to_noop_max_noops(noop_max):
+  environment = registry.make('atari:Pong', 16, 0, f'noop_max={noop_max}')
+  _, info = environment._env.reset(seed=np.arange(16))
+  environment.close()
+  assert set(info['episode_frame_number']) == set(range(noop_max + 1))
+
+
 def test_the_end_of_the_game_terminates():
   """FIRE alone loses Breakout's five balls within 200 steps, and losing one ends no episode."""
   environment = registry.make('atari:Breakout', 1, 0, 'sticky_actions=0')

@@ -129,6 +129,24 @@ def test_bounded_integers_from_zero_are_discrete():
   assert counter.actions == [3]
 
 
+@pytest.mark.parametrize(
+  'spec',
+  [
+    specs.DiscreteArray(2, np.int32),
+    specs.BoundedArray((), np.int64, 0, 1),
+    specs.BoundedArray((2,), np.int64, 0, 1),
+    specs.BoundedArray((2,), np.float64, 0, 1),
+  ],
+)
+def test_actions_arrive_in_the_dtype_of_the_environments_own_spec(spec):
+  environment = Counter(action_spec=spec)
+  batch = DmEnvBatch([environment])
+  batch.reset()
+  batch.step(np.ones((1, *spec.shape), batch.action_spec().dtype))
+  (action,) = environment.actions
+  spec.validate(action)
+
+
 def test_bounded_floats_become_float32():
   spec = specs.BoundedArray((2,), np.float64, -1, [1, 2])
   batch = DmEnvBatch([Counter(action_spec=spec)])

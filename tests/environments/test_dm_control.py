@@ -51,6 +51,12 @@ def test_a_tasks_own_time_limit_truncates(task):
     assert (row.step_type[0], row.discount[0]) == (LAST if t == 1000 else MID, 1)
 
 
+def test_the_task_that_needs_a_renderer_is_rejected_without_one(monkeypatch):
+  monkeypatch.setenv('MUJOCO_GL', 'disabled')
+  with pytest.raises(ValueError, match=r'--env dm_control:quadruped/escape: .* MUJOCO_GL=egl'):
+    registry.check('dm_control:quadruped/escape')
+
+
 def test_no_renderer_is_loaded_unless_one_is_named():
   out = run_python(
     '-c',

@@ -239,13 +239,17 @@ def test_several_discrete_actions_count_from_zero(probe_id, monkeypatch):
 @pytest.mark.parametrize('space', [spaces.MultiBinary(2), spaces.Box(-np.inf, np.inf, (2,))])
 def test_actions_without_an_array_form_or_bounds_are_rejected(probe_id, monkeypatch, space):
   monkeypatch.setattr(Probe, 'action_space', space)
-  with pytest.raises(ValueError, match='--env: the action space is neither'):
+  with pytest.raises(
+    ValueError, match=f'--env gymnasium:{probe_id} cannot be made here: the action space is neither'
+  ):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
 
 
 def test_observations_without_an_array_form_are_rejected(probe_id, monkeypatch):
   monkeypatch.setattr(Probe, 'observation_space', spaces.Sequence(spaces.Discrete(2)))
-  with pytest.raises(ValueError, match='--env: the observation space'):
+  with pytest.raises(
+    ValueError, match=f'--env gymnasium:{probe_id} cannot be made here: the observation space'
+  ):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
 
 
@@ -262,8 +266,63 @@ def test_a_missing_package_is_named(task, module, package):
     f'try: registry.check("gymnasium:{task}")\n'
     f'except ValueError as error: print(error)',
   )
-  assert f'--env gymnasium:{task}: Gymnasium cannot make it here: {package} is not installed' in out
+  assert f'--env gymnasium:{task} cannot be made here: {package} is not installed' in out
   assert out.count('\n') == 1 and 'requirements.txt has the packages' in out
+
+
+_MINE = """
+{first}
+import gymnasium
+import numpy as np
+
+class Mine(gymnasium.Env):
+  observation_space = gymnasium.spaces.Box(0, 1, (2,))
+  action_space = gymnasium.spaces.Discrete(2)
+  def __init__(self):
+    {making}
+  def reset(self, *, seed=None, options=None):
+    return np.zeros({size}, np.float32), {{}}
+  def step(self, action):
+    return np.zeros(2, np.float32), 0.0, False, False, {{}}
+
+gymnasium.register('Mine-v0', Mine)
+"""
+
+
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    ({}, ''),
+    (
+      {'first': 'import nothing_like_it'},
+      "cannot be made here: .*No module named 'nothing_like_it'",
+    ),
+    (
+      {'making': 'import nothing_like_it'},
+      "cannot be made here: .*No module named 'nothing_like_it'",
+    ),
+    ({'making': 'raise KeyError(3)'}, 'cannot be made here: KeyError: 3'),
+    ({'size': '3'}, 'trying it raised ValueError'),
+  ],
+)
+def test_an_environment_of_a_module_of_ones_own_is_tried(tmp_path, monkeypatch, changes, words):
+  module = f'mine_{tmp_path.name}'
+  parts = {'first': '', 'making': 'pass', 'size': '2'} | changes
+  (tmp_path / f'{module}.py').write_text(_MINE.format(**parts))
+  monkeypatch.syspath_prepend(str(tmp_path))
+  monkeypatch.setattr(gymnasium.envs.registration, 'registry', dict(gymnasium.registry))
+  name = f'gymnasium:{module}:Mine-v0'
+  if not words:
+    assert registry.check(name).actions.num_values == 2
+    return
+  with pytest.raises(ValueError, match=words) as error:
+    registry.check(name)
+  assert name in str(error.value) and '\n' not in str(error.value)
+
+
+def test_a_module_that_there_is_not_is_an_unknown_task():
+  with pytest.raises(ValueError, match='gymnasium has no nothing_like_it:Mine-v0'):
+    registry.check('gymnasium:nothing_like_it:Mine-v0')
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,42 @@ def test_an_episode_that_does_not_restart_is_reported(tmp_path):
     registry.check(name)
 
 
+@pytest.mark.parametrize(
+  'method, change, words',
+  [
+    ('reset', 'step_type=rows.step_type + np.uint8(1)', 'reset() must return FIRST'),
+    (
+      'step',
+      'step_type=rows.step_type * np.uint8(0)',
+      'must begin the next with FIRST, and no other',
+    ),
+    ('step', 'reward=np.where(rows.first(), np.float32(1), rows.reward)', 'which must be 0 and 1'),
+    (
+      'step',
+      'discount=np.where(rows.first(), np.float32(0), rows.discount)',
+      'which must be 0 and 1',
+    ),
+    (
+      'step',
+      'reward=rows.reward * np.float32(np.nan)',
+      'step() returned a reward that is not finite',
+    ),
+    ('step', 'step_type=rows.step_type + np.uint8(6)', 'the step_type 7, which must be 0, 1 or 2'),
+  ],
+)
+def test_wrong_ends_of_episodes_and_values_are_reported(tmp_path, method, change, words):
+  arguments = '(self)' if method == 'reset' else '(self, action)'
+  text = (
+    f'class Mine(Catch):\n  def {method}{arguments}:\n'
+    f'    rows = super().{method}{arguments.replace("self, ", "").replace("self", "")}\n'
+    f'    return rows._replace({change})\n'
+    'def make(task, n, seed):\n  return Mine(n, seed)'
+  )
+  with pytest.raises(ValueError) as error:
+    registry.check(_write(tmp_path, text) + ':make')
+  assert words in str(error.value) and '\n' not in str(error.value)
+
+
 def test_a_good_one_passes(tmp_path):
   registry.check(_write(tmp_path, GOOD) + ':make')
 

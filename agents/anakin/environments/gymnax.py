@@ -88,7 +88,8 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
       f'--env=gymnax:{task}: gymnax cannot fetch its data ({error}); use another environment.'
     ) from error
   if max_episode_steps:
-    params = params.replace(max_steps_in_episode=max_episode_steps)
+    number = type(params.max_steps_in_episode)  # A float in BernoulliBandit-misc.
+    params = params.replace(max_steps_in_episode=number(max_episode_steps))
   return Gymnax(environment, params, f'gymnax:{task}')
 
 
