@@ -78,20 +78,20 @@ class ImpalaActor:
       replay_addresses=self._replay_addresses,
     )
     actor_id = self._env_group.actor_id
-    variables = make_parameter_client(self._learner, actor_id, self._update_period, server)
+    client = make_parameter_client(self._learner, actor_id, self._update_period, server)
     # Contexts exit in reverse order: the server first, then the client, which raises its error, if any.
     with (
       contextlib.suppress(lifecycle.Stopped),
-      contextlib.closing(variables),
+      contextlib.closing(client),
       contextlib.closing(server),
     ):
       activity.mark(activity.WAITING_FOR_PARAMETERS)
-      if not variables.fetch(stop.is_set):
+      if not client.fetch(stop.is_set):
         return
       activity.mark(activity.COMPILING)
       server.compile()
       server.start()
-      variables.start(server.check, server.close)
+      client.start(server.check, server.close)
       Actor(
         self._make_environment,
         server,

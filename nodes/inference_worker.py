@@ -103,7 +103,7 @@ class InferenceWorker:
     )
 
   def _serve(self, server: InferenceServer) -> None:
-    variables = make_parameter_client(self._learner, self._name, self._update_period, server)
+    client = make_parameter_client(self._learner, self._name, self._update_period, server)
 
     def measure(seconds: float) -> dict[str, float]:
       # The learner sums the counters over all inference nodes and their incarnations.
@@ -111,9 +111,9 @@ class InferenceWorker:
 
     finished = threading.Event()
     reporter = Reporter(self._monitor, self._name, measure)
-    with contextlib.closing(variables), reporter:
+    with contextlib.closing(client), reporter:
       activity.mark(activity.WAITING_FOR_PARAMETERS)
-      if not variables.fetch(self._stop.is_set):
+      if not client.fetch(self._stop.is_set):
         finished.set()
       activity.mark(activity.COMPILING)
       server.compile()
@@ -121,7 +121,7 @@ class InferenceWorker:
         affinity.share_a_core()  # Covers the threads started below.
       server.start()
       if not finished.is_set():
-        variables.start(server.check, finished.set)
+        client.start(server.check, finished.set)
       while not finished.wait(_CHECK_SECONDS):
         activity.mark(activity.SERVING)
         server.check()
@@ -129,7 +129,7 @@ class InferenceWorker:
         if self._stop.is_set():
           return
       activity.mark(activity.IDLE)
-      variables.close()
+      client.close()
       server.finish_training()
       # The server now has the final parameters, so the final evaluation may start.
       reporter.report_finished_until_stopped({}, self._stop, server.check)

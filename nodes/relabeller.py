@@ -69,7 +69,7 @@ class Relabeller:
     self._options = options
     self._batch_size = options.batch_size
     self._seed = options.seed.child('restart', lifecycle.restart_count())
-    self._variables = ParameterClient(
+    self._client = ParameterClient(
       learner,
       options.name,
       lifecycle.new_incarnation(),
@@ -154,9 +154,9 @@ class Relabeller:
     """Fetches and reports if due; raises lifecycle.Stopped at the end of training or of the program."""
     if self._stop.is_set():
       raise lifecycle.Stopped
-    if self._variables.due:
+    if self._client.due:
       with activity.doing(activity.WAITING_FOR_PARAMETERS):
-        if not self._variables.fetch(self._stop.is_set):
+        if not self._client.fetch(self._stop.is_set):
           raise lifecycle.Stopped
     self._reporter.maybe_report()
 

@@ -32,38 +32,38 @@ DISCOUNTED_RETURN = 'discounted_return'
 
 def initial(config: ActorCriticConfig, observation_spec: Nest) -> Nest:
   """Returns what the options add to new parameters; `{}` without them."""
-  found = {}
+  added = {}
   if config.normalize_observations:
-    found[OBSERVATIONS] = observation_statistics.initial(spaces.seen(observation_spec))
+    added[OBSERVATIONS] = observation_statistics.initial(spaces.seen(observation_spec))
   if config.normalize_rewards:
-    found[RETURNS] = statistics.initial(())
-  return found
+    added[RETURNS] = statistics.initial(())
+  return added
 
 
 def split(params: Nest) -> tuple[Nest, Nest]:
   """Returns the weights, for gradients and optimizer, and the statistics; their union is `params`."""
-  found = {name: params[name] for name in (OBSERVATIONS, RETURNS) if name in params}
-  return {name: value for name, value in params.items() if name not in found}, found
+  known = {name: params[name] for name in (OBSERVATIONS, RETURNS) if name in params}
+  return {name: value for name, value in params.items() if name not in known}, known
 
 
-def of_batch(found: Nest, unrolls: Unroll, discount: float) -> tuple[Nest, Nest]:
+def of_batch(known: Nest, unrolls: Unroll, discount: float) -> tuple[Nest, Nest]:
   """Returns the statistics to learn from a batch with, and those to act with after it.
 
   Args:
-    found: the statistics of `split`.
+    known: the statistics of `split`.
     unrolls: fields are `[B, T+1, ...]`.
     discount: gamma.
   """
   used, after = {}, {}
-  if OBSERVATIONS in found:
-    before, seen = found[OBSERVATIONS], spaces.seen(unrolls.timestep.observation)
+  if OBSERVATIONS in known:
+    before, seen = known[OBSERVATIONS], spaces.seen(unrolls.timestep.observation)
     rows = jax.tree.map(lambda x: x[:, :-1], seen)
     after[OBSERVATIONS] = observation_statistics.merged(before, rows)
     used[OBSERVATIONS] = observation_statistics.or_first(before, after[OBSERVATIONS])
-  if RETURNS in found:
+  if RETURNS in known:
     returns = discounted_returns(unrolls, discount)[:, 1:]
     arrived = unrolls.timestep.step_type[:, 1:] != FIRST
-    used[RETURNS] = after[RETURNS] = statistics.merged(found[RETURNS], returns, arrived)
+    used[RETURNS] = after[RETURNS] = statistics.merged(known[RETURNS], returns, arrived)
   return used, after
 
 

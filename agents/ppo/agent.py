@@ -77,8 +77,8 @@ class PPO(ActorCritic):
       `return_deviation` are as in V-trace.
     """
     del probabilities
-    weights, found = normalization.split(state.params)
-    used, after = normalization.of_batch(found, unrolls, self._config.discount)
+    weights, statistics = normalization.split(state.params)
+    used, after = normalization.of_batch(statistics, unrolls, self._config.discount)
     samples, metrics = self._samples(weights | used, unrolls)
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
     orders = minibatches.orders(
@@ -138,7 +138,15 @@ class PPO(ActorCritic):
     }
     timestep, action, draw = jax.tree.map(lambda x: x[:-1], (rows.timestep, rows.action, rows.draw))
     samples = Samples(
-      timestep, action, draw, log_mu, valid, value, targets.values, targets.advantages, None
+      timestep=timestep,
+      action=action,
+      draw=draw,
+      log_mu=log_mu,
+      valid=valid,
+      value=value,
+      target=targets.values,
+      advantage=targets.advantages,
+      core_state=None,
     )
     core_state = normalization.without_return(unrolls.core_state)
     if config.minibatch_of == 'unrolls':
@@ -150,7 +158,18 @@ class PPO(ActorCritic):
     self, weights: Nest, statistics: Nest, minibatch: Samples
   ) -> tuple[Array, dict[str, Array]]:
     """Returns the output of `ppo_loss` for a minibatch, replayed from its core states."""
-    core_state = minibatch.core_state
-    timestep, action, *rest = swapped(minibatch[:-1])
-    output, _ = self.looped_network.unroll(weights | statistics, core_state, timestep, action)
-    return ppo_loss(self._config, self.distribution, output, *rest)
+    rows = swapped(minibatch._replace(core_state=None))
+    output, _ = self.looped_network.unroll(
+      weights | statistics, minibatch.core_state, rows.timestep, rows.action
+    )
+    return ppo_loss(
+      self._config,
+      self.distribution,
+      output,
+      draw=rows.draw,
+      log_mu=rows.log_mu,
+      valid=rows.valid,
+      old_value=rows.value,
+      target=rows.target,
+      advantage=rows.advantage,
+    )

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from agents.types import Array
-from agents.vtrace.targets import vtrace
-
-
-class Targets(NamedTuple):
-  """Targets and advantages, without gradients; index s is row s, s = 0 .. T-1."""
-
-  values: Array  # `[T, B]`, targets of the baseline.
-  advantages: Array  # `[T, B]`, of the actions taken; 0 where invalid.
+from agents.vtrace.targets import Targets, vtrace
 
 
 def generalized_advantages(

@@ -63,8 +63,8 @@ class VTrace(ActorCritic):
     """
     del probabilities
     rows = self._rows(unrolls)
-    weights, found = normalization.split(state.params)
-    used, after = normalization.of_batch(found, unrolls, self._config.discount)
+    weights, statistics = normalization.split(state.params)
+    used, after = normalization.of_batch(statistics, unrolls, self._config.discount)
     reward = normalization.normalized_rewards(used, rows.timestep.reward)
 
     def loss_fn(weights: Nest) -> tuple[Array, dict[str, Array]]:

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from agents.types import Array
 
 
-class VTraceTargets(NamedTuple):
+class Targets(NamedTuple):
   """Targets and advantages, without gradients; index s is row s, s = 0 .. T-1."""
 
-  values: Array  # `[T, B]`, v_s.
-  advantages: Array  # `[T, B]`, clipped rho_s times (r_{s+1} + gamma_{s+1} v_{s+1} - V(x_s)).
+  values: Array  # `[T, B]`, targets of the baseline.
+  advantages: Array  # `[T, B]`, of the actions taken; 0 where invalid.
 
 
 def vtrace(
@@ -27,7 +27,7 @@ def vtrace(
   rho_bar: float = 1.0,
   c_bar: float = 1.0,
   lambda_: float = 1.0,
-) -> VTraceTargets:
+) -> Targets:
   """Computes V-trace targets and policy-gradient advantages over `T` transitions, `T+1` rows.
 
   With rho_t = min(rho_bar, pi/mu), c_t = lambda min(c_bar, pi/mu) and
@@ -52,7 +52,8 @@ def vtrace(
     lambda_: in [0, 1].
 
   Returns:
-    Targets and advantages in the dtype of the inputs, without gradients.
+    Targets v_s, and advantages min(rho_bar, rhos_s) (r_{s+1} + gamma_{s+1} v_{s+1} - V(x_s)), in the dtype
+    of the inputs, without gradients.
   """
   value, next_value = values[:-1], values[1:]
   clipped_rho = jnp.minimum(rho_bar, rhos)
@@ -68,4 +69,4 @@ def vtrace(
   targets = value + corrections
   next_target = jnp.concatenate([targets[1:], values[-1:]])
   advantages = jnp.where(valid, clipped_rho * (rewards + discounts * next_target - value), 0)
-  return jax.lax.stop_gradient(VTraceTargets(targets, advantages))
+  return jax.lax.stop_gradient(Targets(targets, advantages))

@@ -93,7 +93,7 @@ class ParameterClient:
       end: called when training has finished or the thread has failed.
     """
     self._thread = threading.Thread(
-      target=self._run, args=(check, end), name='variable-client', daemon=True
+      target=self._run, args=(check, end), name='parameter-client', daemon=True
     )
     self._thread.start()
 
