@@ -103,7 +103,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   # These modules import JAX, which takes seconds.
   from agents import shapes
   from environments import registry
-  from environments.film import Film
+  from environments.film import FilmRecorder
   from nodes.learning import serialisation
   from viewing import evaluation, export
 
@@ -124,7 +124,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   options = registry.merge(options, args.env_options or '')
   seed = Seed(args.seed).child('evaluate')
   environment = evaluation.make_environment(environments, config.env, options, num_envs, seed)
-  film = Film(environment, args.video_episodes, args.video_frames)
+  film = FilmRecorder(environment, args.video_episodes, args.video_frames)
   with contextlib.closing(environment):
     make_agent = run.module.make_agent(config)
     specs = environment.observation_spec(), environment.action_spec()

@@ -18,7 +18,7 @@ from environments import nests
 from environments.base import BatchedEnvironment
 from nodes.inference.client import Connectable, RemotePolicy
 from nodes.runtime import activity, lifecycle
-from nodes.runtime.film_schedule import Film
+from nodes.runtime.film_schedule import FilmMaker
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
 
@@ -155,14 +155,14 @@ def film(
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.
   """
-  from environments.film import Film  # With Pillow, which other evaluators do not need.
+  from environments.film import FilmRecorder  # With Pillow, which other evaluators do not need.
 
-  filmed = Film(environment, 1, max_frames)
+  recorder = FilmRecorder(environment, 1, max_frames)
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
     activity.mark(activity.FILMING)
-    timestep = filmed.reset()
-    while not filmed.complete:
+    timestep = recorder.reset()
+    while not recorder.complete:
       activity.mark(activity.WAITING_FOR_ACTIONS)
       arrays = [np.repeat(array, num_envs, axis=0) for array in nests.arrays_of(timestep)]
       policy.send(dm_env.TimeStep(*nests.fields_of(timestep.observation, arrays)))
@@ -170,11 +170,11 @@ def film(
       if action is None:
         raise lifecycle.Stopped
       activity.mark(activity.FILMING)
-      timestep = filmed.step(action[:1])
+      timestep = recorder.step(action[:1])
       if is_late():
         break
   gif = io.BytesIO()
-  filmed.save(gif)
+  recorder.save(gif)
   return gif.getvalue()
 
 
@@ -213,7 +213,7 @@ class Evaluator(PeriodicEvaluator):
       number = seed.child('environments').number()
       environment = self._make_environment(self._num_envs, number)
       opened.callback(environment.close)
-      filming: Film | None = None
+      filming: FilmMaker | None = None
       if self._film_frames:
         filmed = self._make_environment(1, seed.child('film').number())
         opened.callback(filmed.close)

@@ -17,7 +17,7 @@ from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import make_server
 from nodes.runtime import activity, lifecycle, rpc
-from nodes.runtime.film_schedule import Film
+from nodes.runtime.film_schedule import FilmMaker
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
 
@@ -105,7 +105,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
     with contextlib.ExitStack() as opened:
       opened.callback(environment.close)
       opened.callback(server.close)
-      filming: Film | None = None
+      filming: FilmMaker | None = None
       if self._film_frames:
         filmed = self._make_environment(1, seed.child('film').number())
         opened.callback(filmed.close)

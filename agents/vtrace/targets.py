@@ -52,8 +52,8 @@ def vtrace(
     lambda_: in [0, 1].
 
   Returns:
-    Targets v_s, and advantages min(rho_bar, rhos_s) (r_{s+1} + gamma_{s+1} v_{s+1} - V(x_s)), in the dtype
-    of the inputs, without gradients.
+    Targets v_s, and advantages min(rho_bar, rhos_s) (r_{s+1} + gamma_{s+1} v_{s+1} - V(x_s)), in the
+    dtype of the inputs, without gradients.
   """
   value, next_value = values[:-1], values[1:]
   clipped_rho = jnp.minimum(rho_bar, rhos)

@@ -32,13 +32,13 @@ class Exchange:
     weight: of this peer in push-sum; 1 in the average.
   """
 
-  def __init__(self, options: GossipOptions, successors: Sequence[Any], life: int):
+  def __init__(self, options: GossipOptions, successors: Sequence[Any], incarnation: int):
     """Initialises the exchange of one incarnation of a peer.
 
     Args:
       options: of gossip.
       successors: Courier clients of the peers that it sends to, in the order of the options.
-      life: the incarnation.
+      incarnation: of this peer.
     """
     self._options = options
     self._push_sum = options.mixing == PUSH_SUM
@@ -49,7 +49,7 @@ class Exchange:
       drops_oldest=not self._push_sum,
     )
     reliable = self._push_sum or options.blocking
-    self._outboxes = [Outbox(client, options.peer, life, reliable) for client in successors]
+    self._outboxes = [Outbox(client, options.peer, incarnation, reliable) for client in successors]
     self._away: set[str] = set()
     self.weight = 1.0
     self._sent = self._received = 0

@@ -32,12 +32,14 @@ class Gossiping:
     self._successors = successors
     self._exchange = Exchange(gossip, successors, lifecycle.new_incarnation())
 
-  def offer(self, sender: int, life: int, sequence: int, weight: float, params: np.ndarray) -> bool:
+  def offer(
+    self, sender: int, incarnation: int, sequence: int, weight: float, params: np.ndarray
+  ) -> bool:
     """Keeps a message of a predecessor until the next round. An RPC; it never waits.
 
     Args:
       sender: index of the predecessor.
-      life: its incarnation.
+      incarnation: the sender's.
       sequence: number of the message.
       weight: of the message; see `agents.gossip.mixing`.
       params: float32 `[D]`.
@@ -45,11 +47,11 @@ class Gossiping:
     Returns:
       As `nodes.gossip.mailbox.Mailbox.put`.
     """
-    return self._exchange.mailbox.put(sender, life, sequence, Message(weight, params))
+    return self._exchange.mailbox.put(sender, incarnation, sequence, Message(weight, params))
 
-  def leave(self, sender: int, life: int, last: int) -> None:
+  def leave(self, sender: int, incarnation: int, last: int) -> None:
     """Notes that a predecessor has finished training. An RPC; see `Mailbox.leave`."""
-    self._exchange.mailbox.leave(sender, life, last)
+    self._exchange.mailbox.leave(sender, incarnation, last)
 
   def _mixed(self, params: Nest, should_stop: Callable[[], bool]) -> Nest:
     """Does a round; returns the mixed parameters, or `params` itself if none were received.

@@ -14,10 +14,10 @@ from agents.gossip.mixing import Message
 class _Sender:
   """What is known of one predecessor: its present incarnation, and its messages, oldest first."""
 
-  life: int | None = None
+  incarnation: int | None = None
   sequence: int = 0  # Of the newest message; the first is 1.
   last: int | None = None  # Sequence number of its last message, if it has finished training.
-  earlier_lives: set[int] = dataclasses.field(default_factory=set)
+  retired: set[int] = dataclasses.field(default_factory=set)
   messages: collections.deque[Message] = dataclasses.field(default_factory=collections.deque)
 
 
@@ -41,12 +41,12 @@ class Mailbox:
     self._drops_oldest = drops_oldest
     self._changed = threading.Condition()
 
-  def put(self, sender: int, life: int, sequence: int, message: Message) -> bool:
+  def put(self, sender: int, incarnation: int, sequence: int, message: Message) -> bool:
     """Keeps a message.
 
     Args:
       sender: index of the peer that sends it.
-      life: the sender's incarnation.
+      incarnation: the sender's.
       sequence: from 1 on, larger for each later message of an incarnation.
       message: what it sends.
 
@@ -55,7 +55,7 @@ class Mailbox:
     """
     with self._changed:
       known = self._senders[sender]
-      if not self._is_present(known, life) or sequence <= known.sequence:
+      if not self._is_current(known, incarnation) or sequence <= known.sequence:
         return True
       if len(known.messages) >= self._capacity:
         if not self._drops_oldest:
@@ -66,17 +66,17 @@ class Mailbox:
       self._changed.notify_all()
       return True
 
-  def leave(self, sender: int, life: int, last: int) -> None:
+  def leave(self, sender: int, incarnation: int, last: int) -> None:
     """Notes that an incarnation of a sender has finished training.
 
     Args:
       sender: index of the peer.
-      life: its incarnation.
+      incarnation: the sender's.
       last: sequence number of its last message, which may arrive later than this call.
     """
     with self._changed:
       known = self._senders[sender]
-      if self._is_present(known, life):
+      if self._is_current(known, incarnation):
         known.last = last
         self._changed.notify_all()
 
@@ -97,12 +97,12 @@ class Mailbox:
       messages = self._senders[sender].messages
       return messages.popleft() if messages else None
 
-  def _is_present(self, known: _Sender, life: int) -> bool:
-    """Returns whether a life is the sender's present one; one not seen before is from now on."""
-    if life in known.earlier_lives:
+  def _is_current(self, known: _Sender, incarnation: int) -> bool:
+    """Returns whether an incarnation is the sender's current one; a new one is from now on."""
+    if incarnation in known.retired:
       return False
-    if life != known.life:
-      if known.life is not None:
-        known.earlier_lives.add(known.life)
-      known.life, known.sequence, known.last = life, 0, None
+    if incarnation != known.incarnation:
+      if known.incarnation is not None:
+        known.retired.add(known.incarnation)
+      known.incarnation, known.sequence, known.last = incarnation, 0, None
     return True

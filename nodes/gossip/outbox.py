@@ -20,18 +20,18 @@ class Outbox:
   order. An unreliable one forgets a message that has failed, since the next one replaces it.
   """
 
-  def __init__(self, client: Any, sender: int, life: int, reliable: bool):
+  def __init__(self, client: Any, sender: int, incarnation: int, reliable: bool):
     """Initialises an outbox.
 
     Args:
       client: Courier client of the successor.
       sender: index of this peer.
-      life: incarnation of this peer.
+      incarnation: of this peer.
       reliable: whether every message has to arrive.
     """
     self._client = client
     self._sender = sender
-    self._life = life
+    self._incarnation = incarnation
     self._reliable = reliable
     self._sequence = 0
     self._message: Message | None = None
@@ -68,7 +68,7 @@ class Outbox:
 
   def leave(self) -> None:
     """Tells the successor that this peer sends nothing more; a lost call costs it a wait."""
-    self._leaving = self._client.futures.leave(self._sender, self._life, self._sequence)
+    self._leaving = self._client.futures.leave(self._sender, self._incarnation, self._sequence)
 
   def close(self, timeout: float = 0.5) -> None:
     """Waits at most `timeout` seconds for a pending reply, with which Courier would abort an exit."""
@@ -80,5 +80,5 @@ class Outbox:
     assert self._message is not None
     self._retry_at = time.monotonic() + _RETRY_SECONDS
     self._pending = self._client.futures.offer(
-      self._sender, self._life, self._sequence, *self._message
+      self._sender, self._incarnation, self._sequence, *self._message
     )

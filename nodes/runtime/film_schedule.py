@@ -12,7 +12,7 @@ from nodes.runtime.evaluation_budget import EvaluationBudget
 
 # Plays a part of an episode and returns it as the content of a GIF file. Takes `should_stop`, upon which
 # it raises lifecycle.Stopped, and `is_late`, which returns whether to end the film.
-Film = Callable[[Callable[[], bool], Callable[[], bool]], bytes]
+FilmMaker = Callable[[Callable[[], bool], Callable[[], bool]], bytes]
 
 
 class FilmSchedule:
@@ -50,7 +50,7 @@ class FilmSchedule:
     """Returns whether to film now."""
     return self._clock() >= self._next and self._budget.allows_another()
 
-  def make(self, film: Film, should_stop: Callable[[], bool], final: bool) -> bytes | None:
+  def make(self, film: FilmMaker, should_stop: Callable[[], bool], final: bool) -> bytes | None:
     """Returns a film; None if this or an earlier one has failed, which costs films and no run.
 
     Args:

@@ -15,7 +15,7 @@ from absl import logging
 from agents.seeding import Seed
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.evaluation_budget import EvaluationBudget
-from nodes.runtime.film_schedule import Film, FilmSchedule
+from nodes.runtime.film_schedule import FilmMaker, FilmSchedule
 
 # Raw returns of episodes, and additional measurements to report.
 Evaluated = tuple[Sequence[float], Mapping[str, float]]
@@ -74,7 +74,7 @@ class PeriodicEvaluator:
     self._films = FilmSchedule(options.film_period, options.share, options.final_seconds)
     self._film_frames = options.film_frames if options.film_period else 0
 
-  def _run_periodically(self, play: Play, film: Film | None = None) -> None:
+  def _run_periodically(self, play: Play, film: FilmMaker | None = None) -> None:
     """Evaluates until the final evaluation is done or the program stops.
 
     Args:

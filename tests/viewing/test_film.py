@@ -8,7 +8,7 @@ from PIL import Image
 
 from agents.seeding import Seed
 from environments import frames, jax_registry, registry
-from environments.film import Film
+from environments.film import FilmRecorder
 from rundir import films, run_end
 from viewing.jax_batch import JaxBatch
 
@@ -16,7 +16,7 @@ FIRST, MID, LAST = (int(step_type) for step_type in dm_env.StepType)
 
 
 def test_an_environment_that_draws_itself_is_filmed_so(tmp_path):
-  film = Film(registry.make('cartpole', 2, 0, 'max_episode_steps=4'), 2, 100)
+  film = FilmRecorder(registry.make('cartpole', 2, 0, 'max_episode_steps=4'), 2, 100)
   film.reset()
   for _ in range(9):
     film.step(np.array([1, 0], np.int32))
@@ -36,7 +36,7 @@ def test_an_environment_that_draws_itself_is_filmed_so(tmp_path):
 def test_a_film_of_lives_is_one_of_games():
   """FIRE alone loses Breakout's five balls within 130 steps."""
   options = 'sticky_actions=0,life_loss_terminates=true'
-  film = Film(registry.make('atari:Breakout', 1, 0, options), 1, 1000)
+  film = FilmRecorder(registry.make('atari:Breakout', 1, 0, options), 1, 1000)
   film.reset()
   for _ in range(140):
     film.step(np.ones(1, np.int32))

@@ -27,9 +27,9 @@ class Network:
     self.calls = []
     self.exchanges = [None] * n
     for k in range(n):
-      self.restart(k, life=k)
+      self.restart(k, incarnation=k)
 
-  def restart(self, k, life):
+  def restart(self, k, incarnation):
     """Begins an incarnation of a peer, whose mailbox is empty and whose weight is 1."""
     options = GossipOptions(
       peer=k,
@@ -38,7 +38,7 @@ class Network:
       **self._options,
     )
     successors = [Client(self, receiver) for receiver in self._graph.successors[k]]
-    self.exchanges[k] = Exchange(options, successors, life)
+    self.exchanges[k] = Exchange(options, successors, incarnation)
 
   def step(self, k, params):
     """Lets a peer do a round; `params[k]` is replaced."""
@@ -59,8 +59,8 @@ class Network:
     mailbox = self.exchanges[receiver].mailbox
     if method == 'leave':
       return mailbox.leave(*args)
-    sender, life, sequence, weight, params = args
-    return mailbox.put(sender, life, sequence, Message(weight, np.array(params)))
+    sender, incarnation, sequence, weight, params = args
+    return mailbox.put(sender, incarnation, sequence, Message(weight, np.array(params)))
 
 
 class Client:

@@ -151,7 +151,7 @@ def test_a_blocking_peer_waits_for_a_neighbour_only_once_and_then_until_it_is_ba
     network.step(0, params)
   assert params[0] == 1.0 and exchange.measure()['gossip_neighbours_away'] == 1
   assert polls == [0.0] * 3  # Its patience, 0 s, is over at once; from then on it only looks.
-  network.restart(1, life=7)
+  network.restart(1, incarnation=7)
   network.step(1, params)
   network.step(0, params)
   assert params[0] == 2.0 and exchange.measure()['gossip_neighbours_away'] == 0
@@ -175,7 +175,7 @@ def test_a_message_is_kept_once_and_none_of_an_earlier_incarnation():
   assert mailbox.put(3, 10, 1, one) and mailbox.take(3) is None
   assert mailbox.put(3, 10, 2, two) and mailbox.take(3) is two
   assert mailbox.put(3, 11, 1, one) and mailbox.take(3) is one
-  assert mailbox.put(3, 10, 3, two) and mailbox.take(3) is None  # Of the life before.
+  assert mailbox.put(3, 10, 3, two) and mailbox.take(3) is None  # Of the incarnation before.
   mailbox.leave(3, 10, 2)
   assert not mailbox.wait(3, 0.0)
   mailbox.leave(3, 11, 2)
