@@ -14,10 +14,9 @@ import time
 
 import numpy as np
 from absl import app, flags
-from acme import specs
 
 from benchmarks import output
-from environments import registry
+from environments import registry, trial
 from environments.base import BatchedEnvironment
 
 _ENVS = flags.DEFINE_list(
@@ -42,11 +41,7 @@ _REPEATS = 5
 def cpu_seconds_per_step(environment: BatchedEnvironment, seconds: float) -> float:
   """Returns the CPU time of one step of one environment, the least of five repetitions."""
   rng, spec = np.random.default_rng(0), environment.action_spec()
-  shape = (16, environment.num_envs, *spec.shape)
-  if isinstance(spec, specs.DiscreteArray):
-    actions = rng.integers(spec.num_values, size=shape).astype(np.int32)
-  else:
-    actions = rng.uniform(spec.minimum, spec.maximum, shape).astype(np.float32)
+  actions = [trial.random_actions(rng, spec, None, environment.num_envs) for _ in range(16)]
   environment.reset()
   found = []
   for _ in range(_REPEATS):

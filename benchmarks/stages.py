@@ -28,6 +28,7 @@ from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from benchmarks import costs, options, roles, servers
 from environments import registry as environments
+from environments import trial
 from nodes.inference import batching
 from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference, InferenceOutput
@@ -341,10 +342,7 @@ def measure(
 def _random_actions(spec: specs.Array, num_envs: int) -> list[np.ndarray]:
   """Returns some batches of actions."""
   rng = np.random.default_rng(0)
-  shape = (64, num_envs, *spec.shape)
-  if isinstance(spec, specs.DiscreteArray):
-    return list(rng.integers(0, spec.num_values, shape, spec.dtype))
-  return list(rng.uniform(spec.minimum, spec.maximum, shape).astype(spec.dtype))
+  return [trial.random_actions(rng, spec, None, num_envs) for _ in range(64)]
 
 
 def main(argv: list[str]) -> None:

@@ -5,8 +5,9 @@ import collections
 import numpy as np
 import pytest
 
-from agents.gossip import graphs, mixing, spread
+from agents.gossip import graphs, mixing
 from agents.gossip.mixing import Message
+from tests.agents import gossip_spread as spread
 
 
 def a_round(params, graph):

@@ -7,11 +7,12 @@ from jax.flatten_util import ravel_pytree
 
 from agents.anakin.environments.catch import Catch
 from agents.anakin.loop import AnakinLoop
-from agents.gossip import graphs, mixing, spread
+from agents.gossip import graphs, mixing
 from agents.gossip.mixing import Message
 from agents.seeding import Seed
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
+from tests.agents import gossip_spread as spread
 
 NUM_PEERS = 4
 ROUNDS = 150
