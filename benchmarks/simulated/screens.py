@@ -34,7 +34,8 @@ class Screens(BatchedEnvironment):
     self.num_envs = num_envs
     self._screens = np.concatenate([_recorded(), _recorded()[:num_envs]])
     self._step = 0
-    self._ends = (np.arange(num_envs) * _EPISODE_STEPS // num_envs + seed) % _EPISODE_STEPS
+    rows = _EPISODE_STEPS - 1  # `reset` returns a FIRST row, so the next row is none.
+    self._ages = 1 + (np.arange(num_envs) * rows // num_envs + seed) % rows
     self._reward = np.zeros(num_envs, np.float32)
     self._mid = np.full(num_envs, dm_env.StepType.MID, np.uint8)
     self._one = np.ones(num_envs, np.float32)
@@ -49,7 +50,7 @@ class Screens(BatchedEnvironment):
     del action
     self._step += 1
     step_type, discount = self._mid, self._one
-    age = (self._step + self._ends) % _EPISODE_STEPS
+    age = (self._step + self._ages) % _EPISODE_STEPS
     if (age < 2).any():  # The LAST row, and the FIRST of the next episode.
       step_type = np.where(age == 0, 2, np.where(age == 1, 0, 1)).astype(np.uint8)
       discount = (age != 0).astype(np.float32)
