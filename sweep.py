@@ -66,7 +66,7 @@ def _table_only(sweep: Sweep, directory: str) -> int:
   prepare.check_flags(sweep, directory, record)
   rows = report.write(sweep, directory, prepare.trials_of(sweep, record))
   print('\n'.join(table.as_markdown(sweep, rows)), end='')
-  return 0
+  return int(any(row.failures(sweep.metric) for row in rows))
 
 
 def main(argv: Sequence[str]) -> int:

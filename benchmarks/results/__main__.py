@@ -128,6 +128,8 @@ def main(argv: Sequence[str]) -> int:
   where = Places(run_directory.absolute(args.runs), run_directory.absolute(args.docs))
   try:
     tasks, groups = _rows(args.rows)
+    if args.rows != _ROWS and args.docs == _DEFAULT.docs:
+      raise ValueError(f'--rows={args.rows} needs --docs, a directory for its page.')
     entries = selection.select(selection.entries(tasks), args.names)
     seeds, scripts = _seeds(args.seeds, entries), parse_scripts(args.scripts)
     if args.list:

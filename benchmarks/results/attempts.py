@@ -92,12 +92,14 @@ def attempt(path: str, settings: dict[str, Any], run_dir: str, generated: str) -
   every = Attempts(settings, [*earlier, made])
   os.makedirs(os.path.dirname(path), exist_ok=True)
   _write(path, every)
+  began = time.monotonic()  # The other clock may be set meanwhile.
   try:
     yield made
   finally:
-    made.seconds = round(time.time() - made.began, 2)
+    made.seconds = round(time.monotonic() - began, 2)
     made.load_at_end = provenance.load()
-    made.start_up = _start_up(run_dir, made)
+    if (start_up := _start_up(run_dir, made)) is not None:
+      made.start_up = min(start_up, made.seconds)
     _write(path, every)
 
 

@@ -69,7 +69,9 @@ def commits(records: Sequence[Record]) -> str:
   """Returns the commits that the runs were made with; + marks a working tree with changes."""
   found = {
     f'`{code["commit"][:7] or "unknown"}{"+" if code["modified"] else ""}`'
-    for code in (attempt['code'] for record in records for attempt in _attempts(record))
+    for record in records
+    for code in (*(attempt['code'] for attempt in _attempts(record)), record.final.get('code'))
+    if code is not None
   }
   return ', '.join(sorted(found)) or NONE
 

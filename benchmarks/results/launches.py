@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from benchmarks.results import attempts, recording, records
+from benchmarks.results import attempts, provenance, recording, records
 from benchmarks.results.declared import Entry, Launch
 from benchmarks.results.failed import Failed
 from benchmarks.results.places import Places
+from benchmarks.running import ROOT
 from sweeps import commands
 
 
@@ -42,9 +43,9 @@ def run(entry: Entry, row: Launch, seed: int, places: Places) -> None:
       raise Failed(f'evaluate.py ended with exit code {code}: {process.last_words()} ({log})')
   done = attempts.complete(places.attempts(entry, seed), run_dir)
   assert done is not None
-  records.write(
-    places.record(entry, seed), recording.of_launch(entry, row, seed, run_dir, score, done.attempts)
-  )
+  evaluator = provenance.code(str(ROOT), places.docs)
+  record = recording.of_launch(entry, row, seed, run_dir, score, done.attempts, evaluator)
+  records.write(places.record(entry, seed), record)
 
 
 def _continues(run_dir: str) -> bool:

@@ -24,7 +24,13 @@ _EVALUATED = ('evaluator_return', 'evaluator_episodes')
 
 
 def of_launch(
-  entry: Entry, row: Launch, seed: int, run_dir: str, score: str, made: list[Attempt]
+  entry: Entry,
+  row: Launch,
+  seed: int,
+  run_dir: str,
+  score: str,
+  made: list[Attempt],
+  code: dict[str, Any],
 ) -> Record:
   """Returns the record of a finished run of launch.py.
 
@@ -35,6 +41,7 @@ def of_launch(
     run_dir: run directory.
     score: the JSON file of evaluate.py for the final parameters.
     made: the commands of the run.
+    code: the version that evaluated, of `provenance.code`.
   """
   with open(score) as f:
     evaluated = json.load(f)
@@ -51,7 +58,7 @@ def of_launch(
     command=' '.join(row.command(entry.name, seed)),
     curve=_evaluations(run_dir, made, repeat),
     returns='evaluator',
-    final={**final, 'protocol': _protocol(evaluated['protocol'])},
+    final={**final, 'protocol': _protocol(evaluated['protocol']), 'code': code},
     totals={
       **totals,
       'seconds': round(sum(a.seconds or 0.0 for a in made), 1),

@@ -173,3 +173,9 @@ def test_flags_that_do_not_fit_end_it_with_a_sentence(flags, said, tmp_path, cap
   (text,) = capsys.readouterr().err.splitlines()
   assert text.startswith(f'error: {said}')
   assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_ones_own_do_not_replace_the_page_of_the_repository(tmp_path, capsys):
+  flags = [f'--rows={FOLDER / "rows.py"}', f'--runs={tmp_path}', '--render_only']
+  assert command.main(flags) == 2
+  assert capsys.readouterr().err.endswith('rows.py needs --docs, a directory for its page.\n')

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from benchmarks.peers.reports import Report
-from benchmarks.results import attempts, measures, provenance, recording, records
+from benchmarks.results import attempts, cells, measures, provenance, recording, records
 from benchmarks.results.declared import Entry, Launch, Peer, Task
 from benchmarks.results.places import Places
 from benchmarks.results.records import Curve
@@ -18,6 +18,13 @@ from tests.benchmarks.results.recorded import rows
 ROW = Launch(label='sebulba', program='sebulba', env='catch', budget=400)
 ENTRY = Entry(Task(name='catch', title='Catch', about='', rows=(ROW,)), ROW)
 CONFIG = {'batch_size': 16, 'seed': 1, 'run_dir': '/a/run', 'offline_data': ['/a'], 'devices': [0]}
+
+
+CODE = {'commit': '76543210', 'modified': False}  # That evaluated.
+
+
+def without_code(record):
+  return dataclasses.replace(record, final={})
 
 
 @pytest.fixture
@@ -54,7 +61,9 @@ def run_dir(tmp_path):
 
 def test_a_record_has_the_curve_the_final_return_and_the_times_of_all_attempts(run_dir, tmp_path):
   made = [attempted(), attempted(first_second=10.0, start_up=3.0, seconds=15.0)]
-  record = recording.of_launch(ENTRY, ROW, 1, str(run_dir), str(tmp_path / 'score.json'), made)
+  record = recording.of_launch(
+    ENTRY, ROW, 1, str(run_dir), str(tmp_path / 'score.json'), made, CODE
+  )
   assert record.curve == Curve(
     actor_steps=[100, 400],
     environment_frames=[200, 800],
@@ -68,7 +77,10 @@ def test_a_record_has_the_curve_the_final_return_and_the_times_of_all_attempts(r
     'episodes': 20,
     'protocol': '20 whole episodes of `catch` (rows=10, columns=5), exploration 0.001, raw rewards, '
     'action repeat 2',
+    'code': CODE,
   }
+  shown = sorted([*cells.commits([record]).split(', ')])
+  assert shown == sorted({'`7654321`', *cells.commits([without_code(record)]).split(', ')})
   assert record.totals == {
     'actor_steps': 400,
     'environment_frames': 800,
@@ -83,7 +95,7 @@ def test_a_record_has_the_curve_the_final_return_and_the_times_of_all_attempts(r
 def test_a_run_without_two_reports_has_no_rate(run_dir, tmp_path):
   (run_dir / 'logs' / 'inference_learner-0.csv').write_text('actor_steps,seconds\n50,5.0\n')
   score = str(tmp_path / 'score.json')
-  record = recording.of_launch(ENTRY, ROW, 1, str(run_dir), score, [attempted()])
+  record = recording.of_launch(ENTRY, ROW, 1, str(run_dir), score, [attempted()], CODE)
   assert record.totals['steps_per_second'] is None
 
 
@@ -92,7 +104,7 @@ def test_long_curves_are_thinned_and_keep_both_ends_and_every_new_best(run_dir, 
   header = 'environment_frames,evaluated_frames,evaluator_return,evaluator_episodes,seconds'
   (run_dir / 'logs' / 'evaluator-0.csv').write_text('\n'.join([header, *lines, '']))
   score = str(tmp_path / 'score.json')
-  frames = recording.of_launch(ENTRY, ROW, 1, str(run_dir), score, [attempted()])
+  frames = recording.of_launch(ENTRY, ROW, 1, str(run_dir), score, [attempted()], CODE)
   frames = frames.curve.environment_frames
   assert (len(frames), frames[0], frames[-1]) == (101, 1, 1000) and 503 in frames
 
