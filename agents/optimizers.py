@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 from agents.optimizer_config import OptimizerConfig
+from agents.types import Array, Nest
 
 
 def clip_gradients(
@@ -74,6 +75,39 @@ def make_optimizer(
       eps_in_sqrt=inside,
     )
   return clip_gradients(optimizer, config.max_gradient_norm)
+
+
+class Optimizer:
+  """Takes an agent's gradient steps: those of `make_optimizer`."""
+
+  def __init__(self, config: OptimizerConfig, gradient_steps: int = 1):
+    """Initialises the optimizer; the arguments are those of `make_optimizer`."""
+    self._transformation = make_optimizer(config, gradient_steps)
+    self._schedule = make_schedule(config)
+
+  def init(self, params: Nest) -> optax.OptState:
+    """Returns the state before the first step."""
+    return self._transformation.init(params)
+
+  def step(
+    self, gradients: Nest, opt_state: optax.OptState, params: Nest
+  ) -> tuple[Nest, optax.OptState, Array]:
+    """Takes a step.
+
+    Args:
+      gradients: of the loss by the parameters, not clipped yet.
+      opt_state: the state before the step.
+      params: the parameters before the step.
+
+    Returns:
+      The parameters and the state after it, and the global norm of the gradients, float32 `[]`.
+    """
+    updates, opt_state = self._transformation.update(gradients, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, optax.tree.norm(gradients)
+
+  def learning_rate(self, learner_steps: Array) -> Array:
+    """Returns the learning rate after `learner_steps` completed learner steps, float32 `[]`."""
+    return jnp.asarray(self._schedule(learner_steps), jnp.float32)
 
 
 def with_count(opt_state: optax.OptState, gradient_steps: int) -> optax.OptState:

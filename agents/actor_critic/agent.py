@@ -18,7 +18,7 @@ from agents.actor_critic.normalization import DISCOUNTED_RETURN
 from agents.agent import ActOutput, Agent
 from agents.axes import swapped
 from agents.networks.recurrent import RecurrentNetwork
-from agents.optimizers import make_optimizer, make_schedule
+from agents.optimizers import Optimizer
 from agents.spaces import check_normalization
 from agents.types import Array, Nest, Timestep, Unroll
 
@@ -81,8 +81,7 @@ class ActorCritic(Agent):
       return RecurrentNetwork(*parts, twins=twins, looped=looped)
 
     self.network, self.looped_network = network(False), network(True)
-    self._optimizer = make_optimizer(config, gradient_steps)
-    self._schedule = make_schedule(config)
+    self._optimizer = Optimizer(config, gradient_steps)
 
   def initial_core_state(self, batch_size: int) -> Nest:
     """Returns the core state at the start of an episode.

@@ -16,7 +16,7 @@ from agents.axes import swapped
 from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
 from agents.intrinsic_rewards.inner import Consumed, CoreState, InnerLoop, Params
 from agents.metrics import policy_lag
-from agents.optimizers import make_optimizer, make_schedule
+from agents.optimizers import Optimizer
 from agents.spaces import check_actions
 from agents.types import Array, Timestep, Unroll
 from agents.vtrace.targets import vtrace
@@ -76,8 +76,7 @@ class IntrinsicRewards(Agent):
     self.unroll_period = config.unroll_length
     self.inner = InnerLoop(config, observation_spec.num_features, action_spec.num_values)
     self._config = config
-    self._optimizer = make_optimizer(config)
-    self._schedule = make_schedule(config)
+    self._optimizer = Optimizer(config)
 
   def init(self, key: Array) -> IntrinsicRewardsState:
     """Returns a new learner state."""
@@ -202,13 +201,12 @@ class IntrinsicRewards(Agent):
     """
     del probabilities
     gradients, metrics = jax.grad(self.loss, has_aux=True)(state.params, unrolls)
-    updates, opt_state = self._optimizer.update(gradients, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
+    params, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, state.params)
     metrics = {
       **metrics,
-      'grad_norm': optax.tree.norm(gradients),
+      'grad_norm': grad_norm,
       'reward_grad_norm': jnp.asarray(optax.tree.norm(gradients.reward), jnp.float32),
-      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
+      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }
     state = IntrinsicRewardsState(params, opt_state, state.learner_steps + 1)

@@ -23,7 +23,7 @@ from agents.muzero.search import Found, Root, search, temperature
 from agents.muzero.targets import make_targets, n_step_values, windows
 from agents.networks.frame_stack import stack_frames
 from agents.networks.torsos import check_variables
-from agents.optimizers import make_optimizer, make_schedule
+from agents.optimizers import Optimizer
 from agents.r2d2.loss import importance_weights
 from agents.turns import TurnActions
 from agents.types import FIRST, Array, Nest, Timestep, Unroll
@@ -87,8 +87,7 @@ class MuZero(Agent):
     self._config = config
     self._observation_spec = seen
     self._turns = action_spec if isinstance(action_spec, TurnActions) else None
-    self._optimizer = make_optimizer(config, config.updates_per_batch)
-    self._schedule = make_schedule(config)
+    self._optimizer = Optimizer(config, config.updates_per_batch)
 
   def init(self, key: Array) -> MuZeroState:
     """Returns a new learner state; the target network starts as a copy of the online network.
@@ -224,10 +223,7 @@ class MuZero(Agent):
         f'--updates_per_batch={num_parts} does not divide a batch of {batch_size} unrolls; make the '
         'batch a multiple.'
       )
-    if probabilities is None:
-      weights = jnp.ones(batch_size, jnp.float32)
-    else:
-      weights = importance_weights(probabilities, config.importance_exponent)
+    weights = importance_weights(probabilities, config.importance_exponent, batch_size)
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.learner_steps)
 
     def gradient_step(
@@ -237,9 +233,8 @@ class MuZero(Agent):
       gradients, (priorities, metrics) = jax.grad(self._loss, has_aux=True)(
         network, state.target_params, *part
       )
-      updates, opt_state = self._optimizer.update(gradients, opt_state, network)
-      metrics['grad_norm'] = optax.tree.norm(gradients)
-      return (optax.apply_updates(network, updates), opt_state), (priorities, metrics)
+      network, opt_state, metrics['grad_norm'] = self._optimizer.step(gradients, opt_state, network)
+      return (network, opt_state), (priorities, metrics)
 
     parts = jax.tree.map(
       lambda x: jnp.swapaxes(x.reshape(-1, num_parts, *x.shape[1:]), 0, 1), (unrolls, weights)
@@ -255,7 +250,7 @@ class MuZero(Agent):
     )
     metrics = {
       **jax.tree.map(jnp.mean, metrics),
-      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
+      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       'temperature': state.params.temperature,
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }

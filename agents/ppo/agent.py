@@ -91,9 +91,8 @@ class PPO(ActorCritic):
       weights, opt_state = carry
       minibatch = minibatches.take(samples, order)
       gradients, metrics = jax.grad(self._loss, has_aux=True)(weights, used, minibatch)
-      updates, opt_state = self._optimizer.update(gradients, opt_state, weights)
-      metrics['grad_norm'] = optax.tree.norm(gradients)
-      return (optax.apply_updates(weights, updates), opt_state), metrics
+      weights, opt_state, metrics['grad_norm'] = self._optimizer.step(gradients, opt_state, weights)
+      return (weights, opt_state), metrics
 
     (weights, opt_state), steps = jax.lax.scan(gradient_step, (weights, state.opt_state), orders)
     learner_steps = state.learner_steps + 1
@@ -102,7 +101,7 @@ class PPO(ActorCritic):
       **metrics,
       **normalization.metrics(used),
       'gradient_steps': learner_steps.astype(jnp.float32) * self._gradient_steps,
-      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
+      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }
     state = PPOState(weights | after, opt_state, learner_steps, state.key)

@@ -18,7 +18,7 @@ from agents.boxes import Box
 from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
 from agents.networks.torsos import hidden_init, output_init
-from agents.optimizers import make_optimizer, make_schedule
+from agents.optimizers import Optimizer
 from agents.qt_opt import cem
 from agents.qt_opt.config import QTOptConfig
 from agents.spaces import check_actions
@@ -98,8 +98,7 @@ class QTOpt(Agent):
     self._config = config
     self._observation_spec = observation_spec
     self._box = Box(action_spec)
-    self._optimizer = make_optimizer(config)
-    self._schedule = make_schedule(config)
+    self._optimizer = Optimizer(config)
 
   def init(self, key: Array) -> QTOptState:
     """Returns a new learner state, whose four networks are equal."""
@@ -236,8 +235,7 @@ class QTOpt(Agent):
       keys = jax.random.split(key, unrolls.environment_id.shape[0])
       targets = self.relabel(state.params, unrolls, keys)['target']
     gradients, metrics = jax.grad(self.loss, has_aux=True)(state.online, unrolls, targets)
-    updates, opt_state = self._optimizer.update(gradients, state.opt_state, state.online)
-    online = optax.apply_updates(state.online, updates)
+    online, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, state.online)
     learner_steps = state.learner_steps + 1
     # In this order of operations, the average of constant parameters is exactly these.
     average = jax.tree.map(
@@ -251,8 +249,8 @@ class QTOpt(Agent):
     )
     metrics = {
       **metrics,
-      'grad_norm': optax.tree.norm(gradients),
-      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
+      'grad_norm': grad_norm,
+      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }
     params = Params(average, lagged)

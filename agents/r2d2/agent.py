@@ -15,7 +15,7 @@ from agents.agent import ActOutput, Agent, UpdateOutput
 from agents.axes import swapped
 from agents.metrics import policy_lag
 from agents.networks.recurrent import RecurrentNetwork
-from agents.optimizers import make_optimizer, make_schedule
+from agents.optimizers import Optimizer
 from agents.r2d2 import loss as losses
 from agents.r2d2.config import R2D2Config
 from agents.r2d2.loss import importance_weights
@@ -67,8 +67,7 @@ class R2D2(Agent):
     head = DuelingHead(action_spec.num_values, config.head_size, config.init)
     self.network = RecurrentNetwork(config, observation_spec, action_spec, head)
     self._config = config
-    self._optimizer = make_optimizer(config)
-    self._schedule = make_schedule(config)
+    self._optimizer = Optimizer(config)
 
   def init(self, key: Array) -> R2D2State:
     """Returns a new learner state; the target network starts as a copy of the online network."""
@@ -147,10 +146,8 @@ class R2D2(Agent):
     Each network does its own burn-in from the same core state.
     """
     timestep, action = self._suffix((unrolls.timestep, unrolls.action))
-    if probabilities is None:
-      weights = jnp.ones(action.shape[1], jnp.float32)
-    else:
-      weights = importance_weights(probabilities, self._config.importance_exponent)
+    exponent = self._config.importance_exponent
+    weights = importance_weights(probabilities, exponent, action.shape[1])
     q_online = self.suffix_q_values(params, unrolls)
     q_target = self.suffix_q_values(target_params, unrolls)
     return losses.r2d2_loss(self._config, q_online, q_target, action, timestep, weights)
@@ -173,16 +170,15 @@ class R2D2(Agent):
     gradients, (priorities, metrics) = jax.grad(self.loss, has_aux=True)(
       state.params, state.target_params, unrolls, probabilities
     )
-    updates, opt_state = self._optimizer.update(gradients, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
+    params, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, state.params)
     learner_steps = state.learner_steps + 1
     target_params = optax.periodic_update(
       params, state.target_params, learner_steps, self._config.target_update_period
     )
     metrics = {
       **metrics,
-      'grad_norm': optax.tree.norm(gradients),
-      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
+      'grad_norm': grad_norm,
+      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       **policy_lag(state.learner_steps, self._suffix(unrolls.policy_version)),
     }
     state = R2D2State(params, target_params, opt_state, learner_steps)

@@ -112,16 +112,19 @@ def unroll_priorities(td_errors: Array, valid: Array, *, eta: float, floor: floa
   return jnp.maximum(eta * jnp.max(absolute, axis=0) + (1.0 - eta) * mean, floor)
 
 
-def importance_weights(probabilities: Array, exponent: float) -> Array:
+def importance_weights(probabilities: Array | None, exponent: float, batch_size: int) -> Array:
   """Returns (1 / (N P_i))^exponent over the largest in the batch (Schaul et al. 2016, section 3.4).
 
   The size N of the replay cancels. The maximum is over the whole batch, also if it is sharded.
 
   Args:
-    probabilities: float32 `[B]`, P, above 0.
+    probabilities: float32 `[B]`, P, above 0; None for equal ones.
     exponent: beta in [0, 1].
+    batch_size: B.
 
   Returns:
     float32 `[B]` in (0, 1].
   """
+  if probabilities is None:
+    return jnp.ones(batch_size, jnp.float32)
   return (jnp.min(probabilities) / probabilities) ** exponent

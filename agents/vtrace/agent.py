@@ -77,14 +77,13 @@ class VTrace(ActorCritic):
       )
 
     gradients, metrics = jax.grad(loss_fn, has_aux=True)(weights)
-    updates, opt_state = self._optimizer.update(gradients, state.opt_state, weights)
-    params = optax.apply_updates(weights, updates) | after
+    weights, opt_state, grad_norm = self._optimizer.step(gradients, state.opt_state, weights)
     metrics = {
       **metrics,
       **normalization.metrics(used),
-      'grad_norm': optax.tree.norm(gradients),
-      'learning_rate': jnp.asarray(self._schedule(state.learner_steps), jnp.float32),
+      'grad_norm': grad_norm,
+      'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }
-    state = VTraceState(params, opt_state, state.learner_steps + 1)
+    state = VTraceState(weights | after, opt_state, state.learner_steps + 1)
     return UpdateOutput(state, None, metrics)

@@ -61,12 +61,13 @@ def test_priorities_are_over_valid_transitions_and_floored():
 
 def test_importance_weights_are_over_the_largest_of_the_batch():
   probabilities = jnp.float32([0.5, 0.25, 0.125])
-  np.testing.assert_allclose(importance_weights(probabilities, 1.0), [0.25, 0.5, 1.0], rtol=1e-6)
+  np.testing.assert_allclose(importance_weights(probabilities, 1.0, 3), [0.25, 0.5, 1.0], rtol=1e-6)
   expected = [0.25**0.6, 0.5**0.6, 1.0]
-  np.testing.assert_allclose(importance_weights(probabilities, 0.6), expected, rtol=1e-6)
-  np.testing.assert_array_equal(importance_weights(probabilities, 0.0), 1.0)
+  np.testing.assert_allclose(importance_weights(probabilities, 0.6, 3), expected, rtol=1e-6)
+  np.testing.assert_array_equal(importance_weights(probabilities, 0.0, 3), 1.0)
+  np.testing.assert_array_equal(importance_weights(None, 0.6, 3), np.ones(3, np.float32))
   # The size of the replay, and how small its probabilities are, does not matter.
-  tiny = importance_weights(1e-30 * probabilities, 0.6)
+  tiny = importance_weights(1e-30 * probabilities, 0.6, 3)
   np.testing.assert_allclose(tiny, expected, rtol=1e-6)
 
 
@@ -92,7 +93,7 @@ def loss_and_gradient(q_online, q_target, action, timestep):
 def test_the_slow_definition_on_random_rows(seed):
   arguments = random_arguments(seed)
   probabilities = np.linspace(0.01, 0.2, 6)
-  weights = importance_weights(jnp.float32(probabilities), 0.6)
+  weights = importance_weights(jnp.float32(probabilities), 0.6, 6)
   loss, (priorities, metrics) = r2d2_loss(CONFIG, *arguments, weights)
   errors = r2d2_definition.td_errors(CONFIG, *arguments)
   np.testing.assert_allclose(loss, r2d2_definition.loss(errors, probabilities, 0.6), rtol=1e-5)
