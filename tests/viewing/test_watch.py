@@ -263,7 +263,7 @@ def test_runs_that_a_sweep_begins_are_exported_until_it_ends(tmp_path, monkeypat
 
   monkeypatch.setattr(sweep_directory, 'is_going_on', look)
   monkeypatch.setattr(environment, 'python', lambda tracker, say: sys.executable)
-  monkeypatch.setattr(environment.subprocess, 'Popen', start)
+  monkeypatch.setattr(environment, 'subprocess', types.SimpleNamespace(Popen=start, DEVNULL=None))
   assert watch.main([str(directory), '--to=mlflow', '--period=0.001']) == 3
   assert exported == ['seed_1', 'seed_2'] and len(looks) == 5
 
