@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.types import Array, Nest, Timestep, Unroll
 
+# A NamedTuple with at least `params`, which `act` takes, `opt_state`, and `learner_steps`, int32 `[]`.
 LearnerState = Any
 
 
@@ -34,14 +35,16 @@ class Agent(abc.ABC):
   Attributes:
     unroll_rows: rows `L` in an unroll, burn-in and bootstrap row included.
     unroll_period: rows between the starts of successive unrolls of one environment.
+    evaluation_exploration: the exploration of evaluators; `exploration` has that of training.
   """
 
   unroll_rows: int
   unroll_period: int
+  evaluation_exploration: float = 0.0
 
   @abc.abstractmethod
   def init(self, key: Array) -> LearnerState:
-    """Returns a new learner state; its attribute `params` holds the parameters that `act` takes."""
+    """Returns a new learner state, after no learner step."""
 
   def with_params(self, state: LearnerState, params: Nest) -> LearnerState:
     """Returns a new learner state that begins with the parameters of another run.
@@ -65,10 +68,8 @@ class Agent(abc.ABC):
   def exploration(self, num_environments: int) -> np.ndarray:
     """Returns the exploration of each training environment, float32 `[num_environments]`.
 
-    Each agent defines its meaning. Evaluators use `evaluation_exploration`.
+    Each agent defines its meaning.
     """
-
-  evaluation_exploration: float = 0.0
 
   @abc.abstractmethod
   def act(
