@@ -55,7 +55,7 @@ def _program_options() -> Iterator[str]:
 def _variants() -> Iterator[tuple[str, Any]]:
   """Yields each program with each of its agents, named program or program/agent."""
   from programs import registry
-  from programs.options.agents import variants
+  from programs.options.agent_choice import variants
 
   for program in sorted(registry.PROGRAMS):
     for agent, variant in variants(registry.load(program)).items():

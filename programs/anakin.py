@@ -16,10 +16,10 @@ from environments import jax_registry as environments
 from launchers.placement import Resources
 from nodes.learning.options import CompiledLoopOptions
 from programs.options import compiled_presets as presets
-from programs.options.agents import Variant, WithMuZero, WithPPO, WithR2D2, WithVTrace
+from programs.options.agent_choice import Variant, WithMuZero, WithPPO, WithR2D2, WithVTrace
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.options.compiled_replay import CompiledReplayConfig
-from programs.parts import agents, default_placement, monitoring
+from programs.parts import agent_constructors, default_placement, monitoring
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import run_options
 
@@ -35,17 +35,17 @@ class Config(CompiledLoopConfig, WithVTrace):
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO(CompiledLoopConfig, WithPPO):
+class PPOConfig(CompiledLoopConfig, WithPPO):
   """The options of an Anakin run with PPO."""
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2(CompiledReplayConfig, WithR2D2):
+class R2D2Config(CompiledReplayConfig, WithR2D2):
   """The options of an Anakin run with R2D2."""
 
 
 @dataclasses.dataclass(frozen=True)
-class MuZero(CompiledReplayConfig, WithMuZero):
+class MuZeroConfig(CompiledReplayConfig, WithMuZero):
   """The options of an Anakin run with MuZero."""
 
   priority_exponent: float = with_default(CompiledReplayConfig, 'priority_exponent', 1.0)
@@ -54,19 +54,19 @@ class MuZero(CompiledReplayConfig, WithMuZero):
     self.check_parts(self.batch_size, max(self.num_devices, 1), 'device(s)')
 
 
-AnyConfig = Config | PPO | R2D2 | MuZero
+AnyConfig = Config | PPOConfig | R2D2Config | MuZeroConfig
 PRESETS = presets.VTRACE
 AGENTS = {
   'vtrace': Variant(Config, PRESETS),
-  'ppo': Variant(PPO, presets.PPO),
-  'r2d2': Variant(R2D2, presets.R2D2),
-  'muzero': Variant(MuZero, presets.MUZERO),
+  'ppo': Variant(PPOConfig, presets.PPO),
+  'r2d2': Variant(R2D2Config, presets.R2D2),
+  'muzero': Variant(MuZeroConfig, presets.MUZERO),
 }
 
 
 def make_agent(config: AnyConfig) -> Any:
   """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return agents.make_agent(config)
+  return agent_constructors.make_agent(config)
 
 
 def make_program(config: AnyConfig) -> lp.Program:

@@ -9,7 +9,7 @@ from absl import flags
 from environments import jax_registry
 from environments import registry as environments
 from programs import registry
-from programs.options import agents, preset_choice
+from programs.options import agent_choice, preset_choice
 
 SHELL = flags.DEFINE_enum(
   'completion',
@@ -92,7 +92,9 @@ def _words() -> Iterator[str]:
 
 def _values() -> Iterator[tuple[str, list[str]]]:
   """Yields the flags that have a list of values, with these."""
-  variants = [v for name in registry.PROGRAMS for v in agents.variants(registry.load(name)).items()]
+  variants = [
+    v for name in registry.PROGRAMS for v in agent_choice.variants(registry.load(name)).items()
+  ]
   presets = {name for _, variant in variants for name in preset_choice.tables(variant)}
   families = environments.families().keys() | jax_registry.families().keys()
   known = {

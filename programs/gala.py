@@ -22,7 +22,7 @@ from programs.options import compiled_presets as presets
 from programs.options.gossip import CompiledGossipConfig
 from programs.parts import default_placement, monitoring
 from programs.parts import peers as peer_nodes
-from programs.parts.agents import constructor
+from programs.parts.agent_constructors import constructor
 from programs.parts.launchpad_nodes import Deferred
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.

@@ -24,7 +24,7 @@ from programs.options.gossip import CentralGossipConfig
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.queue import QueueConfig
-from programs.parts.agents import constructor
+from programs.parts.agent_constructors import constructor
 from programs.parts.replay import make_queue
 
 environments = sebulba.environments

@@ -16,11 +16,11 @@ from launchers.placement import Resources
 from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from programs import sebulba
-from programs.options.agents import Variant, WithPPO, WithVTrace
+from programs.options.agent_choice import Variant, WithPPO, WithVTrace
 from programs.options.presets import PPO_PONG
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
-from programs.parts.agents import make_agent
+from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay, make_queue
@@ -39,17 +39,17 @@ class Config(QueueConfig, WithVTrace):
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO(QueueConfig, WithPPO):
+class PPOConfig(QueueConfig, WithPPO):
   """The options of an IMPALA run with PPO."""
 
 
 AGENTS = {
   'vtrace': Variant(Config, PRESETS, NAMED_PRESETS),
-  'ppo': Variant(PPO, PPO_PRESETS),
+  'ppo': Variant(PPOConfig, PPO_PRESETS),
 }
 
 
-def make_program(config: Config | PPO) -> lp.Program:
+def make_program(config: Config | PPOConfig) -> lp.Program:
   """Returns the program graph."""
   program = lp.Program('impala')
   parts = make_agent(config), environments.maker(config.env, config.env_options)
@@ -87,7 +87,7 @@ def make_program(config: Config | PPO) -> lp.Program:
   return program
 
 
-def placement(config: Config | PPO) -> dict[str, Resources]:
+def placement(config: Config | PPOConfig) -> dict[str, Resources]:
   """Returns the resources of each group: the learner on the accelerator, the rest on CPUs."""
   restart = default_placement.restart_of_learner(config)
   return default_placement.placement(

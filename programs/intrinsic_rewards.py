@@ -16,7 +16,7 @@ from programs import anakin
 from programs.options import compiled_presets as presets
 from programs.options.common import CommonConfig
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.parts.agents import constructor
+from programs.parts.agent_constructors import constructor
 
 environments = anakin.environments
 

@@ -20,7 +20,7 @@ from programs.options.preset_choice import OTHERS
 from programs.options.prioritized import PrioritizedConfig
 from programs.options.reanalyse import ReanalyseConfig
 from programs.parts import relabellers
-from programs.parts.agents import constructor
+from programs.parts.agent_constructors import constructor
 from programs.parts.replay import make_reanalysed
 
 environments = sebulba.environments

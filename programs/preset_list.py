@@ -9,7 +9,7 @@ from typing import Any
 
 from environments import errors, own_file
 from programs import arithmetic, registry
-from programs.options import agents, configs, preset_choice
+from programs.options import agent_choice, configs, preset_choice
 from programs.options.rule import Rule
 
 _WIDTH = 100
@@ -39,7 +39,7 @@ def listing(program: str, given: Mapping[str, Any]) -> str:
     text for title, module, agent in found for text in _of_agent(title, module, agent, given)
   ]
   if not texts:
-    variants = (agents.variants(module)[agent] for _, module, agent in found)
+    variants = (agent_choice.variants(module)[agent] for _, module, agent in found)
     there = sorted({n for v in variants for n in preset_choice.names(v, given.get('env'))})
     raise ValueError(f'--preset={given["preset"]} does not exist; there are: {", ".join(there)}.')
   return '\n\n'.join(texts)
@@ -53,7 +53,7 @@ def in_effect(module: Any, config: Any, given: Mapping[str, Any]) -> str:
     config: the run's config, resolved.
     given: the options that the user set.
   """
-  preset = preset_choice.options(agents.variant_of(module, config), config.env, config.preset)
+  preset = preset_choice.options(agent_choice.variant_of(module, config), config.env, config.preset)
   values = {name: plain(getattr(config, name)) for name in preset}
   words = [
     f'--{name}={value}' for name, value in values.items() if not _is_given(name, value, given)
@@ -79,7 +79,7 @@ def _is_given(option: str, value: str, given: Mapping[str, Any]) -> bool:
 
 def _of_agent(title: str, module: Any, agent: str, given: Mapping[str, Any]) -> Iterator[str]:
   """Yields a text for each preset of a program with one of its agents that `given` selects."""
-  variant = agents.variants(module)[agent]
+  variant = agent_choice.variants(module)[agent]
   if agent:
     title = f'{title}, agent {agent}'
   values = {name: value for name, value in given.items() if name in _options(variant)}
@@ -95,7 +95,7 @@ def _of_agent(title: str, module: Any, agent: str, given: Mapping[str, Any]) -> 
 
 
 def _of_preset(
-  variant: agents.Variant, name: str, env: str, config: Any, values: Mapping[str, Any]
+  variant: agent_choice.Variant, name: str, env: str, config: Any, values: Mapping[str, Any]
 ) -> str:
   """Returns the text of one preset for an environment, or for a key of a table.
 
@@ -172,7 +172,9 @@ def _with_agent(modules: Mapping[str, Any], given: Mapping[str, Any]) -> list[tu
   Raises:
     ValueError: if no program has that agent; one sentence.
   """
-  every = [(title, module, a) for title, module in modules.items() for a in agents.variants(module)]
+  every = [
+    (title, module, a) for title, module in modules.items() for a in agent_choice.variants(module)
+  ]
   if 'agent' not in given:
     return every
   known = sorted({agent for *_, agent in every if agent})
@@ -184,12 +186,12 @@ def _with_agent(modules: Mapping[str, Any], given: Mapping[str, Any]) -> list[tu
 
 def _check_flags(found: Sequence[tuple[str, Any, str]], given: Mapping[str, Any]) -> None:
   """Raises ValueError, one sentence, for a flag that no agent of a program has."""
-  known = {name for _, module, a in found for name in _options(agents.variants(module)[a])}
+  known = {name for _, module, a in found for name in _options(agent_choice.variants(module)[a])}
   titles = ', '.join(dict.fromkeys(f'--program={title}' for title, *_ in found))
   for name in given:
     if name not in known:
       raise ValueError(f'--{name} is not an option of {titles}; leave it out.')
 
 
-def _options(variant: agents.Variant) -> set[str]:
+def _options(variant: agent_choice.Variant) -> set[str]:
   return {field.name for field in dataclasses.fields(variant.config)}

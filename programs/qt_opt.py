@@ -22,7 +22,7 @@ from programs.options.inference import InferenceConfig
 from programs.options.offline import OfflineConfig
 from programs.options.preset_choice import OTHERS
 from programs.parts import offline, relabellers
-from programs.parts.agents import constructor
+from programs.parts.agent_constructors import constructor
 from programs.parts.replay import make_bellman
 
 environments = sebulba.environments

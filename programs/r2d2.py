@@ -19,7 +19,7 @@ from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import R2D2_SMALL
 from programs.options.prioritized import PrioritizedConfig
-from programs.parts.agents import constructor
+from programs.parts.agent_constructors import constructor
 from programs.parts.replay import make_prioritized
 
 placement = sebulba.placement

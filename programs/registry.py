@@ -19,7 +19,8 @@ from programs.own_graph import OwnGraph
 
 # A program is a module with these attributes (`OwnProgram` provides them for a user's own file):
 #   Config: a frozen dataclass.
-#   AGENTS: {name: Variant}, for a program that can train several agents; see `programs.options.agents`.
+#   AGENTS: {name: Variant}, for a program that can train several agents, see
+#     `programs.options.agent_choice`.
 #     The first is the default, of which `Config` and `PRESETS` are.
 #   make_agent(config): returns the agent's constructor: it takes the specs of observations and actions.
 #   make_program(config) -> lp.Program

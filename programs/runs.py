@@ -10,7 +10,7 @@ from typing import Any
 from environments import own_file
 from programs import registry, sizes
 from programs.arithmetic import with_decay
-from programs.options import agents, flags
+from programs.options import agent_choice, flags
 from programs.options.changes import check_changes, check_types, keep, with_newer_options
 from programs.options.configs import check, choose, make_config, resolve
 from rundir import learners, run_directory, run_end
@@ -82,7 +82,7 @@ def resumed_run(path: str, program: str, measures: bool = False, lock: bool = Tr
   chosen, choices = _measured(record.program, module, record.given | changes, measures)
   changes |= chosen
   given = record.given | changes
-  agent = agents.recorded(module, record.config, changes)
+  agent = agent_choice.recorded(module, record.config, changes)
   config = with_decay(keep(recorded, choose(module, given | agent), changes))
   # Older records store a different seed after each resume.
   began = {'seed': choose(module, record.given | agent).seed, 'run_dir': path}
@@ -159,8 +159,8 @@ def _options(module: Any, record: run_directory.Record, run: str) -> dict[str, A
     ValueError: if an option has a value of another type, or the agent is unknown; one sentence.
   """
   with _this_version(run):
-    agent = agents.recorded(module, record.config, {})
-    _, variant = agents.chosen(module, agent)
+    agent = agent_choice.recorded(module, record.config, {})
+    _, variant = agent_choice.chosen(module, agent)
     for options in (record.given, record.config):
       check_types(options, variant.config)
     return with_newer_options(record.config | agent, variant.config)

@@ -27,7 +27,7 @@ import launchpad as lp
 
 from environments import registry as environments
 from launchers.placement import Resources
-from programs.options.agents import Variant, WithPPO, WithVTrace
+from programs.options.agent_choice import Variant, WithPPO, WithVTrace
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import (
@@ -47,7 +47,7 @@ from programs.options.presets import (
 )
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
-from programs.parts.agents import make_agent
+from programs.parts.agent_constructors import make_agent
 from programs.parts.central_inference import (
   add_inference_learners,
   add_inference_nodes,
@@ -91,14 +91,14 @@ class Config(InferenceConfig, QueueConfig, WithVTrace):
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO(InferenceConfig, QueueConfig, WithPPO):
+class PPOConfig(InferenceConfig, QueueConfig, WithPPO):
   """The options of a Sebulba run with PPO."""
 
 
-AGENTS = {'vtrace': Variant(Config, PRESETS, NAMED_PRESETS), 'ppo': Variant(PPO, PPO_PRESETS)}
+AGENTS = {'vtrace': Variant(Config, PRESETS, NAMED_PRESETS), 'ppo': Variant(PPOConfig, PPO_PRESETS)}
 
 
-def make_program(config: Config | PPO) -> lp.Program:
+def make_program(config: Config | PPOConfig) -> lp.Program:
   """Returns the program graph."""
   return make_graph('sebulba', config, make_agent(config), make_queue(config))
 

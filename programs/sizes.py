@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from environments import separate_process
-from programs.options import agents, configs, measured
+from programs.options import agent_choice, configs, measured
 from programs.options.inference import InferenceConfig
 
 ENVS, BATCH = 'envs_per_actor', 'inference_batch_size'
@@ -30,7 +30,7 @@ def measure(
   Raises:
     ValueError: the other options do not fit together, or these cannot be measured; one sentence.
   """
-  _, variant = agents.chosen(module, dict(given))
+  _, variant = agent_choice.chosen(module, dict(given))
   asked = measured.asked(variant.config, given)
   if not asked:
     return {}, []

@@ -14,7 +14,7 @@ from bsuite import sweep
 
 from benchmarks import bsuite
 from programs import registry
-from programs.options import agents, preset_choice
+from programs.options import agent_choice, preset_choice
 
 _NAME = re.compile(r'[a-z0-9_]+(-[a-z0-9_]+)*')
 # Flags of launch.py that a row sets by its fields, or that would make its runs something else.
@@ -233,7 +233,7 @@ def _program_settings(program: str, env: str, flags: Sequence[str]) -> dict[str,
   words = (flag.lstrip('-').partition('=') for flag in flags)
   given = {name: value for name, _, value in words if name in ('agent', 'preset')}
   preset = given.pop('preset', preset_choice.DEFAULT)
-  _, variant = agents.chosen(registry.load(program), given)
+  _, variant = agent_choice.chosen(registry.load(program), given)
   found = preset_choice.options(variant, env, preset)
   found.pop('num_steps', None)  # The budget replaces it.
   made = json.loads(json.dumps(found, default=lambda rule: rule.text))

@@ -8,7 +8,7 @@ from typing import Any
 from environments import own_file
 from programs import arithmetic
 from programs.options import (
-  agents,
+  agent_choice,
   bsuite_results,
   measured,
   offline,
@@ -45,7 +45,7 @@ def check(module: Any, config: Any) -> None:
   Raises:
     ValueError: if a check fails; one sentence.
   """
-  preset_choice.check(agents.variant_of(module, config), config.env, config.preset)
+  preset_choice.check(agent_choice.variant_of(module, config), config.env, config.preset)
   check_numbers(config)
   spec = playable.check(module, config)
   bsuite_results.check_counts(config)
@@ -70,7 +70,7 @@ def resolve(module: Any, values: dict[str, Any]) -> Any:
 
 def choose(module: Any, values: dict[str, Any]) -> Any:
   """Like `resolve`, but without the numbers of steps that follow from the length of the run."""
-  _, variant = agents.chosen(module, values)
+  _, variant = agent_choice.chosen(module, values)
   fields = {f.name: f for f in dataclasses.fields(variant.config)}
   values = dict(values)
   measured.refuse(variant.config, values)
@@ -98,6 +98,6 @@ def ruled(module: Any, config: Any) -> dict[str, Any]:
 
   As flags they hold these values in a run of another length, such as one that is stopped by hand.
   """
-  variant = agents.variant_of(module, config)
+  variant = agent_choice.variant_of(module, config)
   preset = preset_choice.options(variant, config.env, config.preset)
   return {name: getattr(config, name) for name, value in preset.items() if isinstance(value, Rule)}

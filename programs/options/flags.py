@@ -11,7 +11,7 @@ from absl import flags
 
 from environments import errors, own_file
 from programs import registry
-from programs.options.agents import variants
+from programs.options.agent_choice import variants
 from programs.options.measured import AUTO
 
 # What is wrong with a value, by a part of the message of absl's parsers.

@@ -10,7 +10,7 @@ from agents import spaces
 from agents.networks import choice
 from environments import jax_registry, registry
 from launchers import streams
-from programs.options import agents
+from programs.options import agent_choice
 
 # A program that takes all kinds of actions, by the registry of environments.
 _ANY_ACTIONS = {registry: 'sebulba', jax_registry: 'anakin'}
@@ -53,7 +53,7 @@ def _others(module: Any, kind: str) -> str:
   """Returns the flag of agents that take a kind of actions, and 'or'; '' if there are none."""
   fitting = [
     name
-    for name, variant in agents.variants(module).items()
+    for name, variant in agent_choice.variants(module).items()
     if kind in getattr(variant.config, 'action_kinds', ())
   ]
   if fitting:

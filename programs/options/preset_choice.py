@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.options import check_numbers
 from environments import registry as environments
-from programs.options.agents import Variant
+from programs.options.agent_choice import Variant
 from programs.options.rule import Rule
 
 # The key of families without a preset, and of users' files.

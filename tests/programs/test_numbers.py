@@ -9,13 +9,13 @@ import pytest
 from agents.options import check_numbers, option
 from environments import registry as environments
 from programs import registry
-from programs.options import agents, configs
+from programs.options import agent_choice, configs
 
 # Of every program with each of its agents.
 OPTIONS = [
   (program, agent, field.name, type(field.default))
   for program in registry.PROGRAMS
-  for agent, variant in agents.variants(registry.load(program)).items()
+  for agent, variant in agent_choice.variants(registry.load(program)).items()
   for field in dataclasses.fields(variant.config)
 ]
 

@@ -10,7 +10,7 @@ from agents.lifetimes import LifetimeObservation
 from agents.vtrace.agent import VTrace
 from environments import jax_registry, registry
 from programs import registry as programs
-from programs.options import agents, configs
+from programs.options import agent_choice, configs
 
 ACTIONS = {
   'one': specs.DiscreteArray(3, np.int32),
@@ -85,7 +85,7 @@ def _agent(program, agent):
 
 
 def test_the_table_has_every_agent_of_every_program():
-  found = {(p, a) for p in programs.PROGRAMS for a in agents.variants(programs.load(p))}
+  found = {(p, a) for p in programs.PROGRAMS for a in agent_choice.variants(programs.load(p))}
   assert found == PLAYS.keys()
 
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from programs import arithmetic, preset_list, r2d2, registry
-from programs.options import agents, configs, preset_choice, short_runs
+from programs.options import agent_choice, configs, preset_choice, short_runs
 
 LENGTHS = [100_000, 300_000, 1_000_000, 10_000_000]
 RULED = list(short_runs.rules(longest_period=1))
@@ -124,7 +124,7 @@ def test_impalas_published_values_are_those_of_table_g1(program):
 AGENTS = [
   (program, agent)
   for program in registry.PROGRAMS
-  for agent in agents.variants(registry.load(program))
+  for agent in agent_choice.variants(registry.load(program))
 ]
 
 
@@ -132,14 +132,14 @@ AGENTS = [
 def test_none_leaves_every_default_of_the_agent(program, agent):
   module = registry.load(program)
   values = {'preset': 'none'} | ({'agent': agent} if agent else {})
-  expected = agents.variants(module)[agent].config(preset='none').resolve()
+  expected = agent_choice.variants(module)[agent].config(preset='none').resolve()
   assert configs.resolve(module, values) == arithmetic.with_decay(expected)
 
 
 @pytest.mark.parametrize('program, agent', AGENTS)
 def test_every_preset_of_every_agent_is_valid(program, agent):
   module = registry.load(program)
-  variant = agents.variants(module)[agent]
+  variant = agent_choice.variants(module)[agent]
   for name, table in preset_choice.tables(variant).items():
     for env in table:
       values = {'env': env, 'preset': name} | ({'agent': agent} if agent else {})
@@ -212,7 +212,7 @@ def test_a_rule_that_raises_is_one_sentence_with_the_option(own_program):
   'program, agent', [pair for pair in AGENTS if pair[0] in ('anakin', 'gala')]
 )
 def test_a_game_of_minatar_has_its_preset_under_the_name_of_gymnax_too(program, agent, game):
-  variant = agents.variants(registry.load(program))[agent]
+  variant = agent_choice.variants(registry.load(program))[agent]
   ours, gymnaxs = (
     preset_choice.options(variant, env, preset_choice.DEFAULT)
     for env in (f'minatar:{game}', f'gymnax:{game}-MinAtar')

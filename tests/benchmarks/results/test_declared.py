@@ -7,7 +7,7 @@ import pytest
 from benchmarks.results import peer_runs, rows, selection
 from benchmarks.results.declared import Experiment, Launch, Peer, Task
 from programs import registry
-from programs.options import agents, configs
+from programs.options import agent_choice, configs
 
 
 def launch(**changes):
@@ -134,7 +134,7 @@ def test_the_repositorys_rows_are_valid_and_their_systems_take_their_settings():
   for entry in entries:
     if isinstance(entry.row, (Launch, Experiment)):
       module = registry.load(entry.row.program)
-      _, variant = agents.chosen(module, dict(filter(is_agent, map(split, entry.row.flags))))
+      _, variant = agent_choice.chosen(module, dict(filter(is_agent, map(split, entry.row.flags))))
       values = dict(parsed(variant.config, *split(flag)) for flag in entry.row.flags)
       if isinstance(entry.row, Launch):
         values |= {'env': entry.row.env, 'num_steps': entry.row.budget}

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from programs.options import own_torso
-from programs.options.agents import AgentConfig
+from programs.options.agent_choice import AgentConfig
 from programs.parts.launchpad_nodes import Deferred
 
 _CLASSES = {'muzero': 'MuZero', 'ppo': 'PPO', 'r2d2': 'R2D2', 'vtrace': 'VTrace'}
