@@ -80,13 +80,12 @@ class MuZero(Agent):
     spaces.check_actions(config, action_spec)
     self._legal = LegalActions(observation_spec, action_spec)
     seen = spaces.seen(observation_spec)
-    self._has_mask = spaces.has_mask(observation_spec)
     self.unroll_rows = config.unroll_rows
     self.unroll_period = config.unroll_length
     self.model = make_model(config, seen, action_spec.num_values)
     self._config = config
     self._observation_spec = seen
-    self._turns = action_spec if isinstance(action_spec, TurnActions) else None
+    self._in_turns = isinstance(action_spec, TurnActions)
     self._optimizer = Optimizer(config, config.updates_per_batch)
 
   def init(self, key: Array) -> MuZeroState:
@@ -155,9 +154,9 @@ class MuZero(Agent):
     """
     rows = jax.tree.map(lambda x: x[None], timestep)
     observation, core_state = self._observe(core_state, rows)
-    excluded = self._excluded(timestep.observation)
     observation = jax.tree.map(lambda x: x[0], observation)
-    found = self.plan(params, observation, exploration, keys, excluded)
+    illegal = self._illegal(timestep.observation)
+    found = self.plan(params, observation, exploration, keys, illegal)
     extras = {'search_policy': found.policy, 'root_value': found.value}
     return ActOutput(found.action, extras, core_state)
 
@@ -171,7 +170,7 @@ class MuZero(Agent):
   ) -> Found:
     """Searches from observations with stacked frames, `[N, ...]` per leaf; the rest is as in `act`.
 
-    `illegal`, bool `[N, A]`, are the actions that a mask excludes.
+    `illegal`, bool `[N, A]`, says which actions are illegal; None if all are legal.
     """
 
     def step(network: Nest, state: Array, action: Array) -> tuple[Array, Root]:
@@ -180,10 +179,17 @@ class MuZero(Agent):
 
     state = self.model.apply(params.network, observation, method='represent')
     root = self._root(params.network, state)
-    noise = exploration, params.temperature, keys
-    in_turns = self._turns is not None
-    illegal = self._illegal(observation) if in_turns else illegal
-    return search(self._config, step, params.network, root, *noise, illegal, in_turns)
+    return search(
+      self._config,
+      step,
+      params.network,
+      root,
+      exploration,
+      params.temperature,
+      keys,
+      illegal,
+      self._in_turns,
+    )
 
   def initial_priorities(self, unrolls: Unroll) -> Array:
     """Returns the priorities of new unrolls, float32 `[B]`, from the root values in the extras.
@@ -277,7 +283,7 @@ class MuZero(Agent):
       params,
       swapped(observation),
       row_keys(keys, self.unroll_rows),
-      jax.vmap(self._excluded)(unrolls.timestep.observation),
+      jax.vmap(self._illegal)(unrolls.timestep.observation),
     )
     return {'search_policy': found.policy, 'root_value': found.value}
 
@@ -290,7 +296,7 @@ class MuZero(Agent):
       params: as in `act`.
       observation: `[B, R, ...]` per leaf, with stacked frames.
       keys: `[B, R]` typed PRNG keys.
-      illegal: bool `[B, R, A]`, the actions that a mask excludes; None for none.
+      illegal: bool `[B, R, A]`, which actions are illegal; None if all are legal.
     """
     observation, row_keys, illegal = _merge((observation, keys, illegal))
     exploration = jnp.ones(row_keys.shape, jnp.float32)
@@ -312,7 +318,7 @@ class MuZero(Agent):
     policies = unrolls.extras['search_policy'][:, :num_planned]
     if config.reanalyse_fraction:
       chosen, group = reanalysed(len(policies), config.reanalyse_fraction)
-      rows = observation, jax.vmap(self._excluded)(timestep.observation)
+      rows = observation, jax.vmap(self._illegal)(timestep.observation)
       rows = jax.tree.map(
         lambda x: _merge(x.reshape(-1, group, *x.shape[1:])[:, :chosen, :num_planned]), rows
       )
@@ -338,20 +344,14 @@ class MuZero(Agent):
     value = expectation(self._config, prediction.value_logits)
     return Root(prediction.policy_logits, value, state)
 
-  def _excluded(self, observation: Nest) -> Array | None:
-    """Returns the actions that a mask excludes, bool `[N, A]`; None without masks.
+  def _illegal(self, observation: Nest) -> Array | None:
+    """Returns which actions are illegal in rows, bool `[N, A]`; None if all are legal.
 
-    Observations are those of rows, `[N, ...]`.
+    Args:
+      observation: `[N, ...]` per leaf, with the mask if there is one, without stacked frames.
     """
-    legal = self._legal.of(observation) if self._has_mask else None
+    legal = self._legal.of(observation)
     return None if legal is None else ~legal
-
-  def _illegal(self, observation: Nest) -> Array:
-    """Returns which actions are illegal in a game, bool `[N, A]`. Arguments as in `plan`."""
-    assert self._turns is not None
-    if self._config.frame_stack > 1:
-      observation = jax.tree.map(lambda x: x[..., -1], observation)
-    return ~self._turns.legal(observation)
 
   def _observe(self, core_state: Nest, rows: Timestep) -> tuple[Nest, Nest]:
     """Returns the observations of rows `[T, B, ...]` with stacked frames, and the next core state."""

@@ -48,7 +48,7 @@ def search(
   exploration: Array,
   temperature: Array,
   keys: Array,
-  invalid_actions: Array | None = None,
+  illegal: Array | None = None,
   in_turns: bool = False,
 ) -> Found:
   """Searches from each state of a batch.
@@ -71,7 +71,7 @@ def search(
     exploration: float32 `[B]`, factor of the noise: 1 in training, 0 in evaluation.
     temperature: float32 `[]`, of the visits; gumbel has none.
     keys: `[B]` typed PRNG keys.
-    invalid_actions: bool `[B, A]`, true where an action is illegal at the root; None if all are legal.
+    illegal: bool `[B, A]`, which actions are illegal at the root; None if all are legal.
     in_turns: whether two players move in turn, so that values change their sign at every step.
   """
   step_discount = -config.discount if in_turns else config.discount
@@ -87,15 +87,13 @@ def search(
     )
     return output, after.state
 
-  def one(root: Root, exploration: Array, key: Array, invalid_actions: Array | None) -> Found:
+  def one(root: Root, exploration: Array, key: Array, illegal: Array | None) -> Found:
     noise = config.dirichlet_fraction * exploration
-    if config.search == 'puct' and invalid_actions is not None:  # mctx's noise ignores the mask.
+    if config.search == 'puct' and illegal is not None:  # mctx's noise ignores the mask.
       key, noise_key = jax.random.split(key)
-      prior = with_noise(
-        root.prior_logits, ~invalid_actions, noise, config.dirichlet_alpha, noise_key
-      )
+      prior = with_noise(root.prior_logits, ~illegal, noise, config.dirichlet_alpha, noise_key)
       root, noise = root._replace(prior_logits=prior), jnp.zeros_like(noise)
-    batch_of_one, invalid_actions = jax.tree.map(lambda x: x[None], (root, invalid_actions))
+    batch_of_one, illegal = jax.tree.map(lambda x: x[None], (root, illegal))
     inputs = (
       params,
       key,
@@ -106,7 +104,7 @@ def search(
       ),
       recurrent,
       config.num_simulations,
-      invalid_actions,
+      illegal,
     )
     output: Any
     if config.search == 'gumbel':
@@ -138,8 +136,8 @@ def search(
     }[config.search_value]
     return Found(action, policy, value)
 
-  mask = None if invalid_actions is None else 0
-  return jax.vmap(one, in_axes=(0, 0, 0, mask))(root, exploration, keys, invalid_actions)
+  mask = None if illegal is None else 0
+  return jax.vmap(one, in_axes=(0, 0, 0, mask))(root, exploration, keys, illegal)
 
 
 def with_noise(
