@@ -12,37 +12,38 @@ from rundir.graph_file import Flow, Graph, Group
 
 # Kinds of nodes, by the class that they run.
 _KINDS = {
-  'Actor': 'player',
-  'Evaluator': 'player',
-  'ImpalaActor': 'acting',
-  'ImpalaEvaluator': 'tester',
-  'InferenceLearner': 'both',
-  'InferenceWorker': 'acting',
+  'Actor': 'inference client',
+  'Evaluator': 'inference client',
+  'ImpalaActor': 'inference',
+  'ImpalaEvaluator': 'parameter client',
+  'InferenceLearner': 'inference-learner',
+  'InferenceWorker': 'inference',
   'LearnerNode': 'learner',
   'Relabeller': 'relabeller',
   'ReplayLoader': 'loader',
   'ReplayServer': 'replay',
   'Anakin': 'learner',
-  'GossipInferenceLearner': 'both',
+  'GossipInferenceLearner': 'inference-learner',
   'GossipPeer': 'learner',
-  'AnakinEvaluator': 'tester',
+  'AnakinEvaluator': 'parameter client',
   'Monitor': 'monitor',
 }
-# What flows on a handle from one kind to another; True if it flows to the holder of the handle.
+_TO_OWNER, _TO_HOLDER = False, True
+# What flows on a handle, by the kind of its holder and that of its owner, and in which direction.
 _FLOWS = {
-  ('player', 'both'): (('rows', False),),
-  ('player', 'acting'): (('rows', False),),
-  ('both', 'replay'): (('unrolls', False), ('batches', True)),
-  ('acting', 'replay'): (('unrolls', False),),
-  ('learner', 'replay'): (('batches', True),),
-  ('relabeller', 'replay'): (('originals', True), ('copies', False)),
-  ('loader', 'replay'): (('offline', False),),
-  ('relabeller', 'both'): (('parameters', True),),
-  ('relabeller', 'learner'): (('parameters', True),),
-  ('acting', 'learner'): (('parameters', True),),
-  ('learner', 'learner'): (('parameters', False),),
-  ('both', 'both'): (('parameters', False),),
-  ('tester', 'learner'): (('parameters', True),),
+  ('inference client', 'inference-learner'): (('rows', _TO_OWNER),),
+  ('inference client', 'inference'): (('rows', _TO_OWNER),),
+  ('inference-learner', 'replay'): (('unrolls', _TO_OWNER), ('batches', _TO_HOLDER)),
+  ('inference', 'replay'): (('unrolls', _TO_OWNER),),
+  ('learner', 'replay'): (('batches', _TO_HOLDER),),
+  ('relabeller', 'replay'): (('originals', _TO_HOLDER), ('copies', _TO_OWNER)),
+  ('loader', 'replay'): (('offline', _TO_OWNER),),
+  ('relabeller', 'inference-learner'): (('parameters', _TO_HOLDER),),
+  ('relabeller', 'learner'): (('parameters', _TO_HOLDER),),
+  ('inference', 'learner'): (('parameters', _TO_HOLDER),),
+  ('learner', 'learner'): (('parameters', _TO_OWNER),),
+  ('inference-learner', 'inference-learner'): (('parameters', _TO_OWNER),),
+  ('parameter client', 'learner'): (('parameters', _TO_HOLDER),),
 }
 
 
@@ -69,5 +70,5 @@ def graph(program: lp.Program, placement: Mapping[str, Resources]) -> Graph:
 def _on_a_handle(holder: str, owner: str) -> tuple[tuple[str, bool], ...]:
   kinds = _KINDS.get(holder, ''), _KINDS.get(owner, '')
   if kinds[1] == 'monitor':
-    return (('reports', False),)
-  return _FLOWS.get(kinds, (('calls', False),))
+    return (('reports', _TO_OWNER),)
+  return _FLOWS.get(kinds, (('calls', _TO_OWNER),))
