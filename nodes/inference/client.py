@@ -91,17 +91,17 @@ class RetryingClient:
     self._what = what
     self._silent_seconds = silent_seconds
     self._connection: MessageSocket | None = None
-    self._question: Sequence[Any] = ()
+    self._request: Sequence[Any] = ()
     self._progressed = 0.0
     self._patient = False  # Whether the long wait has been logged.
 
-  def send(self, *question: Any) -> None:
+  def send(self, *request: Any) -> None:
     """Sends a request; waits for the connection and the network, but not for the reply.
 
     Args:
-      *question: what `codec` packs. Arrays must not change until the reply has arrived.
+      *request: what `codec` packs. Arrays must not change until the reply has arrived.
     """
-    self._question = question
+    self._request = request
     try:
       self._send(self._begin())
     except OSError as error:
@@ -118,9 +118,9 @@ class RetryingClient:
       try:
         connection = self._connection or self._begin()
         if not connection.unsent or self._send(connection):
-          answer = self._receive(connection)
-          if answer is not None:
-            return answer
+          reply = self._receive(connection)
+          if reply is not None:
+            return reply
         self._check(connection)
       except OSError as error:
         self._lose(error)
@@ -138,7 +138,7 @@ class RetryingClient:
     if self._connection is None:
       self._connection = self._server.connect()
       self._connection.set_timeout(POLL_SECONDS)
-    self._connection.begin(packed(self._connection, self._question))
+    self._connection.begin(packed(self._connection, self._request))
     self._progressed = time.monotonic()
     self._patient = False
     return self._connection
@@ -157,12 +157,12 @@ class RetryingClient:
   def _receive(self, connection: MessageSocket) -> bytes | None:
     """Returns the reply; None if it is not complete yet."""
     try:
-      answer = connection.receive()
+      reply = connection.receive()
     except TimeoutError:
       return None
-    if answer is None:
+    if reply is None:
       self._progressed = time.monotonic()
-    return answer
+    return reply
 
   def _check(self, connection: MessageSocket) -> None:
     """Raises OSError if the server is lost, and Stopped if the program is stopping."""

@@ -106,7 +106,7 @@ class DeviceInference:
     self._exploration = put(jnp.asarray(exploration, jnp.float32))
     fold_in = functools.partial(jax.random.fold_in, seed.child('actions').key())
     self._keys = put(jax.vmap(fold_in)(jnp.asarray(environment_ids, jnp.int32)))
-    self._jit_answer = jax.jit(_make_answer(agent), donate_argnums=(1, 2))
+    self._jit_act = jax.jit(_make_act(agent), donate_argnums=(1, 2))
     self._staging: list[dict[int, _Staging]] = []  # One per concurrent batch.
     self.batches = 0
     self.rows = 0
@@ -127,7 +127,7 @@ class DeviceInference:
   @property
   def compiled_shapes(self) -> int:
     """The number of compiled programs; constant once warm."""
-    return self._jit_answer._cache_size()  # type: ignore[attr-defined]
+    return self._jit_act._cache_size()  # type: ignore[attr-defined]
 
   def serve(self, inputs: Sequence[InferenceInput]) -> list[InferenceOutput]:
     """Runs inference on one batch, no larger than the largest bucket."""
@@ -144,19 +144,19 @@ class DeviceInference:
       jax.tree.map(lambda x: x.copy_to_host_async(), (action, extras))
     action = np.asarray(action)
     extras = {name: np.asarray(value) for name, value in extras.items()}
-    answers = []
+    outputs = []
     start = 0
     for each in inputs:
       stop = start + each.rows
       rows_of_extras = {name: value[start:stop] for name, value in extras.items()}
       rows_of_core_state = CoreStateRows(core_state, start, stop)
-      answers.append(
+      outputs.append(
         InferenceOutput(version, action[start:stop], rows_of_extras, rows_of_core_state)
       )
       start = stop
     self._staging.append(staging)
     self.busy_seconds += time.monotonic() - started
-    return answers
+    return outputs
 
   def _new_staging(self) -> dict[int, _Staging]:
     return {size: _Staging(size, self._spec, self._num_slots) for size in self._buckets}
@@ -165,7 +165,7 @@ class DeviceInference:
     with self._dispatch:
       assert self._params is not None, 'set_params comes before any request'
       version, params = self._params
-      self._core_state, self._decisions, action, extras, before = self._jit_answer(
+      self._core_state, self._decisions, action, extras, before = self._jit_act(
         params,
         self._core_state,
         self._decisions,
@@ -182,10 +182,10 @@ class DeviceInference:
     return version, action, extras, before
 
 
-def _make_answer(agent: Agent) -> Callable[..., Any]:
+def _make_act(agent: Agent) -> Callable[..., Any]:
   """Returns the function to run on an actor device: gathers slots, acts, scatters slots."""
 
-  def answer(
+  def act(
     params: Nest,
     core_state: Nest,
     decisions: jax.Array,
@@ -210,7 +210,7 @@ def _make_answer(agent: Agent) -> Callable[..., Any]:
     core_state = jax.tree.map(scatter, core_state, output.core_state)
     return core_state, scatter(decisions, asked + 1), output.action, output.extras, before
 
-  return answer
+  return act
 
 
 class _Staging:

@@ -20,7 +20,7 @@ _FIRST_BUFFER = 4096
 # Detects lost machines: after 10 s of silence, TCP sends 4 keepalive probes, 5 s apart.
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
 # `peer_answers` returns False at this many successive retransmits or unanswered probes.
-_LOST_PACKETS, _LOST_QUESTIONS = 4, 2
+_LOST_PACKETS, _LOST_PROBES = 4, 2
 _DESCRIPTOR = array.array('i').itemsize
 
 
@@ -162,7 +162,7 @@ class MessageSocket:
       return True
     # The first bytes of a struct tcp_info: state, congestion, retransmits, probes.
     info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 4)
-    return info[2] < _LOST_PACKETS and info[3] < _LOST_QUESTIONS
+    return info[2] < _LOST_PACKETS and info[3] < _LOST_PROBES
 
   def give_up(self) -> None:
     """Ends the connection in both directions; the thread that reads it then closes this socket.

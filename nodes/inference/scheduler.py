@@ -101,16 +101,16 @@ class RequestScheduler:
         self._consider(request)
     return 0, []
 
-  def finish(self, request: Request, answer: InferenceOutput) -> None:
+  def finish(self, request: Request, output: InferenceOutput) -> None:
     """Appends a request's row to its group's unroll and sends the reply; any thread may call it."""
     env_group = request.env_group
     if env_group.assembler is not None:
       unroll = env_group.assembler.append(
-        request.timestep, answer.action, answer.extras, answer.policy_version, answer.core_state
+        request.timestep, output.action, output.extras, output.policy_version, output.core_state
       )
       if unroll is not None:
         self._write(unroll, env_group)
-    reply = codec.pack(answer.action)
+    reply = codec.pack(output.action)
     with env_group.lock:
       env_group.sequence, env_group.reply, env_group.needs_reset = request.sequence, reply, False
       env_group.in_flight = None

@@ -63,12 +63,12 @@ class Reporter:
       node: the node's name, such as 'actor/3'.
       measure: takes the seconds since the last report, or since the entry into the context, and returns
         the values by name.
-      period: seconds between reports, and between questions.
+      period: seconds between reports, and between polls.
     """
     self._monitor = monitor
     self._node = node
     self._measure = measure
-    self._reports, self._questions = _Calls(period), _Calls(period)
+    self._reports, self._polls = _Calls(period), _Calls(period)
     self._reported = time.monotonic()
     self.training_finished = False
 
@@ -85,12 +85,12 @@ class Reporter:
 
   def ask_for_finish(self) -> None:
     """Requests whether training has finished, at most once per period; see `training_finished`."""
-    if self._monitor is None or not self._questions.due():
+    if self._monitor is None or not self._polls.due():
       return
-    answer = self._questions.pending
-    if answer is not None and answer.exception() is None and answer.result() is True:
+    reply = self._polls.pending
+    if reply is not None and reply.exception() is None and reply.result() is True:
       self.training_finished = True
-    self._questions.send(self._monitor.futures.finished)
+    self._polls.send(self._monitor.futures.finished)
 
   def report_now(self, should_stop: Callable[[], bool]) -> None:
     """Sends a report whether or not one is due, and waits for the monitor's reply.
@@ -115,7 +115,7 @@ class Reporter:
 
   def close(self, timeout: float = 0.5) -> None:
     """Waits at most `timeout` seconds for pending replies."""
-    calls = (self._reports.pending, self._questions.pending)
+    calls = (self._reports.pending, self._polls.pending)
     futures.wait([pending for pending in calls if pending is not None], timeout)
 
   def report_finished_until_stopped(

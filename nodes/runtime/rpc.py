@@ -44,10 +44,10 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
     lifecycle.Stopped: once `should_stop` returns True.
     Exception: any other exception that the server raised.
   """
-  answer, pauses = ask(), backoff()
+  future, pauses = ask(), backoff()
   while True:
     try:
-      return answer.result(timeout=POLL_SECONDS)
+      return future.result(timeout=POLL_SECONDS)
     except futures.TimeoutError:
       if should_stop():
         raise lifecycle.Stopped from None
@@ -58,7 +58,7 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
         raise
       logging.warning('retrying %s: %s', what, error)
       time.sleep(next(pauses))
-      answer = ask()
+      future = ask()
 
 
 def _is_transient(error: Exception) -> bool:

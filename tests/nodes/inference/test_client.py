@@ -81,9 +81,9 @@ def test_a_request_to_a_lost_machine_is_retried_on_another_connection(answer):
   'retransmits, probes, answers',
   [
     (0, 0, True),
-    (message_socket._LOST_PACKETS - 1, message_socket._LOST_QUESTIONS - 1, True),
+    (message_socket._LOST_PACKETS - 1, message_socket._LOST_PROBES - 1, True),
     (message_socket._LOST_PACKETS, 0, False),
-    (0, message_socket._LOST_QUESTIONS, False),
+    (0, message_socket._LOST_PROBES, False),
   ],
 )
 def test_a_machine_is_lost_once_it_acknowledges_too_few_packets(retransmits, probes, answers):
