@@ -61,12 +61,12 @@ def serve(
     env_groups,
     [jax.local_devices()[i] for i in config.actor_devices],
     spec,
-    Discard(),
-    counting.Counter(),
-    1,
-    batch_size,
-    config.inference_timeout_ms / 1e3,
-    seed,
+    writer=Discard(),
+    counter=counting.Counter(),
+    action_repeat=1,
+    batch_size=batch_size,
+    timeout=config.inference_timeout_ms / 1e3,
+    seed=seed,
     inbox=SocketServer(actors_port, shared_memory=config.shared_memory),
   )
   inference.set_params(0, agent.init(seed.child('parameters').key()).params)

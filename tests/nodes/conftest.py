@@ -158,12 +158,12 @@ def make_server():
       env_groups,
       jax.local_devices()[:1] * num_devices,
       spec,
-      sink,
-      Counter(),
-      1,
-      batch_size,
-      timeout,
-      Seed(0),
+      writer=sink,
+      counter=Counter(),
+      action_repeat=1,
+      batch_size=batch_size,
+      timeout=timeout,
+      seed=Seed(0),
       threads=threads,
     )
     server.set_params(0, np.float32(0))

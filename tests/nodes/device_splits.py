@@ -29,7 +29,16 @@ def record(num_actor_devices):
   env_groups = layout(num_actors=2, envs_per_actor=28, env_groups=2)
   devices = jax.devices()[:num_actor_devices]
   server = InferenceServer(
-    agent, env_groups, devices, SPEC, sink, Counter(), 1, 28, 0.01, seed=Seed(0)
+    agent,
+    env_groups,
+    devices,
+    SPEC,
+    writer=sink,
+    counter=Counter(),
+    action_repeat=1,
+    batch_size=28,
+    timeout=0.01,
+    seed=Seed(0),
   )
   params = jax.jit(agent.init)(jax.random.key(1)).params
   server.set_params(0, params)

@@ -55,11 +55,11 @@ def test_replaying_an_unroll_reproduces_what_acted_in_every_row(name, make_envir
     layout(2, 3, 1),
     jax.local_devices()[:1],
     spec,
-    sink,
-    Counter(),
-    1,
-    6,
-    0.001,
+    writer=sink,
+    counter=Counter(),
+    action_repeat=1,
+    batch_size=6,
+    timeout=0.001,
     seed=Seed(5),
   )
   server.set_params(0, params)
@@ -100,11 +100,11 @@ def test_initial_priorities_come_from_the_recorded_q_values():
     layout(1, 4, 1),
     jax.local_devices()[:1],
     SPEC,
-    sink,
-    Counter(),
-    1,
-    4,
-    0.001,
+    writer=sink,
+    counter=Counter(),
+    action_repeat=1,
+    batch_size=4,
+    timeout=0.001,
     seed=Seed(5),
   )
   server.set_params(0, state.params)
