@@ -17,7 +17,9 @@ class OptimizerConfig(CheckedOptions):
 
   optimizer: str = option('adam', 'Optimizer: adam or rmsprop; IMPALA uses rmsprop.')
   learning_rate: float = option(
-    6e-4, 'Step size, before it decays; on Atari 6e-4 in IMPALA and 2.5e-4 in PPO.'
+    6e-4,
+    'Step size, before it decays; on Atari 6e-4 in IMPALA and 2.5e-4 in PPO.',
+    above=0,
   )
   learning_rate_schedule: str = option(
     'constant', 'constant, or linear or cosine, which decay to 0 until learning_rate_decay_steps.'
@@ -31,13 +33,20 @@ class OptimizerConfig(CheckedOptions):
     0,
     'Learner steps over which the learning rate first rises linearly; decay begins after them; 0 for '
     'none.',
+    at_least=0,
   )
-  adam_b1: float = option(0.9, "Decay of Adam's mean of gradients.")
-  adam_b2: float = option(0.999, "Decay of Adam's mean of squared gradients.")
-  adam_eps: float = option(1e-8, "Added to Adam's denominator; PPO's first implementation: 1e-5.")
-  rmsprop_decay: float = option(0.99, "Decay of RMSProp's mean of squared gradients.")
+  adam_b1: float = option(0.9, "Decay of Adam's mean of gradients.", at_least=0, below=1)
+  adam_b2: float = option(0.999, "Decay of Adam's mean of squared gradients.", at_least=0, below=1)
+  adam_eps: float = option(
+    1e-8, "Added to Adam's denominator; PPO's first implementation: 1e-5.", above=0
+  )
+  rmsprop_decay: float = option(
+    0.99, "Decay of RMSProp's mean of squared gradients.", at_least=0, below=1
+  )
   rmsprop_eps: float = option(
-    0.01, "Added to RMSProp's mean of squares, or to its root; IMPALA on Atari: 0.01."
+    0.01,
+    "Added to RMSProp's mean of squares, or to its root; IMPALA on Atari: 0.01.",
+    above=0,
   )
   rmsprop_eps_place: str = option(
     'inside',
@@ -48,10 +57,12 @@ class OptimizerConfig(CheckedOptions):
     0.0,
     'Decoupled weight decay of adam (AdamW), as a share of the learning rate; 0 for none; MuZero '
     'Unplugged: 1e-4.',
+    at_least=0,
   )
   max_gradient_norm: float = option(
     40.0,
     'Gradients are clipped to this global norm; 0 for no clipping; IMPALA: 40, for sums; PPO: 0.5.',
+    at_least=0,
   )
 
   @property
@@ -63,22 +74,12 @@ class OptimizerConfig(CheckedOptions):
     require_choice('optimizer', self.optimizer, ('adam', 'rmsprop'))
     require_choice('learning_rate_schedule', self.learning_rate_schedule, SCHEDULES)
     require_choice('rmsprop_eps_place', self.rmsprop_eps_place, ('inside', 'outside'))
-    for name in ('adam_b1', 'adam_b2', 'rmsprop_decay'):
-      value = getattr(self, name)
-      require(0.0 <= value < 1.0, name, value, 'a number from 0 to below 1')
-    for name in ('learning_rate', 'adam_eps', 'rmsprop_eps'):
-      value = getattr(self, name)
-      require(value > 0.0, name, value, 'a number above 0')
-    for name in ('weight_decay', 'max_gradient_norm'):
-      value = getattr(self, name)
-      require(value >= 0.0, name, value, '0 or more')
     if self.optimizer != 'adam':
       expected = '0, or leave --optimizer out'
       require(self.weight_decay == 0.0, 'weight_decay', self.weight_decay, expected)
     steps, warmup = self.learning_rate_decay_steps, self.learning_rate_warmup_steps
     most = MOST_STEPS // max(1, self.gradient_steps_per_update)
-    expected = f'0 for none, or at most {most}'
-    require(0 <= warmup <= most, 'learning_rate_warmup_steps', warmup, expected)
+    require(warmup <= most, 'learning_rate_warmup_steps', warmup, f'at most {most}')
     require(steps <= most, 'learning_rate_decay_steps', steps, f'at most {most}')
     if self.learning_rate_schedule == 'constant':
       expected = '0, or set --learning_rate_schedule=linear'

@@ -4,9 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 _LARGEST = 2**63 - 1
+
+
+class Range(NamedTuple):
+  """The allowed values of a number; None for no limit."""
+
+  at_least: float | None = None
+  at_most: float | None = None
+  above: float | None = None
+  below: float | None = None
+
+  def __contains__(self, value: object) -> bool:
+    assert isinstance(value, int | float)
+    return (
+      (self.at_least is None or value >= self.at_least)
+      and (self.at_most is None or value <= self.at_most)
+      and (self.above is None or value > self.above)
+      and (self.below is None or value < self.below)
+    )
+
+  def __str__(self) -> str:
+    """Returns the range in words, after 'set it to'."""
+    if self.above is not None:
+      lower = f'a number above {self.above}'
+      return lower if self.at_most is None else f'{lower} and at most {self.at_most}'
+    if self.below is not None:
+      return f'a number from {self.at_least} to below {self.below}'
+    if self.at_least is None:
+      return f'{self.at_most} or less'
+    if self.at_most is None:
+      return f'{self.at_least} or more'
+    return f'a number from {self.at_least} to {self.at_most}'
 
 
 def option(
@@ -15,6 +46,8 @@ def option(
   *,
   at_least: float | None = None,
   at_most: float | None = None,
+  above: float | None = None,
+  below: float | None = None,
   measured: bool = False,
 ) -> Any:
   """Returns a dataclass field with a default and the help text of the flag that sets it.
@@ -24,9 +57,12 @@ def option(
     help: one sentence: the meaning, the unit, the paper's value where it differs.
     at_least: the smallest allowed value; None for no limit.
     at_most: the largest allowed value; None for no limit.
+    above: every allowed value is larger; None for no limit.
+    below: every allowed value is smaller; None for no limit.
     measured: whether the flag of an int also takes 'auto'; see `programs.sizes`.
   """
-  metadata = {'help': help, 'at_least': at_least, 'at_most': at_most, 'measured': measured}
+  allowed = Range(at_least, at_most, above, below)
+  metadata = {'help': help, 'allowed': allowed, 'measured': measured}
   return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -78,11 +114,9 @@ def check_numbers(config: Any) -> None:
         raise ValueError(f'--{field.name} has more than 64 bits: set it to {_LARGEST} or less.')
     elif not math.isfinite(value) and not _is_infinite(field.default):
       raise ValueError(f'{said} a finite number.')
-    low, high = field.metadata.get('at_least'), field.metadata.get('at_most')
-    if low is not None and not value >= low:
-      raise ValueError(f'{said} {low} or more.')
-    if high is not None and not value <= high:
-      raise ValueError(f'{said} {high} or less.')
+    allowed = field.metadata.get('allowed')
+    if allowed is not None and value not in allowed:
+      raise ValueError(f'{said} {allowed}.')
 
 
 def _is_infinite(default: Any) -> bool:

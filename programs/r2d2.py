@@ -10,11 +10,11 @@ from typing import Any
 
 import launchpad as lp
 
-from agents.options import option
+from agents.options import with_default
 from agents.r2d2.config import R2D2Config
 from programs import sebulba
 from programs.options import short_runs
-from programs.options.actors import BATCH_SIZE_HELP
+from programs.options.actors import ActorsConfig
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import R2D2_SMALL
@@ -93,7 +93,7 @@ NAMED_PRESETS = {
 class Config(InferenceConfig, PrioritizedConfig, R2D2Config):
   """The options of an R2D2 run."""
 
-  batch_size: int = option(64, BATCH_SIZE_HELP)
+  batch_size: int = with_default(ActorsConfig, 'batch_size', 64)
 
 
 def make_agent(config: Config) -> Any:

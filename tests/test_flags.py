@@ -96,7 +96,7 @@ def _slow(*values):
       ['--replay_size=50', '--min_replay_size=100'],
     ),
     (['--program=r2d2', '--samples_per_insert_error=3'], ['--samples_per_insert_error=3', '8.0']),
-    (['--program=r2d2', '--samples_per_insert=0'], ['--samples_per_insert=0']),
+    (['--program=r2d2', '--samples_per_insert=0'], ['--samples_per_insert is 0', 'above 0']),
     (
       ['--program=r2d2', '--env=dm_control:cheetah/run'],
       ['--env=dm_control:cheetah/run', 'continuous actions', '--program=sebulba'],
@@ -125,7 +125,7 @@ def _slow(*values):
     *(
       (
         ['--program=muzero', '--reanalyse_nodes=1', f'--reanalyse_share={share}'],
-        [f'--reanalyse_share={share}', 'at least 0 and below 1'],
+        [f'--reanalyse_share is {share}', 'a number from 0 to below 1'],
       )
       for share in (1.0, -0.1)
     ),
@@ -167,7 +167,7 @@ def _slow(*values):
     (['--video_period=-1'], ['--video_period', '0 or more']),
     (['--video_period=60', '--eval_envs=0'], ['--video_period=60', '--eval_envs=0', 'leave one']),
     (['--program=anakin', '--video_period=60'], ['--video_period=60', 'Anakin', 'evaluate.py']),
-    (['--num_replicas=0'], ['--num_replicas=0']),
+    (['--num_replicas=0'], ['--num_replicas is 0', '1 or more']),
     (['--num_replicas=2', '--lp_launch_type=local_mt'], ['--num_replicas', 'local_mp']),
     (['--num_replicas=2', '--accelerator=gpu'], ['--num_replicas', 'a GPU host', '--launcher']),
     (['--run_dir=/proc/nothing'], ['--run_dir', 'cannot be written']),
@@ -200,8 +200,8 @@ def _slow(*values):
       ['--program=impala', '--inference_batch_size=32'],
       ['--inference_batch_size', 'not an option'],
     ),
-    (['--inference_nodes=-1'], ['--inference_nodes=-1', 'negative']),
-    (['--env_groups=0'], ['--env_groups=0', 'at least 1']),
+    (['--inference_nodes=-1'], ['--inference_nodes is -1', '0 or more']),
+    (['--env_groups=0'], ['--env_groups is 0', '1 or more']),
     (['--inference_nodes=3', '--num_actors=4'], ['--num_actors=4', '--inference_nodes=3']),
     (['--inference_nodes=2', '--num_replicas=2'], ['--inference_nodes=2', '--num_replicas=2']),
     (
@@ -210,9 +210,9 @@ def _slow(*values):
     ),
     (['--program=impala', '--num_replicas=2'], ['--num_replicas', 'not an option']),
     (['--program=impala', '--queue_size=8'], ['--queue_size=8', 'at least 16']),
-    (['--program=impala', '--update_period=0'], ['--update_period=0', 'above 0']),
+    (['--program=impala', '--update_period=0'], ['--update_period is 0', 'above 0']),
     (['--program=anakin', '--num_envs=9', '--num_devices=2'], ['--num_envs=9', '--num_devices=2']),
-    (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call=0', 'at least 1']),
+    (['--program=anakin', '--updates_per_call=0'], ['--updates_per_call is 0', '1 or more']),
     (
       ['--program=anakin', '--num_envs=16384', '--updates_per_call=6554'],
       ['--updates_per_call=6554', '--num_envs=16384', 'unrolls of 20 rows', 'smaller'],
@@ -251,7 +251,7 @@ def _slow(*values):
       ['opponent=perfect', 'random'],
     ),
     *(
-      ([f'--program={program}', '--num_peers=0'], ['--num_peers is 0', '1 or more'])
+      ([f'--program={program}', '--num_peers=0'], ['--num_peers is 0', 'a number from 1 to 1024'])
       for program in ('gala', 'gala_sebulba')
     ),
     (['--program=gala', '--num_peers=8', '--num_steps=7'], ['--num_steps=7', '--num_peers=8']),
@@ -264,7 +264,7 @@ def _slow(*values):
     (['--program=gala', '--num_replicas=2'], ['--num_replicas', 'not an option']),
     (['--program=gala_sebulba', '--num_replicas=2'], ['--num_replicas=2', '--num_peers=4']),
     (['--program=gala_sebulba', '--inference_nodes=2'], ['--inference_nodes=2', '--num_peers=4']),
-    (['--seed=-1'], ['--seed', '-1', '0 or more']),
+    (['--seed=-1'], ['--seed', '-1', 'a number from 0 to 4294967295']),
     (['--eval_period=-1'], ['--eval_period', '-1']),
     (['--inference_timeout_ms=inf'], ['--inference_timeout_ms', 'inf', 'finite']),
     (['--checkpoint_period=nan'], ['--checkpoint_period', 'nan', 'finite']),

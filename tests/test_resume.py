@@ -186,7 +186,7 @@ def test_each_time_that_a_run_is_resumed_its_seeds_are_others(tmp_path, monkeypa
 def test_what_may_change_still_has_to_fit(tmp_path, capsys):
   _stopped_run(tmp_path)
   assert _resume(tmp_path, '--num_actors=0') == 2
-  assert '--num_actors=0 must be at least 1' in capsys.readouterr().err
+  assert '--num_actors is 0: set it to a number from 1 to 65536' in capsys.readouterr().err
 
 
 def test_the_directory_of_the_run_may_be_named_again(tmp_path, monkeypatch):

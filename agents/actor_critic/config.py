@@ -16,21 +16,30 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   action_kinds = ('one', 'several', 'continuous')
 
   unroll_length: int = option(
-    20, 'Transitions in an unroll; an unroll has one row more, which only bootstraps.'
+    20,
+    'Transitions in an unroll; an unroll has one row more, which only bootstraps.',
+    at_least=1,
   )
-  discount: float = option(0.99, 'Discount gamma per environment step.')
+  discount: float = option(0.99, 'Discount gamma per environment step.', at_least=0, at_most=1)
   rho_bar: float = option(
-    1.0, 'Clip of the importance weight of each temporal difference; determines the fixed point.'
+    1.0,
+    'Clip of the importance weight of each temporal difference; determines the fixed point.',
+    above=0,
   )
   c_bar: float = option(
     1.0,
     'Clip of the importance weights that trace later differences back; determines the variance.',
+    above=0,
   )
-  baseline_cost: float = option(0.5, 'Weight of the baseline loss, itself half a squared error.')
-  entropy_cost: float = option(0.01, 'Weight of the entropy bonus, entropy in nats.')
-  reward_scale: float = option(1.0, 'Factor of the rewards in the loss, before clipping.')
+  baseline_cost: float = option(
+    0.5, 'Weight of the baseline loss, itself half a squared error.', at_least=0
+  )
+  entropy_cost: float = option(0.01, 'Weight of the entropy bonus, entropy in nats.', at_least=0)
+  reward_scale: float = option(1.0, 'Factor of the rewards in the loss, before clipping.', above=0)
   max_abs_reward: float = option(
-    0.0, 'Clip rewards to plus or minus this in the loss; 0 for no clipping; IMPALA on Atari: 1.'
+    0.0,
+    'Clip rewards to plus or minus this in the loss; 0 for no clipping; IMPALA on Atari: 1.',
+    at_least=0,
   )
   normalize_rewards: bool = option(
     False,
@@ -56,14 +65,6 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
     require_choice('policy_std', self.policy_std, ('state', 'free'))
     if self.separate_critic:
       require(self.core == 'none', 'core', self.core, 'none, or leave --separate_critic out')
-    require(self.unroll_length >= 1, 'unroll_length', self.unroll_length, 'at least 1')
-    require(0.0 <= self.discount <= 1.0, 'discount', self.discount, 'a number from 0 to 1')
-    for name in ('rho_bar', 'c_bar', 'reward_scale'):
-      value = getattr(self, name)
-      require(value > 0.0, name, value, 'a number above 0')
-    for name in ('baseline_cost', 'entropy_cost', 'max_abs_reward'):
-      value = getattr(self, name)
-      require(value >= 0.0, name, value, '0 or more')
     require(
       self.rho_bar >= self.c_bar, 'rho_bar', self.rho_bar, f'at least --c_bar, {self.c_bar!r}'
     )

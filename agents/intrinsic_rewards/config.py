@@ -28,25 +28,36 @@ class IntrinsicRewardsConfig(OptimizerConfig):
   action_kinds: ClassVar[tuple[str, ...]] = ('one',)
 
   inner_period: int = option(
-    8, 'Steps of a lifetime between updates of the inner policy, the length of its trajectories.'
+    8,
+    'Steps of a lifetime between updates of the inner policy, the length of its trajectories.',
+    at_least=1,
   )
   inner_updates: int = option(
     5,
     'Inner trajectories in an unroll, N in Zheng et al., through whose updates the outer update '
     'differentiates.',
+    at_least=1,
   )
   inner_learning_rate: float = option(
-    1.0, 'Step size of the inner policy, which each inner update adds times its gradient.'
+    1.0,
+    'Step size of the inner policy, which each inner update adds times its gradient.',
+    above=0,
   )
-  inner_discount: float = option(0.9, 'Discount of the inner return, within an inner episode.')
-  discount: float = option(0.99, 'Discount of the lifetime return, per environment step.')
+  inner_discount: float = option(
+    0.9, 'Discount of the inner return, within an inner episode.', at_least=0, at_most=1
+  )
+  discount: float = option(
+    0.99, 'Discount of the lifetime return, per environment step.', at_least=0, at_most=1
+  )
   inner_sizes: tuple[int, ...] = option(
     (),
     'Units in each hidden layer of the inner policy; none: logits are linear, so that with one-hot '
     'features they are a table.',
   )
   inner_scale: float = option(
-    0.01, "Standard deviation of the last layer's weights, drawn at the start of each lifetime."
+    0.01,
+    "Standard deviation of the last layer's weights, drawn at the start of each lifetime.",
+    at_least=0,
   )
   inner_reward: str = option(
     'learned',
@@ -65,12 +76,15 @@ class IntrinsicRewardsConfig(OptimizerConfig):
     'What the outer update maximises: the return of the lifetime, or of the inner episode as in the '
     'ablation of Zheng et al.',
   )
-  count_bonus: float = option(0.1, 'Weight of the bonus with inner_reward=count.')
-  gru_size: int = option(32, 'Units of the recurrent reward, and of the lifetime value.')
-  baseline_cost: float = option(0.5, 'Weight of the value loss.')
+  count_bonus: float = option(0.1, 'Weight of the bonus with inner_reward=count.', at_least=0)
+  gru_size: int = option(
+    32, 'Units of the recurrent reward, and of the lifetime value.', at_least=1
+  )
+  baseline_cost: float = option(0.5, 'Weight of the value loss.', at_least=0)
   entropy_cost: float = option(
     0.0,
     "Weight of the inner policy's entropy in the outer objective, which the reward then raises.",
+    at_least=0,
   )
   learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-3)
 
@@ -80,22 +94,7 @@ class IntrinsicRewardsConfig(OptimizerConfig):
     return self.inner_updates * self.inner_period
 
   def _check(self) -> None:
-    for name in ('inner_period', 'inner_updates', 'gru_size'):
-      value = getattr(self, name)
-      require(value >= 1, name, value, 'at least 1')
     require(min(self.inner_sizes, default=1) >= 1, 'inner_sizes', self.inner_sizes, '1 or more')
-    for name in ('inner_discount', 'discount'):
-      value = getattr(self, name)
-      require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
-    for name in ('inner_scale', 'count_bonus', 'baseline_cost', 'entropy_cost'):
-      value = getattr(self, name)
-      require(value >= 0.0, name, value, '0 or more')
-    require(
-      self.inner_learning_rate > 0.0,
-      'inner_learning_rate',
-      self.inner_learning_rate,
-      'a number above 0',
-    )
     require_choice('inner_reward', self.inner_reward, REWARDS)
     require_choice('reward_memory', self.reward_memory, MEMORIES)
     require_choice('outer_objective', self.outer_objective, OBJECTIVES)

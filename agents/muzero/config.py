@@ -40,16 +40,24 @@ class MuZeroConfig(OptimizerConfig):
   torso: str = with_default(NetworkConfig, 'torso', 'auto')
   mlp_sizes: tuple[int, ...] = with_default(NetworkConfig, 'mlp_sizes', (128,))
   hidden_state_size: int = option(
-    512, 'Units in the hidden state of the mlp and torso models; Unplugged: 512.'
+    512,
+    'Units in the hidden state of the mlp and torso models; Unplugged: 512.',
+    at_least=1,
   )
   model_channels: int = option(
-    256, 'Channels of the hidden state of the conv and residual models; MuZero: 256.'
+    256,
+    'Channels of the hidden state of the conv and residual models; MuZero: 256.',
+    at_least=1,
   )
   model_blocks: int = option(
-    16, 'Residual blocks of the dynamics, and of the representation; MuZero: 16, Unplugged: 10.'
+    16,
+    'Residual blocks of the dynamics, and of the representation; MuZero: 16, Unplugged: 10.',
+    at_least=0,
   )
   head_size: int = option(
-    128, 'Units in the hidden layer of each head: policy, value and reward; not published.'
+    128,
+    'Units in the hidden layer of each head: policy, value and reward; not published.',
+    at_least=1,
   )
   head_channels: int = option(
     0,
@@ -65,31 +73,47 @@ class MuZeroConfig(OptimizerConfig):
     'puct, of MuZero, which needs more simulations than actions.',
   )
   num_simulations: int = option(
-    50, 'Simulations of a search; all three papers on Atari: 50.', at_most=10_000
+    50,
+    'Simulations of a search; all three papers on Atari: 50.',
+    at_most=10_000,
+    at_least=1,
   )
   max_considered_actions: int = option(
     16,
     'Actions that gumbel considers at the root; Gumbel MuZero: 16, and fewer if there are fewer.',
+    at_least=1,
   )
   gumbel_value_scale: float = option(
     0.1,
     "Scale of values against logits in gumbel's policy, c_scale; Gumbel MuZero: 0.1 on Atari, 1 in Go.",
+    at_least=0,
   )
   gumbel_maxvisit: float = option(
-    50.0, "Added to the largest number of visits in gumbel's policy, c_visit; Gumbel MuZero: 50."
+    50.0,
+    "Added to the largest number of visits in gumbel's policy, c_visit; Gumbel MuZero: 50.",
+    at_least=0,
   )
-  puct_c1: float = option(1.25, 'Weight of the prior in puct, c1; MuZero: 1.25.')
-  puct_c2: float = option(19652.0, 'Visits after which puct explores more, c2; MuZero: 19652.')
+  puct_c1: float = option(1.25, 'Weight of the prior in puct, c1; MuZero: 1.25.', at_least=0)
+  puct_c2: float = option(
+    19652.0, 'Visits after which puct explores more, c2; MuZero: 19652.', above=0
+  )
   dirichlet_fraction: float = option(
-    0.25, "Weight of the noise in puct's prior at the root, times exploration; MuZero: 0.25."
+    0.25,
+    "Weight of the noise in puct's prior at the root, times exploration; MuZero: 0.25.",
+    at_least=0,
+    at_most=1,
   )
   dirichlet_alpha: float = option(
-    0.3, "Concentration of that noise; MuZero: 0.3 in chess and 0.25 in the paper's code for Atari."
+    0.3,
+    "Concentration of that noise; MuZero: 0.3 in chess and 0.25 in the paper's code for Atari.",
+    above=0,
   )
   temperature_decay_steps: int = option(
     0,
     'Learner steps in which the temperature of the visits of puct falls; 0: about all of the run. It is '
     '1 at first, 0.5 after half of them, 0.25 after three quarters. MuZero: 1 million.',
+    at_least=0,
+    at_most=MOST_STEPS,
   )
   search_value: str = option(
     'mean',
@@ -101,17 +125,24 @@ class MuZeroConfig(OptimizerConfig):
     20,
     'Rows of an unroll from which the model is unrolled; an unroll has --num_unroll_steps + --n_step '
     'rows after them, which are only targets. MuZero keeps 200 moves, Unplugged at most 500.',
+    at_least=1,
   )
   num_unroll_steps: int = option(
-    5, 'Steps K for which the model is unrolled in training; MuZero and Unplugged: 5.'
+    5,
+    'Steps K for which the model is unrolled in training; MuZero and Unplugged: 5.',
+    at_least=1,
   )
   n_step: int = option(
     10,
     'Transitions before a value target bootstraps; fewer where a truncated episode ends; MuZero: 10, '
     'Reanalyze and Unplugged: 5.',
+    at_least=1,
   )
   discount: float = option(
-    0.997, 'Discount gamma per environment step; MuZero and Unplugged: 0.997.'
+    0.997,
+    'Discount gamma per environment step; MuZero and Unplugged: 0.997.',
+    at_least=0,
+    at_most=1,
   )
   bootstrap: str = option(
     'target',
@@ -119,19 +150,25 @@ class MuZeroConfig(OptimizerConfig):
     'Unplugged, or search, the value that was found when acting, as in MuZero.',
   )
   target_update_period: int = option(
-    100, 'Learner steps between copies of the online network to the target network; Unplugged: 100.'
+    100,
+    'Learner steps between copies of the online network to the target network; Unplugged: 100.',
+    at_least=1,
   )
   num_bins: int = option(
     601,
     'Bins of the distributions of value and reward, over the range of h; MuZero and Unplugged: 601.',
+    at_least=3,
   )
   max_bin: float = option(
     300.0,
     'Value of the last bin, in the range of h; the first is its negative; MuZero and Unplugged: 300.',
+    above=0,
   )
   rescale_epsilon: float = with_default(R2D2Config, 'rescale_epsilon', 1e-3)
   value_cost: float = option(
-    0.25, 'Weight of the value loss; MuZero: 1, Reanalyze and Unplugged: 0.25.'
+    0.25,
+    'Weight of the value loss; MuZero: 1, Reanalyze and Unplugged: 0.25.',
+    at_least=0,
   )
   importance_exponent: float = with_default(R2D2Config, 'importance_exponent', 1.0)
   priority_eta: float = with_default(R2D2Config, 'priority_eta', 0.9)
@@ -140,10 +177,13 @@ class MuZeroConfig(OptimizerConfig):
     0.0,
     'Share of the unrolls of a batch whose policies are searched for again in the update, with the '
     'target network; Reanalyze: 0.8; needs --bootstrap=target.',
+    at_least=0,
+    at_most=1,
   )
   updates_per_batch: int = option(
     1,
     'Equal parts of a batch, each a gradient step; Podracer splits batches to learn from less data.',
+    at_least=1,
   )
 
   learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-4)
@@ -185,34 +225,8 @@ class MuZeroConfig(OptimizerConfig):
     require_choice('search_value', self.search_value, SEARCH_VALUES)
     require_choice('bootstrap', self.bootstrap, BOOTSTRAPS)
     require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
-    for name in (
-      *('hidden_state_size', 'model_channels', 'head_size', 'frame_stack', 'num_simulations'),
-      *('max_considered_actions', 'unroll_length', 'num_unroll_steps', 'n_step'),
-      *('target_update_period', 'updates_per_batch'),
-    ):
-      value = getattr(self, name)
-      require(value >= 1, name, value, 'at least 1')
-    for name in ('model_blocks', 'temperature_decay_steps'):
-      value = getattr(self, name)
-      require(value >= 0, name, value, '0 or more')
-    steps = self.temperature_decay_steps
-    require(steps <= MOST_STEPS, 'temperature_decay_steps', steps, f'at most {MOST_STEPS}')
-    expected = 'an odd number of at least 3, so that one bin is 0'
-    require(self.num_bins >= 3 and self.num_bins % 2 == 1, 'num_bins', self.num_bins, expected)
-    for name in (
-      *('discount', 'dirichlet_fraction', 'importance_exponent', 'priority_eta'),
-      'reanalyse_fraction',
-    ):
-      value = getattr(self, name)
-      require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
-    for name in ('dirichlet_alpha', 'puct_c2', 'max_bin', 'priority_floor'):
-      value = getattr(self, name)
-      require(value > 0.0, name, value, 'a number above 0')
-    for name in (
-      *('gumbel_value_scale', 'gumbel_maxvisit', 'puct_c1', 'rescale_epsilon', 'value_cost'),
-    ):
-      value = getattr(self, name)
-      require(value >= 0.0, name, value, '0 or more')
+    expected = 'an odd number, so that one bin is 0'
+    require(self.num_bins % 2 == 1, 'num_bins', self.num_bins, expected)
     if self.reanalyse_fraction:
       expected = 'target with --reanalyse_fraction, or leave that out'
       require(self.bootstrap == 'target', 'bootstrap', self.bootstrap, expected)

@@ -47,6 +47,7 @@ class NetworkConfig(CheckedOptions):
     'Units in the layer after the convolutions: 512 in DQN, 256 in IMPALA, 128 in MinAtar; 0: 128 with '
     'the minatar torso, 256 with small, else 512. Also in the layer that joins the parts of a nest; '
     '0: 256.',
+    at_least=0,
   )
   center_pixels: bool = option(
     False,
@@ -54,14 +55,16 @@ class NetworkConfig(CheckedOptions):
     'as a background, is then near 0.',
   )
   core: str = option('none', 'Memory over time: none or lstm.')
-  lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.')
+  lstm_size: int = option(256, 'Units in the LSTM core: 256 in IMPALA, 512 in R2D2.', at_least=1)
   forget_bias: float = option(
     1.0,
     'Initial bias of the forget gates of the LSTM, as in Jozefowicz et al. 2015: a new network keeps '
     'a state for about 1 + e^bias rows, 4 with 1 and 56 with 4.',
   )
   frame_stack: int = option(
-    1, 'Consecutive observations that the torso receives, zeros before the first of an episode.'
+    1,
+    'Consecutive observations that the torso receives, zeros before the first of an episode.',
+    at_least=1,
   )
   clip_reward_input: bool = option(
     True, 'Whether the core receives the previous reward clipped to [-1, 1], as in IMPALA, or raw.'
@@ -73,9 +76,6 @@ class NetworkConfig(CheckedOptions):
     require(min(self.mlp_sizes, default=1) >= 1, 'mlp_sizes', self.mlp_sizes, 'sizes of at least 1')
     require_choice('activation', self.activation, ACTIVATIONS)
     require_choice('init', self.init, INITS)
-    require(self.hidden_size >= 0, 'hidden_size', self.hidden_size, '0 to have it chosen, or more')
-    require(self.lstm_size >= 1, 'lstm_size', self.lstm_size, 'at least 1')
-    require(self.frame_stack >= 1, 'frame_stack', self.frame_stack, '1 for no stacking, or more')
 
 
 def require(condition: bool, name: str, value: object, expected: str) -> None:

@@ -17,25 +17,32 @@ class PPOConfig(ActorCriticConfig):
   learning_rate: float = with_default(ActorCriticConfig, 'learning_rate', 2.5e-4)
   adam_eps: float = with_default(ActorCriticConfig, 'adam_eps', 1e-5)
   max_gradient_norm: float = with_default(ActorCriticConfig, 'max_gradient_norm', 0.5)
-  num_epochs: int = option(4, 'Passes over the batch in one learner step.')
+  num_epochs: int = option(4, 'Passes over the batch in one learner step.', at_least=1)
   num_minibatches: int = option(
-    4, 'Gradient steps of one pass; the minibatches are equal parts of the batch.'
+    4,
+    'Gradient steps of one pass; the minibatches are equal parts of the batch.',
+    at_least=1,
   )
   minibatch_of: str = option(
     'unrolls',
     'What a minibatch is made of: unrolls, or single transitions, which need --core=none.',
   )
   clip_ratio: float = option(
-    0.2, 'Clip of pi/mu to 1 plus or minus this; 0.1 on Atari, where the paper decays it.'
+    0.2,
+    'Clip of pi/mu to 1 plus or minus this; 0.1 on Atari, where the paper decays it.',
+    above=0,
   )
   clip_value: float = option(
     0.0,
     'Clip of the change of a value in one learner step, in units of the scaled return; 0 for none.',
+    at_least=0,
   )
   normalize_advantages: bool = option(
     True, 'Whether advantages have mean 0 and standard deviation 1 in each minibatch.'
   )
-  gae_lambda: float = option(0.95, 'Lambda in [0, 1] of generalized advantage estimation.')
+  gae_lambda: float = option(
+    0.95, 'Lambda in [0, 1] of generalized advantage estimation.', at_least=0, at_most=1
+  )
   off_policy_correction: str = option(
     'none',
     'What values and advantages assume of stale data: none, that the present policy acted, or vtrace, '
@@ -50,16 +57,10 @@ class PPOConfig(ActorCriticConfig):
   def _check(self) -> None:
     require_choice('minibatch_of', self.minibatch_of, ('unrolls', 'transitions'))
     require_choice('off_policy_correction', self.off_policy_correction, ('none', 'vtrace'))
-    for name in ('num_epochs', 'num_minibatches'):
-      value = getattr(self, name)
-      require(value >= 1, name, value, 'at least 1')
     if self.off_policy_correction == 'none':
       for name in ('rho_bar', 'c_bar'):
         value = getattr(self, name)
         require(value == 1.0, name, value, '1.0, or add --off_policy_correction=vtrace')
-    require(self.clip_ratio > 0.0, 'clip_ratio', self.clip_ratio, 'a number above 0')
-    require(self.clip_value >= 0.0, 'clip_value', self.clip_value, '0 or more')
-    require(0.0 <= self.gae_lambda <= 1.0, 'gae_lambda', self.gae_lambda, 'a number from 0 to 1')
     if self.minibatch_of == 'transitions':
       expected = 'none with --minibatch_of=transitions, or use --minibatch_of=unrolls'
       require(self.core == 'none', 'core', self.core, expected)

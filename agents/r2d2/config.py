@@ -29,48 +29,72 @@ class R2D2Config(OptimizerConfig, NetworkConfig):
   clip_reward_input: bool = option(
     False, 'Whether the core sees the previous reward clipped to [-1, 1]; R2D2 leaves it raw.'
   )
-  head_size: int = option(512, 'Units in the hidden layer of each stream of the dueling head.')
+  head_size: int = option(
+    512, 'Units in the hidden layer of each stream of the dueling head.', at_least=1
+  )
   burn_in: int = option(
     40,
     'Rows at the start of an unroll that only refresh the stored core state with the current '
     'parameters; 0 for none.',
+    at_least=0,
   )
   unroll_length: int = option(
     80,
     'Transitions of an unroll that are trained on; an unroll has --burn_in rows before them and '
     'one after, which only bootstraps.',
+    at_least=1,
   )
   replay_state: str = option(
     'stored',
     'Core state at the start of a replayed unroll: stored, that with which it was played, or zero, '
     'that at the start of an episode.',
   )
-  n_step: int = option(5, 'Transitions before a target bootstraps; fewer where an unroll ends.')
-  discount: float = option(0.997, 'Discount gamma per environment step.')
+  n_step: int = option(
+    5, 'Transitions before a target bootstraps; fewer where an unroll ends.', at_least=1
+  )
+  discount: float = option(0.997, 'Discount gamma per environment step.', at_least=0, at_most=1)
   rescale_epsilon: float = option(
-    1e-3, 'Weight of the linear part of the value rescaling h; R2D2: 1e-3.'
+    1e-3,
+    'Weight of the linear part of the value rescaling h; R2D2: 1e-3.',
+    at_least=0,
   )
   target_update_period: int = option(
-    2500, 'Learner steps between copies of the online network to the target network.'
+    2500,
+    'Learner steps between copies of the online network to the target network.',
+    at_least=1,
   )
   importance_exponent: float = option(
-    0.6, 'Exponent in [0, 1] of the importance weights; 0 for none, 1 for full correction.'
+    0.6,
+    'Exponent in [0, 1] of the importance weights; 0 for none, 1 for full correction.',
+    at_least=0,
+    at_most=1,
   )
   priority_eta: float = option(
-    0.9, 'Weight in [0, 1] of the largest error of an unroll in its priority, against their mean.'
+    0.9,
+    'Weight in [0, 1] of the largest error of an unroll in its priority, against their mean.',
+    at_least=0,
+    at_most=1,
   )
   priority_floor: float = option(
     1e-3,
     'Smallest priority, so that every unroll can be sampled; as an error in the range of h it is '
     '1/400 of an error of one unit of return.',
+    above=0,
   )
   epsilon_base: float = option(
-    0.4, 'Training environment i of N acts at random with probability base^(1 + alpha i / (N - 1)).'
+    0.4,
+    'Training environment i of N acts at random with probability base^(1 + alpha i / (N - 1)).',
+    at_least=0,
+    at_most=1,
   )
   epsilon_alpha: float = option(
-    7.0, 'The alpha in that exponent: larger means later environments explore less; 0: all equal.'
+    7.0,
+    'The alpha in that exponent: larger means later environments explore less; 0: all equal.',
+    at_least=0,
   )
-  evaluation_epsilon: float = option(1e-3, 'Probability of a random action in evaluation.')
+  evaluation_epsilon: float = option(
+    1e-3, 'Probability of a random action in evaluation.', at_least=0, at_most=1
+  )
 
   learning_rate: float = with_default(OptimizerConfig, 'learning_rate', 1e-4)
   adam_eps: float = with_default(OptimizerConfig, 'adam_eps', 1e-3)
@@ -78,18 +102,5 @@ class R2D2Config(OptimizerConfig, NetworkConfig):
 
   def _check(self) -> None:
     require_choice('replay_state', self.replay_state, REPLAY_STATES)
-    require(self.burn_in >= 0, 'burn_in', self.burn_in, '0 for none, or more')
-    for name in ('head_size', 'unroll_length', 'n_step', 'target_update_period'):
-      value = getattr(self, name)
-      require(value >= 1, name, value, 'at least 1')
     expected = f'at most --unroll_length, {self.unroll_length!r}'
     require(self.n_step <= self.unroll_length, 'n_step', self.n_step, expected)
-    for name in (
-      *('discount', 'importance_exponent', 'priority_eta', 'epsilon_base', 'evaluation_epsilon'),
-    ):
-      value = getattr(self, name)
-      require(0.0 <= value <= 1.0, name, value, 'a number from 0 to 1')
-    require(self.priority_floor > 0.0, 'priority_floor', self.priority_floor, 'a number above 0')
-    for name in ('rescale_epsilon', 'epsilon_alpha'):
-      value = getattr(self, name)
-      require(value >= 0.0, name, value, '0 or more')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from agents.actor_critic.config import ActorCriticConfig
-from agents.networks.config import require, require_choice
+from agents.networks.config import require_choice
 from agents.options import option
 
 
@@ -13,7 +13,9 @@ from agents.options import option
 class VTraceConfig(ActorCriticConfig):
   """V-trace actor-critic (Espeholt et al. 2018, "IMPALA")."""
 
-  vtrace_lambda: float = option(1.0, 'Lambda in [0, 1] that mixes n-step targets; IMPALA uses 1.')
+  vtrace_lambda: float = option(
+    1.0, 'Lambda in [0, 1] that mixes n-step targets; IMPALA uses 1.', at_least=0, at_most=1
+  )
   loss_reduction: str = option(
     'mean',
     'Reduction over the transitions of a batch: mean, or sum as in IMPALA, whose gradient norm and '
@@ -22,5 +24,3 @@ class VTraceConfig(ActorCriticConfig):
 
   def _check(self) -> None:
     require_choice('loss_reduction', self.loss_reduction, ('mean', 'sum'))
-    value = self.vtrace_lambda
-    require(0.0 <= value <= 1.0, 'vtrace_lambda', value, 'a number from 0 to 1')

@@ -9,30 +9,35 @@ from nodes.unrolls.table_names import UNROLLS, Share
 from programs.options.common import CommonConfig
 from rundir.recorded_unrolls import RecordingOptions
 
-BATCH_SIZE_HELP = (
-  'unrolls that each replica adds to a learner batch, split over its learner devices; an update uses '
-  'num_replicas times as many'
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class ActorsConfig(CommonConfig):
   """Options of programs with actors, replay and a learner, for central and local inference alike."""
 
-  num_actors: int = option(2, 'actor processes of each replica', at_most=65_536)
+  num_actors: int = option(2, 'actor processes of each replica', at_most=65_536, at_least=1)
   envs_per_actor: int = option(
-    32, 'environments in each actor process; auto: measured before the start', measured=True
+    32,
+    'environments in each actor process; auto: measured before the start',
+    measured=True,
+    at_least=1,
   )
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
-  batch_size: int = option(16, BATCH_SIZE_HELP)
+  batch_size: int = option(
+    16,
+    'unrolls that each replica adds to a learner batch, split over its learner devices; an update uses '
+    'num_replicas times as many',
+    at_least=1,
+  )
   update_period: float = option(
     0.01,
     'seconds between parameter fetches of a node that infers, or relabels, outside the learner process',
+    above=0,
     at_most=3600.0,
   )
   num_replay_shards: int = option(
     1,
     'parts of the replay of each replica, filled and sampled evenly: servers, or rings under Anakin',
+    at_least=1,
   )
   audit: bool = option(False, 'record every unroll that is produced and trained on, for drills')
   record_unrolls: bool = option(
@@ -89,12 +94,9 @@ class ActorsConfig(CommonConfig):
     return self.audit or self.record_unrolls
 
   def _check(self) -> None:
-    self._require_at_least_one('num_actors', 'envs_per_actor', 'batch_size', 'num_replay_shards')
     self._require_devices('learner_devices')
     if not self.record_unrolls:
       self._require_default('--record_unrolls', 'record_gigabytes')
-    if self.update_period <= 0:
-      raise ValueError(f'--update_period={self.update_period} must be above 0.')
     if self.batch_size % len(self.learner_devices):
       raise ValueError(
         f'--batch_size={self.batch_size} does not divide over the {len(self.learner_devices)} '

@@ -52,11 +52,12 @@ class CommonConfig(CheckedOptions):
     60.0,
     'seconds between learner checkpoints; 0: none, and the failure of a learner ends the program unless '
     'it has peers',
+    at_least=0,
   )
-  checkpoints_kept: int = option(3, 'number of learner checkpoints to keep')
+  checkpoints_kept: int = option(3, 'number of learner checkpoints to keep', at_least=1)
 
-  eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator")
-  eval_episodes: int = option(100, 'episodes in one evaluation')
+  eval_envs: int = option(10, "the evaluator's environments; 0: no evaluator", at_least=0)
+  eval_episodes: int = option(100, 'episodes in one evaluation', at_least=0)
   eval_period: int = option(
     0, 'actor_steps between evaluations; 0: a twentieth of num_steps', at_least=0
   )
@@ -64,10 +65,13 @@ class CommonConfig(CheckedOptions):
     0.05,
     'largest share of the time that evaluations take during training, beyond 2 seconds each; each plays '
     'at least one episode in every environment; 1: no limit',
+    above=0,
+    at_most=1,
   )
   eval_seconds: float = option(
     60.0,
     'seconds after which the final evaluation starts no further round of episodes; 0: no limit',
+    at_least=0,
   )
   eval_episode_steps: int = option(
     100_000,
@@ -101,10 +105,6 @@ class CommonConfig(CheckedOptions):
     )
 
   def _check(self) -> None:
-    self._require_at_least_one('num_steps', 'checkpoints_kept')
-    self._require_not_negative('eval_envs', 'eval_episodes', 'eval_seconds', 'checkpoint_period')
-    if not 0.0 < self.eval_share <= 1.0:
-      raise ValueError(f'--eval_share={self.eval_share} must be above 0 and at most 1.')
     if self.eval_envs and not self.eval_episodes:
       raise ValueError('--eval_episodes=0 leaves the evaluator nothing to do; use --eval_envs=0.')
     if self.video_period and not self.eval_envs:
@@ -124,16 +124,6 @@ class CommonConfig(CheckedOptions):
         raise ValueError(
           f'--{field.name}={value} has no effect without {needed}; leave it out, or add that.'
         )
-
-  def _require_at_least_one(self, *names: str) -> None:
-    for name in names:
-      if getattr(self, name) < 1:
-        raise ValueError(f'--{name}={getattr(self, name)} must be at least 1.')
-
-  def _require_not_negative(self, *names: str) -> None:
-    for name in names:
-      if getattr(self, name) < 0:
-        raise ValueError(f'--{name}={getattr(self, name)} must not be negative.')
 
   def _require_devices(self, *names: str) -> None:
     for name in names:

@@ -15,7 +15,9 @@ class CompiledLoopConfig(CommonConfig):
   """Options of programs that compile environment, acting and learning into one function."""
 
   num_envs: int = option(
-    64, 'environments, over all devices; without replay, a learner batch is one unroll of each'
+    64,
+    'environments, over all devices; without replay, a learner batch is one unroll of each',
+    at_least=1,
   )
   num_devices: int = option(
     0, 'local devices that the environments are sharded over; 0: all local devices'
@@ -23,6 +25,7 @@ class CompiledLoopConfig(CommonConfig):
   updates_per_call: int = option(
     8,
     'learner steps per call of the compiled loop; reports, checkpoints and stops happen between calls',
+    at_least=1,
   )
 
   @property
@@ -46,7 +49,6 @@ class CompiledLoopConfig(CommonConfig):
     return Seed(self.seed)
 
   def _check(self) -> None:
-    self._require_at_least_one('num_envs', 'updates_per_call')
     if self.video_period:
       raise ValueError(
         f'--video_period={self.video_period:g} is not for Anakin, whose environments are inside a '

@@ -46,8 +46,6 @@ class CompiledReplayConfig(CompiledLoopConfig):
     )
 
   def _check(self) -> None:
-    self._require_at_least_one('batch_size', 'num_replay_shards', 'min_replay_size')
-    self._require_not_negative('priority_exponent')
     updates = self.samples_per_insert * self.num_envs / self.batch_size
     if updates < 1 or abs(updates - round(updates)) > 1e-6:
       raise ValueError(

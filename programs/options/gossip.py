@@ -83,11 +83,13 @@ class CompiledGossipConfig(GossipConfig, CompiledLoopConfig):
     16,
     'environments of each peer, over all of its devices; a learner batch is one unroll of each; '
     'GALA: 16',
+    at_least=1,
   )
   updates_per_call: int = option(
     1,
     'learner steps of a peer between two rounds of gossip; reports, checkpoints and stops happen there '
     'too; GALA: 1',
+    at_least=1,
   )
 
   @property

@@ -20,13 +20,17 @@ class InferenceConfig(ActorsConfig):
     1,
     'replicas, each one inference-learner with its replay and actors on its own host; learners average '
     'their gradients, and numbers of actors and replay sizes are per replica; 1 with peers',
+    at_least=1,
   )
   inference_nodes: int = option(
     0,
     'stand-alone inference nodes, each for an equal share of the actors; 0: the learner process infers, '
     'as it does with peers',
+    at_least=0,
   )
-  env_groups: int = option(2, "parts of an actor's environments that are stepped in turn")
+  env_groups: int = option(
+    2, "parts of an actor's environments that are stepped in turn", at_least=1
+  )
   inference_batch_size: int = option(
     0,
     'largest inference batch, in environments; 0: half of the environments of a node; auto: measured '
@@ -34,13 +38,17 @@ class InferenceConfig(ActorsConfig):
     measured=True,
   )
   inference_timeout_ms: float = option(
-    2.0, 'milliseconds that a request waits for a fuller batch', at_most=3_600_000.0
+    2.0,
+    'milliseconds that a request waits for a fuller batch',
+    at_most=3_600_000.0,
+    at_least=0,
   )
   inference_threads: int = option(
     0,
     'threads of an inference node that serve batches in turn; 0: one for each CPU device, or one that '
     'listens and two for each accelerator',
     at_most=256,
+    at_least=0,
   )
   shared_memory: bool = option(
     True,
@@ -79,8 +87,6 @@ class InferenceConfig(ActorsConfig):
     return dataclasses.replace(super().resolve(), inference_batch_size=size)
 
   def _check(self) -> None:
-    self._require_at_least_one('num_replicas', 'env_groups')
-    self._require_not_negative('inference_timeout_ms', 'inference_nodes', 'inference_threads')
     self._require_devices('actor_devices')
     if self.envs_per_actor % self.env_groups:
       raise ValueError(

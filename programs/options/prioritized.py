@@ -19,11 +19,14 @@ class PrioritizedConfig(ActorsConfig):
     100_000, 'capacity of the replay of a replica, in unrolls, over its shards'
   )
   min_replay_size: int = option(
-    5_000, 'unrolls in the replay of a replica before learning starts, over its shards'
+    5_000,
+    'unrolls in the replay of a replica before learning starts, over its shards',
+    at_least=1,
   )
   samples_per_insert: float = option(
     0.75,
     "how often an unroll is sampled on average; SEED's script: 0.75, its default: 1.5",
+    above=0,
     at_most=1e6,
   )
   samples_per_insert_error: float = option(
@@ -33,10 +36,14 @@ class PrioritizedConfig(ActorsConfig):
     at_most=1e30,
   )
   replay_checkpoint_period: float = option(
-    600.0, 'seconds between replay checkpoints, during which replay blocks; 0: none'
+    600.0,
+    'seconds between replay checkpoints, during which replay blocks; 0: none',
+    at_least=0,
   )
   priority_exponent: float = option(
-    0.9, 'exponent of priorities; unrolls are sampled in proportion to priority to this power'
+    0.9,
+    'exponent of priorities; unrolls are sampled in proportion to priority to this power',
+    at_least=0,
   )
 
   def resolve(self: C) -> C:
@@ -51,9 +58,6 @@ class PrioritizedConfig(ActorsConfig):
 
   def _check(self) -> None:
     shards = self.num_replay_shards
-    if self.samples_per_insert <= 0:
-      raise ValueError(f'--samples_per_insert={self.samples_per_insert} must be above 0.')
-    self._require_not_negative('replay_checkpoint_period', 'priority_exponent')
     if self.min_replay_size < shards:
       raise ValueError(
         f'--min_replay_size={self.min_replay_size} is below 1 for each of the {shards} shards of '

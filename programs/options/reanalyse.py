@@ -23,6 +23,8 @@ class ReanalyseConfig(RelabelledConfig):
     0.0,
     'share of the unrolls of a batch that are from relabellers, from 0 to below 1; MuZero Reanalyze: '
     '0.8 of all updates (Schrittwieser et al. 2020, appendix H)',
+    at_least=0,
+    below=1,
   )
   reanalyse_size: int = option(
     0,
@@ -66,8 +68,6 @@ class ReanalyseConfig(RelabelledConfig):
     return 1.0 - self.relabelled / self.batch_size
 
   def _check(self) -> None:
-    if not 0.0 <= self.reanalyse_share < 1.0:
-      raise ValueError(f'--reanalyse_share={self.reanalyse_share} must be at least 0 and below 1.')
     if bool(self.reanalyse_nodes) != bool(self.reanalyse_share):
       raise ValueError(
         f'--reanalyse_nodes={self.reanalyse_nodes} and --reanalyse_share={self.reanalyse_share} need '

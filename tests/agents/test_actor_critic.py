@@ -239,7 +239,7 @@ def test_unroll_geometry(name):
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'unroll_length': 0}, r'--unroll_length is 0: set it to at least 1\.'),
+    ({'unroll_length': 0}, r'--unroll_length is 0: set it to 1 or more\.'),
     (
       {'torso': 'resnet'},
       r"--torso is 'resnet': set it to auto, mlp, nature, small, impala, minatar or path.*",

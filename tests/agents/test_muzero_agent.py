@@ -321,7 +321,7 @@ def test_eight_devices_do_the_update_of_one():
   [
     ({'search': 'alphabeta'}, r"--search is 'alphabeta': set it to gumbel or puct\."),
     ({'model': 'rnn'}, r"--model is 'rnn': set it to auto, mlp, torso, conv or residual\."),
-    ({'num_simulations': 0}, r'--num_simulations is 0: set it to at least 1\.'),
+    ({'num_simulations': 0}, r'--num_simulations is 0: set it to a number from 1 to 10000\.'),
     ({'num_bins': 20}, r'--num_bins is 20: set it to an odd number'),
     (
       {'reanalyse_fraction': 1.5},

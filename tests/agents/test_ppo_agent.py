@@ -213,8 +213,8 @@ def test_eight_devices_do_the_update_of_one_and_move_only_sums(name):
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'num_epochs': 0}, r'--num_epochs is 0: set it to at least 1\.'),
-    ({'num_minibatches': 0}, r'--num_minibatches is 0: set it to at least 1\.'),
+    ({'num_epochs': 0}, r'--num_epochs is 0: set it to 1 or more\.'),
+    ({'num_minibatches': 0}, r'--num_minibatches is 0: set it to 1 or more\.'),
     ({'clip_ratio': 0.0}, r'--clip_ratio is 0\.0: set it to a number above 0\.'),
     ({'clip_value': -0.1}, r'--clip_value is -0\.1: set it to 0 or more\.'),
     ({'c_bar': 0.5}, r'--c_bar is 0\.5: set it to 1\.0, or add --off_policy_correction=vtrace\.'),

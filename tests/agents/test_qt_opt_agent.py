@@ -211,7 +211,7 @@ def test_eight_devices_do_the_update_of_one():
     ({'num_elites': 20}, '--num_samples is 16: set it to at least --num_elites, 20'),
     ({'value_loss': 'huber'}, "--value_loss is 'huber': set it to squared or cross_entropy"),
     ({'epsilon': 1.5}, '--epsilon is 1.5: set it to a number from 0 to 1'),
-    ({'target_update_period': 0}, '--target_update_period is 0: set it to at least 1'),
+    ({'target_update_period': 0}, '--target_update_period is 0: set it to 1 or more'),
   ],
 )
 def test_unusable_options_are_rejected_by_name(options, message):

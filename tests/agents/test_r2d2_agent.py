@@ -357,12 +357,12 @@ def test_eight_devices_do_the_update_of_one():
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'burn_in': -1}, r'--burn_in is -1: set it to 0 for none, or more\.'),
-    ({'unroll_length': 0}, r'--unroll_length is 0: set it to at least 1\.'),
-    ({'n_step': 0}, r'--n_step is 0: set it to at least 1\.'),
+    ({'burn_in': -1}, r'--burn_in is -1: set it to 0 or more\.'),
+    ({'unroll_length': 0}, r'--unroll_length is 0: set it to 1 or more\.'),
+    ({'n_step': 0}, r'--n_step is 0: set it to 1 or more\.'),
     ({'n_step': 7}, r'--n_step is 7: set it to at most --unroll_length, 6\.'),
-    ({'target_update_period': 0}, r'--target_update_period is 0: set it to at least 1\.'),
-    ({'head_size': 0}, r'--head_size is 0: set it to at least 1\.'),
+    ({'target_update_period': 0}, r'--target_update_period is 0: set it to 1 or more\.'),
+    ({'head_size': 0}, r'--head_size is 0: set it to 1 or more\.'),
     ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
     ({'discount': float('nan')}, r'--discount is nan: set it to a finite number\.'),
     ({'priority_eta': 1.5}, r'--priority_eta is 1\.5: set it to a number from 0 to 1\.'),

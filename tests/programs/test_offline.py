@@ -66,7 +66,7 @@ def test_data_that_cannot_be_loaded_are_rejected_in_one_sentence(tmp_path, capsy
     ({'bellman_updaters': 0}, '--offline_data needs the Bellman updaters'),
     ({'unroll_length': 4}, '--unroll_length=4 needs more rows'),
     ({'frame_stack': 2}, '--frame_stack=2 needs more rows'),
-    ({'online_share': 1.5}, '--online_share is 1.5: set it to 1 or less'),
+    ({'online_share': 1.5}, '--online_share is 1.5: set it to a number from 0 to 1'),
     ({'offline_size': 1, 'num_replay_shards': 2}, 'gives 1 transitions for 2 replay servers'),
   ],
 )
