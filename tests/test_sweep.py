@@ -110,7 +110,7 @@ def test_a_sweep_is_stopped_continued_and_compared(tmp_path, capsys):
     (
       FILE.replace('num_envs: 1', 'num_envs: 0'),
       [],
-      'with --learning_rate=1e-3: --num_envs=0 must',
+      'with --learning_rate=1e-3: --num_envs is 0: set it to 1 or more',
     ),
     (FILE + 'time_limt: 3', [], "there is no entry 'time_limt'; did you mean time_limit?"),
   ],

@@ -84,7 +84,7 @@ def test_settings_are_those_of_our_program():
     ({'env': 'atari:Pong', 'torso': 'mlp'}, '--torso=mlp'),
     ({'torso': 'impala'}, '--torso=impala'),
     ({'env': 'atari:Pong', 'max_abs_reward': 0.0}, '--max_abs_reward=0'),
-    ({'batch_size': 0}, '--batch_size=0'),
+    ({'batch_size': 0}, '--batch_size is 0'),
   ],
 )
 def test_settings_that_peers_do_not_have_are_rejected(given, flag):
