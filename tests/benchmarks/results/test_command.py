@@ -86,7 +86,7 @@ def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   # The row before it fails, and this one continues all the same.
   code, output, errors = finish(start('--keep_policies', *flags))
   assert code == 1, output + errors
-  said = 'failed: catch/wrong seed 1: launch.py ended with exit code 2: error: --num_envs is 0: set it to'
+  said = 'failed: catch/wrong seed 1: launch.py ended with exit code 2: error: --num_envs is 0: set'
   assert said in errors
   config = json.loads((run_dir / 'config.json').read_text())
   first, second = (' '.join(command) for command in config['commands'])
