@@ -253,7 +253,10 @@ TASKS = (
     (50.0, 100.0),
     r2d2=True,
     r2d2_longer=True,
-    missed="`r2d2` stays below DQN's figure: it has a fifth of the steps of DQN in MinAtar's paper.",
+    missed=(
+      "`r2d2` stays below DQN's figure: it has a fifth of the steps of DQN in MinAtar's paper, and "
+      '`r2d2-5m` has as many.'
+    ),
   ),
   _minatar(
     'Seaquest',
