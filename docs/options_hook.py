@@ -30,6 +30,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def _program_options() -> Iterator[str]:
   """Yields a table for each class that defines options, with the programs that have it."""
+  from programs.options.flags import text
+
   configs = {name: variant.config for name, variant in _variants()}
   owners: dict[type, dict[str, dict[str, dataclasses.Field]]] = {}
   for program, config in configs.items():
@@ -49,7 +51,7 @@ def _program_options() -> Iterator[str]:
     yield f'Programs: {", ".join(f"`{program}`" for program in short)}.\n'
     yield '| option | default | meaning |\n|---|---|---|'
     for name, fields in owners[owner].items():
-      yield f'| `--{name}` | {_default(fields, programs)} | {_cell(_meaning(fields))} |'
+      yield f'| `--{name}` | {_default(fields, programs)} | {_cell(text(fields, _short))} |'
 
 
 def _variants() -> Iterator[tuple[str, Any]]:
@@ -82,15 +84,6 @@ def _default(fields: dict[str, dataclasses.Field], programs: list[str]) -> str:
   if len(shown) == 1 and set(fields) == set(programs):
     return next(iter(shown))
   return ', '.join(f'{value} ({", ".join(_short(names))})' for value, names in shown.items())
-
-
-def _meaning(fields: dict[str, dataclasses.Field]) -> str:
-  texts: dict[str, list[str]] = {}
-  for program, field in fields.items():
-    texts.setdefault(field.metadata.get('help', ''), []).append(program)
-  if len(texts) == 1:
-    return next(iter(texts))
-  return ' '.join(f'{", ".join(_short(names))}: {text}' for text, names in texts.items())
 
 
 def _value(value: Any) -> str:

@@ -53,8 +53,8 @@ class DmEnvBatch(BatchedEnvironment):
     self.action_repeat = action_repeat
     self._environments = list(environments)
     self._observations = observations.make(environments[0].observation_spec(), flatten)
-    self._action_spec = _action_spec(environments[0].action_spec())
-    self._action_dtype = environments[0].action_spec().dtype
+    own = environments[0].action_spec()
+    self._action_spec, self._action_dtype = _action_spec(own), own.dtype
 
   def reset(self) -> dm_env.TimeStep:
     """Starts N episodes. See the base class."""

@@ -128,10 +128,11 @@ def check(name: str, options: str = '') -> specs.EnvironmentSpec:
   Raises:
     ValueError: as in `make`, or the user's environment violates the interface; one sentence.
   """
-  family, *module = name.split(':')[:-1] or ['']
-  if family == 'gymnasium' and module:
+  family, _, task = name.partition(':')
+  module, colon, _ = task.partition(':')
+  if family == 'gymnasium' and colon:
     batch = make(name, trial.NUM_ENVS, 0, options)
-    return trial.played(batch, f'--env={name}', getattr(sys.modules.get(module[0]), '__file__', ''))
+    return trial.played(batch, f'--env={name}', getattr(sys.modules.get(module), '__file__', ''))
   if not own_file.is_spec(name):
     return make_spec(name, options)
   _, _, keywords = resolve({}, name, options)

@@ -222,7 +222,9 @@ class Evaluator(PeriodicEvaluator):
         )
 
       def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
-        limits = should_stop, is_late, self._max_steps
-        return returns(self._inference, environment, self._episodes_each, *limits), {}
+        played = returns(
+          self._inference, environment, self._episodes_each, should_stop, is_late, self._max_steps
+        )
+        return played, {}
 
       self._run_periodically(play, filming)

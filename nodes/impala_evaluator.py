@@ -99,8 +99,8 @@ class ImpalaEvaluator(PeriodicEvaluator):
     def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
       frames = {'evaluated_frames': fetch(should_stop)}
       stops = checked(should_stop)
-      limits = stops, is_late, self._max_steps
-      return returns(server, environment, self._episodes_each, *limits), frames
+      played = returns(server, environment, self._episodes_each, stops, is_late, self._max_steps)
+      return played, frames
 
     with contextlib.ExitStack() as opened:
       opened.callback(environment.close)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -58,7 +58,7 @@ def define(own_program: str = '') -> None:
   for name, by_program in fields.items():
     field = next(iter(by_program.values()))
     define = _define_size if field.metadata.get('measured') else kinds[type(field.default)]
-    define(name, None, f'{_text(by_program)} ({_defaults(by_program, len(programs))})')
+    define(name, None, f'{text(by_program)} ({_defaults(by_program, len(programs))})')
   _programs[:] = programs
 
 
@@ -93,14 +93,22 @@ def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:
       yield (title if agree else f'{title}/{agent}'), field
 
 
-def _text(by_program: dict[str, dataclasses.Field]) -> str:
-  """Describes a flag; each text comes with its programs if theirs differ."""
+def text(
+  by_program: Mapping[str, dataclasses.Field],
+  shown: Callable[[Sequence[str]], Sequence[str]] = lambda programs: programs,
+) -> str:
+  """Returns the text of an option; each text comes with its programs if theirs differ.
+
+  Args:
+    by_program: the option of each program that has it.
+    shown: returns how programs are named.
+  """
   programs: dict[str, list[str]] = {}
   for program, field in by_program.items():
     programs.setdefault(field.metadata.get('help', ''), []).append(program)
   if len(programs) == 1:
     return next(iter(programs))
-  return ' '.join(f'{", ".join(names)}: {text.rstrip(".")}.' for text, names in programs.items())
+  return ' '.join(f'{", ".join(shown(p))}: {said.rstrip(".")}.' for said, p in programs.items())
 
 
 def _defaults(by_program: dict[str, dataclasses.Field], num_programs: int) -> str:
