@@ -25,7 +25,7 @@ class R2D2Config(OptimizerConfig, NetworkConfig):
   """
 
   core: str = option('lstm', 'Memory over time: lstm, or none as a feed-forward control.')
-  lstm_size: int = option(512, 'Units in the LSTM core: 512 in R2D2.')
+  lstm_size: int = with_default(NetworkConfig, 'lstm_size', 512)
   clip_reward_input: bool = option(
     False, 'Whether the core sees the previous reward clipped to [-1, 1]; R2D2 leaves it raw.'
   )

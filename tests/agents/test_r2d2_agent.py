@@ -363,6 +363,7 @@ def test_eight_devices_do_the_update_of_one():
     ({'n_step': 7}, r'--n_step is 7: set it to at most --unroll_length, 6\.'),
     ({'target_update_period': 0}, r'--target_update_period is 0: set it to 1 or more\.'),
     ({'head_size': 0}, r'--head_size is 0: set it to 1 or more\.'),
+    ({'lstm_size': 0}, r'--lstm_size is 0: set it to 1 or more\.'),
     ({'core': 'gru'}, r"--core is 'gru': set it to none or lstm\."),
     ({'discount': float('nan')}, r'--discount is nan: set it to a finite number\.'),
     ({'priority_eta': 1.5}, r'--priority_eta is 1\.5: set it to a number from 0 to 1\.'),
