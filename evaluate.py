@@ -103,7 +103,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   # These modules import JAX, which takes seconds.
   from agents import shapes
   from environments import registry
-  from environments.film import FilmRecorder
+  from environments.video import VideoRecorder
   from nodes.learning import serialisation
   from viewing import evaluation, export
 
@@ -124,7 +124,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   options = registry.merge(options, args.env_options or '')
   seed = Seed(args.seed).child('evaluate')
   environment = evaluation.make_environment(environments, config.env, options, num_envs, seed)
-  film = FilmRecorder(environment, args.video_episodes, args.video_frames)
+  video = VideoRecorder(environment, args.video_episodes, args.video_frames)
   with contextlib.closing(environment):
     make_agent = run.module.make_agent(config)
     specs = environment.observation_spec(), environment.action_spec()
@@ -135,7 +135,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         f'leave out what changes observations or actions of --env_options={args.env_options}.'
       )
     params = serialisation.params(kept, shapes.params(agent), advice)
-    watched = film if args.video else environment
+    watched = video if args.video else environment
     max_steps = config.eval_episode_steps
     played = evaluation.play(agent, params, watched, episodes_each, seed, max_steps)
   protocol = {
@@ -156,8 +156,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     'parameters': {'file': kept.path, **(kept.counts or at_the_end)},
   }
   if args.video:
-    film.save(args.video)
-    result['video'] = {'file': args.video, 'frames': len(film.rows), 'cut': film.cut}
+    video.save(args.video)
+    result['video'] = {'file': args.video, 'frames': len(video.rows), 'cut': video.cut}
   if args.export:
     takes = export.write(args.export, agent, params, *specs, num_envs, result)
     result['export'] = {'directory': args.export, 'takes': takes}

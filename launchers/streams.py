@@ -22,7 +22,7 @@ def say(sentence: str, file: IO[str] | None = None) -> None:
 
 
 @contextlib.contextmanager
-def announced_if_slow(sentence: str, seconds: float = 10.0) -> Iterator[None]:
+def announced_if_slow(sentence: str, seconds: float) -> Iterator[None]:
   """Prints a sentence to stderr if the block has not ended after some seconds."""
   timer = threading.Timer(seconds, say, (sentence, sys.stderr))
   timer.daemon = True

@@ -18,8 +18,8 @@ from environments import nests
 from environments.base import BatchedEnvironment
 from nodes.inference.client import Connectable, RemotePolicy
 from nodes.runtime import activity, lifecycle
-from nodes.runtime.film_schedule import FilmMaker
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+from nodes.runtime.video_schedule import VideoRecording
 
 
 class Policy(Protocol):
@@ -133,7 +133,7 @@ def returns(
   return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
 
 
-def film(
+def record_video(
   inference: Connectable,
   environment: BatchedEnvironment,
   num_envs: int,
@@ -148,19 +148,19 @@ def film(
       one as many times.
     environment: a single one; is reset first.
     num_envs: as declared to the server.
-    max_frames: frames after which the film ends.
+    max_frames: frames after which the video ends.
     should_stop: polled while waiting for actions.
-    is_late: returns whether the film is to end.
+    is_late: returns whether the video is to end.
 
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.
   """
-  from environments.film import FilmRecorder  # With Pillow, which other evaluators do not need.
+  from environments.video import VideoRecorder  # With Pillow, which other evaluators do not need.
 
-  recorder = FilmRecorder(environment, 1, max_frames)
+  recorder = VideoRecorder(environment, 1, max_frames)
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
-    activity.mark(activity.FILMING)
+    activity.mark(activity.RECORDING)
     timestep = recorder.reset()
     while not recorder.complete:
       activity.mark(activity.WAITING_FOR_ACTIONS)
@@ -169,7 +169,7 @@ def film(
       action = policy.receive()
       if action is None:
         raise lifecycle.Stopped
-      activity.mark(activity.FILMING)
+      activity.mark(activity.RECORDING)
       timestep = recorder.step(action[:1])
       if is_late():
         break
@@ -213,12 +213,12 @@ class Evaluator(PeriodicEvaluator):
       number = seed.child('environments').number()
       environment = self._make_environment(self._num_envs, number)
       opened.callback(environment.close)
-      filming: FilmMaker | None = None
-      if self._film_frames:
-        filmed = self._make_environment(1, seed.child('film').number())
-        opened.callback(filmed.close)
-        filming = functools.partial(
-          film, self._inference, filmed, self._num_envs, self._film_frames
+      recording: VideoRecording | None = None
+      if self._video_frames:
+        recorded = self._make_environment(1, seed.child('video').number())
+        opened.callback(recorded.close)
+        recording = functools.partial(
+          record_video, self._inference, recorded, self._num_envs, self._video_frames
         )
 
       def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
@@ -227,4 +227,4 @@ class Evaluator(PeriodicEvaluator):
         )
         return played, {}
 
-      self._run_periodically(play, filming)
+      self._run_periodically(play, recording)

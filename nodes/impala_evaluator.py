@@ -12,13 +12,13 @@ from acme import specs
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
-from nodes.evaluator import film, returns
+from nodes.evaluator import record_video, returns
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import make_server
 from nodes.runtime import activity, lifecycle, rpc
-from nodes.runtime.film_schedule import FilmMaker
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+from nodes.runtime.video_schedule import VideoRecording
 
 
 class ImpalaEvaluator(PeriodicEvaluator):
@@ -105,14 +105,14 @@ class ImpalaEvaluator(PeriodicEvaluator):
     with contextlib.ExitStack() as opened:
       opened.callback(environment.close)
       opened.callback(server.close)
-      filming: FilmMaker | None = None
-      if self._film_frames:
-        filmed = self._make_environment(1, seed.child('film').number())
-        opened.callback(filmed.close)
+      recording: VideoRecording | None = None
+      if self._video_frames:
+        recorded = self._make_environment(1, seed.child('video').number())
+        opened.callback(recorded.close)
 
-        def filming(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> bytes:
+        def recording(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> bytes:
           fetch(should_stop)
           stops = checked(should_stop)
-          return film(server, filmed, self._num_envs, self._film_frames, stops, is_late)
+          return record_video(server, recorded, self._num_envs, self._video_frames, stops, is_late)
 
-      self._run_periodically(play, filming)
+      self._run_periodically(play, recording)

@@ -37,7 +37,7 @@ class Monitor:
     num_steps: int,
     has_evaluator: bool,
     num_learners: int = 1,
-    films_kept: int = 5,
+    videos_kept: int = 5,
   ):
     """Opens the logs.
 
@@ -46,7 +46,7 @@ class Monitor:
       num_steps: actor steps of the whole run, for progress.
       has_evaluator: whether to wait for a final evaluation.
       num_learners: number of nodes that call `training_finished`, inference nodes included.
-      films_kept: number of films to keep, the newest.
+      videos_kept: number of videos to keep, the newest.
     """
     self._run_dir = run_dir
     self._num_steps = num_steps
@@ -60,7 +60,7 @@ class Monitor:
     self._latest: dict[str, dict[str, float]] = {}
     self._counts_of: dict[str, dict[str, float]] = {}
     self._final: dict[str, dict[str, float]] = {}
-    self._recorder = Recorder(run_dir, films_kept)
+    self._recorder = Recorder(run_dir, videos_kept)
     self._evaluation = self._earlier_evaluation()
     self._problem = ''
     self._training_finished = threading.Event()
@@ -91,16 +91,16 @@ class Monitor:
     with self._lock:
       self._count(node, counts)
 
-  def film(self, actor_steps: int, gif: bytes) -> None:
-    """Records a film of the policy in `films/` and for TensorBoard, without waiting for the disk.
+  def video(self, actor_steps: int, gif: bytes) -> None:
+    """Records a video of the policy in `videos/` and for TensorBoard, without waiting for the disk.
 
     Args:
-      actor_steps: of the program when it was filmed; it names the file.
-      gif: the film.
+      actor_steps: of the program at that time; it names the file.
+      gif: the video.
     """
     with self._lock:
       frames = int(self._counts()['environment_frames'])
-    self._recorder.put_film(actor_steps, frames, gif)
+    self._recorder.put_video(actor_steps, frames, gif)
 
   def flush(self, timeout: float = 60.0) -> bool:
     """Waits until all earlier reports are written or dropped.

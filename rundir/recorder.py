@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from absl import logging
 
-from rundir import films, node_files
+from rundir import node_files, videos
 from rundir.csv_file import CsvWriter
 from rundir.event_file import EventFile
 
@@ -27,14 +27,14 @@ class _Row(NamedTuple):
   scalars: Mapping[str, float]
 
 
-class _Film(NamedTuple):
+class _Video(NamedTuple):
   actor_steps: int
   frames: int
   gif: bytes
 
 
 class Recorder:
-  """Writes rows to `logs/<node>.csv`, films to `films/`, and both to TensorBoard.
+  """Writes rows to `logs/<node>.csv`, videos to `videos/`, and both to TensorBoard.
 
   Rows are dropped and counted if the disk is full, or if the queue is full because the disk does not
   respond. The recorder tries every row, so writing resumes once there is room.
@@ -44,16 +44,16 @@ class Recorder:
     lost: number of rows so far that were not fully written.
   """
 
-  def __init__(self, run_dir: str, films_kept: int = 5):
-    """Initialises a recorder; its thread starts with the first row or film.
+  def __init__(self, run_dir: str, videos_kept: int = 5):
+    """Initialises a recorder; its thread starts with the first row or video.
 
     Args:
       run_dir: the run directory.
-      films_kept: number of films to keep, the newest.
+      videos_kept: number of videos to keep, the newest.
     """
     self._run_dir = run_dir
-    self._films_kept = films_kept
-    self._rows: queue.Queue[_Row | _Film | None] = queue.Queue(_CAPACITY)
+    self._videos_kept = videos_kept
+    self._rows: queue.Queue[_Row | _Video | None] = queue.Queue(_CAPACITY)
     self._tables: dict[str, CsvWriter] = {}
     self._events: EventFile | None = None
     self._thread: threading.Thread | None = None
@@ -80,17 +80,17 @@ class Recorder:
     """
     self._put(_Row(node, dict(row), step, dict(scalars)))
 
-  def put_film(self, actor_steps: int, frames: int, gif: bytes) -> None:
-    """Queues a film without waiting.
+  def put_video(self, actor_steps: int, frames: int, gif: bytes) -> None:
+    """Queues a video without waiting.
 
     Args:
       actor_steps: names its file.
       frames: environment frames of the program, its step in TensorBoard.
       gif: its content.
     """
-    self._put(_Film(actor_steps, frames, gif))
+    self._put(_Video(actor_steps, frames, gif))
 
-  def _put(self, record: _Row | _Film) -> None:
+  def _put(self, record: _Row | _Video) -> None:
     if self._thread is None:
       self._thread = threading.Thread(target=self._run, name='recorder', daemon=True)
       self._thread.start()
@@ -129,9 +129,9 @@ class Recorder:
     if self._events is not None:
       self._events.close()
 
-  def _write(self, row: _Row | _Film) -> None:
-    if isinstance(row, _Film):
-      films.write(self._run_dir, row.actor_steps, row.frames, row.gif, self._films_kept)
+  def _write(self, row: _Row | _Video) -> None:
+    if isinstance(row, _Video):
+      videos.write(self._run_dir, row.actor_steps, row.frames, row.gif, self._videos_kept)
       return
     if row.node not in self._tables:
       self._tables[row.node] = CsvWriter(node_files.csv_path(self._run_dir, row.node))

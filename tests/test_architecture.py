@@ -114,7 +114,7 @@ def test_only_replay_and_its_clients_import_reverb_and_only_lifecycle_imports_la
   'modules, heavy',
   [
     (
-      'nodes.actor, nodes.evaluator, environments.catch, environments.film',
+      'nodes.actor, nodes.evaluator, environments.catch, environments.video',
       ['jax', 'tensorflow', 'reverb', 'pandas'],
     ),
     (
@@ -125,7 +125,7 @@ def test_only_replay_and_its_clients_import_reverb_and_only_lifecycle_imports_la
     ('nodes.anakin, nodes.anakin_evaluator, nodes.gossip_peer', ['tensorflow', 'reverb', 'pandas']),
     ('watch', ['jax', 'tensorflow', 'reverb', 'matplotlib']),
     ('sweep, sweeps.seeds', ['jax', 'tensorflow', 'reverb', 'matplotlib', 'optuna']),
-    ('evaluate, viewing.evaluation, environments.film', ['tensorflow', 'reverb', 'pandas']),
+    ('evaluate, viewing.evaluation, environments.video', ['tensorflow', 'reverb', 'pandas']),
     # The actors and the evaluator that act themselves know JAX.
     (
       'nodes.impala_actor, nodes.impala_evaluator, nodes.learner, nodes.relabeller',

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 import evaluate
-from rundir import films, recorded_unrolls
+from rundir import recorded_unrolls, videos
 from tests.programs_under_test import DONE, ROOT, log_text
 
 ENVIRONMENT = f'{ROOT}/examples/doors.py:make'
@@ -25,7 +25,7 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
   evaluator_return = float(DONE.fullmatch(process.stdout.splitlines()[-1])[1])
   assert evaluator_return > 4.0
   assert 'Traceback' not in log_text(run_dir)
-  assert films.paths(str(run_dir))
+  assert videos.paths(str(run_dir))
 
   first, *_ = recorded_unrolls.chunks(str(run_dir))
   names = recorded_unrolls.column_names(first)
@@ -38,11 +38,11 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
   chosen = np.take_along_axis(mask, found['action'][..., None], -1)[..., 0]
   assert chosen.all() and not mask.all() and {*np.unique(sign)} == {-1, 1}
 
-  film = tmp_path / 'film.gif'
-  assert evaluate.main([str(run_dir), '--episodes=20', f'--video={film}']) == 0
+  video = tmp_path / 'video.gif'
+  assert evaluate.main([str(run_dir), '--episodes=20', f'--video={video}']) == 0
   assert 'return       ' in capsys.readouterr().out
-  with Image.open(film) as video:
-    assert video.n_frames > 5
+  with Image.open(video) as opened:
+    assert opened.n_frames > 5
 
 
 def test_anakin_learns_the_same_in_a_users_environment_in_jax(train, tmp_path, capsys):

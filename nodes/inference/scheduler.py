@@ -29,7 +29,7 @@ class RequestScheduler:
   Attributes:
     rows_dropped: rows of unrolls that new incarnations of actors have cut off.
     restarts: new incarnations of actors that had connected before. An evaluator, whose evaluations and
-      films are incarnations too, does not count.
+      videos are incarnations too, does not count.
   """
 
   def __init__(

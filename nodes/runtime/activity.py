@@ -34,7 +34,7 @@ UPDATING = Activity('updating', 1.0)
 RELABELLING = Activity('relabelling', 1.0)
 SERVING = Activity('serving', 1.0)
 UNANSWERED = Activity('gets no reply from Reverb', 1.0)
-FILMING = Activity('writing a film', 1.0)
+RECORDING = Activity('recording a video', 1.0)
 LEAVING = Activity('finishing its last writes', 4.0)
 # Activities without a deadline.
 RUNNING = Activity('running', math.inf)

@@ -15,7 +15,7 @@ from absl import logging
 from agents.seeding import Seed
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.evaluation_budget import EvaluationBudget
-from nodes.runtime.film_schedule import FilmMaker, FilmSchedule
+from nodes.runtime.video_schedule import VideoRecording, VideoSchedule
 
 # Raw returns of episodes, and additional measurements to report.
 Evaluated = tuple[Sequence[float], Mapping[str, float]]
@@ -39,8 +39,8 @@ class EvaluationOptions:
     share: see `EvaluationBudget`.
     final_seconds: likewise.
     max_episode_steps: after which an episode counts with its return so far; 0 for no limit.
-    film_period: seconds between films; 0 for none.
-    film_frames: most frames of a film.
+    video_period: seconds between videos; 0 for none.
+    video_frames: most frames of a video.
   """
 
   num_envs: int
@@ -50,8 +50,8 @@ class EvaluationOptions:
   share: float = 1.0
   final_seconds: float = 0.0
   max_episode_steps: int = 0
-  film_period: float = 0.0
-  film_frames: int = 1
+  video_period: float = 0.0
+  video_frames: int = 1
 
 
 class PeriodicEvaluator:
@@ -71,17 +71,17 @@ class PeriodicEvaluator:
     self._period = options.period
     self._seed = options.seed
     self._budget = EvaluationBudget(options.share, options.final_seconds)
-    self._films = FilmSchedule(options.film_period, options.share, options.final_seconds)
-    self._film_frames = options.film_frames if options.film_period else 0
+    self._videos = VideoSchedule(options.video_period, options.share, options.final_seconds)
+    self._video_frames = options.video_frames if options.video_period else 0
 
-  def _run_periodically(self, play: Play, film: FilmMaker | None = None) -> None:
+  def _run_periodically(self, play: Play, recording: VideoRecording | None = None) -> None:
     """Evaluates until the final evaluation is done or the program stops.
 
     Args:
       play: plays an evaluation and returns its raw returns and additional measurements. It calls its
         first argument, `should_stop`, often, and raises lifecycle.Stopped once that returns True. Its
         second argument, `is_late`, returns whether to end after the present round of episodes.
-      film: makes a film; None for no films.
+      recording: records a video; None for no videos.
     """
     stop = lifecycle.stop_event()
     expected = self._episodes_each * self._num_envs
@@ -116,12 +116,12 @@ class PeriodicEvaluator:
       }
 
     def record(steps: float, final: bool) -> None:
-      if film is None or not (final or self._films.due()):
+      if recording is None or not (final or self._videos.due()):
         return
-      made = self._films.make(film, stop.is_set, final)
+      made = self._videos.make(recording, stop.is_set, final)
       if made is not None:
-        call('film', int(steps), made)
-        call('report', 'evaluator/0', {'film_seconds': self._films.seconds})
+        call('video', int(steps), made)
+        call('report', 'evaluator/0', {'video_seconds': self._videos.seconds})
 
     due = 0
     activity.mark(activity.IDLE)

@@ -81,12 +81,12 @@ class CommonConfig(CheckedOptions):
 
   video_period: float = option(
     0.0,
-    'seconds between films of the policy during training, which the evaluator records into films/; '
-    'filming takes at most --eval_share of the time; 0: none',
+    'seconds between videos of the policy during training, which the evaluator records into videos/; '
+    'recording takes at most --eval_share of the time; 0: none',
     at_least=0,
   )
-  video_frames: int = option(500, 'most frames in such a film of one episode', at_least=1)
-  videos_kept: int = option(5, 'number of such films to keep, the newest', at_least=1)
+  video_frames: int = option(500, 'most frames in such a video of one episode', at_least=1)
+  videos_kept: int = option(5, 'number of such videos to keep, the newest', at_least=1)
 
   # Number of times the run has been resumed. Not a flag; it is read from the run directory.
   resumes: int = dataclasses.field(default=0, metadata={'flag': False})

@@ -52,7 +52,7 @@ class CompiledLoopConfig(CommonConfig):
     if self.video_period:
       raise ValueError(
         f'--video_period={self.video_period:g} is not for Anakin, whose environments are inside a '
-        'compiled function; leave it out, and film with evaluate.py --video.'
+        'compiled function; leave it out, and record with evaluate.py --video.'
       )
     if self.num_devices < 0:
       raise ValueError(f'--num_devices={self.num_devices} must be 0, for all, or more.')

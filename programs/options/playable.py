@@ -12,6 +12,7 @@ from environments import jax_registry, registry
 from launchers import streams
 from programs.options import agent_choice
 
+NOTICE_SECONDS = 10.0  # After them, launch.py says that it is making the environment.
 # A program that takes all kinds of actions, by the registry of environments.
 _ANY_ACTIONS = {registry: 'sebulba', jax_registry: 'anakin'}
 
@@ -26,7 +27,8 @@ def check(module: Any, config: Any) -> specs.EnvironmentSpec:
   Raises:
     ValueError: one sentence that names the flag and the fix.
   """
-  with streams.announced_if_slow(f'still making and trying --env={config.env}, after 10 s'):
+  notice = f'still making and trying --env={config.env}, after {NOTICE_SECONDS:.0f} s'
+  with streams.announced_if_slow(notice, NOTICE_SECONDS):
     spec: specs.EnvironmentSpec = module.environments.check(config.env, config.env_options)
   kinds = getattr(config, 'action_kinds', None)
   if kinds is None:

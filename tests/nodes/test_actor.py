@@ -13,7 +13,7 @@ from agents.seeding import Seed
 from environments.base import Exhausted
 from environments.catch import Catch
 from nodes.actor import Actor
-from nodes.evaluator import Evaluator, complete_rounds, episodes, film
+from nodes.evaluator import Evaluator, complete_rounds, episodes, record_video
 from nodes.inference.client import RemotePolicy
 from nodes.runtime import lifecycle, periodic_evaluator
 from nodes.runtime.periodic_evaluator import EvaluationOptions, PeriodicEvaluator
@@ -47,10 +47,10 @@ class Monitor:
     self.last = last
     self.evaluations = []
     self.final = []
-    self.films = []
+    self.videos = []
 
-  def film(self, actor_steps, gif):
-    self.films.append((actor_steps, gif))
+  def video(self, actor_steps, gif):
+    self.videos.append((actor_steps, gif))
 
   def progress(self):
     return {'actor_steps': 100.0, 'finished': len(self.evaluations) >= self.last}
@@ -260,37 +260,37 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
   assert all((r[4] == dm_env.StepType.FIRST).all() for r in first)
 
 
-def test_an_evaluator_films_one_environment_in_place_of_all_and_the_final_parameters_too(
+def test_an_evaluator_records_one_environment_in_place_of_all_and_the_final_parameters_too(
   connect, answer
 ):
-  inference, monitor = Inference(), Monitor(last=2)  # An evaluation and a film.
+  inference, monitor = Inference(), Monitor(last=2)  # An evaluation and a video.
   options = EvaluationOptions(
-    num_envs=4, episodes=10, period=1000, seed=Seed(3), film_period=1e9, film_frames=7
+    num_envs=4, episodes=10, period=1000, seed=Seed(3), video_period=1e9, video_frames=7
   )
   Evaluator(Catch, answer(inference), connect(monitor), options).run()
-  assert [steps for steps, _ in monitor.films] == [100, 100]
-  assert [set(values) for values in monitor.evaluations[1:]] == [{'film_seconds'}] * 2
-  for _, gif in monitor.films:
-    with Image.open(io.BytesIO(gif)) as film:
-      assert (film.format, film.n_frames) == ('GIF', 7)
+  assert [steps for steps, _ in monitor.videos] == [100, 100]
+  assert [set(values) for values in monitor.evaluations[1:]] == [{'video_seconds'}] * 2
+  for _, gif in monitor.videos:
+    with Image.open(io.BytesIO(gif)) as video:
+      assert (video.format, video.n_frames) == ('GIF', 7)
   incarnations = list(dict.fromkeys(r[1] for r in inference.requests))
-  assert len(incarnations) == 4, 'each film begins with fresh slots'
-  filmed = [r for r in inference.requests if r[1] in (incarnations[1], incarnations[2])]
-  assert len(filmed) == 14
-  for request in filmed:
+  assert len(incarnations) == 4, 'each video begins with fresh slots'
+  recorded = [r for r in inference.requests if r[1] in (incarnations[1], incarnations[2])]
+  assert len(recorded) == 14
+  for request in recorded:
     assert request[6].shape == (4, 10, 5)
     assert (request[6] == request[6][0]).all()
-  assert all((r[4] == dm_env.StepType.FIRST).all() for r in filmed if r[3] == 0)
+  assert all((r[4] == dm_env.StepType.FIRST).all() for r in recorded if r[3] == 0)
 
 
-def test_a_film_ends_with_its_episode_or_when_it_is_late(answer):
+def test_a_video_ends_with_its_episode_or_when_it_is_late(answer):
   inference = answer(Inference())
   for is_late, frames in ((False, 10), (True, 1)):
-    gif = film(inference, Catch(1, 0), 4, 1000, lambda: False, lambda late=is_late: late)
+    gif = record_video(inference, Catch(1, 0), 4, 1000, lambda: False, lambda late=is_late: late)
     with Image.open(io.BytesIO(gif)) as pictures:
       assert pictures.n_frames == frames
 
 
-def test_a_film_stops_with_the_program(answer):
+def test_a_video_stops_with_the_program(answer):
   with pytest.raises(lifecycle.Stopped):
-    film(answer(Inference(limit=3)), Catch(1, 0), 4, 1000, lambda: False, lambda: False)
+    record_video(answer(Inference(limit=3)), Catch(1, 0), 4, 1000, lambda: False, lambda: False)

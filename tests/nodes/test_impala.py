@@ -357,18 +357,18 @@ def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect,
     ImpalaEvaluator(make_vtrace, make_catch, *clients, options).run()
 
 
-def test_the_evaluator_films_with_the_newest_parameters(connect):
+def test_the_evaluator_records_with_the_newest_parameters(connect):
   learner = _learner()
   monitor = Monitor(last=2)
   options = EvaluationOptions(
-    num_envs=4, episodes=4, period=1000, seed=Seed(3), film_period=1e9, film_frames=100
+    num_envs=4, episodes=4, period=1000, seed=Seed(3), video_period=1e9, video_frames=100
   )
   ImpalaEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), options).run()
-  assert learner.variables_asked == 4  # Two evaluations, two films.
-  assert len(monitor.films) == 2
-  for _, gif in monitor.films:
-    with Image.open(io.BytesIO(gif)) as film:
-      assert film.n_frames == 6  # An episode of 6 rows.
+  assert learner.variables_asked == 4  # Two evaluations, two videos.
+  assert len(monitor.videos) == 2
+  for _, gif in monitor.videos:
+    with Image.open(io.BytesIO(gif)) as video:
+      assert video.n_frames == 6  # An episode of 6 rows.
 
 
 def test_a_server_that_fails_after_the_end_of_training_is_noticed(start_acting, monkeypatch):

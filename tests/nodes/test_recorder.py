@@ -18,7 +18,7 @@ from tensorboardX.record_writer import masked_crc32c
 
 from nodes.monitor import Monitor
 from nodes.runtime import full_disk
-from rundir import curves, files, films, recorder
+from rundir import curves, files, recorder, videos
 
 
 def events(run_dir):
@@ -256,30 +256,30 @@ def gif(shade):
   return content.getvalue()
 
 
-def test_the_newest_films_are_kept_and_tensorboard_has_the_same(tmp_path):
-  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True, films_kept=2)
+def test_the_newest_videos_are_kept_and_tensorboard_has_the_same(tmp_path):
+  monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True, videos_kept=2)
   monitor.report('inference_learner/0', {'actor_steps': 40.0, 'environment_frames': 160.0})
   for when, steps in enumerate((3, 20, 30)):
-    monitor.film(steps, gif(steps))
+    monitor.video(steps, gif(steps))
     assert monitor.flush()
     for path in (
-      path for name in ('films', 'tensorboard/films') for path in (tmp_path / name).iterdir()
+      path for name in ('videos', 'tensorboard/videos') for path in (tmp_path / name).iterdir()
     ):
       os.utime(path, (1e9 - when, 1e9 - when))  # As on a clock that is set back.
 
   def kept():
-    return [(p.name, p.read_bytes()) for p in map(pathlib.Path, films.paths(str(tmp_path)))]
+    return [(p.name, p.read_bytes()) for p in map(pathlib.Path, videos.paths(str(tmp_path)))]
 
   assert kept() == [('000000000020.gif', gif(20)), ('000000000030.gif', gif(30))]
-  events = tmp_path / 'tensorboard' / 'films'
+  events = tmp_path / 'tensorboard' / 'videos'
   assert sorted(path.name[-3:] for path in events.iterdir()) == ['020', '030']
   (events / 'events.out.tfevents.1900000000.host.1').touch()  # Of an earlier version.
-  monitor.film(25, gif(25))  # As after a resume from an earlier checkpoint.
-  monitor.film(25, gif(21))  # A repeated call.
+  monitor.video(25, gif(25))  # As after a resume from an earlier checkpoint.
+  monitor.video(25, gif(21))  # A repeated call.
   assert monitor.flush()
   assert kept() == [('000000000020.gif', gif(20)), ('000000000025.gif', gif(21))]
   assert sorted(path.name[-3:] for path in events.iterdir()) == ['020', '025']
-  [*_, last] = summaries(os.path.join(tmp_path, 'tensorboard', 'films'))
-  assert (last.step, last.summary.value[0].tag) == (160, 'film')
+  [*_, last] = summaries(os.path.join(tmp_path, 'tensorboard', 'videos'))
+  assert (last.step, last.summary.value[0].tag) == (160, 'video')
   image = last.summary.value[0].image
   assert (image.width, image.height, image.encoded_image_string) == (6, 4, gif(21))

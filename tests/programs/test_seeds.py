@@ -152,7 +152,7 @@ class Plays:
     self.begin = lambda params, key: play(key)
 
 
-def evaluate_once(self, play, filming=None):
+def evaluate_once(self, play, recording=None):
   if isinstance(self, AnakinEvaluator):
     self._anakin = self._monitor = types.SimpleNamespace(futures=Silence())
     play(lambda: True, lambda: False)

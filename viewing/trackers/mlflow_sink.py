@@ -63,7 +63,7 @@ class MlflowSink:
         self._client.log_batch(self._run, metrics=metrics[begin : begin + _MOST_METRICS])
       for record in records:
         if isinstance(record, Media):
-          folder = 'films' if record.actor_steps else None
+          folder = 'videos' if record.actor_steps else None
           with contextlib.suppress(FileNotFoundError):  # It has just been deleted.
             self._client.log_artifact(self._run, record.path, folder)
 

@@ -1,4 +1,4 @@
-"""What an export sends to a tracker: measurements, films and pictures of a run."""
+"""What an export sends to a tracker: measurements, videos and pictures of a run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Metrics:
 
 @dataclasses.dataclass(frozen=True)
 class Media:
-  """A film or a picture.
+  """A video or a picture.
 
   Attributes:
     name: under which a tracker shows it; a later one replaces an earlier one.
     path: of the file, which may be deleted at any time.
-    actor_steps: when a film was made; 0 for a picture.
+    actor_steps: when a video was made; 0 for a picture.
   """
 
   name: str

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rundir import csv_file, films, node_files, run_directory, run_end, secrets, sweep_directory
+from rundir import csv_file, node_files, run_directory, run_end, secrets, sweep_directory, videos
 from viewing.trackers.records import AXES, Header, Media, Metrics, Outcome, Record
 from viewing.trackers.rows import NewRows, Row, Windows
 
@@ -35,7 +35,7 @@ class Stream:
   the same order, whenever it is read.
 
   Attributes:
-    cursor: what has been returned: the number of rows of each file, and films and pictures by name.
+    cursor: what has been returned: the number of rows of each file, and videos and pictures by name.
   """
 
   def __init__(self, run_dir: str, every: float, cursor: Cursor, end: Cursor | None = None):
@@ -121,7 +121,7 @@ class Stream:
 
   def _media(self) -> Iterator[Media]:
     seen = self.cursor['media']
-    found = [('film', path) for path in films.paths(self._run_dir)]
+    found = [('video', path) for path in videos.paths(self._run_dir)]
     pictures = (os.path.join(self._run_dir, name) for name in _PICTURES)
     found += [(os.path.basename(path).partition('.')[0], path) for path in pictures]
     there: dict[str, str] = {}

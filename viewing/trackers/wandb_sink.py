@@ -115,7 +115,7 @@ def _media(record: Media) -> dict[str, Any]:
     if record.path.endswith('.png'):
       return {record.name: wandb.Image(record.path)}
     caption = f'{record.actor_steps} actor_steps'
-    film = wandb.Video(record.path, caption=caption, format='gif')
-    return {record.name: film, 'actor_steps': record.actor_steps}
+    video = wandb.Video(record.path, caption=caption, format='gif')
+    return {record.name: video, 'actor_steps': record.actor_steps}
   except (OSError, ValueError):  # It has just been deleted.
     return {}

@@ -1,6 +1,6 @@
 """Serves the live page: read-only, to whoever knows the token, from the given run directories only.
 
-Every answer is one of the files in `static/`, JSON that `state` makes, or the newest film of a run. A
+Every answer is one of the files in `static/`, JSON that `state` makes, or the newest video of a run. A
 request names a run by its position and a node by its name, never a path.
 """
 
@@ -72,7 +72,7 @@ class Page:
       ('/static/{name:.+}', self._static),
       ('/state', self._get_state),
       ('/node', self._get_node),
-      ('/film', self._get_film),
+      ('/video', self._get_video),
     ):
       app.router.add_get(path, handler, allow_head=False)
     return app
@@ -119,11 +119,11 @@ class Page:
     with _known():
       return web.json_response(await asyncio.to_thread(self._node, _run(request), node))
 
-  async def _get_film(self, request: web.Request) -> web.StreamResponse:
+  async def _get_video(self, request: web.Request) -> web.StreamResponse:
     with _known():
-      path = await asyncio.to_thread(self._state.film, _run(request))
+      path = await asyncio.to_thread(self._state.video, _run(request))
     if not path:
-      raise web.HTTPNotFound(reason='This run has no film.')
+      raise web.HTTPNotFound(reason='This run has no video.')
     return web.FileResponse(path)
 
   def _current(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from environments import own_file
 from launchers import bottleneck, logs, view
-from rundir import csv_file, films, graph_file, node_files, run_directory, run_end, secrets
+from rundir import csv_file, graph_file, node_files, run_directory, run_end, secrets, videos
 from viewing import processes, progress
 from viewing.progress import Progress
 from viewing.web import boxes, learning
@@ -21,7 +21,7 @@ from viewing.web.timeline import Timeline
 
 _POINTS = 300
 _LOG_LINES = 80
-_FILMS = ('.gif', '.mp4', '.webm')
+_VIDEOS = ('.gif', '.mp4', '.webm')
 
 
 class State:
@@ -67,13 +67,13 @@ class State:
     """
     return _plain(self._runs[run].node(node))
 
-  def film(self, run: int) -> str:
-    """Returns the path of the newest film in a run directory; '' if it has none.
+  def video(self, run: int) -> str:
+    """Returns the path of the newest video in a run directory; '' if it has none.
 
     Raises:
       LookupError: if there is no such run.
     """
-    return _newest_film(self._runs[run].run_dir)
+    return _newest_video(self._runs[run].run_dir)
 
 
 class _Run:
@@ -92,7 +92,7 @@ class _Run:
     except (OSError, ValueError):
       if not self._last or os.path.isdir(self.run_dir):
         raise
-      self._last |= {'state': 'its directory is gone', 'film': None}
+      self._last |= {'state': 'its directory is gone', 'video': None}
     return self._last
 
   def _read(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class _Run:
     restarts: dict[str, int] = {}
     for _, node in run_directory.restart_times(self.run_dir):
       restarts[node] = restarts.get(node, 0) + 1
-    film = _newest_film(self.run_dir)
+    video = _newest_video(self.run_dir)
     return {
       'name': run.name,
       'run_dir': self.run_dir,
@@ -137,8 +137,8 @@ class _Run:
       ],
       'timeline': self._timeline.read(seen.began),
       'span': [seen.began, max((s.time for s in seen.latest.values()), default=math.nan)],
-      'film': os.path.getmtime(film) if film else None,
-      'film_name': os.path.relpath(film, self.run_dir) if film else '',
+      'video': os.path.getmtime(video) if video else None,
+      'video_name': os.path.relpath(video, self.run_dir) if video else '',
       'options': {name: secrets.shown(name, value) for name, value in run.config.items()},
     }
 
@@ -178,24 +178,24 @@ class _Run:
     return recorded + others
 
 
-def _newest_film(run_dir: str) -> str:
-  """Returns the newest film in a run directory or in a folder of it; '' without one.
+def _newest_video(run_dir: str) -> str:
+  """Returns the newest video in a run directory or in a folder of it; '' without one.
 
-  The run's own films have an order that no clock changes; only the last of them counts.
+  The run's own videos have an order that no clock changes; only the last of them counts.
   """
-  own = films.directory(run_dir)
+  own = videos.directory(run_dir)
   folders = [run_dir, *(e.path for e in os.scandir(run_dir) if e.is_dir(follow_symlinks=False))]
   others = [
     entry.path
     for folder in folders
     if folder != own
     for entry in os.scandir(folder)
-    if entry.name.endswith(_FILMS) and entry.is_file(follow_symlinks=False)
+    if entry.name.endswith(_VIDEOS) and entry.is_file(follow_symlinks=False)
   ]
-  last = [path for path in films.paths(run_dir) if not os.path.islink(path)][-1:]
+  last = [path for path in videos.paths(run_dir) if not os.path.islink(path)][-1:]
   found = []
   for path in last + others:
-    with contextlib.suppress(FileNotFoundError):  # Old films are removed meanwhile.
+    with contextlib.suppress(FileNotFoundError):  # Old videos are removed meanwhile.
       found.append((os.path.getmtime(path), path))
   return max(found, default=(0.0, ''))[1]
 

@@ -13,7 +13,7 @@ for run in client.search_runs([client.get_experiment_by_name('launchpod').experi
     name: [[m.step, m.timestamp, m.value] for m in client.get_metric_history(number, name)]
     for name in run.data.metrics
   }
-  files = [a.path for folder in (None, 'films') for a in client.list_artifacts(number, folder)]
+  files = [a.path for folder in (None, 'videos') for a in client.list_artifacts(number, folder)]
   runs.append(
     {
       'status': run.info.status,

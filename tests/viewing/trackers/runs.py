@@ -6,7 +6,7 @@ import json
 import os
 
 from programs import sebulba
-from rundir import films, node_files, run_directory, run_end
+from rundir import node_files, run_directory, run_end, videos
 from rundir.csv_file import CsvWriter
 
 COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
@@ -38,9 +38,9 @@ class GrowingRun:
         f.write('time,node,doing,seconds,memory_mib,cpu_seconds,open_files,threads,host\r\n')
       f.write(f'{1e9 + seconds},{node},playing,1.0,{memory_mib},{cpu_seconds},5,6,here\r\n')
 
-  def film(self, actor_steps, content=b'GIF89a\x01\0\x01\0'):
-    """Adds a film."""
-    films.write(self.path, actor_steps, 0, content, kept=100)
+  def video(self, actor_steps, content=b'GIF89a\x01\0\x01\0'):
+    """Adds a video."""
+    videos.write(self.path, actor_steps, 0, content, kept=100)
 
   def write(self, name, content):
     """Writes a file of the run."""

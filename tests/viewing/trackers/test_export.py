@@ -90,7 +90,7 @@ def returns(tracker, name='evaluator_return'):
 def test_a_finished_run_is_exported_once(tmp_path):
   run, tracker, said = GrowingRun(tmp_path / 'run'), Tracker(), []
   seconds(run, 0, 12)
-  run.film(90)
+  run.video(90)
   run.end()
   export(run, FakeSink(tracker), said)
   assert returns(tracker) == list(range(12)) and returns(tracker, 'episode_return') == [2, 7, 10.5]

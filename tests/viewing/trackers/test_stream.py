@@ -33,7 +33,7 @@ def grow(run, k):
     for node in ('actor/0', 'inference_learner/0'):
       run.process(node, k, cpu_seconds=k / 2)
   if k % 15 == 0:
-    run.film(10 * k)
+    run.video(10 * k)
 
 
 def test_measurements_become_means_and_evaluations_do_not(tmp_path):
@@ -158,16 +158,16 @@ def test_only_the_first_nodes_of_a_group_are_exported(tmp_path):
   assert prefixes == {f'{p}actor/{i}' for p in ('', 'processes/') for i in range(8)}
 
 
-def test_films_and_pictures_come_once_and_again_if_they_change(tmp_path):
+def test_videos_and_pictures_come_once_and_again_if_they_change(tmp_path):
   run = GrowingRun(tmp_path / 'run')
-  run.film(30)
+  run.video(30)
   run.write('graph.svg', '<svg/>')
   stream = Stream(run.path, 5.0, {})
-  assert [(m.name, m.actor_steps) for m in read_all(stream)] == [('film', 30), ('graph', 0)]
-  run.film(60)
-  os.remove(tmp_path / 'run' / 'films' / '000000000030.gif')
+  assert [(m.name, m.actor_steps) for m in read_all(stream)] == [('video', 30), ('graph', 0)]
+  run.video(60)
+  os.remove(tmp_path / 'run' / 'videos' / '000000000030.gif')
   run.write('learning_curve.png', 'x')
-  assert [m.name for m in read_all(stream)] == ['film', 'learning_curve']
+  assert [m.name for m in read_all(stream)] == ['video', 'learning_curve']
   run.write('learning_curve.png', 'xy')
   assert [m.name for m in read_all(Stream(run.path, 5.0, stream.cursor))] == ['learning_curve']
 

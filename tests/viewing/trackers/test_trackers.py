@@ -42,7 +42,7 @@ def begin(tmp_path):
   run.write('graph.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>')
   seconds(run, 0, 12)
   run.process('actor/0', 1.0, cpu_seconds=1.0)
-  run.film(90)
+  run.video(90)
   return run
 
 
@@ -121,7 +121,7 @@ def test_mlflow_has_every_measurement_once(tmp_path, place, how):
   assert found['tags']['exit_code'] == '1'
   assert found['params']['env_options'] == 'rows=6,api_key=***'
   assert found['params']['versions.jax'] and found['params']['program'] == 'sebulba'
-  assert {'films/000000000090.gif', 'graph.svg', 'learning_curve.png'} <= set(found['files'])
+  assert {'videos/000000000090.gif', 'graph.svg', 'learning_curve.png'} <= set(found['files'])
   assert b'hunter2' not in everything(place, tmp_path / 'run' / 'trackers')
 
 
@@ -148,7 +148,7 @@ def test_wandb_has_every_measurement_once_in_one_run(tmp_path, place, how):
   assert [row['evaluator/0/evaluator_return'] for row in evaluations] == list(range(20))
   assert [row['learner_steps'] for row in evaluations] == [10 * k for k in range(20)]
   assert [row['_timestamp'] for row in evaluations] == [1e9 + k for k in range(20)]
-  assert {'film/path', 'graph/path', 'learning_curve/path'} <= {name for r in rows for name in r}
+  assert {'video/path', 'graph/path', 'learning_curve/path'} <= {name for r in rows for name in r}
   assert second['config']['env_options'] == 'rows=6,api_key=***'
   assert second['summary']['state'] == 'finished' and second['exit_code'] == 0
   assert second['summary']['final/evaluator_return'] == 0.5

@@ -77,7 +77,7 @@ def test_the_near_end_of_an_ssh_tunnel_is_served(page, host):
 
 @pytest.mark.parametrize('method', ['POST', 'PUT', 'DELETE', 'PATCH', 'HEAD', 'OPTIONS', 'TRACE'])
 def test_nothing_can_be_written(page, method):
-  for path in ('/', '/state', '/film', '/none'):
+  for path in ('/', '/state', '/video', '/none'):
     assert ask(page, path, method=method)[0].status == 405
 
 
@@ -95,8 +95,8 @@ def test_nothing_can_be_written(page, method):
     '/node?run=7&node=actor/0',
     '/node?run=-1&node=actor/0',
     '/node?run=..&node=actor/0',
-    '/film?run=0',
-    '/film?run=..%2f..',
+    '/video?run=0',
+    '/video?run=..%2f..',
     '/config.json',
     '/../config.json',
   ],
@@ -105,19 +105,19 @@ def test_no_other_file_can_be_named(page, path):
   assert ask(page, path)[0].status == 404
 
 
-def test_a_film_is_served_from_the_run_directory_only(tmp_path):
+def test_a_video_is_served_from_the_run_directory_only(tmp_path):
   run_dir = tmp_path / 'run'
   run_dir.mkdir()
   (run_dir / 'config.json').write_text((serving.RUNS[0] / 'config.json').read_text())
   (tmp_path / 'outside.gif').write_bytes(b'secret')
-  (run_dir / 'film.gif').write_bytes(b'GIF89a')
+  (run_dir / 'video.gif').write_bytes(b'GIF89a')
   os.symlink(tmp_path / 'outside.gif', run_dir / 'newer.gif')
   with serving.serve(run_dir) as address:
     url = urllib.parse.urlsplit(address)
     page = url.port, urllib.parse.parse_qs(url.query)['token'][0]
-    reply, body = ask(page, '/film?run=0')
+    reply, body = ask(page, '/video?run=0')
     assert (reply.status, body) == (200, b'GIF89a')
-    assert json.loads(ask(page, '/state')[1])['runs'][0]['film_name'] == 'film.gif'
+    assert json.loads(ask(page, '/state')[1])['runs'][0]['video_name'] == 'video.gif'
 
 
 def test_secrets_among_the_options_are_masked(tmp_path):

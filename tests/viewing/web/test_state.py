@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from rundir import films
+from rundir import videos
 from tests.viewing import long_run
 from tests.viewing.web import serving
 from viewing.web.state import State
@@ -106,17 +106,17 @@ def test_a_run_that_has_recorded_nothing_yet_is_shown(tmp_path):
   assert run['verdict']['bottleneck'] == 'unknown'
 
 
-def test_the_newest_of_the_films_is_the_one_of_most_steps_whatever_the_clock_says(tmp_path):
+def test_the_newest_of_the_videos_is_the_one_of_most_steps_whatever_the_clock_says(tmp_path):
   run_dir = tmp_path / 'run'
   run_dir.mkdir()
   shutil.copy(serving.RUNS[0] / 'config.json', run_dir)
   for steps in (1_000, 2_000):
-    films.write(str(run_dir), steps, steps, b'GIF89a' + bytes(4), 9)
-  os.utime(films.paths(str(run_dir))[-1], (1, 1))
+    videos.write(str(run_dir), steps, steps, b'GIF89a' + bytes(4), 9)
+  os.utime(videos.paths(str(run_dir))[-1], (1, 1))
   state = State([str(run_dir)])
-  assert state.film(0) == films.paths(str(run_dir))[-1]
+  assert state.video(0) == videos.paths(str(run_dir))[-1]
   (run_dir / 'evaluated.gif').write_bytes(b'GIF89a')
-  assert state.film(0) == str(run_dir / 'evaluated.gif')
+  assert state.video(0) == str(run_dir / 'evaluated.gif')
 
 
 def _bytes_read():

@@ -235,14 +235,14 @@ function drawTimeline(run) {
   });
 }
 
-function drawFilm(run) {
-  draw('film', [run.film, view.run], (place) => {
-    place.hidden = run.film === null;
-    if (run.film === null) return void place.replaceChildren();
-    const src = `film?run=${view.run}&at=${run.film}`;
-    const picture = run.film_name.endsWith('.gif') ? h('img', {src, alt: 'The newest film of the policy'})
+function drawVideo(run) {
+  draw('video', [run.video, view.run], (place) => {
+    place.hidden = run.video === null;
+    if (run.video === null) return void place.replaceChildren();
+    const src = `video?run=${view.run}&at=${run.video}`;
+    const picture = run.video_name.endsWith('.gif') ? h('img', {src, alt: 'The newest video of the policy'})
       : h('video', {src, controls: '', loop: '', muted: ''});
-    place.replaceChildren(h('h2', {}, 'Newest film ', h('small', {}, run.film_name)), picture);
+    place.replaceChildren(h('h2', {}, 'Newest video ', h('small', {}, run.video_name)), picture);
   });
 }
 
@@ -269,7 +269,7 @@ function render() {
   drawFigures(run);
   drawStrips(run);
   drawCurves(state);
-  drawFilm(run);
+  drawVideo(run);
   drawTimeline(run);
   drawDifferences(state);
 }

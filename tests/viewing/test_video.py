@@ -8,43 +8,43 @@ from PIL import Image
 
 from agents.seeding import Seed
 from environments import frames, jax_registry, registry
-from environments.film import FilmRecorder
-from rundir import films, run_end
+from environments.video import VideoRecorder
+from rundir import run_end, videos
 from viewing.jax_batch import JaxBatch
 
 FIRST, MID, LAST = (int(step_type) for step_type in dm_env.StepType)
 
 
-def test_an_environment_that_draws_itself_is_filmed_so(tmp_path):
-  film = FilmRecorder(registry.make('cartpole', 2, 0, 'max_episode_steps=4'), 2, 100)
-  film.reset()
+def test_an_environment_that_draws_itself_is_recorded_so(tmp_path):
+  video = VideoRecorder(registry.make('cartpole', 2, 0, 'max_episode_steps=4'), 2, 100)
+  video.reset()
   for _ in range(9):
-    film.step(np.array([1, 0], np.int32))
-  film.close()
-  assert [(row.episode, row.step) for row in film.rows] == [
+    video.step(np.array([1, 0], np.int32))
+  video.close()
+  assert [(row.episode, row.step) for row in video.rows] == [
     (e, s) for e in (1, 2) for s in range(5)
   ]
-  assert [row.episode_return for row in film.rows] == [0, 1, 2, 3, 4] * 2
-  assert [row.action is None for row in film.rows] == [False] * 4 + [True] + [False] * 4 + [True]
-  assert not film.cut
-  assert film.rows[0].picture.size == (320, 213)
-  film.save(str(tmp_path / 'x.gif'))
+  assert [row.episode_return for row in video.rows] == [0, 1, 2, 3, 4] * 2
+  assert [row.action is None for row in video.rows] == [False] * 4 + [True] + [False] * 4 + [True]
+  assert not video.cut
+  assert video.rows[0].picture.size == (320, 213)
+  video.save(str(tmp_path / 'x.gif'))
   with Image.open(tmp_path / 'x.gif') as video:
     assert video.n_frames == 10
 
 
-def test_a_film_of_lives_is_one_of_games():
+def test_a_video_of_lives_is_one_of_games():
   """FIRE alone loses Breakout's five balls within 130 steps."""
   options = 'sticky_actions=0,life_loss_terminates=true'
-  film = FilmRecorder(registry.make('atari:Breakout', 1, 0, options), 1, 1000)
-  film.reset()
+  video = VideoRecorder(registry.make('atari:Breakout', 1, 0, options), 1, 1000)
+  video.reset()
   for _ in range(140):
-    film.step(np.ones(1, np.int32))
-  film.close()
-  assert [(row.episode, row.step) for row in film.rows] == [(1, t) for t in range(len(film.rows))]
-  assert [row.last for row in film.rows] == [False] * (len(film.rows) - 1) + [True]
-  assert sum(row.action is None for row in film.rows) == 5
-  assert not film.cut
+    video.step(np.ones(1, np.int32))
+  video.close()
+  assert [(row.episode, row.step) for row in video.rows] == [(1, t) for t in range(len(video.rows))]
+  assert [row.last for row in video.rows] == [False] * (len(video.rows) - 1) + [True]
+  assert sum(row.action is None for row in video.rows) == 5
+  assert not video.cut
 
 
 @pytest.mark.parametrize('name', ['gymnasium:Acrobot-v1', 'gymnasium:FrozenLake-v1'])
@@ -117,13 +117,13 @@ def test_environments_in_jax_are_a_batch_like_any_other():
   )
 
 
-def test_a_program_films_its_policy_and_in_the_end_its_final_one(finished_run):
-  paths = films.paths(str(finished_run))
+def test_a_program_records_its_policy_and_in_the_end_its_final_one(finished_run):
+  paths = videos.paths(str(finished_run))
   assert paths
   for path in paths:
-    with Image.open(path) as film:  # An episode of Catch; before the last one, time is limited.
-      assert film.n_frames == 10 or (path != paths[-1] and 1 <= film.n_frames < 10)
+    with Image.open(path) as video:  # An episode of Catch; before the last one, time is limited.
+      assert video.n_frames == 10 or (path != paths[-1] and 1 <= video.n_frames < 10)
   steps = json.loads((finished_run / 'summary.json').read_text())['actor_steps']
   assert os.path.basename(paths[-1]) == f'{steps:012d}.gif'
-  assert list((finished_run / 'tensorboard' / 'films').iterdir())
+  assert list((finished_run / 'tensorboard' / 'videos').iterdir())
   assert run_end.end_of(str(finished_run))['exit_code'] == 0

@@ -29,7 +29,7 @@ class Row(NamedTuple):
   last: bool
 
 
-class FilmRecorder(BatchedEnvironment):
+class VideoRecorder(BatchedEnvironment):
   """Wraps a batch of environments, and keeps the rows of the first environment."""
 
   def __init__(self, environment: BatchedEnvironment, num_episodes: int, max_frames: int):

@@ -1,4 +1,4 @@
-"""When an evaluator films, and for how long."""
+"""When an evaluator records a video, and for how long."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from nodes.runtime import activity, lifecycle
 from nodes.runtime.evaluation_budget import EvaluationBudget
 
 # Plays a part of an episode and returns it as the content of a GIF file. Takes `should_stop`, upon which
-# it raises lifecycle.Stopped, and `is_late`, which returns whether to end the film.
-FilmMaker = Callable[[Callable[[], bool], Callable[[], bool]], bytes]
+# it raises lifecycle.Stopped, and `is_late`, which returns whether to end the video.
+VideoRecording = Callable[[Callable[[], bool], Callable[[], bool]], bytes]
 
 
-class FilmSchedule:
-  """Films every `period` seconds, and for at most a share of the wall time.
+class VideoSchedule:
+  """Records a video every `period` seconds, and for at most a share of the wall time.
 
-  A film has the time that `EvaluationBudget` gives an evaluation, but all of it counts.
+  A video has the time that `EvaluationBudget` gives an evaluation, but all of it counts.
 
   Attributes:
-    seconds: that the last film took.
+    seconds: that the last video took.
   """
 
   def __init__(
@@ -31,12 +31,12 @@ class FilmSchedule:
     final_seconds: float,
     clock: Callable[[], float] = time.monotonic,
   ):
-    """Initialises a schedule whose first film is due now.
+    """Initialises a schedule whose first video is due now.
 
     Args:
-      period: seconds from the beginning of a film to that of the next.
+      period: seconds from the beginning of a video to that of the next.
       share: see `EvaluationBudget`.
-      final_seconds: likewise, of the final film.
+      final_seconds: likewise, of the final video.
       clock: returns seconds.
     """
     self._period = period
@@ -47,14 +47,16 @@ class FilmSchedule:
     self.seconds = 0.0
 
   def due(self) -> bool:
-    """Returns whether to film now."""
+    """Returns whether to record now."""
     return self._clock() >= self._next and self._budget.allows_another()
 
-  def make(self, film: FilmMaker, should_stop: Callable[[], bool], final: bool) -> bytes | None:
-    """Returns a film; None if this or an earlier one has failed, which costs films and no run.
+  def make(
+    self, recording: VideoRecording, should_stop: Callable[[], bool], final: bool
+  ) -> bytes | None:
+    """Returns a video; None if this or an earlier one has failed, which costs videos and no run.
 
     Args:
-      film: makes it.
+      recording: records it.
       should_stop: polled while it is made.
       final: whether it is that of the final parameters.
 
@@ -66,11 +68,11 @@ class FilmSchedule:
     began = self._clock()
     self._next = began + self._period
     try:
-      return film(should_stop, self._budget.begin(final))
+      return recording(should_stop, self._budget.begin(final))
     except lifecycle.Stopped:
       raise
     except Exception:
-      logging.exception('filming failed, so there are no more films')
+      logging.exception('recording a video failed, so there are no more videos')
       self._broken = True
       return None
     finally:
