@@ -72,7 +72,7 @@ def muzero_loss(
 
   Returns:
     The loss, float32 `[]`; then, without gradients, the priorities, float32 `[B]`, and metrics,
-    float32 `[]` each, unweighted. `value_mean`, `target_mean` and `td_error_mean` (of absolute errors)
+    float32 `[]` each, unweighted. `value`, `target_value` and `td_error` (of absolute errors)
     are of the roots, in units of return. `target_entropy` is that of the policies at the roots, in nats.
   """
   batch = targets.value.shape[:2]
@@ -101,9 +101,9 @@ def muzero_loss(
   metrics = {
     'loss': loss,
     **{name: jnp.mean(x) for name, x in losses.items()},
-    'value_mean': mean(root),
-    'target_mean': mean(target),
-    'td_error_mean': mean(jnp.abs(target - root)),
+    'value': mean(root),
+    'target_value': mean(target),
+    'td_error': mean(jnp.abs(target - root)),
     'target_entropy': mean(-jnp.sum(jax.scipy.special.xlogy(labels, labels), axis=-1)),
     'priority_mean': jnp.mean(priority),
     'priority_max': jnp.max(priority),

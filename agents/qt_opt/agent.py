@@ -206,7 +206,7 @@ class QTOpt(Agent):
     loss = masked.mean(losses, valid)
     metrics = {
       'loss': loss,
-      'value': masked.mean(value, valid),
+      'q_value': masked.mean(value, valid),
       'target_value': masked.mean(target, valid),
       'td_error': masked.mean(jnp.abs(value - target), valid),
     }

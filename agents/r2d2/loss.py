@@ -78,8 +78,8 @@ def r2d2_loss(
 
   Returns:
     The loss, float32 `[]`; then, without gradients, the priorities, float32 `[B]`, and metrics,
-    float32 `[]` each. `td_error_mean` (of absolute errors), `q_value_mean` (of the actions taken)
-    and `target_mean` are in the range of h, means over transitions, unweighted.
+    float32 `[]` each. `td_error` (of absolute errors), `q_value` (of the actions taken)
+    and `target_value` are in the range of h, means over transitions, unweighted.
   """
   td = td_errors(config, q_online, q_target, action, timestep)
   loss = jnp.mean(weights * jnp.sum(0.5 * jnp.square(td.errors), axis=0))
@@ -87,9 +87,9 @@ def r2d2_loss(
   priority = priorities(config, td)
   metrics = {
     'loss': loss,
-    'td_error_mean': mean(jnp.abs(td.errors)),
-    'q_value_mean': mean(td.q_values),
-    'target_mean': mean(td.targets),
+    'td_error': mean(jnp.abs(td.errors)),
+    'q_value': mean(td.q_values),
+    'target_value': mean(td.targets),
     'priority_mean': jnp.mean(priority),
     'priority_max': jnp.max(priority),
     'importance_weight_mean': jnp.mean(weights),

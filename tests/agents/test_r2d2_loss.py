@@ -43,7 +43,7 @@ def test_literal_terminated_episode():
   np.testing.assert_allclose(loss, 0.5 * (0.25 + 4.0) * (1.0 + 0.5) / 2, rtol=1e-6)
   np.testing.assert_allclose(priorities, 0.9 * 2.0 + 0.1 * 1.25, rtol=1e-6)
   expected = {
-    **{'loss': loss, 'td_error_mean': 1.25, 'q_value_mean': 0.75, 'target_mean': 2.0},
+    **{'loss': loss, 'td_error': 1.25, 'q_value': 0.75, 'target_value': 2.0},
     **{'priority_mean': 1.925, 'priority_max': 1.925},
     **{'importance_weight_mean': 0.75, 'importance_weight_min': 0.5},
   }
@@ -99,7 +99,7 @@ def test_the_slow_definition_on_random_rows(seed):
   np.testing.assert_allclose(loss, r2d2_definition.loss(errors, probabilities, 0.6), rtol=1e-5)
   np.testing.assert_allclose(priorities, r2d2_definition.priorities(CONFIG, errors), rtol=1e-5)
   flat = np.abs(np.concatenate(errors))
-  np.testing.assert_allclose(metrics['td_error_mean'], flat.mean(), rtol=1e-5)
+  np.testing.assert_allclose(metrics['td_error'], flat.mean(), rtol=1e-5)
 
 
 def test_gradient_is_the_error_of_the_action_taken():
