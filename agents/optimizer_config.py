@@ -78,7 +78,7 @@ class OptimizerConfig(CheckedOptions):
       expected = '0, or leave --optimizer out'
       require(self.weight_decay == 0.0, 'weight_decay', self.weight_decay, expected)
     steps, warmup = self.learning_rate_decay_steps, self.learning_rate_warmup_steps
-    most = MOST_STEPS // max(1, self.gradient_steps_per_update)
+    most = MOST_STEPS // self.gradient_steps_per_update
     require(warmup <= most, 'learning_rate_warmup_steps', warmup, f'at most {most}')
     require(steps <= most, 'learning_rate_decay_steps', steps, f'at most {most}')
     if self.learning_rate_schedule == 'constant':

@@ -51,7 +51,7 @@ class MuZeroConfig(CompiledReplayConfig, WithMuZero):
   priority_exponent: float = with_default(CompiledReplayConfig, 'priority_exponent', 1.0)
 
   def _check(self) -> None:
-    self.check_parts(self.batch_size, max(self.num_devices, 1), 'device(s)')
+    self.check_parts(self.batch_size, self.known_devices, 'device(s)')
 
 
 AnyConfig = Config | PPOConfig | R2D2Config | MuZeroConfig

@@ -47,13 +47,13 @@ class Expected:
 def expected(config: Any) -> Expected | None:
   """Returns the estimates for these options; None if the config has no known replay or loop options.
 
-  Rules of presets ask before the options are validated, so any number may be 0 or negative.
+  Rules of presets ask before the options are validated, so they may not fit together.
   """
   unroll_length = getattr(config, 'unroll_length', None)
   if unroll_length is None:
     return None
   if isinstance(config, CompiledLoopConfig):
-    batch = config.num_envs * unroll_length * max(config.num_loops, 1)
+    batch = config.num_envs * unroll_length * config.num_loops
     each = config.updates_per_unroll
     rows_per_call = batch * (config.updates_per_call // each)
     calls = math.ceil(config.num_steps / max(rows_per_call, 1))
@@ -67,9 +67,8 @@ def expected(config: Any) -> Expected | None:
     inserts = unrolls(config, config.num_steps)
     samples = config.samples_per_insert * (inserts - config.min_replay_size)
     error = config.samples_per_insert_error * config.num_replay_shards
-    batch = max(config.batch_size, 1)
-    updates = max(0, int(samples / batch))
-    most = max(0, int((samples + error) / batch)) if first <= config.num_steps else 0
+    updates = max(0, int(samples / config.batch_size))
+    most = max(0, int((samples + error) / config.batch_size)) if first <= config.num_steps else 0
   elif isinstance(config, QueueConfig):
     new = sum(share.unrolls for share in config.shares if share.table == UNROLLS)
     first = _steps_until(config, new)
@@ -77,7 +76,7 @@ def expected(config: Any) -> Expected | None:
   else:
     return None
   period = getattr(config, 'target_update_period', None)
-  copies = None if period is None else updates // max(period, 1)
+  copies = None if period is None else updates // period
   each = getattr(config, 'gradient_steps_per_update', 1)
   return Expected(updates, each, most, first, copies)
 
@@ -91,7 +90,7 @@ def with_decay(config: Any) -> Any:
   run = expected(config) if unset else None
   if run is None:
     return config
-  steps = min(max(1, run.updates), MOST_STEPS // max(1, run.gradient_steps))
+  steps = min(max(1, run.updates), MOST_STEPS // run.gradient_steps)
   return dataclasses.replace(config, **dict.fromkeys(unset, steps))
 
 
@@ -179,28 +178,28 @@ def warnings(config: Any) -> list[str]:
 def unrolls(config: Any, steps: int) -> int:
   """Returns the number of unrolls that a replica's actors finish in `steps` actor_steps of all replicas.
 
-  Like `expected`, it takes options that are not validated.
+  Like `expected`, it takes options that may not fit together.
   """
   environments = _environments(config)
   rows = steps // (environments * _replicas(config))
-  return environments * max(0, (rows - _rows(config)) // max(config.unroll_length, 1) + 1)
+  return environments * max(0, (rows - _rows(config)) // config.unroll_length + 1)
 
 
 def _filling(config: Any) -> int:
   """Returns the unrolls of each environment up to the first that is learned from."""
   if config.rings is None:
     return 1
-  incomplete = math.ceil((_rows(config) - 1) / max(config.unroll_length, 1)) - 1
-  return incomplete + max(config.rings.min_slots, 1)
+  incomplete = math.ceil((_rows(config) - 1) / config.unroll_length) - 1
+  return incomplete + config.rings.min_slots
 
 
 def _environments(config: ActorsConfig) -> int:
   """Returns the training environments of a replica."""
-  return max(config.num_actors * config.envs_per_actor, 1)
+  return config.num_actors * config.envs_per_actor
 
 
 def _replicas(config: Any) -> int:
-  return max(getattr(config, 'num_replicas', 1), getattr(config, 'num_peers', 1), 1)
+  return max(getattr(config, 'num_replicas', 1), getattr(config, 'num_peers', 1))
 
 
 def _rows(config: Any) -> int:

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from agents.options import check_numbers
 from environments import own_file
 from programs import registry, sizes
 from programs.arithmetic import with_decay
@@ -83,7 +84,9 @@ def resumed_run(path: str, program: str, measures: bool = False, lock: bool = Tr
   changes |= chosen
   given = record.given | changes
   agent = agent_choice.recorded(module, record.config, changes)
-  config = with_decay(keep(recorded, choose(module, given | agent), changes))
+  config = keep(recorded, choose(module, given | agent), changes)
+  check_numbers(config)
+  config = with_decay(config)
   # Older records store a different seed after each resume.
   began = {'seed': choose(module, record.given | agent).seed, 'run_dir': path}
   if run_directory.absolute(config.run_dir) == path:

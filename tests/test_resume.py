@@ -111,6 +111,17 @@ def test_a_run_of_a_version_without_names_for_presets_continues_as_it_was(
     assert '--min_replay_size=110' in printed.out and '--target_update_period=100' in printed.out
 
 
+@pytest.mark.parametrize('option', ['unroll_length', 'batch_size', 'target_update_period'])
+def test_a_record_with_a_number_that_is_out_of_range_is_refused(tmp_path, option, capsys):
+  _stopped_run(tmp_path, 'r2d2', num_steps=1_000_000, env='cartpole')
+  path = tmp_path / 'config.json'
+  record = json.loads(path.read_text())
+  record['config'][option] = 0
+  path.write_text(json.dumps(record))
+  assert _resume(tmp_path) == 2
+  assert f'--{option} is 0: set it to 1 or more.' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
   'program, option, flags',
   [

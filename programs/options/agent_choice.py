@@ -60,7 +60,7 @@ class WithPPO(AgentConfig, PPOConfig):
 
   def _check(self) -> None:
     if isinstance(self, CompiledLoopConfig):
-      flag, unrolls, devices = 'num_envs', self.num_envs, max(self.num_devices, 1)
+      flag, unrolls, devices = 'num_envs', self.num_envs, self.known_devices
     elif isinstance(self, ActorsConfig):
       flag, unrolls, devices = 'batch_size', self.batch_size, max(len(self.learner_devices), 1)
     else:

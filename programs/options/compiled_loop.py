@@ -20,13 +20,18 @@ class CompiledLoopConfig(CommonConfig):
     at_least=1,
   )
   num_devices: int = option(
-    0, 'local devices that the environments are sharded over; 0: all local devices'
+    0, 'local devices that the environments are sharded over; 0: all local devices', at_least=0
   )
   updates_per_call: int = option(
     8,
     'learner steps per call of the compiled loop; reports, checkpoints and stops happen between calls',
     at_least=1,
   )
+
+  @property
+  def known_devices(self) -> int:
+    """Devices that divisibility is checked for before the start: 1 for all local ones."""
+    return max(self.num_devices, 1)
 
   @property
   def updates_per_unroll(self) -> int:
@@ -54,9 +59,7 @@ class CompiledLoopConfig(CommonConfig):
         f'--video_period={self.video_period:g} is not for Anakin, whose environments are inside a '
         'compiled function; leave it out, and record with evaluate.py --video.'
       )
-    if self.num_devices < 0:
-      raise ValueError(f'--num_devices={self.num_devices} must be 0, for all, or more.')
-    if self.num_envs % max(self.num_devices, 1):
+    if self.num_envs % self.known_devices:
       raise ValueError(
         f'--num_envs={self.num_envs} does not divide over --num_devices={self.num_devices}; make it '
         'a multiple.'

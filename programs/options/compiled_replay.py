@@ -30,16 +30,15 @@ class CompiledReplayConfig(CompiledLoopConfig):
   @property
   def updates_per_unroll(self) -> int:
     """Learner steps after each new unroll of every environment; at least 1, also for wrong options."""
-    return max(1, round(self.samples_per_insert * self.num_envs / max(self.batch_size, 1)))
+    return max(1, round(self.samples_per_insert * self.num_envs / self.batch_size))
 
   @property
   def rings(self) -> RingSizes:
     """The replay; the sizes are rounded to whole unrolls of every environment."""
-    num_envs = max(self.num_envs, 1)
     return RingSizes(
       num_rings=self.num_replay_shards,
-      slots=self.replay_size // num_envs,
-      min_slots=-(-self.min_replay_size // num_envs),
+      slots=self.replay_size // self.num_envs,
+      min_slots=-(-self.min_replay_size // self.num_envs),
       batch_size=self.batch_size,
       updates_per_unroll=self.updates_per_unroll,
       priority_exponent=self.priority_exponent,
@@ -52,7 +51,7 @@ class CompiledReplayConfig(CompiledLoopConfig):
         f'--samples_per_insert={self.samples_per_insert} of --num_envs={self.num_envs} new unrolls are '
         f'{updates:g} batches of --batch_size={self.batch_size}; make them a whole number, at least 1.'
       )
-    self.rings.check(self.num_envs, max(self.num_devices, 1), self.updates_per_call)
+    self.rings.check(self.num_envs, self.known_devices, self.updates_per_call)
     if self.rings.slots < self.rings.min_slots:
       raise ValueError(
         f'--replay_size={self.replay_size} is smaller than --min_replay_size={self.min_replay_size}, in '

@@ -63,7 +63,7 @@ class InferenceConfig(ActorsConfig):
   @property
   def env_group_size(self) -> int:
     """Environments of an actor that are stepped together."""
-    return self.envs_per_actor // max(self.env_groups, 1)
+    return self.envs_per_actor // self.env_groups
 
   @property
   def num_servers(self) -> int:

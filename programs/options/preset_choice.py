@@ -73,9 +73,8 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
     chosen['env_options'] = environments.merge(preset['env_options'], values['env_options'])
   rules = {name: rule for name, rule in chosen.items() if isinstance(rule, Rule)}
   settled = {name: value for name, value in chosen.items() if name not in rules}
-  check_numbers(config_class(**settled))  # Rules and `resolve` compute with them.
+  config = _resolved(config_class, settled)
   for name, rule in rules.items():
-    config = config_class(**settled).resolve()
     try:
       settled[name] = rule.value(config)
     except Exception as error:
@@ -84,7 +83,14 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
         'option, or add --preset=none.'
       ) from error
     _check_type(defaults, name, settled[name])
-  return config_class(**settled).resolve()
+    config = _resolved(config_class, settled)
+  return config
+
+
+def _resolved(config_class: Any, values: Mapping[str, Any]) -> Any:
+  config = config_class(**values)
+  check_numbers(config)  # Rules and `resolve` compute with them.
+  return config.resolve()
 
 
 def _check_type(defaults: Mapping[str, Any], name: str, value: Any) -> None:

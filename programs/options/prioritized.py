@@ -49,7 +49,7 @@ class PrioritizedConfig(ActorsConfig):
   def resolve(self: C) -> C:
     """Returns the config with every 'choose for me' replaced by the choice."""
     config = super().resolve()
-    shards = max(self.num_replay_shards, 1)
+    shards = self.num_replay_shards
     tenth = 0.1 * self.samples_per_insert * self.min_replay_size / shards
     least = 2.0 * max(self.batch_size / shards, 1.0, self.samples_per_insert)
     return dataclasses.replace(

@@ -25,7 +25,7 @@ class QueueConfig(ActorsConfig):
   @property
   def unrolls_per_item(self) -> int:
     """Unrolls in an item of the queue: as many as divide an environment group and a shard's batch."""
-    return math.gcd(self.env_group_size, self.batch_size // max(self.num_replay_shards, 1))
+    return math.gcd(self.env_group_size, self.batch_size // self.num_replay_shards)
 
   @property
   def max_in_flight(self) -> int:

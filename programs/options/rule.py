@@ -15,7 +15,7 @@ class Rule:
     text: the rule in a few words, as `launch.py --presets` prints it.
     value: takes the resolved config and returns the option's value. The config has the preset's plain
       values, the user's flags, and the values of the rules before this one. `cpu_cores` is the number
-      of cores of the machine. The config is not validated: a flag may be 0 or negative.
+      of cores of the machine. Each number is in its range, but the options may not fit together.
   """
 
   text: str

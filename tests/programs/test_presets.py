@@ -166,6 +166,8 @@ PRESETS = {
 }
 NAMED_PRESETS = {
   'broken': {'*': {'num_actors': Rule('a mistake', lambda config: 1 // 0)}},
+  'empty': {'*': {'num_actors': Rule('none', lambda config: 0), 'envs_per_actor': Rule(
+    '64 / num_actors', lambda config: 64 // config.num_actors)}},
 }
 
 def make_program(config):
@@ -205,6 +207,13 @@ def test_a_rule_that_raises_is_one_sentence_with_the_option(own_program):
   with pytest.raises(ValueError, match=r'^--num_actors: .*a mistake.* ZeroDivisionError: .*none.$'):
     config_of(own_program, preset='broken')
   assert config_of(own_program, preset='broken', num_actors=3).num_actors == 3
+
+
+def test_a_rules_value_is_in_range_before_the_next_rule_computes_with_it(own_program):
+  with pytest.raises(
+    ValueError, match=r'^--num_actors is 0: set it to a number from 1 to 65536\.$'
+  ):
+    config_of(own_program, preset='empty')
 
 
 @pytest.mark.parametrize('game', ['Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders'])
