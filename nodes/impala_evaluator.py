@@ -15,7 +15,7 @@ from environments.base import BatchedEnvironment
 from nodes.evaluator import record_video, returns
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
-from nodes.inference.server import make_server
+from nodes.inference.server import InferenceServer, make_server
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 from nodes.runtime.video_schedule import VideoRecording
@@ -68,37 +68,11 @@ class ImpalaEvaluator(PeriodicEvaluator):
     )
     devices = jax.local_devices(backend='cpu')[:1]
     server = make_server(serving, agent, [env_group], devices, spec, repeat)
-    started = False
-
-    def fetch(should_stop: Callable[[], bool]) -> float:
-      """Gives the newest parameters to the server; returns their environment frames."""
-      nonlocal started
-      names = ['policy_version', 'params', 'counts']
-      ask = functools.partial(self._learner.futures.get_variables, names)
-      fetched = rpc.call(ask, should_stop, 'get_variables')
-      if fetched is None:
-        raise lifecycle.Stopped
-      version, params, counts = fetched
-      server.set_params(version, params)
-      if not started:
-        activity.mark(activity.COMPILING)
-        server.compile()
-        server.start()
-        started = True
-      return float(counts['environment_frames'])
-
-    def checked(should_stop: Callable[[], bool]) -> Callable[[], bool]:
-      """Returns `should_stop`, raising the error that stopped the server, if any."""
-
-      def stops() -> bool:
-        server.check()
-        return should_stop()
-
-      return stops
+    policy = _NewestPolicy(server, self._learner)
 
     def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
-      frames = {'evaluated_frames': fetch(should_stop)}
-      stops = checked(should_stop)
+      frames = {'evaluated_frames': policy.fetch(should_stop)}
+      stops = policy.checked(should_stop)
       played = returns(server, environment, self._episodes_each, stops, is_late, self._max_steps)
       return played, frames
 
@@ -111,8 +85,46 @@ class ImpalaEvaluator(PeriodicEvaluator):
         opened.callback(recorded.close)
 
         def recording(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> bytes:
-          fetch(should_stop)
-          stops = checked(should_stop)
+          policy.fetch(should_stop)
+          stops = policy.checked(should_stop)
           return record_video(server, recorded, self._num_envs, self._video_frames, stops, is_late)
 
       self._run_periodically(play, recording)
+
+
+class _NewestPolicy:
+  """An inference server with the newest parameters of a learner; starts with the first ones."""
+
+  def __init__(self, server: InferenceServer, learner: Any):
+    self._server = server
+    self._learner = learner
+    self._started = False
+
+  def fetch(self, should_stop: Callable[[], bool]) -> float:
+    """Gives the newest parameters to the server; returns their environment frames.
+
+    Raises:
+      lifecycle.Stopped: once `should_stop` returns True.
+    """
+    names = ['policy_version', 'params', 'counts']
+    ask = functools.partial(self._learner.futures.get_variables, names)
+    fetched = rpc.call(ask, should_stop, 'get_variables')
+    if fetched is None:
+      raise lifecycle.Stopped
+    version, params, counts = fetched
+    self._server.set_params(version, params)
+    if not self._started:
+      activity.mark(activity.COMPILING)
+      self._server.compile()
+      self._server.start()
+      self._started = True
+    return float(counts['environment_frames'])
+
+  def checked(self, should_stop: Callable[[], bool]) -> Callable[[], bool]:
+    """Returns `should_stop`, which also raises the error that stopped the server, if any."""
+
+    def stops() -> bool:
+      self._server.check()
+      return should_stop()
+
+    return stops
