@@ -35,6 +35,7 @@ class Figures:
     first_fill: `replay_fill` at which learning starts; 0 for a queue.
     is_queue: whether replay delivers each unroll once.
     acts_itself: whether actors compute their own actions.
+    env_groups: parts of an actor's environments that are stepped in turn.
     cores_used: CPU seconds of all nodes per second.
     cores: CPU cores that the program may use.
   """
@@ -50,6 +51,7 @@ class Figures:
   first_fill: float = 0.0
   is_queue: bool = True
   acts_itself: bool = False
+  env_groups: int = 1
   cores_used: float = math.nan
   cores: float = math.nan
 
@@ -176,11 +178,12 @@ def _learner_lacks_unrolls(f: Figures, waits: str) -> Verdict:
       busy,
     )
   if f.waiting >= _BUSY and math.isfinite(f.inference_busy):
+    in_turn = ', --env_groups=2' if f.env_groups == 1 else ''
     return Verdict(
       'batching',
-      'the learner waits for unrolls, the actors wait for actions and inference has nothing to do: '
-      'requests wait for each other; more --num_actors, --env_groups=2 or a smaller '
-      f'--inference_timeout_ms would help{_crowd(f)}',
+      'the learner waits for unrolls, the actors wait for actions and inference is often idle: requests '
+      f'wait for each other; more --num_actors{in_turn} or a smaller --inference_timeout_ms would help'
+      + _crowd(f),
       f'{rule}; the actors wait {f.waiting:.0%} of the time, at least {_BUSY:.0%}; inference is busy '
       f'{f.inference_busy:.0%} of the time, less than {_BUSY:.0%}',
     )
@@ -231,6 +234,7 @@ def figures(
     first_fill=config.get('min_replay_size', 0) / max(config.get('replay_size', 1), 1),
     is_queue='queue_size' in config,
     acts_itself='env_groups' not in config,
+    env_groups=int(config.get('env_groups', 1)),
     cores_used=cores_used,
     cores=float(config.get('cpu_cores', math.nan)),
   )

@@ -50,7 +50,8 @@ def test_the_bottleneck_of_a_run_that_was_made_slow_on_purpose_is_named(name, fo
       'batching',
       '--inference_timeout_ms',
     ),
-    (Figures(**STARVED, inference_busy=0.1), 'batching', '--env_groups=2'),
+    (Figures(**STARVED, inference_busy=0.1), 'batching', 'more --num_actors, --env_groups=2 or'),
+    (Figures(**STARVED, inference_busy=0.1, env_groups=2), 'batching', 'more --num_actors or'),
     (Figures(**STARVED, acts_itself=True), 'inference', "the actors' inference"),
     (Figures(learner_waiting=0.7, stepping=0.4, waiting=0.5), 'actors', '--num_actors'),
   ],
@@ -80,7 +81,8 @@ def test_figures_are_shares_of_the_whole_program():
   figures = bottleneck.figures(means, config)
   assert figures.stepping == pytest.approx(0.3) and figures.inference_busy == pytest.approx(0.6)
   assert figures.held_back == 0.75 and figures.replay_fill == 0.75
-  assert figures.is_queue and not figures.acts_itself and math.isnan(figures.batch_fill)
+  assert figures.is_queue and not figures.acts_itself and figures.env_groups == 2
+  assert math.isnan(figures.batch_fill)
 
 
 def test_figures_of_replicas_are_shares_of_all_of_them():
