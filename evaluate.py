@@ -63,7 +63,12 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('--seed', type=int, default=0, help='seed of environments and action sampling (0)')
   add('--video', default='', help='write a recording of the first environment to this GIF file')
   add('--video_episodes', type=int, default=3, help='episodes to record (3)')
-  add('--video_frames', type=int, default=1000, help='most frames in the recording (1000)')
+  add(
+    '--video_frames',
+    type=int,
+    default=1000,
+    help='maximum number of frames in the recording (1000)',
+  )
   add('--json', default='', help='write the score and its protocol to this file')
   add(
     '--export',

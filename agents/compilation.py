@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 
-# XLA's present runtime for CPUs does not vectorise an elementwise kernel that overwrites its input, such
-# as a step of Adam. The former one does, but it splits fewer kernels between threads;
+# XLA's current CPU runtime does not vectorise an elementwise kernel that overwrites its input, such
+# as a step of Adam. The previous one does, but it splits fewer kernels between threads;
 # benchmarks/NOTES.md has what that gives. It has no collectives, and its rewriter for oneDNN aborts the
 # process when it compiles the update of a large LSTM.
-_FORMER_CPU_RUNTIME: dict[str, str | bool] = {
+_LEGACY_CPU_RUNTIME: dict[str, str | bool] = {
   'xla_cpu_use_thunk_runtime': False,
   'xla_disable_hlo_passes': 'onednn-contraction-rewriter',
 }
@@ -31,7 +31,7 @@ def options(devices: Sequence[jax.Device], multiplications: int) -> dict[str, st
   """
   one_cpu = len(devices) == 1 and devices[0].platform == 'cpu'
   if one_cpu and multiplications <= _FEW_MULTIPLICATIONS and _has_former_cpu_runtime():
-    return _FORMER_CPU_RUNTIME
+    return _LEGACY_CPU_RUNTIME
   return None
 
 
@@ -55,7 +55,7 @@ def _has_former_cpu_runtime() -> bool:
   """Returns whether this version of XLA has the runtime; the first call starts the backend of CPUs."""
   try:
     with jax.default_device(jax.devices('cpu')[0]):
-      jax.jit(lambda: 0, compiler_options=_FORMER_CPU_RUNTIME).lower().compile()
+      jax.jit(lambda: 0, compiler_options=_LEGACY_CPU_RUNTIME).lower().compile()
   except jax.errors.JaxRuntimeError:  # An unknown option.
     return False
   return True

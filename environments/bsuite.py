@@ -38,12 +38,12 @@ def make(
     raise errors.unknown_task('bsuite', task, bsuite.bsuite.sweep.SETTINGS, hint)
   if results_dir and num_envs > 1:
     raise ValueError(
-      f'--env_options results_dir={results_dir}: bsuite records one environment; use --num_actors=1 '
+      f'--env_options=results_dir={results_dir}: bsuite records one environment; use --num_actors=1 '
       '--envs_per_actor=1 --env_groups=1 --eval_envs=0.'
     )
   if episodes < 0 or (episodes and not results_dir):
     raise ValueError(
-      f'--env_options episodes={episodes} needs results_dir and must not be negative; set results_dir, '
+      f'--env_options=episodes={episodes} needs results_dir and must not be negative; set results_dir, '
       'or leave episodes out.'
     )
   try:
@@ -52,7 +52,7 @@ def make(
     return DmEnvBatch([_load(task, env_seed) for env_seed in seeding.spawn(seed, num_envs)])
   except OSError as error:
     raise ValueError(
-      f'--env bsuite:{task}: bsuite could not fetch its data set ({error}); use another experiment.'
+      f'--env=bsuite:{task}: bsuite could not fetch its data set ({error}); use another experiment.'
     ) from error
 
 

@@ -77,7 +77,7 @@ class RecordedEnvironment(dm_env.Environment):
       open(path, 'x').close()
     except FileExistsError:
       raise ValueError(
-        f'--env_options results_dir={self._results_dir}: {path} already exists, and bsuite records '
+        f'--env_options=results_dir={self._results_dir}: {path} already exists, and bsuite records '
         'one environment from its first episode on; name a new directory, and use --num_actors=1 '
         '--envs_per_actor=1 --env_groups=1 --eval_envs=0.'
       ) from None

@@ -52,7 +52,7 @@ def make(
     raise errors.unknown_task('dm_control', task, known, 'tasks are <domain>/<task>')
   if task in _RENDERED and os.environ['MUJOCO_GL'] == 'disabled':
     raise ValueError(
-      f'--env dm_control:{task}: its terrain needs a renderer; set the environment variable '
+      f'--env=dm_control:{task}: its terrain needs a renderer; set the environment variable '
       'MUJOCO_GL=egl or MUJOCO_GL=osmesa, or use another task.'
     )
   domain, _, name = task.partition('/')
@@ -64,7 +64,7 @@ def make(
     ]
   bounds = environments[0].action_spec()
   if np.abs([bounds.minimum, bounds.maximum]).max() >= _UNBOUNDED:
-    raise ValueError(f'--env dm_control:{task}: its actions have no bounds; use another task.')
+    raise ValueError(f'--env=dm_control:{task}: its actions have no bounds; use another task.')
   protocol = f'action_repeat={action_repeat} time_limit={time_limit or "own"} rewards=raw'
   return DmEnvBatch(environments, protocol, action_repeat, flatten)
 

@@ -16,13 +16,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def reject_task(family: str, task: str) -> None:
   """Raises ValueError if a task is given for a family without tasks."""
   if task:
-    raise ValueError(f'--env {family}:{task}: {family} has no tasks, write --env {family}')
+    raise ValueError(f'--env={family}:{task}: {family} has no tasks; write --env={family}')
 
 
 def require_task(family: str, task: str, example: str) -> None:
   """Raises ValueError if no task is given for a family with tasks."""
   if not task:
-    raise ValueError(f'--env {family} needs a task, for example --env {family}:{example}')
+    raise ValueError(f'--env={family} needs a task, for example --env={family}:{example}')
 
 
 def unknown_task(family: str, task: str, known: Iterable[str], hint: str = '') -> ValueError:
@@ -36,7 +36,7 @@ def unknown_task(family: str, task: str, known: Iterable[str], hint: str = '') -
   """
   tail = f' ({hint})' if hint else ''
   return ValueError(
-    f'--env {family}:{task}: {family} has no {task}{did_you_mean(task, known)}{tail}'
+    f'--env={family}:{task}: {family} has no {task}{did_you_mean(task, known)}{tail}'
   )
 
 
@@ -50,4 +50,4 @@ def require_option(condition: bool, option: str, value: object, must: str) -> No
     must: the rest of the sentence '... must', such as 'be at least 2'.
   """
   if not condition:
-    raise ValueError(f'--env_options {option}={value}: {option} must {must}')
+    raise ValueError(f'--env_options={option}={value}: {option} must {must}')

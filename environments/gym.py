@@ -271,4 +271,4 @@ def _refusal(task: str, error: Exception) -> ValueError:
     said += '; requirements.txt has the packages of MuJoCo, Box2D and classic control'
   elif not isinstance(error, gymnasium.error.Error | ValueError):
     said = f'{type(error).__name__}: {said}'
-  return ValueError(f'--env gymnasium:{task} cannot be made here: {said}')
+  return ValueError(f'--env=gymnasium:{task} cannot be made here: {said}')

@@ -199,7 +199,7 @@ def resolve(
   if family not in table:
     known = sorted(table)
     raise ValueError(
-      f'--env: there is no environment family {family!r}{errors.did_you_mean(family, known)} '
+      f'--env={own}: there is no environment family {family!r}{errors.did_you_mean(family, known)} '
       f'(the families are {", ".join(known)})'
     )
   factory: Any = table[family].factory
@@ -225,15 +225,15 @@ def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, 
   for item in _items(options):
     key, equals, text = (part.strip() for part in item.partition('='))
     if not equals or not key:
-      raise ValueError(f'--env_options {item}: write it as key=value, with commas between options.')
+      raise ValueError(f'--env_options={item}: write it as key=value, with commas between options.')
     if key not in defaults:
       valid = ', '.join(f'{option}={default}' for option, default in defaults.items()) or 'none'
       raise ValueError(
-        f'--env_options {key}: {family} has no such option{errors.did_you_mean(key, defaults)} '
+        f'--env_options={key}: {family} has no such option{errors.did_you_mean(key, defaults)} '
         f'(its options and their defaults: {valid}).'
       )
     if key in parsed:
-      raise ValueError(f'--env_options {key} is given twice; keep one of them.')
+      raise ValueError(f'--env_options={key} is given twice; keep one of them.')
     parsed[key] = _convert(key, text, defaults[key])
   return defaults | parsed
 
@@ -255,16 +255,16 @@ def _convert(key: str, text: str, default: Any) -> Any:
   kind = type(default)
   if kind not in _TYPES:
     raise ValueError(
-      f'--env_options {key}={text}: the default of {key} has no type that an option can have; make it '
+      f'--env_options={key}={text}: the default of {key} has no type that an option can have; make it '
       f'{_TYPE_NAMES}.'
     )
   try:
     value = _BOOLS[text.lower()] if kind is bool else kind(text)
   except (KeyError, ValueError):
     wanted = {bool: 'true or false', int: 'an integer', float: 'a number'}[kind]
-    raise ValueError(f'--env_options {key}={text}: {key} must be {wanted}.') from None
+    raise ValueError(f'--env_options={key}={text}: {key} must be {wanted}.') from None
   if kind is int and abs(value) > _MOST:
-    raise ValueError(f'--env_options {key}={text}: {key} must be at most {_MOST:,}.')
+    raise ValueError(f'--env_options={key}={text}: {key} must be at most {_MOST:,}.')
   if kind is float and not math.isfinite(value) and math.isfinite(default):
-    raise ValueError(f'--env_options {key}={text}: {key} must be a finite number.')
+    raise ValueError(f'--env_options={key}={text}: {key} must be a finite number.')
   return value

@@ -139,7 +139,7 @@ def _learner_is_fed(f: Figures, waits: str) -> Verdict:
     )
   return Verdict(
     'learner',
-    f'the learner never waits: it is the bottleneck, or just keeps up; {fix}{_crowd(f)}',
+    f'the learner never waits: it is the bottleneck, or barely keeps up; {fix}{_crowd(f)}',
     rule,
   )
 
@@ -149,7 +149,7 @@ def _learner_lacks_unrolls(f: Figures, waits: str) -> Verdict:
   if f.stepping >= _BUSY:
     return Verdict(
       'environments',
-      'the learner waits for unrolls and the actors are always in their environments: the '
+      'the learner waits for unrolls and the actors spend their time in environments: the '
       f'environments are the bottleneck; more --num_actors would help{_crowd(f)}',
       f'{rule}; the actors step environments {f.stepping:.0%} of the time, at least {_BUSY:.0%}',
     )

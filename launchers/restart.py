@@ -1,4 +1,4 @@
-"""The restart policy: how often a failed node is restarted, and after which delay."""
+"""The restart policy: the maximum number of restarts of a failed node, and the delay before each."""
 
 from __future__ import annotations
 

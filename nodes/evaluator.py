@@ -56,10 +56,10 @@ def episodes(
     environment: is reset first.
     policy: acts in it.
     episodes_each: number of episodes.
-    is_late: returns whether to end with the present round. Short episodes of the next rounds may have
+    is_late: returns whether to end with the current round. Short episodes of the next rounds may have
       been yielded by then; see `complete_rounds`.
-    max_steps: cuts an episode after as many steps, so that one that never ends does not hold the program
-      up; 0 for no limit.
+    max_steps: number of steps after which an episode is cut, so that an endless one does not block the
+      program; 0 for no limit.
 
   Raises:
     lifecycle.Stopped: if the policy returns no actions.
@@ -144,8 +144,8 @@ def record_video(
   """Returns an episode as the content of a GIF file.
 
   Args:
-    inference: the inference server, which expects `num_envs` environments of the evaluator. It gets this
-      one as many times.
+    inference: the inference server, which expects `num_envs` environments of the evaluator. Each
+      request repeats this one `num_envs` times.
     environment: a single one; is reset first.
     num_envs: as declared to the server.
     max_frames: frames after which the video ends.

@@ -102,7 +102,7 @@ class GossipPeer(Gossiping, Anakin):
         try:
           found = client.futures.get_params().result(timeout=_FETCH_SECONDS)
         except Exception as error:  # Courier has many.
-          logging.warning('a neighbour sends no parameters: %s', error)
+          logging.warning('could not fetch parameters from a neighbour: %s', error)
           continue
       if found is not None:
         logging.info('starting with the parameters of a neighbour: %s', found[0])

@@ -84,7 +84,7 @@ class ReplayServer:
         kept = kept or ended
     with lifecycle.exit_held():
       if saving is not None:
-        saving.join()  # Reverb must not close amid a checkpoint.
+        saving.join()  # Reverb must not close while it writes a checkpoint.
       if not kept:
         self.write_checkpoint()
 

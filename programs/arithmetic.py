@@ -30,7 +30,7 @@ class Expected:
   """Estimates for a run of num_steps.
 
   Attributes:
-    updates: approximate number of learner steps; of each learner, where several train apart.
+    updates: approximate number of learner steps; of each learner in a run with several independent ones.
     gradient_steps: gradient steps in each of them.
     most_updates: learner steps if the learner is as far ahead as replay's ratio allows.
     first_batch: actor_steps until learning can start.

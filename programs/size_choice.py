@@ -45,7 +45,7 @@ class Costs(Protocol):
   """What calls cost on this machine."""
 
   def environment(self, num_envs: int) -> Cost:
-    """Returns the cost of a step of so many environments."""
+    """Returns the cost of one step of `num_envs` environments."""
 
   def request(self, num_envs: int) -> Cost:
     """Returns the cost of their request and its reply, client and server together."""

@@ -138,7 +138,9 @@ class _Runner:
             self._poll()
             pause.wait(_TICK_SECONDS)
         count = len(self._running)
-        self._say(f'stops {count} runs, which write checkpoints first; again: kills them')
+        self._say(
+          f'stopping {count} runs, which write checkpoints first; a second Ctrl-C kills them'
+        )
         return requests.EXIT_CODES[asked[0]]
       except UnknownMetricError as error:
         streams.say(f'error: {self._sweep.source}: {error}', sys.stderr)
@@ -207,7 +209,7 @@ class _Runner:
 
   def _start(self, task: _Task, mark: str) -> None:
     if directory_lock.is_taken(task.run_dir):
-      self._say(f'{task.name}: is left out, because another command runs {task.run_dir}')
+      self._say(f'{task.name}: skipped, because another command runs {task.run_dir}')
       self.skipped = True
       return
     log = sweep_directory.log_path(task.run_dir)

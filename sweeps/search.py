@@ -105,7 +105,7 @@ class Tpe(Search):
     return mine
 
   def _sampler(self, done: int) -> Any:
-    """Returns the sampler of a search that goes on after so many trials."""
+    """Returns the sampler of a search that resumes after `done` trials."""
     import optuna
 
     seed = self._seed

@@ -39,9 +39,14 @@ def _ended_run(path, program='sebulba', **given):
     (
       {'mlp_sizes': ['7'], 'core': 'lstm'},
       [],
-      ['float32[', ' for params/', ', which here is ', 'that run has --core=lstm --mlp_sizes=7.'],
+      [
+        'float32[',
+        ' for params/',
+        ', but this agent expects ',
+        'that run has --core=lstm --mlp_sizes=7.',
+      ],
     ),
-    ({'env': 'cartpole'}, [], ['which here is', 'that run has --env=cartpole']),
+    ({'env': 'cartpole'}, [], ['but this agent expects', 'that run has --env=cartpole']),
     ({}, ['--normalize_observations'], ['nothing for observation_statistics/count']),
     (None, [], ['is not the directory of a run']),
   ],

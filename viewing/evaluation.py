@@ -69,7 +69,7 @@ def play(
     environment: the batch of environments.
     episodes_each: episodes per environment.
     seed: seed of action sampling, for agents that sample in evaluation.
-    max_steps: cuts an episode after as many steps and ends with its round; 0 for no limit.
+    max_steps: number of steps after which an episode is cut and the round is the last; 0 for no limit.
   """
   policy = LocalPolicy(agent, params, environment.num_envs, seed)
   played = list(episodes(environment, policy, episodes_each, max_steps=max_steps))

@@ -28,7 +28,8 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   )
   c_bar: float = option(
     1.0,
-    'Clip of the importance weights that trace later differences back; determines the variance.',
+    'Clip of the importance weights that propagate later temporal differences back; a lower value '
+    'reduces variance and slows convergence.',
     above=0,
   )
   baseline_cost: float = option(
@@ -57,8 +58,8 @@ class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   )
   policy_std: str = option(
     'state',
-    'Standard deviation of continuous actions: state, which the network outputs for actions squashed '
-    'by tanh, or free, which no state changes, for clipped actions as in PPO on MuJoCo.',
+    'Standard deviation of continuous actions: state, an output of the network, with actions squashed '
+    'by tanh; or free, learned parameters, with clipped actions as in PPO on MuJoCo.',
   )
 
   def _check(self) -> None:

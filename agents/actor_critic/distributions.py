@@ -4,7 +4,8 @@ A policy samples a *draw*, which determines the action that the environment exec
 action, draw and action are equal. For a continuous one the draw is an unbounded Gaussian sample, which
 tanh or clipping maps into the bounds of the action spec.
 
-Agents train on draws, which rows store in their extras: an action at a bound does not tell its draw.
+Agents train on draws, which rows store in their extras. An action at a bound does not determine its
+draw.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Evaluation:
     return min(int(jax.device_get(state.finished).min()), self._episodes_each)
 
   def was_cut(self, state: EvaluationState) -> bool:
-    """Returns whether an episode counted before its end; play no round after the present one then."""
+    """Returns whether an episode counted before its end, after which no further round is played."""
     return bool(jax.device_get(state.was_cut).any())
 
   def _make_state(self, params: Nest, key: Array) -> EvaluationState:

@@ -39,7 +39,9 @@ class AnakinState(NamedTuple):
 class Report(NamedTuple):
   """The results of one call. Metrics are `[updates]`; all other leaves are scalars."""
 
-  metrics: dict[str, Array]  # Of each update, by name; first 0 for those that were not due yet.
+  metrics: dict[
+    str, Array
+  ]  # By name, one entry per update; 0 for updates before replay was filled.
   learner_steps: Array  # int32, done so far.
   finite: Array  # bool; see `agents.metrics.all_finite`.
   episodes: Episodes  # Sums over the environments.

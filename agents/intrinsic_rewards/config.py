@@ -18,8 +18,7 @@ OBJECTIVES = ('lifetime', 'episode')
 class IntrinsicRewardsConfig(OptimizerConfig):
   """Learned intrinsic rewards (Zheng et al. 2020).
 
-  The appendix with the paper's settings was not at hand, so a value is ours unless its text names the
-  paper.
+  We did not have the paper's appendix. A default is the paper's only where its help text says so.
 
   Attributes:
     action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
@@ -61,8 +60,8 @@ class IntrinsicRewardsConfig(OptimizerConfig):
   )
   inner_reward: str = option(
     'learned',
-    'Reward that the inner policy maximises: learned; extrinsic, of the environment; or count, which '
-    'adds count_bonus / sqrt(visits of features and action in the lifetime) to that.',
+    'Reward that the inner policy maximises: learned; extrinsic, the reward of the environment; or '
+    'count, the latter plus count_bonus / sqrt(visits of features and action in the lifetime).',
   )
   reward_memory: str = option(
     'gru',

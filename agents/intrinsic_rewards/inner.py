@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from agents import lifetimes
 from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
-from agents.intrinsic_rewards.networks import InnerPolicy, OverLifetime
+from agents.intrinsic_rewards.networks import InnerPolicy, LifetimeHead
 from agents.networks import core_state
 from agents.types import FIRST, Array, Nest, Timestep
 
@@ -73,8 +73,8 @@ class InnerLoop:
     self._num_features = num_features
     self._num_actions = num_actions
     with_memory = config.reward_memory == 'gru'
-    self._reward = OverLifetime(config.gru_size, with_memory, bounded=True)
-    self._value = OverLifetime(config.gru_size)
+    self._reward = LifetimeHead(config.gru_size, with_memory, bounded=True)
+    self._value = LifetimeHead(config.gru_size)
 
   def init(self, key: Array) -> Params:
     """Returns new parameters."""

@@ -53,8 +53,8 @@ class InnerPolicy:
     return jax.grad(lambda policy: self.log_probs(policy, features)[action])(policy)
 
 
-class OverLifetime(nn.Module):
-  """A number for each row, from what a lifetime has shown so far."""
+class LifetimeHead(nn.Module):
+  """A scalar for each row, the reward or the value: by a GRU over the lifetime, or without `memory`."""
 
   size: int
   memory: bool = True

@@ -112,7 +112,7 @@ class MuZero(Agent):
     )
 
   def with_params(self, state: MuZeroState, params: Params) -> MuZeroState:
-    """Returns a new learner state whose networks are both that of another run.
+    """Returns a new learner state, whose online and target network have the other run's parameters.
 
     The temperature follows this run's learner steps, so it stays.
     """

@@ -175,8 +175,8 @@ class MuZeroConfig(OptimizerConfig):
   priority_floor: float = with_default(R2D2Config, 'priority_floor', 1e-3)
   reanalyse_fraction: float = option(
     0.0,
-    'Share of the unrolls of a batch whose policies are searched for again in the update, with the '
-    'target network; Reanalyze: 0.8; needs --bootstrap=target.',
+    'Share of the unrolls of a batch that the learner searches again in its update, with the target '
+    'network, for new policy targets; Reanalyze: 0.8; needs --bootstrap=target.',
     at_least=0,
     at_most=1,
   )

@@ -45,7 +45,7 @@ class PPOConfig(ActorCriticConfig):
   )
   off_policy_correction: str = option(
     'none',
-    'What values and advantages assume of stale data: none, that the present policy acted, or vtrace, '
+    'What values and advantages assume of stale data: none, that the current policy acted, or vtrace, '
     'which weighs later differences by clipped importance weights.',
   )
 

@@ -36,7 +36,7 @@ def generalized_advantages(
   value of its LAST row. Nothing flows through an invalid transition.
 
   Args:
-    values: `[T+1, B]`, V(x_0) .. V(x_T) of the present policy; the last only bootstraps.
+    values: `[T+1, B]`, V(x_0) .. V(x_T) of the current policy; the last only bootstraps.
     rewards: `[T, B]`; index t is r_{t+1}, which arrived with row t+1.
     discounts: `[T, B]`; index t is gamma_{t+1}, gamma times the discount that arrived with row t+1.
     rhos: `[T, B]`, pi(a_t | x_t) / mu(a_t | x_t), unclipped; ones for data taken as fresh.

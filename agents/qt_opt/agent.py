@@ -120,7 +120,7 @@ class QTOpt(Agent):
     )
 
   def with_params(self, state: QTOptState, params: Params) -> QTOptState:
-    """Returns a new learner state whose networks are all the average of another run."""
+    """Returns a new learner state whose networks all have the other run's averaged parameters."""
     copies = (jax.tree.map(np.copy, params.average) for _ in range(3))
     lagged, online, pending = copies
     return state._replace(params=Params(params.average, lagged), online=online, pending=pending)

@@ -46,7 +46,8 @@ class QTOptConfig(OptimizerConfig, NetworkConfig):
   )
   averaging: float = option(
     0.9999,
-    'Decay of the average of the parameters, which acts and is a target network; QT-Opt: 0.9999.',
+    'Decay of the exponential moving average of the parameters, which acts and is a target network; '
+    'QT-Opt: 0.9999.',
     at_least=0,
     below=1,
   )

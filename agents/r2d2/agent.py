@@ -76,7 +76,7 @@ class R2D2(Agent):
     return R2D2State(params, target_params, self._optimizer.init(params), jnp.int32(0))
 
   def with_params(self, state: R2D2State, params: Nest) -> R2D2State:
-    """Returns a new learner state whose networks are both that of another run."""
+    """Returns a new learner state, whose online and target network have the other run's parameters."""
     return state._replace(params=params, target_params=jax.tree.map(np.copy, params))
 
   def initial_core_state(self, batch_size: int) -> Nest:

@@ -54,7 +54,7 @@ def restart_variables() -> list[dict[str, Any]]:
 
 
 def restart_count() -> int:
-  """Returns how often the node has been restarted: the number of earlier pods with this index."""
+  """Returns the number of restarts of this node: the number of earlier pods with its index."""
   return sum(int(os.environ.get(name) or 0) for name in _EARLIER)  # A Job may omit them.
 
 

@@ -78,8 +78,8 @@ def describe(placement: Mapping[str, Resources]) -> str:
 def _choice(label: str, number: int, gpus: Sequence[GPU], taken: set[int]) -> tuple[int, ...]:
   if number > len(gpus):
     raise ValueError(
-      f"group {label!r} needs {number} of this machine's GPUs, and {len(gpus)} are to be had; lower "
-      'the numbers in --actor_devices and --learner_devices (or --num_devices), or see '
+      f"group {label!r} needs {number} of this machine's GPUs, but only {len(gpus)} are available; "
+      'lower the numbers in --actor_devices and --learner_devices (or --num_devices), or see '
       'CUDA_VISIBLE_DEVICES.'
     )
   best_first = sorted(gpus, key=lambda gpu: (gpu.index in taken, -gpu.free_mib, gpu.index))

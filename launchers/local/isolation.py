@@ -61,7 +61,7 @@ def enter(mode: str, placement: Mapping[str, Resources]) -> None:
     os.execv(sys.executable, [sys.executable, '-I', _SCRIPT, *command])
   if mode == 'require':
     raise ValueError(
-      f'--isolate=require cannot be had: {obstacle}; allow it, or close the ports 1024-65535 of this '
+      f'--isolate=require is not possible: {obstacle}; allow it, or close the ports 1024-65535 of this '
       'machine with a firewall and set --isolate=no.'
     )
   from launchers import streams  # Not available to the script.

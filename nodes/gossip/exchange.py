@@ -24,8 +24,8 @@ class Exchange:
 
   The blocking form waits until each successor has the last message and each predecessor has sent one.
   It waits for a neighbour at most `patience` seconds, then continues without it until that neighbour
-  sends or confirms a message. The other form never waits: it skips a successor that has not confirmed
-  the last message, and mixes the messages that have arrived.
+  sends or confirms a message. The asynchronous form never waits: it skips a successor that has not
+  confirmed the last message, and mixes the messages that have arrived.
 
   Attributes:
     mailbox: to be filled by the RPCs of predecessors.
@@ -130,7 +130,7 @@ class Exchange:
         raise lifecycle.Stopped
       if time.monotonic() >= deadline:
         self._away.add(neighbour)
-        logging.warning('continues without %s, which it waited for', neighbour)
+        logging.warning('waited too long for %s: continuing without it', neighbour)
         return
       ready = is_ready(_POLL_SECONDS)
     if ready and neighbour in self._away:

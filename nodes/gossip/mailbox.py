@@ -12,7 +12,7 @@ from agents.gossip.mixing import Message
 
 @dataclasses.dataclass
 class _Sender:
-  """What is known of one predecessor: its present incarnation, and its messages, oldest first."""
+  """What is known of one predecessor: its current incarnation, and its messages, oldest first."""
 
   incarnation: int | None = None
   sequence: int = 0  # Of the newest message; the first is 1.
@@ -33,7 +33,7 @@ class Mailbox:
 
     Args:
       senders: the predecessors.
-      capacity: most messages of each sender.
+      capacity: maximum number of messages kept per sender.
       drops_oldest: whether a message beyond that replaces the oldest one; if not, it is refused.
     """
     self._senders = {sender: _Sender() for sender in senders}

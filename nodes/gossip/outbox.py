@@ -67,7 +67,10 @@ class Outbox:
     self._post()
 
   def leave(self) -> None:
-    """Tells the successor that this peer sends nothing more; a lost call costs it a wait."""
+    """Tells the successor that this peer sends nothing more.
+
+    If the call is lost, a blocking successor waits for its `gossip_timeout` once.
+    """
     self._leaving = self._client.futures.leave(self._sender, self._incarnation, self._sequence)
 
   def close(self, timeout: float = 0.5) -> None:

@@ -122,7 +122,7 @@ class Requests:
     if games and (
       len(games) > 1 or games[0].dtype != bool or games[0].shape != (env_group.spec.num_envs,)
     ):
-      raise Refused(f'{actor_id} did not say for each environment whether a game is over.')
+      raise Refused(f'{actor_id} sent a game_over that is not bool[{env_group.spec.num_envs}].')
     fields = nests.fields_of(self._observation, leaves) if self._nested else leaves
     timestep = Timestep(*fields)
     return Request(env_group, int(incarnation), int(sequence), timestep, connection, *games)
@@ -139,7 +139,7 @@ class Requests:
     if step_type.tobytes().strip(_STEP_TYPES):
       wrong = 'step_type that is none of 0, 1 and 2'
     # Nearly always all are 1, and comparing bytes is ten times cheaper than comparing numbers.
-    elif discount.tobytes() != _ONE * spec.num_envs and not _are_shares(discount):
+    elif discount.tobytes() != _ONE * spec.num_envs and not _in_unit_interval(discount):
       wrong = 'discount that is not between 0 and 1'
     elif not np.isfinite(reward).all():
       wrong = 'reward that is not finite'
@@ -151,5 +151,5 @@ class Requests:
       raise Refused(f'an environment of {spec.actor_id} returned a {wrong}.')
 
 
-def _are_shares(values: np.ndarray) -> bool:
+def _in_unit_interval(values: np.ndarray) -> bool:
   return bool(((values >= 0) & (values <= 1)).all())

@@ -21,7 +21,7 @@ class RunOptions:
     run_dir: receives checkpoints and the final parameters. Training resumes from its newest checkpoint.
     checkpoint_period: seconds between checkpoints; 0 disables them.
     checkpoints_kept: number of checkpoints to keep.
-    learner: index of the learner, in a run of several that train apart; see `rundir.learners`.
+    learner: index of this learner, in a run with several independent learners; see `rundir.learners`.
   """
 
   num_steps: int

@@ -64,9 +64,9 @@ def _difference(template: Any, state: Any) -> str:
   """Returns the first leaf in which a state differs from a template; '' if none does."""
   here, there = _leaves(serialization.to_state_dict(template)), _leaves(state)
   for where in sorted(here.keys() | there.keys()):
-    found, wanted = there.get(where, 'nothing'), here.get(where, 'not there')
+    found, wanted = there.get(where, 'nothing'), here.get(where, 'nothing')
     if found != wanted:
-      return f'has {found} for {where}, which here is {wanted}'
+      return f'has {found} for {where}, but this agent expects {wanted}'
   return ''
 
 

@@ -26,7 +26,7 @@ class Stopped(Exception):
 
 
 def restart_count() -> int:
-  """Returns how often the node has been restarted in this launch."""
+  """Returns the number of restarts of this node in this launch."""
   return int(os.environ.get(RESTART_COUNT_VARIABLE, '0'))
 
 

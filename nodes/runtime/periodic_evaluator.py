@@ -37,10 +37,10 @@ class EvaluationOptions:
     period: actor steps between evaluations.
     seed: of the environments and, if the evaluator runs inference, of its actions.
     share: see `EvaluationBudget`.
-    final_seconds: likewise.
+    final_seconds: seconds after which the final evaluation begins no round; 0 for no limit.
     max_episode_steps: after which an episode counts with its return so far; 0 for no limit.
     video_period: seconds between videos; 0 for none.
-    video_frames: most frames of a video.
+    video_frames: maximum number of frames in a video.
   """
 
   num_envs: int
@@ -80,7 +80,7 @@ class PeriodicEvaluator:
     Args:
       play: plays an evaluation and returns its raw returns and additional measurements. It calls its
         first argument, `should_stop`, often, and raises lifecycle.Stopped once that returns True. Its
-        second argument, `is_late`, returns whether to end after the present round of episodes.
+        second argument, `is_late`, returns whether to end after the current round of episodes.
       recording: records a video; None for no videos.
     """
     stop = lifecycle.stop_event()

@@ -21,7 +21,7 @@ class VideoSchedule:
   A video has the time that `EvaluationBudget` gives an evaluation, but all of it counts.
 
   Attributes:
-    seconds: that the last video took.
+    seconds: duration of the last recording.
   """
 
   def __init__(

@@ -23,8 +23,8 @@ class DuplicateFilter:
 
     Args:
       unroll_id: unique in the run.
-      times_sampled: how often the server has sampled the item, this time included. A value above 1 is a
-        deliberate repeat and is kept.
+      times_sampled: number of times that the server has sampled the item, this one included. A value
+        above 1 is a deliberate repeat and is kept.
     """
     if times_sampled > 1:
       return True

@@ -171,8 +171,8 @@ class UnrollReader:
           f'{needed} it needs; it waits for the {writers}.'
         )
     return (
-      f'the table {self.table} holds unrolls, but their ratio to samples is reached; it waits for the '
-      f'{writers}.'
+      f'the table {self.table} has reached its ratio of samples to inserts; it waits for new unrolls of '
+      f'the {writers}.'
     )
 
   def _of_each_unroll(self, values: Sequence[float]) -> np.ndarray:

@@ -83,7 +83,7 @@ def read(run_dirs: Sequence[str], total: int, wanted: int) -> Iterator[dict[str,
     run_dirs: the runs.
     total: considers the first `total` transitions only, as counted when the program was built. Runs
       that still record add others after them.
-    wanted: yields so many of them, evenly spaced; at most `total`.
+    wanted: number of transitions to yield, evenly spaced; at most `total`.
 
   Yields:
     Columns `[M, 2, ...]`, those of one chunk at a time.

@@ -138,7 +138,7 @@ class UnrollWriter:
   def check(self) -> None:
     """Raises the error that stopped the writing thread, if any, or TimeoutError if it hangs.
 
-    A wait for replay is back-pressure and no hang.
+    Waiting for replay is back-pressure, not a hang.
     """
     if self._error is not None:
       raise self._error
@@ -217,8 +217,8 @@ class UnrollWriter:
         if not warned and time.monotonic() - started > LONG_WAIT_SECONDS:
           warned = True
           logging.warning(
-            'replay has accepted no unroll for %d s: it is unavailable, or full, or its ratio of '
-            'samples to inserts is not reached; %s wait for the learner.',
+            'replay has accepted no unroll for %d s: it is unavailable or full, or its rate limiter '
+            'waits for samples; %s wait for the learner.',
             LONG_WAIT_SECONDS,
             WRITERS.get(self._tables[0], 'writers'),
           )

@@ -23,8 +23,8 @@ class BellmanConfig(RelabelledConfig):
   )
   train_size: int = option(
     0,
-    'capacity of the table of unrolls with targets of a replica, over its shards; '
-    '0: 10 times its batches',
+    'capacity, in unrolls, of the table that Bellman updaters write and the learner samples, over the '
+    'shards of a replica; 0: 10 batches',
     at_least=0,
   )
 

@@ -16,7 +16,7 @@ def check_counts(config: Any) -> None:
   if wrong and (directory := _directory(config)):
     flags = ' '.join(f'--{name}={_ONE[name]}' for name in wrong)
     raise ValueError(
-      f'--env_options results_dir={directory}: bsuite records one environment; use {flags}.'
+      f'--env_options=results_dir={directory}: bsuite records one environment; use {flags}.'
     )
 
 
@@ -33,7 +33,7 @@ def check_directory(config: Any) -> None:
     return
   from environments.bsuite_record import csv_path
 
-  said = f'--env_options results_dir={directory}'
+  said = f'--env_options=results_dir={directory}'
   if os.path.exists(path := csv_path(directory, config.env.partition(':')[2])):
     if config.resumes:
       raise ValueError(

@@ -63,8 +63,8 @@ class CommonConfig(CheckedOptions):
   )
   eval_share: float = option(
     0.05,
-    'largest share of the time that evaluations take during training, beyond 2 seconds each; each plays '
-    'at least one episode in every environment; 1: no limit',
+    'largest share of the time that evaluations take during training; the first 2 seconds of each do '
+    'not count; each plays at least one episode in every environment; 1: no limit',
     above=0,
     at_most=1,
   )
@@ -85,8 +85,8 @@ class CommonConfig(CheckedOptions):
     'recording takes at most --eval_share of the time; 0: none',
     at_least=0,
   )
-  video_frames: int = option(500, 'most frames in such a video of one episode', at_least=1)
-  videos_kept: int = option(5, 'number of such videos to keep, the newest', at_least=1)
+  video_frames: int = option(500, 'maximum number of frames in a video', at_least=1)
+  videos_kept: int = option(5, 'number of videos to keep, the newest', at_least=1)
 
   # Number of times the run has been resumed. Not a flag; it is read from the run directory.
   resumes: int = dataclasses.field(default=0, metadata={'flag': False})

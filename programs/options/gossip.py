@@ -45,8 +45,8 @@ class GossipConfig(CommonConfig):
   )
   gossip_timeout: float = option(
     60.0,
-    'seconds for which a blocking round waits for a neighbour, before the peer continues without it '
-    'until it hears from it',
+    'seconds that a blocking round waits for a neighbour; then the peer continues without this '
+    'neighbour until a message from it arrives',
     at_least=0,
   )
 

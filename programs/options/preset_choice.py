@@ -96,12 +96,14 @@ def _resolved(config_class: Any, values: Mapping[str, Any]) -> Any:
 def _check_type(defaults: Mapping[str, Any], name: str, value: Any) -> None:
   """Raises ValueError, one sentence, unless a preset's value is one of an option."""
   if name not in defaults:
-    raise ValueError(f'a preset sets {name}, which is not an option of the program; mend PRESETS.')
+    raise ValueError(
+      f'a preset sets {name}, which is not an option of the program; correct PRESETS.'
+    )
   kind = type(defaults[name])
   fits = isinstance(value, numbers.Real if kind is float else kind)
   if not fits or (isinstance(value, bool) and kind is not bool):
     raise ValueError(
-      f'a preset sets {name} to {value!r}, which is not of type {kind.__name__}; mend PRESETS.'
+      f'a preset sets {name} to {value!r}, which is not of type {kind.__name__}; correct PRESETS.'
     )
 
 

@@ -25,7 +25,7 @@ class PrioritizedConfig(ActorsConfig):
   )
   samples_per_insert: float = option(
     0.75,
-    "how often an unroll is sampled on average; SEED's script: 0.75, its default: 1.5",
+    "average number of times that an unroll is sampled; SEED's script: 0.75, its default: 1.5",
     above=0,
     at_most=1e6,
   )

@@ -21,15 +21,15 @@ class ReanalyseConfig(RelabelledConfig):
   )
   reanalyse_share: float = option(
     0.0,
-    'share of the unrolls of a batch that are from relabellers, from 0 to below 1; MuZero Reanalyze: '
-    '0.8 of all updates (Schrittwieser et al. 2020, appendix H)',
+    'share of the unrolls of a batch that --reanalyse_nodes have searched again, from 0 to below 1; '
+    'MuZero Reanalyze: 0.8 of all updates (Schrittwieser et al. 2020, appendix H)',
     at_least=0,
     below=1,
   )
   reanalyse_size: int = option(
     0,
-    'capacity of the table of relabelled unrolls of a replica, over its shards; '
-    '0: 10 times the relabelled unrolls of its batches',
+    'capacity, in unrolls, of the table that relabellers write and the learner samples, over the shards '
+    'of a replica; 0: 10 times the relabelled unrolls of a batch',
     at_least=0,
   )
 

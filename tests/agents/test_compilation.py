@@ -29,7 +29,7 @@ def test_only_little_work_on_one_cpu_gets_the_former_runtime():
 
 
 def test_an_xla_without_the_former_runtime_compiles_with_its_own_options(fresh, monkeypatch):
-  monkeypatch.setattr(compilation, '_FORMER_CPU_RUNTIME', {'xla_cpu_no_such_option': False})
+  monkeypatch.setattr(compilation, '_LEGACY_CPU_RUNTIME', {'xla_cpu_no_such_option': False})
   assert compilation.options(jax.devices('cpu')[:1], 1000) is None
 
 

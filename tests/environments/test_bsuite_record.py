@@ -61,5 +61,5 @@ def test_results_are_of_one_environment(tmp_path):
 
 @pytest.mark.parametrize('options', ['episodes=3', 'results_dir=x,episodes=-1'])
 def test_episodes_without_a_meaning_are_rejected(options):
-  with pytest.raises(ValueError, match='--env_options episodes='):
+  with pytest.raises(ValueError, match='--env_options=episodes='):
     registry.check('bsuite:catch/0', options)

@@ -58,7 +58,7 @@ def test_an_action_that_does_not_exist_is_rejected():
 
 
 def test_boards_too_small_are_rejected():
-  with pytest.raises(ValueError, match='--env_options rows=1'):
+  with pytest.raises(ValueError, match='--env_options=rows=1'):
     make('', 1, 0, rows=1)
-  with pytest.raises(ValueError, match='--env_options columns=0'):
+  with pytest.raises(ValueError, match='--env_options=columns=0'):
     make('', 1, 0, columns=0)

@@ -53,7 +53,7 @@ def test_a_tasks_own_time_limit_truncates(task):
 
 def test_the_task_that_needs_a_renderer_is_rejected_without_one(monkeypatch):
   monkeypatch.setenv('MUJOCO_GL', 'disabled')
-  with pytest.raises(ValueError, match=r'--env dm_control:quadruped/escape: .* MUJOCO_GL=egl'):
+  with pytest.raises(ValueError, match=r'--env=dm_control:quadruped/escape: .* MUJOCO_GL=egl'):
     registry.check('dm_control:quadruped/escape')
 
 

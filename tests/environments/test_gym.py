@@ -240,7 +240,7 @@ def test_several_discrete_actions_count_from_zero(probe_id, monkeypatch):
 def test_actions_without_an_array_form_or_bounds_are_rejected(probe_id, monkeypatch, space):
   monkeypatch.setattr(Probe, 'action_space', space)
   with pytest.raises(
-    ValueError, match=f'--env gymnasium:{probe_id} cannot be made here: the action space is neither'
+    ValueError, match=f'--env=gymnasium:{probe_id} cannot be made here: the action space is neither'
   ):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
 
@@ -248,7 +248,7 @@ def test_actions_without_an_array_form_or_bounds_are_rejected(probe_id, monkeypa
 def test_observations_without_an_array_form_are_rejected(probe_id, monkeypatch):
   monkeypatch.setattr(Probe, 'observation_space', spaces.Sequence(spaces.Discrete(2)))
   with pytest.raises(
-    ValueError, match=f'--env gymnasium:{probe_id} cannot be made here: the observation space'
+    ValueError, match=f'--env=gymnasium:{probe_id} cannot be made here: the observation space'
   ):
     registry.make(f'gymnasium:{probe_id}', 1, 0)
 
@@ -266,7 +266,7 @@ def test_a_missing_package_is_named(task, module, package):
     f'try: registry.check("gymnasium:{task}")\n'
     f'except ValueError as error: print(error)',
   )
-  assert f'--env gymnasium:{task} cannot be made here: {package} is not installed' in out
+  assert f'--env=gymnasium:{task} cannot be made here: {package} is not installed' in out
   assert out.count('\n') == 1 and 'requirements.txt has the packages' in out
 
 

@@ -33,7 +33,7 @@ def test_an_environment_is_named_by_its_file_and_gets_task_and_options(tmp_path)
   assert registry.make_spec(name).observations.shape == (4, 3)
   registry.check(name, 'rows=6')
   assert registry.make(name, 2, 0, 'rows=6').observation_spec().shape == (6, 3)
-  with pytest.raises(ValueError, match=r'--env_options row: .* did you mean rows\?'):
+  with pytest.raises(ValueError, match=r'--env_options=row: .* did you mean rows\?'):
     registry.check(name, 'row=6')
   assert own_file.title(name) == 'mine:abc'
 
@@ -41,7 +41,7 @@ def test_an_environment_is_named_by_its_file_and_gets_task_and_options(tmp_path)
 @pytest.mark.parametrize(
   'parameter, options, words',
   [
-    ('size=None', 'size=3', '^--env_options size=3: the default of size has no type'),
+    ('size=None', 'size=3', '^--env_options=size=3: the default of size has no type'),
     ('size', 'size=3', '^--env=.*: the parameter size has no default; give it a bool'),
     ('size', '', 'the parameter size has no default'),
   ],

@@ -38,7 +38,7 @@ def test_the_bottleneck_of_a_run_that_was_made_slow_on_purpose_is_named(name, fo
       '--batch_size or more --learner_devices would help',
     ),
     # A prioritized replay is full as a rule, so its fill says nothing.
-    (Figures(learner_waiting=0.02, replay_fill=1.0, is_queue=False), 'learner', 'just keeps up'),
+    (Figures(learner_waiting=0.02, replay_fill=1.0, is_queue=False), 'learner', 'barely keeps up'),
     (Figures(learner_waiting=0.02, held_back=0.5), 'learner', 'holds the actors back'),
     (Figures(learner_waiting=0.02, inference_busy=0.9), 'none', 'balanced'),
     (Figures(learner_waiting=0.2), 'none', 'nothing stands out'),

@@ -45,7 +45,7 @@ def originals(count):
 
 
 class Learner:
-  """A learner whose present incarnation answers, if there is one."""
+  """A learner whose current incarnation answers, if there is one."""
 
   def __init__(self):
     self.asked = 0

@@ -44,7 +44,7 @@ def test_results_are_written_into_a_new_file(tmp_path):
     bsuite_results.check_directory(recording(tmp_path))
   with pytest.raises(ValueError, match=f'^--resume=r: {path} has the first episodes of this run'):
     bsuite_results.check_directory(recording(tmp_path, run_dir='r', resumes=1))
-  with pytest.raises(ValueError, match=f'^--env_options results_dir={path} cannot be written'):
+  with pytest.raises(ValueError, match=f'^--env_options=results_dir={path} cannot be written'):
     bsuite_results.check_directory(recording(path))
 
 

@@ -205,7 +205,9 @@ def test_damaged_parameters_and_those_of_another_network_are_rejected(
   record = json.loads((run_dir / 'config.json').read_text())
   changed = {**record, 'config': {**record['config'], 'mlp_sizes': [7]}}
   (run_dir / 'config.json').write_text(json.dumps(changed))
-  _assert_refused([str(run_dir)], ['final.msgpack', 'which here is', 'another config'], capsys)
+  _assert_refused(
+    [str(run_dir)], ['final.msgpack', 'but this agent expects', 'another config'], capsys
+  )
   (run_dir / 'config.json').write_text(json.dumps(record))
   file = run_dir / 'params' / 'final.msgpack'
   file.write_bytes(file.read_bytes()[:-100])

@@ -79,7 +79,8 @@ def make(task: str, *, max_episode_steps: int = 0) -> Gymnax:
     raise errors.unknown_task('gymnax', task, known)
   if max_episode_steps < 0:
     raise ValueError(
-      f'--env_options=max_episode_steps={max_episode_steps} must be 0, for the own limit, or more.'
+      f'--env_options=max_episode_steps={max_episode_steps} must be 0 or more; 0 is the limit that '
+      'gymnax itself has.'
     )
   try:
     environment, params = gymnax.make(task)

@@ -38,7 +38,7 @@ class SelfPlay:
       game: from `pgx.make`.
       legal: maps observations `[B, ...]` to legal actions, bool `[B, A]`.
       opponent: of the evaluation.
-      random_moves: the most random moves with which a game begins; each number up to it is as likely.
+      random_moves: maximum number of random moves at the start of a game; the number is uniform from 0.
     """
     self._game = game
     self._random_moves = random_moves
@@ -141,7 +141,7 @@ def make(task: str, *, opponent: str = 'random', random_moves: int = 0) -> SelfP
     task: tic_tac_toe or connect_four.
     opponent: of evaluations: random, whose legal moves all have the same probability; or perfect, for
       tic_tac_toe, which plays any move that is best.
-    random_moves: a game of self-play begins after 0 to so many random moves, so that the agent also
+    random_moves: a game of self-play begins after 0 to random_moves random moves, so that the agent also
       learns of positions that it would avoid.
 
   Raises:

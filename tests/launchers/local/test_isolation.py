@@ -137,7 +137,7 @@ def test_required_isolation_that_is_unavailable_is_rejected_in_one_sentence(tmp_
     finally:
       launcher.kill()
   assert launcher.returncode == 1
-  assert errors.startswith('--isolate=require cannot be had: ') and errors.count('\n') == 1
+  assert errors.startswith('--isolate=require is not possible: ') and errors.count('\n') == 1
   assert list(tmp_path.iterdir()) == []
 
 

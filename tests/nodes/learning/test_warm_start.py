@@ -82,7 +82,7 @@ def test_parameters_that_do_not_fit_are_named(tmp_path):
   with pytest.raises(NonRetryableError) as raised:
     serialisation.params(saved, other, 'change it.')
   assert str(raised.value) == (
-    f'{saved.path} has float32[] for observation_statistics/count, which here is not there: '
+    f'{saved.path} has float32[] for observation_statistics/count, but this agent expects nothing: '
     'change it.'
   )
   narrower = dict(_state('ppo', 1).params)
