@@ -45,6 +45,7 @@ class Beat:
     host: name of its machine.
     returned: whether its work has returned, so that it may exit.
     silence: seconds to the next heartbeat that do not count as a hang, in multiples of --node_timeout.
+    has_worked: whether this incarnation has finished its start-up.
   """
 
   doing: str
@@ -58,6 +59,7 @@ class Beat:
   host: str = ''
   returned: bool = False
   silence: float = 1.0
+  has_worked: bool = False
 
   def pack(self) -> bytes:
     """Returns the beat as one line of JSON."""
@@ -166,6 +168,7 @@ class Heart:
       host=os.uname().nodename,
       returned=self._returned,
       silence=min(latest.activity.silence, _PATIENT),
+      has_worked=activity.has_worked(),
     )
 
 

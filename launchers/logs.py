@@ -23,14 +23,20 @@ def bound(path: str, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -
     kept_bytes: bytes kept from the end; they replace an earlier `path.1`.
 
   Raises:
-    OSError: if there is no log, or the disk is full.
+    OSError: if there is no log, or its end cannot be written.
   """
   if os.path.getsize(path) <= max_bytes:
     return
   end = _end(path, kept_bytes)
-  with files.replacing(f'{path}.1') as f:
-    f.write(end)
-  os.truncate(path, 0)
+  try:
+    files.write(f'{path}.1', end)
+  except OSError as error:
+    if not files.is_full(error):
+      raise
+    os.truncate(path, 0)  # Makes room for the end of the log.
+    files.write(f'{path}.1', end)
+  else:
+    os.truncate(path, 0)
 
 
 def tail(path: str, lines: int) -> list[str]:

@@ -112,9 +112,12 @@ class _Followed:
     if size - self._offset > _MAX_BEHIND:
       left_out = size - _CHUNK - self._offset
       self._offset, self._line = size - _CHUNK, b''
-    with open(self._path, 'rb') as f:
-      f.seek(self._offset)
-      new = f.read(_CHUNK)
+    try:
+      with open(self._path, 'rb') as f:
+        f.seek(self._offset)
+        new = f.read(_CHUNK)
+    except OSError:  # Out of descriptors, or a file server is away: perhaps the next pass succeeds.
+      return None
     self._offset += len(new)
     *lines, self._line = (self._line + new).split(b'\n')
     if len(self._line) > _MAX_LINE:

@@ -28,16 +28,6 @@ _START_UP = {
     activity.WAITING_FOR_REPLICAS,
   )
 }
-_WORK = {
-  each.name
-  for each in (
-    activity.PLAYING,
-    activity.UPDATING,
-    activity.RELABELLING,
-    activity.SERVING,
-    activity.COMPILED_LOOP,
-  )
-}
 
 
 class Node(Protocol):
@@ -161,7 +151,7 @@ class Watched(Generic[N]):
       return
     if beat.doing in _START_UP:
       self._began = time.monotonic()
-    self._has_worked = beat.doing in _WORK
+    self._has_worked = beat.has_worked
 
   def kill_if_hung(self, timeout: float, attentive: float) -> str:
     """Kills a hanging node once its stacks are in its log; returns a sentence, or ''.

@@ -145,6 +145,7 @@ class Anakin:
         if stop.is_set():
           raise lifecycle.Stopped
       trained = True
+      self._end_training()
       checkpointer.write_now(stop.is_set)
       params = jax.device_get(self._state.learner.params)
       save_final_params(self._options.run.learner_dir, params, stop.is_set)
@@ -155,6 +156,9 @@ class Anakin:
       if not trained:
         checkpointer.write_now()
       logging.info('stopped: %s', self._counts)
+
+  def _end_training(self) -> None:
+    """Called once `num_steps` are reached, also if a checkpoint or a neighbour has reached them."""
 
   def _train(self, loop: AnakinLoop) -> None:
     """Calls the loop once and updates the counters.

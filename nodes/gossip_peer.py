@@ -117,8 +117,9 @@ class GossipPeer(Gossiping, Anakin):
     if params is not learner.params:
       self._state = self._state._replace(learner=learner._replace(params=params))
       self._published = dict(self._counts), params
-    if self._counts['actor_steps'] >= self._options.run.num_steps:
-      self._exchange.leave()
+
+  def _end_training(self) -> None:
+    self._exchange.leave()
 
   def _measure(self, seconds: float) -> dict[str, float]:
     return super()._measure(seconds) | self._exchange.measure()

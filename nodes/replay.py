@@ -148,9 +148,11 @@ class ReplayServer:
   def write_checkpoint(self) -> None:
     """Writes all items and the rate limiter's counts; inserts and samples block meanwhile.
 
-    The newest two checkpoints are kept. A failure is logged and counted in `measure`; it keeps both.
+    The newest two checkpoints are kept, or one if the disk is full. A failure is logged and counted in
+    `measure`; it keeps them.
     """
     try:
+      self._checkpoints.make_room()
       written = reverb.Client(self.address).checkpoint()
       logging.info('wrote %s', self._checkpoints.keep(written))
     except Exception as error:

@@ -51,13 +51,17 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
   """Writes a checkpoint and removes all but the last few; returns its file.
 
   The file gets its name once it is complete and on disk, so killing the process during the write
-  leaves the earlier checkpoints unchanged.
+  leaves the earlier checkpoints unchanged. If the disk is full, earlier ones make room; the newest of
+  them stays until this one is complete.
 
   Args:
     path: directory of the checkpoints.
     counts: counters; `learner_steps` names the file.
     state: the serialised learner state.
     keep: number of checkpoints to keep, this one included.
+
+  Raises:
+    OSError: if it cannot be written; at least one earlier checkpoint stays.
   """
   os.makedirs(path, exist_ok=True)
   header = {
@@ -66,13 +70,21 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
     'sha256': hashlib.sha256(state).hexdigest(),
   }
   file = os.path.join(path, f'{int(counts["learner_steps"]):012d}{_SUFFIX}')
-  # A fixed partial name, so that partial files of killed processes do not accumulate.
-  with files.replacing(file, partial=os.path.join(path, 'next.tmp')) as f:
-    f.write(json.dumps(header).encode() + b'\n')
-    f.write(state)
   others = [other for other in _files(path) if other != file]
   # Training resumes from the newest intact checkpoint, so later steps are damaged: remove them first.
   others.sort(key=lambda other: _steps_of(other) < _steps_of(file))
+  while True:
+    try:
+      # A fixed partial name, so that partial files of killed processes do not accumulate.
+      with files.replacing(file, partial=os.path.join(path, 'next.tmp')) as f:
+        f.write(json.dumps(header).encode() + b'\n')
+        f.write(state)
+      break
+    except OSError as error:
+      if not files.is_full(error) or len(others) < 2:
+        raise
+      logging.warning('the disk is full: removing %s to make room for %s', others[0], file)
+      os.remove(others.pop(0))
   for old in others[: max(0, len(others) + 1 - keep)]:
     os.remove(old)
   return file

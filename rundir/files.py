@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(error: OSError) -> bool:
+  """Returns whether a write failed because the disk or a quota is full."""
+  return error.errno in _FULL
 
 
 def own_partial(path: str) -> str:

@@ -72,6 +72,12 @@ class ReplayCheckpoints:
     self._damaged.add(checkpoint)
     return Damaged(f'{checkpoint} is damaged: {why}')
 
+  def make_room(self) -> None:
+    """Removes the earlier of two checkpoints if the disk has no room for another like the newest."""
+    newest, *_ = [*self._whole(), '']
+    if newest and shutil.disk_usage(self._path).free < _size(newest):
+      self._remove_old(kept=1)
+
   def keep(self, written: str) -> str:
     """Moves a checkpoint out of `scratch`, numbers it, and removes all but the last two.
 
@@ -93,12 +99,14 @@ class ReplayCheckpoints:
     checkpoint = os.path.join(self._path, f'{max(numbers, default=0) + 1:012d}')
     os.rename(written, checkpoint)
     files.sync_directory(self._path)
-    self._remove_old()
+    self._remove_old(_KEPT)
     return checkpoint
 
-  def _remove_old(self) -> None:
-    whole = [c for c in self.kept() if c not in self._damaged]
-    for checkpoint in set(self.kept()) - set(whole[:_KEPT]):
+  def _whole(self) -> list[str]:
+    return [c for c in self.kept() if c not in self._damaged]
+
+  def _remove_old(self, kept: int) -> None:
+    for checkpoint in set(self.kept()) - set(self._whole()[:kept]):
       # Rename first, so that a numbered directory is never partly deleted.
       dying = os.path.join(self.scratch, os.path.basename(checkpoint))
       os.rename(checkpoint, dying)
@@ -122,6 +130,10 @@ def _difference(checkpoint: str) -> str:
     if _digest(os.path.join(checkpoint, name)) != digest:
       return f'{name} is not what was written'
   return ''
+
+
+def _size(checkpoint: str) -> int:
+  return sum(entry.stat().st_size for entry in os.scandir(checkpoint))
 
 
 def _is_numbered(checkpoint: str) -> bool:

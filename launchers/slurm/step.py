@@ -71,8 +71,10 @@ class SlurmNode:
       return None
     if not self._messages.closed:
       self._listener.poll()
-      if not self._step():  # The node never started: log the messages of srun.
-        with open(self.log_path, 'ab') as log:
+      if (
+        not self._step()
+      ):  # The node never started: log the messages of srun, if the disk has room.
+        with contextlib.suppress(OSError), open(self.log_path, 'ab') as log:
           log.write(self._said)
       self._messages.close()
     beat = self._listener.beat

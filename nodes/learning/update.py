@@ -167,7 +167,12 @@ class Learner(acme.Learner):
       self._check()
 
   def get_variables(self, names: Sequence[str]) -> list[Nest]:
-    """Returns the parameters as NumPy arrays, once per name; the only variable is 'params'."""
+    """Returns the parameters as NumPy arrays, once per name; the only variable is 'params'.
+
+    Raises:
+      lifecycle.NonRetryableError: if the last step made them non-finite.
+    """
+    self._check_finite()
     return [jax.device_get(self._state.params) for _ in names]
 
   def save(self) -> Any:

@@ -20,19 +20,21 @@ class Activity(NamedTuple):
     name: for people, as in 'waits for replay'.
     patience: deadline for the next mark, in multiples of --node_timeout.
     silence: deadline for the next heartbeat, in the same; above 1 if it may hold the interpreter lock.
+    is_work: whether a node that does it has finished its start-up.
   """
 
   name: str
   patience: float
   silence: float = 1.0
+  is_work: bool = False
 
 
 # Activities with a deadline: the node must mark them repeatedly. It marks UNANSWERED once.
 STARTING = Activity('starting', 4.0, 4.0)
-PLAYING = Activity('playing', 1.0)
-UPDATING = Activity('updating', 1.0)
-RELABELLING = Activity('relabelling', 1.0)
-SERVING = Activity('serving', 1.0)
+PLAYING = Activity('playing', 1.0, is_work=True)
+UPDATING = Activity('updating', 1.0, is_work=True)
+RELABELLING = Activity('relabelling', 1.0, is_work=True)
+SERVING = Activity('serving', 1.0, is_work=True)
 UNANSWERED = Activity('gets no reply from Reverb', 1.0)
 RECORDING = Activity('recording a video', 1.0)
 LEAVING = Activity('finishing its last writes', 4.0)
@@ -41,7 +43,7 @@ RUNNING = Activity('running', math.inf)
 IDLE = Activity('idle', math.inf)
 RESTORING = Activity('restoring a checkpoint', math.inf, math.inf)
 COMPILING = Activity('compiling', math.inf)
-COMPILED_LOOP = Activity('in a call of the compiled loop', math.inf)
+COMPILED_LOOP = Activity('in a call of the compiled loop', math.inf, is_work=True)
 WAITING_FOR_ACTIONS = Activity('waits for actions', math.inf)
 WAITING_FOR_PARAMETERS = Activity('waits for parameters', math.inf)
 WAITING_FOR_REPLAY = Activity('waits for replay', math.inf)
@@ -65,12 +67,14 @@ class Mark(NamedTuple):
 
 
 _mark = Mark(RUNNING, time.monotonic(), time.monotonic())
+_has_worked = False
 _beat: Callable[[], object] | None = None
 
 
 def mark(activity: Activity) -> None:
   """Sets the activity of this process, or renews its deadline; costs less than 1 us."""
-  global _mark
+  global _has_worked, _mark
+  _has_worked = _has_worked or activity.is_work
   now = time.monotonic()
   _mark = Mark(activity, _mark.began if activity is _mark.activity else now, now)
 
@@ -78,6 +82,11 @@ def mark(activity: Activity) -> None:
 def latest() -> Mark:
   """Returns the latest mark of this process."""
   return _mark
+
+
+def has_worked() -> bool:
+  """Returns whether this process has marked an activity that is work."""
+  return _has_worked
 
 
 def announce_with(beat: Callable[[], object]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 from absl import logging
 
 from nodes.runtime import lifecycle
+from rundir import files
 
 _PAUSE_SECONDS = 1.0
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_when_there_is_room(
@@ -34,7 +33,7 @@ def write_when_there_is_room(
     try:
       return write()
     except OSError as error:
-      if error.errno not in _FULL:
+      if not files.is_full(error):
         raise
       if not said:
         logging.error('cannot write %s, waiting for room on the disk: %s', what, error)

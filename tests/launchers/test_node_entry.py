@@ -57,6 +57,33 @@ def test_a_node_goes_on_and_keeps_its_exit_code_while_its_log_is_on_a_full_disk(
   assert child.exit_code() == NonRetryableError.exit_code and written.exists()
 
 
+_FORKING = """
+import multiprocessing, os, signal, sys, time
+from absl import flags
+from launchers import node_entry
+from nodes.runtime import lifecycle
+from tests.waiting import wait_until
+
+def node():
+  worker = multiprocessing.get_context('fork').Process(target=time.sleep, args=(50,))
+  worker.start()
+  worker.terminate()
+  worker.join(30)
+  assert worker.exitcode == -signal.SIGTERM, worker.exitcode
+  print('asked to stop:', lifecycle.stop_event().wait(1), flush=True)
+  os.kill(os.getpid(), signal.SIGTERM)
+  print('asked to stop:', lifecycle.stop_event().wait(60), flush=True)
+
+flags.FLAGS(sys.argv[:1])
+os._exit(node_entry.run(lambda: node))
+"""
+
+
+def test_a_signal_to_a_worker_that_a_node_forked_is_none_to_the_node():
+  lines = run_python('-c', _FORKING).splitlines()
+  assert lines == ['asked to stop: False', 'asked to stop: True']
+
+
 _THREADS = """
 import glob, threading
 from launchers import node_entry

@@ -151,6 +151,17 @@ def test_blocking_peers_agree_after_each_round_also_when_resumed(tmp_path, conne
   assert resumed == [zero, one]
 
 
+@pytest.mark.slow
+def test_a_peer_that_resumes_after_its_end_tells_its_successors(tmp_path, connect, stop):
+  train(tmp_path, connect, stop, num_peers=2, num_steps=40)
+  monitor = Monitor(str(tmp_path), 500, has_evaluator=False, num_learners=2)
+  peers = make_peers(tmp_path, connect, connect(monitor), 2, num_steps=40)
+  start(peers, monitor, stop)
+  for k, peer in enumerate(peers):
+    assert peer._counts['actor_steps'] >= 40 and not peer._exchange.measure()['gossip_sent']
+    assert peer._exchange.mailbox.wait(1 - k, 0.0), 'it would wait for the other'
+
+
 def schedules(opt_state):
   leaves = jax.tree.leaves(opt_state, is_leaf=lambda x: isinstance(x, optax.ScaleByScheduleState))
   return [leaf for leaf in leaves if isinstance(leaf, optax.ScaleByScheduleState)]

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -181,6 +182,22 @@ def test_one_that_fails_is_counted_and_leaves_the_earlier_ones(start, tmp_path, 
   monkeypatch.setattr(files, 'sync', sync)
   server.write_checkpoint()
   assert names(tmp_path) == ['000000000001', '000000000002', 'next']
+
+
+@pytest.mark.parametrize('missing, earlier', [(0, [1, 2]), (1, [2])])
+def test_the_one_before_the_last_makes_room_on_a_full_disk(
+  start, tmp_path, monkeypatch, missing, earlier
+):
+  server = start(1)
+  server.write_checkpoint()
+  newest = tmp_path / 'replay' / '000000000002'
+  size = sum(path.stat().st_size for path in newest.iterdir())
+  usage = types.SimpleNamespace(free=size - missing)
+  monkeypatch.setattr(shutil, 'disk_usage', lambda path: usage)
+  seen = []
+  monkeypatch.setattr(server._checkpoints, 'keep', lambda path: seen.append(names(tmp_path)))
+  server.write_checkpoint()
+  assert seen == [[*(f'{k:012d}' for k in earlier), 'next']]
 
 
 def test_all_files_are_on_disk_before_a_checkpoint_has_its_name(start, tmp_path, monkeypatch):

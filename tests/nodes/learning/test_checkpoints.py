@@ -237,6 +237,38 @@ def test_a_damaged_checkpoint_takes_no_place_of_those_that_are_kept(tmp_path):
   assert sorted(checkpoints.steps(str(tmp_path))) == [1, 2]
 
 
+def _fill_the_disk(monkeypatch, path, room):
+  """Lets no file be written while as many checkpoints as there is room for exist."""
+  replace = os.replace
+
+  def full(partial, file):
+    if len(checkpoints.steps(str(path))) >= room:
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    replace(partial, file)
+
+  monkeypatch.setattr(os, 'replace', full)
+
+
+def test_earlier_checkpoints_make_room_on_a_full_disk_and_the_damaged_ones_first(
+  tmp_path, monkeypatch
+):
+  for steps in (1, 2, 3, 9):
+    _write(tmp_path, steps, keep=4)
+  _fill_the_disk(monkeypatch, tmp_path, room=3)
+  _write(tmp_path, 4, keep=4)  # Training has continued from 3, so 9 was damaged.
+  assert sorted(checkpoints.steps(str(tmp_path))) == [2, 3, 4]
+
+
+def test_the_newest_checkpoint_makes_no_room(tmp_path, monkeypatch):
+  for steps in (1, 2, 3):
+    _write(tmp_path, steps, keep=3)
+  _fill_the_disk(monkeypatch, tmp_path, room=1)
+  with pytest.raises(OSError, match='No space left'):
+    _write(tmp_path, 4, keep=3)
+  assert sorted(checkpoints.steps(str(tmp_path))) == [3]
+  assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 3
+
+
 @pytest.mark.parametrize('stops', [False, True])
 def test_the_last_checkpoint_of_finished_training_waits_for_room(tmp_path, monkeypatch, stops):
   tries, write = [], checkpoints.write

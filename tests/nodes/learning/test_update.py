@@ -154,4 +154,6 @@ def test_a_loss_that_is_not_finite_ends_learning_and_is_not_saved():
   ):
     learner.save()
   with pytest.raises(lifecycle.NonRetryableError, match='learner step 2 is not finite'):
+    learner.get_variables(['params'])
+  with pytest.raises(lifecycle.NonRetryableError, match='learner step 2 is not finite'):
     learner.step()
