@@ -11,7 +11,6 @@ $(error ACCELERATOR=$(ACCELERATOR) is unknown; set it to cpu, cuda or tpu)
 endif
 INSTALLED := $(VENV)/installed-$(ACCELERATOR)
 LOCKS := requirements.txt $(if $(filter-out cpu,$(ACCELERATOR)),requirements-$(ACCELERATOR).txt)
-export LD_LIBRARY_PATH := $(shell ./find_python.sh --libdir 2>/dev/null):$(LD_LIBRARY_PATH)
 # Debian's directory of Slurm's daemons.
 export PATH := $(PATH):/usr/sbin
 
@@ -59,12 +58,17 @@ docs: $(INSTALLED)
 	$(BIN)/python launch.py --dry_run --graph=docs/graph.svg > /dev/null
 	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
+# Courier needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
+# the last command.
 $(INSTALLED): $(LOCKS) find_python.sh
 	@./find_python.sh > /dev/null
 	test -x $(BIN)/python || "$$(./find_python.sh)" -m venv $(VENV)
 	sed -n '/^uv==/,/^ *#/p' requirements.txt | $(BIN)/python -m pip install --quiet \
 	  --disable-pip-version-check --no-deps --require-hashes --requirement /dev/stdin
 	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python $(LOCKS)
+	$(BIN)/python -c 'import sys; sys.exit("libpython" not in open("/proc/self/maps").read())' || \
+	  echo "import ctypes; ctypes.CDLL('$$(./find_python.sh --libdir)/libpython3.10.so.1.0')" \
+	    > $(VENV)/lib/python3.10/site-packages/libpython.pth
 	rm -f $(VENV)/installed*
 	touch $@
 

@@ -16,6 +16,12 @@ usable() {
   return 1
 }
 
+makes_environments() {
+  "$1" -c 'import ensurepip, venv' 2>/dev/null && return 0
+  bare=$1
+  return 1
+}
+
 cd "$(dirname "$0")" || exit 1
 if [ "$1" = --newest ]; then
   for python in /usr/bin/python3 /usr/bin/python3.?? /usr/local/bin/python3.?? \
@@ -27,12 +33,15 @@ fi
 for python in .venv/bin/python "$(command -v python3.10)" \
     "$(command -v uv >/dev/null && uv python find 3.10 2>/dev/null)" \
     "$HOME"/.pyenv/versions/3.10.*/bin/python "$(command -v python3)"; do
-  if [ -n "$python" ] && usable "$python"; then
+  if [ -n "$python" ] && usable "$python" && makes_environments "$python"; then
     [ "$1" = --libdir ] && libdir "$python" || echo "$python"
     exit 0
   fi
 done
-if [ -n "$unshared" ]; then
+if [ -n "$bare" ]; then
+  echo "error: $bare comes without the modules venv and ensurepip; install them, on Debian and Ubuntu with" \
+    "'apt-get install python3.10-venv'." >&2
+elif [ -n "$unshared" ]; then
   echo "error: $unshared comes without libpython3.10.so, which Launchpad needs; install one that has" \
     "it with 'PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install 3.10' or 'uv python install 3.10'." >&2
 else

@@ -17,7 +17,7 @@ from launchers.placement import Resources
 _PROFILE = flags.DEFINE_string(
   'profile',
   '',
-  'NODE:SECONDS, such as learner/0:5: record a JAX profile of this node, into the run directory',
+  'NODE:SECONDS, such as inference_learner/0:5: record a JAX profile of this node in the run directory',
 )
 # Modules of the nodes that never import JAX.
 WITHOUT_JAX = {'nodes.actor', 'nodes.evaluator', 'nodes.monitor', 'nodes.replay'}
@@ -41,7 +41,9 @@ def profiled(
   except ValueError:
     seconds = math.nan
   if not label or not 0 < seconds < math.inf:
-    raise ValueError(f'--profile={given} must be like learner/0:5, a node and seconds above 0.')
+    raise ValueError(
+      f'--profile={given} must be like inference_learner/0:5, a node and seconds above 0.'
+    )
   group = program.groups.get(label, [])
   if not (index or '0').isdecimal() or int(index or 0) >= len(group) or label not in placement:
     raise ValueError(

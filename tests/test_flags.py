@@ -158,7 +158,10 @@ def _slow(*values):
     (['--num_steps=0'], ['--num_steps is 0']),
     (['--profile=learner/0:5'], ['--profile=learner/0:5', 'no node', 'inference_learner']),
     (['--profile=actor/0:5'], ['--profile=actor/0:5', 'does not use JAX', 'py-spy']),
-    (['--profile=inference_learner'], ['--profile=inference_learner', 'like learner/0:5']),
+    (
+      ['--profile=inference_learner'],
+      ['--profile=inference_learner', 'like inference_learner/0:5'],
+    ),
     (['--profile=inference_learner:nan'], ['--profile', 'seconds above 0']),
     (
       ['--profile=inference_learner:2', '--lp_launch_type=local_mt'],

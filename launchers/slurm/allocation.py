@@ -74,7 +74,7 @@ def _allocated(plan: Plan) -> list[Hosts]:
     if len(names) != component.hosts:
       raise ValueError(
         f'Slurm gave {len(names)} hosts where the job needs {component.hosts}; leave --nodes out of '
-        'the --slurm options.'
+        '--slurm_options, --slurm_cpu_options and --slurm_accelerator_options.'
       )
     result.append(Hosts(names, os.environ[f'SLURM_JOB_ID{suffix}'], options))
   return result
@@ -106,7 +106,7 @@ def _probe(
   if silent and not asked:
     raise ValueError(
       f'no step could be run on {", ".join(silent)} within {probe.SECONDS:g} s; add '
-      f'--exclude={",".join(silent)} to the --slurm options.'
+      f'--exclude={",".join(silent)} to --slurm_options.'
     )
   return ports
 

@@ -1,6 +1,7 @@
 """What nodes write, in the launcher's terminal."""
 
 import contextlib
+import errno
 import io
 import os
 import threading
@@ -71,6 +72,18 @@ def test_a_log_that_was_truncated_is_read_from_its_start(logs):
   _append(logs['worker/0'], b'after\n')
   output.close()
   assert out.getvalue().endswith('[worker/0] after\n')
+
+
+def test_a_log_that_cannot_be_read_for_a_moment_is_tried_again(logs, monkeypatch):
+  failures = [OSError(errno.EMFILE, 'Too many open files')] * 3
+
+  def sometimes(*args):
+    if failures:
+      raise failures.pop()
+    return open(*args)
+
+  monkeypatch.setattr(node_output, 'open', sometimes, raising=False)
+  assert _copied(logs, b'one\n') == '[worker/0] one\n' and not failures
 
 
 def test_old_output_is_skipped_for_a_slow_terminal(logs, monkeypatch):
