@@ -75,10 +75,12 @@ class Exchange:
         there = lambda timeout, s=sender: self.mailbox.wait(s, timeout)  # noqa: E731
         self._wait(f'predecessor peer/{sender}', there, deadline, should_stop)
     messages = [self.mailbox.take(sender) for sender in self._options.predecessors]
+    params = self._taken_back(params)
     return self._mixed(params, [message for message in messages if message is not None])
 
   def leave(self) -> None:
-    """Tells the successors that this peer has finished training."""
+    """Tells the neighbours that this peer has finished training."""
+    self.mailbox.close()
     for outbox in self._outboxes:
       outbox.leave()
 
@@ -98,13 +100,21 @@ class Exchange:
     }
 
   def _send(self, params: np.ndarray) -> None:
-    ready = [outbox for outbox in self._outboxes if outbox.is_idle()]
+    ready = [outbox for outbox in self._outboxes if outbox.is_idle() and not outbox.finished]
     share = 1.0
     if self._push_sum:
       self.weight, share = mixing.split(self.weight, len(ready), len(self._outboxes))
     for outbox in ready:
       outbox.send(Message(share, params))
     self._sent += len(ready)
+
+  def _taken_back(self, params: np.ndarray) -> np.ndarray:
+    """Returns the parameters after push-sum has taken back what finished successors have not kept."""
+    returned = [outbox.take_returned() for outbox in self._outboxes]
+    messages = [message for message in returned if message is not None]
+    if self._push_sum and messages:
+      params, self.weight = mixing.weighted_mean(params, self.weight, messages)
+    return params
 
   def _mixed(self, params: np.ndarray, received: Sequence[Message]) -> np.ndarray:
     if not received:

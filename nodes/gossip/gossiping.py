@@ -34,7 +34,7 @@ class Gossiping:
 
   def offer(
     self, sender: int, incarnation: int, sequence: int, weight: float, params: np.ndarray
-  ) -> bool:
+  ) -> int:
     """Keeps a message of a predecessor until the next round. An RPC; it never waits.
 
     Args:

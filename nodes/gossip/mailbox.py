@@ -9,6 +9,9 @@ from collections.abc import Iterable
 
 from agents.gossip.mixing import Message
 
+# Replies to a message: its sender may send it again; it is here; no further message is of use.
+REFUSED, KEPT, FINISHED = 0, 1, 2
+
 
 @dataclasses.dataclass
 class _Sender:
@@ -25,7 +28,8 @@ class Mailbox:
   """Keeps the messages of each predecessor. Thread-safe; `put` never waits.
 
   A message is named by its sender's incarnation and a sequence number, so a repeated or late message
-  changes nothing.
+  changes nothing. Once the mailbox is closed, because its peer has finished training, it keeps no
+  message.
   """
 
   def __init__(self, senders: Iterable[int], capacity: int, drops_oldest: bool):
@@ -40,8 +44,14 @@ class Mailbox:
     self._capacity = capacity
     self._drops_oldest = drops_oldest
     self._changed = threading.Condition()
+    self._closed = False
 
-  def put(self, sender: int, incarnation: int, sequence: int, message: Message) -> bool:
+  def close(self) -> None:
+    """Replies FINISHED to further messages."""
+    with self._changed:
+      self._closed = True
+
+  def put(self, sender: int, incarnation: int, sequence: int, message: Message) -> int:
     """Keeps a message.
 
     Args:
@@ -51,20 +61,23 @@ class Mailbox:
       message: what it sends.
 
     Returns:
-      Whether the message is kept or was kept before. If not, its sender may send it again.
+      KEPT if the message is kept or was kept before; REFUSED if its sender may send it again; FINISHED
+      if it will never be kept.
     """
     with self._changed:
       known = self._senders[sender]
       if not self._is_current(known, incarnation) or sequence <= known.sequence:
-        return True
+        return KEPT
+      if self._closed:
+        return FINISHED
       if len(known.messages) >= self._capacity:
         if not self._drops_oldest:
-          return False
+          return REFUSED
         known.messages.popleft()
       known.messages.append(message)
       known.sequence = sequence
       self._changed.notify_all()
-      return True
+      return KEPT
 
   def leave(self, sender: int, incarnation: int, last: int) -> None:
     """Notes that an incarnation of a sender has finished training.

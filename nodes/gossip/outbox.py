@@ -9,6 +9,7 @@ from typing import Any
 from absl import logging
 
 from agents.gossip.mixing import Message
+from nodes.gossip.mailbox import FINISHED, REFUSED
 
 _RETRY_SECONDS = 0.1  # Between attempts to send a message that has failed.
 
@@ -18,6 +19,9 @@ class Outbox:
 
   A reliable outbox repeats a message until the successor has it, so each message arrives once and in
   order. An unreliable one forgets a message that has failed, since the next one replaces it.
+
+  Attributes:
+    finished: whether the successor takes no further messages, because it has finished training.
   """
 
   def __init__(self, client: Any, sender: int, incarnation: int, reliable: bool):
@@ -38,6 +42,8 @@ class Outbox:
     self._pending: futures.Future | None = None
     self._leaving: futures.Future | None = None
     self._retry_at = 0.0
+    self._returned: Message | None = None
+    self.finished = False
 
   def is_idle(self, timeout: float = 0.0) -> bool:
     """Returns whether the next message may be sent; sends the last one again if that is due.
@@ -51,7 +57,10 @@ class Outbox:
     if not self._pending.done():
       return False
     error = self._pending.exception()
-    if (error is None and self._pending.result()) or not self._reliable:
+    reply = REFUSED if error is not None else self._pending.result()
+    if reply == FINISHED:
+      self.finished, self._returned = True, self._message
+    if reply != REFUSED or not self._reliable:
       self._pending = self._message = None
       return True
     if time.monotonic() >= self._retry_at:
@@ -59,6 +68,11 @@ class Outbox:
         logging.warning('sending parameters again: %s', error)
       self._post()
     return False
+
+  def take_returned(self) -> Message | None:
+    """Returns the message that the successor has not kept because it has finished; None after that."""
+    returned, self._returned = self._returned, None
+    return returned
 
   def send(self, message: Message) -> None:
     """Sends a message; `is_idle` has returned True."""

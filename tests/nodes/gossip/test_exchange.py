@@ -165,6 +165,22 @@ def test_a_blocking_peer_does_not_wait_for_one_that_has_finished():
   assert params[0] == 1.0
 
 
+@pytest.mark.parametrize('blocking', [False, True])
+def test_a_successor_that_has_finished_gets_one_more_message_which_comes_back(blocking):
+  network = Network('ring', 3, PUSH_SUM, blocking=blocking, patience=DEADLINE, is_instant=True)
+  params = random_params(3)
+  calls = []
+  put = network.exchanges[1].mailbox.put
+  network.exchanges[1].mailbox.put = lambda *args: calls.append(args) or put(*args)
+  for exchange in network.exchanges[1:]:
+    exchange.leave()  # Nothing more comes from them, either.
+  for _ in range(20):
+    network.step(0, params)
+  assert len(calls) == 1 and network.exchanges[0].weight == 1.0
+  np.testing.assert_allclose(params[0], random_params(3)[0], rtol=1e-15)
+  assert network.exchanges[0].measure()['gossip_neighbours_away'] == 0
+
+
 def test_a_message_is_kept_once_and_none_of_an_earlier_incarnation():
   one, two = Message(1.0, np.float32([1])), Message(1.0, np.float32([2]))
   mailbox = Mailbox([3], capacity=1, drops_oldest=False)
