@@ -24,9 +24,9 @@ import time
 
 from absl import app, flags
 
-from launchers import engines, guard, page, placement, requests, streams, terminal
+from launchers import engines, guard, page, placement, stop_requests, streams, terminal
+from launchers.engine import TryAgain
 from launchers.graph import picture
-from launchers.launcher import TryAgain
 from programs import completion, listings, plan, profile, warm_start
 from programs.options import config_file, early
 from programs.options import flags as config_flags
@@ -42,12 +42,12 @@ def main(argv: list[str]) -> int:
   """Runs the command that the flags describe; returns the exit code."""
   os.environ.update(placement.NO_PROXY)
   try:
-    with requests.raised():
+    with stop_requests.raised():
       return _run(argv)
   except ValueError as error:
     streams.say(f'error: {error}', sys.stderr)
     return 2
-  except (requests.StopRequested, TryAgain) as stop:
+  except (stop_requests.StopRequested, TryAgain) as stop:
     return stop.exit_code
 
 
@@ -59,8 +59,8 @@ def _run(argv: list[str]) -> int:
         if listing is not None:
           print(listing)
           return 0
-        launcher = engines.chosen()
-        launcher.begin()
+        engine = engines.chosen()
+        engine.begin()
         if argv[1:]:
           raise ValueError(f'{argv[1]!r} is not a flag; options look like --num_steps=1000.')
         if plan.SEEDS.value:
@@ -70,29 +70,29 @@ def _run(argv: list[str]) -> int:
         if _GRAPH.value:
           picture.check_path(_GRAPH.value)
         with guard.swept():  # Planning runs the user's environment, which may leave processes.
-          job = plan.plan(launcher, _DRY_RUN.value, _GRAPH.value)
+          job = plan.plan(engine, _DRY_RUN.value, _GRAPH.value)
         if not _DRY_RUN.value:
-          page.listen(launcher.owns_run_dir)
-          job = launcher.claim(job)
-          undo.callback(launcher.forget, job)
-        for line in launcher.remarks(job):
+          page.listen(engine.owns_run_dir)
+          job = engine.claim(job)
+          undo.callback(engine.forget, job)
+        for line in engine.remarks(job):
           streams.say(line, sys.stderr)
         if _GRAPH.value:
           picture.write(_GRAPH.value, job.program, job.placement)
         if _DRY_RUN.value:
-          print(launcher.preview(job))
+          print(engine.preview(job))
           return 0
-        launcher.record(job)
+        engine.record(job)
         warm_start.place(job)
     except BrokenPipeError:  # The reader of the output, such as head, has left.
       return 128 + signal.SIGPIPE
     began = time.monotonic()
     shown = terminal.shown(job.program, job.title, job.run_dir, job.node_output, undo.pop_all)
     with page.served(job.run_dir), shown as callbacks:
-      code = launcher.launch(job, callbacks)
+      code = engine.launch(job, callbacks)
       undo.pop_all()
-      undo.enter_context(requests.collected())  # Another Ctrl-C has nothing to stop.
-    launcher.conclude(job, code, time.monotonic() - began)
+      undo.enter_context(stop_requests.collected())  # Another Ctrl-C has nothing to stop.
+    engine.conclude(job, code, time.monotonic() - began)
   return code
 
 

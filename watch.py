@@ -52,11 +52,11 @@ class _Watched:
 
   def update(self) -> bool:
     """Reads what is new; returns whether a run or a sweep still runs."""
-    going_on = any(map(sweep_directory.is_going_on, self._paths))
+    is_running = any(map(sweep_directory.is_running, self._paths))
     self._look()
     for run in self.runs:
       run.update()
-    return going_on or any(run.state == progress.GOING_ON for run in self.runs)
+    return is_running or any(run.state == progress.RUNNING for run in self.runs)
 
   def _look(self) -> None:
     directories = sweep_directory.expanded(self._paths)
@@ -73,9 +73,9 @@ def _follow(watched: _Watched, period: float) -> None:
   if sys.stdout.isatty():
     with Live(console=console, refresh_per_second=4) as live:
       while True:
-        going_on = watched.update()
+        is_running = watched.update()
         live.update(screen.show(watched.runs, console))
-        if not going_on:
+        if not is_running:
           break
         time.sleep(period)
   else:
@@ -173,19 +173,19 @@ def _exit_with_launcher() -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-  def going_on() -> bool:
-    return any(map(sweep_directory.is_going_on, args.run_dir))
+  def is_running() -> bool:
+    return any(map(sweep_directory.is_running, args.run_dir))
 
   def begun() -> list[str]:
     return sweep_directory.expanded(args.run_dir)
 
-  for run_dir in begun() if going_on() else _runs(args.run_dir):
+  for run_dir in begun() if is_running() else _runs(args.run_dir):
     run_directory.read_record(run_dir)
   options = [f'--period={args.period}']
   for name in ('project', 'every', 'axis'):
     if getattr(args, name) is not None:
       options.append(f'--{name}={getattr(args, name)}')
-  return environment.export(args.to, begun, going_on, options, args.period)
+  return environment.export(args.to, begun, is_running, options, args.period)
 
 
 def main(argv: Sequence[str]) -> int:

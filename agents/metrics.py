@@ -30,16 +30,17 @@ def mean_rho(rhos: Array, valid: Array) -> Array:
 
 # An update is valid only if these metrics, where reported, are finite. Other metrics may overflow while
 # the clipped quantities that enter the loss stay finite.
-DECISIVE = ('loss', 'grad_norm')
+CHECKED_FOR_FINITENESS = ('loss', 'grad_norm')
 
 
 def all_finite(params: Nest, metrics: dict[str, Array]) -> Array:
-  """Returns whether parameters and decisive metrics are finite after an update, bool `[]`.
+  """Returns whether parameters and loss are finite after an update, bool `[]`.
 
   Args:
     params: the parameters after the update.
-    metrics: of the update, or of several with a leading axis; only those in `DECISIVE` are checked.
+    metrics: of the update, or of several with a leading axis; those in `CHECKED_FOR_FINITENESS` are
+      checked.
   """
-  decisive = [jnp.asarray(metrics[name]) for name in DECISIVE if name in metrics]
+  checked = [jnp.asarray(metrics[name]) for name in CHECKED_FOR_FINITENESS if name in metrics]
   leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.inexact)]
-  return jnp.all(jnp.asarray([jnp.isfinite(x).all() for x in decisive + leaves]))
+  return jnp.all(jnp.asarray([jnp.isfinite(x).all() for x in checked + leaves]))

@@ -73,13 +73,15 @@ class Sweep:
       if flag.startswith('-') and {name, name.removeprefix('no')} & _OURS:
         raise ValueError(f'--{name} after -- is set by the sweep; leave it out.')
 
-  def ruled(self, bsuite_id: str) -> list[str]:
+  def options_set_by_rules(self, bsuite_id: str) -> list[str]:
     """Returns flags for what the preset's rules choose at the preset's num_steps, not the protocol's."""
     module = programs.load(self.program)
     has = {field.name for field in dataclasses.fields(module.Config)}
     values = {name: value for name, value in PROTOCOL.items() if name in has - {'num_steps'}}
     config = configs.resolve(module, {**values, 'env': f'bsuite:{bsuite_id}'})
-    return [f'--{name}={value}' for name, value in configs.ruled(module, config).items()]
+    return [
+      f'--{name}={value}' for name, value in configs.options_set_by_rules(module, config).items()
+    ]
 
   def take(self, directory: str) -> None:
     """Makes the results directory and locks it for this process.
@@ -135,7 +137,8 @@ class Launch(Command):
       f'--run_dir={run_dir}',
     ]
     super().__init__(
-      ['launch.py', *common.ruled(bsuite_id), *common.flags, *arguments], f'{run_dir}.log'
+      ['launch.py', *common.options_set_by_rules(bsuite_id), *common.flags, *arguments],
+      f'{run_dir}.log',
     )
 
   def ended(self) -> bool:

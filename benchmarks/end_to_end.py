@@ -25,7 +25,7 @@ _FIRST_STEPS = 3
 # Report columns of how a node spends its time, with their labels.
 _SHARES = {
   'stepping_share': 'steps environments',
-  'waiting_share': 'waits for actions',
+  'waiting_share': 'waiting for actions',
   'learner_waiting_share': 'learner waits for unrolls',
 }
 # Report columns of inference nodes that a result has unchanged, as means over the window.

@@ -16,7 +16,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import output
-from environments import registry, trial
+from environments import contract_check, registry
 from environments.base import BatchedEnvironment
 
 _ENVS = flags.DEFINE_list(
@@ -41,7 +41,9 @@ _REPEATS = 5
 def cpu_seconds_per_step(environment: BatchedEnvironment, seconds: float) -> float:
   """Returns the CPU time of one step of one environment, the least of five repetitions."""
   rng, spec = np.random.default_rng(0), environment.action_spec()
-  actions = [trial.random_actions(rng, spec, None, environment.num_envs) for _ in range(16)]
+  actions = [
+    contract_check.random_actions(rng, spec, None, environment.num_envs) for _ in range(16)
+  ]
   environment.reset()
   found = []
   for _ in range(_REPEATS):

@@ -91,8 +91,8 @@ def launch_flags(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
     changes: options by name that override the user's flags.
   """
   module, given = registry.load(program()), {**config_flags.given(), **(changes or {})}
-  ruled = configs.ruled(module, configs.resolve(module, given))
-  return as_flags(program(), {**ruled, **given})
+  options_set_by_rules = configs.options_set_by_rules(module, configs.resolve(module, given))
+  return as_flags(program(), {**options_set_by_rules, **given})
 
 
 def as_flags(program: str, values: Mapping[str, Any]) -> dict[str, str]:

@@ -27,8 +27,8 @@ from acme.utils import counting
 from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from benchmarks import costs, options, roles, servers
+from environments import contract_check
 from environments import registry as environments
-from environments import trial
 from nodes.inference import batching
 from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference, InferenceOutput
@@ -37,7 +37,7 @@ from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.learning.update import Learner
 from nodes.unrolls.assembler import UnrollAssembler, unroll_spec
 from nodes.unrolls.packing import Columns
-from nodes.unrolls.table_names import UNROLLS, Share
+from nodes.unrolls.table_names import UNROLLS, BatchPart
 from programs import registry as programs
 
 _PAUSE_MS = flags.DEFINE_float(
@@ -251,7 +251,7 @@ class Stages:
         self._agent,
         self._spec,
         [address],
-        [Share(UNROLLS, config.batch_size)],
+        [BatchPart(UNROLLS, config.batch_size)],
         config.unrolls_per_item,
         max_in_flight=config.max_in_flight,
       )
@@ -342,7 +342,7 @@ def measure(
 def _random_actions(spec: specs.Array, num_envs: int) -> list[np.ndarray]:
   """Returns some batches of actions."""
   rng = np.random.default_rng(0)
-  return [trial.random_actions(rng, spec, None, num_envs) for _ in range(64)]
+  return [contract_check.random_actions(rng, spec, None, num_envs) for _ in range(64)]
 
 
 def main(argv: list[str]) -> None:

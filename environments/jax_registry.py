@@ -117,9 +117,9 @@ def _print_spec(name: str, options: str) -> None:
   environment = make(name, options)
   if own_file.is_spec(name):
     own = own_file.named(name)
-    trial: Any = importlib.import_module('agents.anakin.trial')
+    contract_check: Any = importlib.import_module('agents.anakin.contract_check')
     with own_file.explained(f'--env={own}: trying it', own.file.path):
-      trial.check(environment)
+      contract_check.check(environment)
   found = specs.EnvironmentSpec(
     observations=environment.observation_spec,
     actions=environment.action_spec,

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from acme import specs
 
-from environments import errors, own_file, trial
+from environments import contract_check, errors, own_file
 from environments.base import BatchedEnvironment
 
 Factory = Callable[..., BatchedEnvironment]
@@ -123,7 +123,7 @@ def check(name: str, options: str = '') -> specs.EnvironmentSpec:
   """Makes one environment and closes it, to find errors before a program starts; returns its spec.
 
   An environment of a user's own file, or of a module that Gymnasium imports, is also stepped; see
-  `environments.trial`.
+  `environments.contract_check`.
 
   Raises:
     ValueError: as in `make`, or the user's environment violates the interface; one sentence.
@@ -131,12 +131,14 @@ def check(name: str, options: str = '') -> specs.EnvironmentSpec:
   family, _, task = name.partition(':')
   module, colon, _ = task.partition(':')
   if family == 'gymnasium' and colon:
-    batch = make(name, trial.NUM_ENVS, 0, options)
-    return trial.played(batch, f'--env={name}', getattr(sys.modules.get(module), '__file__', ''))
+    batch = make(name, contract_check.NUM_ENVS, 0, options)
+    return contract_check.played(
+      batch, f'--env={name}', getattr(sys.modules.get(module), '__file__', '')
+    )
   if not own_file.is_spec(name):
     return make_spec(name, options)
   _, _, keywords = resolve({}, name, options)
-  return trial.run(own_file.named(name), keywords)
+  return contract_check.run(own_file.named(name), keywords)
 
 
 def all_options(name: str, options: str = '') -> dict[str, Any]:

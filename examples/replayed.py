@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from agents.options import option
-from nodes.unrolls.table_names import UNROLLS, Share
+from nodes.unrolls.table_names import UNROLLS, BatchPart
 from programs import sebulba
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.replay import all_tables, make_queue
@@ -25,7 +25,7 @@ class Config(sebulba.Config):
 
   @property
   def shares(self):  # The learner's batches have so many unrolls of each.
-    return Share(UNROLLS, self.batch_size - self.replayed), Share(REPLAYED, self.replayed)
+    return BatchPart(UNROLLS, self.batch_size - self.replayed), BatchPart(REPLAYED, self.replayed)
 
   def _check(self):
     if self.replayed >= self.batch_size:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import child_process, pickling, requests
+from launchers import child_process, pickling, stop_requests
 from nodes.runtime import listening
 from nodes.runtime.lifecycle import RUN_VARIABLE
 from rundir import node_files
@@ -41,7 +41,7 @@ class SignalStopper:
 
   def __call__(self, mark_as_completed: bool = False) -> None:
     """Signals the launcher."""
-    os.kill(self.launcher_pid, requests.DONE)
+    os.kill(self.launcher_pid, stop_requests.DONE)
 
 
 @dataclasses.dataclass(frozen=True)

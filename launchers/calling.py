@@ -16,10 +16,10 @@ from typing import Any
 import launchpad as lp
 
 from environments import errors
-from launchers import launcher as launchers_launcher
+from launchers import engine as engines_interface
 from launchers import placement, streams, terminal
+from launchers.engine import LONGEST_SECONDS
 from launchers.graph import check
-from launchers.launcher import LONGEST_SECONDS
 from launchers.node_output import FILES, TERMINAL
 from launchers.placement import Resources
 from rundir import run_directory, run_end
@@ -84,7 +84,7 @@ def launch(
   if problems:
     raise ValueError('\n'.join(problems))
   path = run_directory.absolute(run_dir or run_directory.default_path(program.name, ''))
-  job = launchers_launcher.Job(
+  job = engines_interface.Job(
     program.name, program, placed, {}, _Config(path), False, node_timeout, node_output
   )
   job = engine.prepared(job, engine_options)
@@ -92,7 +92,7 @@ def launch(
   run_directory.create(path)
   began = time.monotonic()
   try:
-    launchers_launcher.record(job)
+    engines_interface.record(job)
     with terminal.shown(program, job.title, path, node_output) as callbacks:
       code = engine.launch(job, callbacks, engine_options)
   except ValueError:

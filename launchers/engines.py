@@ -1,4 +1,4 @@
-"""The table of engines. To add one, write a folder with a `launcher.Launcher` and add a line here."""
+"""The table of engines. To add one, write a folder with an `engine.Engine` and add a line here."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import launchers.k8s.engine
 import launchers.local.engine
 import launchers.ray.engine
 import launchers.slurm.engine
-from launchers.launcher import Launcher
+from launchers.engine import Engine
 
-TABLE: Mapping[str, Launcher] = {
+TABLE: Mapping[str, Engine] = {
   'local': launchers.local.engine.Local(),
   'ray': launchers.ray.engine.Ray(),
   'slurm': launchers.slurm.engine.Slurm(),
@@ -32,7 +32,7 @@ _LAUNCHER = flags.DEFINE_enum(
 )
 
 
-def chosen() -> Launcher:
+def chosen() -> Engine:
   """Returns the engine that --launcher selects.
 
   Raises:

@@ -37,28 +37,28 @@ class Beat:
     doing: name of its activity.
     seconds: duration of the activity so far.
     unmarked: seconds since the node last marked its activity, without time spent suspended.
-    patience: `unmarked` seconds that do not count as a hang, in multiples of --node_timeout.
+    progress_factor: `unmarked` seconds that do not count as a hang, in multiples of --node_timeout.
     memory_mib: resident memory that the process does not share, in MiB.
     cpu_seconds: CPU time of this incarnation.
     open_files: number of open descriptors.
     threads: number of threads, Python or not.
     host: name of its machine.
     returned: whether its work has returned, so that it may exit.
-    silence: seconds to the next heartbeat that do not count as a hang, in multiples of --node_timeout.
+    heartbeat_factor: seconds to the next heartbeat that do not count as a hang, in the same multiples.
     has_worked: whether this incarnation has finished its start-up.
   """
 
   doing: str
   seconds: float
   unmarked: float
-  patience: float
+  progress_factor: float
   memory_mib: float
   cpu_seconds: float
   open_files: int
   threads: int
   host: str = ''
   returned: bool = False
-  silence: float = 1.0
+  heartbeat_factor: float = 1.0
   has_worked: bool = False
 
   def pack(self) -> bytes:
@@ -75,7 +75,7 @@ def unpack(line: bytes) -> Beat | None:
 
 
 def find_hang(
-  beat: Beat | None, age: float, timeout: float, attentive: float = math.inf
+  beat: Beat | None, age: float, timeout: float, listening_seconds: float = math.inf
 ) -> tuple[str, float]:
   """Returns how a node hangs, in words, and for how many seconds; ('', 0.0) if it does not.
 
@@ -83,12 +83,12 @@ def find_hang(
     beat: its latest heartbeat; None before the first.
     age: seconds since that heartbeat; before the first, since the start of the process.
     timeout: --node_timeout, in seconds.
-    attentive: seconds for which the caller could have received a heartbeat.
+    listening_seconds: seconds for which the caller could have received a heartbeat.
   """
-  silence = min(age, attentive)
-  if silence > (START_FACTOR if beat is None else beat.silence) * timeout:
+  silence = min(age, listening_seconds)
+  if silence > (START_FACTOR if beat is None else beat.heartbeat_factor) * timeout:
     return f'has sent no heartbeat for {silence:.0f} s', silence
-  if beat is not None and age < timeout and beat.unmarked > beat.patience * timeout:
+  if beat is not None and age < timeout and beat.unmarked > beat.progress_factor * timeout:
     return f'has made no progress for {beat.unmarked:.0f} s ({beat.doing})', beat.unmarked
   return '', 0.0
 
@@ -160,14 +160,14 @@ class Heart:
       doing=latest.activity.name,
       seconds=round(now - latest.began, 1),
       unmarked=round(self._unmarked, 1),
-      patience=min(latest.activity.patience, _PATIENT),
+      progress_factor=min(latest.activity.progress_factor, _PATIENT),
       memory_mib=round((resident - shared) * _PAGE / _MIB, 1),
       cpu_seconds=round(time.process_time(), 2),
       open_files=self._open_files,
       threads=self._threads,
       host=os.uname().nodename,
       returned=self._returned,
-      silence=min(latest.activity.silence, _PATIENT),
+      heartbeat_factor=min(latest.activity.heartbeat_factor, _PATIENT),
       has_worked=activity.has_worked(),
     )
 

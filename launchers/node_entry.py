@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable
 
 from launchers import allocator, heartbeat, streams
-from launchers.requests import STACKS
+from launchers.stop_requests import STACKS
 from nodes.runtime import activity, open_files
 
 _PR_SET_PDEATHSIG = 1

@@ -15,7 +15,7 @@ from typing import IO, Generic, TypeVar
 
 from launchers import logs, streams
 from launchers.heartbeat import Beat
-from launchers.requests import EXIT_CODES, STACKS, Requests
+from launchers.stop_requests import EXIT_CODES, STACKS, StopRequests
 from launchers.watched import Node, Watched
 
 # Nodes exit within 4 seconds of SIGTERM, except while they write a checkpoint.
@@ -51,7 +51,7 @@ N = TypeVar('N', bound=Node)
 
 def supervise(
   nodes: Sequence[N],
-  requests: Requests,
+  requests: StopRequests,
   out: IO[str] | None = None,
   callbacks: RunCallbacks = NO_CALLBACKS,
   node_timeout: float = math.inf,
@@ -90,7 +90,7 @@ class _Supervision(Generic[N]):
   def __init__(
     self,
     nodes: Sequence[N],
-    requests: Requests,
+    requests: StopRequests,
     out: IO[str],
     callbacks: RunCallbacks,
     node_timeout: float,
@@ -182,8 +182,8 @@ class _Supervision(Generic[N]):
     for watched in self._watched:
       watched.restart_if_due()
       watched.note_work()
-      attentive = now - self._attentive_since
-      if sentence := watched.kill_if_hung(self._node_timeout, attentive):
+      listening_seconds = now - self._attentive_since
+      if sentence := watched.kill_if_hung(self._node_timeout, listening_seconds):
         self._say(sentence)
 
   def _report_state(self) -> None:

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from launchers import child_process, restart
 from launchers.heartbeat import Beat, find_hang
 from launchers.placement import Resources
-from launchers.requests import STACKS
+from launchers.stop_requests import STACKS
 from nodes.runtime import activity
 
 # Time for a hanging node to write its stacks before it is killed.
@@ -153,12 +153,12 @@ class Watched(Generic[N]):
       self._began = time.monotonic()
     self._has_worked = beat.has_worked
 
-  def kill_if_hung(self, timeout: float, attentive: float) -> str:
+  def kill_if_hung(self, timeout: float, listening_seconds: float) -> str:
     """Kills a hanging node once its stacks are in its log; returns a sentence, or ''.
 
     Args:
       timeout: --node_timeout, in seconds.
-      attentive: seconds that this process has supervised without being suspended.
+      listening_seconds: seconds that this process has supervised without being suspended.
     """
     if self.exit_code() is not None or self._due is not None:
       return ''
@@ -167,7 +167,7 @@ class Watched(Generic[N]):
       if now >= self._kill_at:
         self.node.send(signal.SIGKILL)  # The exit of a remote node is seen later.
       return ''
-    hang, seconds = find_hang(*self.node.beat(), timeout, attentive)
+    hang, seconds = find_hang(*self.node.beat(), timeout, listening_seconds)
     if not hang:
       return ''
     self._hung = seconds

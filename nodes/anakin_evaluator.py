@@ -55,7 +55,7 @@ class AnakinEvaluator(PeriodicEvaluator):
       agent, environment, self._num_envs, self._episodes_each, max_episode_steps=self._max_steps
     )
 
-    def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
+    def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
       if self._several:
         progress = rpc.call(self._monitor.futures.progress, should_stop, 'progress')
       fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
@@ -65,7 +65,7 @@ class AnakinEvaluator(PeriodicEvaluator):
       state = evaluation.begin(params, self._seed.key())
       while True:
         rounds = evaluation.rounds(state)
-        if rounds >= (1 if is_late() or evaluation.was_cut(state) else self._episodes_each):
+        if rounds >= (1 if is_out_of_time() or evaluation.was_cut(state) else self._episodes_each):
           break
         if should_stop():
           raise lifecycle.Stopped

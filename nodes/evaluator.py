@@ -44,7 +44,7 @@ def episodes(
   environment: BatchedEnvironment,
   policy: Policy,
   episodes_each: int,
-  is_late: Callable[[], bool] = lambda: False,
+  is_out_of_time: Callable[[], bool] = lambda: False,
   max_steps: int = 0,
 ) -> Iterator[Episode]:
   """Yields each episode as it ends, `episodes_each` from every environment.
@@ -56,8 +56,8 @@ def episodes(
     environment: is reset first.
     policy: acts in it.
     episodes_each: number of episodes.
-    is_late: returns whether to end with the current round. Short episodes of the next rounds may have
-      been yielded by then; see `complete_rounds`.
+    is_out_of_time: returns whether to end with the current round. Short episodes of the next rounds may
+      have been yielded by then; see `complete_rounds`.
     max_steps: number of steps after which an episode is cut, so that an endless one does not block the
       program; 0 for no limit.
 
@@ -102,7 +102,7 @@ def episodes(
     returns[over], lengths[over] = 0.0, 0
     if finished.min() > rounds:
       rounds = int(finished.min())
-      if is_late() or was_cut.any():
+      if is_out_of_time() or was_cut.any():
         return
 
 
@@ -117,7 +117,7 @@ def returns(
   environment: BatchedEnvironment,
   episodes_each: int,
   should_stop: Callable[[], bool],
-  is_late: Callable[[], bool],
+  is_out_of_time: Callable[[], bool],
   max_steps: int,
 ) -> list[float]:
   """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's group.
@@ -129,7 +129,7 @@ def returns(
   """
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
-    played = list(episodes(environment, policy, episodes_each, is_late, max_steps))
+    played = list(episodes(environment, policy, episodes_each, is_out_of_time, max_steps))
   return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
 
 
@@ -139,7 +139,7 @@ def record_video(
   num_envs: int,
   max_frames: int,
   should_stop: Callable[[], bool],
-  is_late: Callable[[], bool],
+  is_out_of_time: Callable[[], bool],
 ) -> bytes:
   """Returns an episode as the content of a GIF file.
 
@@ -150,7 +150,7 @@ def record_video(
     num_envs: as declared to the server.
     max_frames: frames after which the video ends.
     should_stop: polled while waiting for actions.
-    is_late: returns whether the video is to end.
+    is_out_of_time: returns whether the video is to end.
 
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.
@@ -171,7 +171,7 @@ def record_video(
         raise lifecycle.Stopped
       activity.mark(activity.RECORDING)
       timestep = recorder.step(action[:1])
-      if is_late():
+      if is_out_of_time():
         break
   gif = io.BytesIO()
   recorder.save(gif)
@@ -221,9 +221,14 @@ class Evaluator(PeriodicEvaluator):
           record_video, self._inference, recorded, self._num_envs, self._video_frames
         )
 
-      def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
+      def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
         played = returns(
-          self._inference, environment, self._episodes_each, should_stop, is_late, self._max_steps
+          self._inference,
+          environment,
+          self._episodes_each,
+          should_stop,
+          is_out_of_time,
+          self._max_steps,
         )
         return played, {}
 

@@ -69,14 +69,14 @@ class GossipPeer(Gossiping, Anakin):
     state = super()._begin(agent, loop, checkpoint)
     if checkpoint is not None:
       return state
-    if lifecycle.restart_count() and (found := self._of_a_neighbour()) is not None:
-      return self._adopted(agent, loop, *found)
+    if lifecycle.restart_count() and (found := self._fetch_from_neighbour()) is not None:
+      return self._adopt_neighbour_state(agent, loop, *found)
     if saved_params.has_initial(self._options.run.run_dir):
       return state
     # A peer has environments of its own, but the initial parameters of all.
     return state._replace(learner=loop.init(self._gossip.params_seed.key()).learner)
 
-  def _adopted(
+  def _adopt_neighbour_state(
     self, agent: Agent, loop: AnakinLoop, counts: dict[str, int], params: Any
   ) -> AnakinState:
     """Returns a state with a neighbour's parameters, and takes over its counters.
@@ -95,7 +95,7 @@ class GossipPeer(Gossiping, Anakin):
     )
     return loop.put(state._replace(learner=learner))
 
-  def _of_a_neighbour(self) -> tuple[dict[str, int], Any] | None:
+  def _fetch_from_neighbour(self) -> tuple[dict[str, int], Any] | None:
     """Returns counters and parameters of the first successor that replies; None if none does."""
     for client in self._successors:
       with activity.doing(activity.WAITING_FOR_PARAMETERS):

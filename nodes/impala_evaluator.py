@@ -70,10 +70,12 @@ class ImpalaEvaluator(PeriodicEvaluator):
     server = make_server(serving, agent, [env_group], devices, spec, repeat)
     policy = _NewestPolicy(server, self._learner)
 
-    def play(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> Evaluated:
+    def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
       frames = {'evaluated_frames': policy.fetch(should_stop)}
       stops = policy.checked(should_stop)
-      played = returns(server, environment, self._episodes_each, stops, is_late, self._max_steps)
+      played = returns(
+        server, environment, self._episodes_each, stops, is_out_of_time, self._max_steps
+      )
       return played, frames
 
     with contextlib.ExitStack() as opened:
@@ -84,10 +86,12 @@ class ImpalaEvaluator(PeriodicEvaluator):
         recorded = self._make_environment(1, seed.child('video').number())
         opened.callback(recorded.close)
 
-        def recording(should_stop: Callable[[], bool], is_late: Callable[[], bool]) -> bytes:
+        def recording(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> bytes:
           policy.fetch(should_stop)
           stops = policy.checked(should_stop)
-          return record_video(server, recorded, self._num_envs, self._video_frames, stops, is_late)
+          return record_video(
+            server, recorded, self._num_envs, self._video_frames, stops, is_out_of_time
+          )
 
       self._run_periodically(play, recording)
 

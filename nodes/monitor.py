@@ -45,7 +45,7 @@ class Monitor:
       run_dir: an existing directory.
       num_steps: actor steps of the whole run, for progress.
       has_evaluator: whether to wait for a final evaluation.
-      num_learners: number of nodes that call `training_finished`, inference nodes included.
+      num_learners: number of nodes that call `report_training_finished`, inference nodes included.
       videos_kept: number of videos to keep, the newest.
     """
     self._run_dir = run_dir
@@ -144,7 +144,7 @@ class Monitor:
         'lost_rows': self._recorder.lost,
       }
 
-  def training_finished(self, node: str, values: Mapping[str, float]) -> None:
+  def report_training_finished(self, node: str, values: Mapping[str, float]) -> None:
     """Records a learner's final counters and its other entries in the summary.
 
     Once all `num_learners` nodes have reported, training is finished. The program then ends, with an

@@ -76,7 +76,7 @@ class ReplayServer:
       self._mark(writing)
       if self._failures():
         self._reporter.maybe_report()
-      self._reporter.ask_for_finish()
+      self._reporter.poll_training_finished()
       # A checkpoint would block too, and has no deadline.
       ended = self._reporter.training_finished and not kept and not writing
       if self._replies() and (self._schedule.due(writing) or ended):

@@ -11,10 +11,10 @@ from absl import flags
 
 from environments import own_file
 from launchers import engines, placement_file
-from launchers.launcher import LONGEST_SECONDS, Job, Launcher, env_title
+from launchers.engine import LONGEST_SECONDS, Engine, Job, env_title
 from launchers.node_output import FILES, TERMINAL
 from programs import (
-  agent_trial,
+  agent_check,
   arithmetic,
   check,
   preset_list,
@@ -77,11 +77,11 @@ def learning_program(flag: str) -> Any:
   return module
 
 
-def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) -> Job:
+def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job:
   """Returns the job that the flags describe. The graph is built once, for the run directory.
 
   Args:
-    launcher: runs the job.
+    engine: runs the job.
     dry_run: True if the job is not to be started.
     drawing: the file for a picture of the graph, or ''.
     alone: whether this is a run of its own, so that its sizes may be measured; see `sizes`.
@@ -94,9 +94,9 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
       raise ValueError(f'--{name}= names nothing; give it a value, or leave it out.')
   if not math.isfinite(_NODE_TIMEOUT.value):
     raise ValueError(f'--node_timeout={_NODE_TIMEOUT.value} must be a finite number.')
-  resumes, measures = bool(_RESUME.value), alone and launcher.on_this_machine
-  if resumes and launcher.resume_refusal:
-    raise ValueError(launcher.resume_refusal)
+  resumes, measures = bool(_RESUME.value), alone and engine.on_this_machine
+  if resumes and engine.resume_refusal:
+    raise ValueError(engine.resume_refusal)
   if resumes:
     program_name = PROGRAM.value if PROGRAM.present else ''
     run = runs.resumed_run(_RESUME.value, program_name, measures, lock=not dry_run)
@@ -104,21 +104,21 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
   else:
     run = runs.new_run(PROGRAM.value, measures)
     titles = own_file.title(run.program), env_title(run.config)
-    run_dir = launcher.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
+    run_dir = engine.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
     config = dataclasses.replace(run.config, run_dir=run_dir)
   learns = registry.learns(run.module)
   if learns:
-    _check_reach(launcher, config)
-    if launcher.on_this_machine:
+    _check_reach(engine, config)
+    if engine.on_this_machine:
       bsuite_results.check_directory(config)
-    agent_trial.check(run, None if resumes else warm_start.source(run))
+    agent_check.check(run, None if resumes else warm_start.source(run))
   placement = run.module.placement(config)
   if _PLACEMENT.value:
     placement = placement_file.override(placement, _PLACEMENT.value)
   program = run.module.make_program(config)
   cycles = getattr(run.module, 'CYCLES', ())
-  check.check(program, placement, cycles, pickled=launcher.pickles_nodes)
-  placement = profile.profiled(program, placement, config.run_dir, launcher)
+  check.check(program, placement, cycles, pickled=engine.pickles_nodes)
+  placement = profile.profiled(program, placement, config.run_dir, engine)
   job = Job(
     name=run.program,
     program=program,
@@ -127,7 +127,7 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
     config=config,
     resumed=resumes,
     node_timeout=_NODE_TIMEOUT.value,
-    node_output=_node_output(launcher, FILES if learns else TERMINAL),
+    node_output=_node_output(engine, FILES if learns else TERMINAL),
     notes=(
       *(_learning_notes(run.module, config, run.given) if learns else [_options(config)]),
       f'picture: {drawing or "with --graph=graph.svg, or .md for Mermaid"}',
@@ -141,12 +141,12 @@ def plan(launcher: Launcher, dry_run: bool, drawing: str, alone: bool = True) ->
     fixed=changes.fixed(config) if learns else {},
     launch_flags=engines.given_flags(_PLACEMENT.name, _NODE_TIMEOUT.name, _NODE_OUTPUT.name),
   )
-  launcher.check(job, dry_run)
+  engine.check(job, dry_run)
   return job
 
 
-def _node_output(launcher: Launcher, default: str) -> str:
-  refusal = launcher.node_output_refusal
+def _node_output(engine: Engine, default: str) -> str:
+  refusal = engine.node_output_refusal
   if _NODE_OUTPUT.value is None:
     return FILES if refusal else default
   if refusal:
@@ -166,7 +166,7 @@ def _options(config: Any) -> str:
   return ' '.join(['options:', *words]) if words else 'options: none'
 
 
-def _check_reach(launcher: Launcher, config: Any) -> None:
+def _check_reach(engine: Engine, config: Any) -> None:
   """Raises ValueError for options that name files here if the nodes plan for themselves elsewhere."""
   here = {
     'torso': own_torso.named(config),
@@ -174,7 +174,7 @@ def _check_reach(launcher: Launcher, config: Any) -> None:
     'offline_data': getattr(config, 'offline_data', ''),
   }
   for name, value in here.items():
-    if value and not launcher.owns_run_dir:
+    if value and not engine.owns_run_dir:
       raise ValueError(
         f'--{name}={value} is on this machine, and this launcher sends no files to its nodes; use '
         '--launcher=local, ray or slurm.'

@@ -11,7 +11,7 @@ import launchpad as lp
 from absl import flags
 
 from launchers import profiling
-from launchers.launcher import Launcher
+from launchers.engine import Engine
 from launchers.placement import Resources
 
 _PROFILE = flags.DEFINE_string(
@@ -24,7 +24,7 @@ WITHOUT_JAX = {'nodes.actor', 'nodes.evaluator', 'nodes.monitor', 'nodes.replay'
 
 
 def profiled(
-  program: lp.Program, placement: Mapping[str, Resources], run_dir: str, launcher: Launcher
+  program: lp.Program, placement: Mapping[str, Resources], run_dir: str, engine: Engine
 ) -> Mapping[str, Resources]:
   """Returns the placement, with what makes the node of --profile record one.
 
@@ -54,7 +54,7 @@ def profiled(
     raise ValueError(
       f'--profile={given}: {label} does not use JAX; profile it with py-spy, see docs/debugging.md.'
     )
-  if not launcher.profiles_nodes:
+  if not engine.profiles_nodes:
     raise ValueError(
       f'--profile={given} needs a process for each node that sees the run directory; use '
       '--launcher=local with --lp_launch_type=local_mp, ray or slurm.'

@@ -1,7 +1,7 @@
 """--envs_per_actor=auto, --inference_batch_size=auto: sizes that are measured before a program starts.
 
 They become plain numbers among the user's options, so a run directory records numbers, and a resumed
-run has the same. launch.py imports no JAX, so `programs.size_trial` measures in a process of its own.
+run has the same. launch.py imports no JAX, so `programs.size_benchmark` measures in its own process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def measure(
   rest |= {name: getattr(config, name) for name, value in rest.items() if isinstance(value, str)}
   flag = ' '.join(f'--{name}=auto' for name in asked)
   question = json.dumps([program, asked, rest], sort_keys=True)
-  printed = separate_process.run('programs.size_trial', flag=flag, stdin=question.encode())
+  printed = separate_process.run('programs.size_benchmark', flag=flag, stdin=question.encode())
   chosen, why = json.loads(printed.splitlines()[-1])
   return chosen, why
 

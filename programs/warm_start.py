@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from environments import own_file
-from launchers.launcher import Job
+from launchers.engine import Job
 from programs import preset_list, registry, runs
 from programs.options.inference import InferenceConfig
 from programs.runs import Run

@@ -123,7 +123,7 @@ def expanded(paths: Sequence[str]) -> list[str]:
   return [each for path in paths for each in (runs(path) if is_sweep(path) else [path])]
 
 
-def is_going_on(path: str) -> bool:
+def is_running(path: str) -> bool:
   """Returns whether a command on this machine runs the sweep in a directory."""
   return is_sweep(path) and directory_lock.is_taken(path)
 

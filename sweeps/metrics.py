@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from environments import errors
-from launchers.launcher import Job
+from launchers.engine import Job
 from programs.options.common import CommonConfig
 from rundir import csv_file, curves, node_files, run_end
 

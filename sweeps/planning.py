@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from absl import flags
 
 from launchers import engines, guard
-from launchers.launcher import Job
+from launchers.engine import Job
 from programs import plan
 from programs.options import flags as config_flags
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from launchers import streams
-from launchers.launcher import Job
+from launchers.engine import Job
 from rundir import directory_lock, secrets, sweep_directory
 from rundir.sweep_directory import Record
 from sweeps import commands, planning

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from signal import SIGINT
 from typing import Any, TypeVar
 
-from launchers import binding, guard, requests, streams
+from launchers import binding, guard, stop_requests, streams
 from programs.options import flags as config_flags
 from rundir import directory_lock, run_end, sweep_directory
 from rundir.sweep_directory import DONE, FAILED, STOPPED, Outcome, Record
@@ -112,7 +112,7 @@ class _Runner:
     self._running: list[_Running] = []
     self._left: dict[int, set[int]] = {}  # Seeds by trial that have not ended.
     self._measured = False
-    self._asked = requests.Requests()
+    self._asked = stop_requests.StopRequests()
     self.trials: list[tuple[int, Mapping[str, Any]]] = []
     self.skipped = False
     for position in self._search.begin(record.trials):
@@ -126,7 +126,7 @@ class _Runner:
     pause = threading.Event()
     the_guard = guard.Guard(sys.executable, binding.python_path())
     self._outlet = streams.Outlet()
-    with requests.collected() as asked:
+    with stop_requests.collected() as asked:
       self._asked = asked
       try:
         with contextlib.suppress(_StoppedError):
@@ -141,7 +141,7 @@ class _Runner:
         self._say(
           f'stopping {count} runs, which write checkpoints first; a second Ctrl-C kills them'
         )
-        return requests.EXIT_CODES[asked[0]]
+        return stop_requests.EXIT_CODES[asked[0]]
       except UnknownMetricError as error:
         streams.say(f'error: {self._sweep.source}: {error}', sys.stderr)
         return _INVALID

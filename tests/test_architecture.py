@@ -65,7 +65,7 @@ BOXES = {
   'actor',
   'evaluator',
   'inference_learner',
-  'inference_worker',
+  'inference_node',
   'learner',
   'relabeller',
   'replay',

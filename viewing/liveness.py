@@ -9,7 +9,7 @@ import time
 
 from rundir import directory_lock, node_files, run_directory, run_end
 
-ENDED, GOING_ON, STOPPED = 'ended', 'going on', 'stopped'
+ENDED, RUNNING, STOPPED = 'ended', 'running', 'stopped'
 # A run without a lock on this machine counts as stopped after this time without a write.
 SILENT_SECONDS = 60.0
 
@@ -18,7 +18,7 @@ class Liveness:
   """Whether a run is in progress; `update` reads its directory.
 
   Attributes:
-    state: ENDED after its work, GOING_ON, or STOPPED before its end.
+    state: ENDED after its work, RUNNING, or STOPPED before its end.
     written: time of the last write, by the clock of the machine that runs the program.
   """
 
@@ -26,7 +26,7 @@ class Liveness:
     """Initialises the state of a run whose directory has not been read."""
     self._run_dir = run_dir
     self._changed = 0.0  # By the monotonic clock.
-    self.state = GOING_ON
+    self.state = RUNNING
     self.written = 0.0
 
   def update(self) -> None:
@@ -42,7 +42,7 @@ class Liveness:
     elif run_end.end_of(self._run_dir) is not None:
       self.state = STOPPED
     elif silent < SILENT_SECONDS or directory_lock.is_taken(self._run_dir):
-      self.state = GOING_ON
+      self.state = RUNNING
     else:
       self.state = STOPPED
 

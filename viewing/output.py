@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from launchers import requests
+from launchers import stop_requests
 
 READER_GONE = 128 + signal.SIGPIPE
 
@@ -33,11 +33,11 @@ def run(main: Callable[[], int]) -> int:
   if sys.stdout is None:  # Closed by a shell's >&-.
     sys.stdout = open(os.devnull, 'w')  # noqa: SIM115  open until the process exits
   try:
-    with requests.raised():
+    with stop_requests.raised():
       code = main()
       sys.stdout.flush()
     return code
-  except requests.StopRequested as stop:
+  except stop_requests.StopRequested as stop:
     return stop.exit_code
   except BrokenPipeError:
     # Python flushes again on exit.

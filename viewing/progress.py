@@ -10,7 +10,7 @@ from launchers import bottleneck
 from nodes.runtime.counters import COUNTERS
 from rundir import curves, graph_file, node_files, run_directory, secrets, sweep_directory
 from viewing.liveness import ENDED as ENDED
-from viewing.liveness import GOING_ON as GOING_ON
+from viewing.liveness import RUNNING as RUNNING
 from viewing.liveness import STOPPED as STOPPED
 from viewing.liveness import Liveness
 from viewing.node_log import NodeLog
@@ -38,7 +38,7 @@ class Progress:
     self.name = sweep_directory.title(run_dir)
     self.training: list[tuple[float, ...]] = []
     self.evaluation: list[tuple[float, ...]] = []
-    self.state = GOING_ON
+    self.state = RUNNING
     self.status: dict[str, Any] | None = None
     self.processes = Processes(run_dir)
     self.logs: dict[str, NodeLog] = {}
@@ -51,7 +51,7 @@ class Progress:
   def update(self) -> None:
     """Reads the changes in the directory.
 
-    Sets `state` to ENDED, GOING_ON or STOPPED. Sets `status` in the format of `nodes.monitor`, None
+    Sets `state` to ENDED, RUNNING or STOPPED. Sets `status` in the format of `nodes.monitor`, None
     before the first measurement. Sets `training` and `evaluation` in the format of `rundir.curves`.
 
     Raises:

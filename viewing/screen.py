@@ -51,8 +51,8 @@ def curves(runs: Sequence[Progress], width: int, height: int) -> str:
   plotext.limitsize(False, False)  # Not to the terminal size that it detects.
   plotext.plotsize(width, height)
   drawn = False
-  going_on = sorted(runs, key=lambda run: run.state != progress.GOING_ON)
-  for i, run in enumerate(going_on[: len(_COLOURS)]):
+  is_running = sorted(runs, key=lambda run: run.state != progress.RUNNING)
+  for i, run in enumerate(is_running[: len(_COLOURS)]):
     # Several runs show one curve each: the evaluator's if it exists.
     kinds = [('training', run.training), ('evaluator', run.evaluation)]
     kinds = [(kind, rows) for kind, rows in kinds if rows]
@@ -77,7 +77,7 @@ def line(run: Progress) -> str:
     figures = 'starting'
   else:
     figures = nodes_view.as_line(run.processes.latest, sum(_restarts(run).values()))
-  return f'{run.name}: {figures}' if run.state == progress.GOING_ON else f'{run.name}: {run.state}'
+  return f'{run.name}: {figures}' if run.state == progress.RUNNING else f'{run.name}: {run.state}'
 
 
 def _alone(run: Progress) -> RenderableType:

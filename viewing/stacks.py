@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from launchers.requests import STACKS
+from launchers.stop_requests import STACKS
 from rundir import node_files, run_directory
 
 _DEADLINE_SECONDS = 10.0

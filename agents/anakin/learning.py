@@ -92,7 +92,7 @@ class OnPolicy(Learning):
     return output.state, replay, jax.tree.map(lambda x: x[None], output.metrics)
 
 
-class Replayed(Learning):
+class ReplayLearning(Learning):
   """Puts the new unrolls into rings, then does a fixed number of learner steps on samples of them.
 
   The ratio of samples to inserts is therefore exact from the moment when learning starts: `min_slots`

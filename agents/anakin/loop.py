@@ -21,7 +21,7 @@ from agents import compilation, shapes
 from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
-from agents.anakin.learning import Learning, OnPolicy, Replayed
+from agents.anakin.learning import Learning, OnPolicy, ReplayLearning
 from agents.anakin.limits import RingSizes, check_rows
 from agents.anakin.streams import Episodes, Streams
 from agents.metrics import all_finite
@@ -88,7 +88,9 @@ class AnakinLoop:
     self._mesh = Mesh(np.asarray(devices), ('data',))
     if rings:
       rings.check(num_envs, len(devices), updates_per_call)
-    self._learning: Learning = Replayed(agent, rings, self._mesh) if rings else OnPolicy(agent)
+    self._learning: Learning = (
+      ReplayLearning(agent, rings, self._mesh) if rings else OnPolicy(agent)
+    )
     check_rows(num_envs, agent.unroll_period, updates_per_call, self._learning.updates)
     self._iterations = updates_per_call // self._learning.updates
     self.num_envs = num_envs

@@ -30,7 +30,7 @@ class IntrinsicRewardsState(NamedTuple):
   learner_steps: Array  # int32 `[]`, updates done.
 
 
-class Replayed(NamedTuple):
+class UnrollReplay(NamedTuple):
   """Unrolls, repeated. Row t of T+1."""
 
   values: Array  # float32 `[T+1, B]`, of the lifetime so far.
@@ -121,7 +121,7 @@ class IntrinsicRewards(Agent):
     extras = {'policy_key': policy_key, 'intrinsic_reward': consumed.reward}
     return ActOutput(action, extras, self.inner.record(state, timestep.observation, action))
 
-  def replay(self, params: Params, unrolls: Unroll) -> Replayed:
+  def replay(self, params: Params, unrolls: Unroll) -> UnrollReplay:
     """Repeats unrolls with given parameters of reward and value.
 
     The policies of rows 1 to T are functions of the reward's parameters. What lies before them is
@@ -149,7 +149,7 @@ class IntrinsicRewards(Agent):
     later = jax.tree.map(lambda x: x[1:], (timestep, extras['policy_key']))
     state, (log_probs, after) = jax.lax.scan(transition, state, (*now, *later))
     values = jnp.concatenate([consumed.value[None], after.value])
-    return Replayed(values, log_probs, after.reward, state)
+    return UnrollReplay(values, log_probs, after.reward, state)
 
   def loss(self, params: Params, unrolls: Unroll) -> tuple[Array, dict[str, Array]]:
     """Returns the outer loss of a batch of unrolls, and metrics.

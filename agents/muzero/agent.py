@@ -19,7 +19,7 @@ from agents.muzero import loss as losses
 from agents.muzero.categorical import expectation
 from agents.muzero.config import MuZeroConfig
 from agents.muzero.model import make_model
-from agents.muzero.search import Found, Root, search, temperature
+from agents.muzero.search import Root, SearchResult, search, temperature
 from agents.muzero.targets import make_targets, n_step_values, windows
 from agents.networks.frame_stack import stack_frames
 from agents.networks.torsos import check_variables
@@ -167,7 +167,7 @@ class MuZero(Agent):
     exploration: Array,
     keys: Array,
     illegal: Array | None = None,
-  ) -> Found:
+  ) -> SearchResult:
     """Searches from observations with stacked frames, `[N, ...]` per leaf; the rest is as in `act`.
 
     `illegal`, bool `[N, A]`, says which actions are illegal; None if all are legal.
@@ -289,7 +289,7 @@ class MuZero(Agent):
 
   def reanalyse(
     self, params: Params, observation: Nest, keys: Array, illegal: Array | None = None
-  ) -> Found:
+  ) -> SearchResult:
     """Returns fresh searches, `[B, R, ...]`, as in training.
 
     Args:

@@ -27,7 +27,7 @@ class Root(NamedTuple):
   state: Array  # float32 `[B, ...]`, hidden.
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
   """The result of searches, `[B, ...]`, or of one."""
 
   action: Array  # int32 `[B]`.
@@ -50,7 +50,7 @@ def search(
   keys: Array,
   illegal: Array | None = None,
   in_turns: bool = False,
-) -> Found:
+) -> SearchResult:
   """Searches from each state of a batch.
 
   gumbel (Gumbel MuZero, sections 3 to 5) samples actions at the root without replacement, by Gumbel
@@ -87,7 +87,7 @@ def search(
     )
     return output, after.state
 
-  def one(root: Root, exploration: Array, key: Array, illegal: Array | None) -> Found:
+  def one(root: Root, exploration: Array, key: Array, illegal: Array | None) -> SearchResult:
     noise = config.dirichlet_fraction * exploration
     if config.search == 'puct' and illegal is not None:  # mctx's noise ignores the mask.
       key, noise_key = jax.random.split(key)
@@ -134,7 +134,7 @@ def search(
       'chosen': summary.qvalues[0, action],
       'network': root.value,
     }[config.search_value]
-    return Found(action, policy, value)
+    return SearchResult(action, policy, value)
 
   mask = None if illegal is None else 0
   return jax.vmap(one, in_axes=(0, 0, 0, mask))(root, exploration, keys, illegal)

@@ -43,7 +43,7 @@ class QTOptState(NamedTuple):
   key: Array  # uint32 `[...]`, data of the PRNG key of the update's own targets; it never changes.
 
 
-class Features(nn.Module):
+class IdentityHead(nn.Module):
   """The head of the torso's network: its outputs are the features."""
 
   def __call__(self, features: Array) -> Array:
@@ -93,7 +93,7 @@ class QTOpt(Agent):
     check_actions(config, action_spec)
     self.unroll_rows = config.unroll_length + 1
     self.unroll_period = config.unroll_length
-    self.network = RecurrentNetwork(config, observation_spec, action_spec, Features())
+    self.network = RecurrentNetwork(config, observation_spec, action_spec, IdentityHead())
     self._head = ActionValue(config.head_size, config.init)
     self._config = config
     self._observation_spec = observation_spec

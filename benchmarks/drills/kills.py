@@ -146,7 +146,9 @@ def _ruled(program: str) -> list[str]:
   """Returns flags for what the preset's rules choose in the undisturbed run, for both runs."""
   module = registry.load(program)
   config = configs.resolve(module, {'num_steps': NUM_STEPS[program]})
-  return [f'--{name}={value}' for name, value in configs.ruled(module, config).items()]
+  return [
+    f'--{name}={value}' for name, value in configs.options_set_by_rules(module, config).items()
+  ]
 
 
 def run(

@@ -17,7 +17,7 @@ _KINDS = {
   'ImpalaActor': 'inference',
   'ImpalaEvaluator': 'parameter client',
   'InferenceLearner': 'inference-learner',
-  'InferenceWorker': 'inference',
+  'InferenceNode': 'inference',
   'LearnerNode': 'learner',
   'Relabeller': 'relabeller',
   'ReplayLoader': 'loader',

@@ -14,9 +14,9 @@ from absl import flags
 
 from environments import own_file
 from launchers import node_entry, streams
+from launchers.engine import Engine, Job, TryAgain
 from launchers.graph import describe
 from launchers.k8s import container, jobset, liveness, manifests, pod
-from launchers.launcher import Job, Launcher, TryAgain
 from launchers.supervise import RunCallbacks
 from rundir import one_line, run_directory
 from rundir import secrets as option_secrets
@@ -66,7 +66,7 @@ _NO_OUTPUT = (
 )
 
 
-class Kubernetes(Launcher):
+class Kubernetes(Engine):
   """Writes manifests; contacts no cluster."""
 
   resume_refusal = (
@@ -158,7 +158,7 @@ def _in_image(flag: str, name: str) -> str:
     raise ValueError(f'--{flag}={error}') from error
 
 
-class Pod(Launcher):
+class Pod(Engine):
   """Runs one node of a graph in this pod. Kubernetes replaces failed pods, so users resume nothing."""
 
   restarts_ended = True

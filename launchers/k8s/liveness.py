@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from launchers import heartbeat
-from launchers.requests import STACKS
+from launchers.stop_requests import STACKS
 
 # Environment variable of a pod: the file with its node's latest heartbeat.
 VARIABLE = 'LAUNCHPOD_HEARTBEAT_FILE'

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from launchers import streams
-from launchers.launcher import Job
+from launchers.engine import Job
 from launchers.local import accelerators, capacity, isolation, local_mp
 from launchers.supervise import RunCallbacks
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import launchpad as lp
 from absl import flags
 
-from launchers.launcher import Job, Launcher
+from launchers.engine import Engine, Job
 from launchers.local import builtin, call, capacity, isolation
 from launchers.supervise import RunCallbacks
 
@@ -44,7 +44,7 @@ def refuse_flags(launcher: str) -> None:
     )
 
 
-class Local(Launcher):
+class Local(Engine):
   """Runs a graph on this machine."""
 
   on_this_machine = True

@@ -11,7 +11,7 @@ from typing import IO
 
 import launchpad as lp
 
-from launchers import binding, memory, requests, supervise
+from launchers import binding, memory, stop_requests, supervise
 from launchers.child_process import NodeProcess
 from launchers.guard import Guard
 from launchers.heartbeat import Beat
@@ -87,9 +87,9 @@ def launch(
   """Runs a program to completion.
 
   The program ends when every node has returned, or a node calls `lp.stop()`. It also ends when a node
-  fails with no restart left, and on a signal in `requests.EXIT_CODES`. Every process then gets SIGTERM,
-  and SIGKILL 30 seconds later. A second Ctrl-C kills every process at once. Each node's output is in
-  `run_dir/logs/<label>-<index>.log`.
+  fails with no restart left, and on a signal in `stop_requests.EXIT_CODES`. Every process then gets
+  SIGTERM, and SIGKILL 30 seconds later. A second Ctrl-C kills every process at once. Each node's output
+  is in `run_dir/logs/<label>-<index>.log`.
 
   Args:
     program: the graph.
@@ -120,7 +120,7 @@ def launch(
       payloads,
     )
   callbacks.started()
-  with requests.collected() as asked:
+  with stop_requests.collected() as asked:
     with binding.starting():
       guard = Guard(sys.executable, binding.python_path())
     token = binding.run_token()

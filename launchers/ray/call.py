@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from launchers.launcher import LONGEST_SECONDS, Job
+from launchers.engine import LONGEST_SECONDS, Job
 from launchers.ray import cluster, reservation
 from launchers.supervise import RunCallbacks
 

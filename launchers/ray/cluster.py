@@ -22,7 +22,7 @@ from typing import IO, Any
 import launchpad as lp
 import ray
 
-from launchers import binding, requests, streams, supervise
+from launchers import binding, stop_requests, streams, supervise
 from launchers.placement import Resources, environment_variables
 from launchers.ray import machines, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
@@ -101,11 +101,11 @@ def launch(
       sentence. No node has been started then.
   """
   reservation.check(placement)
-  with connection(address), requests.collected() as asked:
+  with connection(address), stop_requests.collected() as asked:
     nodes: list[RayNode] = []
     try:
       if not machines.find(program, placement, run_dir, timeout, nodes, asked):
-        return requests.EXIT_CODES[asked[0]]
+        return stop_requests.EXIT_CODES[asked[0]]
       with binding.starting():
         _start(program, placement, run_dir, nodes, out, callbacks.started)
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)

@@ -6,7 +6,7 @@ import math
 
 from absl import flags
 
-from launchers.launcher import LONGEST_SECONDS, Job, Launcher
+from launchers.engine import LONGEST_SECONDS, Engine, Job
 from launchers.supervise import RunCallbacks
 
 _ADDRESS = flags.DEFINE_string(
@@ -21,7 +21,7 @@ _TIMEOUT = flags.DEFINE_float(
 )
 
 
-class Ray(Launcher):
+class Ray(Engine):
   """Runs a graph on a Ray cluster. Ray is imported only on use."""
 
   def check(self, job: Job, dry_run: bool) -> None:

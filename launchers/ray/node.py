@@ -14,7 +14,7 @@ from launchers import binding
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.ray import supervisor
-from launchers.requests import DONE, STACKS
+from launchers.stop_requests import DONE, STACKS
 from launchers.watched import describe_exit
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 

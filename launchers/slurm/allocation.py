@@ -17,13 +17,13 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
-from launchers import binding, requests, streams, supervise, terminal
+from launchers import binding, stop_requests, streams, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
-from launchers.requests import Requests
 from launchers.slurm import probe
 from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
+from launchers.stop_requests import StopRequests
 from rundir import files, run_end
 
 
@@ -81,7 +81,7 @@ def _allocated(plan: Plan) -> list[Hosts]:
 
 
 def _probe(
-  hosts: Sequence[Hosts], job_file: str, num_ports: int, asked: Requests
+  hosts: Sequence[Hosts], job_file: str, num_ports: int, asked: StopRequests
 ) -> dict[str, list[int]]:
   """Returns free ports of every host.
 
@@ -129,7 +129,7 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
     job: Submission = pickle.load(f)
   title = job.program.name
   with (
-    requests.collected() as asked,
+    stop_requests.collected() as asked,
     terminal.shown(job.program, title, run_dir, job.node_output) as callbacks,
   ):
     hosts = _allocated(job.plan)
@@ -137,7 +137,7 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
     num_ports = sum(len(n.addresses) for group in job.program.groups.values() for n in group)
     free = _probe(hosts, job_file, num_ports, asked)
     if asked:
-      return requests.EXIT_CODES[asked[0]]
+      return stop_requests.EXIT_CODES[asked[0]]
     record: dict[str, dict[str, Any]] = {}
 
     def addresses(label: str, index: int, count: int) -> list[str]:

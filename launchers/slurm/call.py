@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from launchers.launcher import Job
+from launchers.engine import Job
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
 from launchers.supervise import RunCallbacks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from absl import flags
 
-from launchers.launcher import Job, Launcher
+from launchers.engine import Engine, Job
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
 from launchers.supervise import RunCallbacks
@@ -35,7 +35,7 @@ def _options() -> Options:
   )
 
 
-class Slurm(Launcher):
+class Slurm(Engine):
   """Runs a graph as a Slurm job. A launcher inside the job supervises the nodes."""
 
   def check(self, job: Job, dry_run: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import launchpad as lp
 
-from launchers import requests
+from launchers import stop_requests
 from launchers.placement import Resources
 from launchers.slurm.planning import Plan
 
@@ -45,5 +45,5 @@ class JobStopper:
   def __call__(self, mark_as_completed: bool = False) -> None:
     """Sends the signal."""
     subprocess.run(
-      ['scancel', '--batch', f'--signal={int(requests.DONE)}', self.job_id], check=True
+      ['scancel', '--batch', f'--signal={int(stop_requests.DONE)}', self.job_id], check=True
     )

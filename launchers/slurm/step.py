@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from launchers import child_process, disk_space, heartbeat
 from launchers.placement import Resources
-from launchers.requests import STACKS
+from launchers.stop_requests import STACKS
 from launchers.watched import describe_exit
 from nodes.runtime.lifecycle import RESTART_COUNT_VARIABLE
 

@@ -22,7 +22,7 @@ import cloudpickle
 import launchpad as lp
 from launchpad.launch import serialization
 
-from launchers import binding, requests, streams, supervise
+from launchers import binding, stop_requests, streams, supervise
 from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.slurm import planning
@@ -33,7 +33,7 @@ _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAI
 _FORGOTTEN = 'FORGOTTEN'  # Ours: Slurm knows the job no longer.
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT', _FORGOTTEN}
 # Exit codes of the launcher in the job after it has reported the reason.
-_LAUNCHER_CODES = {supervise.FAILED, REFUSED, *requests.EXIT_CODES.values()}
+_LAUNCHER_CODES = {supervise.FAILED, REFUSED, *stop_requests.EXIT_CODES.values()}
 # Pauses between questions about a job: a tenth of its age, within these seconds.
 _POLL_SECONDS = 0.3, 3.0
 _DEFAULT = planning.Options()
@@ -135,7 +135,7 @@ def _follow(job_id: str, run_dir: str, log: str, earlier: int, out: IO[str]) -> 
   written, forwarded, shown = 0, 0, ''
   pause, began = threading.Event(), time.monotonic()
   shortest, longest = _POLL_SECONDS
-  with requests.collected() as asked:
+  with stop_requests.collected() as asked:
     while True:
       state, reason, code = _state(job_id)
       written += _copy(log, earlier + written, out)
@@ -148,13 +148,13 @@ def _follow(job_id: str, run_dir: str, log: str, earlier: int, out: IO[str]) -> 
       for _ in range(round(min(max(shortest, age / 10), longest) / 0.1)):
         if len(asked) > forwarded:
           if len(asked) > 2:
-            return requests.EXIT_CODES[asked[0]]
+            return stop_requests.EXIT_CODES[asked[0]]
           _cancel(job_id, asked[-1], first=not forwarded)
           forwarded = len(asked)
           break
         pause.wait(0.1)
   if state == 'CANCELLED':
-    return requests.EXIT_CODES[asked[0] if asked else signal.SIGTERM]
+    return stop_requests.EXIT_CODES[asked[0] if asked else signal.SIGTERM]
   if written and state == ('FAILED' if code else 'COMPLETED') and code in _LAUNCHER_CODES:
     return code
   end = run_end.end_of(run_dir)

@@ -23,7 +23,7 @@ class Exchange:
   """One round of gossip after each local update: send, receive, mix.
 
   The blocking form waits until each successor has the last message and each predecessor has sent one.
-  It waits for a neighbour at most `patience` seconds, then continues without it until that neighbour
+  It waits for a neighbour at most `timeout` seconds, then continues without it until that neighbour
   sends or confirms a message. The asynchronous form never waits: it skips a successor that has not
   confirmed the last message, and mixes the messages that have arrived.
 
@@ -65,7 +65,7 @@ class Exchange:
     Raises:
       lifecycle.Stopped: once `should_stop` returns True.
     """
-    deadline = time.monotonic() + self._options.patience
+    deadline = time.monotonic() + self._options.timeout
     if self._options.blocking:
       for receiver, outbox in zip(self._options.successors, self._outboxes, strict=True):
         self._wait(f'successor peer/{receiver}', outbox.is_idle, deadline, should_stop)

@@ -19,7 +19,7 @@ class GossipOptions:
     graph: of all peers.
     mixing: AVERAGE or PUSH_SUM; see `agents.gossip.mixing`.
     blocking: whether a round waits for a message of every predecessor.
-    patience: seconds for which a blocking round waits for a neighbour.
+    timeout: seconds for which a blocking round waits for a neighbour.
     params_seed: of the initial parameters, the same in all peers.
   """
 
@@ -27,7 +27,7 @@ class GossipOptions:
   graph: Graph
   mixing: str
   blocking: bool
-  patience: float
+  timeout: float
   params_seed: Seed
 
   @property

@@ -22,7 +22,7 @@ from nodes.unrolls.assembler import CoreStateRows
 
 
 class InferenceInput(Protocol):
-  """The timestep of one group of N environments; a `nodes.inference.requests.Request` is one."""
+  """The timestep of one group of N environments; a `nodes.inference.request_decoder.Request` is one."""
 
   @property
   def timestep(self) -> Timestep:

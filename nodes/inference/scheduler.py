@@ -14,7 +14,7 @@ from nodes.inference.batching import Batcher
 from nodes.inference.device import InferenceOutput
 from nodes.inference.env_groups import EnvGroup
 from nodes.inference.message_socket import MessageSocket
-from nodes.inference.requests import Refused, Request, Requests
+from nodes.inference.request_decoder import Refused, Request, RequestDecoder
 from nodes.inference.socket_server import SocketServer
 
 _FINISHED = codec.pack(None)
@@ -35,7 +35,7 @@ class RequestScheduler:
   def __init__(
     self,
     env_groups: Sequence[EnvGroup],
-    requests: Requests,
+    requests: RequestDecoder,
     inbox: SocketServer,
     batchers: Sequence[Batcher[Request]],
     write: Callable[[Unroll, Callable[[], None]], None] | None,

@@ -20,12 +20,12 @@ from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.message_socket import MessageSocket
 from nodes.inference.options import ServingOptions
 from nodes.inference.rates import InferenceRates
-from nodes.inference.requests import Request, Requests
+from nodes.inference.request_decoder import Request, RequestDecoder
 from nodes.inference.scheduler import RequestScheduler
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from nodes.runtime.counters import ActingCounters, ActingTotals
-from nodes.runtime.work_watch import WorkWatch
+from nodes.runtime.watchdog import Watchdog
 from nodes.unrolls.writer import make_writer
 
 
@@ -112,7 +112,7 @@ class InferenceServer:
     self._progress = ActingCounters(counter, action_repeat)
     self._listening = threading.Lock()
     self._threads: list[threading.Thread] = []
-    self._watches: list[WorkWatch] = []
+    self._watches: list[Watchdog] = []
     self._error: BaseException | None = None
 
     sizes = [s.num_envs for s in env_groups]
@@ -120,7 +120,7 @@ class InferenceServer:
     exploration = agent.exploration(num_environments or sum(training_sizes))
     self._exploration = float(exploration.min()), float(exploration.max())
     groups, device_slots = slots.assign(agent, env_groups, exploration, len(devices))
-    requests = Requests(groups, environment_spec)
+    requests = RequestDecoder(groups, environment_spec)
     self._inbox = inbox or SocketServer()
     self._inbox.accept_messages_of(requests.max_bytes)
     self._inbox.check_room(len(groups))
@@ -154,7 +154,7 @@ class InferenceServer:
     if self._writer is not None:
       self._writer.start()
     for i in range(self._num_threads):
-      watch = WorkWatch('a batch of inference')
+      watch = Watchdog('a batch of inference')
       name = f'inference-{i}'
       thread = threading.Thread(target=self._work, args=(watch,), name=name, daemon=True)
       thread.start()
@@ -238,7 +238,7 @@ class InferenceServer:
       | {'exploration_min': self._exploration[0], 'exploration_max': self._exploration[1]}
     )
 
-  def _work(self, watch: WorkWatch) -> None:
+  def _work(self, watch: Watchdog) -> None:
     """Serves batches until the server is closed; runs in each thread."""
     scheduler = self._scheduler
     try:

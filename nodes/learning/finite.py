@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from agents.metrics import DECISIVE
+from agents.metrics import CHECKED_FOR_FINITENESS
 from nodes.runtime import lifecycle
 
 
@@ -34,14 +34,14 @@ def raise_first_not_finite(
 ) -> NoReturn:
   """Raises lifecycle.NonRetryableError for the first non-finite step of several.
 
-  If all decisive metrics are finite, the parameters are not, and the last step is named.
+  If loss and gradient of all steps are finite, the parameters are not, and the last step is named.
 
   Args:
     learner_steps: the number of steps before them.
     num_updates: the number U of steps.
     metrics: of each step, `[U]` each.
   """
-  decisive = [m for name, m in metrics.items() if name in DECISIVE]
-  bad = ~np.isfinite(np.asarray(decisive)).reshape(-1, num_updates).all(axis=0)
+  checked = [m for name, m in metrics.items() if name in CHECKED_FOR_FINITENESS]
+  bad = ~np.isfinite(np.asarray(checked)).reshape(-1, num_updates).all(axis=0)
   first = int(np.argmax(bad)) if bad.any() else num_updates - 1
   raise_not_finite(learner_steps + first + 1, {name: m[first] for name, m in metrics.items()})

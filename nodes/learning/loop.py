@@ -202,11 +202,11 @@ class _Training:
     self._reporter.maybe_count(self._counter.get_counts())
     service.compile()
     specs_of = prepared.agent, prepared.environment_spec
-    self._learner.compile(unroll_spec(*specs_of, options.shares[0].table), options.batch_size)
+    self._learner.compile(unroll_spec(*specs_of, options.batch_parts[0].table), options.batch_size)
     self._reader = make_reader(
       *specs_of,
       replay_addresses,
-      options.shares,
+      options.batch_parts,
       options.unrolls_per_item,
       max_in_flight=options.max_in_flight,
     )

@@ -7,7 +7,7 @@ import dataclasses
 from agents.anakin.limits import RingSizes
 from agents.seeding import Seed
 from nodes.unrolls.online_share import OnlineShare
-from nodes.unrolls.table_names import Share
+from nodes.unrolls.table_names import BatchPart
 from rundir import learners
 
 
@@ -43,7 +43,7 @@ class TrainingOptions:
   Attributes:
     name: of the node, such as 'learner/0'.
     devices: learner devices, as indices into `jax.local_devices()`.
-    shares: the unrolls of each replica's part of a learner batch, by table.
+    batch_parts: the unrolls of each replica's part of a learner batch, by table.
     run: when training ends, and what it saves.
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of the initial parameters; the same in all replicas.
@@ -56,7 +56,7 @@ class TrainingOptions:
 
   name: str
   devices: tuple[int, ...]
-  shares: tuple[Share, ...]
+  batch_parts: tuple[BatchPart, ...]
   run: RunOptions
   audit_dir: str
   seed: Seed
@@ -69,7 +69,7 @@ class TrainingOptions:
   @property
   def batch_size(self) -> int:
     """Unrolls in each replica's part of a learner batch."""
-    return sum(share.unrolls for share in self.shares)
+    return sum(share.unrolls for share in self.batch_parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,7 @@ class RelabellingOptions:
   """
 
   name: str
-  sources: tuple[Share, ...]
+  sources: tuple[BatchPart, ...]
   update_period: float
   audit_dir: str
   seed: Seed

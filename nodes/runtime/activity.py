@@ -17,15 +17,16 @@ class Activity(NamedTuple):
   """An activity of a node.
 
   Attributes:
-    name: for people, as in 'waits for replay'.
-    patience: deadline for the next mark, in multiples of --node_timeout.
-    silence: deadline for the next heartbeat, in the same; above 1 if it may hold the interpreter lock.
+    name: for people, as in 'waiting for replay'.
+    progress_factor: deadline for the next mark, in multiples of --node_timeout.
+    heartbeat_factor: deadline for the next heartbeat, in the same; above 1 if it may hold the
+      interpreter lock.
     is_work: whether a node that does it has finished its start-up.
   """
 
   name: str
-  patience: float
-  silence: float = 1.0
+  progress_factor: float
+  heartbeat_factor: float = 1.0
   is_work: bool = False
 
 
@@ -35,7 +36,7 @@ PLAYING = Activity('playing', 1.0, is_work=True)
 UPDATING = Activity('updating', 1.0, is_work=True)
 RELABELLING = Activity('relabelling', 1.0, is_work=True)
 SERVING = Activity('serving', 1.0, is_work=True)
-UNANSWERED = Activity('gets no reply from Reverb', 1.0)
+UNANSWERED = Activity('waiting for a reply from Reverb', 1.0)
 RECORDING = Activity('recording a video', 1.0)
 LEAVING = Activity('finishing its last writes', 4.0)
 # Activities without a deadline.
@@ -43,12 +44,12 @@ RUNNING = Activity('running', math.inf)
 IDLE = Activity('idle', math.inf)
 RESTORING = Activity('restoring a checkpoint', math.inf, math.inf)
 COMPILING = Activity('compiling', math.inf)
-COMPILED_LOOP = Activity('in a call of the compiled loop', math.inf, is_work=True)
-WAITING_FOR_ACTIONS = Activity('waits for actions', math.inf)
-WAITING_FOR_PARAMETERS = Activity('waits for parameters', math.inf)
-WAITING_FOR_REPLAY = Activity('waits for replay', math.inf)
-WAITING_FOR_PEERS = Activity('waits for another peer', math.inf)
-WAITING_FOR_REPLICAS = Activity('waits for another replica', math.inf)
+COMPILED_LOOP = Activity('running the compiled loop', math.inf, is_work=True)
+WAITING_FOR_ACTIONS = Activity('waiting for actions', math.inf)
+WAITING_FOR_PARAMETERS = Activity('waiting for parameters', math.inf)
+WAITING_FOR_REPLAY = Activity('waiting for replay', math.inf)
+WAITING_FOR_PEERS = Activity('waiting for another peer', math.inf)
+WAITING_FOR_REPLICAS = Activity('waiting for another replica', math.inf)
 WRITING_CHECKPOINT = Activity('writing a checkpoint', math.inf)
 
 
@@ -106,7 +107,7 @@ def announce(activity: Activity) -> None:
 def doing(activity: Activity) -> Iterator[None]:
   """Marks an activity, and on exit the previous one; announces one that may be silent."""
   before = _mark.activity
-  change = announce if activity.silence > 1.0 else mark
+  change = announce if activity.heartbeat_factor > 1.0 else mark
   change(activity)
   try:
     yield

@@ -80,7 +80,7 @@ class PeriodicEvaluator:
     Args:
       play: plays an evaluation and returns its raw returns and additional measurements. It calls its
         first argument, `should_stop`, often, and raises lifecycle.Stopped once that returns True. Its
-        second argument, `is_late`, returns whether to end after the current round of episodes.
+        second argument, `is_out_of_time`, returns whether to end after the current round of episodes.
       recording: records a video; None for no videos.
     """
     stop = lifecycle.stop_event()
@@ -92,14 +92,14 @@ class PeriodicEvaluator:
 
     def evaluate(final: bool) -> dict[str, float]:
       began = time.monotonic()
-      is_late = self._budget.begin(final)
-      returns, further = play(stop.is_set, is_late)
+      is_out_of_time = self._budget.begin(final)
+      returns, further = play(stop.is_set, is_out_of_time)
       seconds = time.monotonic() - began
       self._budget.took(seconds)
       activity.mark(activity.IDLE)
       if len(returns) < expected:
         limit = 'eval_seconds' if final else 'eval_share'
-        limit = limit if is_late() else 'eval_episode_steps'
+        limit = limit if is_out_of_time() else 'eval_episode_steps'
         logging.info(
           'evaluated %d of %d episodes in %.0f s, as --%s allows',
           len(returns),

@@ -46,7 +46,7 @@ class Reporter:
   receives a reply during interpreter shutdown.
 
   Attributes:
-    training_finished: whether the monitor has confirmed it in reply to `ask_for_finish`.
+    training_finished: whether the monitor has confirmed it in reply to `poll_training_finished`.
   """
 
   def __init__(
@@ -83,7 +83,7 @@ class Reporter:
     if self._monitor is not None and self._reports.due():
       self._reports.send(lambda: self._monitor.futures.count(self._node, dict(counts)))
 
-  def ask_for_finish(self) -> None:
+  def poll_training_finished(self) -> None:
     """Requests whether training has finished, at most once per period; see `training_finished`."""
     if self._monitor is None or not self._polls.due():
       return
@@ -144,8 +144,8 @@ class Reporter:
       return stop.is_set()
 
     while not should_stop():
-      report = functools.partial(self._monitor.futures.training_finished, self._node, values)
-      rpc.call(report, should_stop, 'training_finished')
+      report = functools.partial(self._monitor.futures.report_training_finished, self._node, values)
+      rpc.call(report, should_stop, 'report_training_finished')
       stop.wait(1.0)
 
   def _values(self) -> dict[str, float]:

@@ -11,7 +11,7 @@ from nodes.runtime import activity, lifecycle
 from nodes.runtime.evaluation_budget import EvaluationBudget
 
 # Plays a part of an episode and returns it as the content of a GIF file. Takes `should_stop`, upon which
-# it raises lifecycle.Stopped, and `is_late`, which returns whether to end the video.
+# it raises lifecycle.Stopped, and `is_out_of_time`, which returns whether to end the video.
 VideoRecording = Callable[[Callable[[], bool], Callable[[], bool]], bytes]
 
 

@@ -13,7 +13,7 @@ from agents.types import Array
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import Batch, UnrollReader
-from nodes.unrolls.table_names import Share
+from nodes.unrolls.table_names import BatchPart
 
 
 class MixedReader:
@@ -21,7 +21,7 @@ class MixedReader:
 
   A batch has the rows of the first reader, then those of the second, and so on. Its probabilities are
   those of sampling from the tables in proportion to their sizes, so that 1 / (N P), with N items in all,
-  corrects for the priorities within each table and leaves the shares of the tables as they are.
+  corrects for the priorities within each table and leaves the batch_parts of the tables as they are.
 
   With `quotas` the numbers of rows change from batch to batch. The first table then sets the pace: each
   batch takes a whole batch of it, and rows beyond its quota are dropped. So its ratio of samples to
@@ -112,7 +112,7 @@ def make_reader(
   agent: Agent,
   environment_spec: specs.EnvironmentSpec,
   addresses: Sequence[str],
-  shares: Sequence[Share],
+  batch_parts: Sequence[BatchPart],
   unrolls_per_item: int = 1,
   quotas: Callable[[], Sequence[int]] | None = None,
   max_in_flight: int | None = None,
@@ -123,7 +123,7 @@ def make_reader(
     agent: the algorithm.
     environment_spec: of one environment.
     addresses: host:port of each Reverb server.
-    shares: the tables, and the unrolls of a batch from each.
+    batch_parts: the tables, and the unrolls of a batch from each.
     unrolls_per_item: unrolls in a Reverb item.
     quotas: see `MixedReader`.
     max_in_flight: maximum number of unrolls of a table in transfer beyond a batch; None: as many as a
@@ -133,14 +133,14 @@ def make_reader(
     ValueError: if the unrolls of two of the tables differ in layout.
   """
   readers, layouts = [], []
-  for table, unrolls in shares:
+  for table, unrolls in batch_parts:
     columns = Columns(unroll_spec(agent, environment_spec, table), unrolls_per_item)
     in_flight = unrolls if max_in_flight is None else min(unrolls, max_in_flight)
     readers.append(UnrollReader(addresses, columns, unrolls, in_flight, table))
     layouts.append(columns.stored)
     if layouts[-1] != layouts[0]:
       raise ValueError(
-        f'a batch cannot have unrolls of the tables {shares[0].table} and {table}: relabel returns '
+        f'a batch cannot have unrolls of the tables {batch_parts[0].table} and {table}: relabel returns '
         'other extras than act; read one of the two.'
       )
   return readers[0] if len(readers) == 1 else MixedReader(readers, quotas)

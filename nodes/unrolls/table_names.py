@@ -18,7 +18,7 @@ WRITERS = {
 }
 
 
-class Share(NamedTuple):
+class BatchPart(NamedTuple):
   """The part of every batch that comes from one table."""
 
   table: str

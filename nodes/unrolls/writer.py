@@ -21,7 +21,7 @@ from agents import compilation
 from agents.agent import Agent
 from agents.types import Array, Unroll
 from nodes.runtime import lifecycle
-from nodes.runtime.work_watch import WorkWatch
+from nodes.runtime.watchdog import Watchdog
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.observers import UnrollObservers
 from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
@@ -114,7 +114,7 @@ class UnrollWriter:
     self._waiting: queue.SimpleQueue[tuple[Unroll, Callable[[], None]] | None] = queue.SimpleQueue()
     self._thread = threading.Thread(target=self._run, name='unroll-writer', daemon=True)
     self._stopping = threading.Event()
-    self._watch = WorkWatch('the writing of unrolls')
+    self._watch = Watchdog('the writing of unrolls')
     self._error: BaseException | None = None
     self.written = self.accepted = 0
 

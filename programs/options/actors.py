@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from agents.options import option
-from nodes.unrolls.table_names import UNROLLS, Share
+from nodes.unrolls.table_names import UNROLLS, BatchPart
 from programs.options.common import CommonConfig
 from rundir.recorded_unrolls import RecordingOptions
 
@@ -72,9 +72,9 @@ class ActorsConfig(CommonConfig):
     return (UNROLLS,)
 
   @property
-  def shares(self) -> tuple[Share, ...]:
+  def batch_parts(self) -> tuple[BatchPart, ...]:
     """The unrolls that each replica adds to a learner batch, by table of replay."""
-    return (Share(UNROLLS, self.batch_size),)
+    return (BatchPart(UNROLLS, self.batch_size),)
 
   @property
   def audit_dir(self) -> str:

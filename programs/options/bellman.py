@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from agents.options import option, with_default
-from nodes.unrolls.table_names import ORIGINALS, RELABELLED, Share
+from nodes.unrolls.table_names import ORIGINALS, RELABELLED, BatchPart
 from programs.options.prioritized import PrioritizedConfig
 from programs.options.relabelled import RelabelledConfig
 
@@ -49,9 +49,11 @@ class BellmanConfig(RelabelledConfig):
     return (ORIGINALS,) if self.bellman_updaters else super().tables
 
   @property
-  def shares(self) -> tuple[Share, ...]:
+  def batch_parts(self) -> tuple[BatchPart, ...]:
     """The unrolls that each replica adds to a learner batch, by table of replay."""
-    return (Share(RELABELLED, self.batch_size),) if self.bellman_updaters else super().shares
+    return (
+      (BatchPart(RELABELLED, self.batch_size),) if self.bellman_updaters else super().batch_parts
+    )
 
   def _check(self) -> None:
     if self.priority_exponent:

@@ -93,7 +93,7 @@ def choose(module: Any, values: dict[str, Any]) -> Any:
   return preset_choice.apply(variant.config, preset, values)
 
 
-def ruled(module: Any, config: Any) -> dict[str, Any]:
+def options_set_by_rules(module: Any, config: Any) -> dict[str, Any]:
   """Returns the options for which the config's preset has a rule, with the config's values.
 
   As flags they hold these values in a run of another length, such as one that is stopped by hand.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from agents.options import option
-from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, Share
+from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, BatchPart
 from programs.options.relabelled import RelabelledConfig
 
 
@@ -55,12 +55,12 @@ class ReanalyseConfig(RelabelledConfig):
     return (UNROLLS, ORIGINALS) if self.reanalyse_nodes else super().tables
 
   @property
-  def shares(self) -> tuple[Share, ...]:
+  def batch_parts(self) -> tuple[BatchPart, ...]:
     """The unrolls that each replica adds to a learner batch, by table of replay."""
     if not self.reanalyse_nodes:
-      return super().shares
+      return super().batch_parts
     new = self.batch_size - self.relabelled
-    return (Share(UNROLLS, new), Share(RELABELLED, self.relabelled))
+    return (BatchPart(UNROLLS, new), BatchPart(RELABELLED, self.relabelled))
 
   @property
   def new_share(self) -> float:

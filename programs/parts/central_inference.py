@@ -54,7 +54,7 @@ def add_inference_nodes(
     for i in range(config.inference_nodes):
       worker = ListeningNode(
         InferenceHandle('inference'),
-        Deferred('nodes.inference_worker', 'InferenceWorker'),
+        Deferred('nodes.inference_node', 'InferenceNode'),
         make_agent,
         make_environment,
         _env_groups(config, i),

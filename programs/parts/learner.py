@@ -28,7 +28,7 @@ def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
   return TrainingOptions(
     name=name,
     devices=config.learner_devices,
-    shares=config.shares,
+    batch_parts=config.batch_parts,
     run=run_options(config),
     audit_dir=config.audit_dir,
     seed=config.root_seed.child('learner'),

@@ -65,7 +65,7 @@ def gossip_options(config: GossipConfig, peer: int, params_seed: Seed) -> Gossip
     graph=config.graph,
     mixing=config.mixing,
     blocking=config.gossip == BLOCKING,
-    patience=config.gossip_timeout,
+    timeout=config.gossip_timeout,
     params_seed=params_seed,
   )
 

@@ -9,7 +9,7 @@ import launchpad as lp
 
 from launchers.placement import Resources
 from nodes.learning.options import RelabellingOptions
-from nodes.unrolls.table_names import Share
+from nodes.unrolls.table_names import BatchPart
 from programs.options.relabelled import RelabelledConfig
 from programs.parts import default_placement
 from programs.parts.launchpad_nodes import AddressHandle, Deferred
@@ -41,7 +41,7 @@ def add_relabellers(
     for i in range(config.num_relabellers):
       options = RelabellingOptions(
         name=f'relabeller/{i}',
-        sources=tuple(Share(table, unrolls) for table in config.relabelled_from),
+        sources=tuple(BatchPart(table, unrolls) for table in config.relabelled_from),
         update_period=config.update_period,
         audit_dir=config.audit_dir,
         seed=config.root_seed.child('relabeller', i),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnax.environments import spaces
 
-from agents.anakin import trial
+from agents.anakin import contract_check
 from agents.anakin.environment import next_row
 from agents.anakin.environments import catch, gymnax, lifetime, minatar
 from agents.types import FIRST, LAST, MID
@@ -244,7 +244,7 @@ class Nested:
 
 def test_a_dict_of_gymnax_is_a_nest_with_labels_and_flags_as_floats():
   environment = gymnax.Gymnax(Nested(), None, 'nested')
-  trial.check(environment)
+  contract_check.check(environment)
   spec = environment.observation_spec
   assert spec.keys() == {'pair', 'both'} and type(spec['both']) is tuple
   assert isinstance(spec['pair']['place'], dm_env.specs.DiscreteArray)
@@ -269,7 +269,7 @@ def test_states_may_have_keys_and_specs_the_dtypes_of_numpy():
       inner, timestep = super().step(state[0], action, key)
       return (inner, key), timestep
 
-  trial.check(Keyed())
+  contract_check.check(Keyed())
 
 
 def test_actions_have_the_dtype_of_their_spec():
@@ -287,7 +287,7 @@ def test_actions_have_the_dtype_of_their_spec():
       return (inner, action), timestep
 
   environment = Remembering()
-  trial.check(environment)
+  contract_check.check(environment)
   state, _ = environment.reset(jax.random.key(0))
   (_, remembered), _ = next_row(environment, state, jnp.uint8(0), jnp.int32(2), jax.random.key(1))
   assert (remembered.dtype, int(remembered)) == (np.int8, 2)
@@ -326,6 +326,6 @@ def _changed(**changes):
 )
 def test_an_environment_that_does_not_keep_to_its_specs_is_rejected(changes, words):
   with pytest.raises(ValueError) as error:
-    trial.check(_changed(**changes))
+    contract_check.check(_changed(**changes))
   for word in words:
     assert word in str(error.value)

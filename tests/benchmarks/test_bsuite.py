@@ -39,9 +39,13 @@ def wait_for(condition, process):
 
 
 def test_a_sweep_of_r2d2_has_the_values_of_the_presets_length_not_of_an_endless_run():
-  ruled = sweeps.Sweep('r2d2', [], 12).ruled('catch/0')
-  assert ruled == ['--min_replay_size=62', '--samples_per_insert=8.0', '--target_update_period=23']
-  assert sweeps.Sweep('sebulba', [], 12).ruled('catch/0') == []
+  options = sweeps.Sweep('r2d2', [], 12).options_set_by_rules('catch/0')
+  assert options == [
+    '--min_replay_size=62',
+    '--samples_per_insert=8.0',
+    '--target_update_period=23',
+  ]
+  assert sweeps.Sweep('sebulba', [], 12).options_set_by_rules('catch/0') == []
 
 
 @pytest.mark.nightly

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from launchers import engines
-from launchers.launcher import Launcher
+from launchers.engine import Engine
 from launchers.local.engine import Local
 from launchers.ray.engine import Ray
 from programs import sebulba
@@ -24,7 +24,7 @@ FLAGS = {
 
 def test_the_table_names_every_engine():
   assert engines.TABLE.keys() == FLAGS.keys()
-  assert all(isinstance(engine, Launcher) for engine in engines.TABLE.values())
+  assert all(isinstance(engine, Engine) for engine in engines.TABLE.values())
 
 
 @pytest.mark.parametrize('engine', FLAGS)

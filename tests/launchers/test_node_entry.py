@@ -87,7 +87,7 @@ def test_a_signal_to_a_worker_that_a_node_forked_is_none_to_the_node():
 _THREADS = """
 import glob, threading
 from launchers import node_entry
-from launchers.requests import STACKS
+from launchers.stop_requests import STACKS
 from tests.waiting import wait_until
 
 def receivers():

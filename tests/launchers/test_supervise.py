@@ -12,7 +12,7 @@ from launchers import restart, streams, supervise, watched
 from launchers.child_process import LEFT
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
-from launchers.requests import STACKS, Requests
+from launchers.stop_requests import STACKS, StopRequests
 
 BEAT = Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.0)
@@ -64,7 +64,7 @@ def log(tmp_path):
 def _supervise(*nodes, out=None, requests=(), node_timeout=math.inf, **callbacks):
   out = out or io.StringIO()
   code = supervise.supervise(
-    nodes, Requests(requests), out, supervise.RunCallbacks(**callbacks), node_timeout
+    nodes, StopRequests(requests), out, supervise.RunCallbacks(**callbacks), node_timeout
   )
   return code, out.getvalue() if not out.closed else ''
 
@@ -103,7 +103,7 @@ def test_the_caller_is_called_once_every_node_has_ended(log, node_code, requests
   [
     (BEAT, 29.0),
     (None, 119.0),
-    (dataclasses.replace(BEAT, unmarked=1000.0, patience=1e9), 0.0),
+    (dataclasses.replace(BEAT, unmarked=1000.0, progress_factor=1e9), 0.0),
   ],
 )
 def test_a_node_that_waits_or_starts_is_left_alone(log, monkeypatch, beat, age):
@@ -177,9 +177,9 @@ def test_only_work_gives_a_clean_record_and_not_a_long_start_up(log, monkeypatch
 
   sentence = ''
   for _ in range(restart.MAX_EXCEPTIONS):
-    lives('running', 'compiling', 'waits for replay')
+    lives('running', 'compiling', 'waiting for replay')
     if works:  # Too shortly for a heartbeat, and a wait after the first work counts as work.
-      lives('waits for replay', has_worked=True)
+      lives('waiting for replay', has_worked=True)
     now[0] += 1.0
     sentence = seen.schedule_restart(1)
     seen.restart_if_due()
@@ -220,7 +220,7 @@ def test_a_closed_terminal_ends_nothing(log):
 def test_a_terminal_that_nobody_reads_holds_back_no_restart(log, unread, monkeypatch):
   monkeypatch.setattr(streams, 'CLOSE_SECONDS', 0.0)
   node = Node(log, -9, 0)
-  assert supervise.supervise([node], Requests(), unread.file) == 0
+  assert supervise.supervise([node], StopRequests(), unread.file) == 0
   assert node._restarts == 1
   assert 'node node/0 was killed by SIGKILL; restarting' in unread.text()
 
@@ -262,7 +262,7 @@ def test_a_node_that_sigkill_does_not_end_is_named_and_left(log, monkeypatch):
 
 
 def test_every_node_writes_its_stacks_when_asked(log):
-  node, requests = Node(log, None), Requests()
+  node, requests = Node(log, None), StopRequests()
   requests.stacks = True
 
   def look(beats):

@@ -82,14 +82,14 @@ def test_compiling_and_restoring_are_shown_before_other_activities_and_not_for_a
   shown = view.View(types.SimpleNamespace(status=status), 'title', {}, log_period=0.01, live=False)
   shown.beats(
     {
-      'actor/0': doing('waits for actions', 59.0),
+      'actor/0': doing('waiting for actions', 59.0),
       'actor/1': doing('playing', 100.0),
       'learner/0': doing('compiling', 6.0),
       'learner/1': doing('compiling', 4.0),
       'learner/2': doing('restoring a checkpoint', 7.0),
-      'replay/0': doing('gets no reply from Reverb', 61.0),
-      'replay/1': doing('gets no reply from Reverb', 62.0),
-      'replay/2': doing('gets no reply from Reverb', 63.0),
+      'replay/0': doing('waiting for a reply from Reverb', 61.0),
+      'replay/1': doing('waiting for a reply from Reverb', 62.0),
+      'replay/2': doing('waiting for a reply from Reverb', 63.0),
     }
   )
   shown.start()
@@ -99,7 +99,7 @@ def test_compiling_and_restoring_are_shown_before_other_activities_and_not_for_a
   assert shlex.split(''.join(printed).splitlines()[0])[-4:] == [
     'learner/0=compiling (0:00:06)',
     'learner/2=restoring a checkpoint (0:00:07)',
-    'replay/0=gets no reply from Reverb (0:01:01)',
+    'replay/0=waiting for a reply from Reverb (0:01:01)',
     'others=2 more',
   ]
 

@@ -12,7 +12,7 @@ from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.socket_server import SocketServer
 from nodes.learning.options import RunOptions, TrainingOptions
-from nodes.unrolls.table_names import UNROLLS, Share
+from nodes.unrolls.table_names import UNROLLS, BatchPart
 
 DEADLINE = 60
 
@@ -92,7 +92,7 @@ def broken_learner(tmp_path):
     'training': TrainingOptions(
       name='learner/0',
       devices=(0,),
-      shares=(Share(UNROLLS, 1),),
+      batch_parts=(BatchPart(UNROLLS, 1),),
       run=RunOptions(1, str(tmp_path), 0.0, 1),
       audit_dir='',
       seed=Seed(0),

@@ -141,7 +141,7 @@ def test_episode_returns_takes_as_many_episodes_from_each_environment(answer):
 def test_an_evaluation_that_is_late_ends_with_a_round_and_counts_no_short_episode_more(answer):
   policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
   environment = CounterEnvironment([2, 3, 40])
-  played = list(episodes(environment, policy, episodes_each=5, is_late=lambda: True))
+  played = list(episodes(environment, policy, episodes_each=5, is_out_of_time=lambda: True))
   assert len(played) > 3
   assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 3, 80]
 
@@ -196,7 +196,7 @@ class Playing(PeriodicEvaluator):
   def run(self):
     self._run_periodically(self._play)
 
-  def _play(self, should_stop, is_late):
+  def _play(self, should_stop, is_out_of_time):
     self._clock[0] += 7.0
     return [1.0], {}
 
@@ -285,8 +285,10 @@ def test_an_evaluator_records_one_environment_in_place_of_all_and_the_final_para
 
 def test_a_video_ends_with_its_episode_or_when_it_is_late(answer):
   inference = answer(Inference())
-  for is_late, frames in ((False, 10), (True, 1)):
-    gif = record_video(inference, Catch(1, 0), 4, 1000, lambda: False, lambda late=is_late: late)
+  for is_out_of_time, frames in ((False, 10), (True, 1)):
+    gif = record_video(
+      inference, Catch(1, 0), 4, 1000, lambda: False, lambda late=is_out_of_time: late
+    )
     with Image.open(io.BytesIO(gif)) as pictures:
       assert pictures.n_frames == frames
 

@@ -47,7 +47,7 @@ def gossip_options(peer, num_peers):
     graph=graphs.graph('ring', num_peers),
     mixing=AVERAGE,
     blocking=True,
-    patience=DEADLINE,
+    timeout=DEADLINE,
     params_seed=Seed(1).child('peer', 0),
   )
 

@@ -28,7 +28,7 @@ from nodes.inference.client import RemotePolicy, ServerAddress
 from nodes.inference.device import DeviceInference
 from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
-from nodes.inference_worker import InferenceWorker
+from nodes.inference_node import InferenceNode
 from nodes.learning.parameter_server import ParameterServer
 from nodes.learning.prefetcher import DevicePrefetcher
 from nodes.runtime import lifecycle
@@ -171,7 +171,7 @@ class Asking(Acting):
   def _make_actor(self, connect, make_agent, env_group):
     (port,) = binding.free_ports(1)
     self.inference, self.ends = ServerAddress(f'localhost:{port}'), queue.SimpleQueue()
-    self._node = InferenceWorker(
+    self._node = InferenceNode(
       make_agent,
       self.make_environment,
       [env_group, layout(2, 2, 1, EVAL_ENVS)[-1]],
@@ -195,7 +195,7 @@ class Asking(Acting):
   def report(self, node, values):
     assert node == 'inference/0' and not {'actor_steps', 'learner_steps'} & values.keys()
 
-  def training_finished(self, node, values):
+  def report_training_finished(self, node, values):
     assert (node, values) == ('inference/0', {})
     self.ends.put(node)
 

@@ -75,7 +75,7 @@ def test_counters_before_the_first_report_start_neither_the_clock_nor_the_log(mo
 def test_progress_tells_evaluators_when_training_has_finished(monitor):
   monitor.report('inference_learner/0', {'actor_steps': 40.0})
   assert monitor.progress() == {'actor_steps': 40.0, 'finished': False}
-  monitor.training_finished('inference_learner/0', FINAL)
+  monitor.report_training_finished('inference_learner/0', FINAL)
   assert monitor.progress() == {'actor_steps': 1000, 'finished': True}
 
 
@@ -115,9 +115,9 @@ def test_actor_steps_of_replicas_are_added_up_and_learner_steps_are_not(monitor,
 def test_training_has_finished_when_every_replica_has(tmp_path, monkeypatch):
   monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: None)
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=False, num_learners=2)
-  monitor.training_finished('inference_learner/1', FINAL | {'params_crc32': 7})
+  monitor.report_training_finished('inference_learner/1', FINAL | {'params_crc32': 7})
   assert not monitor.progress()['finished']
-  monitor.training_finished('inference_learner/0', FINAL | {'params_crc32': 7})
+  monitor.report_training_finished('inference_learner/0', FINAL | {'params_crc32': 7})
   assert monitor.progress() == {'actor_steps': 2000, 'finished': True}
   monitor.run()
   summary = json.loads((tmp_path / 'summary.json').read_text())
@@ -135,7 +135,7 @@ def test_the_summary_is_written_after_the_final_evaluation(tmp_path, monkeypatch
   stopped = []
   monkeypatch.setattr('nodes.runtime.lifecycle.stop_program', lambda: stopped.append(True))
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
-  monitor.training_finished('inference_learner/0', FINAL)
+  monitor.report_training_finished('inference_learner/0', FINAL)
   monitor.final_evaluation({'evaluator_return': 0.75, 'evaluator_episodes': 12.0})
   monitor.run()
   assert stopped
@@ -202,7 +202,7 @@ def ends(tmp_path, monkeypatch):
 def test_a_damaged_final_evaluation_is_repeated(tmp_path, ends, content):
   (tmp_path / 'final_evaluation.json').write_text(content)
   monitor = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
-  monitor.training_finished('anakin/0', {})
+  monitor.report_training_finished('anakin/0', {})
   assert not ends(monitor)
   monitor.final_evaluation({'evaluator_return': 1.0})
   assert ends(monitor)
@@ -210,7 +210,7 @@ def test_a_damaged_final_evaluation_is_repeated(tmp_path, ends, content):
 
 def test_every_caller_learns_that_training_has_finished(monitor):
   assert monitor.finished() is False
-  monitor.training_finished('inference_learner/0', {})
+  monitor.report_training_finished('inference_learner/0', {})
   assert monitor.finished() is True
 
 
@@ -218,10 +218,10 @@ def test_a_restarted_monitor_knows_the_final_evaluation(tmp_path, ends):
   first = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
   first.final_evaluation({'evaluator_return': 2.5})
   longer = Monitor(str(tmp_path), num_steps=10, has_evaluator=True)  # Resumed with more steps.
-  longer.training_finished('inference_learner/0', {'learner_steps': 7.0})
+  longer.report_training_finished('inference_learner/0', {'learner_steps': 7.0})
   assert not ends(longer)
   again = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)
-  again.training_finished('inference_learner/0', {'learner_steps': 7.0})
+  again.report_training_finished('inference_learner/0', {'learner_steps': 7.0})
   assert ends(again)
   summary = json.loads((tmp_path / 'summary.json').read_text())
   assert (summary['evaluator_return'], summary['learner_steps']) == (2.5, 7)

@@ -240,7 +240,7 @@ def test_the_summary_waits_for_room(tmp_path, monkeypatch):
 
   monkeypatch.setattr(files, 'write_json', sometimes)
   subject = Monitor(str(tmp_path), num_steps=9, has_evaluator=False)
-  subject.training_finished('anakin/0', {'actor_steps': 9})
+  subject.report_training_finished('anakin/0', {'actor_steps': 9})
   subject.run()
   assert stopped and not full and (tmp_path / 'summary.json').exists()
 

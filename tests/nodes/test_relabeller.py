@@ -21,7 +21,7 @@ from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
-from nodes.unrolls.table_names import ORIGINALS, RELABELLED, Share
+from nodes.unrolls.table_names import ORIGINALS, RELABELLED, BatchPart
 from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
 from rundir import audit
@@ -121,7 +121,7 @@ class Run:
       self._connect(self.monitor),
       RelabellingOptions(
         name='relabeller/0',
-        sources=(Share(ORIGINALS, 4),),
+        sources=(BatchPart(ORIGINALS, 4),),
         update_period=0.01,
         audit_dir=self.directory,
         seed=Seed(3),

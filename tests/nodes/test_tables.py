@@ -13,7 +13,7 @@ from nodes import replay
 from nodes.unrolls import tables
 from nodes.unrolls.mixed_reader import MixedReader, make_reader
 from nodes.unrolls.reader import UnrollReader
-from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, Share
+from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, BatchPart
 from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterEnvironment, RelabellingAgent
@@ -189,9 +189,9 @@ def test_a_checkpoint_has_every_table(serve, tmp_path):
 def test_tables_with_other_extras_are_read_alone(serve):
   address = serve(several())
   agent, spec = RelabellingAgent(extra='target'), CounterEnvironment([1]).spec()
-  shares = Share(UNROLLS, 2), Share(RELABELLED, 2)
+  batch_parts = BatchPart(UNROLLS, 2), BatchPart(RELABELLED, 2)
   with pytest.raises(ValueError, match='the tables unrolls and relabelled: relabel returns other'):
-    make_reader(agent, spec, [address], shares)
-  assert isinstance(make_reader(agent, spec, [address], shares[1:]), UnrollReader)
+    make_reader(agent, spec, [address], batch_parts)
+  assert isinstance(make_reader(agent, spec, [address], batch_parts[1:]), UnrollReader)
   agent = RelabellingAgent()
-  assert isinstance(make_reader(agent, spec, [address], shares), MixedReader)
+  assert isinstance(make_reader(agent, spec, [address], batch_parts), MixedReader)

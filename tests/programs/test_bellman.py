@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, Share
+from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, BatchPart
 from programs import qt_opt
 from programs.options import configs
 from programs.parts.replay import make_bellman
@@ -22,8 +22,8 @@ def test_the_ratio_of_replay_holds_for_updaters_and_each_copy_is_sampled_once():
     'samples_per_insert': 4.0,
   }
   alone, apart = config(**options, bellman_updaters=0), config(**options)
-  assert (alone.tables, alone.shares) == ((UNROLLS,), (Share(UNROLLS, 16),))
-  assert (apart.tables, apart.shares) == ((ORIGINALS,), (Share(RELABELLED, 16),))
+  assert (alone.tables, alone.batch_parts) == ((UNROLLS,), (BatchPart(UNROLLS, 16),))
+  assert (apart.tables, apart.batch_parts) == ((ORIGINALS,), (BatchPart(RELABELLED, 16),))
   ((plain,), (originals, train)) = (
     [table.info for table in make_bellman(c)()] for c in (alone, apart)
   )

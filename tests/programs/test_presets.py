@@ -54,13 +54,13 @@ def test_samples_per_insert_falls_from_dqns_to_r2d2s():
   [('min_replay_size', 40), ('samples_per_insert', 3.0), ('target_update_period', 7)],
 )
 def test_a_flag_replaces_a_rule_and_the_rules_after_it_follow(name, value):
-  ruled, given = (config_of('r2d2', **values) for values in ({}, {name: value}))
-  assert getattr(ruled, name) != value and getattr(given, name) == value
+  options_set_by_rules, given = (config_of('r2d2', **values) for values in ({}, {name: value}))
+  assert getattr(options_set_by_rules, name) != value and getattr(given, name) == value
   before = RULED[: RULED.index(name)]
-  assert [getattr(given, n) for n in before] == [getattr(ruled, n) for n in before]
+  assert [getattr(given, n) for n in before] == [getattr(options_set_by_rules, n) for n in before]
   if name != 'target_update_period':
     assert given.target_update_period == arithmetic.expected(given).updates // short_runs.COPIES
-    assert given.target_update_period != ruled.target_update_period
+    assert given.target_update_period != options_set_by_rules.target_update_period
 
 
 def test_options_of_the_environment_that_are_not_given_stay_as_in_the_preset():

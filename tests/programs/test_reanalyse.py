@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, Share
+from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, BatchPart
 from programs import muzero
 from programs.parts.replay import make_reanalysed
 
@@ -13,8 +13,11 @@ def test_tables_for_relabellers_keep_the_number_of_updates():
   plain = muzero.Config(**options).resolve()
   shared = dataclasses.replace(plain, reanalyse_nodes=1, reanalyse_share=0.7)
   shared.validate()
-  assert plain.shares == (Share(UNROLLS, 16),) and plain.tables == (UNROLLS,)
-  assert shared.shares == (Share(UNROLLS, 4), Share(RELABELLED, 12))  # 5.6 of 8 in each shard.
+  assert plain.batch_parts == (BatchPart(UNROLLS, 16),) and plain.tables == (UNROLLS,)
+  assert shared.batch_parts == (
+    BatchPart(UNROLLS, 4),
+    BatchPart(RELABELLED, 12),
+  )  # 5.6 of 8 in each shard.
   assert shared.tables == (UNROLLS, ORIGINALS)
   infos = [
     {table.name: table.info for table in make_reanalysed(config)()} for config in (plain, shared)

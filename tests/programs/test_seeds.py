@@ -27,7 +27,7 @@ from nodes.impala_actor import ImpalaActor
 from nodes.impala_evaluator import ImpalaEvaluator
 from nodes.inference.device import DeviceInference
 from nodes.inference_learner import InferenceLearner
-from nodes.inference_worker import InferenceWorker
+from nodes.inference_node import InferenceNode
 from nodes.learner import LearnerNode
 from nodes.learning import loop
 from nodes.relabeller import Relabeller
@@ -207,7 +207,7 @@ HOW = {
   GossipPeer: play_until_stopped,
   GossipInferenceLearner: infer_and_learn,
   InferenceLearner: infer_and_learn,
-  InferenceWorker: infer,
+  InferenceNode: infer,
   LearnerNode: learn,
   Relabeller: relabel,
 }
@@ -233,7 +233,7 @@ def run(program, draws):
     if any(isinstance(getattr(v, 'seed', v), Seed) for v in (*args, *kwargs.values())):
       cls = classes[node._constructor.name]  # One that HOW lacks is to be added there.
       kwargs = {name: stand_in(value) for name, value in kwargs.items() if name != 'courier_kwargs'}
-      if cls in (GossipInferenceLearner, InferenceLearner, InferenceWorker):
+      if cls in (GossipInferenceLearner, InferenceLearner, InferenceNode):
         kwargs['port'] = binding.free_ports(1)[0]
       HOW[cls](cls(*map(stand_in, args), **kwargs), draws)
       counts[cls] += 1

@@ -7,7 +7,7 @@ import pytest
 
 from environments import separate_process
 from nodes.runtime.timing import Cost
-from programs import registry, size_choice, size_trial
+from programs import registry, size_benchmark, size_choice
 from programs.options import configs
 from programs.size_choice import Machine, Size
 from tests.programs_under_test import DONE, SMALL, launch, run_main
@@ -136,7 +136,7 @@ ENVS, BATCH = ['envs_per_actor'], ['inference_batch_size']
   ],
 )
 def test_sizes_begin_with_the_preset_and_fit_the_other_options(program, asked, given, sizes, limit):
-  found, why = size_trial.candidates(registry.load(program), asked, given)
+  found, why = size_benchmark.candidates(registry.load(program), asked, given)
   assert {
     envs: [(s.inference_batch_size, s.num_envs, s.num_requests) for s in each]
     for envs, each in found.items()

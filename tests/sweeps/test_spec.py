@@ -7,7 +7,7 @@ import launchpad as lp
 import pytest
 from absl import flags
 
-from launchers.launcher import Job
+from launchers.engine import Job
 from programs import registry
 from programs.options import configs
 from rundir import run_directory

@@ -77,7 +77,7 @@ def test_a_running_run_is_followed_to_its_end(tmp_path, capsys, monkeypatch):
 def test_a_run_without_a_launcher_is_not_waited_for(tmp_path, capsys, monkeypatch):
   run_dir = make_run(tmp_path / 'run')
   monkeypatch.setattr(liveness, 'SILENT_SECONDS', -1.0)
-  assert progress.Progress(str(run_dir)).state == progress.GOING_ON  # This process has its lock.
+  assert progress.Progress(str(run_dir)).state == progress.RUNNING  # This process has its lock.
   os.remove(run_dir / '.lock')
   assert 'stopped before its end' in show(capsys, run_dir)
 
@@ -148,7 +148,7 @@ def test_a_time_in_the_future_is_not_waited_for(tmp_path, capsys, monkeypatch, a
   os.remove(run_dir / '.lock')
   for file in (run_dir / 'config.json', *(run_dir / 'logs').iterdir()):
     os.utime(file, (time.time() + ahead,) * 2)
-  assert progress.Progress(str(run_dir)).state == progress.GOING_ON  # It may have been this moment.
+  assert progress.Progress(str(run_dir)).state == progress.RUNNING  # It may have been this moment.
   assert 'stopped before its end' in show(capsys, run_dir, '--period=0.01')
 
 
@@ -233,15 +233,15 @@ def test_runs_that_a_sweep_begins_are_shown_until_it_ends(tmp_path, capsys, monk
   directory = tmp_path / 'sweep'
   directory.mkdir()
   sweep_directory.write(str(directory), sweep_directory.Record({}, []))
-  going_on, looks = sweep_directory.is_going_on, []
+  is_running, looks = sweep_directory.is_running, []
 
   def look(path):
     looks.append(path)
     if len(looks) == 2:
       os.remove(make_run(directory / 'seed_1') / '.lock')
-    return len(looks) < 4 or going_on(path)
+    return len(looks) < 4 or is_running(path)
 
-  monkeypatch.setattr(sweep_directory, 'is_going_on', look)
+  monkeypatch.setattr(sweep_directory, 'is_running', look)
   text = show(capsys, directory, '--period=0.01')
   assert len(looks) == 4 and 'seed_1: stopped before its end' in text
 
@@ -261,7 +261,7 @@ def test_runs_that_a_sweep_begins_are_exported_until_it_ends(tmp_path, monkeypat
     exported.append(os.path.basename(command[-1]))
     return types.SimpleNamespace(wait=lambda: 3 if command[-1].endswith('2') else 0)
 
-  monkeypatch.setattr(sweep_directory, 'is_going_on', look)
+  monkeypatch.setattr(sweep_directory, 'is_running', look)
   monkeypatch.setattr(environment, 'python', lambda tracker, say: sys.executable)
   monkeypatch.setattr(environment, 'subprocess', types.SimpleNamespace(Popen=start, DEVNULL=None))
   assert watch.main([str(directory), '--to=mlflow', '--period=0.001']) == 3

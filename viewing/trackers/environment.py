@@ -66,7 +66,7 @@ def python(tracker: str, say: Callable[[str], None]) -> str:
 def export(
   tracker: str,
   begun: Callable[[], Sequence[str]],
-  going_on: Callable[[], bool],
+  is_running: Callable[[], bool],
   options: Sequence[str],
   period: float,
 ) -> int:
@@ -75,7 +75,7 @@ def export(
   Args:
     tracker: of TRACKERS.
     begun: returns the directories of the runs that have begun.
-    going_on: returns whether more runs may begin.
+    is_running: returns whether more runs may begin.
     options: further flags of `viewing.trackers.export`.
     period: seconds between two calls of these functions.
 
@@ -92,7 +92,7 @@ def export(
   processes: dict[str, subprocess.Popen] = {}
   try:
     while True:
-      last = not going_on()  # Before `begun`, so that no run is missed.
+      last = not is_running()  # Before `begun`, so that no run is missed.
       for run_dir in begun():
         if run_dir not in processes:
           processes[run_dir] = subprocess.Popen(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rundir import directory_lock
-from viewing.liveness import GOING_ON, Liveness
+from viewing.liveness import RUNNING, Liveness
 from viewing.trackers.bookmark import Bookmark
 from viewing.trackers.records import Record
 from viewing.trackers.sink import Sink, SinkError
@@ -118,7 +118,7 @@ def _send(
 def _is_over(run_dir: str, liveness: Liveness) -> bool:
   """Returns whether nothing more is written; a launcher writes until it frees the directory."""
   liveness.update()
-  return liveness.state != GOING_ON and not directory_lock.is_taken(run_dir)
+  return liveness.state != RUNNING and not directory_lock.is_taken(run_dir)
 
 
 def make_sink(tracker: str, project: str, axis: str) -> Sink:

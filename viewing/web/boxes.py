@@ -45,7 +45,8 @@ def node(
     return UNKNOWN, []
   if sample.doing == 'serving':  # Others decide how much it has to do.
     return BUSY if cores >= _HALF else IDLE, []
-  resting = sample.doing in _RESTING or sample.doing.startswith('waits')
+  waiting = sample.doing.startswith(('waiting', 'waits'))  # Older runs have 'waits for'.
+  resting = waiting or sample.doing in _RESTING
   return IDLE if resting else BUSY, []
 
 

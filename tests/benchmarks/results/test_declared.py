@@ -82,8 +82,8 @@ def test_settings_are_what_a_run_depends_on():
   assert preset['learning_rate_schedule'] == 'linear' and 'num_steps' not in preset
   assert launch(flags=('--preset=none',)).settings()['preset'] == {}
   assert launch(flags=('--agent=ppo',)).settings()['preset']['mlp_sizes'] == [64, 64]
-  ruled = launch(program='r2d2').settings()['preset']['target_update_period']
-  assert ruled == 'updates / 50, at most 100', 'a rule is its text'
+  options_set_by_rules = launch(program='r2d2').settings()['preset']['target_update_period']
+  assert options_set_by_rules == 'updates / 50, at most 100', 'a rule is its text'
   peer = Peer(label='p', peer='rllib', env='cartpole', budget=5, given={'mlp_sizes': (64, 64)})
   assert peer.settings()['given'] == {'mlp_sizes': [64, 64]}, 'as JSON has it'
 

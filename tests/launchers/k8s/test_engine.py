@@ -8,8 +8,8 @@ import launchpad as lp
 import pytest
 import yaml
 
+from launchers.engine import Job, TryAgain
 from launchers.k8s import engine
-from launchers.launcher import Job, TryAgain
 from programs import registry
 from programs.options import changes, configs
 from rundir import run_directory

@@ -9,7 +9,7 @@ import pytest
 from launchers import heartbeat
 from launchers.k8s import container, liveness, pod
 from launchers.placement import Resources
-from launchers.requests import STACKS
+from launchers.stop_requests import STACKS
 from nodes.runtime import activity
 from tests.launchers.k8s import schemas
 from tests.programs_under_test import ROOT
@@ -163,7 +163,7 @@ def test_a_pod_has_a_heartbeat_and_stacks_while_it_builds_the_graph(tmp_path):
   try:
     wait_until(beats.exists, alive(process, log.read_text), DEADLINE, explain=log.read_text)
     beat = _beat(beats)
-    assert (beat.doing, beat.patience) == ('starting', 4.0)
+    assert (beat.doing, beat.progress_factor) == ('starting', 4.0)
     wait_until(
       lambda: 'in make_program' in log.read_text(),
       lambda: process.send_signal(STACKS),

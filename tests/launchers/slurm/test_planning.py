@@ -13,9 +13,9 @@ import pytest
 from launchers import disk_space
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
-from launchers.requests import STACKS
 from launchers.slurm import planning, probe, step, submit
 from launchers.slurm.planning import Component, Options, Slot
+from launchers.stop_requests import STACKS
 from rundir import run_directory
 from tests.agents.subprocesses import run_python
 from tests.launchers import nodes

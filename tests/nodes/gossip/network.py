@@ -20,9 +20,9 @@ class Network:
     is_instant: whether calls arrive at once.
   """
 
-  def __init__(self, spec, n, mixing, blocking=False, patience=0.0, is_instant=False):
+  def __init__(self, spec, n, mixing, blocking=False, timeout=0.0, is_instant=False):
     self._graph = graphs.graph(spec, n)
-    self._options = {'mixing': mixing, 'blocking': blocking, 'patience': patience}
+    self._options = {'mixing': mixing, 'blocking': blocking, 'timeout': timeout}
     self.is_instant = is_instant
     self.calls = []
     self.exchanges = [None] * n

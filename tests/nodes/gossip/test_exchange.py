@@ -25,7 +25,7 @@ def no_pause(monkeypatch):
 
 @pytest.mark.parametrize('mixing', [AVERAGE, PUSH_SUM])
 def test_a_blocking_round_of_two_is_consensus(mixing):
-  network, params = Network('ring', 2, mixing, blocking=True, patience=DEADLINE), random_params(2)
+  network, params = Network('ring', 2, mixing, blocking=True, timeout=DEADLINE), random_params(2)
   network.is_instant = True
   expected = (params[0] + params[1]) / 2
 
@@ -150,7 +150,7 @@ def test_a_blocking_peer_waits_for_a_neighbour_only_once_and_then_until_it_is_ba
   for _ in range(3):
     network.step(0, params)
   assert params[0] == 1.0 and exchange.measure()['gossip_neighbours_away'] == 1
-  assert polls == [0.0] * 3  # Its patience, 0 s, is over at once; from then on it only looks.
+  assert polls == [0.0] * 3  # Its timeout, 0 s, is over at once; from then on it only looks.
   network.restart(1, incarnation=7)
   network.step(1, params)
   network.step(0, params)
@@ -158,7 +158,7 @@ def test_a_blocking_peer_waits_for_a_neighbour_only_once_and_then_until_it_is_ba
 
 
 def test_a_blocking_peer_does_not_wait_for_one_that_has_finished():
-  network = Network('ring', 2, AVERAGE, blocking=True, patience=DEADLINE, is_instant=True)
+  network = Network('ring', 2, AVERAGE, blocking=True, timeout=DEADLINE, is_instant=True)
   params = np.array([[1.0], [3.0]])
   network.exchanges[1].leave()
   network.step(0, params)
@@ -167,7 +167,7 @@ def test_a_blocking_peer_does_not_wait_for_one_that_has_finished():
 
 @pytest.mark.parametrize('blocking', [False, True])
 def test_a_successor_that_has_finished_gets_one_more_message_which_comes_back(blocking):
-  network = Network('ring', 3, PUSH_SUM, blocking=blocking, patience=DEADLINE, is_instant=True)
+  network = Network('ring', 3, PUSH_SUM, blocking=blocking, timeout=DEADLINE, is_instant=True)
   params = random_params(3)
   calls = []
   put = network.exchanges[1].mailbox.put

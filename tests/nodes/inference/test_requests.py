@@ -10,7 +10,7 @@ import pytest
 from nodes.inference import codec, shared_memory
 from nodes.inference.client import RemotePolicy
 from nodes.inference.layout import layout
-from nodes.runtime import lifecycle, work_watch
+from nodes.runtime import lifecycle, watchdog
 from tests.nodes.counter import CounterEnvironment
 from tests.nodes.inference_clients import DEADLINE, Client, Sink, fill_replay, step_together
 from tests.waiting import wait_until
@@ -263,7 +263,7 @@ def test_a_thread_that_hangs_within_a_batch_is_noticed_where_failures_are(make_s
   client = Client(server, CounterEnvironment([100, 100]))
   for _ in range(4):
     client.step()
-  monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
+  monkeypatch.setattr(watchdog, 'LIMIT_SECONDS', 0.0)
   client.send_step()
   with pytest.raises(TimeoutError, match='a batch of inference has taken longer'):
     wait_until(lambda: False, server.check)
@@ -314,7 +314,7 @@ def test_bad_requests_are_rejected_in_one_sentence(make_server):
       client.ask(0, good._replace(**{name: values}))
   shares = good._replace(discount=np.array([0.97, -0.0], np.float32))
   for games in (np.zeros(3, bool), np.zeros(2, np.uint8)):
-    with pytest.raises(ValueError, match='for each environment whether a game is over'):
+    with pytest.raises(ValueError, match=r'actor/0 sent a game_over that is not bool\[2\]'):
       client.ask(0, (*good, games))
   assert client.ask(0, shares) is not None
 

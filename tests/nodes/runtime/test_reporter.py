@@ -14,7 +14,7 @@ class Monitor:
   def __init__(self):
     self.finished = threading.Event()
 
-  def training_finished(self, node, values):
+  def report_training_finished(self, node, values):
     self.finished.set()
 
   def alive(self, node):
@@ -65,7 +65,7 @@ def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(conne
   monitor = Monitor()
   block = threading.Event()
   if not answers:
-    monitor.training_finished = lambda node, values: block.wait(60)
+    monitor.report_training_finished = lambda node, values: block.wait(60)
   checks = []
 
   def check():
@@ -105,7 +105,7 @@ def test_leaving_the_context_waits_for_the_pending_reply(connect, monkeypatch):
   monitor.finished = finished
   client = Recording(connect(monitor))
   with Reporter(client, 'actor/0', period=0.0) as reporter:
-    reporter.ask_for_finish()
+    reporter.poll_training_finished()
     assert asked.wait(60)
     answer.set()
   [pending] = client.sent
@@ -117,7 +117,7 @@ def test_a_report_that_waits_for_its_reply_holds_no_question_back():
   reporter = Reporter(client, 'replay/0', period=0.0)
   for _ in range(3):
     reporter.maybe_report()
-    reporter.ask_for_finish()
+    reporter.poll_training_finished()
   assert reporter.training_finished
   assert (len(client.reports), client.questions) == (1, 3)
   client.reports[0][0].set_result(None)
@@ -147,7 +147,7 @@ def test_there_is_one_report_and_one_question_in_a_period(clock):
   reporter = Reporter(client, 'replay/0', lambda seconds: {'seconds': seconds}, period=2.0)
   for _ in range(27):
     reporter.maybe_report()
-    reporter.ask_for_finish()
+    reporter.poll_training_finished()
     for answer, _ in client.reports:
       if not answer.done():
         answer.set_result(None)

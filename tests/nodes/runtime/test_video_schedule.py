@@ -11,10 +11,10 @@ from tests.nodes.runtime.test_evaluation_budget import Clock
 def recording_of(clock, seconds, seen=None):
   """Returns what records for some seconds."""
 
-  def record(should_stop, is_late):
+  def record(should_stop, is_out_of_time):
     clock.now += seconds
     if seen is not None:
-      seen.append(is_late())
+      seen.append(is_out_of_time())
     return b'GIF'
 
   return record
@@ -53,7 +53,7 @@ def test_recording_takes_its_share_of_the_time_and_no_second_is_free():
 def test_an_error_ends_the_videos_and_not_the_run():
   clock, calls = Clock(), []
 
-  def record(should_stop, is_late):
+  def record(should_stop, is_out_of_time):
     calls.append(should_stop)
     raise OSError('no display')
 
@@ -64,7 +64,7 @@ def test_an_error_ends_the_videos_and_not_the_run():
 
 
 def test_a_stop_of_the_program_is_no_error():
-  def record(should_stop, is_late):
+  def record(should_stop, is_out_of_time):
     raise lifecycle.Stopped
 
   with pytest.raises(lifecycle.Stopped):

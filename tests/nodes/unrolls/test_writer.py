@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from nodes.runtime import lifecycle, work_watch
+from nodes.runtime import lifecycle, watchdog
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.numbered import COLUMNS, L, numbered_unrolls
@@ -43,7 +43,7 @@ def test_a_writer_that_fails_says_so(queue_address):
 
 
 def test_a_writer_that_hangs_says_so(queue_address, monkeypatch):
-  monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
+  monkeypatch.setattr(watchdog, 'LIMIT_SECONDS', 0.0)
   resumed = threading.Event()
   writer = UnrollWriter([queue_address], COLUMNS, produced=lambda ids: resumed.wait(DEADLINE))
   writer.start()
@@ -60,7 +60,7 @@ def test_a_writer_that_waits_for_a_full_table_does_not_hang(queue_address, monke
   writer.start()
   writer.put(numbered_unrolls(0, 5), released.set)  # The queue takes 4.
   wait_until(lambda: writer.written == 5)
-  monkeypatch.setattr(work_watch, 'LIMIT_SECONDS', 0.0)
+  monkeypatch.setattr(watchdog, 'LIMIT_SECONDS', 0.0)
   for _ in range(100):
     writer.check()
   assert writer.accepted == 0 and not released.is_set()

@@ -60,7 +60,7 @@ function drawSummary(run) {
   draw('summary', [run.figures, run.state, run.name], (place) => {
     const stat = (name, label) => figure(run, name) === undefined ? null
       : h('div', {class: 'stat'}, h('b', {}, figure(run, name)), h('span', {}, label));
-    const kind = {'going on': 'live', stopped: 'stopped'}[run.state] || '';
+    const kind = {running: 'live', stopped: 'stopped'}[run.state] || '';
     const bar = h('i');
     bar.style.width = figure(run, 'progress') || '0%';
     place.replaceChildren(
@@ -280,7 +280,7 @@ async function poll() {
     view.state = await get('state');
     render();
     await refreshNode();
-    const live = view.state.runs.some((run) => run.state === 'going on');
+    const live = view.state.runs.some((run) => run.state === 'running');
     chip.textContent = live ? 'live' : 'up to date';
     chip.className = `chip ${live ? 'live' : ''}`;
   } catch (error) {

@@ -24,7 +24,7 @@ EXIT_CODES: dict[int, int] = {int(DONE): 0} | {
 }
 
 
-class Requests(list[int]):
+class StopRequests(list[int]):
   """The requests to stop, oldest first: numbers of signals in `EXIT_CODES`.
 
   Attributes:
@@ -70,9 +70,9 @@ def raised() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def collected() -> Iterator[Requests]:
+def collected() -> Iterator[StopRequests]:
   """Collects the signals that reach this process, and disables their default actions meanwhile."""
-  requests = Requests()
+  requests = StopRequests()
 
   def ask_for_stacks(number: int, frame: object) -> None:
     requests.stacks = True

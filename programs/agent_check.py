@@ -1,8 +1,8 @@
 """Tries an agent with the user's own torso or another run's parameters before a program starts.
 
-launch.py imports no JAX, so the trial runs in a process of its own, which computes shapes only:
+launch.py imports no JAX, so the check runs in a process of its own, which computes shapes only:
 
-    python -m programs.agent_trial    calls the pickled function on stdin
+    python -m programs.agent_check    calls the pickled function on stdin
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check(run: Run, source: Source | None) -> None:
     raise ValueError(
       f'{flag}: there is no make_agent(config) in {run.program}; add it to the file.'
     )
-  trial = functools.partial(
+  call = functools.partial(
     _try,
     run.module.make_agent(run.config),
     run.module.environments,
@@ -49,7 +49,7 @@ def check(run: Run, source: Source | None) -> None:
     torso=torso,
     source=source,
   )
-  separate_process.run('programs.agent_trial', flag=flag, stdin=cloudpickle.dumps(trial))
+  separate_process.run('programs.agent_check', flag=flag, stdin=cloudpickle.dumps(call))
 
 
 def _try(

@@ -1,6 +1,6 @@
 """The interface between launch.py and an engine. An engine decides where and how a graph runs.
 
-To add an engine, write a folder with an `engine.py` that defines its flags and a `Launcher`, and add a
+To add an engine, write a folder with an `engine.py` that defines its flags and an `Engine`, and add a
 line to `engines.py`. `launch` finds a place for every node, calls `binding.prepare`, and passes one
 `watched.Node` per node to `supervise.supervise`. An engine that knows every address in advance sends no
 payloads: each process builds the graph, calls `binding.bind` and runs its own node (`k8s/pod.py`).
@@ -115,8 +115,8 @@ def record(job: Job) -> None:
     picture.write(os.path.join(job.run_dir, name), job.program, job.placement)
 
 
-class Launcher(abc.ABC):
-  """An engine. Its module defines its flags.
+class Engine(abc.ABC):
+  """Runs a graph: on this machine, or on Ray, Slurm or Kubernetes. Its module defines its flags.
 
   launch.py calls the methods in the order in which they are defined here. A method rejects a job with
   a one-sentence ValueError.

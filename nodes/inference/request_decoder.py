@@ -67,7 +67,7 @@ class Request:
     return self.incarnation, self.sequence
 
 
-class Requests:
+class RequestDecoder:
   """Decodes and validates requests.
 
   Attributes:

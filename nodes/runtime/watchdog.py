@@ -11,7 +11,7 @@ LIMIT_SECONDS = 300.0
 _MOST_SECONDS = 30.0
 
 
-class WorkWatch:
+class Watchdog:
   """Watches the pieces of work of one thread, each in `with watch:`.
 
   The thread reads no clock: `check` counts the seconds for which it has seen the same piece.

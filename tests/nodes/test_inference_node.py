@@ -5,7 +5,7 @@ from concurrent import futures
 
 import pytest
 
-from nodes.inference_worker import InferenceWorker
+from nodes.inference_node import InferenceNode
 from nodes.runtime.counters import ActingTotals
 
 
@@ -48,4 +48,4 @@ def test_a_failure_of_the_service_is_noticed_while_the_learner_is_away():
     _stop=types.SimpleNamespace(is_set=lambda: next(looks, None) is None),
   )
   with pytest.raises(TimeoutError, match='a batch hangs'):
-    InferenceWorker._serve(node, Server(learner))
+    InferenceNode._serve(node, Server(learner))

@@ -1,6 +1,6 @@
 """Measures what acting costs with several sizes, and chooses one; see `programs.sizes`.
 
-    echo '["sebulba", ["envs_per_actor"], {"env": "catch"}]' | python -m programs.size_trial
+    echo '["sebulba", ["envs_per_actor"], {"env": "catch"}]' | python -m programs.size_benchmark
 
 prints JSON: the chosen numbers by option, and why, a line for each.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from agents.types import Timestep
-from environments import separate_process, trial
+from environments import contract_check, separate_process
 from nodes.inference import batching
 from nodes.runtime import timing
 from nodes.runtime.timing import Cost
@@ -42,9 +42,11 @@ class _Costs:
     self._environments = module.environments
     self._spec = module.environments.make_spec(config.env, config.env_options)
     self._agent = module.make_agent(config)(self._spec.observations, self._spec.actions)
-    from nodes.inference import trial as inference_trial  # It imports JAX, as the agent has.
+    from nodes.inference import (
+      microbenchmark,  # It imports JAX, as the agent has.
+    )
 
-    self._trial = inference_trial
+    self._benchmark = microbenchmark
     self._stepped = functools.cache(self._step)
     self.request = functools.cache(self._request)
 
@@ -56,7 +58,9 @@ class _Costs:
       timestep = environment.reset()
 
       def draw() -> np.ndarray:
-        return trial.random_actions(rng, self._spec.actions, timestep.observation, num_envs)
+        return contract_check.random_actions(
+          rng, self._spec.actions, timestep.observation, num_envs
+        )
 
       def step(action: np.ndarray) -> None:
         nonlocal timestep
@@ -70,13 +74,13 @@ class _Costs:
     return self._stepped(num_envs)[0]
 
   def _request(self, num_envs: int) -> Cost:
-    return self._trial.request(*self._stepped(num_envs)[1:])
+    return self._benchmark.request(*self._stepped(num_envs)[1:])
 
   def inference(self, num_requests: int, num_envs: int) -> Cost:
     if infers_apart(self._config) and self._config.accelerator != 'cpu':
       return Cost(0.0, 0.0)
     timestep = self._stepped(num_envs)[1]
-    return self._trial.inference(self._agent, self._spec, num_requests, num_envs, timestep)
+    return self._benchmark.inference(self._agent, self._spec, num_requests, num_envs, timestep)
 
 
 def candidates(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodes.runtime.work_watch import LIMIT_SECONDS, WorkWatch
+from nodes.runtime.watchdog import LIMIT_SECONDS, Watchdog
 from tests.nodes.runtime.test_evaluation_budget import Clock
 
 
@@ -14,7 +14,7 @@ def check_for(watch, clock, seconds):
 
 def test_a_piece_of_work_that_takes_too_long_hangs():
   clock = Clock()
-  watch = WorkWatch('a batch', clock)
+  watch = Watchdog('a batch', clock)
   for _ in range(3):
     with watch:
       check_for(watch, clock, LIMIT_SECONDS)
@@ -27,12 +27,12 @@ def test_a_piece_of_work_that_takes_too_long_hangs():
 
 def test_a_thread_without_work_does_not_hang():
   clock = Clock()
-  check_for(WorkWatch('a batch', clock), clock, 10 * LIMIT_SECONDS)
+  check_for(Watchdog('a batch', clock), clock, 10 * LIMIT_SECONDS)
 
 
 def test_a_process_that_was_suspended_does_not_hang():
   clock = Clock()
-  watch = WorkWatch('a batch', clock)
+  watch = Watchdog('a batch', clock)
   with watch:
     watch.check()
     clock.now += 10 * LIMIT_SECONDS

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from programs import agent_trial, registry
+from programs import agent_check, registry
 from programs.options import configs
 from programs.runs import Run
 from tests.programs_under_test import ROOT, run_main
@@ -30,7 +30,7 @@ def _run(program, **given):
 def _tried(run):
   """Tries a run's agent in this process."""
   config = run.config
-  agent_trial._try(
+  agent_check._try(
     run.module.make_agent(config),
     run.module.environments,
     config.env,

@@ -24,7 +24,7 @@ from nodes.runtime.reporter import Reporter
 _CHECK_SECONDS = 0.1
 
 
-class InferenceWorker:
+class InferenceNode:
   """Serves its actors until training has finished, and evaluators until the program stops.
 
   It listens from construction, so that actors connect while JAX compiles.

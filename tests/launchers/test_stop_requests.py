@@ -2,7 +2,7 @@ import signal
 
 import pytest
 
-from launchers import requests
+from launchers import stop_requests
 
 
 @pytest.fixture
@@ -15,9 +15,9 @@ def ignored():
 
 def test_a_signal_asks_to_stop_and_afterwards_does_what_it_did_before():
   before = signal.getsignal(signal.SIGTERM)
-  with requests.collected() as asked:
+  with stop_requests.collected() as asked:
     signal.raise_signal(signal.SIGTERM)
-    signal.raise_signal(requests.STACKS)
+    signal.raise_signal(stop_requests.STACKS)
   assert asked == [signal.SIGTERM] and asked.stacks
   assert signal.getsignal(signal.SIGTERM) == before
 
@@ -27,15 +27,15 @@ def test_a_signal_asks_to_stop_and_afterwards_does_what_it_did_before():
 )
 def test_a_signal_is_raised_and_afterwards_does_what_it_did_before(number, code):
   before = signal.getsignal(number)
-  with pytest.raises(requests.StopRequested) as stop, requests.raised():
+  with pytest.raises(stop_requests.StopRequested) as stop, stop_requests.raised():
     signal.raise_signal(number)
   assert stop.value.exit_code == code
   assert signal.getsignal(number) == before
 
 
 def test_a_launch_under_nohup_outlives_its_terminal(ignored):
-  with requests.collected() as asked:
+  with stop_requests.collected() as asked:
     signal.raise_signal(signal.SIGHUP)
   assert asked == []
-  with requests.raised():
+  with stop_requests.raised():
     signal.raise_signal(signal.SIGHUP)
