@@ -74,7 +74,7 @@ def _run(argv: list[str]) -> int:
         if not _DRY_RUN.value:
           page.listen(engine.owns_run_dir)
           job = engine.claim(job)
-          undo.callback(engine.forget, job)
+          undo.callback(engine.undo, job)
         for line in engine.remarks(job):
           streams.say(line, sys.stderr)
         if _GRAPH.value:

@@ -15,8 +15,8 @@ from agents.types import Nest
 
 # The kinds of actions, as the `action_kinds` of a config name them.
 KINDS = {
-  'one': 'one discrete action at a time',
-  'several': 'several discrete actions at once',
+  'discrete': 'one discrete action at a time',
+  'multi_discrete': 'several discrete actions at once',
   'continuous': 'continuous actions',
 }
 _LARGEST = float(np.finfo(np.float32).max)
@@ -60,7 +60,7 @@ def kind(action_spec: dm_env.specs.Array) -> str:
     ValueError: no agent takes such actions; one sentence.
   """
   if num_values(action_spec) is not None:
-    return 'one' if isinstance(action_spec, dm_env.specs.DiscreteArray) else 'several'
+    return 'discrete' if isinstance(action_spec, dm_env.specs.DiscreteArray) else 'multi_discrete'
   if is_box(action_spec):
     return 'continuous'
   raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import app, flags
 
-from environments import own_file
+from environments import user_file
 from programs import registry
 from programs.options import configs, early
 from programs.options import flags as config_flags
@@ -52,7 +52,7 @@ def run(
     main(argv)
     return 0
 
-  own = early.own_program(sys.argv) or next(filter(own_file.is_spec, programs), '')
+  own = early.own_program(sys.argv) or next(filter(user_file.is_spec, programs), '')
   if programs:
     values = dict.fromkeys([*programs, own] if own else programs)
     flags.DEFINE_enum('program', programs[0], list(values), 'program to measure')

@@ -9,14 +9,14 @@ import dm_env
 import numpy as np
 from acme import specs
 
-from environments import nests, own_file
+from environments import nests, user_file
 from environments.base import BatchedEnvironment
 
 NUM_ENVS = 2
 _MAX_STEPS = 200
 
 
-def run(factory: own_file.Named, options: Mapping[str, Any]) -> specs.EnvironmentSpec:
+def run(factory: user_file.Named, options: Mapping[str, Any]) -> specs.EnvironmentSpec:
   """Makes a batch, plays it until an episode restarts, at most 200 steps, and closes it.
 
   Returns the spec of one environment.
@@ -30,7 +30,7 @@ def run(factory: own_file.Named, options: Mapping[str, Any]) -> specs.Environmen
   """
   flag = f'--env={factory}'
   path = factory.file.path
-  with own_file.explained(f'{flag}: making it', path):
+  with user_file.user_code_errors(f'{flag}: making it', path):
     environment = factory(factory.task, NUM_ENVS, 0, **options)
   if not isinstance(environment, BatchedEnvironment):
     raise ValueError(
@@ -51,7 +51,7 @@ def played(environment: BatchedEnvironment, flag: str, path: str) -> specs.Envir
   Raises:
     ValueError: as `run` does.
   """
-  with own_file.explained(f'{flag}: trying it', path):
+  with user_file.user_code_errors(f'{flag}: trying it', path):
     if environment.num_envs != NUM_ENVS:
       raise ValueError(f'num_envs is {environment.num_envs} where {NUM_ENVS} were asked for')
     nests.check(environment.observation_spec(), 'observation_spec()')

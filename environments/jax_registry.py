@@ -24,7 +24,7 @@ import cloudpickle
 import numpy as np
 from acme import specs
 
-from environments import own_file, registry, separate_process
+from environments import registry, separate_process, user_file
 from environments.registry import Family, resolve
 
 _FAMILIES = {
@@ -53,10 +53,10 @@ def families() -> dict[str, str]:
 
 def maker(name: str, options: str = '') -> Callable[[], Any]:
   """Returns a function that makes the environment in any process, even without the user's own file."""
-  return functools.partial(make, own_file.carried(name), options)
+  return functools.partial(make, user_file.carried(name), options)
 
 
-def make(name: str | own_file.Named, options: str = '') -> Any:
+def make(name: str | user_file.Named, options: str = '') -> Any:
   """Makes one environment, a `JaxEnvironment`.
 
   Args:
@@ -86,7 +86,7 @@ def check(name: str, options: str = '') -> specs.EnvironmentSpec:
     ValueError: as in `make`, or the environment is not written in JAX.
   """
   family = name.partition(':')[0]
-  if family not in _FAMILIES and not own_file.is_spec(name):
+  if family not in _FAMILIES and not user_file.is_spec(name):
     known = ', '.join(f'{name} ({text})' for name, text in families().items())
     raise ValueError(f'--env={name} is not written in JAX; --program=anakin needs one of: {known}.')
   if name == 'catch' and not options:
@@ -105,7 +105,7 @@ def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
   try:
     printed = separate_process.run('environments.jax_registry', name, options, flag=flag)
   except RuntimeError as error:
-    if own_file.is_spec(name):
+    if user_file.is_spec(name):
       raise ValueError(f'{flag} cannot be made: {str(error).splitlines()[-1]}') from error
     raise
   # The environment's library may have printed something before it.
@@ -115,10 +115,10 @@ def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
 def _print_spec(name: str, options: str) -> None:
   """Prints the pickled spec of an environment as hexadecimal digits; tries a user's own."""
   environment = make(name, options)
-  if own_file.is_spec(name):
-    own = own_file.named(name)
+  if user_file.is_spec(name):
+    own = user_file.named(name)
     contract_check: Any = importlib.import_module('agents.anakin.contract_check')
-    with own_file.explained(f'--env={own}: trying it', own.file.path):
+    with user_file.user_code_errors(f'--env={own}: trying it', own.file.path):
       contract_check.check(environment)
   found = specs.EnvironmentSpec(
     observations=environment.observation_spec,

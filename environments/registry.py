@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from acme import specs
 
-from environments import contract_check, errors, own_file
+from environments import contract_check, errors, user_file
 from environments.base import BatchedEnvironment
 
 Factory = Callable[..., BatchedEnvironment]
@@ -88,12 +88,12 @@ def families() -> dict[str, str]:
 
 
 def make(
-  name: str | own_file.Named, num_envs: int, seed: int, options: str = ''
+  name: str | user_file.Named, num_envs: int, seed: int, options: str = ''
 ) -> BatchedEnvironment:
   """Makes a batch of environments.
 
   Args:
-    name: `family` or `family:task`; or a user's own, as a string or from `own_file.carried`.
+    name: `family` or `family:task`; or a user's own, as a string or from `user_file.carried`.
     num_envs: N, at least 1.
     seed: the seed of the batch, at least 0; each of the N environments gets a different seed from it.
     options: 'key=value,key=value' for the factory's keyword-only parameters.
@@ -116,7 +116,7 @@ def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironme
   Raises:
     ValueError: a user's own file cannot be read.
   """
-  return functools.partial(make, own_file.carried(name), options=options)
+  return functools.partial(make, user_file.carried(name), options=options)
 
 
 def check(name: str, options: str = '') -> specs.EnvironmentSpec:
@@ -135,10 +135,10 @@ def check(name: str, options: str = '') -> specs.EnvironmentSpec:
     return contract_check.played(
       batch, f'--env={name}', getattr(sys.modules.get(module), '__file__', '')
     )
-  if not own_file.is_spec(name):
+  if not user_file.is_spec(name):
     return make_spec(name, options)
   _, _, keywords = resolve({}, name, options)
-  return contract_check.run(own_file.named(name), keywords)
+  return contract_check.run(user_file.named(name), keywords)
 
 
 def all_options(name: str, options: str = '') -> dict[str, Any]:
@@ -174,7 +174,7 @@ def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
 
 
 def resolve(
-  table: Mapping[str, Family], name: str | own_file.Named, options: str
+  table: Mapping[str, Family], name: str | user_file.Named, options: str
 ) -> tuple[Callable[..., Any], str, dict[str, Any]]:
   """Looks a name up in a table of families.
 
@@ -191,11 +191,11 @@ def resolve(
     ValueError: the family is unknown, or an option is invalid; one sentence.
   """
   try:
-    own = own_file.carried(name) if isinstance(name, str) else name
-    mine: Any = own.load() if isinstance(own, own_file.Named) else None
+    own = user_file.carried(name) if isinstance(name, str) else name
+    mine: Any = own.load() if isinstance(own, user_file.Named) else None
   except ValueError as error:
     raise ValueError(f'--env={error}') from error
-  if isinstance(own, own_file.Named):
+  if isinstance(own, user_file.Named):
     return mine, own.task, _parse(str(own), mine, options)
   family, _, task = own.partition(':')
   if family not in table:

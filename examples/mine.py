@@ -6,13 +6,13 @@ import functools
 import launchpad as lp
 
 from agents.options import option
-from environments import own_file
+from environments import user_file
 from launchers.placement import Resources
 from programs import sebulba
 from programs.parts.replay import make_queue
 
 NAMES = 'corridor.py:make', 'tempered.py:Tempered', 'histogram.py:ActionHistogram'
-CORRIDOR, TEMPERED, HISTOGRAM = (own_file.named(name, beside=__file__) for name in NAMES)
+CORRIDOR, TEMPERED, HISTOGRAM = (user_file.named(name, beside=__file__) for name in NAMES)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,8 +20,10 @@ _CROWDED = 0.9  # Of the cores.
 
 
 @dataclasses.dataclass(frozen=True)
-class Figures:
-  """Means over the last minute; nan for what a program does not have or has not measured.
+class Utilization:
+  """How busy the parts of a program are, as means over the last minute.
+
+  A value is nan if the program does not have it or has not measured it.
 
   Attributes:
     learner_waiting: share of the time that the learner waits for a batch.
@@ -74,7 +76,7 @@ class Verdict:
     bottleneck: 'learner', 'environments', 'inference', 'batching', 'actors',
       'replay', 'none' or 'unknown'.
     sentence: what limits it, and what would help.
-    rule: the figures that decide, and the limits that they are compared with; '' without figures.
+    rule: the values that decide, and the limits that they are compared with; '' without values.
   """
 
   bottleneck: str
@@ -85,8 +87,8 @@ class Verdict:
 UNKNOWN = Verdict('unknown', 'nothing has been measured yet', '')
 
 
-def verdict(f: Figures) -> Verdict:
-  """Returns what limits a program with these figures."""
+def verdict(f: Utilization) -> Verdict:
+  """Returns what limits a program with this utilization."""
   if f.replay_fill < f.first_fill:
     return Verdict(
       'replay',
@@ -113,7 +115,7 @@ def name(found: Verdict) -> str:
   return '-' if found.bottleneck in ('none', 'unknown') else found.bottleneck
 
 
-def _learner_is_fed(f: Figures, waits: str) -> Verdict:
+def _learner_is_fed(f: Utilization, waits: str) -> Verdict:
   rule = f'{waits}, less than {_NEVER:.0%}'
   fix = 'a larger --batch_size or more --learner_devices would help'
   if f.queue_is_full:
@@ -144,7 +146,7 @@ def _learner_is_fed(f: Figures, waits: str) -> Verdict:
   )
 
 
-def _learner_lacks_unrolls(f: Figures, waits: str) -> Verdict:
+def _learner_lacks_unrolls(f: Utilization, waits: str) -> Verdict:
   rule = f'{waits}, more than {_OFTEN:.0%}'
   if f.stepping >= _BUSY:
     return Verdict(
@@ -195,17 +197,17 @@ def _learner_lacks_unrolls(f: Figures, waits: str) -> Verdict:
   )
 
 
-def _crowd(f: Figures) -> str:
+def _crowd(f: Utilization) -> str:
   """Returns a clause if the program takes all the cores that it may use."""
   if f.cores_used < _CROWDED * f.cores or not math.isfinite(f.cores_used * f.cores):
     return ''
   return f' (all {f.cores:.0f} cores are busy: only more cores help every part at once)'
 
 
-def figures(
+def utilization(
   means: Mapping[str, Mapping[str, float]], config: Mapping[str, Any], cores_used: float = math.nan
-) -> Figures:
-  """Returns the figures of a program.
+) -> Utilization:
+  """Returns the utilization of a program.
 
   Args:
     means: the means of each node's measurements, by name.
@@ -222,7 +224,7 @@ def figures(
   capacity = config.get('queue_size', config.get('replay_size', 0)) * config.get('num_replicas', 1)
   deferred = sum(values.get('deferred_requests', 0.0) for values in servers)
   size = sum(values.get('replay_size', math.nan) for values in learners)
-  return Figures(
+  return Utilization(
     learner_waiting=_mean(learners, 'learner_waiting_share'),
     stepping=_mean(actors, 'stepping_share'),
     waiting=_mean(actors, 'waiting_share'),
@@ -243,7 +245,7 @@ def figures(
 def of_program(
   means: Mapping[str, Mapping[str, float]], config: Mapping[str, Any], cores_used: float = math.nan
 ) -> Verdict:
-  """Returns what limits a program; see `figures`."""
+  """Returns what limits a program; see `utilization`."""
   if any(node.startswith(('anakin/', 'peer/')) for node in means):
     return Verdict(
       'learner',
@@ -251,7 +253,7 @@ def of_program(
       'and more --updates_per_call use it better',
       'one node acts and learns',
     )
-  return verdict(figures(means, config, cores_used))
+  return verdict(utilization(means, config, cores_used))
 
 
 def _mean(nodes: list[Mapping[str, float]], name: str) -> float:

@@ -96,11 +96,11 @@ def launch(
     with terminal.shown(program, job.title, path, node_output) as callbacks:
       code = engine.launch(job, callbacks, engine_options)
   except ValueError:
-    run_directory.forget_rejected(path)
+    run_directory.delete_rejected(path)
     raise
   # A launcher in the cluster has recorded and printed the end itself.
   if run_end.end_of(path) is None:
-    run_end.note_end(path, code, time.monotonic() - began)
+    run_end.record_end(path, code, time.monotonic() - began)
     if code == 0:
       streams.say(run_end.result(path))
   return code

@@ -21,7 +21,7 @@ from launchers import guard, heartbeat
 from nodes.runtime import listening
 
 # `NodeProcess.exit_code` of a node that exited with code 0 before its work returned.
-LEFT = 250
+EXITED_EARLY = 250
 # Above those of Ray's workers, below those of Kubernetes' services and of Linux's connections.
 _PORTS = range(20_000, 30_000)
 
@@ -97,7 +97,7 @@ class NodeProcess:
     self._listener = heartbeat.Listener(heartbeat.pipe_reader(beats))
 
   def exit_code(self) -> int | None:
-    """Returns None while it runs; LEFT if it exited with code 0 before its work returned."""
+    """Returns None while it runs; EXITED_EARLY if it exited with code 0 before its work returned."""
     code = self._popen.poll()
     if code is None:
       return None
@@ -105,7 +105,7 @@ class NodeProcess:
       if not self._ended:
         self._end()
     beat = self._listener.beat
-    return LEFT if code == 0 and not (beat and beat.returned) else code
+    return EXITED_EARLY if code == 0 and not (beat and beat.returned) else code
 
   def _end(self) -> None:
     """Kills the remaining children of the node."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import launchpad as lp
 
-from environments import own_file
+from environments import user_file
 from launchers import streams
 from launchers.graph import describe, flow, picture
 from launchers.node_output import FILES
@@ -91,13 +91,13 @@ def title(program: str, config: Any, run_dir: str) -> str:
     run_dir: the run directory.
   """
   env = env_title(config)
-  return f'{own_file.title(program)}{env and f" on {env}"}  {run_dir}'
+  return f'{user_file.title(program)}{env and f" on {env}"}  {run_dir}'
 
 
 def env_title(config: Any) -> str:
   """Returns the title of a run's environment; '' for a Launchpad program without one."""
   env = getattr(config, 'env', '')
-  return own_file.title(env) if isinstance(env, str) else ''
+  return user_file.title(env) if isinstance(env, str) else ''
 
 
 def record(job: Job) -> None:
@@ -209,7 +209,7 @@ class Engine(abc.ABC):
       return
     if job.resumed:
       self._earlier = run_directory.earlier_files(job.run_dir)
-      run_end.forget_evaluation(job.run_dir)
+      run_end.delete_evaluation(job.run_dir)
     record(job)
 
   @abc.abstractmethod
@@ -224,15 +224,15 @@ class Engine(abc.ABC):
       ValueError: the engine rejects the job, of which no node has started; one sentence.
     """
 
-  def forget(self, job: Job) -> None:
+  def undo(self, job: Job) -> None:
     """Undoes what was written for a run that `launch` has rejected.
 
     The files of a new run are removed. A run that was to be resumed has its record and its result back.
     """
     if self.owns_run_dir and not job.resumed:
-      run_directory.forget_rejected(job.run_dir)
+      run_directory.delete_rejected(job.run_dir)
     elif self._earlier:
-      run_directory.put_back(job.run_dir, self._earlier)
+      run_directory.restore(job.run_dir, self._earlier)
 
   def conclude(self, job: Job, code: int, seconds: float) -> None:
     """Records the end of the run, and prints its result or the command that resumes it.
@@ -243,7 +243,7 @@ class Engine(abc.ABC):
       seconds: for which it ran.
     """
     if self.owns_run_dir:
-      run_end.note_end(job.run_dir, code, seconds)
+      run_end.record_end(job.run_dir, code, seconds)
     if code == 0:
       if done := run_end.result(job.run_dir):
         streams.say(done)

@@ -93,7 +93,7 @@ def find_hang(
   return '', 0.0
 
 
-class Heart:
+class HeartbeatSender:
   """The thread in a node that sends its heartbeat."""
 
   def __init__(self, send: Callable[[Beat], None]):

@@ -115,15 +115,15 @@ def _receive_stacks_in_one_thread() -> None:
   threading.Thread(target=receive, name='stacks', daemon=True).start()
 
 
-def begin_heartbeat(send: Callable[[heartbeat.Beat], None]) -> heartbeat.Heart:
+def begin_heartbeat(send: Callable[[heartbeat.Beat], None]) -> heartbeat.HeartbeatSender:
   """Starts the heartbeat of this process, and has `STACKS` write its stacks to stderr.
 
   Args:
-    send: see `heartbeat.Heart`.
+    send: see `heartbeat.HeartbeatSender`.
   """
   activity.mark(activity.STARTING)
   _receive_stacks_in_one_thread()
-  heart = heartbeat.Heart(send)
+  heart = heartbeat.HeartbeatSender(send)
   heart.start()
   activity.announce_with(heart.beat)
   faulthandler.enable()
@@ -184,7 +184,7 @@ def main(argv: list[str]) -> None:
   """
   parent = int(os.environ.get('LAUNCHPOD_LAUNCHER_PID', os.getppid()))
   _die_with_parent(parent)
-  streams.lose_what_does_not_fit()
+  streams.drop_unwritable_output()
   heart = begin_heartbeat(heartbeat.pipe_sender())
   from absl import flags
 

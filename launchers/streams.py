@@ -99,7 +99,7 @@ class _LossyFile(io.FileIO):
     return len(data)
 
 
-def lose_what_does_not_fit() -> None:
+def drop_unwritable_output() -> None:
   """Makes stdout and stderr drop what cannot be written, as to a log on a full disk.
 
   Otherwise a `print` in an environment ends its node, and a traceback changes the exit code.

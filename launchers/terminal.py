@@ -64,14 +64,14 @@ def shown(
   processes = _Processes(run_directory.processes_path(run_dir))
 
   def started() -> None:
-    run_directory.note_launcher(run_dir)
+    run_directory.record_launcher(run_dir)
     follower.start()
     for part in parts:
       part.start()
 
   def restarted(node: str) -> None:
     view.restarted(node)
-    run_directory.note_restart(run_dir, node)
+    run_directory.record_restart(run_dir, node)
 
   def beats(beats: Mapping[str, Beat]) -> None:
     running()
@@ -85,7 +85,7 @@ def shown(
   try:
     yield RunCallbacks(started, restarted, beats, ended)
   finally:
-    run_directory.forget_launcher(run_dir)
+    run_directory.delete_launcher(run_dir)
     ended()
     follower.close()
 

@@ -48,7 +48,7 @@ class Node(Protocol):
   def exit_code(self) -> int | None:
     """Returns None while it runs; -N if signal N killed it. Does not block.
 
-    Returns `child_process.LEFT` if the node exited with code 0 before its work returned.
+    Returns `child_process.EXITED_EARLY` if the node exited with code 0 before its work returned.
     """
 
   def ending(self) -> str:
@@ -78,7 +78,7 @@ class Node(Protocol):
 
 def describe_exit(code: int) -> str:
   """Returns an exit code in words."""
-  if code == child_process.LEFT:
+  if code == child_process.EXITED_EARLY:
     return 'exited with code 0 before its work was done'
   if code >= 0:
     return f'exited with code {code}'

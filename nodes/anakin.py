@@ -124,7 +124,7 @@ class Anakin:
     state = loop.init(self._options.seed.key())
     if saved_params.has_initial(self._options.run.run_dir):
       learner = jax.device_get(state.learner)
-      learner = warm_start.started(agent, learner, self._options.run.run_dir)
+      learner = warm_start.with_initial_params(agent, learner, self._options.run.run_dir)
       state = loop.put(state._replace(learner=learner))
     return state
 

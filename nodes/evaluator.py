@@ -40,7 +40,7 @@ class Episode(NamedTuple):
   round: int = 0  # How many episodes its environment had finished before.
 
 
-def episodes(
+def play_episodes(
   environment: BatchedEnvironment,
   policy: Policy,
   episodes_each: int,
@@ -112,7 +112,7 @@ def complete_rounds(played: Sequence[Episode], num_envs: int) -> list[Episode]:
   return [episode for episode in played if sizes[episode.round] == num_envs]
 
 
-def returns(
+def play_returns(
   inference: Connectable,
   environment: BatchedEnvironment,
   episodes_each: int,
@@ -120,16 +120,16 @@ def returns(
   is_out_of_time: Callable[[], bool],
   max_steps: int,
 ) -> list[float]:
-  """Returns the raw returns of `episodes`, played in one incarnation of the evaluator's group.
+  """Plays with `play_episodes` and returns the raw returns of complete rounds.
 
-  They are those of complete rounds.
+  The evaluator's group has one incarnation meanwhile.
 
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.
   """
   policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
-    played = list(episodes(environment, policy, episodes_each, is_out_of_time, max_steps))
+    played = list(play_episodes(environment, policy, episodes_each, is_out_of_time, max_steps))
   return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
 
 
@@ -222,7 +222,7 @@ class Evaluator(PeriodicEvaluator):
         )
 
       def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
-        played = returns(
+        played = play_returns(
           self._inference,
           environment,
           self._episodes_each,

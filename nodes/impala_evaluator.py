@@ -12,7 +12,7 @@ from acme import specs
 
 from agents.agent import Agent
 from environments.base import BatchedEnvironment
-from nodes.evaluator import record_video, returns
+from nodes.evaluator import play_returns, record_video
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import InferenceServer, make_server
@@ -73,7 +73,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
     def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
       frames = {'evaluated_frames': policy.fetch(should_stop)}
       stops = policy.checked(should_stop)
-      played = returns(
+      played = play_returns(
         server, environment, self._episodes_each, stops, is_out_of_time, self._max_steps
       )
       return played, frames

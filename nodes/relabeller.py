@@ -41,7 +41,8 @@ class Relabeller:
   """Reads unrolls, replaces their extras by `agent.relabel`, and writes the copies to `RELABELLED`.
 
   It works until training has finished. Between two batches it fetches the learner's parameters, if
-  `update_period` has passed. It waits while the learner is away, and while the table takes no copies.
+  `update_period` has passed. It waits while the learner is unavailable, and while the table
+  takes no copies.
   """
 
   def __init__(

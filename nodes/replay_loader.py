@@ -76,7 +76,7 @@ class ReplayLoader:
       for shard in shards:
         stack.enter_context(contextlib.closing(shard))
       while True:
-        self._look(shards)
+        self._poll(shards)
         if any(shard.missing(self._wanted(k)) for k, shard in enumerate(shards)):
           self._fill(shards, columns)
         activity.mark(activity.IDLE)
@@ -94,24 +94,24 @@ class ReplayLoader:
         for k, shard in enumerate(shards):
           mine = number[(first + number) % len(shards) == k]
           place = (first + mine) // len(shards)  # Among the transitions of this server.
-          new = mine[(place >= shard.held) & (place < shard.room)]
+          new = mine[(place >= shard.size) & (place < shard.capacity)]
           if len(new):
             shard.put({name: column[new] for name, column in unrolls.items()}, self._wait)
-        expected = [shard.held + shard.under_way for shard in shards]
-        self._look(shards)
-        if any(shard.held < size for shard, size in zip(shards, expected, strict=True)):
+        expected = [shard.size + shard.in_flight for shard in shards]
+        self._poll(shards)
+        if any(shard.size < size for shard, size in zip(shards, expected, strict=True)):
           logging.warning('a replay server has lost transitions; they are loaded again')
           return
       first += count
     logging.info('loaded %d transitions', sum(self._held))
 
-  def _look(self, shards: Sequence[_Shard]) -> None:
-    """Waits until every server has accepted what is under way, and notes what it holds."""
+  def _poll(self, shards: Sequence[_Shard]) -> None:
+    """Waits until every server has accepted what is in flight, and updates the sizes."""
     for k, shard in enumerate(shards):
       activity.mark(activity.WAITING_FOR_REPLAY)
-      while not shard.look():
+      while not shard.poll():
         self._wait()
-      self._held[k] = shard.held
+      self._held[k] = shard.size
       self._reporter.maybe_report()
 
   def _wait(self) -> None:
@@ -131,9 +131,9 @@ class _Shard:
   """The table of one server, and the writer to it.
 
   Attributes:
-    held: transitions that the table held at the last look.
-    room: transitions that it can hold.
-    under_way: transitions written since that look.
+    size: transitions in the table at the last poll.
+    capacity: transitions that it can hold.
+    in_flight: transitions written since that poll.
   """
 
   def __init__(self, address: str, columns: Columns, produced: Callable[[np.ndarray], None]):
@@ -141,11 +141,11 @@ class _Shard:
     self._writer = UnrollWriter([address], columns, produced=produced, tables=(OFFLINE,))
     self._writer.start()
     self._put = 0
-    self.held = self.room = self.under_way = 0
+    self.size = self.capacity = self.in_flight = 0
 
   def missing(self, wanted: int) -> int:
     """Returns how many of `wanted` transitions the table lacks and has room for."""
-    return max(0, min(wanted, self.room) - self.held)
+    return max(0, min(wanted, self.capacity) - self.size)
 
   def put(self, columns: dict[str, np.ndarray], wait: Callable[[], None]) -> None:
     """Writes unrolls, columns `[N, ...]`; calls `wait` until they are copied."""
@@ -155,18 +155,18 @@ class _Shard:
       self._writer.check()
       wait()
     self._put += len(columns['action'])
-    self.under_way += len(columns['action'])
+    self.in_flight += len(columns['action'])
 
-  def look(self) -> bool:
-    """Updates `held` and `room` once all that was written is accepted; returns whether it has."""
+  def poll(self) -> bool:
+    """Updates `size` and `capacity` once all that was written is accepted; returns whether it has."""
     self._writer.check()
     if self._writer.accepted < self._put:
       return False
     found = reader.occupancy(self._address, OFFLINE)
     if found is None:
       return False
-    self.held, self.room = found
-    self.under_way = 0
+    self.size, self.capacity = found
+    self.in_flight = 0
     return True
 
   def close(self) -> None:

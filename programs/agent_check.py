@@ -14,8 +14,8 @@ from typing import Any
 
 import cloudpickle
 
-from environments import jax_registry, own_file, separate_process
-from programs.options import own_torso
+from environments import jax_registry, separate_process, user_file
+from programs.options import user_torso
 from programs.runs import Run
 from programs.warm_start import Source
 
@@ -32,7 +32,7 @@ def check(run: Run, source: Source | None) -> None:
   Raises:
     ValueError: one sentence that names the flag and what does not fit.
   """
-  torso = own_torso.named(run.config)
+  torso = user_torso.named(run.config)
   if not torso and source is None:
     return
   flag = f'--torso={torso}' if torso else f'--init_from={run.config.init_from}'
@@ -83,12 +83,12 @@ def _try(
     spec = environments.make_spec(env, env_options)
     specs = spec.observations, spec.actions
   if torso:
-    own = own_file.named(torso)
+    own = user_file.named(torso)
     try:
       own.load()
     except ValueError as error:
       raise ValueError(f'--torso={error}') from error
-    with own_file.explained(f'--torso={own}: trying it', own.file.path):
+    with user_file.user_code_errors(f'--torso={own}: trying it', own.file.path):
       shapes.act_output(make_agent(*specs), specs[0], _BATCH_SIZE)
   if source is not None:
     try:

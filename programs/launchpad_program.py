@@ -9,10 +9,10 @@ from typing import Any
 
 import launchpad as lp
 
-from environments import own_file
+from environments import user_file
 from launchers.placement import Resources
 from programs.options.common import CommonConfig
-from programs.own_graph import OwnGraph
+from programs.user_graph import UserGraph
 
 # Types that a flag can have. Of a parameter they are the type of its default.
 _TYPES = (bool, int, float, str, tuple)
@@ -46,7 +46,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
   return [p for p in found if p.kind not in _UNNAMED]
 
 
-class LaunchpadProgram(OwnGraph):
+class LaunchpadProgram(UserGraph):
   """A function that builds a Launchpad program from keyword arguments.
 
   Attributes:
@@ -58,7 +58,7 @@ class LaunchpadProgram(OwnGraph):
   PRESETS: Mapping[str, Any] = {}
   CYCLES = None
 
-  def __init__(self, name: own_file.Named):
+  def __init__(self, name: user_file.Named):
     """Imports the file.
 
     Raises:
@@ -125,7 +125,7 @@ class LaunchpadProgram(OwnGraph):
     return placed | (self._placed(config) or {})
 
 
-def _check(name: own_file.Named, parameter: inspect.Parameter) -> None:
+def _check(name: user_file.Named, parameter: inspect.Parameter) -> None:
   """Raises ValueError, one sentence, for a parameter that cannot become a flag."""
   what = f'{name}: the parameter {parameter.name}'
   if parameter.default is parameter.empty:

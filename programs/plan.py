@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from environments import own_file
+from environments import user_file
 from launchers import engines, placement_file
 from launchers.engine import LONGEST_SECONDS, Engine, Job, env_title
 from launchers.node_output import FILES, TERMINAL
@@ -23,7 +23,7 @@ from programs import (
   runs,
   warm_start,
 )
-from programs.options import bsuite_results, changes, config_file, effects, own_torso
+from programs.options import bsuite_results, changes, config_file, effects, user_torso
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -103,7 +103,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
     config = run.config
   else:
     run = runs.new_run(PROGRAM.value, measures)
-    titles = own_file.title(run.program), env_title(run.config)
+    titles = user_file.title(run.program), env_title(run.config)
     run_dir = engine.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
     config = dataclasses.replace(run.config, run_dir=run_dir)
   learns = registry.learns(run.module)
@@ -169,7 +169,7 @@ def _options(config: Any) -> str:
 def _check_reach(engine: Engine, config: Any) -> None:
   """Raises ValueError for options that name files here if the nodes plan for themselves elsewhere."""
   here = {
-    'torso': own_torso.named(config),
+    'torso': user_torso.named(config),
     'init_from': config.init_from,
     'offline_data': getattr(config, 'offline_data', ''),
   }

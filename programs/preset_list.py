@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from environments import errors, own_file
+from environments import errors, user_file
 from programs import arithmetic, registry
 from programs.options import agent_choice, configs, preset_choice
 from programs.options.rule import Rule
@@ -28,8 +28,8 @@ def listing(program: str, given: Mapping[str, Any]) -> str:
     ValueError: if the program, the agent, the environment, the preset or, of one program, a flag does
       not exist; one sentence.
   """
-  programs = [own_file.absolute(program)] if program else sorted(registry.PROGRAMS)
-  modules = {own_file.title(name): registry.load(name) for name in programs}
+  programs = [user_file.absolute(program)] if program else sorted(registry.PROGRAMS)
+  modules = {user_file.title(name): registry.load(name) for name in programs}
   if 'env' in given:
     modules = _with_family(modules, given['env'])
   found = _with_agent(modules, given)
@@ -58,7 +58,7 @@ def in_effect(module: Any, config: Any, given: Mapping[str, Any]) -> str:
   words = [
     f'--{name}={value}' for name, value in values.items() if not _is_given(name, value, given)
   ]
-  text = f'preset: {config.preset} for {own_file.title(config.env)}'
+  text = f'preset: {config.preset} for {user_file.title(config.env)}'
   text = f'{text}: {" ".join(words)}' if words else f'{text}, which sets nothing'
   return textwrap.fill(
     text, _WIDTH, subsequent_indent='  ', break_long_words=False, break_on_hyphens=False
@@ -116,7 +116,7 @@ def _of_preset(
       note = value.text if isinstance(value, Rule) else ''
     rows.append((option, shown, 'the same' if shown == default else default, note))
   other = ' other' if rows else ''
-  where = f'every{other} environment' if env == preset_choice.OTHERS else own_file.title(env)
+  where = f'every{other} environment' if env == preset_choice.OTHERS else user_file.title(env)
   lines = [f'preset {name}, {where}']
   lines += _table([('option', 'value', 'default', ''), *rows]) if rows else ['  sets nothing']
   if arithmetic.expected(config):
@@ -157,7 +157,7 @@ def _with_family(modules: Mapping[str, Any], env: str) -> dict[str, Any]:
   family = env.partition(':')[0]
   families = {title: module.environments.families() for title, module in modules.items()}
   having = {title: modules[title] for title in modules if family in families[title]}
-  if having or own_file.is_spec(env):
+  if having or user_file.is_spec(env):
     return having or dict(modules)
   known = sorted({name for names in families.values() for name in names})
   raise ValueError(

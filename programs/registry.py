@@ -8,16 +8,16 @@ from typing import Any
 
 import launchpad as lp
 
-from environments import own_file
 from environments import registry as environments
+from environments import user_file
 from launchers.placement import Resources
 from programs.launchpad_program import LaunchpadProgram, takes_config
-from programs.options import own_torso
+from programs.options import user_torso
 from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
-from programs.own_graph import OwnGraph
+from programs.user_graph import UserGraph
 
-# A program is a module with these attributes (`OwnProgram` provides them for a user's own file):
+# A program is a module with these attributes (`UserProgram` provides them for a user's own file):
 #   Config: a frozen dataclass.
 #   AGENTS: {name: Variant}, for a program that can train several agents, see
 #     `programs.options.agent_choice`.
@@ -48,16 +48,16 @@ _OPTION_TYPES = (bool, int, float, str, tuple)
 def load(name: str) -> Any:
   """Returns the module of a program.
 
-  For path/to/mine.py:make_program that is an `OwnProgram` if the function takes a config, else a
+  For path/to/mine.py:make_program that is an `UserProgram` if the function takes a config, else a
   `LaunchpadProgram`.
 
   Raises:
     ValueError: if the name is unknown, or the user's file is unusable; one sentence.
   """
-  if own_file.is_spec(name):
+  if user_file.is_spec(name):
     try:
-      named = own_file.named(name)
-      own = OwnProgram if takes_config(named.load()) else LaunchpadProgram
+      named = user_file.named(name)
+      own = UserProgram if takes_config(named.load()) else LaunchpadProgram
       return own(named)
     except ValueError as error:
       raise ValueError(f'--program={error}') from error
@@ -74,7 +74,7 @@ def learns(module: Any) -> bool:
   return not isinstance(module, LaunchpadProgram)
 
 
-class OwnProgram(OwnGraph):
+class UserProgram(UserGraph):
   """A user's file with the attributes of a program module; missing ones have defaults.
 
   Attributes:
@@ -83,7 +83,7 @@ class OwnProgram(OwnGraph):
     environments: the file's; by default `environments.registry`.
   """
 
-  def __init__(self, name: own_file.Named):
+  def __init__(self, name: user_file.Named):
     """Imports the file.
 
     Raises:
@@ -97,7 +97,7 @@ class OwnProgram(OwnGraph):
     self.CYCLES = getattr(module, 'CYCLES', ())
     self.environments = getattr(module, 'environments', environments)
     make_agent = getattr(module, 'make_agent', None)
-    self.make_agent = make_agent and (lambda config: make_agent(own_torso.carried(config)))
+    self.make_agent = make_agent and (lambda config: make_agent(user_torso.carried(config)))
     if not (dataclasses.is_dataclass(self.Config) and issubclass(self.Config, CommonConfig)):
       raise ValueError(
         f'{name}: Config is not a dataclass with the options of every program; make it a subclass of '
@@ -116,7 +116,7 @@ class OwnProgram(OwnGraph):
     Raises:
       ValueError: one sentence, if the user's function raises or does not return an `lp.Program`.
     """
-    return self._built(own_torso.carried(config))
+    return self._built(user_torso.carried(config))
 
   def placement(self, config: Any) -> dict[str, Resources]:
     """Returns the resources of each group: those of the file, or a CPU worker for every node.

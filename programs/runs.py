@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.options import check_numbers
-from environments import own_file
+from environments import user_file
 from programs import registry, sizes
 from programs.arithmetic import with_decay
 from programs.options import agent_choice, flags
@@ -46,7 +46,7 @@ def new_run(program: str, measures: bool = False) -> Run:
   Raises:
     ValueError: if the flags do not fit together; one sentence.
   """
-  program = own_file.absolute(program)
+  program = user_file.absolute(program)
   module, given = registry.load(program), flags.given()
   if not registry.learns(module):
     return Run(program, module, given, module.make_config(given))
@@ -74,7 +74,7 @@ def resumed_run(path: str, program: str, measures: bool = False, lock: bool = Tr
     ValueError: if the run cannot be resumed, or not with these flags; one sentence.
   """
   path, record = run_directory.reopen(path, lock)
-  if own_file.absolute(program) not in ('', record.program):
+  if user_file.absolute(program) not in ('', record.program):
     raise ValueError(
       f'--resume={path} is a run of --program={record.program}; leave --program out.'
     )
@@ -131,12 +131,12 @@ def _learning(program: str, run: str) -> Any:
   Raises:
     ValueError: if the program is a user's own Launchpad program; one sentence.
   """
-  if program in registry.PROGRAMS or own_file.is_spec(program):
+  if program in registry.PROGRAMS or user_file.is_spec(program):
     module = registry.load(program)
     if registry.learns(module):
       return module
   raise ValueError(
-    f'{run} is a run of the Launchpad program {own_file.title(program)}, which has no checkpoints or '
+    f'{run} is a run of the Launchpad program {user_file.title(program)}, which has no checkpoints or '
     'parameters that Launchpod knows; start its command again, with another run directory.'
   )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from environments import own_file
+from environments import user_file
 from launchers.engine import Job
 from programs import preset_list, registry, runs
 from programs.options.inference import InferenceConfig
@@ -46,7 +46,7 @@ def source(run: Run) -> Source | None:
     ) from error
   except ValueError as error:
     raise ValueError(f'--init_from={error}') from error
-  theirs, ours = (getattr(r.config, 'agent', own_file.title(r.program)) for r in (other, run))
+  theirs, ours = (getattr(r.config, 'agent', user_file.title(r.program)) for r in (other, run))
   if theirs != ours:
     raise ValueError(
       f'--init_from={path} has parameters of {theirs}, but this run trains {ours}; name a run that '

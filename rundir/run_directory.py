@@ -228,7 +228,7 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
     )
   except OSError as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be written: {error.strerror}.') from error
-  run_end.forget(path)
+  run_end.delete(path)
   return news
 
 
@@ -237,7 +237,7 @@ def _mode(options: Mapping[str, Any]) -> int:
   return 0o600 if secrets.holds_any(options) else 0o666
 
 
-def forget_rejected(path: str) -> None:
+def delete_rejected(path: str) -> None:
   """Removes the files of a new run that could not start; its command can then be given again.
 
   Does nothing if a node or an earlier command has left anything.
@@ -263,7 +263,7 @@ def earlier_files(path: str) -> dict[str, bytes]:
   return found
 
 
-def put_back(path: str, earlier: Mapping[str, bytes]) -> None:
+def restore(path: str, earlier: Mapping[str, bytes]) -> None:
   """Restores what `earlier_files` has returned for a run, after `write_record`."""
   for file, content in earlier.items():
     mode = 0o666
@@ -284,13 +284,13 @@ def _is_of_start(file: str, path: str) -> bool:
   return name in _BEFORE_THE_START or payload or unused_log
 
 
-def note_restart(path: str, node: str) -> None:
+def record_restart(path: str, node: str) -> None:
   """Appends a line to `restarts.csv`: the time, in `time.time()` seconds, and the node."""
   with contextlib.suppress(OSError), open(os.path.join(path, _RESTARTS), 'a') as f:
     f.write(f'{time.time():.1f},{node}\n')
 
 
-def note_launcher(path: str) -> None:
+def record_launcher(path: str) -> None:
   """Writes `launcher.json`: process id, host and Slurm job of the run's launcher."""
   me = {
     'pid': os.getpid(),
@@ -310,7 +310,7 @@ def launcher_of(path: str) -> dict[str, Any] | None:
     return None
 
 
-def forget_launcher(path: str) -> None:
+def delete_launcher(path: str) -> None:
   """Removes `launcher.json` if it names this process, since a Slurm job has its own launcher."""
   launcher = launcher_of(path)
   if launcher is not None and launcher['pid'] == os.getpid():

@@ -34,7 +34,7 @@ def read_summary(path: str) -> dict[str, Any] | None:
   return summary if isinstance(summary, dict) else None
 
 
-def note_end(path: str, code: int, seconds: float) -> None:
+def record_end(path: str, code: int, seconds: float) -> None:
   """Writes `end.json`: exit code of the launcher, seconds of the run, time in `time.time()` seconds."""
   end = {'exit_code': code, 'seconds': round(seconds, 1), 'time': round(time.time(), 1)}
   with contextlib.suppress(OSError):
@@ -78,13 +78,13 @@ def paths(path: str) -> tuple[str, str]:
   return summary_path(path), os.path.join(path, _END)
 
 
-def forget_evaluation(path: str) -> None:
+def delete_evaluation(path: str) -> None:
   """Removes the final evaluation of a run that is resumed, whose parameters may become others."""
   with contextlib.suppress(FileNotFoundError):
     os.remove(os.path.join(path, FINAL_EVALUATION))
 
 
-def forget(path: str) -> None:
+def delete(path: str) -> None:
   """Removes the summary and the end of a run that continues."""
   for file in paths(path):
     with contextlib.suppress(FileNotFoundError):

@@ -6,7 +6,7 @@ import dataclasses
 
 from absl import flags
 
-from environments import own_file
+from environments import user_file
 from launchers import streams
 from programs import plan
 from programs.options import config_file
@@ -41,7 +41,7 @@ def run() -> int:
       raise ValueError(f'--{name} is for a single run; leave it out, or leave --seeds out.')
   alone = spec.seeds_alone(text, given, '', '--seeds')
   job = planning.job(alone.command({}, alone.seeds[0]))
-  program, env = own_file.title(job.name), own_file.title(job.config.env)
+  program, env = user_file.title(job.name), user_file.title(job.config.env)
   sweep = dataclasses.replace(alone, title=f'{program} on {env}')
   jobs, why = prepare.checked(sweep)
   default = run_directory.default_path(program, env)

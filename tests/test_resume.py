@@ -231,7 +231,7 @@ def test_a_resume_that_the_engine_rejects_leaves_the_record_and_the_result(tmp_p
   _stopped_run(tmp_path)
   files = {name: tmp_path / name for name in ('config.json', 'summary.json', 'end.json')}
   files['summary.json'].write_text('{}')
-  run_end.note_end(str(tmp_path), 0, 3.0)
+  run_end.record_end(str(tmp_path), 0, 3.0)
   before = {name: file.read_bytes() for name, file in files.items()}
   seen = []
 
@@ -250,7 +250,7 @@ def test_nodes_that_have_run_leave_the_new_record_whatever_ends_the_launcher(
   tmp_path, monkeypatch, last_ctrl_c
 ):
   _stopped_run(tmp_path)
-  run_end.note_end(str(tmp_path), 0, 3.0)
+  run_end.record_end(str(tmp_path), 0, 3.0)
 
   def launch(self, job, callbacks):
     callbacks.beats({})

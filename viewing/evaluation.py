@@ -14,7 +14,7 @@ from agents.seeding import Seed
 from agents.types import Nest
 from environments import jax_registry, registry
 from environments.base import BatchedEnvironment
-from nodes.evaluator import Episode, complete_rounds, episodes
+from nodes.evaluator import Episode, complete_rounds, play_episodes
 from nodes.runtime.periodic_evaluator import standard_error
 from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
@@ -72,7 +72,7 @@ def play(
     max_steps: number of steps after which an episode is cut and the round is the last; 0 for no limit.
   """
   policy = LocalPolicy(agent, params, environment.num_envs, seed)
-  played = list(episodes(environment, policy, episodes_each, max_steps=max_steps))
+  played = list(play_episodes(environment, policy, episodes_each, max_steps=max_steps))
   return complete_rounds(played, environment.num_envs)
 
 

@@ -10,7 +10,7 @@ from agents.actor_critic.distributions import (
   Distribution,
   SquashedGaussian,
 )
-from agents.actor_critic.several_labels import SeveralCategoricals
+from agents.actor_critic.multi_categorical import MultiCategorical
 from agents.spaces import kind, num_values
 
 
@@ -25,8 +25,8 @@ def make_distribution(action_spec: dm_env.specs.Array, policy_std: str = 'state'
   Raises:
     ValueError: no agent takes such actions; one sentence.
   """
-  if kind(action_spec) == 'one':
+  if kind(action_spec) == 'discrete':
     return Categorical(action_spec.num_values)
   if (sizes := num_values(action_spec)) is not None:
-    return SeveralCategoricals(sizes)
+    return MultiCategorical(sizes)
   return (ClippedGaussian if policy_std == 'free' else SquashedGaussian)(action_spec)

@@ -13,7 +13,7 @@ from agents.options import option
 class ActorCriticConfig(OptimizerConfig, NetworkConfig):
   """Options of the agents that learn a policy and its value from unrolls: V-trace and PPO."""
 
-  action_kinds = ('one', 'several', 'continuous')
+  action_kinds = ('discrete', 'multi_discrete', 'continuous')
 
   unroll_length: int = option(
     20,

@@ -93,11 +93,11 @@ def normalized_rewards(params: Nest, reward: Array) -> Array:
   """Returns rewards over the deviation of R_t, clipped; rewards themselves without the option."""
   if RETURNS not in params:
     return reward
-  return jnp.clip(reward / statistics.deviation(params[RETURNS]), -LIMIT, LIMIT)
+  return jnp.clip(reward / statistics.standard_deviation(params[RETURNS]), -LIMIT, LIMIT)
 
 
 def metrics(params: Nest) -> dict[str, Array]:
-  """Returns `return_deviation`, by which rewards were divided; `{}` without the option."""
+  """Returns `return_std`, by which rewards were divided; `{}` without the option."""
   if RETURNS not in params:
     return {}
-  return {'return_deviation': statistics.deviation(params[RETURNS])}
+  return {'return_std': statistics.standard_deviation(params[RETURNS])}

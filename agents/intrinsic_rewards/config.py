@@ -24,7 +24,7 @@ class IntrinsicRewardsConfig(OptimizerConfig):
     action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
   """
 
-  action_kinds: ClassVar[tuple[str, ...]] = ('one',)
+  action_kinds: ClassVar[tuple[str, ...]] = ('discrete',)
 
   inner_period: int = option(
     8,

@@ -28,7 +28,7 @@ class MuZeroConfig(OptimizerConfig):
     action_kinds: those that the agent takes, of `agents.spaces`; a property of it, not an option.
   """
 
-  action_kinds: ClassVar[tuple[str, ...]] = ('one',)
+  action_kinds: ClassVar[tuple[str, ...]] = ('discrete',)
 
   model: str = option(
     'auto',

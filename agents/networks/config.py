@@ -23,7 +23,7 @@ class NetworkConfig(CheckedOptions):
       module; programs make one of the file that the flag names.
   """
 
-  action_kinds: ClassVar[tuple[str, ...]] = ('one',)
+  action_kinds: ClassVar[tuple[str, ...]] = ('discrete',)
 
   torso: str = option(
     'auto',

@@ -74,7 +74,7 @@ def merged(statistics: Statistics, values: Array, valid: Array | None = None) ->
   }
 
 
-def deviation(statistics: Statistics) -> Array:
+def standard_deviation(statistics: Statistics) -> Array:
   """Returns the standard deviation, float32, of the shape of the values; at least 1e-4."""
   return jnp.sqrt(statistics['variance'] + _EPSILON)
 
@@ -90,7 +90,7 @@ def normalized(statistics: Statistics, observation: Array) -> Array:
   Returns:
     float32 of the same shape.
   """
-  mean, std = statistics['mean'], deviation(statistics)
+  mean, std = statistics['mean'], standard_deviation(statistics)
   if observation.ndim > mean.ndim + 2:
     mean, std = mean[..., None], std[..., None]
   return jnp.clip((observation.astype(jnp.float32) - mean) / std, -LIMIT, LIMIT)

@@ -196,7 +196,7 @@ def make_torso(
     ValueError: as in `choice.torso`, or a user's own torso is not a flax module; one sentence.
   """
   if callable(config.torso):
-    return _own(config.torso)
+    return _user_torso(config.torso)
   return make_named(choice.torso(config.torso, observation_spec), config, looped)
 
 
@@ -216,7 +216,7 @@ def make_named(name: str, config: NetworkConfig, looped: bool) -> nn.Module:
   )
 
 
-def _own(make: Callable[[], nn.Module]) -> nn.Module:
+def _user_torso(make: Callable[[], nn.Module]) -> nn.Module:
   """Returns a user's own torso."""
   torso = make()
   if not isinstance(torso, nn.Module):

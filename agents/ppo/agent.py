@@ -74,7 +74,7 @@ class PPO(ActorCritic):
       are means over the gradient steps. `value`, `target_value`, `advantage`, `explained_variance`,
       `rho` (pi/mu) and `behaviour_kl` are those of the parameters before the update. `gradient_steps`
       counts those of the run; `learning_rate`, `policy_lag_mean`, `policy_lag_max` and
-      `return_deviation` are as in V-trace.
+      `return_std` are as in V-trace.
     """
     del probabilities
     weights, statistics = normalization.split(state.params)

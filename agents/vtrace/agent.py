@@ -59,7 +59,7 @@ class VTrace(ActorCritic):
     Returns:
       The next state, no priorities, and the metrics of `vtrace_loss` with `grad_norm` (before
       clipping), `learning_rate`, and `policy_lag_mean` and `policy_lag_max`, in learner steps. With
-      normalised rewards there is also `return_deviation`.
+      normalised rewards there is also `return_std`.
     """
     del probabilities
     rows = self._rows(unrolls)

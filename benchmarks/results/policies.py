@@ -9,7 +9,7 @@ import shutil
 from benchmarks.results import attempts
 from benchmarks.results.declared import Entry, Launch
 from benchmarks.results.places import Places
-from environments import own_file
+from environments import user_file
 from rundir import files, final_params, run_directory, run_end, secrets
 from sweeps import commands
 
@@ -35,7 +35,7 @@ def keep(entry: Entry, row: Launch, places: Places) -> str:
   if size > MOST_BYTES:
     return f'its parameters are {size:,} bytes, and at most {MOST_BYTES:,} are kept'
   record = run_directory.read_record(run_dir)
-  if own_file.is_spec(record.program) or own_file.is_spec(record.config['env']):
+  if user_file.is_spec(record.program) or user_file.is_spec(record.config['env']):
     return 'its program or environment is a file of its own'
   if secrets.holds_any(record.config):
     return 'its options have a secret'

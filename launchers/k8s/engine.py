@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from absl import flags
 
-from environments import own_file
+from environments import user_file
 from launchers import node_entry, streams
 from launchers.engine import Engine, Job, TryAgain
 from launchers.graph import describe
@@ -153,7 +153,7 @@ class Kubernetes(Engine):
 def _in_image(flag: str, name: str) -> str:
   """Returns the name of a program or environment in a container; raises ValueError if it has none."""
   try:
-    return own_file.in_checkout(name)
+    return user_file.in_checkout(name)
   except ValueError as error:
     raise ValueError(f'--{flag}={error}') from error
 
@@ -207,7 +207,7 @@ class Pod(Engine):
     with _replaceable():
       super().record(job)
 
-  def forget(self, job: Job) -> None:
+  def undo(self, job: Job) -> None:
     """Leaves the run directory as it is, because other pods may use it, or a replacement of this pod."""
 
   def warnings(self, job: Job) -> Sequence[str]:

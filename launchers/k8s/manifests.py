@@ -16,7 +16,7 @@ from launchers.k8s import container, jobset, network, pod
 from launchers.placement import Resources
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_HONESTY = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
+_VALIDATION_NOTE = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
 # The end of a pod's name in a large program.
 _LONGEST_POD = '-inference-learner-0-9999-12345'
 _BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
@@ -87,7 +87,7 @@ class Generated:
     build = ['docker', 'build', '--build-arg', argument, '--tag', run.image, _ROOT]
     return '\n'.join(
       [
-        f'Wrote jobset.yaml and networkpolicy.yaml to {directory}; {_HONESTY}.',
+        f'Wrote jobset.yaml and networkpolicy.yaml to {directory}; {_VALIDATION_NOTE}.',
         kept,
         f'In a cluster with the JobSet controller, once the image is there ({shlex.join(build)}):',
         f'  kubectl apply -f {shlex.quote(directory)}',
@@ -118,7 +118,7 @@ def generate(
     'jobset.yaml': [jobset.manifest(run, groups)],
     'networkpolicy.yaml': network.policies(run, groups),
   }
-  header = f'# Written by launch.py; {_HONESTY}.\n'
+  header = f'# Written by launch.py; {_VALIDATION_NOTE}.\n'
   manifests = {n: header + yaml.safe_dump_all(m, sort_keys=False) for n, m in documents.items()}
   return Generated(run, groups, manifests)
 

@@ -102,7 +102,7 @@ def _start_loopback() -> None:
     fcntl.ioctl(s, _SIOCSIFFLAGS, struct.pack('16sH22x', b'lo', _IFF_UP))
 
 
-def _be_found_by_name() -> None:
+def _set_resolvable_host_name() -> None:
   """Sets the host name to 127.0.0.1 if the current one has no address inside the namespace.
 
   JAX's CPU collectives listen at the address of the host name. This name resolves without an entry in
@@ -132,7 +132,7 @@ def _enter_namespace() -> None:
       with open(f'/proc/self/{file}', 'w') as f:
         f.write(text)
     _start_loopback()
-  _be_found_by_name()
+  _set_resolvable_host_name()
 
 
 def _main(command: list[str]) -> None:

@@ -137,7 +137,7 @@ def _start(
     started()
 
     def write_down() -> None:
-      _write_down(run_dir, {t.name: n.place for t, n in zip(tasks, nodes, strict=True)})
+      _write_nodes_json(run_dir, {t.name: n.place for t, n in zip(tasks, nodes, strict=True)})
 
     def moved() -> None:
       with contextlib.suppress(OSError):  # The disk may be full.
@@ -158,7 +158,7 @@ def _start(
     )
 
 
-def _write_down(run_dir: str, places: Mapping[str, supervisor.Place | None]) -> None:
+def _write_nodes_json(run_dir: str, places: Mapping[str, supervisor.Place | None]) -> None:
   """Writes `nodes.json`: the machines of the nodes and of the launcher."""
   record: dict[str, dict[str, Any]] = {
     name: {n: getattr(place, n) for n in ('machine', 'ip', 'ray_node_id', 'ports')}

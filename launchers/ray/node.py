@@ -172,7 +172,7 @@ class RayNode:
 
   def _listen(self) -> None:
     try:
-      self._hear(ray.get(self._polled))
+      self._handle_reply(ray.get(self._polled))
     except ray.exceptions.ActorUnavailableError:
       self._poll()  # Ray needs time to detect a lost machine.
     except ray.exceptions.RayTaskError as error:
@@ -185,7 +185,7 @@ class RayNode:
       peers = '; it cannot move, because its peers know its address' if self.num_ports else ''
       self._lose(f'was lost with its machine or its Ray worker ({first_line(error)}){peers}')
 
-  def _hear(self, news: Any) -> None:
+  def _handle_reply(self, news: Any) -> None:
     if self._moving:
       if news.problem:
         self._lose(f'could not move to machine {news.machine}, which {news.problem}')

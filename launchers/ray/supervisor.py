@@ -74,7 +74,7 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class News:
+class PollReply:
   """The reply to a poll: the state of a node.
 
   Attributes:
@@ -176,7 +176,7 @@ class Supervisor:
       raise RuntimeError(f'{self._code.python} could not be started')
     self._exited = exited
 
-  def poll(self, offset: int, seconds: float) -> News:
+  def poll(self, offset: int, seconds: float) -> PollReply:
     """Waits for output, a stop request or the exit of the node; returns its state.
 
     Args:
@@ -191,7 +191,7 @@ class Supervisor:
       stop = os.path.exists(self._stop_file)
       if output or stop or exited or time.monotonic() > end:
         code = self._process.exit_code() if exited and not output else None
-        return News(output, stop, code, *self._process.beat())
+        return PollReply(output, stop, code, *self._process.beat())
       self._exited.wait(0.1)
 
   def send(self, number: int) -> None:

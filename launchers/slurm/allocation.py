@@ -203,7 +203,7 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return REFUSED
-  run_end.note_end(argv[1], code, time.monotonic() - began)
+  run_end.record_end(argv[1], code, time.monotonic() - began)
   if code == 0 and (done := run_end.result(argv[1])):
     streams.say(done)
   return code

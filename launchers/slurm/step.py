@@ -79,7 +79,7 @@ class SlurmNode:
       self._messages.close()
     beat = self._listener.beat
     if code == 0 and not (beat and beat.returned):
-      return child_process.LEFT
+      return child_process.EXITED_EARLY
     if code == _OUT_OF_MEMORY:
       return -signal.SIGKILL
     return 128 - code if code - 128 in set(signal.Signals) else code

@@ -93,7 +93,7 @@ class RetryingClient:
     self._connection: MessageSocket | None = None
     self._request: Sequence[Any] = ()
     self._progressed = 0.0
-    self._patient = False  # Whether the long wait has been logged.
+    self._logged_wait = False  # Whether the long wait has been logged.
 
   def send(self, *request: Any) -> None:
     """Sends a request; waits for the connection and the network, but not for the reply.
@@ -124,7 +124,7 @@ class RetryingClient:
         self._check(connection)
       except OSError as error:
         self._lose(error)
-        self._stop_if_told()
+        self._raise_if_stopping()
         time.sleep(next(pauses))
 
   def close(self) -> None:
@@ -140,7 +140,7 @@ class RetryingClient:
       self._connection.set_timeout(POLL_SECONDS)
     self._connection.begin(packed(self._connection, self._request))
     self._progressed = time.monotonic()
-    self._patient = False
+    self._logged_wait = False
     return self._connection
 
   def _send(self, connection: MessageSocket) -> bool:
@@ -166,21 +166,21 @@ class RetryingClient:
 
   def _check(self, connection: MessageSocket) -> None:
     """Raises OSError if the server is lost, and Stopped if the program is stopping."""
-    self._stop_if_told()
+    self._raise_if_stopping()
     if time.monotonic() - self._progressed < self._silent_seconds:
       return
     if not connection.peer_answers():
       raise TimeoutError(f'the machine has been silent for {self._silent_seconds:g} seconds')
-    if not self._patient:
+    if not self._logged_wait:
       logging.info('%s waits: the server is up but busy', self._what)
-      self._patient = True
+      self._logged_wait = True
 
   def _lose(self, error: OSError) -> None:
     level = logging.INFO if self._connection is None else logging.WARNING  # It may be starting.
     logging.log(level, 'retrying the request of %s: %s', self._what, error)
     self.close()
 
-  def _stop_if_told(self) -> None:
+  def _raise_if_stopping(self) -> None:
     if self._should_stop():
       raise lifecycle.Stopped from None
 

@@ -259,7 +259,7 @@ class _Training:
       if prepared.checkpoint is not None:
         state = serialisation.restore(prepared.checkpoint, state)
       elif self._options.replica == 0:
-        state = warm_start.started(prepared.agent, state, self._options.run.run_dir)
+        state = warm_start.with_initial_params(prepared.agent, state, self._options.run.run_dir)
       learner.restore(replicas.broadcast(state, self._options.replica))
     return learner
 

@@ -11,7 +11,7 @@ from nodes.learning import serialisation
 from rundir import saved_params
 
 
-def started(agent: Agent, state: Any, run_dir: str) -> Any:
+def with_initial_params(agent: Agent, state: Any, run_dir: str) -> Any:
   """Returns a new learner state with the parameters that its run begins with.
 
   They include the statistics of normalisation. Counters and the optimizer's state stay new.

@@ -84,7 +84,7 @@ class Reporter:
       self._reports.send(lambda: self._monitor.futures.count(self._node, dict(counts)))
 
   def poll_training_finished(self) -> None:
-    """Requests whether training has finished, at most once per period; see `training_finished`."""
+    """Asks the monitor whether training has finished, once a period; sets `training_finished`."""
     if self._monitor is None or not self._polls.due():
       return
     reply = self._polls.pending

@@ -13,7 +13,7 @@ from nodes.runtime import lifecycle
 
 POLL_SECONDS = 0.5
 _MAX_BACKOFF_SECONDS = 5.0
-_AWAY = 'the server is about to be away; ask again'
+_AWAY = 'the server is stopping; retry'
 
 
 def retry_later_error() -> Exception:

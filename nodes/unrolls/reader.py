@@ -133,8 +133,8 @@ class UnrollReader:
   def measure(self) -> dict[str, float]:
     """Returns unrolls held, and unrolls written and sampled since each server's start.
 
-    All values are nan if a server is away. Names begin with the table's, as in 'relabelled_replay_size',
-    except those of `UNROLLS`.
+    All values are nan if a server is unavailable. Names begin with the table's, as in
+    'relabelled_replay_size', except those of `UNROLLS`.
     """
     names = ['replay_size', 'samples_per_insert', 'unrolls_inserted', 'unrolls_sampled']
     if self.table != UNROLLS:
@@ -206,7 +206,7 @@ class UnrollReader:
 
 
 def occupancy(address: str, table: str) -> tuple[int, int] | None:
-  """Returns the items that a table holds and can hold; None while its server is away.
+  """Returns the items that a table holds and can hold; None while its server is unavailable.
 
   Args:
     address: host:port of the Reverb server.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from environments import own_file
+from environments import user_file
 from programs import arithmetic
 from programs.options import (
   agent_choice,
   bsuite_results,
   measured,
   offline,
-  own_torso,
   playable,
   preset_choice,
+  user_torso,
 )
 from programs.options.rule import Rule
 from rundir import run_directory
@@ -59,7 +59,7 @@ def check_numbers(config: Any) -> None:
   Raises:
     ValueError: one sentence that names the flag and the fix.
   """
-  own_torso.carried(config).validate()
+  user_torso.carried(config).validate()
   arithmetic.check(config)
 
 
@@ -82,7 +82,7 @@ def choose(module: Any, values: dict[str, Any]) -> Any:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
   for name in ('env', 'torso'):
     if name in values:
-      values[name] = own_file.absolute(values[name])
+      values[name] = user_file.absolute(values[name])
   if values.get('offline_data'):
     named = filter(None, values['offline_data'].split(','))
     values['offline_data'] = ','.join(map(run_directory.absolute, named))

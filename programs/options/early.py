@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from environments import own_file
+from environments import user_file
 from programs.options import config_file
 from rundir import run_directory
 
@@ -26,10 +26,10 @@ def own_program(argv: Sequence[str]) -> str:
   if not name and resumed:
     name = run_directory.program_of(resumed)
     try:
-      own_file.carried(name)
+      user_file.carried(name)
     except ValueError as error:
       raise ValueError(f'--resume={resumed} needs its program: {error}') from error
-  return name if own_file.is_spec(name) else ''
+  return name if user_file.is_spec(name) else ''
 
 
 def expanded(argv: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from environments import errors, own_file
+from environments import errors, user_file
 from programs import registry
 from programs.options.agent_choice import variants
 from programs.options.measured import AUTO
@@ -81,7 +81,7 @@ def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:
   An option on whose default its agents do not agree comes once for each agent that has it, with the name
   program/agent.
   """
-  title, found = own_file.title(program), variants(registry.load(program))
+  title, found = user_file.title(program), variants(registry.load(program))
   by_name: dict[str, dict[str, dataclasses.Field]] = {}
   for agent, variant in found.items():
     for field in dataclasses.fields(variant.config):
@@ -180,6 +180,6 @@ def refuse_foreign(argv: Sequence[str]) -> None:
     name = word.lstrip('-').partition('=')[0]
     if word.startswith('-') and name in learning and name not in flags.FLAGS:
       raise ValueError(
-        f'--{name} is for programs that learn, and {own_file.title(_programs[0])} is a Launchpad '
+        f'--{name} is for programs that learn, and {user_file.title(_programs[0])} is a Launchpad '
         f'program of your own; its options are {", ".join(f"--{option}" for option in own)}.'
       )

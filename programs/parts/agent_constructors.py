@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from programs.options import own_torso
+from programs.options import user_torso
 from programs.options.agent_choice import AgentConfig
 from programs.parts.launchpad_nodes import Deferred
 
@@ -25,4 +25,4 @@ def constructor(module: str, name: str, config: Any) -> Any:
     name: of the class, whose constructor takes the config and the specs of observations and actions.
     config: of the agent.
   """
-  return functools.partial(Deferred(module, name), own_torso.carried(config))
+  return functools.partial(Deferred(module, name), user_torso.carried(config))

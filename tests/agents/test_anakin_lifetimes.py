@@ -12,7 +12,7 @@ from agents.anakin.environment import next_row
 from agents.anakin.environments import lifetime
 from agents.types import FIRST, LAST, MID
 
-UP, DOWN, LEFT, RIGHT = range(4)
+UP, DOWN, EXITED_EARLY, RIGHT = range(4)
 
 
 def play(environment, actions, seed=0):
@@ -102,7 +102,7 @@ def test_empty_rooms_hide_a_goal_that_is_never_the_start():
   # Once around the room, from the middle: the goal lies on the way.
   way = [1, 0, 3, 6, 7, 8, 5, 2]
   environment = lifetime.make('empty_rooms', size=3)
-  rows, state = play(environment, [UP, LEFT, DOWN, DOWN, RIGHT, RIGHT, UP, UP])
+  rows, state = play(environment, [UP, EXITED_EARLY, DOWN, DOWN, RIGHT, RIGHT, UP, UP])
   steps = way.index(state.task[0]) + 1
   assert state.cell[:steps].tolist() == [4, *way[: steps - 1]]
   assert state.cell[steps] == 4 and ended(rows)[: steps + 1] == [0] * steps + [1]

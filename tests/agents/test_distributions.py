@@ -17,7 +17,7 @@ from agents.actor_critic.distributions import (
   ClippedGaussian,
   SquashedGaussian,
 )
-from agents.actor_critic.several_labels import SeveralCategoricals
+from agents.actor_critic.multi_categorical import MultiCategorical
 from tests.agents.recording import CONTINUOUS_ACTION_SPEC, HIGH, LOW
 
 SQUASHED = SquashedGaussian(CONTINUOUS_ACTION_SPEC)
@@ -55,7 +55,7 @@ def test_a_label_has_its_probability_and_the_entropy_is_their_mean():
 
 def test_several_labels_have_the_product_of_their_probabilities_and_the_sum_of_their_entropies():
   logits = np.random.default_rng(0).normal(size=(4, 7)).astype(np.float32)
-  several, parts = SeveralCategoricals((2, 4, 1)), np.split(logits, [2, 6], axis=-1)
+  several, parts = MultiCategorical((2, 4, 1)), np.split(logits, [2, 6], axis=-1)
   assert several.num_logits == 7
   draw = jnp.array([[1, 3, 0], [0, 0, 0], [1, 1, 0], [0, 2, 0]])
   singles = [Categorical(part.shape[-1]) for part in parts]

@@ -188,7 +188,7 @@ def test_an_update_is_that_of_rewards_divided_by_hand(name):
   actual = jax.jit(on.update)(state, unrolls)
   close(actual.state.params['params'], expected.state.params['params'], atol=1e-5)
   close(actual.state.params[RETURNS], after)
-  np.testing.assert_allclose(actual.metrics.pop('return_deviation'), deviation, rtol=1e-5)
+  np.testing.assert_allclose(actual.metrics.pop('return_std'), deviation, rtol=1e-5)
   close(actual.metrics, expected.metrics, atol=1e-4)
 
 

@@ -30,7 +30,7 @@ def test_many_batches_have_the_mean_and_variance_of_all_their_values():
   found = of_batches(batches)
   assert found['count'] == len(rows)
   np.testing.assert_allclose(found['mean'], rows.mean(0), atol=1e-4 * rows.std(0).max(0), rtol=1e-6)
-  np.testing.assert_allclose(statistics.deviation(found), rows.std(0), rtol=1e-3)
+  np.testing.assert_allclose(statistics.standard_deviation(found), rows.std(0), rtol=1e-3)
   np.testing.assert_allclose(
     statistics.normalized(found, batches[0]),
     (batches[0] - rows.mean(0)) / rows.std(0),

@@ -26,7 +26,7 @@ from benchmarks.drills import (
 )
 from benchmarks.drills.checks import Refused
 from benchmarks.drills.incarnations import Incarnation, Incarnations
-from environments import own_file
+from environments import user_file
 from rundir import audit
 from tests.benchmarks import smoke
 from tests.waiting import wait_until
@@ -228,7 +228,7 @@ def test_a_slow_environment_is_catch():
   assert environment.step(np.zeros(3, np.int32)).observation.shape == (3, 10, 5)
   with pytest.raises(ValueError, match='step_seconds'):
     slow_catch.make('', 3, 0, step_seconds=-1.0)
-  assert own_file.is_spec('benchmarks/drills/slow_catch.py:make')
+  assert user_file.is_spec('benchmarks/drills/slow_catch.py:make')
 
 
 def test_the_shim_sets_the_clock_of_a_running_process(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 TASKS = ['Asterix', 'Breakout', 'Freeway', 'Seaquest', 'SpaceInvaders']
-NOOP, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
+NOOP, EXITED_EARLY, UP, RIGHT, DOWN, FIRE = range(6)
 
 
 def scripted(task, observation):
@@ -22,11 +22,11 @@ def scripted(task, observation):
   if task == 'Breakout':
     ball, trail = (observation[..., c].any(1).argmax(1) for c in (1, 2))
     target = np.clip(2 * ball - trail, 0, 9)
-    action = np.where(target < x, LEFT, np.where(target > x, RIGHT, NOOP))
+    action = np.where(target < x, EXITED_EARLY, np.where(target > x, RIGHT, NOOP))
   if task == 'SpaceInvaders':
     aliens = observation[..., 1].any(1)
     centre = (aliens * np.arange(10)).sum(1) / np.maximum(aliens.sum(1), 1)
-    action = np.where(aliens[index, x], FIRE, np.where(centre < x, LEFT, RIGHT))
+    action = np.where(aliens[index, x], FIRE, np.where(centre < x, EXITED_EARLY, RIGHT))
   if task == 'Seaquest':
     oxygen, divers = (observation[:, 9, :, c].sum(1) for c in (7, 8))
     action = np.where(y < 4, DOWN, np.where(oxygen % 2, FIRE, RIGHT))

@@ -6,7 +6,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from environments.gym import GymnasiumBatch
 from environments.lives import LivesAsEpisodes
-from nodes.evaluator import Episode, episodes
+from nodes.evaluator import Episode, play_episodes
 
 FIRST, MID, LAST = 0, 1, 2
 NOOP, MOVE = 0, 1
@@ -110,4 +110,4 @@ class Mover:
 
 def test_an_evaluation_counts_games():
   batch = GymnasiumBatch(LivesAsEpisodes(Script([3, 3, 2, 2, 2, 0]), NOOP), None)
-  assert list(episodes(batch, Mover(), 2)) == [Episode(15.0, 4, 0), Episode(15.0, 4, 1)]
+  assert list(play_episodes(batch, Mover(), 2)) == [Episode(15.0, 4, 0), Episode(15.0, 4, 1)]

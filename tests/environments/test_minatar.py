@@ -9,7 +9,7 @@ from minatar import Environment
 
 from environments import minatar, registry, seeding
 from tests.agents.subprocesses import run_python
-from tests.environments.minatar_play import LEFT, NOOP, RIGHT, TASKS, mixed, scripted
+from tests.environments.minatar_play import EXITED_EARLY, NOOP, RIGHT, TASKS, mixed, scripted
 
 FIRST, MID, LAST = 0, 1, 2
 MODULES = dict(
@@ -78,9 +78,9 @@ def test_a_time_limit_truncates_and_the_end_of_a_game_terminates():
     batch = registry.make('minatar:Breakout', 8, 0, f'max_episode_steps={limit},sticky_actions=0')
     batch.reset()
     for _ in range(min(limit, 6) - 1):
-      row = batch.step(np.full(8, LEFT, np.int32))
+      row = batch.step(np.full(8, EXITED_EARLY, np.int32))
       np.testing.assert_array_equal(row.step_type, MID)
-    row = batch.step(np.full(8, LEFT, np.int32))
+    row = batch.step(np.full(8, EXITED_EARLY, np.int32))
     np.testing.assert_array_equal(row.step_type, LAST)
     np.testing.assert_array_equal(row.discount, discount)
 
@@ -91,11 +91,13 @@ def test_sticky_actions_repeat_the_previous_action_with_their_probability():
   batch.reset()
   paddle, previous, count = np.full(num_envs, 4), np.full(num_envs, NOOP), 0
   for _ in range(steps):
-    meant = np.where(previous == LEFT, RIGHT, LEFT)
+    meant = np.where(previous == EXITED_EARLY, RIGHT, EXITED_EARLY)
     observation = batch.step(meant.astype(np.int32)).observation
     moved = observation[:, 9, :, 0].argmax(1) - paddle
-    repeated = moved == np.select([previous == LEFT, previous == RIGHT], [-1, 1], 0)
-    np.testing.assert_array_equal(moved[~repeated], np.where(meant == LEFT, -1, 1)[~repeated])
+    repeated = moved == np.select([previous == EXITED_EARLY, previous == RIGHT], [-1, 1], 0)
+    np.testing.assert_array_equal(
+      moved[~repeated], np.where(meant == EXITED_EARLY, -1, 1)[~repeated]
+    )
     paddle, previous = paddle + moved, np.where(repeated, previous, meant)
     count += repeated.sum()
   error = np.sqrt(probability * (1 - probability) / (num_envs * steps))
@@ -106,7 +108,7 @@ def test_an_episode_begins_without_an_action_to_repeat():
   batch = registry.make('minatar:Breakout', 2, 0, 'sticky_actions=1,max_episode_steps=2')
   batch.reset()
   for _ in range(9):
-    row = batch.step(np.full(2, LEFT, np.int32))
+    row = batch.step(np.full(2, EXITED_EARLY, np.int32))
     np.testing.assert_array_equal(row.observation[:, 9, :, 0].argmax(1), 4)
 
 

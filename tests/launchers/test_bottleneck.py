@@ -4,7 +4,7 @@ import pathlib
 import pytest
 
 from launchers import bottleneck
-from launchers.bottleneck import Figures
+from launchers.bottleneck import Utilization
 from launchers.recent import Recent
 from viewing.progress import Progress
 
@@ -30,30 +30,38 @@ def test_the_bottleneck_of_a_run_that_was_made_slow_on_purpose_is_named(name, fo
 @pytest.mark.parametrize(
   'figures, found, words',
   [
-    (Figures(), 'unknown', 'nothing has been measured'),
+    (Utilization(), 'unknown', 'nothing has been measured'),
     (
-      Figures(learner_waiting=0.02, replay_fill=0.97),
+      Utilization(learner_waiting=0.02, replay_fill=0.97),
       'learner',
       'replay is full and the learner never waits: the learner is the bottleneck; a larger '
       '--batch_size or more --learner_devices would help',
     ),
     # A prioritized replay is full as a rule, so its fill says nothing.
-    (Figures(learner_waiting=0.02, replay_fill=1.0, is_queue=False), 'learner', 'barely keeps up'),
-    (Figures(learner_waiting=0.02, held_back=0.5), 'learner', 'holds the actors back'),
-    (Figures(learner_waiting=0.02, inference_busy=0.9), 'none', 'balanced'),
-    (Figures(learner_waiting=0.2), 'none', 'nothing stands out'),
-    (Figures(replay_fill=0.01, first_fill=0.05, is_queue=False), 'replay', 'filling'),
-    (Figures(learner_waiting=0.7, stepping=0.9, waiting=0.1), 'environments', '--num_actors'),
-    (Figures(**STARVED, inference_busy=0.9), 'inference', '--inference_nodes'),
     (
-      Figures(**STARVED | {'batch_fill': 0.2}, inference_busy=0.9),
+      Utilization(learner_waiting=0.02, replay_fill=1.0, is_queue=False),
+      'learner',
+      'barely keeps up',
+    ),
+    (Utilization(learner_waiting=0.02, held_back=0.5), 'learner', 'holds the actors back'),
+    (Utilization(learner_waiting=0.02, inference_busy=0.9), 'none', 'balanced'),
+    (Utilization(learner_waiting=0.2), 'none', 'nothing stands out'),
+    (Utilization(replay_fill=0.01, first_fill=0.05, is_queue=False), 'replay', 'filling'),
+    (Utilization(learner_waiting=0.7, stepping=0.9, waiting=0.1), 'environments', '--num_actors'),
+    (Utilization(**STARVED, inference_busy=0.9), 'inference', '--inference_nodes'),
+    (
+      Utilization(**STARVED | {'batch_fill': 0.2}, inference_busy=0.9),
       'batching',
       '--inference_timeout_ms',
     ),
-    (Figures(**STARVED, inference_busy=0.1), 'batching', 'more --num_actors, --env_groups=2 or'),
-    (Figures(**STARVED, inference_busy=0.1, env_groups=2), 'batching', 'more --num_actors or'),
-    (Figures(**STARVED, acts_itself=True), 'inference', "the actors' inference"),
-    (Figures(learner_waiting=0.7, stepping=0.4, waiting=0.5), 'actors', '--num_actors'),
+    (
+      Utilization(**STARVED, inference_busy=0.1),
+      'batching',
+      'more --num_actors, --env_groups=2 or',
+    ),
+    (Utilization(**STARVED, inference_busy=0.1, env_groups=2), 'batching', 'more --num_actors or'),
+    (Utilization(**STARVED, acts_itself=True), 'inference', "the actors' inference"),
+    (Utilization(learner_waiting=0.7, stepping=0.4, waiting=0.5), 'actors', '--num_actors'),
   ],
 )
 def test_each_rule_has_a_verdict(figures, found, words):
@@ -63,9 +71,9 @@ def test_each_rule_has_a_verdict(figures, found, words):
 
 
 def test_a_program_that_takes_every_core_is_told_that_only_more_cores_help():
-  crowded = Figures(learner_waiting=0.02, cores_used=1.95, cores=2.0)
+  crowded = Utilization(learner_waiting=0.02, cores_used=1.95, cores=2.0)
   assert 'all 2 cores are busy' in bottleneck.verdict(crowded).sentence
-  alone = Figures(learner_waiting=0.02, cores_used=1.0, cores=2.0)
+  alone = Utilization(learner_waiting=0.02, cores_used=1.0, cores=2.0)
   assert 'cores are busy' not in bottleneck.verdict(alone).sentence
 
 
@@ -78,7 +86,7 @@ def test_figures_are_shares_of_the_whole_program():
     'learner/0': {'learner_waiting_share': 0.1, 'replay_size': 24.0},
   }
   config = {'num_actors': 2, 'env_groups': 2, 'queue_size': 32, 'cpu_cores': 8}
-  figures = bottleneck.figures(means, config)
+  figures = bottleneck.utilization(means, config)
   assert figures.stepping == pytest.approx(0.3) and figures.inference_busy == pytest.approx(0.6)
   assert figures.held_back == 0.75 and figures.replay_fill == 0.75
   assert figures.is_queue and not figures.acts_itself and figures.env_groups == 2
@@ -93,7 +101,7 @@ def test_figures_of_replicas_are_shares_of_all_of_them():
     'learner/1': {'learner_waiting_share': 0.3, 'replay_size': 30.0},
   }
   config = {'num_actors': 2, 'env_groups': 2, 'num_replicas': 2}
-  figures = bottleneck.figures(means, config | {'replay_size': 100, 'min_replay_size': 5})
+  figures = bottleneck.utilization(means, config | {'replay_size': 100, 'min_replay_size': 5})
   assert figures.learner_waiting == pytest.approx(0.2) and figures.held_back == 0.375
   assert figures.replay_capacity == 200 and figures.replay_fill == 0.25
   assert figures.first_fill == 0.05 and not figures.is_queue

@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 beats, failures = [], []
 heartbeat.PERIOD_SECONDS = 0.001
 
-class Heart(heartbeat.Heart):
+class HeartbeatSender(heartbeat.HeartbeatSender):
   def _beat(self):
     try:
       return super()._beat()
@@ -29,7 +29,7 @@ class Heart(heartbeat.Heart):
       failures.append(error.errno)
       raise
 
-Heart(beats.append).start()
+HeartbeatSender(beats.append).start()
 wait_until(lambda: beats)
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
@@ -63,7 +63,7 @@ def test_every_beat_after_the_work_returned_says_so(monkeypatch):
       enough.set()
       raise OSError('the reader has gone')
 
-  heart = heartbeat.Heart(send)
+  heart = heartbeat.HeartbeatSender(send)
   heart.start()
   heart.returned()
   assert enough.wait(60)
@@ -80,7 +80,7 @@ def test_time_spent_suspended_is_mostly_no_time_without_progress(monkeypatch):
     monkeypatch.setattr(activity, '_mark', activity.Mark(activity.PLAYING, now[0], now[0]))
 
   beats = []
-  heart = heartbeat.Heart(beats.append)
+  heart = heartbeat.HeartbeatSender(beats.append)
   mark()
   for seconds in (1.0, 1.0, 1000.0, 1.0):
     now[0] += seconds
@@ -105,7 +105,7 @@ def test_how_long_a_node_may_be_silent_depends_on_its_activity(monkeypatch, doin
   now = time.monotonic()
   monkeypatch.setattr(activity, '_mark', activity.Mark(doing, now, now))
   beats = []
-  heartbeat.Heart(beats.append).beat()
+  heartbeat.HeartbeatSender(beats.append).beat()
   beat = heartbeat.unpack(beats[0].pack())
   assert heartbeat.find_hang(beat, longest, timeout=10.0) == ('', 0.0)
   if longest < 1e6:

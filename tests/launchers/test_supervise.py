@@ -9,7 +9,7 @@ import types
 import pytest
 
 from launchers import restart, streams, supervise, watched
-from launchers.child_process import LEFT
+from launchers.child_process import EXITED_EARLY
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.stop_requests import STACKS, StopRequests
@@ -187,7 +187,7 @@ def test_only_work_gives_a_clean_record_and_not_a_long_start_up(log, monkeypatch
 
 
 def test_a_node_that_exited_unasked_is_restarted(log):
-  code, output = _supervise(Node(log, LEFT, 0))
+  code, output = _supervise(Node(log, EXITED_EARLY, 0))
   assert code == 0
   assert 'node node/0 exited with code 0 before its work was done; restarting' in output
 

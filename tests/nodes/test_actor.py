@@ -13,7 +13,7 @@ from agents.seeding import Seed
 from environments.base import Exhausted
 from environments.catch import Catch
 from nodes.actor import Actor
-from nodes.evaluator import Evaluator, complete_rounds, episodes, record_video
+from nodes.evaluator import Evaluator, complete_rounds, play_episodes, record_video
 from nodes.inference.client import RemotePolicy
 from nodes.runtime import lifecycle, periodic_evaluator
 from nodes.runtime.periodic_evaluator import EvaluationOptions, PeriodicEvaluator
@@ -134,14 +134,14 @@ def test_episode_returns_takes_as_many_episodes_from_each_environment(answer):
   # Environment i pays i for each of its steps.
   policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
   environment = CounterEnvironment([2, 3, 40])
-  returns = [e.episode_return for e in episodes(environment, policy, episodes_each=2)]
+  returns = [e.episode_return for e in play_episodes(environment, policy, episodes_each=2)]
   assert sorted(returns) == [0, 0, 3, 3, 80, 80]
 
 
 def test_an_evaluation_that_is_late_ends_with_a_round_and_counts_no_short_episode_more(answer):
   policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
   environment = CounterEnvironment([2, 3, 40])
-  played = list(episodes(environment, policy, episodes_each=5, is_out_of_time=lambda: True))
+  played = list(play_episodes(environment, policy, episodes_each=5, is_out_of_time=lambda: True))
   assert len(played) > 3
   assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 3, 80]
 
@@ -149,14 +149,14 @@ def test_an_evaluation_that_is_late_ends_with_a_round_and_counts_no_short_episod
 def test_an_episode_that_never_ends_counts_with_its_return_so_far_in_the_last_round(answer, caplog):
   policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 0, lambda: False)
   environment = CounterEnvironment([2, 3, 10**9])
-  played = list(episodes(environment, policy, episodes_each=5, max_steps=20))
+  played = list(play_episodes(environment, policy, episodes_each=5, max_steps=20))
   assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 3, 40]
   assert max(e.length for e in played) == 20
   assert 'has not ended after --eval_episode_steps=20' in caplog.text
   # What follows a cut is no episode, even if it ends: here 6 of 26 steps, of an evaluation that waits.
   environment = CounterEnvironment([2, 50, 26])
   policy = RemotePolicy(answer(Inference()), 'evaluator/0', 5, 1, lambda: False)
-  played = list(episodes(environment, policy, episodes_each=5, max_steps=20))
+  played = list(play_episodes(environment, policy, episodes_each=5, max_steps=20))
   assert sorted(e.episode_return for e in complete_rounds(played, 3)) == [0, 20, 40]
 
 

@@ -13,8 +13,8 @@ from programs import registry as programs
 from programs.options import agent_choice, configs
 
 ACTIONS = {
-  'one': specs.DiscreteArray(3, np.int32),
-  'several': specs.BoundedArray((2,), np.int32, 0, [1, 2]),
+  'discrete': specs.DiscreteArray(3, np.int32),
+  'multi_discrete': specs.BoundedArray((2,), np.int32, 0, [1, 2]),
   'continuous': specs.BoundedArray((2,), np.float32, -1, 1),
 }
 NOBODYS = {
@@ -23,7 +23,7 @@ NOBODYS = {
   'from one': specs.BoundedArray((2,), np.int32, 1, 2),
   'a matrix': specs.BoundedArray((2, 2), np.int32, 0, 2),
 }
-ALL = ('one', 'several', 'continuous')
+ALL = ('discrete', 'multi_discrete', 'continuous')
 # By program and agent.
 PLAYS = {
   ('sebulba', 'vtrace'): ALL,
@@ -31,15 +31,15 @@ PLAYS = {
   ('impala', 'vtrace'): ALL,
   ('impala', 'ppo'): ALL,
   ('gala_sebulba', ''): ALL,
-  ('r2d2', ''): ('one',),
-  ('muzero', ''): ('one',),
+  ('r2d2', ''): ('discrete',),
+  ('muzero', ''): ('discrete',),
   ('qt_opt', ''): ('continuous',),
   ('anakin', 'vtrace'): ALL,
   ('anakin', 'ppo'): ALL,
-  ('anakin', 'r2d2'): ('one',),
-  ('anakin', 'muzero'): ('one',),
+  ('anakin', 'r2d2'): ('discrete',),
+  ('anakin', 'muzero'): ('discrete',),
   ('gala', ''): ALL,
-  ('intrinsic_rewards', ''): ('one',),
+  ('intrinsic_rewards', ''): ('discrete',),
 }
 # The one observation that all agents take.
 ARRAY = LifetimeObservation(3)
@@ -130,7 +130,7 @@ def test_actions_that_no_agent_takes_are_rejected_by_launch_and_agent(
 @of_agents_with_masks
 def test_launch_and_agent_agree_on_the_mask(monkeypatch, program, agent, size, others, words):
   kind = PLAYS[program, agent][0]
-  sizes = {'one': 3, 'continuous': 2}
+  sizes = {'discrete': 3, 'continuous': 2}
   observations = {**others, 'action_mask': specs.Array((size or sizes[kind],), bool)}
   if kind == 'continuous':
     words = 'the actions are continuous: leave it out'
@@ -162,12 +162,12 @@ NORMALIZED = {
 
 @pytest.mark.parametrize('observations, words', NORMALIZED.values(), ids=NORMALIZED)
 def test_launch_and_agent_agree_on_what_is_normalised(monkeypatch, observations, words):
-  _shown(monkeypatch, ACTIONS['one'], observations)
+  _shown(monkeypatch, ACTIONS['discrete'], observations)
   values = {'env': 'catch', 'normalize_observations': True}
   module = programs.load('sebulba')
   calls = (
     lambda: configs.make_config(module, values),
-    lambda: VTrace(configs.resolve(module, values), observations, ACTIONS['one']),
+    lambda: VTrace(configs.resolve(module, values), observations, ACTIONS['discrete']),
   )
   for call in calls:
     if words:

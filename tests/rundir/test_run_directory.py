@@ -50,7 +50,7 @@ def test_a_record_with_a_part_of_another_type_is_rejected_in_one_sentence(tmp_pa
 def test_the_files_of_an_earlier_command_are_not_those_of_a_rejected_launch(tmp_path):
   for _ in range(2):
     run_directory.write_record(str(tmp_path), 'sebulba', {}, Config())
-  run_directory.forget_rejected(str(tmp_path))
+  run_directory.delete_rejected(str(tmp_path))
   assert (tmp_path / 'config.json').exists()
 
 
@@ -81,9 +81,9 @@ def test_the_result_has_what_the_summary_has(tmp_path):
 def test_the_end_of_a_program_is_its_result_until_the_run_continues(tmp_path):
   path = str(tmp_path)
   run_directory.write_record(path, 'sebulba', {}, Config())
-  run_end.note_end(path, 1, 2.0)
+  run_end.record_end(path, 1, 2.0)
   assert not run_end.has_ended(path) and run_end.result(path) == ''
-  run_end.note_end(path, 0, 12.345)
+  run_end.record_end(path, 0, 12.345)
   assert run_end.result(path) == f'done: seconds=12.3 run_dir={path}'
   counts = dict.fromkeys(('actor_steps', 'environment_frames', 'learner_steps'), 7)
   (tmp_path / 'summary.json').write_text(json.dumps({'evaluator_return': 0.5, **counts}))
@@ -138,7 +138,7 @@ def test_a_record_with_secrets_is_still_the_owners_once_it_is_put_back(tmp_path,
     run_directory.write_record(str(tmp_path), 'sebulba', {'env_options': options}, config)
     earlier = run_directory.earlier_files(str(tmp_path))
     run_directory.write_record(str(tmp_path), 'sebulba', {}, Config(num_steps=2))
-    run_directory.put_back(str(tmp_path), earlier)
+    run_directory.restore(str(tmp_path), earlier)
     assert run_directory.read_record(str(tmp_path)).config['num_steps'] == 1
     assert stat.S_IMODE((tmp_path / 'config.json').stat().st_mode) == mode
 
@@ -146,7 +146,7 @@ def test_a_record_with_secrets_is_still_the_owners_once_it_is_put_back(tmp_path,
 def test_a_restart_is_of_a_node_whatever_machine_it_was_on(tmp_path):
   assert run_directory.restart_times(str(tmp_path)) == []
   for name in ('actor/0', 'actor/3 on worker5'):
-    run_directory.note_restart(str(tmp_path), name)
+    run_directory.record_restart(str(tmp_path), name)
   assert [node for _, node in run_directory.restart_times(str(tmp_path))] == ['actor/0', 'actor/3']
 
 
@@ -164,8 +164,8 @@ def test_the_final_evaluation_is_put_back_if_a_resume_is_rejected(tmp_path):
   evaluation = tmp_path / run_end.FINAL_EVALUATION
   evaluation.write_text('{}')
   earlier = run_directory.earlier_files(str(tmp_path))
-  run_end.forget_evaluation(str(tmp_path))
+  run_end.delete_evaluation(str(tmp_path))
   assert not evaluation.exists()
-  run_end.forget_evaluation(str(tmp_path))  # A run may have none.
-  run_directory.put_back(str(tmp_path), earlier)
+  run_end.delete_evaluation(str(tmp_path))  # A run may have none.
+  run_directory.restore(str(tmp_path), earlier)
   assert evaluation.read_text() == '{}'

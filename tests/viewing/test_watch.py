@@ -56,7 +56,7 @@ def test_a_finished_run_is_shown_with_its_curve_and_result(finished_run, capsys,
 
 def test_a_running_run_is_followed_to_its_end(tmp_path, capsys, monkeypatch):
   run_dir = make_run(tmp_path / 'run')
-  run_directory.note_restart(str(run_dir), 'actor/0')
+  run_directory.record_restart(str(run_dir), 'actor/0')
   read_summary, looks = run_end.read_summary, []
 
   def read(path):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from launchers.bottleneck import Figures
+from launchers.bottleneck import Utilization
 from rundir.graph_file import Flow, Graph, Group
 from viewing.node_log import NodeLog
 from viewing.processes import Sample
@@ -17,7 +17,7 @@ _RESTING = {'idle', 'starting', ''}
 
 
 def node(
-  means: Mapping[str, float], figures: Figures, sample: Sample | None, cores: float
+  means: Mapping[str, float], figures: Utilization, sample: Sample | None, cores: float
 ) -> tuple[str, list[tuple[str, float]]]:
   """Returns the state of a node and its meters, as (name, share).
 

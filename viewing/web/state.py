@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from environments import own_file
+from environments import user_file
 from launchers import bottleneck, logs, view
 from rundir import csv_file, graph_file, node_files, run_directory, run_end, secrets, videos
 from viewing import processes, progress
@@ -102,7 +102,7 @@ class _Run:
     graph = graph_file.read(self.run_dir)
     status = run.status or {'means': {}, 'verdict': bottleneck.UNKNOWN}
     seen = run.processes
-    figures = bottleneck.figures(status['means'], run.config, seen.cores_used())
+    figures = bottleneck.utilization(status['means'], run.config, seen.cores_used())
     names = self._nodes(graph)
     states = {
       name: boxes.node(
@@ -118,7 +118,7 @@ class _Run:
       'name': run.name,
       'run_dir': self.run_dir,
       'program': run.program,
-      'env': own_file.title(str(run.config.get('env', ''))),
+      'env': user_file.title(str(run.config.get('env', ''))),
       'state': run.state,
       'result': run_end.result(self.run_dir),
       'figures': [f for f in view.figures(run.status) if f[1] != '-'] if run.status else [],

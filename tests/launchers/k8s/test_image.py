@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from environments import own_file
+from environments import user_file
 from tests.programs_under_test import ROOT
 
 DOCKERFILE = (ROOT / 'Dockerfile').read_text()
@@ -26,7 +26,7 @@ def test_it_has_every_package_that_launch_needs_and_no_hidden_file():
     return any(fnmatch.fnmatch(name, pattern) for pattern in ignored)
 
   assert ours and not any(map(is_ignored, ours | {'nodes', 'agents', 'launch.py'}))
-  assert all(map(is_ignored, ['.git', '.venv', '.env', '__pycache__', *own_file.NOT_IN_IMAGE]))
+  assert all(map(is_ignored, ['.git', '.venv', '.env', '__pycache__', *user_file.NOT_IN_IMAGE]))
   assert '\nCOPY . .\n' in DOCKERFILE and '\nUSER 1000:1000\n' in DOCKERFILE
 
 
@@ -54,7 +54,7 @@ def test_a_file_that_it_does_not_have_is_rejected(path):
   with pytest.raises(
     ValueError, match=r'mine\.py:make is left out of the image by \.dockerignore; '
   ):
-    own_file.in_checkout(f'{ROOT}/{path}:make')
+    user_file.in_checkout(f'{ROOT}/{path}:make')
 
 
 @pytest.mark.parametrize('lock', sorted(path.name for path in ROOT.glob('requirements*.txt')))

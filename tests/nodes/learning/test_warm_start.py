@@ -53,7 +53,7 @@ def test_parameters_and_their_copies_are_the_other_runs_and_the_rest_is_new(tmp_
   theirs, ours = _state(name, 2), _state(name, 1)
   saved_params.write_initial(str(tmp_path), _saved(theirs, tmp_path / 'other'))
   assert saved_params.has_initial(str(tmp_path))
-  state = warm_start.started(_agent(name), ours, str(tmp_path))
+  state = warm_start.with_initial_params(_agent(name), ours, str(tmp_path))
   weights = theirs.params.network if name == 'muzero' else theirs.params
   taken = {'params': theirs.params, 'target_params': weights}
   if name == 'qt_opt':

@@ -51,4 +51,4 @@ class GrowingRun:
     """Ends the run."""
     if finished:
       self.write('summary.json', json.dumps({'evaluator_return': 0.5, 'actor_steps': 90}))
-    run_end.note_end(self.path, code, seconds=1.0)
+    run_end.record_end(self.path, code, seconds=1.0)

@@ -13,8 +13,8 @@ from agents.actor_critic.distributions import Distribution
 from agents.types import Array
 
 
-class SeveralCategoricals(Distribution):
-  """Independent distributions over labels, one for each of K actions; a draw is int32 `[K]`.
+class MultiCategorical(Distribution):
+  """Independent categorical distributions, one for each of K discrete actions; a draw is int32 `[K]`.
 
   The parameters are the logits of the first action, then those of the second, and so on.
   """
@@ -30,15 +30,15 @@ class SeveralCategoricals(Distribution):
     self._place = np.where(self._exists, np.cumsum(sizes)[:, None] - sizes + label, 0)
 
   def sample(self, key: Array, logits: Array) -> Array:
-    """Returns labels, int32 `[K]`. See the base class."""
+    """Returns actions, int32 `[K]`. See the base class."""
     return jax.random.categorical(key, self._each(logits)).astype(jnp.int32)
 
   def mode(self, logits: Array) -> Array:
-    """Returns the most probable labels, int32 `[K]`."""
+    """Returns the most probable actions, int32 `[K]`."""
     return jnp.argmax(self._each(logits), axis=-1).astype(jnp.int32)
 
   def log_prob(self, logits: Array, draw: Array) -> Array:
-    """Returns the log-probability of all labels together. See the base class."""
+    """Returns the log-probability of all K actions together. See the base class."""
     log_pi = jax.nn.log_softmax(self._each(logits))
     labels = draw[..., None].astype(jnp.int32)
     return jnp.sum(jnp.take_along_axis(log_pi, labels, axis=-1)[..., 0], axis=-1)
@@ -49,9 +49,9 @@ class SeveralCategoricals(Distribution):
     return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=(-2, -1))
 
   def action(self, draw: Array) -> Array:
-    """Returns the labels themselves."""
+    """Returns the draw itself."""
     return draw
 
   def _each(self, logits: Array) -> Array:
-    """Returns logits `[..., num_logits]` as `[..., K, largest]`, with illegal labels in the gaps."""
+    """Returns logits `[..., num_logits]` as `[..., K, largest]`, with `ILLEGAL` in the gaps."""
     return jnp.where(self._exists, logits[..., self._place], ILLEGAL)

@@ -32,7 +32,7 @@ _LOADING = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnFile:
+class UserFile:
   """The content of a file at the time it was read.
 
   Attributes:
@@ -82,7 +82,7 @@ class Named:
     task: the part of the flag after the name.
   """
 
-  file: OwnFile
+  file: UserFile
   name: str
   task: str = ''
 
@@ -99,7 +99,7 @@ class Named:
     Raises:
       ValueError: one sentence, if the file cannot be imported or does not define the name.
     """
-    with explained(f'{self}: importing it', self.file.path):
+    with user_code_errors(f'{self}: importing it', self.file.path):
       module = self.file.load()
     found = getattr(module, self.name, None)
     if not callable(found):
@@ -132,7 +132,7 @@ def named(spec: str, beside: str = '') -> Named:
   path = _absolute(found['path'], beside)
   try:
     with tokenize.open(path) as f:
-      return Named(OwnFile(path, f.read()), found['name'], found['task'] or '')
+      return Named(UserFile(path, f.read()), found['name'], found['task'] or '')
   except OSError as error:
     raise ValueError(f'{spec}: {path} cannot be read: {error.strerror}.') from error
   except (SyntaxError, UnicodeDecodeError) as error:
@@ -191,7 +191,7 @@ def title(name: str) -> str:
 
 
 @contextlib.contextmanager
-def explained(what: str, path: str) -> Iterator[None]:
+def user_code_errors(what: str, path: str) -> Iterator[None]:
   """Converts an exception of a user's code to a ValueError of one sentence that names the line.
 
   Args:

@@ -8,7 +8,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from environments import own_file, registry
+from environments import registry, user_file
 from tests.environments.test_contract import roll, stack
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -35,7 +35,7 @@ def test_an_environment_is_named_by_its_file_and_gets_task_and_options(tmp_path)
   assert registry.make(name, 2, 0, 'rows=6').observation_spec().shape == (6, 3)
   with pytest.raises(ValueError, match=r'--env_options=row: .* did you mean rows\?'):
     registry.check(name, 'row=6')
-  assert own_file.title(name) == 'mine:abc'
+  assert user_file.title(name) == 'mine:abc'
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_a_keyword_without_a_type_is_no_option(tmp_path, parameter, options, wor
 def test_a_relative_path_leads_from_the_working_directory_or_from_a_file(tmp_path, monkeypatch):
   _write(tmp_path, 'def make(task, n, seed):\n  return Catch(n, seed)')
   monkeypatch.chdir(tmp_path)
-  assert own_file.absolute('mine.py:make') == f'{tmp_path}/mine.py:make'
+  assert user_file.absolute('mine.py:make') == f'{tmp_path}/mine.py:make'
   monkeypatch.chdir('/')
   assert (
-    str(own_file.named('mine.py:make', beside=f'{tmp_path}/x.py')) == f'{tmp_path}/mine.py:make'
+    str(user_file.named('mine.py:make', beside=f'{tmp_path}/x.py')) == f'{tmp_path}/mine.py:make'
   )
-  assert own_file.absolute('catch') == 'catch' and own_file.carried('a:b') == 'a:b'
+  assert user_file.absolute('catch') == 'catch' and user_file.carried('a:b') == 'a:b'
 
 
 def test_a_file_goes_along_with_its_name_to_a_process_where_it_is_not(tmp_path):
@@ -77,7 +77,7 @@ def make(task, n, seed):
   return Mine(n, seed)
 """
   name = _write(tmp_path, text) + ':make'
-  by_value = cloudpickle.dumps(own_file.named(name).load())
+  by_value = cloudpickle.dumps(user_file.named(name).load())
   (tmp_path / 'beside_mine.py').unlink()
   (tmp_path / 'mine.py').unlink()
   code = (
@@ -89,7 +89,7 @@ def make(task, n, seed):
   assert b'num_values=3' in done.stdout
 
   text = 'def make(task, n, seed):\n  return Catch(n, seed, 7)'
-  by_text = own_file.carried(_write(tmp_path, text) + ':make')
+  by_text = user_file.carried(_write(tmp_path, text) + ':make')
   (tmp_path / 'mine.py').unlink()
   code = (
     'import sys, cloudpickle; from environments import registry; '

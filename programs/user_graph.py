@@ -6,14 +6,14 @@ from typing import Any
 
 import launchpad as lp
 
-from environments import own_file
+from environments import user_file
 from launchers.placement import Resources
 
 
-class OwnGraph:
+class UserGraph:
   """The functions of a user's file. An error in one becomes a ValueError of one sentence."""
 
-  def __init__(self, name: own_file.Named):
+  def __init__(self, name: user_file.Named):
     """Imports the file.
 
     Raises:
@@ -25,7 +25,7 @@ class OwnGraph:
 
   def _built(self, *args: Any, **kwargs: Any) -> lp.Program:
     """Calls the function that builds the graph."""
-    with own_file.explained(f'{self._flag}: calling it', self._path):
+    with user_file.user_code_errors(f'{self._flag}: calling it', self._path):
       program = self._function(*args, **kwargs)
     if not isinstance(program, lp.Program):
       raise ValueError(f'{self._flag} must return an lp.Program, not {type(program).__name__}.')
@@ -35,5 +35,5 @@ class OwnGraph:
     """Calls the file's `placement`; returns None if it has none."""
     if self._place is None:
       return None
-    with own_file.explained(f'{self._flag}: calling placement', self._path):
+    with user_file.user_code_errors(f'{self._flag}: calling placement', self._path):
       return dict(self._place(config))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from environments import own_file
+from environments import user_file
 
 
 def named(config: Any) -> str:
   """Returns the value of --torso if it names a user's file; else ''."""
   torso = getattr(config, 'torso', '')
-  return torso if isinstance(torso, str) and own_file.is_spec(torso) else ''
+  return torso if isinstance(torso, str) and user_file.is_spec(torso) else ''
 
 
 def carried(config: Any) -> Any:
@@ -23,7 +23,7 @@ def carried(config: Any) -> Any:
   if not (torso := named(config)):
     return config
   try:
-    own = own_file.named(torso)
+    own = user_file.named(torso)
   except ValueError as error:
     raise ValueError(f'--torso={error}') from error
   if own.task:
