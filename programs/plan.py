@@ -15,8 +15,8 @@ from launchers.engine import LONGEST_SECONDS, Engine, Job, env_title
 from launchers.node_output import FILES, TERMINAL
 from programs import (
   agent_check,
-  arithmetic,
   check,
+  estimates,
   preset_list,
   profile,
   registry,
@@ -133,7 +133,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
       f'picture: {drawing or "with --graph=graph.svg, or .md for Mermaid"}',
     ),
     warnings=[
-      *(arithmetic.warnings(config) if learns else ()),
+      *(estimates.warnings(config) if learns else ()),
       *(effects.warnings(config, run.given) if learns else ()),
       *config_file.warnings(config, run.given),
     ],
@@ -156,7 +156,7 @@ def _node_output(engine: Engine, default: str) -> str:
 
 def _learning_notes(module: Any, config: Any, given: Mapping[str, Any]) -> Iterator[str]:
   yield preset_list.in_effect(module, config, given)
-  yield f'learning: {arithmetic.describe(config) or "defined by the program"}'
+  yield f'learning: {estimates.describe(config) or "defined by the program"}'
 
 
 def _options(config: Any) -> str:

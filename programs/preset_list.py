@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from environments import errors, user_file
-from programs import arithmetic, registry
+from programs import estimates, registry
 from programs.options import agent_choice, configs, preset_choice
 from programs.options.rule import Rule
 
@@ -119,8 +119,8 @@ def _of_preset(
   where = f'every{other} environment' if env == preset_choice.OTHERS else user_file.title(env)
   lines = [f'preset {name}, {where}']
   lines += _table([('option', 'value', 'default', ''), *rows]) if rows else ['  sets nothing']
-  if arithmetic.expected(config):
-    learning, indent = arithmetic.describe(config), '  '
+  if estimates.expected(config):
+    learning, indent = estimates.describe(config), '  '
     lines += textwrap.wrap(learning, _WIDTH, initial_indent=indent, subsequent_indent=indent)
   return '\n'.join(lines)
 

@@ -10,7 +10,7 @@ from typing import Any
 from agents.options import check_numbers
 from environments import user_file
 from programs import registry, sizes
-from programs.arithmetic import with_decay
+from programs.estimates import with_decay
 from programs.options import agent_choice, flags
 from programs.options.changes import check_changes, check_types, keep, with_newer_options
 from programs.options.configs import check, choose, make_config, resolve

@@ -19,7 +19,7 @@ from agents.types import Timestep
 from benchmarks.running import processes
 from environments import registry as environments
 from launchers import binding
-from programs import arithmetic, check, registry
+from programs import check, estimates, registry
 from programs.options import configs
 from programs.options.rule import Rule
 from rundir import audit, checkpoints, run_directory
@@ -173,7 +173,7 @@ def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
   program = registry.load(f'{mine}/replayed.py:make_program')
   config = program.Config(num_steps=100_000, batch_size=16, replayed=12).resolve()
   config.validate()
-  assert arithmetic.expected(config).updates == arithmetic.unrolls(config, 100_000) // 4
+  assert estimates.expected(config).updates == estimates.unrolls(config, 100_000) // 4
   with pytest.raises(ValueError, match='--replayed=16 must be below --batch_size=16'):
     dataclasses.replace(config, replayed=16).validate()
 

@@ -55,7 +55,7 @@ def test_presets_are_listed_beside_the_defaults_that_they_replace(capsys):
   assert re.search(
     r'^  target_update_period +100 +2500 +updates / 50, at most 100$', printed, re.MULTILINE
   )
-  assert '\n  about 12,355 updates, 123 target copies, replay filled after 10,816' in printed
+  assert '\n  about 12,355 updates, 123 target copies, learning starts after 10,816' in printed
   assert 'preset none, catch\n  sets nothing' in printed
 
 

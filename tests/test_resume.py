@@ -13,7 +13,7 @@ from absl import flags
 from agents.seeding import Seed
 from launchers.follow import Follower
 from launchers.local import engine
-from programs import arithmetic, registry, runs
+from programs import estimates, registry, runs
 from programs.options import configs
 from rundir import checkpoints, learners, run_directory, run_end
 from tests.programs_under_test import ROOT, launch, run_main
@@ -140,7 +140,7 @@ def test_a_decay_ends_with_the_resumed_run_whatever_its_preset_would_choose(
   assert _resume(tmp_path / 'same', '--num_steps=10000000') == 0, capsys.readouterr().err
   config = runs.resumed_run(str(tmp_path), '').config  # With the same flags.
   steps = getattr(config, option)
-  assert steps == arithmetic.expected(config).updates > 9 * getattr(before, option) > 0
+  assert steps == estimates.expected(config).updates > 9 * getattr(before, option) > 0
 
 
 def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_preset_says(

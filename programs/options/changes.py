@@ -24,7 +24,7 @@ _FIXED = {
 }
 # Options of a single program that can change.
 _FREE = {'num_devices', 'replay_checkpoint_period'}
-# Options derived from those of the resumed run, unless given; see `arithmetic.with_decay`.
+# Options derived from those of the resumed run, unless given; see `estimates.with_decay`.
 _FOLLOWING = {'learning_rate_decay_steps', 'temperature_decay_steps'}
 # Options that are set for a resumed run separately.
 _OWN = {'seed', 'run_dir'}

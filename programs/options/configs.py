@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from environments import user_file
-from programs import arithmetic
+from programs import estimates
 from programs.options import (
   agent_choice,
   bsuite_results,
@@ -60,12 +60,12 @@ def check_numbers(config: Any) -> None:
     ValueError: one sentence that names the flag and the fix.
   """
   user_torso.carried(config).validate()
-  arithmetic.check(config)
+  estimates.check(config)
 
 
 def resolve(module: Any, values: dict[str, Any]) -> Any:
   """Like `make_config`, but without the checks of `check`."""
-  return arithmetic.with_decay(choose(module, values))
+  return estimates.with_decay(choose(module, values))
 
 
 def choose(module: Any, values: dict[str, Any]) -> Any:

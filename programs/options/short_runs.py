@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from programs import arithmetic
+from programs import estimates
 from programs.options.rule import Rule
 
-FILLING = 0.05  # The largest fraction of num_steps in which replay is filled.
+WARMUP = 0.05  # The largest fraction of num_steps in which replay is filled.
 COPIES = 50  # The fewest target copies of a run with as many updates.
 _SHORT_RUN = 1_000_000
 _MOST_SAMPLES = 8.0  # DQN's: 32 transitions in an update, every 4 steps.
@@ -19,7 +19,7 @@ _FEWEST_SAMPLES = 0.8  # R2D2's.
 
 
 def _min_replay_size(config: Any) -> int:
-  filled = arithmetic.unrolls(config, int(FILLING * config.num_steps))
+  filled = estimates.unrolls(config, int(WARMUP * config.num_steps))
   size = max(config.batch_size, min(filled, config.replay_size // 10))
   return max(config.num_replay_shards, min(size, config.replay_size))
 
@@ -31,7 +31,7 @@ def _samples_per_insert(config: Any) -> float:
 
 
 def _target_update_period(longest: int, config: Any) -> int:
-  run = arithmetic.expected(config)
+  run = estimates.expected(config)
   updates = 0 if run is None else run.updates
   return max(1, min(updates // COPIES, longest))
 

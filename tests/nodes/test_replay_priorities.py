@@ -14,7 +14,7 @@ from nodes.unrolls import tables
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
-from programs import arithmetic, r2d2
+from programs import estimates, r2d2
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
 from tests.nodes.prioritized import prioritized, write
 from tests.waiting import wait_until
@@ -38,7 +38,7 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
   writer.start()
   writer.put(numbered_unrolls(0, 40), lambda: None)  # It waits for samples now and then.
   batches = iter(UnrollReader([address], COLUMNS, 1, max_in_flight=1))
-  run = arithmetic.expected(config)
+  run = estimates.expected(config)
   assert run.updates == 2 * (40 - 10)
   assert run.most_updates == 2 * (40 - 10) + 7
   for _ in range(run.most_updates):

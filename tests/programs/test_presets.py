@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from programs import arithmetic, preset_list, r2d2, registry
+from programs import estimates, preset_list, r2d2, registry
 from programs.options import agent_choice, configs, preset_choice, short_runs
 
 LENGTHS = [100_000, 300_000, 1_000_000, 10_000_000]
@@ -21,12 +21,12 @@ def config_of(program, **values):
 def test_r2d2_has_updates_and_copies_in_runs_of_every_length(env, num_steps):
   config = config_of('r2d2', env=env, num_steps=num_steps)
   config.validate()
-  arithmetic.check(config)
-  assert arithmetic.warnings(config) == []
-  run = arithmetic.expected(config)
+  estimates.check(config)
+  assert estimates.warnings(config) == []
+  run = estimates.expected(config)
   assert run.updates >= 500
   assert run.copies >= short_runs.COPIES
-  assert run.first_batch <= short_runs.FILLING * num_steps
+  assert run.first_batch <= short_runs.WARMUP * num_steps
   assert config.batch_size <= config.min_replay_size <= config.replay_size / 10
 
 
@@ -36,9 +36,9 @@ def test_r2d2_has_updates_and_copies_in_runs_of_every_length(env, num_steps):
 def test_r2d2s_rules_count_replicas_and_shards(values):
   config = config_of('r2d2', env='mine.py:make', num_steps=1_000_000, **values)
   config.validate()
-  run = arithmetic.expected(config)
+  run = estimates.expected(config)
   assert run.copies >= short_runs.COPIES
-  assert run.first_batch <= short_runs.FILLING * config.num_steps
+  assert run.first_batch <= short_runs.WARMUP * config.num_steps
 
 
 def test_samples_per_insert_falls_from_dqns_to_r2d2s():
@@ -59,7 +59,7 @@ def test_a_flag_replaces_a_rule_and_the_rules_after_it_follow(name, value):
   before = RULED[: RULED.index(name)]
   assert [getattr(given, n) for n in before] == [getattr(options_set_by_rules, n) for n in before]
   if name != 'target_update_period':
-    assert given.target_update_period == arithmetic.expected(given).updates // short_runs.COPIES
+    assert given.target_update_period == estimates.expected(given).updates // short_runs.COPIES
     assert given.target_update_period != options_set_by_rules.target_update_period
 
 
@@ -104,7 +104,7 @@ def test_r2d2s_published_values_are_its_defaults():
     'eval_period': 500_000_000,
   }
   configs.check(r2d2, published)
-  assert arithmetic.warnings(published) == []
+  assert estimates.warnings(published) == []
 
 
 @pytest.mark.parametrize('program', ['sebulba', 'impala'])
@@ -116,9 +116,9 @@ def test_impalas_published_values_are_those_of_table_g1(program):
   assert (config.optimizer, config.rmsprop_eps, config.learning_rate) == ('rmsprop', 0.01, 6e-4)
   assert (config.loss_reduction, config.max_gradient_norm) == ('sum', 40.0)
   assert (config.max_abs_reward, config.vtrace_lambda, config.core) == (1.0, 1.0, 'none')
-  assert config.learning_rate_decay_steps == arithmetic.expected(config).updates
+  assert config.learning_rate_decay_steps == estimates.expected(config).updates
   assert config.num_steps * 4 == 200_000_000  # Frames.
-  assert arithmetic.warnings(config) == []
+  assert estimates.warnings(config) == []
 
 
 AGENTS = [
@@ -133,7 +133,7 @@ def test_none_leaves_every_default_of_the_agent(program, agent):
   module = registry.load(program)
   values = {'preset': 'none'} | ({'agent': agent} if agent else {})
   expected = agent_choice.variants(module)[agent].config(preset='none').resolve()
-  assert configs.resolve(module, values) == arithmetic.with_decay(expected)
+  assert configs.resolve(module, values) == estimates.with_decay(expected)
 
 
 @pytest.mark.parametrize('program, agent', AGENTS)
@@ -145,8 +145,8 @@ def test_every_preset_of_every_agent_is_valid(program, agent):
       values = {'env': env, 'preset': name} | ({'agent': agent} if agent else {})
       config = configs.resolve(module, values)
       config.validate()
-      arithmetic.check(config)
-      assert arithmetic.warnings(config) == [], (env, name)
+      estimates.check(config)
+      assert estimates.warnings(config) == [], (env, name)
 
 
 OWN = """

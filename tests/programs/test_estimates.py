@@ -7,7 +7,7 @@ import pytest
 
 from agents.types import Timestep
 from nodes.unrolls.assembler import CoreStateRows, UnrollAssembler
-from programs import arithmetic, r2d2, registry, sebulba
+from programs import estimates, r2d2, registry, sebulba
 from programs.options import changes, configs
 
 DISCRETE = {'muzero', 'r2d2'}  # Programs whose agents take no continuous actions.
@@ -28,9 +28,9 @@ def config_of(program, **values):
 def test_every_family_can_be_learned_by_every_program_within_its_own_steps(program, family):
   config = config_of(program, env=family)
   config.validate()
-  arithmetic.check(config)
-  assert arithmetic.warnings(config) == []
-  run = arithmetic.expected(config)
+  estimates.check(config)
+  assert estimates.warnings(config) == []
+  run = estimates.expected(config)
   assert run.updates >= 900
   assert run.first_batch <= 0.2 * config.num_steps
   assert (run.copies is not None) == (program in ('muzero', 'qt_opt', 'r2d2'))
@@ -61,7 +61,7 @@ def test_the_number_of_unrolls_is_that_of_the_assembler(num_steps, burn_in, unro
       unrolls += 40
       if filled is None and unrolls >= 80:
         filled = 40 * (row + 1)
-  run = arithmetic.expected(config)
+  run = estimates.expected(config)
   assert run.updates == unrolls - 80
   assert run.first_batch == filled
 
@@ -69,14 +69,14 @@ def test_the_number_of_unrolls_is_that_of_the_assembler(num_steps, burn_in, unro
 def test_updates_of_a_queue_are_over_the_batches_of_all_replicas():
   config = config_of('sebulba', num_steps=200_000, num_replicas=2, batch_size=32)
   unrolls = 64 * ((200_000 // 128 - 21) // 20 + 1)
-  assert arithmetic.expected(config).updates == unrolls // 32
-  assert arithmetic.expected(config).first_batch == 2 * 64 * 21
+  assert estimates.expected(config).updates == unrolls // 32
+  assert estimates.expected(config).first_batch == 2 * 64 * 21
 
 
 def test_updates_of_anakin_come_in_whole_calls():
   config = config_of('anakin', num_envs=16, updates_per_call=10, num_steps=10_000)
   # A call is 16 x 20 x 10 rows.
-  assert arithmetic.expected(config).updates == 40
+  assert estimates.expected(config).updates == 40
 
 
 @pytest.mark.parametrize('samples_per_insert, min_replay_size', [(2.0, 50), (6.0, 16), (6.0, 160)])
@@ -101,7 +101,7 @@ def test_updates_of_anakin_with_replay_begin_when_it_is_filled(samples_per_inser
       if unrolls >= min_replay_size:
         updates += int(samples_per_insert)
         first = first or (rows - 1) * 16
-  run = arithmetic.expected(config)
+  run = estimates.expected(config)
   assert (run.updates, run.most_updates, run.first_batch) == (updates, updates, first)
   assert run.copies == updates // config.target_update_period
 
@@ -130,10 +130,10 @@ def test_updates_of_anakin_with_replay_begin_when_it_is_filled(samples_per_inser
 def test_only_runs_that_learn_nothing_are_rejected(program, values, words):
   config = config_of(program, **values)
   if words is None:
-    arithmetic.check(config)
+    estimates.check(config)
     return
   with pytest.raises(ValueError) as raised:
-    arithmetic.check(config)
+    estimates.check(config)
   for word in words:
     assert word in str(raised.value)
 
@@ -153,20 +153,20 @@ def test_only_runs_that_learn_nothing_are_rejected(program, values, words):
   ],
 )
 def test_runs_that_learn_little_get_a_warning(program, values, words):
-  said = arithmetic.warnings(config_of(program, **values))
+  said = estimates.warnings(config_of(program, **values))
   for word in words:
     assert any(word in sentence for sentence in said), said
 
 
 def test_rmsprop_on_sums_or_with_a_small_epsilon_moves():
   for option in ({'loss_reduction': 'sum'}, {'rmsprop_eps': 1e-8}):
-    assert arithmetic.warnings(config_of('sebulba', optimizer='rmsprop', **option)) == []
+    assert estimates.warnings(config_of('sebulba', optimizer='rmsprop', **option)) == []
 
 
 def test_a_linear_schedule_ends_with_the_run_also_when_the_run_is_extended():
   given = {'learning_rate_schedule': 'linear', 'num_steps': 200_000}
   config = config_of('sebulba', **given)
-  assert config.learning_rate_decay_steps == arithmetic.expected(config).updates == 624
+  assert config.learning_rate_decay_steps == estimates.expected(config).updates == 624
   further = config_of('sebulba', **given | {'num_steps': 400_000})
   resumed = changes.keep(vars(config), further, ['num_steps'])
   assert resumed.learning_rate_decay_steps == 1248
@@ -179,7 +179,7 @@ def test_a_linear_schedule_ends_with_the_run_also_when_the_run_is_extended():
 
 def test_a_temperature_falls_within_the_run():
   config = config_of('muzero')
-  assert config.temperature_decay_steps == arithmetic.expected(config).updates > 1000
+  assert config.temperature_decay_steps == estimates.expected(config).updates > 1000
   assert config.learning_rate_decay_steps == 0  # Its schedule is constant.
   assert config_of('muzero', temperature_decay_steps=9).temperature_decay_steps == 9
 
@@ -187,9 +187,9 @@ def test_a_temperature_falls_within_the_run():
 def test_an_unroll_of_muzero_has_the_rows_of_its_targets():
   config = config_of('muzero', unroll_length=7, num_unroll_steps=3, n_step=2)
   # One environment's first unroll has 7 + 3 + 2 rows, each further one 7 more.
-  assert arithmetic.unrolls(config, 16 * 11) == 0
-  assert arithmetic.unrolls(config, 16 * 12) == 16
-  assert arithmetic.unrolls(config, 16 * 19) == 32
+  assert estimates.unrolls(config, 16 * 11) == 0
+  assert estimates.unrolls(config, 16 * 12) == 16
+  assert estimates.unrolls(config, 16 * 19) == 32
 
 
 def test_a_resumed_run_keeps_values_that_another_version_would_choose_differently():
@@ -203,7 +203,7 @@ def test_a_resumed_run_keeps_values_that_another_version_would_choose_differentl
 
 def test_a_program_of_other_parts_is_left_alone():
   config = sebulba.InferenceConfig(num_steps=1).resolve()
-  assert arithmetic.expected(config) is None
-  assert arithmetic.describe(config) == '' and arithmetic.warnings(config) == []
-  arithmetic.check(config)
-  assert arithmetic.with_decay(config) is config
+  assert estimates.expected(config) is None
+  assert estimates.describe(config) == '' and estimates.warnings(config) == []
+  estimates.check(config)
+  assert estimates.with_decay(config) is config

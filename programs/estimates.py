@@ -20,13 +20,13 @@ from programs.options.queue import QueueConfig
 
 FEW_UPDATES = 500
 FEW_COPIES = 10
-LONG_FILLING = 0.5  # Fraction of num_steps.
+LONG_WARMUP = 0.5  # Fraction of num_steps.
 _WITH_REPLAY = PrioritizedConfig, CompiledReplayConfig
 _HARDLY_MOVES = 1e-6  # Upper bound on the mean square, over parameters, of a mean-loss gradient.
 
 
 @dataclasses.dataclass(frozen=True)
-class Expected:
+class Estimates:
   """Estimates for a run of num_steps.
 
   Attributes:
@@ -44,7 +44,7 @@ class Expected:
   copies: int | None
 
 
-def expected(config: Any) -> Expected | None:
+def expected(config: Any) -> Estimates | None:
   """Returns the estimates for these options; None if the config has no known replay or loop options.
 
   Rules of presets ask before the options are validated, so they may not fit together.
@@ -57,7 +57,7 @@ def expected(config: Any) -> Expected | None:
     each = config.updates_per_unroll
     rows_per_call = batch * (config.updates_per_call // each)
     calls = math.ceil(config.num_steps / max(rows_per_call, 1))
-    filling = _filling(config)
+    filling = _unrolls_until_learning(config)
     updates = most = max(0, calls * config.updates_per_call - (filling - 1) * each)
     first = batch * filling
   elif isinstance(config, PrioritizedConfig):
@@ -78,7 +78,7 @@ def expected(config: Any) -> Expected | None:
   period = getattr(config, 'target_update_period', None)
   copies = None if period is None else updates // period
   each = getattr(config, 'gradient_steps_per_update', 1)
-  return Expected(updates, each, most, first, copies)
+  return Estimates(updates, each, most, first, copies)
 
 
 def with_decay(config: Any) -> Any:
@@ -104,11 +104,8 @@ def describe(config: Any) -> str:
   parts = [f'about {run.updates:,} updates{of}']
   if run.copies is not None:
     parts.append(f'{run.copies:,} target copies')
-  if isinstance(config, _WITH_REPLAY):
-    share = run.first_batch / config.num_steps
-    parts.append(f'replay filled after {run.first_batch:,} actor_steps ({share:.1%})')
-  else:
-    parts.append(f'from {run.first_batch:,} of {config.num_steps:,} actor_steps on')
+  share = run.first_batch / config.num_steps
+  parts.append(f'learning starts after {run.first_batch:,} actor_steps ({share:.1%})')
   return ', '.join(parts)
 
 
@@ -158,7 +155,7 @@ def warnings(config: Any) -> list[str]:
     )
   if isinstance(config, _WITH_REPLAY) and run is not None:
     share = run.first_batch / config.num_steps
-    if share > LONG_FILLING:
+    if share > LONG_WARMUP:
       found.append(
         f'replay is filled after about {run.first_batch:,} of --num_steps={config.num_steps}: lower '
         f'--min_replay_size={config.min_replay_size}.'
@@ -185,7 +182,7 @@ def unrolls(config: Any, steps: int) -> int:
   return environments * max(0, (rows - _rows(config)) // config.unroll_length + 1)
 
 
-def _filling(config: Any) -> int:
+def _unrolls_until_learning(config: Any) -> int:
   """Returns the unrolls of each environment up to the first that is learned from."""
   if config.rings is None:
     return 1
