@@ -215,7 +215,7 @@ def test_the_final_evaluation_is_requested_again_while_it_cannot_be_written(
     raise OSError(code, os.strerror(code))
 
   monkeypatch.setattr(files, 'write_json', fails)
-  with pytest.raises(RuntimeError, match='ask again'):
+  with pytest.raises(RuntimeError, match='retry'):
     subject.final_evaluation({'evaluator_return': 1.0})
   assert 'cannot take the final evaluation' in subject.status()['problem']
   monkeypatch.setattr(files, 'write_json', write)

@@ -202,7 +202,7 @@ def test_a_run_of_another_command_is_left_alone(parse, run):
   (run.directory / '.lock').touch()
   directory_lock.take(str(run_dir))
   code, rows, lines = run(parse(space={'learning_rate': ['0.1']}))
-  assert code == 1 and 'trial 1 seed 1: is left out' in lines[0]
+  assert code == 1 and 'trial 1 seed 1: skipped' in lines[0]
   assert rows[0].valued == 1
 
 

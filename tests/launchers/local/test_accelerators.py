@@ -62,7 +62,7 @@ def test_the_users_variable_limits_the_choice(driver, monkeypatch):
   assert devices({'learner': GPU}) == {'learner': ()}
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
   with pytest.raises(
-    ValueError, match=r"^group 'learner' needs 1 of .* and 0 are .* CUDA_VISIBLE_DEVICES"
+    ValueError, match=r"^group 'learner' needs 1 of .* but only 0 are .* CUDA_VISIBLE_DEVICES"
   ):
     devices({'learner': GPU})
 

@@ -131,7 +131,7 @@ def test_an_actor_of_another_run_retries_and_counts_nothing():
   server = make_server()
   publish(server, 0, 0)
   server.fetch(None, '', 'actor/0', 1, ActingTotals())
-  with pytest.raises(RuntimeError, match='ask again'):
+  with pytest.raises(RuntimeError, match='retry'):
     server.fetch(None, 'another run', 'actor/0', 1, ActingTotals(50))
   assert server.measure(1.0)['actor_steps'] == 0
 
@@ -244,5 +244,5 @@ def test_a_failing_learner_makes_no_actor_exit(broken_learner):
     lambda: node.fetch(None, '', 'actor/0', 1, ActingTotals()),
     lambda: node.get_variables(['params']),
   ):
-    with pytest.raises(RuntimeError, match='ask again'):
+    with pytest.raises(RuntimeError, match='retry'):
       ask()

@@ -83,5 +83,5 @@ def test_a_failing_inference_learner_makes_no_actor_or_relabeller_exit(broken_le
     node.run()
   with pytest.raises(ConnectionError):
     connection.receive()
-  with pytest.raises(RuntimeError, match='ask again'):
+  with pytest.raises(RuntimeError, match='retry'):
     node.fetch(None, '', 'relabeller/0', 1, ActingTotals())
