@@ -146,7 +146,7 @@ def test_a_stopped_sweep_ends_its_programs_and_continues_where_it_was(parse, run
   code, rows, lines = run(sweep)
   thread.join()
   assert code == expected and all(row.estimate is None for row in rows)
-  assert 'stops 2 runs' in lines[-1]
+  assert 'stopping 2 runs' in lines[-1]
   for seed in (1, 2):
     run_dir = run.directory / 'trial_1' / f'seed_{seed}'
     outcome = sweep_directory.outcome(str(run_dir))
