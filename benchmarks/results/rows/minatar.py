@@ -262,8 +262,8 @@ TASKS = (
     'Seaquest',
     (5.0, 20.0),
     missed=(
-      'Seven of nine seeds of PPO stay at the return of a submarine that never surfaces. One under Anakin '
-      'learns to surface, from about two million steps on, and one under Sebulba begins to.'
+      'Seven of nine seeds of PPO stay at the return of a submarine that never surfaces. One under '
+      'Anakin learns to surface, from about two million steps on, and one under Sebulba begins to.'
     ),
   ),
   _in_gymnax(
