@@ -16,9 +16,8 @@ from typing import Any
 import launchpad as lp
 
 from environments import errors
-from launchers import engine as engines_interface
 from launchers import placement, streams, terminal
-from launchers.engine import LONGEST_SECONDS
+from launchers.engine import LONGEST_SECONDS, Job, record
 from launchers.graph import check
 from launchers.node_output import FILES, TERMINAL
 from launchers.placement import Resources
@@ -84,15 +83,13 @@ def launch(
   if problems:
     raise ValueError('\n'.join(problems))
   path = run_directory.absolute(run_dir or run_directory.default_path(program.name, ''))
-  job = engines_interface.Job(
-    program.name, program, placed, {}, _Config(path), False, node_timeout, node_output
-  )
+  job = Job(program.name, program, placed, {}, _Config(path), False, node_timeout, node_output)
   job = engine.prepared(job, engine_options)
   os.environ.update(placement.NO_PROXY)
   run_directory.create(path)
   began = time.monotonic()
   try:
-    engines_interface.record(job)
+    record(job)
     with terminal.shown(program, job.title, path, node_output) as callbacks:
       code = engine.launch(job, callbacks, engine_options)
   except ValueError:

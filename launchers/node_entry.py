@@ -74,10 +74,10 @@ def _watch_for_sigterm(
     _leave(stopped())
 
   threading.Thread(target=watch, args=(writer,), name='sigterm-watch', daemon=True).start()
-  _keep_signals_of_children_apart()
+  _reset_signals_in_children()
 
 
-def _keep_signals_of_children_apart() -> None:
+def _reset_signals_in_children() -> None:
   """Gives forked children, such as the workers of an environment, the default handling of signals.
 
   A child has copies of the wake-up descriptor and of the handlers. With them a SIGTERM to the child
@@ -86,19 +86,19 @@ def _keep_signals_of_children_apart() -> None:
   numbers = (signal.SIGTERM, signal.SIGQUIT)
   forking = threading.local()
 
-  def block() -> None:  # Until the child has let go of both.
+  def block() -> None:  # Until the child has reset them.
     forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
 
   def unblock() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
 
-  def release() -> None:
+  def reset() -> None:
     signal.set_wakeup_fd(-1)
     for number in numbers:
       signal.signal(number, signal.SIG_DFL)
     unblock()
 
-  os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=release)
+  os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=reset)
 
 
 def _receive_stacks_in_one_thread() -> None:

@@ -70,7 +70,7 @@ def expected(config: Any) -> Estimates | None:
     updates = max(0, int(samples / config.batch_size))
     most = max(0, int((samples + error) / config.batch_size)) if first <= config.num_steps else 0
   elif isinstance(config, QueueConfig):
-    new = sum(share.unrolls for share in config.batch_parts if share.table == UNROLLS)
+    new = sum(part.unrolls for part in config.batch_parts if part.table == UNROLLS)
     first = _steps_until(config, new)
     updates = most = unrolls(config, config.num_steps) // max(new, 1)
   else:

@@ -48,7 +48,7 @@ _OPTION_TYPES = (bool, int, float, str, tuple)
 def load(name: str) -> Any:
   """Returns the module of a program.
 
-  For path/to/mine.py:make_program that is an `UserProgram` if the function takes a config, else a
+  For path/to/mine.py:make_program that is a `UserProgram` if the function takes a config, else a
   `LaunchpadProgram`.
 
   Raises:

@@ -42,9 +42,7 @@ class _Costs:
     self._environments = module.environments
     self._spec = module.environments.make_spec(config.env, config.env_options)
     self._agent = module.make_agent(config)(self._spec.observations, self._spec.actions)
-    from nodes.inference import (
-      microbenchmark,  # It imports JAX, as the agent has.
-    )
+    from nodes.inference import microbenchmark  # It imports JAX, as the agent has.
 
     self._benchmark = microbenchmark
     self._stepped = functools.cache(self._step)

@@ -51,8 +51,8 @@ def curves(runs: Sequence[Progress], width: int, height: int) -> str:
   plotext.limitsize(False, False)  # Not to the terminal size that it detects.
   plotext.plotsize(width, height)
   drawn = False
-  is_running = sorted(runs, key=lambda run: run.state != progress.RUNNING)
-  for i, run in enumerate(is_running[: len(_COLOURS)]):
+  running_first = sorted(runs, key=lambda run: run.state != progress.RUNNING)
+  for i, run in enumerate(running_first[: len(_COLOURS)]):
     # Several runs show one curve each: the evaluator's if it exists.
     kinds = [('training', run.training), ('evaluator', run.evaluation)]
     kinds = [(kind, rows) for kind, rows in kinds if rows]

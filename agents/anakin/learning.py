@@ -57,7 +57,7 @@ class Learning(abc.ABC):
     """
 
 
-class OnPolicy(Learning):
+class OnPolicyLearning(Learning):
   """One learner step on the new unrolls, which are then forgotten."""
 
   updates = 1

@@ -21,7 +21,7 @@ from agents import compilation, shapes
 from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
-from agents.anakin.learning import Learning, OnPolicy, ReplayLearning
+from agents.anakin.learning import Learning, OnPolicyLearning, ReplayLearning
 from agents.anakin.limits import RingSizes, check_rows
 from agents.anakin.streams import Episodes, Streams
 from agents.metrics import all_finite
@@ -39,9 +39,7 @@ class AnakinState(NamedTuple):
 class Report(NamedTuple):
   """The results of one call. Metrics are `[updates]`; all other leaves are scalars."""
 
-  metrics: dict[
-    str, Array
-  ]  # By name, one entry per update; 0 for updates before replay was filled.
+  metrics: dict[str, Array]  # One entry per update; 0 for updates before replay was filled.
   learner_steps: Array  # int32, done so far.
   finite: Array  # bool; see `agents.metrics.all_finite`.
   episodes: Episodes  # Sums over the environments.
@@ -89,7 +87,7 @@ class AnakinLoop:
     if rings:
       rings.check(num_envs, len(devices), updates_per_call)
     self._learning: Learning = (
-      ReplayLearning(agent, rings, self._mesh) if rings else OnPolicy(agent)
+      ReplayLearning(agent, rings, self._mesh) if rings else OnPolicyLearning(agent)
     )
     check_rows(num_envs, agent.unroll_period, updates_per_call, self._learning.updates)
     self._iterations = updates_per_call // self._learning.updates

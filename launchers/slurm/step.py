@@ -71,9 +71,7 @@ class SlurmNode:
       return None
     if not self._messages.closed:
       self._listener.poll()
-      if (
-        not self._step()
-      ):  # The node never started: log the messages of srun, if the disk has room.
+      if not self._step():  # The node never started. The disk of its log may be full.
         with contextlib.suppress(OSError), open(self.log_path, 'ab') as log:
           log.write(self._said)
       self._messages.close()

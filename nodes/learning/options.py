@@ -69,7 +69,7 @@ class TrainingOptions:
   @property
   def batch_size(self) -> int:
     """Unrolls in each replica's part of a learner batch."""
-    return sum(share.unrolls for share in self.batch_parts)
+    return sum(part.unrolls for part in self.batch_parts)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,12 @@ from nodes.runtime import lifecycle
 
 POLL_SECONDS = 0.5
 _MAX_BACKOFF_SECONDS = 5.0
-_AWAY = 'the server is stopping; retry'
+_STOPPING = 'the server is stopping; retry'
 
 
 def retry_later_error() -> Exception:
   """Returns the exception by which a handler makes the caller retry with the next incarnation."""
-  return RuntimeError(_AWAY)
+  return RuntimeError(_STOPPING)
 
 
 def backoff() -> Iterator[float]:
@@ -64,4 +64,4 @@ def call(ask: Callable[[], futures.Future], should_stop: Callable[[], bool], wha
 def _is_transient(error: Exception) -> bool:
   """Returns whether to retry: the deadline passed, or the server is or will be unavailable."""
   code = str(getattr(error, 'code', ''))
-  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code or _AWAY in str(error)
+  return 'DEADLINE_EXCEEDED' in code or 'UNAVAILABLE' in code or _STOPPING in str(error)
