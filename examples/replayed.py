@@ -24,7 +24,7 @@ class Config(sebulba.Config):
     return UNROLLS, REPLAYED
 
   @property
-  def shares(self):  # The learner's batches have so many unrolls of each.
+  def batch_parts(self):  # Unrolls of each table in a batch of the learner.
     return BatchPart(UNROLLS, self.batch_size - self.replayed), BatchPart(REPLAYED, self.replayed)
 
   def _check(self):

@@ -211,14 +211,14 @@ def test_a_loader_continues_where_another_was_killed(servers, monkeypatch):
       raise lifecycle.Stopped
     return look(self, shards)
 
-  look = ReplayLoader._look
-  monkeypatch.setattr(ReplayLoader, '_look', killed_after_some)
+  look = ReplayLoader._poll
+  monkeypatch.setattr(ReplayLoader, '_poll', killed_after_some)
   end = servers.load()
   wait_until(lambda: len(looks) == 12, servers.check)
   end()
   before = sum(servers.held())
   assert 100 < before < 200
-  monkeypatch.setattr(ReplayLoader, '_look', look)
+  monkeypatch.setattr(ReplayLoader, '_poll', look)
   end = servers.load()
   wait_until(lambda: sum(servers.held()) == servers.recorded, servers.check)
   end()
