@@ -272,8 +272,8 @@ TASKS = (
     peer=True,
     missed=(
       "`anakin`, V-trace, stays below purejaxrl's PPO: it does one gradient step a batch. `sebulba-ppo` "
-      "ends below purejaxrl's mean, within the range of its seeds. Its unrolls are fresher than those of "
-      '`impala-ppo`, and its policy loses entropy earlier. A larger `--entropy_cost` was not tried.'
+      "ends below purejaxrl's mean, within the range of its seeds. Its unrolls are fresher than those "
+      'of `impala-ppo`, and its policy loses entropy earlier. A larger `--entropy_cost` was not tried.'
     ),
   ),
   _in_gymnax('Asterix', (5.0, 15.0)),
