@@ -36,8 +36,8 @@ class Utilization:
     replay_fill: unrolls in replay, as a share of its capacity.
     first_fill: `replay_fill` at which learning starts; 0 for a queue.
     is_queue: whether replay delivers each unroll once.
-    acts_itself: whether actors compute their own actions.
-    env_groups: parts of an actor's environments that are stepped in turn.
+    env_groups: parts of an actor's environments that are stepped in turn; 0 if actors compute their own
+      actions.
     cores_used: CPU seconds of all nodes per second.
     cores: CPU cores that the program may use.
   """
@@ -52,10 +52,14 @@ class Utilization:
   replay_fill: float = math.nan
   first_fill: float = 0.0
   is_queue: bool = True
-  acts_itself: bool = False
   env_groups: int = 1
   cores_used: float = math.nan
   cores: float = math.nan
+
+  @property
+  def acts_itself(self) -> bool:
+    """Whether actors compute their own actions."""
+    return self.env_groups == 0
 
   @property
   def queue_is_full(self) -> bool:
@@ -235,8 +239,7 @@ def utilization(
     replay_fill=size / capacity if learners and capacity else math.nan,
     first_fill=config.get('min_replay_size', 0) / max(config.get('replay_size', 1), 1),
     is_queue='queue_size' in config,
-    acts_itself='env_groups' not in config,
-    env_groups=int(config.get('env_groups', 1)),
+    env_groups=int(config.get('env_groups', 0)),
     cores_used=cores_used,
     cores=float(config.get('cpu_cores', math.nan)),
   )

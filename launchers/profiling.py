@@ -12,17 +12,6 @@ from absl import logging
 from nodes.runtime import activity, lifecycle
 
 _VARIABLE = 'LAUNCHPOD_PROFILE'
-_WORK = {
-  each.name
-  for each in (
-    activity.UPDATING,
-    activity.RELABELLING,
-    activity.COMPILED_LOOP,
-    activity.PLAYING,
-    activity.SERVING,
-    activity.WAITING_FOR_REPLAY,
-  )
-}
 # After the first mark of work: the first updates compile, and fill queues.
 _SETTLING_SECONDS = 5.0
 _POLL_SECONDS = 0.2
@@ -63,8 +52,13 @@ def begin(payload: str, settling_seconds: float = _SETTLING_SECONDS) -> threadin
   return thread
 
 
+def _has_begun() -> bool:
+  now = activity.latest().activity
+  return now.is_work or now is activity.WAITING_FOR_REPLAY
+
+
 def _record(seconds: float, directory: str, settling_seconds: float) -> None:
-  while activity.latest().activity.name not in _WORK:
+  while not _has_begun():
     time.sleep(_POLL_SECONDS)
   time.sleep(settling_seconds)
   jax = sys.modules.get('jax')  # Not imported here: an actor would take seconds and memory for it.

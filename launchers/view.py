@@ -19,6 +19,7 @@ from launchers import bottleneck, nodes_view
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
 from launchers.recent import Recent
+from nodes.runtime import activity
 
 _CENTURY = 100 * 365.25 * 86400  # Seconds.
 # Figures that are summed over inference-learners; of other figures, the last learner's is shown.
@@ -34,7 +35,7 @@ _LONG_SECONDS = 60.0
 _UNREMARKABLE = {'idle', 'running', 'serving', 'playing', 'updating'}
 # The program takes no steps during these, so they are shown sooner.
 _START_UP_SECONDS = 5.0
-_START_UP = {'compiling', 'restoring a checkpoint'}
+_START_UP = {activity.COMPILING.name, activity.RESTORING.name}
 _MOST_SHOWN = 3
 
 

@@ -74,8 +74,8 @@ class ReplayCheckpoints:
 
   def make_room(self) -> None:
     """Removes the earlier of two checkpoints if the disk has no room for another like the newest."""
-    newest, *_ = [*self._whole(), '']
-    if newest and shutil.disk_usage(self._path).free < _size(newest):
+    whole = self._whole()
+    if whole and shutil.disk_usage(self._path).free < _size(whole[0]):
       self._remove_old(kept=1)
 
   def keep(self, written: str) -> str:

@@ -21,7 +21,7 @@ class MixedReader:
 
   A batch has the rows of the first reader, then those of the second, and so on. Its probabilities are
   those of sampling from the tables in proportion to their sizes, so that 1 / (N P), with N items in all,
-  corrects for the priorities within each table and leaves the batch_parts of the tables as they are.
+  corrects for the priorities within each table and leaves the shares of the tables as they are.
 
   With `quotas` the numbers of rows change from batch to batch. The first table then sets the pace: each
   batch takes a whole batch of it, and rows beyond its quota are dropped. So its ratio of samples to

@@ -60,7 +60,7 @@ def test_the_bottleneck_of_a_run_that_was_made_slow_on_purpose_is_named(name, fo
       'more --num_actors, --env_groups=2 or',
     ),
     (Utilization(**STARVED, inference_busy=0.1, env_groups=2), 'batching', 'more --num_actors or'),
-    (Utilization(**STARVED, acts_itself=True), 'inference', "the actors' inference"),
+    (Utilization(**STARVED, env_groups=0), 'inference', "the actors' inference"),
     (Utilization(learner_waiting=0.7, stepping=0.4, waiting=0.5), 'actors', '--num_actors'),
   ],
 )

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launchers.bottleneck import Utilization
+from nodes.runtime import activity
 from rundir.graph_file import Flow, Graph, Group
 from viewing.node_log import NodeLog
 from viewing.processes import Sample
 
 BUSY, IDLE, HELD, UNKNOWN = 'busy', 'idle', 'held', 'unknown'
 _HALF = 0.5
-_RESTING = {'idle', 'starting', ''}
+_RESTING = {activity.IDLE.name, activity.STARTING.name, ''}
 
 
 def node(
@@ -43,7 +44,7 @@ def node(
     return BUSY if busy >= _HALF else HELD if held and only_acts else IDLE, meters
   if sample is None:
     return UNKNOWN, []
-  if sample.doing == 'serving':  # Others decide how much it has to do.
+  if sample.doing == activity.SERVING.name:  # Others decide how much it has to do.
     return BUSY if cores >= _HALF else IDLE, []
   waiting = sample.doing.startswith(('waiting', 'waits'))  # Older runs have 'waits for'.
   resting = waiting or sample.doing in _RESTING
