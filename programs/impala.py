@@ -17,7 +17,7 @@ from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from programs import sebulba
 from programs.options.agent_choice import Variant, WithPPO, WithVTrace
-from programs.options.presets import PPO_PONG
+from programs.options.presets import PPO_MINATAR, PPO_PONG
 from programs.options.queue import QueueConfig
 from programs.parts import default_placement, monitoring
 from programs.parts.agent_constructors import make_agent
@@ -28,8 +28,10 @@ from programs.parts.replay import add_replay, make_queue
 CALL_TIMEOUT = sebulba.CALL_TIMEOUT
 PRESETS, NAMED_PRESETS = sebulba.PRESETS, sebulba.NAMED_PRESETS
 # On two cores the learner is the bottleneck; in Sebulba inference is. So unrolls wait in the queue here.
+# On MinAtar, policies keep exploring on such stale unrolls, also at PureJaxRL's entropy cost.
 PPO_PRESETS = sebulba.PPO_PRESETS | {
   'atari:Pong': PPO_PONG | {'queue_size': 16, 'num_steps': 8_000_000},
+  'minatar': PPO_MINATAR | {'batch_size': 64},
 }
 
 
