@@ -270,11 +270,7 @@ TASKS = (
     'Breakout',
     (5.0, 15.0, 30.0),
     peer=True,
-    missed=(
-      "`anakin`, V-trace, stays below purejaxrl's PPO: it does one gradient step a batch. `sebulba-ppo` "
-      "ends below purejaxrl's mean, within the range of its seeds. Its unrolls are fresher than those "
-      'of `impala-ppo`, and its policy loses entropy earlier. A larger `--entropy_cost` was not tried.'
-    ),
+    missed="`anakin`, V-trace, stays below purejaxrl's PPO: it does one gradient step a batch.",
   ),
   _in_gymnax('Asterix', (5.0, 15.0)),
   _in_gymnax('Freeway', (30.0, 50.0)),
