@@ -32,7 +32,16 @@ _ADDED = {
 
 # A longer activity is shown, unless it is one of normal operation.
 _LONG_SECONDS = 60.0
-_UNREMARKABLE = {'idle', 'running', 'serving', 'playing', 'updating'}
+_UNREMARKABLE = {
+  each.name
+  for each in (
+    activity.IDLE,
+    activity.RUNNING,
+    activity.SERVING,
+    activity.PLAYING,
+    activity.UPDATING,
+  )
+}
 # The program takes no steps during these, so they are shown sooner.
 _START_UP_SECONDS = 5.0
 _START_UP = {activity.COMPILING.name, activity.RESTORING.name}

@@ -80,7 +80,7 @@ PPO_PRESETS = {
   **{f'gymnasium:{task}-v5': PPO_MUJOCO for task in MUJOCO},
   'dm_control': PPO_MUJOCO,
   'dm_control:cartpole/swingup': PPO_SWINGUP,
-  # At PureJaxRL's entropy cost, 0.01, policies soon stop exploring; Seaquest's submarines never surface.
+  # At PureJaxRL's entropy cost, 0.01, policies stop exploring sooner: Asterix and Seaquest return less.
   'minatar': PPO_MINATAR | {'batch_size': 64, 'entropy_cost': 0.03},
   OTHERS: PPO_SMALL | {'num_steps': 1_000_000},
 }
