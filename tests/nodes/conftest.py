@@ -7,12 +7,12 @@ import courier
 import pytest
 
 from agents.seeding import Seed
-from launchers import binding
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.socket_server import SocketServer
 from nodes.learning.options import RunOptions, TrainingOptions
 from nodes.unrolls.table_names import UNROLLS, BatchPart
+from tests.ports import unused_port
 
 DEADLINE = 60
 
@@ -64,7 +64,7 @@ def answer(shared_memory):
     inbox.close()
 
   def start(handler, port=None):
-    port = port or binding.free_ports(1)[0]
+    port = port or unused_port()
     inbox = SocketServer(port, shared_memory=shared_memory)
     inbox.accept_messages_of(1 << 25)
     inboxes.append(inbox)
@@ -108,7 +108,7 @@ def serve(tmp_path):
   servers = []
 
   def start(tables, directory='replay'):
-    port = binding.free_ports(1)[0]
+    port = unused_port()
     servers.append(
       replay.ReplayServer(tables, None, 'replay/0', str(tmp_path / directory), 0.0, port)
     )

@@ -20,7 +20,6 @@ from agents.types import FIRST, LAST
 from agents.vtrace.agent import VTrace
 from agents.vtrace.config import VTraceConfig
 from environments.catch import Catch
-from launchers import binding
 from nodes.actor import Actor
 from nodes.impala_actor import ImpalaActor
 from nodes.impala_evaluator import ImpalaEvaluator
@@ -43,6 +42,7 @@ from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.replay_size import replay_size
 from tests.nodes.test_actor import Monitor
+from tests.ports import unused_port
 from tests.waiting import end_of_writers, wait_until
 
 DEADLINE = 120
@@ -169,7 +169,7 @@ class Asking(Acting):
   """The second of two actors, which asks an inference node, in threads."""
 
   def _make_actor(self, connect, make_agent, env_group):
-    (port,) = binding.free_ports(1)
+    port = unused_port()
     self.inference, self.ends = ServerAddress(f'localhost:{port}'), queue.SimpleQueue()
     self._node = InferenceNode(
       make_agent,

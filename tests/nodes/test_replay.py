@@ -11,7 +11,6 @@ import threading
 import numpy as np
 import pytest
 
-from launchers import binding
 from nodes import replay
 from nodes.runtime import activity, lifecycle
 from nodes.unrolls.reader import UnrollReader
@@ -19,6 +18,7 @@ from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
 from tests.nodes.prioritized import prioritized, write
 from tests.nodes.stopped_threads import stopped_threads
+from tests.ports import unused_port
 from tests.waiting import wait_until
 
 DEADLINE = 60
@@ -86,7 +86,7 @@ server.run()
 @pytest.fixture
 def serve_in_process(tmp_path):
   """Starts a replay server in a process of its own, at the same address each time."""
-  port = binding.free_ports(1)[0]
+  port = unused_port()
   servers = []
 
   def start(kind, checkpoint_period):
@@ -185,7 +185,7 @@ def test_a_server_that_is_stopped_before_or_after_the_end_writes_a_checkpoint(
       'replay/0',
       str(directory),
       1e9,
-      binding.free_ports(1)[0],
+      unused_port(),
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -210,7 +210,7 @@ def test_a_server_that_is_stopped_amid_its_last_checkpoint_completes_it(
     'replay/0',
     str(tmp_path),
     1e9,
-    binding.free_ports(1)[0],
+    unused_port(),
   )
   write = server.write_checkpoint
 
@@ -255,7 +255,7 @@ for line in sys.stdin:
 
 
 def test_a_reverb_that_does_not_reply_is_no_progress_until_it_replies_again(tmp_path):
-  arguments = [str(tmp_path / 'replay'), str(binding.free_ports(1)[0])]
+  arguments = [str(tmp_path / 'replay'), str(unused_port())]
   with subprocess.Popen(
     [sys.executable, '-c', _OBSERVED_SERVER, *arguments],
     stdin=subprocess.PIPE,

@@ -11,7 +11,6 @@ import types
 import numpy as np
 import pytest
 
-from launchers import binding
 from nodes import replay
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.checkpoint_schedule import CheckpointSchedule
@@ -19,6 +18,7 @@ from nodes.unrolls import tables
 from nodes.unrolls.thin_reverb import reverb
 from rundir import files
 from tests.nodes.replay_size import replay_size
+from tests.ports import unused_port
 from tests.waiting import wait_until
 
 TABLES = functools.partial(
@@ -34,7 +34,7 @@ TABLES = functools.partial(
 @pytest.fixture
 def start(tmp_path):
   """Starts a replay server in `tmp_path / 'replay'`; the one before has ended."""
-  servers, port = [], binding.free_ports(1)[0]
+  servers, port = [], unused_port()
 
   def start(count=0, checkpoint=True):
     """Inserts `count` items, and writes a checkpoint of all that there is then."""

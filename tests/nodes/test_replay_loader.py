@@ -13,7 +13,6 @@ import pytest
 from acme import specs
 
 from agents.agent import ActOutput, Agent
-from launchers import binding
 from nodes import replay
 from nodes.learning.options import LoadingOptions
 from nodes.replay_loader import ReplayLoader
@@ -25,6 +24,7 @@ from nodes.unrolls.table_names import OFFLINE
 from nodes.unrolls.thin_reverb import reverb
 from rundir import audit
 from tests.nodes.unrolls import stream
+from tests.ports import unused_port
 from tests.waiting import end_of_writers, wait_until
 
 DEADLINE = 60
@@ -81,7 +81,7 @@ class Servers:
     stream.record(self.run_dir, 5, 4, 50, first_id=1 << 40)
     self.recorded = transitions.count([str(self.run_dir)])
     self._directory, self._count = tmp_path, count
-    self._ports = binding.free_ports(count)
+    self._ports = [unused_port() for _ in range(count)]
     self._servers = [None] * count
     for k in range(count):
       self.restart(k)

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-from launchers import binding
 from nodes import replay
 from nodes.unrolls import reader as reader_lib
 from nodes.unrolls import tables
@@ -17,6 +16,7 @@ from nodes.unrolls.writer import UnrollWriter
 from programs import estimates, r2d2
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
 from tests.nodes.prioritized import prioritized, write
+from tests.ports import unused_port
 from tests.waiting import wait_until
 
 
@@ -99,7 +99,7 @@ def test_priorities_that_cannot_be_sent_are_an_error_of_the_next_update(monkeypa
     raise ValueError('not these')
 
   monkeypatch.setattr(reader_lib, '_mutate', fail)
-  (port,) = binding.free_ports(1)  # No server is asked.
+  port = unused_port()  # No server is asked.
   reader = UnrollReader([f'localhost:{port}'], COLUMNS, batch_size=2, max_in_flight=1)
   keys, priorities = np.array([1, 2], np.uint64), np.ones(2)
   assert reader.update_priorities(keys, priorities)
@@ -127,7 +127,7 @@ def test_the_ratio_of_samples_to_inserts_is_held(serve):
 
 
 def test_a_checkpoint_brings_items_and_priorities_back(serve, tmp_path):
-  port = binding.free_ports(1)[0]
+  port = unused_port()
   server = replay.ReplayServer(prioritized(), None, 'replay/0', str(tmp_path / 'kept'), 0.0, port)
   writer = write([f'localhost:{port}'], 6, np.arange(1.0, 7.0))
   server.write_checkpoint()

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-from launchers import binding
 from nodes import replay
 from nodes.unrolls import tables
 from nodes.unrolls.mixed_reader import MixedReader, make_reader
@@ -18,6 +17,7 @@ from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterEnvironment, RelabellingAgent
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
+from tests.ports import unused_port
 from tests.waiting import wait_until
 
 DEADLINE = 60
@@ -173,7 +173,7 @@ def test_copies_that_are_sampled_once_hold_their_readers_back(serve):
 
 
 def test_a_checkpoint_has_every_table(serve, tmp_path):
-  port = binding.free_ports(1)[0]
+  port = unused_port()
   server = replay.ReplayServer(several(), None, 'replay/0', str(tmp_path / 'kept'), 0.0, port)
   write([f'localhost:{port}'], 0, 5, (UNROLLS, ORIGINALS))
   write([f'localhost:{port}'], 100, 3, (RELABELLED,))

@@ -15,7 +15,6 @@ from launchpad.nodes import base
 from agents.seeding import Seed
 from environments import registry as environments
 from environments import seeding
-from launchers import binding
 from launchers.graph import handles
 from nodes.actor import Actor
 from nodes.anakin import Anakin
@@ -34,6 +33,7 @@ from nodes.relabeller import Relabeller
 from nodes.runtime import lifecycle
 from programs import registry
 from tests.nodes.counter import CounterAgent
+from tests.ports import unused_port
 from viewing import evaluation
 from viewing.jax_batch import JaxBatch
 from viewing.local_policy import LocalPolicy
@@ -234,7 +234,7 @@ def run(program, draws):
       cls = classes[node._constructor.name]  # One that HOW lacks is to be added there.
       kwargs = {name: stand_in(value) for name, value in kwargs.items() if name != 'courier_kwargs'}
       if cls in (GossipInferenceLearner, InferenceLearner, InferenceNode):
-        kwargs['port'] = binding.free_ports(1)[0]
+        kwargs['port'] = unused_port()
       HOW[cls](cls(*map(stand_in, args), **kwargs), draws)
       counts[cls] += 1
   return counts

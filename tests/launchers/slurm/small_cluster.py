@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 
-from launchers import binding
+from tests.ports import unused_port
 
 DEADLINE = 60
 PROGRAMS = (
@@ -181,7 +181,7 @@ class SlurmCluster:
         directory=self._directory,
         subnet=self._subnet,
         controller=_CONTROLLER,
-        port=binding.free_ports(1)[0],
+        port=unused_port(),
       )
     )
     (self._directory / 'gres.conf').write_text('NodeName=h1 Name=tpu Count=4\n')

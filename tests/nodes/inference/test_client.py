@@ -14,13 +14,13 @@ from concurrent import futures
 import numpy as np
 import pytest
 
-from launchers import binding
 from nodes.inference import client as conversation_lib
 from nodes.inference import codec, message_socket
 from nodes.inference.client import RetryingClient, ServerAddress
 from nodes.inference.message_socket import MessageSocket
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
+from tests.ports import unused_port
 from tests.waiting import wait_until
 
 DEADLINE = 60
@@ -102,7 +102,7 @@ def _read_one(inbox):
 
 
 def test_a_request_to_a_busy_server_stays_on_its_connection_and_arrives_whole(shared_memory):
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   inbox = SocketServer(
     port, shared_memory=shared_memory
   )  # As that of a server that compiles: it accepts and reads nothing.
@@ -164,7 +164,7 @@ def test_what_takes_long_to_send_is_sent_whole_on_one_connection(answer, monkeyp
 
 
 def test_a_server_that_starts_late_is_found(answer):
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   conversation = converse(ServerAddress(f'localhost:{port}'))
   conversation.send(1)
   answer(lambda value: [value + 1], port)
@@ -172,7 +172,7 @@ def test_a_server_that_starts_late_is_found(answer):
 
 
 def test_requests_go_to_the_next_incarnation_when_the_connection_is_lost(shared_memory):
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   first = SocketServer(port, shared_memory=shared_memory)
   first.accept_messages_of(1 << 16)
   conversation = converse(ServerAddress(f'localhost:{port}'))
@@ -203,13 +203,13 @@ def test_requests_go_to_the_next_incarnation_when_the_connection_is_lost(shared_
 @pytest.mark.parametrize('listens', [True, False])
 def test_a_waiting_client_notices_that_the_program_stops(answer, listens):
   silent = answer(lambda *question: ())
-  server = silent if listens else ServerAddress(f'localhost:{binding.free_ports(1)[0]}')
+  server = silent if listens else ServerAddress(f'localhost:{unused_port()}')
   with pytest.raises(lifecycle.Stopped):
     ask(converse(server, lambda: True), 1)
 
 
 def test_a_port_that_is_in_use_is_rejected():
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   inbox = SocketServer(port)
   with pytest.raises(OSError, match=f'port {port} cannot be listened on'):
     SocketServer(port)
@@ -234,7 +234,7 @@ while expected:
 
 @pytest.mark.parametrize('hard', [256, 64])
 def test_more_connections_are_taken_than_a_shell_allows_and_too_many_wait(hard):
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   numbers = [str(n) for n in (port, 48, hard, 100)]
   server = subprocess.Popen(
     [sys.executable, '-c', _LIMITED_SERVER, *numbers],
@@ -261,7 +261,7 @@ def test_more_connections_are_taken_than_a_shell_allows_and_too_many_wait(hard):
 
 
 def test_a_limit_that_is_sure_to_be_too_low_is_rejected():
-  inbox = SocketServer(binding.free_ports(1)[0])
+  inbox = SocketServer(unused_port())
   inbox.check_room(1)
   with pytest.raises(
     lifecycle.NonRetryableError, match=r'raise the limit \(ulimit -n\), or use fewer'
@@ -275,7 +275,7 @@ def test_a_silent_client_is_dropped_and_one_that_has_sent_a_message_may_pause(mo
   now = 100.0
   clock = types.SimpleNamespace(monotonic=lambda: now)
   monkeypatch.setattr('nodes.inference.socket_server.time', clock)
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   inbox = SocketServer(port, idle_seconds=60.0)
   inbox.accept_messages_of(100)
   actor = ServerAddress(f'127.0.0.1:{port}').connect()

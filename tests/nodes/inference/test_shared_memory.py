@@ -13,12 +13,12 @@ import msgpack
 import numpy as np
 import pytest
 
-from launchers import binding
 from nodes.inference import codec, shared_memory
 from nodes.inference.client import RetryingClient, ServerAddress
 from nodes.inference.message_socket import MessageSocket
 from nodes.inference.shared_memory import SharedMemory
 from nodes.inference.socket_server import SocketServer
+from tests.ports import unused_port
 from tests.waiting import wait_until
 
 DEADLINE = 60
@@ -29,7 +29,7 @@ _create = SharedMemory.create
 
 @pytest.fixture
 def inbox():
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   server = SocketServer(port)
   server.accept_messages_of(1 << 20)
   server.address = ServerAddress(f'127.0.0.1:{port}')
@@ -243,7 +243,7 @@ def _family(server):
 
 @pytest.mark.parametrize('host', ['127.0.0.1', 'localhost', '[::1]'])
 def test_clients_of_this_machine_connect_over_a_unix_socket(host):
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   server = ServerAddress(f'{host}:{port}')
   with contextlib.closing(SocketServer(port)):
     assert _family(server) == socket.AF_UNIX
@@ -255,7 +255,7 @@ def test_clients_of_this_machine_connect_over_a_unix_socket(host):
 
 def test_a_unix_socket_of_somebody_else_is_left_alone(monkeypatch, caplog):
   caplog.set_level('INFO', logger='absl')
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   server = ServerAddress(f'localhost:{port}')
   with socket.socket(socket.AF_UNIX) as other:
     other.bind(f'\0launchpod-inference-{port}')

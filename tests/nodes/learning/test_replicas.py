@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from launchers.binding import free_ports
 from nodes.inference.layout import layout
 from nodes.learning import replicas
+from tests.ports import unused_port
 from tests.programs_under_test import ENVIRONMENT
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def start(directory, num_replicas, learner_devices, *agents):
   """Starts the processes of one job; returns them and the files that they will write."""
   processes, paths = [], []
-  address = f'localhost:{free_ports(1)[0]}'
+  address = f'localhost:{unused_port()}'
   for replica in range(num_replicas):
     name = f'{num_replicas}-{learner_devices}-{replica}'
     paths.append(directory / f'{name}.npz')

@@ -6,13 +6,13 @@ from concurrent import futures
 import pytest
 
 from agents.seeding import Seed
-from launchers import binding
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
 from nodes.inference.options import ServingOptions
 from nodes.inference_learner import InferenceLearner
 from nodes.runtime import lifecycle, rpc
 from nodes.runtime.counters import ActingTotals
+from tests.ports import unused_port
 
 
 class Server:
@@ -70,7 +70,7 @@ def test_no_call_is_retried_once_the_program_stops(connect):
 
 
 def test_a_failing_inference_learner_makes_no_actor_or_relabeller_exit(broken_learner):
-  (port,) = binding.free_ports(1)
+  port = unused_port()
   node = InferenceLearner(
     **broken_learner,
     env_groups=[],

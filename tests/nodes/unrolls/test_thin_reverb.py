@@ -2,8 +2,8 @@
 
 import pytest
 
-from launchers import binding
 from tests.agents.subprocesses import run_python
+from tests.ports import unused_port
 
 SERVE = """
 table = reverb.Table.queue('unrolls', 5)
@@ -24,7 +24,7 @@ def test_a_table_is_served_written_and_read_without_tensorflow():
 import sys
 import numpy as np
 from nodes.unrolls.thin_reverb import pybind, reverb
-port = {binding.free_ports(1)[0]}
+port = {unused_port()}
 {SERVE}
 assert 'tensorflow' not in sys.modules and not hasattr(reverb, 'TrajectoryDataset')
 """
@@ -39,7 +39,7 @@ from nodes.unrolls.thin_reverb import pybind, reverb
 import tensorflow as tf
 assert int(tf.reduce_sum(tf.constant([1, 2]))) == 3
 assert tf.make_tensor_proto([1.0]).tensor_shape.dim[0].size == 1
-port = {binding.free_ports(1)[0]}
+port = {unused_port()}
 {SERVE}
 """
   assert run_python('-c', code).split('\n')[0] == '[0 1 2]'
