@@ -40,6 +40,8 @@ _UNREMARKABLE = {
     activity.SERVING,
     activity.PLAYING,
     activity.UPDATING,
+    activity.RELABELLING,
+    activity.COMPILED_LOOP,
   )
 }
 # The program takes no steps during these, so they are shown sooner.

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from launchers import bottleneck, nodes_view, view
 from launchers.heartbeat import Beat
+from nodes.runtime import activity
 from tests.waiting import wait_until
 
 STATUS = {
@@ -78,12 +79,15 @@ def test_compiling_and_restoring_are_shown_before_other_activities_and_not_for_a
   def doing(name, seconds):
     return dataclasses.replace(BEAT, doing=name, seconds=seconds)
 
+  activities = [each for each in vars(activity).values() if isinstance(each, activity.Activity)]
+  work = [each.name for each in activities if each.is_work]
+  assert {'playing', 'running the compiled loop'} < set(work)
   status = {**STATUS, 'finished': True}
   shown = view.View(types.SimpleNamespace(status=status), 'title', {}, log_period=0.01, live=False)
   shown.beats(
     {
       'actor/0': doing('waiting for actions', 59.0),
-      'actor/1': doing('playing', 100.0),
+      **{f'actor/{i}': doing(name, 100.0) for i, name in enumerate(work, 1)},
       'learner/0': doing('compiling', 6.0),
       'learner/1': doing('compiling', 4.0),
       'learner/2': doing('restoring a checkpoint', 7.0),
