@@ -253,10 +253,6 @@ TASKS = (
     (50.0, 100.0),
     r2d2=True,
     r2d2_longer=True,
-    missed=(
-      "`r2d2` stays below DQN's figure: it has a fifth of the steps of DQN in MinAtar's paper. "
-      '`r2d2-5m` has as many steps, and is above it.'
-    ),
   ),
   _minatar(
     'Seaquest',
