@@ -254,5 +254,8 @@ class Engine(abc.ABC):
 
 def _python() -> str:
   """Returns the path of this interpreter, relative if it is below the working directory."""
-  relative = os.path.relpath(sys.executable)
+  try:
+    relative = os.path.relpath(sys.executable)
+  except FileNotFoundError:  # The working directory has been removed.
+    return sys.executable
   return sys.executable if relative.startswith(os.pardir) else relative

@@ -67,6 +67,21 @@ def test_the_command_that_resumes_a_run_has_the_flags_of_its_launch(
   assert said == ' '.join(['to resume:', python, 'launch.py', resume, *expected])
 
 
+def test_a_run_whose_working_directory_is_removed_can_be_resumed(tmp_path, monkeypatch, capsys):
+  def fail(self, job, callbacks):
+    checkpoints.write(checkpoints.directory(job.run_dir), {'learner_steps': 1}, b'state', keep=1)
+    os.rmdir(working)
+    return 1
+
+  working = tmp_path / 'working'
+  working.mkdir()
+  monkeypatch.chdir(working)
+  monkeypatch.setattr(Local, 'launch', fail)
+  assert run_main(f'--run_dir={tmp_path}/run') == 1
+  said = capsys.readouterr().err.splitlines()[-1]
+  assert said.startswith(f'to resume: {sys.executable} launch.py --resume={tmp_path}/run')
+
+
 @pytest.mark.parametrize('left', [[], ['notes.txt'], ['logs/actor-0.log']])
 def test_a_launch_that_the_engine_rejects_leaves_no_file_and_removes_none(
   left, tmp_path, monkeypatch, capsys
