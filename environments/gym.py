@@ -16,7 +16,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import VectorizeMode
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from environments import errors, gym_spaces, seeding
+from environments import errors, gym_spaces, hidden_modules, seeding
 from environments.base import BatchedEnvironment
 from environments.gym_masks import InfoMask
 from environments.nests import Nest
@@ -270,5 +270,5 @@ def _refusal(task: str, error: Exception) -> ValueError:
   if isinstance(error, gymnasium.error.DependencyNotInstalled):
     said += '; requirements.txt has the packages of MuJoCo, Box2D and classic control'
   elif not isinstance(error, gymnasium.error.Error | ValueError):
-    said = f'{type(error).__name__}: {said}'
+    said = f'{type(error).__name__}: {said}{hidden_modules.explain(error.__cause__ or error)}'
   return ValueError(f'--env=gymnasium:{task} cannot be made here: {said}')

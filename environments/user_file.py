@@ -16,13 +16,13 @@ import threading
 import tokenize
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
 import cloudpickle
 
-from environments import errors
+from environments import errors, hidden_modules
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Folders of the checkout that .dockerignore excludes, besides hidden ones.
@@ -151,6 +151,12 @@ def carried(name: str) -> str | Named:
   return named(name) if is_spec(name) else name
 
 
+def paths(values: Iterable[object]) -> list[str]:
+  """Returns the absolute paths of the files that values of flags name; other values name none."""
+  found = [_SPEC.fullmatch(value) for value in values if isinstance(value, str)]
+  return [_absolute(match['path']) for match in found if match]
+
+
 def absolute(name: str) -> str:
   """Returns the name with the path of a user's file made absolute; other names unchanged."""
   found = _SPEC.fullmatch(name)
@@ -209,4 +215,5 @@ def user_code_errors(what: str, path: str) -> Iterator[None]:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     where = f', at line {frames[-1].lineno} of {path}: {frames[-1].line}' if frames else ''
     said = ' '.join(str(error).split())
-    raise ValueError(f'{what} raised {type(error).__name__}: {said}{where}') from error
+    hint = hidden_modules.explain(error, path)
+    raise ValueError(f'{what} raised {type(error).__name__}: {said}{where}{hint}') from error

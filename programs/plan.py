@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from environments import user_file
+from environments import hidden_modules, user_file
 from launchers import engines, placement_file
 from launchers.engine import LONGEST_SECONDS, Engine, Job, env_title
 from launchers.node_output import FILES, TERMINAL
@@ -107,6 +107,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
     run_dir = engine.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
     config = dataclasses.replace(run.config, run_dir=run_dir)
   learns = registry.learns(run.module)
+  own_files = user_file.paths([run.program, *vars(config).values()])
   if learns:
     _check_reach(engine, config)
     if engine.on_this_machine:
@@ -136,6 +137,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
       *(estimates.warnings(config) if learns else ()),
       *(effects.warnings(config, run.given) if learns else ()),
       *config_file.warnings(config, run.given),
+      *hidden_modules.warnings(own_files),
     ],
     choices=run.choices,
     fixed=changes.fixed(config) if learns else {},

@@ -273,6 +273,20 @@ def test_launchpads_main_of_consumers_and_producers_runs_with_our_launch(tmp_pat
   assert (run_dir / 'graph.svg').exists() and processes(str(run_dir)) == []
 
 
+def test_a_package_that_hides_one_of_ours_from_launch_is_named(tmp_path):
+  (tmp_path / 'nodes').mkdir()
+  (tmp_path / 'nodes' / '__init__.py').write_text('')
+  (tmp_path / 'main.py').write_text('import launchers\nlaunchers.launch(None)')
+  process = subprocess.run(
+    [sys.executable, str(tmp_path / 'main.py')],
+    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+  )
+  said = process.stderr.splitlines()[-1]
+  assert said.startswith(f'ValueError: {tmp_path}/nodes/__init__.py hides the package nodes')
+
+
 def test_launch_defines_no_flags_that_could_clash_with_those_of_the_user():
   code = 'import launchers.calling, sys; from absl import flags; print("launcher" in flags.FLAGS)'
   done = subprocess.run(
