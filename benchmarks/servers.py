@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from launchers import binding, child_process, pickling, placement
+from launchers import binding, child_process, guard, pickling, placement
 from nodes.inference import codec
 from nodes.inference.socket_server import SocketServer
 
@@ -40,8 +40,9 @@ def running(directory: str, name: str, function: Callable[[int], Any]) -> Iterat
   os.environ.update(placement.NO_PROXY)
   environment = {**os.environ, 'PYTHONPATH': binding.python_path()}
   with open(os.path.join(directory, f'{name}.log'), 'w+b') as log:
-    mark = f'{os.urandom(8).hex()};'
-    server = child_process.NodeProcess(sys.executable, payload, environment, log, mark)
+    server = child_process.NodeProcess(
+      sys.executable, payload, environment, log, guard.new_marks().start
+    )
     try:
       _wait(port, server.exit_code, log)
       yield server.pid, f'127.0.0.1:{port}'

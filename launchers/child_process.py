@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping
 from typing import IO
 
-from launchers import guard, heartbeat
+from launchers import guard, heartbeat, interpreter
 from nodes.runtime import listening
 
 # `NodeProcess.exit_code` of a node that exited with code 0 before its work returned.
@@ -40,8 +40,8 @@ def bind_ports(count: int) -> list[socket.socket]:
 class NodeProcess:
   """The process of one incarnation of a node. It dies with the thread that starts it.
 
-  Its children are killed when it exits: the rest of its process group, and every process that has
-  inherited its environment variables.
+  Its descendants are killed when it exits: the rest of its process group, and every process with its
+  mark.
 
   Attributes:
     pid: process id; the process leads its process group.
@@ -53,7 +53,7 @@ class NodeProcess:
     payload: str,
     environment: Mapping[str, str],
     log: IO[bytes],
-    mark: str,
+    mark: int,
     cwd: str | None = None,
   ):
     """Starts the process.
@@ -63,7 +63,7 @@ class NodeProcess:
       payload: path of the file with the node's pickled function.
       environment: all of its variables; `launchers` must be importable from PYTHONPATH.
       log: the file that receives its output.
-      mark: starts with the mark of a `guard.Guard`; it must not be a prefix of any other mark.
+      mark: of a `guard.Guard`, for this process alone.
       cwd: its working directory; None for that of the caller.
     """
     self._mark = mark
@@ -72,12 +72,11 @@ class NodeProcess:
     beats, beat_here = os.pipe()
     try:
       self._popen = subprocess.Popen(
-        [python, '-m', 'launchers.node_entry', payload],
+        interpreter.command(python, 'launchers.node_entry', payload),
         env={
           **environment,
           'PYTHONUNBUFFERED': '1',
           'LAUNCHPOD_LAUNCHER_PID': str(os.getpid()),
-          guard.VARIABLE: mark,
           heartbeat.VARIABLE: str(beat_here),
         },
         stdin=subprocess.DEVNULL,
@@ -92,6 +91,7 @@ class NodeProcess:
       raise
     finally:
       os.close(beat_here)
+    guard.put(mark, self._popen.pid)  # It starts no process in its first milliseconds.
     self._beats = beats
     self.pid = self._popen.pid
     self._listener = heartbeat.Listener(heartbeat.pipe_reader(beats))
@@ -111,7 +111,7 @@ class NodeProcess:
     """Kills the remaining children of the node."""
     with contextlib.suppress(OSError):  # The group lasts as long as a process is in it.
       os.killpg(self.pid, signal.SIGKILL)
-    guard.sweep(self._mark)
+    guard.sweep(range(self._mark, self._mark + 1))
     self._listener.poll()
     os.close(self._beats)
     self._ended = True

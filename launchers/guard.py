@@ -1,43 +1,80 @@
-"""Kills the children of nodes once their launcher has exited: `python -m launchers.guard MARK`.
+"""Kills the descendants of nodes once their launcher has exited: the module is run with MARK.
 
 A node dies with its launcher, but its children do not: the simulator of an environment, the workers of
-a vectorised one. Children inherit an environment variable of their node, which identifies them in any
-session and under any parent. This module uses only the standard library, because
+a vectorised one. They may have a session, environment variables and a parent of their own. What every
+process keeps of the one that started it are its resource limits, so a limit without effect marks a node
+and its descendants: the soft limit of the CPU time of real-time threads, in microseconds, at a number
+of tens of thousands of years. This module uses only the standard library, because
 `launchers.ray.machines` sends it to machines by value.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
+import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
-VARIABLE = 'LAUNCHPOD_PROCESS'
+from launchers import interpreter
+
+_LIMIT, _LIMIT_NAME = resource.RLIMIT_RTTIME, b'Max realtime timeout'
+_MARKS = 1 << 20  # Of one `Guard`.
 _SWEEPS = 20
 
 
-def marked(mark: str) -> Iterator[int]:
-  """Yields the ids of processes whose variable starts with `mark`; zombies have no variables."""
-  wanted = f'{VARIABLE}={mark}'.encode()
+def new_marks() -> range:
+  """Returns marks that no other process on this machine has, with high probability."""
+  first = (1 << 61) + random.SystemRandom().randrange(1 << 40) * _MARKS
+  return range(first, first + _MARKS)
+
+
+def put(mark: int, pid: int = 0) -> None:
+  """Marks a process, and those that it starts from now on.
+
+  Where the system limits the CPU time of real-time threads there are no marks, and processes outside
+  the process group of a node are not found.
+
+  Args:
+    mark: of `new_marks`.
+    pid: the process; 0 for this one.
+  """
+  _, hard = resource.getrlimit(_LIMIT)
+  with contextlib.suppress(OSError, ValueError):
+    resource.prlimit(pid, _LIMIT, (mark, hard))
+
+
+def marked(marks: range) -> Iterator[int]:
+  """Yields the ids of other processes with one of some marks, those that have ended included."""
   for name in os.listdir('/proc'):
     if name.isdecimal() and int(name) != os.getpid():
-      with contextlib.suppress(OSError), open(f'/proc/{name}/environ', 'rb') as f:
-        if any(variable.startswith(wanted) for variable in f.read().split(b'\0')):
+      with contextlib.suppress(OSError), open(f'/proc/{name}/limits', 'rb') as f:
+        soft = next((line.split()[3] for line in f if line.startswith(_LIMIT_NAME)), b'')
+        if soft.isdigit() and int(soft) in marks:
           yield int(name)
 
 
-def sweep(mark: str) -> None:
-  """Kills every process whose variable starts with `mark`, and children that they start meanwhile."""
+def _is_zombie(pid: int) -> bool:
+  """Returns whether a process has ended, and waits for its parent to ask how."""
+  try:
+    with open(f'/proc/{pid}/stat', 'rb') as f:
+      return f.read().rpartition(b')')[2].split()[:1] == [b'Z']
+  except OSError:
+    return True
+
+
+def sweep(marks: range) -> None:
+  """Kills every other process with one of some marks, and children that they start meanwhile."""
   for _ in range(_SWEEPS):
-    found = list(marked(mark))
+    found = list(marked(marks))
     for pid in found:
       with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
-    if not found:
+    if all(map(_is_zombie, found)):
       return
     time.sleep(0.01)
 
@@ -45,36 +82,18 @@ def sweep(mark: str) -> None:
 @contextlib.contextmanager
 def swept() -> Iterator[None]:
   """Kills, on exit, every descendant that this process has started inside the context."""
-  mark = f'{os.urandom(8).hex()};'
-  inherited = os.environ.get(VARIABLE)  # Of a command that runs launch.py, such as sweep.py.
-  earlier = _children()
-  os.environ[VARIABLE] = mark
+  marks = new_marks()
+  earlier, _ = resource.getrlimit(_LIMIT)  # A mark, if a command such as sweep.py runs launch.py.
+  put(marks[0])
   try:
     yield
   finally:
-    del os.environ[VARIABLE]
-    if inherited is not None:
-      os.environ[VARIABLE] = inherited
-    for pid in _children() - earlier:  # A plain fork does not show the new variable.
-      with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
-    sweep(mark)
-
-
-def _children() -> set[int]:
-  found: set[int] = set()
-  for thread in os.listdir('/proc/self/task'):
-    with contextlib.suppress(OSError), open(f'/proc/self/task/{thread}/children') as f:
-      found |= set(map(int, f.read().split()))
-  return found
+    put(earlier)
+    sweep(marks)
 
 
 class Guard:
-  """A process that sweeps after this process has ended for any reason.
-
-  Attributes:
-    mark: prefix of the variable of the nodes' processes.
-  """
+  """A process that sweeps after this process has ended for any reason."""
 
   def __init__(self, python: str, python_path: str, cwd: str | None = None):
     """Starts the process.
@@ -84,11 +103,13 @@ class Guard:
       python_path: a PYTHONPATH from which `launchers` can be imported.
       cwd: its working directory; None for that of this process.
     """
-    self.mark = os.urandom(8).hex()
-    inherited = {k: v for k, v in os.environ.items() if k != VARIABLE}
+    self._marks = new_marks()
+    self._unused = itertools.count(self._marks.start)
     self._process = subprocess.Popen(
-      [python, '-S', '-m', 'launchers.guard', self.mark],
-      env={**inherited, 'PYTHONPATH': python_path},
+      interpreter.command(
+        python, 'launchers.guard', str(self._marks.start), str(self._marks.stop), options=('-S',)
+      ),
+      env={**os.environ, 'PYTHONPATH': python_path},
       stdin=subprocess.PIPE,  # Reaches end of file when this process exits.
       stdout=subprocess.DEVNULL,
       stderr=subprocess.DEVNULL,
@@ -96,22 +117,22 @@ class Guard:
       start_new_session=True,
     )
 
+  def mark(self) -> int:
+    """Returns a mark for one process and its descendants; each call returns another."""
+    return next(self._unused)
+
   def close(self) -> None:
     """Sweeps now and ends the guard process."""
-    sweep(self.mark)
+    sweep(self._marks)
     assert self._process.stdin is not None
     self._process.stdin.close()
     self._process.wait()
 
 
-def main(mark: str) -> None:
-  """Waits for end of file on stdin, then sweeps."""
+def main(argv: list[str]) -> None:
+  """Waits for end of file on stdin, then sweeps the marks from `argv[1]` up to `argv[2]`."""
   for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
   while os.read(0, 1):
     pass
-  sweep(mark)
-
-
-if __name__ == '__main__':
-  main(sys.argv[1])
+  sweep(range(int(argv[1]), int(argv[2])))

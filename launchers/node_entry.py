@@ -1,4 +1,4 @@
-"""The process of one node: `python -m launchers.node_entry PAYLOAD [GRACE_SECONDS]`.
+"""The process of one node: the module is run with PAYLOAD [GRACE_SECONDS].
 
 Launchpad's own entry ignores SIGTERM while the main thread is inside a Courier call. It exits with -14
 after a clean stop, and opens a debugger on a crash. This entry behaves as follows:
@@ -201,7 +201,3 @@ def main(argv: list[str]) -> None:
   profiling.begin(argv[1])
   grace = float(argv[2]) if len(argv) > 2 else DEFAULT_GRACE
   _leave(run(load, grace, returned=heart.returned))
-
-
-if __name__ == '__main__':
-  main(sys.argv)

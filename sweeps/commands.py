@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rundir import final_params, run_directory, run_end
 
@@ -25,7 +25,6 @@ class Command:
     words: Sequence[str],
     log: str,
     cwd: str | None = str(ROOT),
-    environment: Mapping[str, str] | None = None,
   ):
     """Starts the command.
 
@@ -33,7 +32,6 @@ class Command:
       words: of the command, after the interpreter.
       log: the file that its output is appended to.
       cwd: its working directory; None for that of this process.
-      environment: variables that differ from those of this process.
     """
     self.log = log
     self._began = time.monotonic()
@@ -42,12 +40,12 @@ class Command:
       self._process = subprocess.Popen(
         [sys.executable, *words],
         cwd=cwd,
-        env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
       )
+    self.pid = self._process.pid
 
   def exit_code(self) -> int | None:
     """Returns the exit code; None while the command runs."""

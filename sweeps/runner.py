@@ -132,7 +132,7 @@ class _Runner:
         with contextlib.suppress(_StoppedError):
           while not asked:
             while len(self._running) < jobs and (task := self._next()):
-              self._start(task, the_guard.mark)
+              self._start(task, the_guard.mark())
             if not self._running:
               return 0
             self._poll()
@@ -207,7 +207,7 @@ class _Runner:
       sweep_directory.write_outcome(task.run_dir, made)
     return True
 
-  def _start(self, task: _Task, mark: str) -> None:
+  def _start(self, task: _Task, mark: int) -> None:
     if directory_lock.is_taken(task.run_dir):
       self._say(f'{task.name}: skipped, because another command runs {task.run_dir}')
       self.skipped = True
@@ -227,8 +227,8 @@ class _Runner:
     outcome = sweep_directory.outcome(task.run_dir)
     earlier = outcome.seconds if outcome else 0.0
     counted = earlier if outcome and outcome.state == STOPPED else 0.0  # A failed run is run again.
-    marked = {guard.VARIABLE: f'{mark};'}
-    command = self._written(lambda: Command([_LAUNCH, *target], log, None, marked))
+    command = self._written(lambda: Command([_LAUNCH, *target], log, None))
+    guard.put(mark, command.pid)
     self._running.append(_Running(task, command, earlier, counted))
     flags = prepare.flags_of(self._sweep, task.values)
     verb = 'resumes' if target[0].startswith('--resume=') else 'runs'

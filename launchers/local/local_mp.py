@@ -56,8 +56,9 @@ class _LocalNode:
     }
     self._kills = memory.Kills()
     with open(self.log_path, 'ab') as log:
-      mark = f'{self._guard.mark}-{self.name}-{self._starts};'
-      self._process = NodeProcess(sys.executable, self._payload, environment, log, mark)
+      self._process = NodeProcess(
+        sys.executable, self._payload, environment, log, self._guard.mark()
+      )
     self._starts += 1
 
   def exit_code(self) -> int | None:

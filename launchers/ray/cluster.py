@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import math
 import os
+import pathlib
 import socket
 import sys
 import tempfile
@@ -55,7 +56,8 @@ def connection(address: str) -> Iterator[None]:
     if address != 'auto':  # Ray itself would retry for minutes.
       host, _, port = address.rpartition(':')
       socket.create_connection((host, int(port)), timeout=5).close()
-    ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    with _in_checkout():
+      ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
   except (OSError, ValueError, RuntimeError) as error:
     raise ValueError(
       f'--ray_address={address}: no Ray cluster of which this machine is part '
@@ -65,6 +67,18 @@ def connection(address: str) -> Iterator[None]:
     yield
   finally:
     ray.shutdown()
+
+
+@contextlib.contextmanager
+def _in_checkout() -> Iterator[None]:
+  """Changes to the directory of the code: Ray's workers import first from where a driver connects."""
+  here = os.open('.', os.O_RDONLY | os.O_DIRECTORY)
+  try:
+    os.chdir(pathlib.Path(__file__).parents[2])
+    yield
+  finally:
+    os.fchdir(here)
+    os.close(here)
 
 
 def launch(

@@ -13,14 +13,14 @@ import ray
 from ray import cloudpickle
 from ray.util import placement_group
 
-from launchers import binding, child_process, disk_space, guard, heartbeat
+from launchers import binding, child_process, disk_space, guard, heartbeat, interpreter
 from launchers.placement import Resources
 from launchers.ray import reservation, supervisor
 from launchers.ray.node import RayNode, first_line
 from nodes.runtime import listening
 
 # Modules that a machine gets from the launcher, so that it can report what it lacks.
-BY_VALUE = (guard, heartbeat, listening, child_process, disk_space, supervisor)
+BY_VALUE = (interpreter, guard, heartbeat, listening, child_process, disk_space, supervisor)
 
 
 def find(

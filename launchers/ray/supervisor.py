@@ -138,7 +138,6 @@ class Supervisor:
     for s in self._sockets:
       s.close()
     self._guard = guard.Guard(self._code.python, self._code.python_path, self._code.root)
-    self._starts = 0
     self._run()
 
   def restart(self, variables: Mapping[str, str]) -> None:
@@ -158,10 +157,9 @@ class Supervisor:
           self._path,
           self._environment,
           self._output,
-          f'{self._guard.mark}-{self._starts};',
+          self._guard.mark(),
           self._code.root,
         )
-        self._starts += 1
         with contextlib.suppress(PermissionError):
           os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)  # Ray's workers have niceness 15.
         self._running.set()

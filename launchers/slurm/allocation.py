@@ -1,4 +1,4 @@
-"""The launcher inside a Slurm job: `python -m launchers.slurm.allocation RUN_DIR`.
+"""The launcher inside a Slurm job: the module is run with RUN_DIR.
 
 It replaces the batch script on the job's first host, and starts one job step per node. Order of the
 start: a step on every host reports missing files and free ports; addresses are bound; the nodes start.
@@ -15,9 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
-from launchers import binding, stop_requests, streams, supervise, terminal
+from launchers import binding, interpreter, stop_requests, streams, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm import probe
 from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
@@ -190,26 +190,26 @@ def _command(
     *([] if resources.accelerator else ['--gres=none']),
     *('sh', '-c', STEP, 'sh'),
     *(f'{name}={value}' for name, value in variables.items()),
-    *(sys.executable, '-m', 'launchers.node_entry', task.payload),
+    *interpreter.command(sys.executable, 'launchers.node_entry', task.payload),
   ]
 
 
-def main(argv: list[str]) -> int:
-  """Runs the job of the run directory `argv[1]`; returns the exit code."""
+def main(argv: list[str]) -> NoReturn:
+  """Runs the job of the run directory `argv[1]`, then ends this process with the exit code."""
+  code = _run_and_record(argv[1])
+  streams.flush()
+  os._exit(code)
+
+
+def _run_and_record(run_dir: str) -> int:
   os.environ.update(NO_PROXY)
   began = time.monotonic()
   try:
-    code = run(argv[1])
+    code = run(run_dir)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return REFUSED
-  run_end.record_end(argv[1], code, time.monotonic() - began)
-  if code == 0 and (done := run_end.result(argv[1])):
+  run_end.record_end(run_dir, code, time.monotonic() - began)
+  if code == 0 and (done := run_end.result(run_dir)):
     streams.say(done)
   return code
-
-
-if __name__ == '__main__':
-  code = main(sys.argv)
-  streams.flush()
-  os._exit(code)

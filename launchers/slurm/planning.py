@@ -12,6 +12,7 @@ import math
 import shlex
 from collections.abc import Mapping
 
+from launchers import interpreter
 from launchers.placement import Resources
 from rundir import one_line
 
@@ -178,7 +179,7 @@ def script(
       lines += _user_line('--slurm_accelerator_options', options.accelerator)
     else:
       lines += _user_line('--slurm_cpu_options', options.cpu)
-  command = ' '.join(map(shlex.quote, [python, '-m', 'launchers.slurm.allocation', run_dir]))
+  command = shlex.join(interpreter.command(python, 'launchers.slurm.allocation', run_dir))
   # The launcher replaces the shell, so that it receives the signals to the batch script.
   lines += ['', f'export PYTHONPATH={shlex.quote(python_path)}', f'exec {command}', '']
   return '\n'.join(lines)

@@ -1,6 +1,6 @@
 """Probes a host of a Slurm job before nodes start: its free ports, and the names that it can resolve.
 
-`python -m launchers.slurm.probe FIRST_PORT COUNT HOST...` prints one JSON object. If it cannot run, the
+The module is run with FIRST_PORT COUNT HOST..., and prints one JSON object. If it cannot run, the
 shell script of `command` prints one word for the missing part. `ports` parses both.
 """
 
@@ -11,23 +11,23 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from launchers import interpreter
 from nodes.runtime import listening
 
 SECONDS = 120.0  # For the replies of all hosts.
 # Below the range of ports for outgoing connections, so that a restarted node finds its port free.
 _LOWEST, _HIGHEST = 10_000, 32_000
-# Run by sh: $1 is the interpreter, $2 the job file; the rest are arguments of this module. It prints
-# fixed words and no paths, so that special characters in a path cannot break the line.
+# Run by sh: $1 is the job file, $2 the interpreter; the command of this module begins with it. The
+# script prints fixed words and no paths, so that special characters in a path cannot break the line.
 _SCRIPT = """
-python=$1 file=$2; shift 2
+file=$1; shift
 if ! [ -r "$file" ]; then missing=file
-elif ! [ -x "$python" ]; then missing=interpreter
-elif ! "$python" -m launchers.slurm.probe "$@"; then missing=code
+elif ! [ -x "$1" ]; then missing=interpreter
+elif ! "$@"; then missing=code
 else exit 0
 fi
 echo "launchpod-host-lacks $missing $SLURMD_NODENAME"
@@ -51,7 +51,9 @@ def command(
     num_ports: number of ports to find.
     hosts: names that the host must resolve.
   """
-  return ['sh', '-c', _SCRIPT, 'sh', python, job_file, str(first_port), str(num_ports), *hosts]
+  arguments = str(first_port), str(num_ports), *hosts
+  probe = interpreter.command(python, 'launchers.slurm.probe', *arguments)
+  return ['sh', '-c', _SCRIPT, 'sh', job_file, *probe]
 
 
 def output(
@@ -139,7 +141,3 @@ def main(argv: list[str]) -> None:
     'problem': _problem(argv[3:]),
   }
   print(json.dumps(report))
-
-
-if __name__ == '__main__':
-  main(sys.argv)

@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import signal
+import sys
 
 import launchpad as lp
 import psutil
@@ -29,6 +30,7 @@ from tests.waiting import wait_until
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 # A directory name with the special characters of sh, sbatch and JSON.
 ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
+ROOT = pathlib.Path(__file__).parents[2]
 KILLED = r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; restarting in (\S+ s \(\d+ of \d+)'
 
 
@@ -37,6 +39,7 @@ _ALWAYS = {
   'test_a_crash_ends_the_program_with_the_traceback_last',
   'test_killed_nodes_are_restarted_and_a_server_has_its_address_again',
   'test_no_node_outlives_a_killed_launcher',
+  'test_no_process_imports_from_the_working_directory',
 }
 
 
@@ -122,6 +125,15 @@ def runs(pid):
 def logs(run_dir):
   """Returns the text of all node logs."""
   return ''.join(path.read_text() for path in (run_dir / 'logs').iterdir())
+
+
+def poison(directory, imported):
+  """Fills a directory with modules that hide others, and write their name to a file if imported."""
+  ours = {path.name for path in ROOT.iterdir() if (path / '__init__.py').exists()}
+  for name in {*sys.stdlib_module_names, *ours, 'absl', 'courier', 'launchpad', 'numpy', 'ray'}:
+    (directory / name).mkdir(parents=True)
+    text = f"open({str(imported)!r}, 'a').write({name!r} + ' ')\nraise ImportError({name!r})\n"
+    (directory / name / '__init__.py').write_text(text)
 
 
 class NodeContract:
@@ -210,6 +222,15 @@ class Contract(NodeContract):
     code, output = engine.launch(program, tmp_path)
     assert code == 0, output
     assert (tmp_path / 'written').read_text() == 'Writer'
+
+  def test_no_process_imports_from_the_working_directory(self, engine, tmp_path, monkeypatch):
+    project, answer, imported = (tmp_path / name for name in ('project', 'answer', 'imported'))
+    poison(project, imported)
+    monkeypatch.chdir(project)
+    program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
+    code, output = engine.launch(program, tmp_path)
+    assert not imported.exists(), imported.read_text()
+    assert code == 0, output
 
   def _started(self, engine, run_dir):
     """Starts a launcher and waits until its nodes run; returns the launcher."""

@@ -216,13 +216,14 @@ class Leaver:
 
 
 class Parent:
-  """Starts a process in a new session, as simulators do, and one in its own process group."""
+  """Starts a process in a session and with variables of its own, and one in its process group."""
 
   def __init__(self, path):
     self._path = path
 
   def run(self):
-    children = [subprocess.Popen(['sleep', '1000'], start_new_session=new) for new in (True, False)]
+    alone = subprocess.Popen(['env', '-i', 'sleep', '1000'], start_new_session=True)
+    children = [alone, subprocess.Popen(['sleep', '1000'])]
     pids = ' '.join(str(child.pid) for child in children)
     write(f'{self._path}-{lifecycle.restart_count()}', f'{os.getpid()} {pids}')
     lifecycle.stop_event().wait()

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
+from launchers import interpreter
 from rundir import user_cache
 
 TRACKERS = ('wandb', 'mlflow')
@@ -40,9 +41,9 @@ def python(tracker: str, say: Callable[[str], None]) -> str:
   version = f'{sys.version}{sys.base_prefix}'
   digest = hashlib.sha256(lock.read_bytes() + version.encode()).hexdigest()[:12]
   place = pathlib.Path(user_cache.path(f'{tracker}-{digest}'))
-  interpreter = str(place / 'bin' / 'python')
-  if os.path.exists(interpreter):
-    return interpreter
+  installed = str(place / 'bin' / 'python')
+  if os.path.exists(installed):
+    return installed
   say(f'installing {tracker} into {place}, once')
   try:
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +61,7 @@ def python(tracker: str, say: Callable[[str], None]) -> str:
       os.rename(new, place)
   finally:
     shutil.rmtree(partial, ignore_errors=True)
-  return interpreter
+  return installed
 
 
 def export(
@@ -86,9 +87,13 @@ def export(
     ValueError: if the tracker's packages cannot be installed; one sentence.
     KeyboardInterrupt: after a signal, once the processes have ended.
   """
-  interpreter = python(tracker, lambda line: print(line, flush=True))
   path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get('PYTHONPATH', ''))))
-  command = [interpreter, '-m', 'viewing.trackers.export', f'--to={tracker}', *options]
+  command = interpreter.command(
+    python(tracker, lambda line: print(line, flush=True)),
+    'viewing.trackers.export',
+    f'--to={tracker}',
+    *options,
+  )
   processes: dict[str, subprocess.Popen] = {}
   try:
     while True:

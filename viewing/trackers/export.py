@@ -1,7 +1,4 @@
-"""The process that exports one run. It runs in the tracker's own environment; see `environment`.
-
-python -m viewing.trackers.export --to=wandb RUN_DIR
-"""
+"""The process that exports one run. It runs in the tracker's own environment; see `environment`."""
 
 from __future__ import annotations
 
@@ -134,6 +131,9 @@ def make_sink(tracker: str, project: str, axis: str) -> Sink:
 
 def main(argv: Sequence[str]) -> int:
   """Runs the command, whose flags watch.py has checked; returns the exit code."""
+  # The libraries report on their own use unless these variables forbid it.
+  os.environ.setdefault('WANDB_ERROR_REPORTING', 'false')
+  os.environ.setdefault('MLFLOW_DISABLE_TELEMETRY', 'true')
   parser = argparse.ArgumentParser()
   parser.add_argument('run_dir')
   parser.add_argument('--to', required=True)
@@ -141,7 +141,7 @@ def main(argv: Sequence[str]) -> int:
   parser.add_argument('--every', type=float)
   parser.add_argument('--axis')
   parser.add_argument('--period', type=float, default=2.0)
-  args = parser.parse_args(argv)
+  args = parser.parse_args(argv[1:])
   for number in (signal.SIGTERM, signal.SIGHUP):  # As of a terminal that is closed.
     signal.signal(number, signal.default_int_handler)
   given = {'every': args.every, 'axis': args.axis}
@@ -158,10 +158,3 @@ def main(argv: Sequence[str]) -> int:
   except KeyboardInterrupt:
     return 130
   return 0
-
-
-if __name__ == '__main__':
-  # The libraries report on their own use unless these variables forbid it.
-  os.environ.setdefault('WANDB_ERROR_REPORTING', 'false')
-  os.environ.setdefault('MLFLOW_DISABLE_TELEMETRY', 'true')
-  sys.exit(main(sys.argv[1:]))

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import sys
 
 import pytest
 
-from launchers import disk_space
+from launchers import disk_space, interpreter
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.slurm import planning, probe, step, submit
@@ -88,6 +89,7 @@ def test_the_batch_script():
   placement = _placement(learner=LEARNER, replay=actor, actor=actor)
   plan = planning.plan(GROUPS, placement, options)
   script = planning.script(plan, options, 'sebulba', '/runs/50% of it', '/env/python', '/code')
+  command = interpreter.command('/env/python', 'launchers.slurm.allocation')
   assert script == (
     '#!/bin/sh\n'
     "#SBATCH --job-name=sebulba '--output=/runs/50%% of it/slurm.log' --open-mode=append\n"
@@ -102,7 +104,7 @@ def test_the_batch_script():
     '#SBATCH --partition=cpu\n'
     '\n'
     'export PYTHONPATH=/code\n'
-    "exec /env/python -m launchers.slurm.allocation '/runs/50% of it'\n"
+    f"exec {shlex.join(command)} '/runs/50% of it'\n"
   )
 
 
@@ -302,8 +304,9 @@ def test_a_host_that_does_not_reply_holds_nothing_up(asked, seconds):
 
 
 def test_a_host_reports_names_that_it_cannot_resolve():
-  arguments = ('-m', 'launchers.slurm.probe', '10000', '2', 'localhost', 'nobody.invalid')
-  report = json.loads(run_python(*arguments, SLURMD_NODENAME='h1'))
+  arguments = ('10000', '2', 'localhost', 'nobody.invalid')
+  _, *words = interpreter.command('', 'launchers.slurm.probe', *arguments)
+  report = json.loads(run_python(*words, SLURMD_NODENAME='h1'))
   assert report['host'] == 'h1' and len(report['ports']) == 2
   assert report['problem'].startswith('does not know the name nobody.invalid (')
 

@@ -14,6 +14,7 @@ import tempfile
 import pytest
 
 import launchers
+from launchers import interpreter
 from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
@@ -24,7 +25,7 @@ from tests.waiting import alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 200
-NODE = f'{sys.executable} -m launchers.node_entry'
+NODE = ' '.join(interpreter.command(sys.executable, 'launchers.node_entry'))
 TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
 WORKER = Resources(labels={'pool': 'workers'})
 
@@ -96,6 +97,7 @@ def test_a_group_has_the_hosts_and_variables_that_its_placement_says(cluster, tm
 
 _DRIVER = """
 import sys
+from launchers import interpreter
 from launchers.placement import Resources
 from launchers.slurm import submit
 from launchers.slurm.planning import Options

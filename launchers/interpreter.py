@@ -1,0 +1,25 @@
+"""The command that runs a module of ours in a Python process, without importing from its directory.
+
+`python -m` looks for every module in the working directory first, before PYTHONPATH and the standard
+library. A `random.py` there would run, and a project's own `agents/` would hide ours. This module uses
+only the standard library, because `launchers.ray.machines` sends it to machines by value.
+"""
+
+from __future__ import annotations
+
+_RUN = (
+  'import sys; sys.path[:] = filter(None, sys.path); sys.argv[0] = {module!r}; '
+  'from {module} import main; sys.exit(main(sys.argv))'
+)
+
+
+def command(python: str, module: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+  """Returns the command that calls `main(argv)` of a module and exits with what it returns.
+
+  Args:
+    python: the interpreter.
+    module: of this repository, importable from PYTHONPATH; `argv` is its name, then the arguments.
+    *arguments: of the module.
+    options: of the interpreter.
+  """
+  return [python, *options, '-c', _RUN.format(module=module), *arguments]
