@@ -1,4 +1,4 @@
-"""A slow Catch with a child process per batch, like a simulator; `close` does not end the child.
+"""A slow Catch with a child process per batch, on its own like a simulator's; `close` does not end it.
 
 --env=benchmarks/drills/family.py:make --env_options=mark=FILE
 """
@@ -30,6 +30,8 @@ class Family(SlowCatch):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env={},
+        start_new_session=True,
       )
 
 
