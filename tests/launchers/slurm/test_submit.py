@@ -25,7 +25,10 @@ from tests.waiting import alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 200
-NODE = ' '.join(interpreter.command(sys.executable, 'launchers.node_entry'))
+NODE, LAUNCHER = (
+  ' '.join(interpreter.command(sys.executable, f'launchers.{module}'))
+  for module in ('node_entry', 'slurm.allocation')
+)
 TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
 WORKER = Resources(labels={'pool': 'workers'})
 
@@ -156,7 +159,7 @@ class _Slurm(contract.Engine):
     return self._driver.process
 
   def kill_launcher(self, launcher):
-    (pid,) = self._cluster.processes('h1', f'{sys.executable} -m launchers.slurm.allocation')
+    (pid,) = self._cluster.processes('h1', LAUNCHER)
     os.kill(pid, signal.SIGKILL)
 
   def check_killed(self, code, output):
