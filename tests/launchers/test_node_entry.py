@@ -6,7 +6,7 @@ import sys
 import cloudpickle
 from absl import logging
 
-from launchers import binding
+from launchers import binding, guard
 from launchers.child_process import NodeProcess
 from rundir.errors import NonRetryableError
 from tests.agents.subprocesses import run_python
@@ -52,7 +52,7 @@ def test_a_node_goes_on_and_keeps_its_exit_code_while_its_log_is_on_a_full_disk(
   payload.write_bytes(cloudpickle.dumps(_chatty(written)))
   environment = {**os.environ, 'PYTHONPATH': binding.python_path()}
   with open('/dev/full', 'wb') as log:
-    child = NodeProcess(sys.executable, str(payload), environment, log, mark='full-disk;')
+    child = NodeProcess(sys.executable, str(payload), environment, log, guard.new_marks().start)
   wait_until(lambda: child.exit_code() is not None)
   assert child.exit_code() == NonRetryableError.exit_code and written.exists()
 
