@@ -215,7 +215,8 @@ def test_a_killed_process_leaves_whole_chunks_to_which_the_next_one_adds(tmp_pat
 
 
 @pytest.mark.parametrize(
-  'content', [b'', b'\xff', b'[]', b'{"version": "x"}', b'{"version": 1, "rows": 2}', b'[' * 100_000]
+  'content',
+  [b'', b'\xff', b'[]', b'{"version": "x"}', b'{"version": 1, "rows": 2}', b'[' * 100_000],
 )
 def test_a_damaged_layout_is_named(tmp_path, content):
   stream.record(tmp_path, 2, 1, 20)
