@@ -12,9 +12,23 @@ def transitions(step_type: Array) -> Array:
   return step_type != LAST
 
 
+def kept(x: Array, valid: Array) -> Array:
+  """Returns `x` where `valid`, and zeros elsewhere, in the shape and dtype of `x`.
+
+  A loss takes what it reads from rows through this before it computes with it. A masked sum alone is
+  not enough: it passes a gradient of 0 back to what is not valid, and 0 times NaN is NaN.
+
+  Args:
+    x: `[*P, ...]`.
+    valid: bool `[*P]`.
+  """
+  valid = valid.reshape(valid.shape + (1,) * (x.ndim - valid.ndim))
+  return jnp.where(valid, x, jnp.zeros((), x.dtype))
+
+
 def total(x: Array, valid: Array) -> Array:
-  """Returns the sum of `x` where `valid`, `[]`; neither value nor gradient depends on the rest."""
-  return jnp.sum(jnp.where(valid, x, 0.0))
+  """Returns the sum of `x` where `valid`, `[]`; the gradient with respect to the rest is 0."""
+  return jnp.sum(kept(x, valid))
 
 
 def mean(x: Array, valid: Array) -> Array:

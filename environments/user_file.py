@@ -197,12 +197,12 @@ def title(name: str) -> str:
 
 
 @contextlib.contextmanager
-def user_code_errors(what: str, path: str) -> Iterator[None]:
+def user_code_errors(what: str, *paths: str) -> Iterator[None]:
   """Converts an exception of a user's code to a ValueError of one sentence that names the line.
 
   Args:
     what: the operation; starts the sentence.
-    path: the path of the user's file.
+    *paths: the paths of the user's files; the line may also be in a file beside one of them.
   """
   try:
     yield
@@ -212,8 +212,14 @@ def user_code_errors(what: str, path: str) -> Iterator[None]:
       f'{what} failed: {error.msg}, at line {error.lineno} of {error.filename}: {text}'
     ) from error
   except (Exception, SystemExit) as error:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
-    where = f', at line {frames[-1].lineno} of {path}: {frames[-1].line}' if frames else ''
+    folders = {os.path.dirname(path) for path in paths} - {_ROOT}
+    frames = [
+      frame
+      for frame in traceback.extract_tb(error.__traceback__)
+      if frame.filename in paths or os.path.dirname(frame.filename) in folders
+    ]
+    last = frames[-1] if frames else None
+    where = f', at line {last.lineno} of {last.filename}: {last.line}' if last else ''
     said = ' '.join(str(error).split())
     hint = hidden_modules.explain(error, path)
     raise ValueError(f'{what} raised {type(error).__name__}: {said}{where}{hint}') from error

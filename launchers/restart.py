@@ -17,8 +17,8 @@ class Record:
 
   def __init__(self, resources: Resources):
     self._resources = resources
-    self._exceptions = 0
-    self.failures = 0
+    self._exceptions = self._failures = 0
+    self._raised = False  # By the latest failure.
 
   def delay(self, code: int, seconds: float) -> float | None:
     """Records a failure and decides whether and when the node is restarted.
@@ -35,15 +35,27 @@ class Record:
       third exception, or after a `NonRetryableError`.
     """
     if seconds > STEADY_SECONDS:
-      self.failures = self._exceptions = 0
-    self.failures += 1
-    self._exceptions += code > 0
+      self._failures = self._exceptions = 0
+    self._raised = code > 0
+    self._failures += 1
+    self._exceptions += self._raised
     limit = self._resources.max_restarts if self._resources.restart == 'on_failure' else 0
     if (
       code == NonRetryableError.exit_code
-      or self.failures > limit
+      or self._failures > limit
       or self._exceptions >= MAX_EXCEPTIONS
     ):
       return None
-    doublings = min(self.failures - 1, 16)
+    doublings = min(self._failures - 1, 16)
     return min(self._resources.restart_backoff * 2**doublings, MAX_BACKOFF_SECONDS)
+
+  def standing(self) -> str:
+    """Returns in words which restart in a row the next one is, and how many there are at most.
+
+    After an exception that is the limit for exceptions, if it is reached first.
+    """
+    limit = self._resources.max_restarts
+    after_exceptions = MAX_EXCEPTIONS - 1
+    if self._raised and after_exceptions - self._exceptions < limit - self._failures:
+      return f'{self._exceptions} of {after_exceptions} restarts in a row after exceptions'
+    return f'{self._failures} of {limit} restarts in a row'

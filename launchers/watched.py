@@ -120,10 +120,7 @@ class Watched(Generic[N]):
       return ''
     self._due = time.monotonic() + delay
     how = self.problem or self.node.ending()
-    return (
-      f'node {self.node.name} {how}; restarting in {delay:g} s '
-      f'({self._record.failures} of {self.node.resources.max_restarts} restarts in a row)'
-    )
+    return f'node {self.node.name} {how}; restarting in {delay:g} s ({self._record.standing()})'
 
   def restart_if_due(self) -> None:
     """Restarts the node when its restart is due. A failed start counts as a failure of the node."""

@@ -18,8 +18,8 @@ from nodes.inference.socket_server import SocketServer
 from nodes.learning import replicas
 from nodes.learning.parameter_client import make_parameter_client
 from nodes.runtime import activity, affinity, lifecycle
-from nodes.runtime.counters import COUNTERS
 from nodes.runtime.reporter import Reporter
+from rundir.checkpoints import COUNTERS
 
 _CHECK_SECONDS = 0.1
 

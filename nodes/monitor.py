@@ -14,8 +14,8 @@ from typing import Any
 from absl import logging
 
 from nodes.runtime import activity, full_disk, lifecycle, rpc
-from nodes.runtime.counters import COUNTERS
 from rundir import curves, files, run_end
+from rundir.checkpoints import COUNTERS
 from rundir.recorder import Recorder
 
 _LARGEST = 2**63 - 1  # The largest integer that an RPC can return.
@@ -220,10 +220,13 @@ class Monitor:
     try:
       with open(os.path.join(self._run_dir, run_end.FINAL_EVALUATION)) as f:
         record = json.load(f)
-      return dict(record['values']) if record['num_steps'] == self._num_steps else {}
+      if record['num_steps'] != self._num_steps:
+        return {}
+      return {str(name): float(value) for name, value in dict(record['values']).items()}
     except FileNotFoundError:
       return {}
-    except (ValueError, LookupError, TypeError) as error:  # The evaluator repeats it.
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+      # The evaluator repeats it.
       logging.warning('%s is damaged, and not used: %s', run_end.FINAL_EVALUATION, error)
       return {}
 

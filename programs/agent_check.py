@@ -1,8 +1,11 @@
-"""Tries an agent with the user's own torso or another run's parameters before a program starts.
+"""Tries an agent that is, or has a part that is, the user's own before a program starts.
 
 launch.py imports no JAX, so the check runs in a process of its own, which computes shapes only:
 
     python -m programs.agent_check    calls the pickled function on stdin
+
+Importing JAX and tracing take some seconds. The agents and torsos of this repository are left out: tests
+trace them, and `programs.options.playable` checks what they take.
 """
 
 from __future__ import annotations
@@ -13,17 +16,20 @@ from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
+from acme import specs
 
 from environments import jax_registry, separate_process, user_file
-from programs.options import user_torso
+from launchers import streams
+from nodes.unrolls.table_names import UNROLLS
+from programs.options import playable, user_torso
 from programs.runs import Run
 from programs.warm_start import Source
 
-_BATCH_SIZE = 3
-
 
 def check(run: Run, source: Source | None) -> None:
-  """Checks a user's own torso, and that the parameters of another run fit the agent.
+  """Traces a user's own agent or torso, and checks that another run's parameters fit the agent.
+
+  A user's own program without `make_agent` is not tried.
 
   Args:
     run: the run.
@@ -33,31 +39,36 @@ def check(run: Run, source: Source | None) -> None:
     ValueError: one sentence that names the flag and what does not fit.
   """
   torso = user_torso.named(run.config)
-  if not torso and source is None:
+  flag = f'--torso={torso}' if torso else f'--init_from={run.config.init_from}' if source else ''
+  make_agent = run.module.make_agent
+  if make_agent is None:
+    if flag:
+      raise ValueError(
+        f'{flag}: there is no make_agent(config) in {run.program}; add it to the file.'
+      )
     return
-  flag = f'--torso={torso}' if torso else f'--init_from={run.config.init_from}'
-  if run.module.make_agent is None:
-    raise ValueError(
-      f'{flag}: there is no make_agent(config) in {run.program}; add it to the file.'
-    )
+  own = user_file.is_spec(run.program)
+  if not (flag or own):
+    return
+  flag = flag or f'--program={run.program}'
   call = functools.partial(
     _try,
-    run.module.make_agent(run.config),
+    make_agent(run.config),
     run.module.environments,
-    run.config.env,
-    run.config.env_options,
-    torso=torso,
+    run.config,
+    program=run.program if own else '',
     source=source,
   )
-  separate_process.run('programs.agent_check', flag=flag, stdin=cloudpickle.dumps(call))
+  notice = f'still trying {flag}, after {playable.NOTICE_SECONDS:.0f} s'
+  with streams.announced_if_slow(notice, playable.NOTICE_SECONDS):
+    separate_process.run('programs.agent_check', flag=flag, stdin=cloudpickle.dumps(call))
 
 
 def _try(
   make_agent: Callable[..., Any],
   environments: Any,
-  env: str,
-  env_options: str,
-  torso: str,
+  config: Any,
+  program: str,
   source: Source | None,
 ) -> None:
   """Builds the agent and traces its functions.
@@ -65,36 +76,46 @@ def _try(
   Args:
     make_agent: takes the specs of observations and actions.
     environments: the registry of the program.
-    env: of the run.
-    env_options: of the run.
-    torso: the user's own, path/to/mine.py:MyTorso; '' without one.
+    config: of the run.
+    program: the user's own, path/to/mine.py:make_program; '' without one.
     source: the parameters to begin with; None for others.
 
   Raises:
     ValueError: as `check` does.
   """
   from agents import shapes
-  from nodes.learning import serialisation
+  from nodes.learning import serialisation, tracing
 
   if environments is jax_registry:
-    environment = jax_registry.make(env, env_options)
-    specs = environment.observation_spec, environment.action_spec
+    environment = jax_registry.make(config.env, config.env_options)
+    spec = specs.EnvironmentSpec(environment.observation_spec, environment.action_spec, None, None)
   else:
-    spec = environments.make_spec(env, env_options)
-    specs = spec.observations, spec.actions
+    spec = environments.make_spec(config.env, config.env_options)
+  torso = user_torso.named(config)
+  files = [user_file.named(name).file.path for name in (torso, program) if name]
   if torso:
-    own = user_file.named(torso)
     try:
-      own.load()
+      user_file.named(torso).load()
     except ValueError as error:
       raise ValueError(f'--torso={error}') from error
-    with user_file.user_code_errors(f'--torso={own}: trying it', own.file.path):
-      shapes.act_output(make_agent(*specs), specs[0], _BATCH_SIZE)
+  if files:
+    tried = f'--torso={torso}: trying it' if torso else f'--program={program}: trying its agent'
+    with user_file.user_code_errors(tried, *files):
+      tracing.trace(make_agent(spec.observations, spec.actions), spec, *_batch(config))
   if source is not None:
     try:
-      serialisation.params(source.saved, shapes.params(make_agent(*specs)), source.advice)
+      params = shapes.params(make_agent(spec.observations, spec.actions))
+      serialisation.params(source.saved, params, source.advice)
     except ValueError as error:
       raise ValueError(f'--init_from: {error}') from error
+
+
+def _batch(config: Any) -> tuple[str, int]:
+  """Returns the table of a learner batch and its unrolls; 0 if the options do not say so."""
+  if parts := getattr(config, 'batch_parts', ()):
+    return parts[0].table, sum(part.unrolls for part in parts)
+  rings = getattr(config, 'rings', None)
+  return UNROLLS, rings.batch_size if rings else getattr(config, 'num_envs', 0)
 
 
 if __name__ == '__main__':

@@ -112,7 +112,8 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
     _check_reach(engine, config)
     if engine.on_this_machine:
       bsuite_results.check_directory(config)
-    agent_check.check(run, None if resumes else warm_start.source(run))
+    if not engine.restarts_ended:  # A pod repeats a plan whose agent was tried then.
+      agent_check.check(run, None if resumes else warm_start.source(run))
   placement = run.module.placement(config)
   if _PLACEMENT.value:
     placement = placement_file.override(placement, _PLACEMENT.value)
@@ -159,6 +160,8 @@ def _node_output(engine: Engine, default: str) -> str:
 def _learning_notes(module: Any, config: Any, given: Mapping[str, Any]) -> Iterator[str]:
   yield preset_list.in_effect(module, config, given)
   yield f'learning: {estimates.describe(config) or "defined by the program"}'
+  if module.make_agent is None:
+    yield 'agent: not tried, since the file of the program has no make_agent(config)'
 
 
 def _options(config: Any) -> str:

@@ -1,7 +1,10 @@
 """Learner checkpoints: one file each, written atomically; the last few are kept.
 
-A file is one line of JSON, with the counters and a digest, followed by the state as flax serialises
-it. Reading the line and checking the digest needs only the standard library.
+A file is one line of JSON, the header, followed by the state as flax serialises it. The header has the
+counters and a digest of the whole file except the digest itself. Reading the header and checking the
+digest needs only the standard library.
+
+Files of format 1, by earlier versions, have a digest of the state alone.
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from absl import logging
 
 from rundir import files
 from rundir.errors import NonRetryableError
 
-FORMAT = 1
+FORMAT = 2
+COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
 _SUFFIX = '.checkpoint'
 _NAME = re.compile(r'[0-9]+\.checkpoint')
 
@@ -56,7 +61,7 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
 
   Args:
     path: directory of the checkpoints.
-    counts: counters; `learner_steps` names the file.
+    counts: counters, 0 where missing; `learner_steps` names the file.
     state: the serialised learner state.
     keep: number of checkpoints to keep, this one included.
 
@@ -64,12 +69,10 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
     OSError: if it cannot be written; at least one earlier checkpoint stays.
   """
   os.makedirs(path, exist_ok=True)
-  header = {
-    'launchpod_checkpoint': FORMAT,
-    'counts': {name: int(value) for name, value in counts.items()},
-    'sha256': hashlib.sha256(state).hexdigest(),
-  }
-  file = os.path.join(path, f'{int(counts["learner_steps"]):012d}{_SUFFIX}')
+  counts = dict.fromkeys(COUNTERS, 0) | {name: int(value) for name, value in counts.items()}
+  header = {'launchpod_checkpoint': FORMAT, 'counts': counts, 'sha256': ''}
+  header['sha256'] = _digest(_line(header), state)
+  file = os.path.join(path, f'{counts["learner_steps"]:012d}{_SUFFIX}')
   others = [other for other in _files(path) if other != file]
   # Training resumes from the newest intact checkpoint, so later steps are damaged: remove them first.
   others.sort(key=lambda other: _steps_of(other) < _steps_of(file))
@@ -77,7 +80,7 @@ def write(path: str, counts: Mapping[str, float], state: bytes, keep: int) -> st
     try:
       # A fixed partial name, so that partial files of killed processes do not accumulate.
       with files.replacing(file, partial=os.path.join(path, 'next.tmp')) as f:
-        f.write(json.dumps(header).encode() + b'\n')
+        f.write(_line(header))
         f.write(state)
       break
     except OSError as error:
@@ -135,16 +138,39 @@ def read(file: str) -> Checkpoint:
   try:
     header = json.loads(line)
     version, digest = header['launchpod_checkpoint'], header['sha256']
-    counts = {str(name): int(value) for name, value in header['counts'].items()}
-  except (ValueError, KeyError, TypeError, AttributeError):
+    counts, digest = header['counts'], digest.encode()
+  except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
     raise UnusableCheckpoint(f'{file} is not a Launchpod checkpoint.') from None
-  if version != FORMAT:
+  if version not in (1, FORMAT):
     raise UnusableCheckpoint(
-      f'{file} has format {version}; this version of Launchpod reads {FORMAT}.'
+      f'{file} has format {version}; this version of Launchpod reads 1 and {FORMAT}.'
     )
-  if hashlib.sha256(state).hexdigest() != digest:
+  covered = (line.replace(digest, b'', 1), state) if version == FORMAT else (state,)
+  if _digest(*covered).encode() != digest:
     raise UnusableCheckpoint(f'{file} is damaged: its content is not what was written.')
+  if not _are_counts(counts) or counts['learner_steps'] != _steps_of(file):
+    raise UnusableCheckpoint(f'{file} is damaged: {counts} are not the counters of that step.')
   return Checkpoint(file, counts, state)
+
+
+def _line(header: Mapping[str, Any]) -> bytes:
+  return json.dumps(header).encode() + b'\n'
+
+
+def _digest(*parts: bytes) -> str:
+  digest = hashlib.sha256()
+  for part in parts:
+    digest.update(part)
+  return digest.hexdigest()
+
+
+def _are_counts(counts: Any) -> bool:
+  """Returns whether a header has all counters, and nothing that is not a counter's value."""
+  return (
+    isinstance(counts, dict)
+    and counts.keys() >= set(COUNTERS)
+    and all(type(value) is int and 0 <= value < 2**63 for value in counts.values())
+  )
 
 
 def _files(path: str) -> list[str]:

@@ -115,7 +115,7 @@ def _read_format(path: str) -> Format:
     NonRetryableError: if the file has another version or is damaged; one sentence.
     OSError: if it cannot be read.
   """
-  with open(path) as f:
+  with open(path, 'rb') as f:
     content = f.read()
   try:
     found = json.loads(content)
@@ -129,7 +129,7 @@ def _read_format(path: str) -> Format:
       for name, (shape, dtype) in found['columns'].items()
     }
     return Format(int(found['rows']), columns, version)
-  except json.JSONDecodeError as error:
+  except (ValueError, RecursionError) as error:
     raise NonRetryableError(f'{path} is damaged: {error}.') from error
   except (LookupError, TypeError, AttributeError) as error:
     raise NonRetryableError(f'{path} cannot be read: {error!r}.') from error

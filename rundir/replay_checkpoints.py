@@ -62,7 +62,7 @@ class ReplayCheckpoints:
     """
     try:
       wrong = _difference(checkpoint)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
       wrong = f'it cannot be read ({error})'
     if wrong:
       raise self.damaged(checkpoint, wrong)
@@ -124,10 +124,14 @@ def _difference(checkpoint: str) -> str:
     return f'it has no {_DIGESTS}'
   with open(os.path.join(checkpoint, _DIGESTS)) as f:
     digests = json.load(f)
-  for name, digest in digests.items():
+  if not isinstance(digests, dict):
+    return f'{_DIGESTS} is not what was written'
+  for name in sorted(digests.keys() | names - {_DIGESTS}):
     if name not in names:
       return f'{name} is missing'
-    if _digest(os.path.join(checkpoint, name)) != digest:
+    if name not in digests:
+      return f'{name} is not in {_DIGESTS}'
+    if _digest(os.path.join(checkpoint, name)) != digests[name]:
       return f'{name} is not what was written'
   return ''
 

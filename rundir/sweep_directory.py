@@ -66,7 +66,7 @@ def read(path: str) -> Record | None:
     return Record(dict(values['flags']), list(values['trials']))
   except FileNotFoundError:
     return None
-  except (OSError, ValueError, LookupError, TypeError) as error:
+  except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     raise ValueError(f'{file} cannot be read: {error}.') from error
 
 
@@ -97,7 +97,7 @@ def outcome(run_dir: str) -> Outcome | None:
   try:
     with open(outcome_path(run_dir)) as f:
       return Outcome(**json.load(f))
-  except (OSError, ValueError, TypeError):
+  except (OSError, ValueError, TypeError, RecursionError):
     return None
 
 

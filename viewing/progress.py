@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from launchers import bottleneck
-from nodes.runtime.counters import COUNTERS
 from rundir import curves, graph_file, node_files, run_directory, secrets, sweep_directory
+from rundir.checkpoints import COUNTERS
 from viewing.liveness import ENDED as ENDED
 from viewing.liveness import RUNNING as RUNNING
 from viewing.liveness import STOPPED as STOPPED

@@ -26,8 +26,8 @@ class MultiCategorical(Distribution):
     self.num_logits = sum(num_values)
     # Places of the logits in `[K, largest]`, so that all actions are computed at once.
     label, sizes = np.arange(max(num_values)), np.array(num_values)[:, None]
-    self._exists = label < sizes
-    self._place = np.where(self._exists, np.cumsum(sizes)[:, None] - sizes + label, 0)
+    place = np.cumsum(sizes)[:, None] - sizes + label
+    self._place = np.where(label < sizes, place, self.num_logits)  # A gap is one place further.
 
   def sample(self, key: Array, logits: Array) -> Array:
     """Returns actions, int32 `[K]`. See the base class."""
@@ -54,4 +54,7 @@ class MultiCategorical(Distribution):
 
   def _each(self, logits: Array) -> Array:
     """Returns logits `[..., num_logits]` as `[..., K, largest]`, with `ILLEGAL` in the gaps."""
-    return jnp.where(self._exists, logits[..., self._place], ILLEGAL)
+    # Not a `where` of constant gaps on what was gathered: if the logits are constants of a compiled
+    # function too, XLA of jaxlib 0.6.2 folds it to wrong numbers on CPUs.
+    padding = [(0, 0)] * (logits.ndim - 1) + [(0, 1)]
+    return jnp.pad(logits, padding, constant_values=ILLEGAL)[..., self._place]

@@ -24,7 +24,10 @@ def entropy(mean: Array, std: Array) -> Array:
     mean: float32 `[...]`.
     std: float32 `[...]`, above 0.
   """
-  squashing = jnp.where(std < _WIDE, _narrow(mean, jnp.minimum(std, _WIDE)), _wide(mean, std))
+  # At a tie, `minimum` and `maximum` would halve the gradient.
+  is_narrow = std < _WIDE
+  narrow, wide = jnp.where(is_narrow, std, _WIDE), jnp.where(is_narrow, _WIDE, std)
+  squashing = jnp.where(is_narrow, _narrow(mean, narrow), _wide(mean, wide))
   return jnp.log(std) + 0.5 * np.log(2 * np.pi * np.e) + squashing
 
 
@@ -43,7 +46,6 @@ def _wide(mean: Array, std: Array) -> Array:
   term vanishes beyond the bend, so Gauss-Legendre quadrature on each side of 0 integrates it there,
   against the density of u.
   """
-  std = jnp.maximum(std, _WIDE)
   standard = mean / std
   density = jnp.exp(-0.5 * jnp.square(standard)) * np.sqrt(1 / (2 * np.pi))
   absolute = 2 * std * density + mean * jax.lax.erf(standard * np.sqrt(0.5))

@@ -81,7 +81,7 @@ def muzero_loss(
   scale = jnp.full(steps + 1, 1.0 / steps).at[0].set(1.0)
 
   def summed(logits: Array, labels: Array, mask: Array, scale: Array) -> Array:
-    loss = optax.softmax_cross_entropy(logits, labels)
+    loss = optax.softmax_cross_entropy(logits, masked.kept(labels, mask))
     return jnp.sum(jnp.where(mask, scale * loss, 0.0), axis=(1, 2)) / batch[1]
 
   losses = {

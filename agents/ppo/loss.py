@@ -72,6 +72,7 @@ def ppo_loss(
     mean of ratio - 1 - log ratio; `clip_fraction` is the share of ratios outside the clip.
   """
   mean = functools.partial(masked.mean, valid=valid)
+  draw, log_mu = masked.kept(draw, valid), masked.kept(log_mu, valid)
   log_ratio = distribution.log_prob(output.logits, draw) - log_mu
   log_ratio = jnp.clip(log_ratio, -_MAX_LOG_RATIO, _MAX_LOG_RATIO)
   ratio = jnp.exp(log_ratio)

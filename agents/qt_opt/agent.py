@@ -195,9 +195,10 @@ class QTOpt(Agent):
       targets: float32 `[B, L]`, as `relabel` returns them.
     """
     features = self._features(online, unrolls)[:, :-1]
-    q = self._logits(online, features, self._box.fraction(unrolls.action[:, :-1]))
     valid = masked.transitions(unrolls.timestep.step_type[:, :-1])
-    target = jax.lax.stop_gradient(targets[:, :-1])
+    action, target = (masked.kept(x[:, :-1], valid) for x in (unrolls.action, targets))
+    q = self._logits(online, features, self._box.fraction(action))
+    target = jax.lax.stop_gradient(target)
     if self._config.value_loss == 'squared':
       value, losses = q, 0.5 * jnp.square(q - target)
     else:

@@ -74,6 +74,8 @@ def _leaves(tree: Any) -> dict[str, str]:
   """Returns the leaves of nested dictionaries by path, as `float32[2, 3]`."""
   leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
   return {
-    jax.tree_util.keystr(where, simple=True, separator='/'): f'{leaf.dtype}{list(leaf.shape)}'
+    jax.tree_util.keystr(where, simple=True, separator='/'): (
+      f'{leaf.dtype}{list(leaf.shape)}' if hasattr(leaf, 'dtype') else type(leaf).__name__
+    )
     for where, leaf in leaves
   }

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from acme.utils import counting
 
-COUNTERS = ('actor_steps', 'environment_frames', 'learner_steps')
-
 
 class ActingTotals(NamedTuple):
   """Sums over training environments since a start."""

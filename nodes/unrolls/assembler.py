@@ -12,22 +12,31 @@ import numpy as np
 from acme import specs
 
 from agents import shapes
-from agents.agent import Agent
+from agents.agent import ActOutput, Agent
 from agents.types import Array, Nest, Timestep, Unroll
 from environments import nests
 from nodes.unrolls.table_names import RELABELLED, UNROLLS
 
 
 def unroll_spec(
-  agent: Agent, environment_spec: specs.EnvironmentSpec, table: str = UNROLLS
+  agent: Agent,
+  environment_spec: specs.EnvironmentSpec,
+  table: str = UNROLLS,
+  acted: ActOutput | None = None,
 ) -> Unroll:
   """Returns the structure of the unrolls in a table: `jax.ShapeDtypeStruct`s without a batch axis.
 
   Those in `RELABELLED` have the extras of `agent.relabel`, those in other tables the extras of
   `agent.act`.
+
+  Args:
+    agent: the agent.
+    environment_spec: of one environment.
+    table: of replay.
+    acted: the shapes of what `agent.act` returns, for a batch of any size; None to trace it.
   """
   inputs = shapes.act_inputs(agent, environment_spec.observations, 1)
-  output = shapes.act_output(agent, environment_spec.observations, 1)
+  output = acted or shapes.act_output(agent, environment_spec.observations, 1)
 
   def with_rows(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((agent.unroll_rows, *x.shape[1:]), x.dtype)

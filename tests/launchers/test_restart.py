@@ -38,6 +38,21 @@ def test_the_third_exception_in_a_row_is_the_last():
   assert record.delay(RAISED, SHORT) is None
 
 
+def test_the_limit_that_is_reached_first_is_named():
+  record, seen = _record(), []
+  for code in (RAISED, KILLED, RAISED):
+    assert record.delay(code, SHORT) is not None
+    seen.append(record.standing())
+  assert seen == [
+    '1 of 2 restarts in a row after exceptions',
+    '2 of 20 restarts in a row',
+    '2 of 2 restarts in a row after exceptions',
+  ]
+  record = _record(max_restarts=1)
+  assert record.delay(RAISED, SHORT) is not None
+  assert record.standing() == '1 of 1 restarts in a row'
+
+
 @pytest.mark.parametrize('policy', [{'restart': 'always'}, {'max_restarts': -1}])
 def test_an_invalid_policy_is_rejected(policy):
   with pytest.raises(ValueError, match=next(iter(policy))):

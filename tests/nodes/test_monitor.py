@@ -198,7 +198,17 @@ def ends(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('content', ['', '[]', '{"num_steps": 9}', '{"values": 3, "num_steps": 9}'])
+@pytest.mark.parametrize(
+  'content',
+  [
+    '',
+    '[]',
+    '{"num_steps": 9}',
+    '{"values": 3, "num_steps": 9}',
+    '{"values": {"evaluator_return": "much"}, "num_steps": 9}',
+    '[' * 100_000,
+  ],
+)
 def test_a_damaged_final_evaluation_is_repeated(tmp_path, ends, content):
   (tmp_path / 'final_evaluation.json').write_text(content)
   monitor = Monitor(str(tmp_path), num_steps=9, has_evaluator=True)

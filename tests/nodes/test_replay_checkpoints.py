@@ -103,7 +103,21 @@ def garble(directory):
   (directory / 'digests.json').write_text('{')
 
 
-@pytest.mark.parametrize('damage', [truncate, flip, empty, lose, interrupt, forget, garble])
+def unlist(directory):
+  (directory / 'digests.json').write_text('{}')
+
+
+def no_object(directory):
+  (directory / 'digests.json').write_text('[]')
+
+
+def nest(directory):
+  (directory / 'digests.json').write_text('[' * 100_000)
+
+
+@pytest.mark.parametrize(
+  'damage', [truncate, flip, empty, lose, interrupt, forget, garble, unlist, no_object, nest]
+)
 def test_a_damaged_one_is_skipped_for_the_one_before(start, tmp_path, caplog, damage):
   start(2).write_checkpoint()
   server = start(3)

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from environments import user_file
 from programs import agent_check, registry
 from programs.options import configs
 from programs.runs import Run
@@ -33,9 +34,8 @@ def _tried(run):
   agent_check._try(
     run.module.make_agent(config),
     run.module.environments,
-    config.env,
-    config.env_options,
-    config.torso,
+    config,
+    run.program if user_file.is_spec(run.program) else '',
     source=None,
   )
 
@@ -84,6 +84,108 @@ def test_a_mistake_in_a_torso_is_reported_in_one_sentence(tmp_path, old, new, wo
   assert str(error.value).startswith(f'--torso={path}:Mine') and '\n' not in str(error.value)
   for word in words:
     assert word in str(error.value)
+
+
+AGENT = """
+from agents.vtrace.agent import VTrace
+
+class Mine(VTrace):
+  def act(self, *args):
+    output = super().act(*args)
+    pass  # act
+    return output
+
+  def update(self, state, unrolls, probabilities):
+    output = super().update(state, unrolls, probabilities)
+    pass  # update
+    return output
+"""
+PROGRAM = """
+import functools
+from environments import user_file
+from programs import sebulba
+from programs.parts.replay import make_queue
+
+AGENT = user_file.named('agent.py:Mine', beside=__file__)
+Config = sebulba.Config
+
+def make_agent(config):
+  return functools.partial(AGENT, config)
+
+def make_program(config):
+  return sebulba.make_graph('own', config, make_agent(config), make_queue(config))
+"""
+MISTAKE = 'unrolls.timestep.reward[:, 1:] - unrolls.timestep.discount'
+
+
+@pytest.fixture
+def own(tmp_path):
+  """Writes a program whose agent is in the file beside it; returns its name."""
+
+  def write(function='act', line='pass'):
+    (tmp_path / 'agent.py').write_text(AGENT.replace(f'pass  # {function}', line))
+    (tmp_path / 'own.py').write_text(PROGRAM)
+    return f'{tmp_path}/own.py:make_program'
+
+  return write
+
+
+def test_an_agent_of_your_own_is_traced(own):
+  _tried(_run(own(), core='lstm'))
+
+
+@pytest.mark.parametrize(
+  'function, line, words',
+  [
+    (
+      'update',
+      MISTAKE,
+      ['for broadcasting: (16, 20), (16, 21)', 'at line 12 of {path}/agent.py: ', MISTAKE],
+    ),
+    ('act', 'output.action @ output.action.T[0]', ['at line 7 of {path}/agent.py: output.action']),
+    ('act', 'output = output._replace(core_state=args[3])', ['act returned the core_state with']),
+    (
+      'act',
+      'output = output._replace(action=output.action[None])',
+      ['act returned actions (1, 3), which must be (3,)'],
+    ),
+    (
+      'update',
+      'output.metrics["reward"] = unrolls.timestep.reward',
+      ['update returned the metric reward of shape (16, 21), not a scalar'],
+    ),
+    (
+      'update',
+      'output = output._replace(state=output.state._replace(learner_steps=0.5 + state[2]))',
+      ['update returned the state with float32[] at .learner_steps, which must be int32[] as'],
+    ),
+  ],
+)
+def test_a_mistake_in_an_agent_is_reported_in_one_sentence(own, tmp_path, function, line, words):
+  name = own(function, line)
+  with pytest.raises(ValueError) as error:
+    _tried(_run(name))
+  said = str(error.value)
+  assert said.startswith(f'--program={name}: trying its agent raised ') and '\n' not in said
+  for word in words:
+    assert word.format(path=tmp_path) in said
+
+
+@pytest.mark.slow
+def test_launch_traces_an_agent_of_your_own_before_anything_starts(own, tmp_path, capsys):
+  name = own('update', MISTAKE)
+  run_dir = tmp_path / 'run'
+  for flags in (['--dry_run'], [f'--run_dir={run_dir}']):
+    assert run_main(f'--program={name}', *flags) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f'error: --program={name}: trying its agent raised TypeError: ')
+    assert captured.err.count('\n') == 1 and f'at line 12 of {tmp_path}/agent.py' in captured.err
+    assert captured.out == '' and not run_dir.exists()
+
+
+def test_an_agent_of_this_repository_with_its_own_torso_is_not_traced(monkeypatch):
+  monkeypatch.setattr(subprocess, 'run', None)
+  agent_check.check(_run('muzero', env='cartpole'), None)
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ import types
 import pytest
 
 import watch
-from nodes.runtime.counters import COUNTERS
 from programs import sebulba
 from rundir import node_files, run_directory, run_end, sweep_directory
+from rundir.checkpoints import COUNTERS
 from rundir.csv_file import CsvWriter
 from tests.rundir import drawn
 from viewing import liveness, progress

@@ -1,7 +1,11 @@
 """Learner checkpoints: whole or not there, the last few kept, foreign ones refused."""
 
+import contextlib
 import errno
+import hashlib
+import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -17,7 +21,7 @@ from environments.catch import Catch
 from nodes.learning import serialisation
 from nodes.learning.checkpointer import Checkpointer
 from nodes.runtime import activity, full_disk, lifecycle
-from rundir import checkpoints
+from rundir import checkpoints, saved_params
 from tests.waiting import wait_until
 
 COUNTS = {'actor_steps': 40, 'environment_frames': 160, 'learner_steps': 2}
@@ -65,12 +69,102 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(tmp_path):
     checkpoints.newest(str(tmp_path))
 
 
+def _mutated(content, rng):
+  """Returns a file after one of the accidents that happen to files; never the same content."""
+  place, other = rng.randrange(len(content)), rng.randrange(len(content))
+  # Half of the accidents are in the header, which is small.
+  place = rng.randrange(content.index(b'\n') + 1) if rng.random() < 0.5 else place
+  span = rng.randrange(1, 20)
+  damaged = rng.choice(
+    [
+      content[:place] + bytes([content[place] ^ (1 << rng.randrange(8))]) + content[place + 1 :],
+      content[:place] + rng.randbytes(span) + content[place + span :],
+      content[:place] + bytes(span) + content[place + span :],
+      content[:place] + content[place + span :],
+      content[:place] + rng.randbytes(span) + content[place:],
+      content[:place] + content[other : other + span] + content[place:],
+      content[:place],
+    ]
+  )
+  return content + b'\0' if damaged == content else damaged
+
+
+def test_no_damage_anywhere_in_a_checkpoint_is_taken(tmp_path):
+  rng = random.Random(0)
+  file = _write(tmp_path, 7, content=rng.randbytes(500))
+  with open(file, 'rb') as f:
+    content = f.read()
+  taken = []
+  for _ in range(3000):
+    damaged = _mutated(content, rng)
+    with open(file, 'r+b') as f:
+      f.write(damaged)
+      f.truncate()
+    with contextlib.suppress(checkpoints.UnusableCheckpoint):
+      checkpoints.read(file)
+      taken.append(damaged)
+  assert taken == []
+
+
+@pytest.mark.parametrize(
+  'old, new', [(b'"learner_steps"', b'"lear,er_steps"'), (b': 40,', b': 99999960200,')]
+)
+def test_a_checkpoint_with_damaged_counters_is_skipped_for_the_one_before(tmp_path, old, new):
+  _write(tmp_path, 1)
+  newer = _write(tmp_path, 2)
+  with open(newer, 'rb') as f:
+    content = f.read()
+  assert content.count(old) == 1
+  with open(newer, 'wb') as f:
+    f.write(content.replace(old, new))
+  assert checkpoints.newest(str(tmp_path)).counts == COUNTS | {'learner_steps': 1}
+
+
+def _write_format_1(path, counts, state=b'state'):
+  """Writes the checkpoint of learner step 2 as earlier versions did."""
+  header = {
+    'launchpod_checkpoint': 1,
+    'counts': counts,
+    'sha256': hashlib.sha256(state).hexdigest(),
+  }
+  (path / '000000000002.checkpoint').write_bytes(json.dumps(header).encode() + b'\n' + state)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path):
+  _write_format_1(tmp_path, COUNTS)
+  found = checkpoints.newest(str(tmp_path))
+  assert (found.counts, found.state) == (COUNTS, b'state')
+
+
+@pytest.mark.parametrize(
+  'counts',
+  [
+    {name: COUNTS[name] for name in ('actor_steps', 'learner_steps')},
+    COUNTS | {'actor_steps': -1},
+    COUNTS | {'actor_steps': 2**63},
+    COUNTS | {'actor_steps': True},
+    COUNTS | {'actor_steps': 40.5},
+    COUNTS | {'actor_steps': '40'},
+    COUNTS | {'actor_steps': None},
+    COUNTS | {'learner_steps': 3},
+    list(COUNTS.items()),
+    None,
+  ],
+)
+def test_counters_that_no_run_has_are_damage_in_a_checkpoint_of_any_version(tmp_path, counts):
+  _write(tmp_path, 1)
+  _write_format_1(tmp_path, counts)
+  assert checkpoints.newest(str(tmp_path)).counts['learner_steps'] == 1
+
+
 @pytest.mark.parametrize(
   'content, words',
   [
     (b'', 'is not a Launchpod'),
     (b'\x00\xff\n', 'is not a'),
     (b'{"launchpod_checkpoint": 1}\n', 'is not a'),
+    (b'[' * 100_000 + b'\n', 'is not a'),
+    (b'{"launchpod_checkpoint": 3, "counts": {}, "sha256": ""}\n', 'has format 3; this'),
   ],
 )
 def test_a_file_that_is_no_checkpoint_is_named(tmp_path, content, words):
@@ -96,6 +190,12 @@ def test_a_checkpoint_of_another_network_is_rejected(tmp_path, other):
   with pytest.raises(lifecycle.NonRetryableError, match='made by another config') as raised:
     serialisation.restore(checkpoint, _state(**other))
   assert checkpoint.path in str(raised.value)
+
+
+def test_parameters_in_which_an_array_has_become_something_else_are_refused():
+  saved = saved_params.SavedParams('final.msgpack', {}, serialisation.serialise({'w': 1}))
+  with pytest.raises(checkpoints.UnusableCheckpoint, match='has int for w, but this agent expects'):
+    serialisation.params(saved, {'w': np.zeros(2, np.float32)})
 
 
 _WRITER = """

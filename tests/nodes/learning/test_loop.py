@@ -1,11 +1,28 @@
 """The training loop: what it reports first, and what it does last."""
 
 import contextlib
+import functools
 import threading
 import types
+from concurrent import futures
+from typing import Any, NamedTuple
 
-from nodes.learning import loop
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.agent import UpdateOutput
+from agents.seeding import Seed
+from nodes.learning import loop, serialisation
+from nodes.learning.options import RunOptions, TrainingOptions
 from nodes.runtime import lifecycle
+from nodes.unrolls import tables
+from nodes.unrolls.assembler import unroll_spec
+from nodes.unrolls.packing import Columns
+from nodes.unrolls.table_names import UNROLLS, BatchPart
+from nodes.unrolls.writer import UnrollWriter
+from rundir import checkpoints, saved_params
+from tests.nodes.counter import CounterAgent, CounterEnvironment
 
 
 def test_a_stopped_learner_ends_the_writing_of_unrolls_before_its_last_checkpoint():
@@ -46,3 +63,101 @@ def test_a_learner_reports_its_counters_until_it_has_measurements():
     training._learner.learner_steps = learner_steps
     loop._Training._check(training)
   assert did == [{'actor_steps': 5}, {'actor_steps': 5}, 'everything']
+
+
+class _State(NamedTuple):
+  params: Any
+  learner_steps: Any
+
+
+class _Agent(CounterAgent):
+  """Its parameter is the number of its updates."""
+
+  def init(self, key):
+    return _State(jnp.float32(0), jnp.int32(0))
+
+  def update(self, state, unrolls, probabilities):
+    state = _State(state.params + 1, state.learner_steps + 1)
+    return UpdateOutput(state, None, {'loss': state.params})
+
+
+class _Actors:
+  """Sixty unrolls in replay, and ten actor steps with each version of the parameters."""
+
+  def __init__(self, prepared, address):
+    columns = Columns(unroll_spec(prepared.agent, prepared.environment_spec))
+    self._unrolls = columns.unflatten(
+      {name: np.zeros((60, *shape), dtype) for name, (shape, dtype) in columns.stored.items()}
+    )
+    self._writer = UnrollWriter([address], columns)
+    self._counter = prepared.counter
+
+  def set_params(self, version, params):
+    self._counter.increment(actor_steps=10, environment_frames=40)
+
+  def compile(self):
+    pass
+
+  def start(self):
+    self._writer.start()
+    self._writer.put(self._unrolls, lambda: None)
+
+  def check(self):
+    self._writer.check()
+
+  def measure(self, seconds):
+    return {}
+
+  def finish_training(self):
+    self._writer.close()
+
+
+class _Monitor:
+  """Ends the program once training has finished."""
+
+  def __init__(self):
+    self.futures, self.stop, self.final = self, threading.Event(), None
+
+  def report(self, node, values):
+    return self._done()
+
+  def count(self, node, counts):
+    return self._done()
+
+  def report_training_finished(self, node, values):
+    self.final = values
+    self.stop.set()
+    return self._done()
+
+  def _done(self):
+    reply: futures.Future = futures.Future()
+    reply.set_result(None)
+    return reply
+
+
+def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
+  """--resume with more steps continues from it, however long ago the last periodic one was."""
+  address, monitor = serve(functools.partial(tables.queue_table, 64)), _Monitor()
+  options = TrainingOptions(
+    name='learner/0',
+    devices=(0,),
+    batch_parts=(BatchPart(UNROLLS, 2),),
+    run=RunOptions(50, str(tmp_path), checkpoint_period=1e9, checkpoints_kept=1),
+    audit_dir='',
+    seed=Seed(0),
+  )
+  prepared = loop.prepare(lambda *specs: _Agent(), lambda n, seed: CounterEnvironment([3]), options)
+  actors = _Actors(prepared, address)
+  loop.train(prepared, options, actors, [address], monitor, monitor.stop)
+  found = checkpoints.newest(checkpoints.directory(str(tmp_path)))
+  final = serialisation.params(saved_params.read(str(tmp_path), 'final'), np.float32(0))
+  assert found.counts == {name: monitor.final[name] for name in found.counts}
+  steps = found.counts['learner_steps']
+  # The parameters of the last step have been published, with ten steps more.
+  assert found.counts == {
+    'actor_steps': 10 * (steps + 1),
+    'environment_frames': 40 * (steps + 1),
+    'learner_steps': steps,
+  }
+  state = serialisation.restore(found, jax.device_get(_Agent().init(None)))
+  assert state == _State(steps, steps) and final == steps >= 5

@@ -214,6 +214,17 @@ def test_a_killed_process_leaves_whole_chunks_to_which_the_next_one_adds(tmp_pat
   assert stream.ids(tmp_path) == [*found, *range(1 << 40, (1 << 40) + 19 * stream.NUM_ENVS)]
 
 
+@pytest.mark.parametrize(
+  'content',
+  [b'', b'\xff', b'[]', b'{"version": "x"}', b'{"version": 1, "rows": 2}', b'[' * 100_000],
+)
+def test_a_damaged_layout_is_named(tmp_path, content):
+  stream.record(tmp_path, 2, 1, 20)
+  (tmp_path / 'unrolls' / 'format.json').write_bytes(content)
+  with pytest.raises(NonRetryableError, match=r'format\.json (is damaged|cannot be read): '):
+    recorded_unrolls.read_format(str(tmp_path))
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
   with pytest.raises(NonRetryableError, match='nowhere does not exist'):
     recorded_unrolls.read_format(str(tmp_path / 'nowhere'))
