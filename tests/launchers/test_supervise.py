@@ -3,12 +3,13 @@
 import dataclasses
 import io
 import math
+import os
 import signal
 import types
 
 import pytest
 
-from launchers import restart, streams, supervise, watched
+from launchers import logs, restart, streams, supervise, watched
 from launchers.child_process import EXITED_EARLY
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
@@ -280,3 +281,16 @@ def test_every_node_writes_its_stacks_when_asked(log):
 )
 def test_every_exit_code_has_words(code, words):
   assert watched.describe_exit(code) == words
+
+
+def test_a_log_that_grows_fast_is_bounded_at_every_look(log):
+  node, sizes = Node(log, None, 0), []
+
+  def look(beats):
+    sizes.append(log.stat().st_size)
+    os.truncate(log, logs.MAX_BYTES + 1)
+    if len(sizes) == 4:
+      node._code = 0
+
+  assert _supervise(node, beats=look)[0] == 0
+  assert sizes == [0] * 4
