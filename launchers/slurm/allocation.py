@@ -210,6 +210,7 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == '__main__':
+  streams.ensure_streams()
   code = main(sys.argv)
   streams.flush()
   os._exit(code)

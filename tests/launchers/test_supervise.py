@@ -14,6 +14,7 @@ from launchers.child_process import EXITED_EARLY
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.stop_requests import STACKS, StopRequests
+from tests.terminals import FORBIDDEN, HOSTILE
 
 BEAT = Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.0)
@@ -294,3 +295,10 @@ def test_a_log_that_grows_fast_is_bounded_at_every_look(log):
 
   assert _supervise(node, beats=look)[0] == 0
   assert sizes == [0] * 4
+
+
+def test_a_traceback_that_is_printed_does_not_control_the_terminal(log):
+  log.write_text(f'Traceback (most recent call last):\n  \tline\nRuntimeError: {HOSTILE}\n')
+  code, output = _supervise(Node(log, 1, resources=Resources()))
+  assert code == 1 and 'pwned' in output and '\n  \tline\n' in output
+  assert not [each for each in FORBIDDEN if each in output.encode()]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from launchers import streams
 from rundir import directory_lock
 from viewing.liveness import RUNNING, Liveness
 from viewing.trackers.bookmark import Bookmark
@@ -161,6 +162,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == '__main__':
+  streams.ensure_streams()
   # The libraries report on their own use unless these variables forbid it.
   os.environ.setdefault('WANDB_ERROR_REPORTING', 'false')
   os.environ.setdefault('MLFLOW_DISABLE_TELEMETRY', 'true')
