@@ -29,10 +29,10 @@ import time
 from collections.abc import Callable
 
 from absl import app, flags
-from rich.console import Console
 
 from benchmarks.drills import children, clock, disk, kills, network, night, stopping
 from benchmarks.drills.checks import Checks, Refused
+from launchers.console import PlainConsole
 from viewing import output
 
 DRILLS: dict[str, Callable[[str, Checks], None]] = {
@@ -75,7 +75,7 @@ def all_night(launch_flags: list[str]) -> bool:
 
 def kill(directory: str, checks: Checks) -> None:
   """Kills the nodes of each program; see `benchmarks.drills.kills`."""
-  console = Console(file=sys.stdout, width=100)
+  console = PlainConsole(width=100)
   results = []
   for program in _PROGRAMS.value:
     result = kills.run(

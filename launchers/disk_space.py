@@ -1,4 +1,4 @@
-"""Frees the disk space of a file's beginning, which has been read, while a process writes to its end.
+"""Reads a file while a process writes to its end, and frees the disk space of what has been read.
 
 This module uses only the standard library, because `launchers.ray.machines` sends it to machines by
 value.
@@ -7,9 +7,33 @@ value.
 from __future__ import annotations
 
 import ctypes
+import os
 
 STEP = 1 << 20
+# A reader that is further behind leaves out all but the end.
+MAX_BEHIND = 64 << 20
+KEPT_BYTES = 8 << 20
+_MAX_READ = 1 << 20
 _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # Modes of fallocate(2).
+
+
+def read(file: int, offset: int) -> tuple[bytes, int]:
+  """Returns the next bytes of a file, at most 1 MiB and a line, and the offset of those that follow.
+
+  If more than `MAX_BEHIND` bytes have not been read, all but the last `KEPT_BYTES` are left out. A line
+  says so in their place.
+
+  Args:
+    file: descriptor.
+    offset: bytes that have been read or left out before.
+  """
+  note, behind = b'', os.fstat(file).st_size - offset
+  if behind > MAX_BEHIND:
+    left_out = behind - KEPT_BYTES
+    offset += left_out
+    note = f'\n({left_out:,} bytes of output are left out here)\n'.encode()
+  new = os.pread(file, _MAX_READ, offset)
+  return note + new, offset + len(new)
 
 
 class Reclaimer:

@@ -47,4 +47,4 @@ def tail(path: str, lines: int) -> list[str]:
 def _end(path: str, size: int) -> bytes:
   with open(path, 'rb') as f:
     f.seek(max(0, os.path.getsize(path) - size))
-    return f.read()
+    return f.read(size)  # The writer may append faster than this reads.

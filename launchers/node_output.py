@@ -16,6 +16,7 @@ from typing import IO
 
 import launchpad as lp
 
+from launchers import streams
 from rundir import node_files
 
 # Values of --node_output: the logs alone, or the terminal as well.
@@ -40,7 +41,7 @@ class NodeOutput:
       out: receives the lines; None for stdout. If it is a terminal, names are coloured, unless the
         environment variable NO_COLOR is set.
     """
-    self._out = out or sys.stdout
+    self._out = streams.unfiltered(out or sys.stdout)
     colours = self._out.isatty() and not os.environ.get('NO_COLOR')
     self._followed = [
       _Followed(name, path, _COLOURS[k % len(_COLOURS)] if colours else None)
@@ -134,4 +135,4 @@ class _Followed:
   def _shown(self, line: bytes) -> str:
     # Of a line that redraws itself, such as a progress bar, the last state.
     text = line.rstrip(b'\r').rpartition(b'\r')[2].decode(errors='replace')
-    return f'{self._prefix} {text}'
+    return f'{self._prefix} {streams.printable(text)}'

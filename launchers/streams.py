@@ -1,4 +1,8 @@
-"""Prints to standard streams that may be closed, missing from the start, blocked, or full."""
+"""Prints to standard streams that may be closed, missing from the start, blocked, or full.
+
+What is printed may quote a node, a file of a run or a name of the user's. `printable` keeps the control
+sequences in it from the terminal, which would obey them.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,27 @@ import contextlib
 import io
 import os
 import queue
+import re
 import sys
 import threading
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, cast
 
 CLOSE_SECONDS = 5.0  # For the last sentences of an outlet, whose stream may be blocked.
 _WAITING = 1000  # Sentences of an outlet.
+# Colours, and every other control character except line ends and tabs.
+_CONTROL = re.compile(r'(\x1b\[[\d;:]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]')
+
+
+def printable(text: str) -> str:
+  """Returns text without colours, and with escapes such as \\x1b for other control characters."""
+  return _CONTROL.sub(lambda found: '' if found[1] else f'\\x{ord(found[0]):02x}', text)
 
 
 def say(sentence: str, file: IO[str] | None = None) -> None:
   """Prints a sentence, to stdout if `file` is None. Ignores a closed terminal."""
   with contextlib.suppress(OSError, ValueError):
-    print(sentence, file=file, flush=True)
+    print(printable(sentence), file=file, flush=True)
 
 
 @contextlib.contextmanager
@@ -81,15 +93,40 @@ _open: list[Outlet] = []
 
 
 def ensure_streams() -> None:
-  """Makes stdout and stderr take any text.
+  """Makes stdout and stderr take any text, for the rest of this process.
 
   A stream that is missing becomes the null device. Characters that the terminal's encoding lacks, as in
-  the output of a node, become escapes.
+  the output of a node, become escapes. So do control characters, see `printable`.
   """
   for name in ('stdout', 'stderr'):
-    if getattr(sys, name) is None:
-      setattr(sys, name, open(os.devnull, 'w'))  # noqa: SIM115  is open as long as the process
-    getattr(sys, name).reconfigure(errors='backslashreplace')
+    stream = getattr(sys, name)
+    if stream is None:
+      stream = open(os.devnull, 'w')  # noqa: SIM115  is open as long as the process
+    stream.reconfigure(errors='backslashreplace')
+    setattr(sys, name, _Printable(stream))
+
+
+def unfiltered(stream: IO[str]) -> IO[str]:
+  """Returns a stream as it was before `ensure_streams`, for text with colours of our own."""
+  return cast(IO[str], getattr(stream, 'unfiltered', stream))
+
+
+class _Printable:
+  """A text stream that writes what `printable` returns."""
+
+  def __init__(self, stream: IO[str]):
+    self.unfiltered = unfiltered(stream)
+
+  def write(self, text: str) -> int:
+    self.unfiltered.write(printable(text))
+    return len(text)
+
+  def writelines(self, lines: Iterable[str]) -> None:
+    for line in lines:
+      self.write(line)
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self.unfiltered, name)
 
 
 class _LossyFile(io.FileIO):

@@ -22,8 +22,7 @@ from launchers.watched import Node, Watched
 STOP_SECONDS = 30.0
 FAILED = 1
 _TICK_SECONDS = 0.1
-_BEATS_SECONDS = 1.0
-_LOGS_SECONDS = 20.0
+_REPORT_SECONDS = 1.0
 # A longer gap between two ticks means that this process was suspended.
 _SUSPENDED_SECONDS = 5.0
 
@@ -105,7 +104,7 @@ class _Supervision(Generic[N]):
     self._is_overdue = False
     self._culprit: Watched | None = None
     self._attentive_since = self._last_tick = time.monotonic()
-    self._due = {'beats': 0.0, 'logs': 0.0}
+    self._report_at = 0.0
 
   def run(self) -> int:
     """Supervises until every node has exited; returns the exit code."""
@@ -188,15 +187,15 @@ class _Supervision(Generic[N]):
 
   def _report_state(self) -> None:
     now = time.monotonic()
-    if now >= self._due['beats']:
-      self._due['beats'] = now + _BEATS_SECONDS
-      beats = {w.node.name.split()[0]: beat for w in self._watched if (beat := w.beat())}
-      self._call(self._callbacks.beats, beats)
-    if now >= self._due['logs']:
-      self._due['logs'] = now + _LOGS_SECONDS
-      for watched in self._watched:
-        with contextlib.suppress(OSError):
-          logs.bound(watched.node.log_path)
+    if now < self._report_at:
+      return
+    self._report_at = now + _REPORT_SECONDS
+    beats = {w.node.name.split()[0]: beat for w in self._watched if (beat := w.beat())}
+    self._call(self._callbacks.beats, beats)
+    # A node may write 100 MB/s, and a longer period would let it fill the disk.
+    for watched in self._watched:
+      with contextlib.suppress(OSError):
+        logs.bound(watched.node.log_path)
 
   def _call(self, callback: Callable, *args: object) -> None:
     """Calls a callback. An exception in it does not stop the program."""

@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from launchers import bottleneck, nodes_view
+from launchers import bottleneck, nodes_view, streams
+from launchers.console import PlainConsole
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
 from launchers.recent import Recent
@@ -123,7 +123,7 @@ class View:
 
   def _show_until_closed(self) -> None:
     if self._live and sys.stdout.isatty():
-      with Live(console=Console(), refresh_per_second=4) as live:
+      with Live(console=PlainConsole(), refresh_per_second=4) as live:
         while not self._closed.wait(0.5):
           live.update(self._table())
     else:
@@ -132,7 +132,7 @@ class View:
         status = self._status()
         line = as_line(status) if status else self._line()
         if line != shown:
-          print(line, flush=True)
+          print(streams.printable(line), flush=True)
         shown = line
 
   def _table(self) -> Table | str:
@@ -153,7 +153,7 @@ class View:
     if status is None:
       return None
     if status['problem'] and status['problem'] != self._problem:
-      print(f'warning: {status["problem"]}', file=sys.stderr, flush=True)
+      streams.say(f'warning: {status["problem"]}', sys.stderr)
     self._problem = status['problem']
     return status | {
       'restarts': self._restarts,

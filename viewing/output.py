@@ -7,14 +7,13 @@ import signal
 import sys
 from collections.abc import Callable
 
-from rich.console import Console
-
-from launchers import stop_requests
+from launchers import stop_requests, streams
+from launchers.console import PlainConsole
 
 READER_GONE = 128 + signal.SIGPIPE
 
 
-class Pipe(Console):
+class Pipe(PlainConsole):
   """A console that leaves broken pipes to `run`."""
 
   def on_broken_pipe(self) -> None:
@@ -30,8 +29,7 @@ def run(main: Callable[[], int]) -> int:
   Args:
     main: the command; returns its exit code.
   """
-  if sys.stdout is None:  # Closed by a shell's >&-.
-    sys.stdout = open(os.devnull, 'w')  # noqa: SIM115  open until the process exits
+  streams.ensure_streams()
   try:
     with stop_requests.raised():
       code = main()

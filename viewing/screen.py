@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from launchers import nodes_view, view
+from launchers import nodes_view, streams, view
 from rundir import run_directory
 from viewing import progress
 from viewing.progress import Progress
@@ -58,7 +58,7 @@ def curves(runs: Sequence[Progress], width: int, height: int) -> str:
     kinds = [(kind, rows) for kind, rows in kinds if rows]
     for j, (kind, rows) in enumerate(kinds[-1:] if len(runs) > 1 else kinds):
       frames, returns = _thin([row[0] for row in rows]), _thin([row[1] for row in rows])
-      label = f'{run.name}, {kind}' if len(runs) > 1 else kind
+      label = streams.printable(f'{run.name}, {kind}') if len(runs) > 1 else kind
       plotext.plot(frames, returns, label=label, color=_COLOURS[(i + j) % len(_COLOURS)])
       drawn = True
   if not drawn:

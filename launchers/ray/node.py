@@ -162,7 +162,7 @@ class RayNode:
   def _begin(self) -> None:
     assert self.place is not None
     self.name = f'{self._title} on {self.place.ip}'
-    self._written = 0
+    self._offset = 0
     self._beat_at = time.monotonic()
     variables = {**self._variables, **self._restart_variable()}
     self._polled = self.supervisor.start.remote(self._file, self._payload, variables)
@@ -204,14 +204,14 @@ class RayNode:
           open(self.log_path, 'ab') as log,
         ):  # The disk may be full.
           log.write(news.output)
-        self._written += len(news.output)
+      self._offset = news.offset
       if news.stop_requested:
         self._requests.append(int(DONE))
     if self._exit_code is None:
       self._poll()
 
   def _poll(self) -> None:
-    self._polled = self.supervisor.poll.remote(self._written, _POLL_SECONDS)
+    self._polled = self.supervisor.poll.remote(self._offset, _POLL_SECONDS)
 
   def _lose(self, how: str) -> None:
     self._exit_code, self._lost = LOST, how

@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from launchers import child_process, disk_space, guard, heartbeat
 
 STOP_FILE_VARIABLE = 'LAUNCHPOD_STOP_FILE'
-_MAX_OUTPUT = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +78,7 @@ class PollReply:
 
   Attributes:
     output: new output.
+    offset: bytes of output that the caller has with it, or that are left out.
     stop_requested: whether the node has called `lp.stop()`.
     exit_code: None while it runs or has more output; see `child_process.NodeProcess.exit_code`.
     beat: its latest heartbeat.
@@ -86,6 +86,7 @@ class PollReply:
   """
 
   output: bytes
+  offset: int
   stop_requested: bool
   exit_code: int | None
   beat: heartbeat.Beat | None
@@ -178,18 +179,18 @@ class Supervisor:
     """Waits for output, a stop request or the exit of the node; returns its state.
 
     Args:
-      offset: bytes of output that the caller already has.
+      offset: `offset` of the previous reply, 0 at first.
       seconds: longest wait.
     """
     self._reclaimer.reclaim(offset)
     end = time.monotonic() + seconds
     while True:
       exited = self._exited.is_set()
-      output = os.pread(self._output.fileno(), _MAX_OUTPUT, offset)
+      output, read_to = disk_space.read(self._output.fileno(), offset)
       stop = os.path.exists(self._stop_file)
       if output or stop or exited or time.monotonic() > end:
         code = self._process.exit_code() if exited and not output else None
-        return PollReply(output, stop, code, *self._process.beat())
+        return PollReply(output, read_to, stop, code, *self._process.beat())
       self._exited.wait(0.1)
 
   def send(self, number: int) -> None:

@@ -196,6 +196,7 @@ def _command(
 
 def main(argv: list[str]) -> NoReturn:
   """Runs the job of the run directory `argv[1]`, then ends this process with the exit code."""
+  streams.ensure_streams()
   code = _run_and_record(argv[1])
   streams.flush()
   os._exit(code)

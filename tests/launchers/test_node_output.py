@@ -11,6 +11,7 @@ import pytest
 
 from launchers import node_output
 from launchers.node_output import NodeOutput
+from tests.terminals import FORBIDDEN, HOSTILE
 from tests.waiting import wait_until
 
 DEADLINE = 60
@@ -96,6 +97,12 @@ def test_old_output_is_skipped_for_a_slow_terminal(logs, monkeypatch):
   first, *rest = out.getvalue().splitlines()
   assert first == f'[worker/0] (1,000 bytes are left out here; see {logs["worker/0"]})'
   assert rest == ['[worker/0] ', '[worker/0] last']
+
+
+def test_what_a_node_writes_does_not_control_the_terminal(logs):
+  shown = _copied(logs, f'a\tb {HOSTILE}\n'.encode())
+  assert shown.startswith('[worker/0] a\tb ') and 'pwned' in shown
+  assert not [each for each in FORBIDDEN if each in shown.encode()]
 
 
 @pytest.mark.parametrize(

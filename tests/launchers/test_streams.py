@@ -5,8 +5,11 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from launchers import streams
 from tests.programs_under_test import ROOT
+from tests.terminals import FORBIDDEN, HOSTILE, printed_on_terminal
 from tests.waiting import wait_until
 
 _SAY = """
@@ -36,3 +39,26 @@ def test_only_what_takes_long_is_announced(capsys):
   with streams.announced_if_slow('never said', seconds=1000.0):
     pass
   wait_until(lambda: not any(isinstance(t, threading.Timer) for t in threading.enumerate()))
+
+
+@pytest.mark.parametrize(
+  'command',
+  [
+    ['launch.py', '--dry_run', f'--env={HOSTILE}'],
+    ['launch.py', f'--program={HOSTILE}.py:make'],
+    ['launch.py', '--dry_run', f'--no_such_{HOSTILE}=1'],
+    ['watch.py', HOSTILE],
+    ['evaluate.py', HOSTILE],
+    ['sweep.py', f'{HOSTILE}.yaml'],
+    ['-c', f'import launchers.streams as s; s.ensure_streams(); raise ValueError({HOSTILE!r})'],
+  ],
+)
+def test_no_name_that_an_error_quotes_controls_the_terminal(command):
+  code, printed = printed_on_terminal(*command)
+  assert code and not [each for each in FORBIDDEN if each in printed], printed
+  assert b'pwned' in printed, printed
+
+
+def test_printed_text_keeps_its_lines_and_columns_and_loses_its_colours():
+  assert streams.printable('a\tb\nc \u00e9') == 'a\tb\nc \u00e9'
+  assert streams.printable('\x1b[1;31mred\x1b[m\x1b[K\x00\r') == 'red\\x1b[K\\x00\\x0d'

@@ -3,16 +3,18 @@
 import dataclasses
 import io
 import math
+import os
 import signal
 import types
 
 import pytest
 
-from launchers import restart, streams, supervise, watched
+from launchers import logs, restart, streams, supervise, watched
 from launchers.child_process import EXITED_EARLY
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.stop_requests import STACKS, StopRequests
+from tests.terminals import FORBIDDEN, HOSTILE
 
 BEAT = Beat('playing', 1.0, 0.0, 1.0, 10.0, 1.0, 5, 5)
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.0)
@@ -280,3 +282,23 @@ def test_every_node_writes_its_stacks_when_asked(log):
 )
 def test_every_exit_code_has_words(code, words):
   assert watched.describe_exit(code) == words
+
+
+def test_a_log_that_grows_fast_is_bounded_at_every_look(log):
+  node, sizes = Node(log, None, 0), []
+
+  def look(beats):
+    sizes.append(log.stat().st_size)
+    os.truncate(log, logs.MAX_BYTES + 1)
+    if len(sizes) == 4:
+      node._code = 0
+
+  assert _supervise(node, beats=look)[0] == 0
+  assert sizes == [0] * 4
+
+
+def test_a_traceback_that_is_printed_does_not_control_the_terminal(log):
+  log.write_text(f'Traceback (most recent call last):\n  \tline\nRuntimeError: {HOSTILE}\n')
+  code, output = _supervise(Node(log, 1, resources=Resources()))
+  assert code == 1 and 'pwned' in output and '\n  \tline\n' in output
+  assert not [each for each in FORBIDDEN if each in output.encode()]

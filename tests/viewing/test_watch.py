@@ -13,6 +13,7 @@ from rundir import node_files, run_directory, run_end, sweep_directory
 from rundir.checkpoints import COUNTERS
 from rundir.csv_file import CsvWriter
 from tests.rundir import drawn
+from tests.terminals import FORBIDDEN, HOSTILE, printed_on_terminal
 from viewing import liveness, progress
 from viewing.trackers import environment
 
@@ -275,3 +276,20 @@ def test_a_sweep_without_runs_has_no_page_and_no_curves_yet(tmp_path, capsys, fl
   sweep_directory.write(str(directory), sweep_directory.Record({}, []))
   assert watch.main([str(directory), *flags]) == 2
   assert 'has no runs yet; wait until the first has begun' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('count', [1, 2, 5])
+def test_names_in_a_run_directory_do_not_control_the_terminal(tmp_path, count):
+  runs = []
+  for i in range(count):
+    run_dir = make_run(tmp_path / str(i))
+    record = json.loads((run_dir / 'config.json').read_text())
+    record['program'] = record['config']['env'] = HOSTILE
+    record['config']['core'] = f'{HOSTILE}[/link]{i}'
+    (run_dir / 'config.json').write_text(json.dumps(record))
+    counts = dict.fromkeys(('actor_steps', 'environment_frames', 'learner_steps'), 1000)
+    (run_dir / 'summary.json').write_text(json.dumps({'evaluator_return': 1.0, **counts}))
+    runs.append(run_dir.rename(tmp_path / f'[x] {HOSTILE} {i}'))
+  code, printed = printed_on_terminal('watch.py', *map(str, runs))
+  assert code == 0 and b'pwned' in printed, printed
+  assert not [each for each in FORBIDDEN if each in printed], printed

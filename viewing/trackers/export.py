@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from launchers import streams
 from rundir import directory_lock
 from viewing.liveness import RUNNING, Liveness
 from viewing.trackers.bookmark import Bookmark
@@ -131,6 +132,7 @@ def make_sink(tracker: str, project: str, axis: str) -> Sink:
 
 def main(argv: Sequence[str]) -> int:
   """Runs the command, whose flags watch.py has checked; returns the exit code."""
+  streams.ensure_streams()
   # The libraries report on their own use unless these variables forbid it.
   os.environ.setdefault('WANDB_ERROR_REPORTING', 'false')
   os.environ.setdefault('MLFLOW_DISABLE_TELEMETRY', 'true')

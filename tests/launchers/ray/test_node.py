@@ -55,7 +55,7 @@ def _error():
 
 
 def test_a_server_that_could_not_be_restarted_now_may_be_restarted_later(start):
-  ended, playing = PollReply(b'', False, 1, None, 0.0), PollReply(b'', False, None, None, 0.0)
+  ended, playing = PollReply(b'', 0, False, 1, None, 0.0), PollReply(b'', 0, False, None, None, 0.0)
   node = start(poll=[ended, playing, playing, playing], restart=[_error(), None])
   while node.exit_code() is None:
     pass

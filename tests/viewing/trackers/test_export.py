@@ -240,5 +240,11 @@ print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_name
   process = subprocess.run(
     [sys.executable, '-c', code], cwd=root, capture_output=True, text=True, timeout=60, check=True
   )
-  known = {'absl', 'viewing', 'rundir', 'google'}  # A .pth file makes the last, which is empty.
+  known = {
+    'absl',
+    'viewing',
+    'launchers',
+    'rundir',
+    'google',
+  }  # A .pth file makes the last, which is empty.
   assert {name for name in process.stdout.split() if not name.startswith('_')} <= known
