@@ -221,5 +221,5 @@ def user_code_errors(what: str, *paths: str) -> Iterator[None]:
     last = frames[-1] if frames else None
     where = f', at line {last.lineno} of {last.filename}: {last.line}' if last else ''
     said = ' '.join(str(error).split())
-    hint = hidden_modules.explain(error, path)
+    hint = hidden_modules.explain(error, *paths)
     raise ValueError(f'{what} raised {type(error).__name__}: {said}{where}{hint}') from error

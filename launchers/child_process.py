@@ -123,6 +123,12 @@ class NodeProcess:
         self._listener.poll()
     return self._listener.beat, self._listener.age()
 
+  def is_stopped(self) -> bool:
+    """Returns whether a signal such as SIGSTOP has stopped the process."""
+    with contextlib.suppress(OSError), open(f'/proc/{self.pid}/stat') as f:
+      return f.read().rpartition(')')[2].split()[0] in ('T', 't')  # The latter under a debugger.
+    return False
+
   def wait(self) -> None:
     """Waits for the process to exit."""
     self._popen.wait()

@@ -60,6 +60,9 @@ class Node(Protocol):
     Before the first heartbeat, returns None and the age of the incarnation.
     """
 
+  def is_stopped(self) -> bool:
+    """Returns whether its process is known to be stopped, as by SIGSTOP. Does not block."""
+
   def send(self, number: int) -> None:
     """Signals its process, if it still runs, and the children of that process. Does not block."""
 
@@ -168,12 +171,13 @@ class Watched(Generic[N]):
     if not hang:
       return ''
     self._hung = seconds
+    sentence = f'node {self.node.name} {hang}, longer than --node_timeout={timeout:g} allows; '
+    if self.node.is_stopped():  # It could not write its stacks.
+      self._kill_at = now
+      return f'{sentence}killing it, because a signal such as SIGSTOP has stopped its process'
     self.node.send(STACKS)
     self._kill_at = now + STACKS_SECONDS
-    return (
-      f'node {self.node.name} {hang}, longer than --node_timeout={timeout:g} allows; killing it, its '
-      f'stacks are in {self.node.log_path}'
-    )
+    return f'{sentence}killing it, its stacks are in {self.node.log_path}'
 
   def stop(self) -> None:
     """Stops the node, or cancels its restart."""

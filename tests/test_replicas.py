@@ -78,6 +78,7 @@ def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, train,
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 
   run_dir = tmp_path / 'run'
+  assert 'proxy' not in log_text(run_dir)
   assert errors.rstrip().endswith(f'--resume={run_dir}')
   saved = checkpoints.newest(checkpoints.directory(str(run_dir))).counts
   assert saved['actor_steps'] > saved['learner_steps'] > 0

@@ -73,6 +73,9 @@ class _LocalNode:
   def beat(self) -> tuple[Beat | None, float]:
     return self._process.beat()
 
+  def is_stopped(self) -> bool:
+    return self._process.is_stopped()
+
   def send(self, number: int) -> None:
     self._process.send(number)
 

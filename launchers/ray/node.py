@@ -73,6 +73,7 @@ class RayNode:
     self._exit_code: int | None = None
     self._lost = ''
     self._not_restarted = ''
+    self._is_stopped = False
     self._beat: Beat | None = None
     self._beat_at = time.monotonic()
     self._reserve()
@@ -140,6 +141,10 @@ class RayNode:
     else:
       self._polled = self._restarting = self.supervisor.restart.remote(self._restart_variable())
 
+  def is_stopped(self) -> bool:
+    """Returns whether its process was stopped, as by SIGSTOP, at the latest poll."""
+    return self._is_stopped
+
   def send(self, number: int) -> None:
     """Signals the process. A node that waits for a new place has no stacks, and ends otherwise."""
     if self._exit_code is not None or (self._moving and number == STACKS):
@@ -195,7 +200,7 @@ class RayNode:
       self._moved()
       return
     if news is not None:
-      self._exit_code = news.exit_code
+      self._exit_code, self._is_stopped = news.exit_code, news.stopped
       if news.beat is not None:
         self._beat, self._beat_at = news.beat, time.monotonic() - news.age
       if news.output:

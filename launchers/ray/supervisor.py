@@ -83,6 +83,7 @@ class PollReply:
     exit_code: None while it runs or has more output; see `child_process.NodeProcess.exit_code`.
     beat: its latest heartbeat.
     age: age of the heartbeat in seconds.
+    stopped: whether a signal such as SIGSTOP has stopped its process.
   """
 
   output: bytes
@@ -91,6 +92,7 @@ class PollReply:
   exit_code: int | None
   beat: heartbeat.Beat | None
   age: float
+  stopped: bool = False
 
 
 class Supervisor:
@@ -190,7 +192,8 @@ class Supervisor:
       stop = os.path.exists(self._stop_file)
       if output or stop or exited or time.monotonic() > end:
         code = self._process.exit_code() if exited and not output else None
-        return PollReply(output, read_to, stop, code, *self._process.beat())
+        beat, stopped = self._process.beat(), self._process.is_stopped()
+        return PollReply(output, read_to, stop, code, *beat, stopped)
       self._exited.wait(0.1)
 
   def send(self, number: int) -> None:

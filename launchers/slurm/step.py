@@ -95,6 +95,10 @@ class SlurmNode:
       self._listener.poll()
     return self._listener.beat, self._listener.age()
 
+  def is_stopped(self) -> bool:
+    """Returns False: the state of a process on another host is not known here."""
+    return False
+
   def send(self, number: int) -> None:
     """Signals every process of the step. SIGKILL, or a stop before its start, ends it at once."""
     if self._srun.poll() is not None:

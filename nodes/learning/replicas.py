@@ -27,6 +27,8 @@ def initialize(coordinator: str, replica: int, num_replicas: int) -> None:
   Raises:
     lifecycle.NonRetryableError: if this process does not see the devices of all replicas.
   """
+  # The launcher's no_grpc_proxy keeps gRPC off any proxy; JAX warns of every variable with such a name.
+  jax.config.update('jax_check_proxy_envs', False)
   handler = signal.getsignal(signal.SIGTERM)
   jax.distributed.initialize(
     coordinator, num_replicas, replica, cluster_detection_method='deactivate'

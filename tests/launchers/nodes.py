@@ -169,6 +169,18 @@ class HangsOnce:
     write(self._path, f'restart {lifecycle.restart_count()}')
 
 
+class StopsItselfOnce:
+  """Sends itself SIGSTOP; after the restart writes a file."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    if lifecycle.restart_count() == 0:
+      os.kill(os.getpid(), signal.SIGSTOP)
+    write(self._path, f'restart {lifecycle.restart_count()}')
+
+
 class Locked:
   """Writes a file, then blocks while it holds the interpreter lock."""
 

@@ -29,6 +29,7 @@ class Node:
     self._restarts = 0
     self._code = self._ends[0]
     self.sent = []
+    self.stopped = False
     self.refuses_to_start = []
 
   def exit_code(self):
@@ -39,6 +40,9 @@ class Node:
 
   def beat(self):
     return self._beats[min(self._restarts, len(self._beats) - 1)]
+
+  def is_stopped(self):
+    return self.stopped
 
   def send(self, number):
     if self._code is None:
@@ -88,6 +92,16 @@ def test_a_node_that_hangs_writes_its_stacks_and_is_killed(log, monkeypatch, bea
   assert code == 0 and node.sent == [STACKS, signal.SIGKILL]
   assert f'node node/0 {why}, longer than --node_timeout=30 allows; killing it' in output
   assert str(log) in output
+
+
+def test_a_node_that_a_signal_has_stopped_is_killed_without_a_word_about_stacks(log, monkeypatch):
+  node = Node(log, None, 0, beats=((BEAT, 31.0), (BEAT, 0.0)))
+  node.stopped = True
+  _attentive_for(monkeypatch, 1000.0)
+  code, output = _supervise(node, node_timeout=30.0)
+  assert code == 0 and node.sent == [signal.SIGKILL]
+  assert 'killing it, because a signal such as SIGSTOP has stopped its process' in output
+  assert 'stacks' not in output
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import functools
 import io
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,6 +73,20 @@ def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged_and_restarted(t
     assert '--node_timeout=10 allows; killing it' in hang and str(log_path) in hang
   log = log_path.read_text()
   assert '_hold_the_interpreter_lock' in log and '_make_no_progress' in log
+
+
+def test_a_node_under_sigstop_is_killed_as_one_that_can_write_no_stacks(tmp_path):
+  answer = tmp_path / 'answer'
+  program = lp.Program('test')
+  program.add_node(lp.PyClassNode(nodes.StopsItselfOnce, str(answer)), label='stopped')
+  program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
+  code, output = _launch(program, tmp_path, RESTARTED, node_timeout=10)
+  assert (code, answer.read_text()) == (0, 'restart 1'), output
+  assert re.match(
+    'node stopped/0 has sent no heartbeat for .* allows; killing it, because a signal such as SIGSTOP '
+    'has stopped its process\nnode stopped/0 was killed by SIGKILL; restarting',
+    output,
+  )
 
 
 def test_a_node_that_waits_for_longer_than_the_timeout_is_left_alone(tmp_path):

@@ -67,6 +67,15 @@ def test_a_server_that_could_not_be_restarted_now_may_be_restarted_later(start):
   assert node.exit_code() is None and node.exit_code() is None
 
 
+def test_a_node_is_stopped_as_long_as_its_supervisor_says_so(start):
+  replies = [PollReply(b'', 0, False, None, None, 0.0, stopped) for stopped in (True, False)]
+  node = start(poll=[*replies, PollReply(b'', 0, False, 0, None, 0.0)])
+  seen = []
+  while node.exit_code() is None:
+    seen.append(node.is_stopped())
+  assert seen[-2:] == [True, False]
+
+
 def test_a_server_that_is_no_longer_supervised_stays_down(start):
   node = start(poll=[_error()])
   while node.exit_code() is None:
