@@ -24,7 +24,7 @@ help:
 	@echo 'make nightly the tests that need minutes or a quiet machine, then make newest'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make check   ruff and mypy only'
-	@echo 'make docs    build the documentation into site/; a dead link or an unlisted page is an error'
+	@echo 'make docs    write the generated parts of docs/, and build the site; a dead link is an error'
 	@echo 'make lock    resolve requirements.in into requirements.txt, and requirements-*.txt for containers'
 	@echo 'make slurm   as root on Debian: install Slurm for the test that starts a cluster'
 	@echo 'make clean   remove the virtual environments'
@@ -56,6 +56,7 @@ check: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python launch.py --dry_run --graph=docs/graph.svg > /dev/null
+	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
 # Courier needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
