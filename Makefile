@@ -15,10 +15,12 @@ LOCKS := requirements.txt $(if $(filter-out cpu,$(ACCELERATOR)),requirements-$(A
 export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help train quick test nightly newest check docs lock slurm clean
+.PHONY: help train add remove quick test nightly newest check docs lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu'
+	@echo "make add PACKAGES='navix wandb'      install packages of your own beside the locked ones"
+	@echo 'make remove PACKAGES=navix           the reverse'
 	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
 	@echo 'make test    set up, then check and test everything except nightly tests'
 	@echo 'make nightly the tests that need minutes or a quiet machine, then make newest'
@@ -61,17 +63,24 @@ docs: $(INSTALLED)
 
 # Courier needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
 # the last command.
-$(INSTALLED): $(LOCKS) find_python.sh
+define install
 	@./find_python.sh > /dev/null
 	test -x $(BIN)/python || "$$(./find_python.sh)" -m venv $(VENV)
 	sed -n '/^uv==/,/^ *#/p' requirements.txt | $(BIN)/python -m pip install --quiet \
 	  --disable-pip-version-check --no-deps --require-hashes --requirement /dev/stdin
-	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python $(LOCKS)
+	@$(BIN)/python install_packages.py $(1) $(LOCKS)
 	$(BIN)/python -c 'import sys; sys.exit("libpython" not in open("/proc/self/maps").read())' || \
 	  echo "import ctypes; ctypes.CDLL('$$(./find_python.sh --libdir)/libpython3.10.so.1.0')" \
 	    > $(VENV)/lib/python3.10/site-packages/libpython.pth
 	rm -f $(VENV)/installed*
-	touch $@
+	touch $(INSTALLED)
+endef
+
+$(INSTALLED): $(LOCKS) $(wildcard requirements-user.in) find_python.sh
+	$(call install,keep)
+
+add remove:
+	$(call install,$@)
 
 $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
 	$(BIN)/uv venv --quiet --clear --python "$$(./find_python.sh --newest)" $(NEWEST)
