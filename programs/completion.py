@@ -93,7 +93,9 @@ _launchpod_zsh() {
     "$_launchpod_other"
   fi
 }
-if [[ "${_comps[python]}" != _launchpod_zsh ]]; then _launchpod_other="${_comps[python]:-_default}"; fi
+if [[ "${_comps[python]}" != _launchpod_zsh ]]; then  # zsh's own is there for a pattern of names.
+  _launchpod_other="${_comps[python]:-${${functions[_python]:+_python}:-_default}}"
+fi
 compdef _launchpod_zsh launch.py python python3
 """,
 }
