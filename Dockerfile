@@ -10,6 +10,9 @@ COPY requirements*.txt ./
 RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements.txt
 RUN for kind in $ACCELERATOR; do test $kind = cpu || \
   pip install --no-cache-dir --no-deps --require-hashes -r requirements-$kind.txt || exit 1; done
+# What `make add` has added here. If it does not fit the accelerator's packages, the build fails.
+RUN test ! -e requirements-user.txt || uv pip install --system --no-cache --no-deps -r requirements-user.txt \
+  $(for kind in $ACCELERATOR; do test $kind = cpu || echo -c requirements-$kind.txt; done)
 COPY . .
 RUN chmod -R a+rX . && mkdir -p runs && chown 1000:1000 runs
 USER 1000:1000

@@ -15,16 +15,18 @@ LOCKS := requirements.txt $(if $(filter-out cpu,$(ACCELERATOR)),requirements-$(A
 export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help train quick test nightly newest check docs lock slurm clean
+.PHONY: help train add remove quick test nightly newest check docs lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu'
+	@echo "make add PACKAGES='navix wandb'      install packages of your own beside the locked ones"
+	@echo 'make remove PACKAGES=navix           the reverse'
 	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
 	@echo 'make test    set up, then check and test everything except nightly tests'
 	@echo 'make nightly the tests that need minutes or a quiet machine, then make newest'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
 	@echo 'make check   ruff and mypy only'
-	@echo 'make docs    build the documentation into site/; a dead link or an unlisted page is an error'
+	@echo 'make docs    write the generated parts of docs/, and build the site; a dead link is an error'
 	@echo 'make lock    resolve requirements.in into requirements.txt, and requirements-*.txt for containers'
 	@echo 'make slurm   as root on Debian: install Slurm for the test that starts a cluster'
 	@echo 'make clean   remove the virtual environments'
@@ -56,21 +58,29 @@ check: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python launch.py --dry_run --graph=docs/graph.svg > /dev/null
+	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
 # Courier needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
 # the last command.
-$(INSTALLED): $(LOCKS) find_python.sh
+define install
 	@./find_python.sh > /dev/null
 	test -x $(BIN)/python || "$$(./find_python.sh)" -m venv $(VENV)
 	sed -n '/^uv==/,/^ *#/p' requirements.txt | $(BIN)/python -m pip install --quiet \
 	  --disable-pip-version-check --no-deps --require-hashes --requirement /dev/stdin
-	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python $(LOCKS)
+	@$(BIN)/python install_packages.py $(1) $(LOCKS)
 	$(BIN)/python -c 'import sys; sys.exit("libpython" not in open("/proc/self/maps").read())' || \
 	  echo "import ctypes; ctypes.CDLL('$$(./find_python.sh --libdir)/libpython3.10.so.1.0')" \
 	    > $(VENV)/lib/python3.10/site-packages/libpython.pth
 	rm -f $(VENV)/installed*
-	touch $@
+	touch $(INSTALLED)
+endef
+
+$(INSTALLED): $(LOCKS) $(wildcard requirements-user.in) find_python.sh
+	$(call install,keep)
+
+add remove:
+	$(call install,$@)
 
 $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
 	$(BIN)/uv venv --quiet --clear --python "$$(./find_python.sh --newest)" $(NEWEST)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -268,7 +269,8 @@ def _refusal(task: str, error: Exception) -> ValueError:
     return errors.unknown_task('gymnasium', task, gymnasium.registry, _IDS)
   said = ' '.join(str(error).split())
   if isinstance(error, gymnasium.error.DependencyNotInstalled):
-    said += '; requirements.txt has the packages of MuJoCo, Box2D and classic control'
+    # Its own advice could replace the versions that are locked.
+    said = re.sub(r'pip install (["\']?)([^`"\']+)\1', r"make add PACKAGES='\2'", said)
   elif not isinstance(error, gymnasium.error.Error | ValueError):
     said = f'{type(error).__name__}: {said}{hidden_modules.explain(error.__cause__ or error)}'
   return ValueError(f'--env=gymnasium:{task} cannot be made here: {said}')

@@ -175,7 +175,7 @@ def load(task: str) -> Any:
   package = importlib.util.find_spec('minatar')
   if package is None or not package.submodule_search_locations:
     raise ValueError(
-      f'--env=minatar:{task}: the package minatar is not installed; install requirements.txt.'
+      f'--env=minatar:{task}: the package minatar is not installed; run `make add PACKAGES=minatar`.'
     )
   name = _GAMES[task]
   path = os.path.join(package.submodule_search_locations[0], 'environments', f'{name}.py')

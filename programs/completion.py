@@ -19,21 +19,13 @@ SHELL = flags.DEFINE_enum(
 )
 # Their flags are not completed.
 _LIBRARIES = ('absl', 'acme', 'launchpad')
-_ZSH = """\
-if ! whence compdef > /dev/null; then autoload -U +X compinit && compinit; fi
-autoload -U +X bashcompinit && bashcompinit
-"""
 # Without a reply, the shell completes names of files. Bash makes = a word of its own, zsh does not.
-_FUNCTION = r"""# Completes the flags of launch.py, also after `python launch.py`.
+_FUNCTION = r"""# Completes the flags of launch.py.
 _launchpod() {
   local word cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}"
-  local flag='' before='' launch='' values=''
+  local flag='' before='' values=''
   local flags='@FLAGS@'
   COMPREPLY=()
-  for word in "${COMP_WORDS[@]}"; do
-    case "$word" in launch.py|*/launch.py) launch=yes ;; esac
-  done
-  if [ -z "$launch" ]; then return 0; fi
   case "$cur" in
     --*=*) flag="${cur%%=*}"; before="$flag="; cur="${cur#*=}" ;;
     =) flag="$prev"; cur='' ;;
@@ -56,8 +48,57 @@ _launchpod() {
   done
   return 0
 }
-complete -o bashdefault -o default -o nospace -F _launchpod launch.py python python3
 """
+# A shell chooses by the first word, so the lines that begin with python come here as well. Those without
+# launch.py are completed as they would be otherwise.
+_ATTACH = {
+  'bash': r"""
+_launchpod_attach() {
+  local spec
+  spec="$(complete -p "$1" 2> /dev/null)"
+  case "$spec" in
+    *' -F _launchpod_python '*) ;;
+    *' -F '*) spec="${spec#* -F }"; _launchpod_others[$1]="${spec%% *}" ;;
+  esac
+  complete -o bashdefault -o default -o nospace -F _launchpod_python "$1"
+}
+_launchpod_python() {
+  local word name="${1##*/}" loader
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$word" in launch.py|*/launch.py) _launchpod; return ;; esac
+  done
+  compopt +o nospace
+  # bash-completion loads the function of a command when it is first needed.
+  loader="$(complete -p -D 2> /dev/null)"
+  if [ -z "${_launchpod_others[$name]}" ] && [ "$loader" != "${loader#* -F }" ]; then
+    loader="${loader#* -F }"
+    "${loader%% *}" "$name" '' ''
+    _launchpod_attach "$name"
+  fi
+  if [ -n "${_launchpod_others[$name]}" ]; then "${_launchpod_others[$name]}" "$@"; fi
+}
+declare -A _launchpod_others
+complete -o bashdefault -o default -o nospace -F _launchpod launch.py
+_launchpod_attach python
+_launchpod_attach python3
+""",
+  'zsh': r"""
+if ! whence compdef > /dev/null; then autoload -U +X compinit && compinit; fi
+autoload -U +X bashcompinit && bashcompinit
+_launchpod_zsh() {
+  local before="${words[2,CURRENT-1]}"
+  if [[ "$service" = launch.py || " $before " = *[\ /]launch.py\ * ]]; then
+    _bash_complete -o bashdefault -o default -o nospace -F _launchpod
+  else
+    "$_launchpod_other"
+  fi
+}
+if [[ "${_comps[python]}" != _launchpod_zsh ]]; then  # zsh's own is there for a pattern of names.
+  _launchpod_other="${_comps[python]:-${${functions[_python]:+_python}:-_default}}"
+fi
+compdef _launchpod_zsh launch.py python python3
+""",
+}
 
 
 def script(shell: str) -> str:
@@ -69,7 +110,7 @@ def script(shell: str) -> str:
   words = ' '.join(sorted(_words()))
   values = '\n'.join(f"    --{name}) values='{' '.join(found)}' ;;" for name, found in _values())
   made = _FUNCTION.replace('@FLAGS@', words).replace('@VALUES@', values)
-  return (_ZSH if shell == 'zsh' else '') + made
+  return made + _ATTACH[shell]
 
 
 def _flags() -> Iterator[flags.Flag]:

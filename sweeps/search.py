@@ -74,8 +74,8 @@ class Tpe(Search):
       import optuna
     except ModuleNotFoundError as error:
       raise ValueError(
-        'search: tpe needs a package that is not installed; run .venv/bin/uv pip install optuna, or '
-        'set search to random.'
+        'search: tpe needs a package that is not installed; run `make add PACKAGES=optuna`, or set '
+        'search to random.'
       ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     self._seed = seed

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from docs import generate
+
 ROOT = pathlib.Path(__file__).parent.parent
 GUIDES = ['README.md', 'WORKSPACE.md', 'SECURITY.md']
 PAGES = sorted(
@@ -44,7 +46,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_site_lists_every_option_and_includes_the_examples(site):
+def test_the_site_lists_every_option_and_shows_the_examples(site):
   options = (site / 'options.html').read_text()
   for flag in (
     'num_steps',
@@ -61,11 +63,13 @@ def test_the_site_lists_every_option_and_includes_the_examples(site):
   ):
     assert f'<code>--{flag}</code>' in options, flag
   assert '<code>--target_update_period=updates / 50, at most 100</code>' in options
-  extending = re.sub(r'<[^>]+>', '', (site / 'extending.html').read_text())
+  page = (site / 'extending.html').read_text()
+  assert page.count('<div class="highlight">') > 7 and '```' not in page
+  extending = re.sub(r'<[^>]+>', '', page)
   for name in ('Corridor', 'Fourier', 'Tempered', 'ActionHistogram'):
     assert f'class {name}' in extending, name
   assert 'def add_histogram' in extending
-  assert '--8&lt;--' not in extending
+  assert 'id="limit-and-efficiency"' in (site / 'benchmarks' / 'index.html').read_text()
 
 
 @pytest.mark.slow
@@ -78,22 +82,31 @@ def test_dead_links_missing_anchors_and_unlisted_pages_fail_the_build(tmp_path):
     assert complaint in process.stderr, complaint
 
 
-def test_every_inclusion_of_a_file_is_one():
-  for page in (ROOT / 'docs').rglob('*.md'):
-    for line in page.read_text().splitlines():
-      assert not line.startswith('--8') or re.fullmatch(r'--8<-- ".+"', line), (page, line)
+def test_the_generated_parts_of_the_pages_are_up_to_date():
+  command = [sys.executable, 'docs/generate.py', '--check']
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+  assert done.returncode == 0, f'run `make docs`: {done.stdout}{done.stderr}'
 
 
-@pytest.mark.slow
-def test_an_inclusion_of_a_missing_file_fails_the_build(tmp_path):
-  process = build(_other_site(tmp_path, '--8<-- "nowhere.py"'), tmp_path / 'site')
-  assert process.returncode and 'nowhere.py' in process.stderr
+def test_a_page_shows_the_code_and_the_options_without_the_site():
+  extending = (ROOT / 'docs' / 'extending.md').read_text()
+  for example in ('corridor', 'doors', 'fourier', 'tempered', 'histogram', 'mine', 'replayed'):
+    assert (ROOT / 'examples' / f'{example}.py').read_text() in extending, example
+  assert '| `--num_steps` | ' in (ROOT / 'docs' / 'options.md').read_text()
+
+
+def test_a_part_without_an_end_or_of_no_file_is_refused():
+  for text, complaint in (
+    ('<!-- from examples/corridor.py, by make docs -->\n', 'needs its <!-- end -->'),
+    ('<!-- from nowhere.py, by make docs -->\n<!-- end -->', 'nowhere.py names no file'),
+  ):
+    with pytest.raises(ValueError, match=complaint):
+      generate.filled(text)
 
 
 def _other_site(folder, page):
   """Writes a site of two pages with the settings of ours; returns the path of its mkdocs.yml."""
   text = (ROOT / 'mkdocs.yml').read_text()
-  text = re.sub(r'(?m)^hooks:.*\n', '', text)
   text = text[: text.index('\nnav:')] + '\nnav: [{Home: index.md}, {Other: other.md}]\n'
   (folder / 'docs').mkdir()
   (folder / 'docs' / 'index.md').write_text(page)

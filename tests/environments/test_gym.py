@@ -267,7 +267,8 @@ def test_a_missing_package_is_named(task, module, package):
     f'except ValueError as error: print(error)',
   )
   assert f'--env=gymnasium:{task} cannot be made here: {package} is not installed' in out
-  assert out.count('\n') == 1 and 'requirements.txt has the packages' in out
+  assert out.count('\n') == 1 and 'pip install' not in out
+  assert f"`make add PACKAGES='gymnasium[{module.lower()}]'`" in out
 
 
 _MINE = """

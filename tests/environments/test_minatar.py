@@ -142,6 +142,8 @@ def test_an_actor_process_loads_no_display():
 def test_a_missing_package_is_named(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   minatar.load.cache_clear()
-  with pytest.raises(ValueError, match='the package minatar is not installed; install') as error:
+  with pytest.raises(
+    ValueError, match='the package minatar is not installed; run `make add'
+  ) as error:
     registry.make('minatar:Breakout', 1, 0)
   assert '\n' not in str(error.value)

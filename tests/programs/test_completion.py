@@ -1,18 +1,20 @@
 """launch.py --completion in a real bash, which asks the script as it does at a press of TAB."""
 
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.programs_under_test import ROOT, run_main
+from tests.programs_under_test import ROOT
 
 # Bash makes `=` a word of its own.
 WORDS = """
 source "$1"; shift
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-_launchpod
+compopt() { :; }  # Only a completion that bash itself has begun has options.
+case "$1" in launch.py) _launchpod ;; *) _launchpod_python "$1" ;; esac
 printf '%s\\n' "${COMPREPLY[@]}"
 """
 
@@ -64,12 +66,11 @@ def test_a_flag_without_a_value_is_followed_by_flags(script):
   assert {'--program=', '--seeds=', '--dry_run ', '--help '} <= set(replies)
 
 
-def test_a_terminal_completes_on_tab(script):
-  """Types into an interactive bash, whose own word breaks apply."""
-  typed = 'printf "[%s]" launch.py --launcher=sl\t --num_act\t7\n'
+def typed(lines, shell=('bash', '--norc', '--noprofile', '-i')):
+  """Types lines into an interactive shell, whose own word breaks apply; returns its output."""
   leader, follower = os.openpty()
   process = subprocess.Popen(
-    ['bash', '--norc', '--noprofile', '-i'],
+    shell,
     stdin=follower,
     stdout=follower,
     stderr=follower,
@@ -77,9 +78,7 @@ def test_a_terminal_completes_on_tab(script):
     env={**os.environ, 'PS1': '', 'TERM': 'dumb'},
   )
   os.close(follower)
-  # The completion is registered for `printf` here, so that the line can be run.
-  lines = f'source {script}\ncomplete -F _launchpod -o nospace printf\n{typed}exit\n'
-  os.write(leader, lines.encode())
+  os.write(leader, f'{lines}exit\n'.encode())
   output = b''
   try:
     while block := os.read(leader, 1 << 16):
@@ -90,12 +89,45 @@ def test_a_terminal_completes_on_tab(script):
     os.close(leader)
     process.kill()
     process.wait()
-  assert b'[launch.py][--launcher=slurm][--num_actors=7]' in output
+  return output.decode()
 
 
-def test_zsh_gets_the_same_function_and_loads_what_runs_it(capsys):
-  assert run_main('--completion=zsh') == 0
-  zsh = capsys.readouterr().out
-  assert run_main('--completion=bash') == 0
-  bash = capsys.readouterr().out
-  assert zsh.endswith(bash) and 'bashcompinit' in zsh.removesuffix(bash)
+# So that the lines can be run.
+_PYTHON = 'python() { printf "[%s]" "$@"; }\n'
+
+
+def test_a_terminal_completes_on_tab(script):
+  output = typed(f'source {script}\n{_PYTHON}python launch.py --launcher=sl\t --num_act\t7\n')
+  assert '[launch.py][--launcher=slurm][--num_actors=7]' in output
+
+
+def test_other_lines_of_python_keep_their_completion(script, tmp_path):
+  """The one of before, and the one that bash-completion loads at the first TAB."""
+  mine = '_mine() { COMPREPLY=($(compgen -W "--mined" -- "$2")); }\n'
+  lines = 'python -m x --mi\t --mi\t end\npython launch.py --num_act\t7\n'
+  wanted = ['[-m][x][--mined][--mined][end]', '[launch.py][--num_actors=7]']
+  before = typed(
+    f'{mine}complete -F _mine python\nsource {script}\nsource {script}\n{_PYTHON}{lines}'
+  )
+  loader = '_loader() { complete -F _mine "$1"; return 124; }\ncomplete -D -F _loader\n'
+  loaded = typed(f'{mine}{loader}source {script}\n{_PYTHON}{lines}')
+  for output in (before, loaded):
+    assert all(words in output for words in wanted), output
+
+
+def test_names_of_files_are_completed_with_a_blank_after_python(script, tmp_path):
+  (tmp_path / 'mine_alone.py').touch()
+  output = typed(f'cd {tmp_path}\nsource {script}\n{_PYTHON}python mine_al\tend\n')
+  assert '[mine_alone.py][end]' in output
+
+
+@pytest.mark.skipif(shutil.which('zsh') is None, reason='zsh is not installed')
+def test_zsh_completes_on_tab(tmp_path):
+  path = tmp_path / 'launchpod.zsh'
+  with open(path, 'w') as f:
+    command = [sys.executable, 'launch.py', '--completion=zsh']
+    subprocess.run(command, cwd=ROOT, check=True, stdout=f, timeout=60)
+  (tmp_path / 'mine_alone.py').touch()
+  lines = 'python launch.py --num_act\t7\npython mine_al\tend\n'
+  output = typed(f'cd {tmp_path}\nsource {path}\n{_PYTHON}{lines}', ('zsh', '-f', '-i'))
+  assert '[launch.py][--num_actors=7]' in output and '[mine_alone.py][end]' in output

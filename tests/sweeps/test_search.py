@@ -26,7 +26,7 @@ def test_a_list_finds_its_recorded_trials_and_yields_the_others():
 
 @pytest.mark.skipif(HAS_OPTUNA, reason='optuna is installed')
 def test_a_missing_optuna_is_named_with_the_command_that_installs_it(parse):
-  with pytest.raises(ValueError, match='uv pip install optuna'):
+  with pytest.raises(ValueError, match='make add PACKAGES=optuna'):
     parse(search='tpe', trials=3)
 
 

@@ -49,6 +49,28 @@ def test_it_installs_the_locks_of_its_accelerators(accelerator, expected, tmp_pa
   assert all((ROOT / name).exists() for name in done.stdout.split())
 
 
+@pytest.mark.parametrize(
+  ('files', 'expected'),
+  [([], ''), (['requirements-user.txt'], '-r requirements-user.txt -c requirements-cuda.txt')],
+)
+def test_it_installs_the_packages_of_the_user(files, expected, tmp_path):
+  (command,) = re.findall(r'^RUN (test ! -e requirements-user.*?done\))$', DOCKERFILE, re.M | re.S)
+  for file in files:
+    (tmp_path / file).touch()
+  (tmp_path / 'uv').write_text('#!/bin/sh\necho "$@"\n')
+  (tmp_path / 'uv').chmod(0o755)
+  done = subprocess.run(
+    ['sh', '-c', command],
+    env={'PATH': f'{tmp_path}:/usr/bin:/bin', 'ACCELERATOR': 'cpu cuda'},
+    cwd=tmp_path,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert done.stdout.strip().endswith(expected)
+  assert bool(done.stdout) == bool(files)
+
+
 @pytest.mark.parametrize('path', ['runs/mine.py', '.hidden/mine.py', 'examples/.x/mine.py'])
 def test_a_file_that_it_does_not_have_is_rejected(path):
   with pytest.raises(
@@ -57,7 +79,7 @@ def test_a_file_that_it_does_not_have_is_rejected(path):
     user_file.in_checkout(f'{ROOT}/{path}:make')
 
 
-@pytest.mark.parametrize('lock', sorted(path.name for path in ROOT.glob('requirements*.txt')))
+@pytest.mark.parametrize('lock', [f'requirements{kind}.txt' for kind in ('', '-cuda', '-tpu')])
 def test_every_line_of_a_lock_has_its_version_and_hashes(lock):
   text = re.sub(r' *#.*', '', (ROOT / lock).read_text()).replace('\\\n', ' ')
   lines = [line for line in text.splitlines() if line.strip()]

@@ -1,31 +1,50 @@
-"""Lists the options of launch.py and of every program on the page options.md, from their definitions."""
+"""Writes the generated parts of the pages, from the definitions of the options and the examples' code.
+
+python docs/generate.py            rewrites them in docs/
+python docs/generate.py --check    names the pages that would change, and exits with 1
+
+A part is between two comments: `<!-- from examples/corridor.py, by make docs -->` and `<!-- end -->`.
+The first one names a file of Python, or `options` or `presets`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import html
 import inspect
-import itertools
-import os
+import pathlib
+import re
 import sys
 from collections.abc import Collection, Iterator
 from typing import Any
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-OPTIONS, PRESETS = '<!-- options -->', '<!-- presets -->'
+ROOT = pathlib.Path(__file__).parent.parent
+if str(ROOT) not in sys.path:
+  sys.path.insert(0, str(ROOT))
+_BEGIN, _END = '<!-- from ', '<!-- end -->'
+_PART = re.compile(rf'{_BEGIN}(\S+), by make docs -->\n.*?{_END}', re.DOTALL)
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-  """Puts the tables where the page says so; mkdocs calls this for every page."""
-  if page.file.src_uri != 'options.md':
-    return markdown
-  if ROOT not in sys.path:
-    sys.path.insert(0, ROOT)
-  tables = {PRESETS: _presets(), OPTIONS: itertools.chain(_program_options(), _launch_flags())}
-  for place, lines in tables.items():
-    before, after = markdown.split(place)
-    markdown = before + '\n'.join(lines) + after
-  return markdown
+def filled(text: str) -> str:
+  """Returns the text of a page with its generated parts as they have to be.
+
+  Raises:
+    ValueError: a part has no end, or names a file that does not exist; one sentence.
+  """
+  if len(_PART.findall(text)) != text.count(_BEGIN):
+    raise ValueError(f'every {_BEGIN}NAME, by make docs --> needs its {_END}.')
+  return _PART.sub(lambda part: '\n'.join([part[0].split('\n')[0], *_lines(part[1]), _END]), text)
+
+
+def _lines(source: str) -> Iterator[str]:
+  if source == 'options':
+    yield from (*_program_options(), *_launch_flags(), '')
+  elif source == 'presets':
+    yield from ('', *_presets(), '')
+  elif (ROOT / source).is_file():
+    yield from ('```python', (ROOT / source).read_text().rstrip('\n'), '```')
+  else:
+    raise ValueError(f'{_BEGIN}{source} names no file of the repository.')
 
 
 def _program_options() -> Iterator[str]:
@@ -128,3 +147,26 @@ def _launch_flags() -> Iterator[str]:
 def _cell(text: str) -> str:
   """Returns a text as one cell of a Markdown table."""
   return html.escape(' '.join(text.split()), quote=False).replace('|', '\\|')
+
+
+def main(check: bool) -> int:
+  """Rewrites the pages, or names those that would change; returns the exit code."""
+  code = 0
+  for page in sorted((ROOT / 'docs').rglob('*.md')):
+    before = page.read_text()
+    try:
+      after = filled(before)
+    except ValueError as error:
+      print(f'{page.relative_to(ROOT)}: {error}')
+      code = 1
+      continue
+    if check and after != before:
+      print(f'{page.relative_to(ROOT)} is not what `make docs` writes')
+      code = 1
+    elif after != before:
+      page.write_text(after)
+  return code
+
+
+if __name__ == '__main__':
+  sys.exit(main('--check' in sys.argv[1:]))
