@@ -58,6 +58,31 @@ class Blocked:
     self._echo.wait_for_ever()
 
 
+def courier_libraries():
+  """Returns where `courier` comes from, and the shared libraries of any other that is loaded."""
+  import courier
+
+  with open('/proc/self/maps') as maps:
+    libraries = {path for line in maps if '/courier/' in (path := line.split()[-1])}
+  return [courier.__file__, *sorted(libraries)]
+
+
+class Libraries:
+  """Writes what its own process and the one that it calls have loaded of Courier."""
+
+  def __init__(self, path, other=None):
+    self._path, self._other = path, other
+
+  def loaded(self):
+    return courier_libraries()
+
+  def run(self):
+    if self._other is not None:
+      write(self._path, json.dumps([courier_libraries(), self._other.loaded()]))
+      lifecycle.stop_program()
+    lifecycle.stop_event().wait()
+
+
 class Stopper:
   """Stops the program as soon as all of `paths`, joined by os.pathsep, exist."""
 
