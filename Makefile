@@ -58,7 +58,7 @@ docs: $(INSTALLED)
 	$(BIN)/python launch.py --dry_run --graph=docs/graph.svg > /dev/null
 	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
-# Courier needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
+# Reverb needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
 # the last command.
 $(INSTALLED): $(LOCKS) find_python.sh
 	@./find_python.sh > /dev/null

@@ -48,7 +48,7 @@ class Caller:
 
 
 class Blocked:
-  """Blocks in a Courier call that never returns, where no Python signal handler can run."""
+  """Blocks in a Courier call that never returns."""
 
   def __init__(self, echo, path):
     self._echo, self._path = echo, path
