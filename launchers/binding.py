@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import launchpad as lp
 from launchpad.launch import serialization
 
+import courier
 from launchers import child_process, pickling, stop_requests
 from nodes.runtime import listening
 from nodes.runtime.lifecycle import RUN_VARIABLE
@@ -106,7 +107,16 @@ def bind(
     program: the graph.
     addresses: maps (label, index, count) to host:port for each of the `count` addresses of that node.
     stopper: called in a node's process by `lp.stop()`.
+
+  Raises:
+    ValueError: if Launchpad has loaded a `courier` that is not this repository's.
   """
+  root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  if os.path.dirname(os.path.dirname(os.path.abspath(courier.__file__))) != root:
+    raise ValueError(
+      f'Launchpad has loaded {courier.__file__}, which cannot call the nodes; put {root} before the '
+      'installed packages, as PYTHONPATH does.'
+    )
   for nodes in program.groups.values():
     for node in nodes:
       node.launch_context.initialize(

@@ -19,7 +19,6 @@ from rundir import curves, files, run_end
 from rundir.recorder import Recorder
 
 
-
 class Monitor:
   """Logs what nodes report and ends the program after the final evaluation. All methods are RPCs.
 

@@ -273,6 +273,23 @@ def test_launchpads_main_of_consumers_and_producers_runs_with_our_launch(tmp_pat
   assert (run_dir / 'graph.svg').exists() and processes(str(run_dir)) == []
 
 
+def test_a_main_that_finds_another_courier_first_is_told_what_to_do(tmp_path):
+  code = f"""
+import sys
+sys.path.append({str(ROOT)!r})
+import launchpad as lp
+import launchers
+program = lp.Program('mine')
+program.add_node(lp.PyNode(print), label='print')
+launchers.launch(program, run_dir={str(tmp_path / 'run')!r})
+"""
+  process = subprocess.run(
+    [sys.executable, '-c', code], cwd=tmp_path, capture_output=True, text=True
+  )
+  assert process.returncode == 1
+  assert f'put {ROOT} before the installed packages' in process.stderr.splitlines()[-1]
+
+
 def test_launch_defines_no_flags_that_could_clash_with_those_of_the_user():
   code = 'import launchers.calling, sys; from absl import flags; print("launcher" in flags.FLAGS)'
   done = subprocess.run(

@@ -3,9 +3,9 @@
 import functools
 import threading
 
-import courier
 import pytest
 
+import courier
 from agents.seeding import Seed
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
