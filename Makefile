@@ -61,7 +61,7 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
-# Courier needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
+# Reverb needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
 # the last command.
 define install
 	@./find_python.sh > /dev/null

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the path of a Python 3.10 that Launchpad can run in, or with --libdir the directory of its
+# Prints the path of a Python 3.10 that Reverb can run in, or with --libdir the directory of its
 # libpython3.10.so. Says in one sentence what is missing if there is none. With --newest it prints the
 # path of the newest Python here, which Launchpad need not run in.
 
@@ -9,7 +9,7 @@ libdir() {
 
 usable() {
   "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null || return 1
-  # Courier is linked against libpython by name, also where the interpreter itself is not.
+  # Reverb is linked against libpython by name, also where the interpreter itself is not.
   LD_LIBRARY_PATH="$(libdir "$1"):$LD_LIBRARY_PATH" \
     "$1" -c 'import ctypes; ctypes.CDLL("libpython3.10.so.1.0")' 2>/dev/null && return 0
   unshared=$1
@@ -42,7 +42,7 @@ if [ -n "$bare" ]; then
   echo "error: $bare comes without the modules venv and ensurepip; install them, on Debian and Ubuntu with" \
     "'apt-get install python3.10-venv'." >&2
 elif [ -n "$unshared" ]; then
-  echo "error: $unshared comes without libpython3.10.so, which Launchpad needs; install one that has" \
+  echo "error: $unshared comes without libpython3.10.so, which Reverb needs; install one that has" \
     "it with 'PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install 3.10' or 'uv python install 3.10'." >&2
 else
   echo "error: there is no Python 3.10 here, the only version that Launchpad, Reverb and JAX share;" \

@@ -27,12 +27,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import courier
 import numpy as np
 import psutil
 from absl import flags
 from matplotlib.figure import Figure
 
+import courier
 from benchmarks import costs, fleet_driver, fleet_server, options, output, servers
 from benchmarks.running import ROOT
 from launchers import binding

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import courier
 import jax
 from acme.utils import counting
 
+import courier
 from agents.seeding import Seed
 from agents.types import Unroll
 from environments import registry as environments

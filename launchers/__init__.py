@@ -10,13 +10,15 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def launch(program: Any, **options: Any) -> int:
   """Runs a Launchpad program to completion; see `launchers.calling.launch` for the arguments."""
-  for name in ('agents', 'environments', 'nodes', 'programs', 'rundir'):
-    # The directory of the user's main precedes PYTHONPATH.
+  # The directory of the user's main precedes PYTHONPATH. Launchpad brings a courier along that cannot
+  # call the nodes.
+  for name in ('agents', 'courier', 'environments', 'nodes', 'programs', 'rundir'):
     found = util.find_spec(name)
     file = found.origin or '' if found else ''
     if os.path.dirname(os.path.dirname(file)) != _ROOT:
       raise ValueError(
-        f'{file or name} hides the package {name} of Launchpod, which every node needs; rename it.'
+        f'{file or name} hides the package {name} of Launchpod, which every node needs; rename it, or put '
+        f'{_ROOT} before its directory in PYTHONPATH.'
       )
   from launchers import calling
 

@@ -26,7 +26,6 @@ class Follower:
     found = [node for node in program.groups.get(_MONITOR, ()) if describe.is_ours(node)]
     self._handle = found[0].create_handle() if found else None
     self.has_monitor = self._handle is not None
-    self._client: Any = None
     self._closed = threading.Event()
     self._thread = threading.Thread(target=self._follow, name='follower', daemon=True)
     self.status: dict[str, Any] | None = None
@@ -45,10 +44,9 @@ class Follower:
 
   def _follow(self) -> None:
     assert self._handle is not None
-    # Never released: Courier aborts if a pending reply holds the last reference to its client.
-    self._client = self._handle.dereference()
+    client = self._handle.dereference()
     while not self._closed.wait(_PERIOD_SECONDS):
       try:
-        self.status = self._client.futures.status().result(timeout=2)
+        self.status = client.status()
       except Exception:
         continue  # The monitor has not started yet, or is restarting.

@@ -1,7 +1,7 @@
 """The process of one node: the module is run with PAYLOAD [GRACE_SECONDS].
 
-Launchpad's own entry ignores SIGTERM while the main thread is inside a Courier call. It exits with -14
-after a clean stop, and opens a debugger on a crash. This entry behaves as follows:
+Launchpad's own entry ignores SIGTERM while the main thread is in compiled code, such as XLA's. It exits
+with -14 after a clean stop, and opens a debugger on a crash. This entry behaves as follows:
 
 * After a requested stop it exits 0, at most `GRACE_SECONDS` after SIGTERM, even if the main thread is
   busy. A checkpoint in progress is completed first.
@@ -104,7 +104,7 @@ def _reset_signals_in_children() -> None:
 def _receive_stacks_in_one_thread() -> None:
   """Starts a thread that alone receives `STACKS`; threads that exist already may receive it too.
 
-  Otherwise a thread of gRPC could, and the stacks would not say which thread is the current one.
+  Otherwise a thread of a library could, and the stacks would not say which thread is the current one.
   """
 
   def receive() -> None:

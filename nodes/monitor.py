@@ -18,8 +18,6 @@ from rundir import curves, files, run_end
 from rundir.checkpoints import COUNTERS
 from rundir.recorder import Recorder
 
-_LARGEST = 2**63 - 1  # The largest integer that an RPC can return.
-
 
 class Monitor:
   """Logs what nodes report and ends the program after the final evaluation. All methods are RPCs.
@@ -136,7 +134,7 @@ class Monitor:
         'elapsed': time.monotonic() - self._started,
         'since_first_step': time.monotonic() - self._first_step if self._first_step else 0.0,
         'first_actor_steps': self._first_count,
-        'num_steps': min(self._num_steps, _LARGEST),
+        'num_steps': self._num_steps,
         'counts': self._counts(),
         'latest': {node: dict(values) for node, values in self._latest.items()},
         'finished': self._training_finished.is_set(),

@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import sys
 
 import pytest
 
@@ -37,6 +38,14 @@ def _imports(path):
       yield from (alias.name.split('.')[0] for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
       yield node.module.split('.')[0]
+
+
+def test_courier_imports_the_standard_library_only_and_numpy_for_batches():
+  files = list((ROOT / 'courier').rglob('*.py'))
+  assert files
+  for path in files:
+    allowed = {'courier', 'numpy'} if path.name == 'batching.py' else {'courier'}
+    assert set(_imports(path)) <= allowed | sys.stdlib_module_names, path
 
 
 @pytest.mark.parametrize('folder', FORBIDDEN)

@@ -48,7 +48,6 @@ def test_sebulba_runs_to_its_end(finished_run):
   assert_logs(finished_run, 'inference_learner-0')
 
 
-# Launchpad's own process entry of test_mp ends the interpreter, which Courier now and then aborts.
 OTHER_LAUNCH_TYPES = [
   pytest.param(name, marks=pytest.mark.nightly) for name in ('local_mt', 'test_mt', 'test_mp')
 ]

@@ -287,6 +287,24 @@ def test_a_package_that_hides_one_of_ours_from_launch_is_named(tmp_path):
   assert said.startswith(f'ValueError: {tmp_path}/nodes/__init__.py hides the package nodes')
 
 
+def test_a_main_that_finds_another_courier_first_is_told_what_to_do(tmp_path):
+  code = f"""
+import sys
+sys.path.append({str(ROOT)!r})
+import launchpad as lp
+import launchers
+program = lp.Program('mine')
+program.add_node(lp.PyNode(print), label='print')
+launchers.launch(program, run_dir={str(tmp_path / 'run')!r})
+"""
+  process = subprocess.run(
+    [sys.executable, '-c', code], cwd=tmp_path, capture_output=True, text=True
+  )
+  assert process.returncode == 1
+  said = process.stderr.splitlines()[-1]
+  assert 'courier/__init__.py hides the package courier' in said and f'put {ROOT} before' in said
+
+
 def test_launch_defines_no_flags_that_could_clash_with_those_of_the_user():
   code = 'import launchers.calling, sys; from absl import flags; print("launcher" in flags.FLAGS)'
   done = subprocess.run(

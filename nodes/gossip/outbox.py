@@ -88,7 +88,7 @@ class Outbox:
     self._leaving = self._client.futures.leave(self._sender, self._incarnation, self._sequence)
 
   def close(self, timeout: float = 0.5) -> None:
-    """Waits at most `timeout` seconds for a pending reply, with which Courier would abort an exit."""
+    """Waits at most `timeout` seconds for a pending reply: the process may exit next."""
     pending = [call for call in (self._pending, self._leaving) if call is not None]
     if pending:
       futures.wait(pending, timeout)

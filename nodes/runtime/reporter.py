@@ -42,8 +42,8 @@ class Reporter:
   nothing. Every value is absolute (a count since the start, a rate over the last period), so a lost or
   duplicate report does no harm.
 
-  Use it as a context manager: on exit it waits for a pending reply. Courier aborts a process that
-  receives a reply during interpreter shutdown.
+  Use it as a context manager: on exit it waits a moment for a pending reply, so that a last report is
+  not lost with the process.
 
   Attributes:
     training_finished: whether the monitor has confirmed it in reply to `poll_training_finished`.

@@ -12,6 +12,7 @@ The pods of Kubernetes have no launcher: Kubernetes itself supervises them. Thei
 
 import abc
 import functools
+import json
 import math
 import os
 import pathlib
@@ -27,6 +28,7 @@ from launchers.placement import Resources
 from tests.launchers import every_type, nodes
 from tests.waiting import wait_until
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
 # A directory name with the special characters of sh, sbatch and JSON.
 ODD = 'a "run" #1 of \'mine\', 50% $HOME {x}'
@@ -189,6 +191,15 @@ class NodeContract:
     assert pathlib.Path(mortal).read_text() == 'hello start 3'
     engine.check_restarted(output, ['echo', 'mortal', 'mortal'])
     assert 'Traceback' not in logs(tmp_path)
+
+  def test_nodes_call_each_other_by_the_courier_of_this_repository(self, engine, tmp_path):
+    written = tmp_path / 'written'
+    program = lp.Program('test')
+    server = program.add_node(lp.CourierNode(nodes.Libraries, str(written)), label='server')
+    program.add_node(lp.PyClassNode(nodes.Libraries, str(written), server), label='caller')
+    code, output = engine.launch(program, tmp_path)
+    assert code == 0, output
+    assert json.loads(written.read_text()) == [[str(ROOT / 'courier' / '__init__.py')]] * 2
 
   def test_a_killed_node_without_restarts_ends_the_program_and_is_named(self, engine, tmp_path):
     pid = str(tmp_path / 'pid')

@@ -48,7 +48,7 @@ class Caller:
 
 
 class Blocked:
-  """Blocks in a Courier call that never returns, where no Python signal handler can run."""
+  """Blocks in a Courier call that never returns."""
 
   def __init__(self, echo, path):
     self._echo, self._path = echo, path
@@ -56,6 +56,31 @@ class Blocked:
   def run(self):
     write(self._path, str(os.getpid()))
     self._echo.wait_for_ever()
+
+
+def courier_libraries():
+  """Returns where `courier` comes from, and the shared libraries of any other that is loaded."""
+  import courier
+
+  with open('/proc/self/maps') as maps:
+    libraries = {path for line in maps if '/courier/' in (path := line.split()[-1])}
+  return [courier.__file__, *sorted(libraries)]
+
+
+class Libraries:
+  """Writes what its own process and the one that it calls have loaded of Courier."""
+
+  def __init__(self, path, other=None):
+    self._path, self._other = path, other
+
+  def loaded(self):
+    return courier_libraries()
+
+  def run(self):
+    if self._other is not None:
+      write(self._path, json.dumps([courier_libraries(), self._other.loaded()]))
+      lifecycle.stop_program()
+    lifecycle.stop_event().wait()
 
 
 class Stopper:

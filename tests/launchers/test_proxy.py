@@ -1,4 +1,4 @@
-"""Servers of a run while the environment names a proxy that does not answer."""
+"""A gRPC server of a run while the environment names a proxy that does not answer."""
 
 from launchers import placement
 from launchers.placement import Resources
@@ -8,15 +8,9 @@ _CALLS = """
 import os
 import sys
 
-import courier
 from nodes.unrolls.thin_reverb import reverb
 from launchers import binding
 
-server = courier.Server()
-server.Bind('hello', lambda: 'hello')
-server.Start()
-for host in ('127.0.0.1', 'localhost'):
-  assert courier.Client(f'{host}:{server.port}', call_timeout=10).hello() == 'hello'
 (port,) = binding.free_ports(1)
 tables = reverb.Server([reverb.Table.queue('unrolls', 4)], port)
 assert list(reverb.Client(f'127.0.0.1:{port}').server_info(timeout=10)) == ['unrolls']

@@ -3,9 +3,9 @@
 import functools
 import threading
 
-import courier
 import pytest
 
+import courier
 from agents.seeding import Seed
 from nodes.inference import codec
 from nodes.inference.client import ServerAddress
@@ -19,11 +19,7 @@ DEADLINE = 60
 
 @pytest.fixture
 def connect():
-  """Serves an object; returns a client of it.
-
-  Its calls have a deadline, as those of a program's clients do: a client that is freed while one is
-  under way waits for its end, which never comes once the server has stopped.
-  """
+  """Serves an object; returns a client of it, whose calls have a deadline."""
   servers = []
 
   def serve(instance):

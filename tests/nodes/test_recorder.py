@@ -245,9 +245,9 @@ def test_the_summary_waits_for_room(tmp_path, monkeypatch):
   assert stopped and not full and (tmp_path / 'summary.json').exists()
 
 
-def test_a_number_of_steps_that_no_call_can_answer_with_is_shown_as_the_largest(tmp_path, connect):
+def test_a_number_of_steps_of_any_size_is_shown(tmp_path, connect):
   client = connect(Monitor(str(tmp_path), num_steps=10**30, has_evaluator=True))
-  assert client.status()['num_steps'] == 2**63 - 1
+  assert client.status()['num_steps'] == 10**30
 
 
 def gif(shade):

@@ -1,0 +1,290 @@
+"""The server: one thread receives, a pool of threads runs the handlers."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import logging
+import select
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from courier import pool, sockets, status, wire
+from courier.handlers.python import pybind
+from courier.status import StatusCode, StatusNotOk
+
+_log = logging.getLogger('courier')
+_PREAMBLE_SECONDS = 10.0  # For a client's preamble; then its connection is closed.
+_STUCK_SECONDS = 10.0  # Without the end of any call, while calls wait for a thread.
+_LAST_REPLIES_SECONDS = 5.0  # For clients to take the last replies of a server that stops.
+_NO_DESCRIPTORS_SECONDS = 0.05  # Between attempts to accept a connection.
+
+
+class Server:
+  """Serves functions under their names to any number of clients, from `Start` to `Stop`."""
+
+  def __init__(self, name: str | None = None, port: int | None = None, thread_pool_size: int = 16):
+    """Initialises a server.
+
+    Args:
+      name: has no effect; other versions have a name service.
+      port: port to listen on; None chooses a free one.
+      thread_pool_size: number of calls that run at once. Others wait for one of them to end.
+    """
+    self._bound: socket.socket | None = None
+    if port is None:
+      self._bound = sockets.bind(0)
+      port = self._bound.getsockname()[1]
+    self._port: int = port
+    self._handlers: dict[str, Callable[..., Any]] = {}
+    self._pool = pool.Pool(thread_pool_size)
+    self._selector = selectors.DefaultSelector()
+    self._waker = sockets.Waker()
+    self._thread: threading.Thread | None = None
+    self._listeners: list[socket.socket] = []
+    self._peers: set[_Peer] = set()
+    self._strangers: set[_Peer] = set()  # Those that have not sent a preamble yet.
+    self._unsent: collections.deque[_Peer] = collections.deque()  # Those with the rest of a reply.
+    self._stopping = False
+    self._warned: set[str] = set()
+    sockets.reset_in_child(self)
+
+  @property
+  def port(self) -> int:
+    """The port."""
+    return self._port
+
+  @property
+  def address(self) -> str:
+    """The address for clients of this machine."""
+    return f'localhost:{self._port}'
+
+  @property
+  def has_started(self) -> bool:
+    """Whether `Start` has been called."""
+    return self._thread is not None
+
+  def Bind(self, method_name: str, py_func: Callable[..., Any]) -> None:
+    """Serves a function, in place of one of the same name if there is one."""
+    self.BindHandler(method_name, pybind.BuildPyCallHandler(py_func))
+
+  def BindHandler(self, method_name: str, handler: Callable[..., Any]) -> None:
+    """Serves a handler of `courier.handlers.python.pybind`."""
+    self._handlers[method_name] = handler
+
+  def Unbind(self, method_name: str) -> None:
+    """Stops serving a function."""
+    self._handlers.pop(method_name, None)
+
+  def SetIsHealthy(self, is_healthy: bool) -> None:
+    """Has no effect; other versions tell their load balancer. Raises ValueError before `Start`."""
+    if not self.has_started:
+      raise ValueError('Cannot set health status; server not started.')
+
+  def Start(self) -> None:
+    """Starts to serve; a server starts once.
+
+    Raises:
+      OSError: if the port is in use.
+      ValueError: if the server has started before.
+    """
+    if self.has_started:
+      raise ValueError('Server already started')
+    self._listeners = sockets.listen(self._bound or sockets.bind(self._port))
+    self._selector.register(self._waker, selectors.EVENT_READ)
+    for listener in self._listeners:
+      self._selector.register(listener, selectors.EVENT_READ, listener)
+    self._thread = threading.Thread(target=self._serve, name='courier-server', daemon=True)
+    self._thread.start()
+
+  def Stop(self) -> None:
+    """Closes the port, and waits until the calls that have arrived have ended.
+
+    Clients send later calls to the next server on the port. Does not wait if a handler calls it.
+    """
+    if self._thread is None:
+      raise ValueError('Server not started yet')
+    self._stopping = True
+    self._waker.wake()
+    if not self._pool.is_own_thread():
+      self._thread.join()
+
+  def Join(self) -> None:
+    """Waits until the server has stopped."""
+    if self._thread is None:
+      raise ValueError('Server not started')
+    self._thread.join()
+
+  def reset(self) -> None:
+    """Closes everything in a forked child, which does not serve."""
+    for peer in self._peers:
+      peer.connection.close()
+    for listener in self._listeners:
+      listener.close()
+    if self._bound is not None:
+      self._bound.close()
+    self._waker.close()
+
+  def _serve(self) -> None:
+    scratch = wire.scratch()
+    while not self._stopping:
+      watched = self._strangers or self._pool.num_waiting
+      for key, ready in self._selector.select(1.0 if watched else None):
+        if isinstance(key.fileobj, _Peer):
+          self._exchange(key.fileobj, ready)
+        elif key.fileobj is self._waker:
+          self._waker.clear()
+          while self._unsent:
+            self._watch(self._unsent.popleft(), selectors.EVENT_READ | selectors.EVENT_WRITE)
+        else:
+          self._accept(key.data, scratch)
+      if watched:
+        self._check()
+    self._finish()
+
+  def _accept(self, listener: socket.socket, scratch: memoryview) -> None:
+    try:
+      while True:
+        stream = sockets.accept(listener)
+        if stream is not None:
+          peer = _Peer(wire.Connection(stream, scratch), time.monotonic() + _PREAMBLE_SECONDS)
+          self._selector.register(peer, selectors.EVENT_READ)
+          self._peers.add(peer)
+          self._strangers.add(peer)
+          peer.connection.flush()
+    except BlockingIOError:
+      pass
+    except OSError as error:
+      self._warn_once('accept', f'no connection can be accepted: {error}')
+      time.sleep(_NO_DESCRIPTORS_SECONDS)
+
+  def _exchange(self, peer: _Peer, ready: int) -> None:
+    """Receives from and sends to a client; drops it once the connection is lost or unusable."""
+    try:
+      if ready & selectors.EVENT_WRITE:
+        with peer.lock:
+          if peer.connection.flush():
+            self._watch(peer, selectors.EVENT_READ)
+      if ready & selectors.EVENT_READ:
+        for message in peer.connection.receive():
+          self._take(peer, message)
+        if peer.connection.is_greeted:
+          self._strangers.discard(peer)
+    except OSError:
+      self._drop(peer)
+
+  def _take(self, peer: _Peer, message: wire.Message) -> None:
+    if message.kind == wire.CALL:
+      peer.waiting[message.call] = message
+      self._pool.put(functools.partial(self._handle, peer, message.call))
+    elif message.kind == wire.CANCEL:
+      peer.waiting.pop(message.call, None)
+    elif message.kind == wire.LIST:
+      self._reply(peer, wire.message(wire.RESULT, message.call, '', sorted(self._handlers)))
+
+  def _handle(self, peer: _Peer, number: int) -> None:
+    """Runs a call, unless it has been cancelled or its client has gone; in a thread of the pool."""
+    message = peer.waiting.pop(number, None)
+    if message is None:
+      return
+    try:
+      reply = wire.message(wire.RESULT, number, '', self._result(message))
+    except StatusNotOk as error:
+      reply = wire.Message(wire.ERROR, number, error.code.name, str(error).encode())
+    except Exception as error:
+      text = f'the result of {message.name} cannot be pickled: {error}'
+      reply = wire.Message(wire.ERROR, number, StatusCode.INVALID_ARGUMENT.name, text.encode())
+    self._reply(peer, reply)
+
+  def _result(self, message: wire.Message) -> Any:
+    handler = self._handlers.get(message.name)
+    if handler is None:
+      raise StatusNotOk(f'method {message.name} not found', StatusCode.NOT_FOUND)
+    try:
+      args, kwargs = message.value()
+    except Exception as error:
+      text = f'the arguments of {message.name} cannot be unpickled: {error}'
+      raise StatusNotOk(text, StatusCode.INVALID_ARGUMENT) from error
+    try:
+      return handler(*args, **kwargs)
+    except BaseException as error:  # Such as a SystemExit, which would end this thread alone.
+      failure = status.of_handler(error)
+      _log.error('%s', failure)
+      raise failure from error
+
+  def _reply(self, peer: _Peer, reply: wire.Message) -> None:
+    with peer.lock:
+      sent = peer.connection.send(reply)
+    if not sent:
+      self._unsent.append(peer)
+      self._waker.wake()
+
+  def _watch(self, peer: _Peer, events: int) -> None:
+    if peer in self._peers:
+      self._selector.modify(peer, events)
+
+  def _drop(self, peer: _Peer) -> None:
+    self._selector.unregister(peer)
+    self._peers.discard(peer)
+    self._strangers.discard(peer)
+    peer.waiting.clear()
+    with peer.lock:
+      peer.connection.close()
+
+  def _check(self) -> None:
+    """Drops connections without a preamble; warns if calls wait for calls that do not end."""
+    now = time.monotonic()
+    for peer in [peer for peer in self._strangers if now > peer.deadline]:
+      self._drop(peer)
+    if self._pool.is_stuck(_STUCK_SECONDS):
+      self._warn_once(
+        'stuck',
+        f'no call has ended for {_STUCK_SECONDS:.0f} s, and {self._pool.num_waiting} wait for a thread; '
+        'if they wait for each other, give the server a larger thread_pool_size',
+      )
+
+  def _warn_once(self, kind: str, text: str) -> None:
+    if kind not in self._warned:
+      self._warned.add(kind)
+      _log.warning('port %d: %s', self._port, text)
+
+  def _finish(self) -> None:
+    """Closes the port, and every connection once its last reply is sent."""
+    for listener in self._listeners:
+      listener.close()
+    self._pool.close()
+    until = time.monotonic() + _LAST_REPLIES_SECONDS
+    for peer in list(self._peers):
+      with peer.lock:
+        while not peer.connection.flush() and time.monotonic() < until:
+          poll = select.poll()
+          poll.register(peer.connection, select.POLLOUT)
+          poll.poll(1e3 * max(0.0, until - time.monotonic()))
+        peer.connection.close()
+    self._peers.clear()
+    self._selector.close()
+    self._waker.close()
+
+
+class _Peer:
+  """A client.
+
+  Attributes:
+    connection: its connection; `lock` is for sending.
+    waiting: its calls that no thread has begun, by number.
+    deadline: time by which its preamble has to be there.
+  """
+
+  def __init__(self, connection: wire.Connection, deadline: float):
+    self.connection = connection
+    self.lock = threading.Lock()
+    self.waiting: dict[int, wire.Message] = {}
+    self.deadline = deadline
+
+  def fileno(self) -> int:
+    """Returns the file descriptor of the connection, for a selector."""
+    return self.connection.fileno()
