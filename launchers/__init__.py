@@ -17,8 +17,8 @@ def launch(program: Any, **options: Any) -> int:
     file = found.origin or '' if found else ''
     if os.path.dirname(os.path.dirname(file)) != _ROOT:
       raise ValueError(
-        f'{file or name} hides the package {name} of Launchpod, which every node needs; rename it, or put '
-        f'{_ROOT} before its directory in PYTHONPATH.'
+        f'{file or name} hides the package {name} of Launchpod, which every node needs; rename it, or '
+        f'put {_ROOT} before its directory in PYTHONPATH.'
       )
   from launchers import calling
 
