@@ -24,6 +24,8 @@ DONE = re.compile(
   r'done: evaluator_return=(\S+) actor_steps=(\d+) environment_frames=(\d+) learner_steps=(\d+) '
   r'seconds=[\d.]+ run_dir=(\S+)'
 )
+# What launch.py prints on a busy machine alone.
+NOTICE = re.compile(r'^still .*, after \d+ s\n', re.MULTILINE)
 # One actor and a few updates.
 SMALL = (
   '--num_steps=2000',
@@ -47,7 +49,7 @@ def launch(*flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str
 
   A test that trains a program must use the fixture `train` instead, which marks the test.
   """
-  return subprocess.run(
+  process = subprocess.run(
     [sys.executable, 'launch.py', *flags],
     cwd=ROOT,
     capture_output=True,
@@ -57,6 +59,8 @@ def launch(*flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str
     # An unreachable proxy, which nodes must not use.
     env={**os.environ, **ENVIRONMENT, 'http_proxy': 'http://127.0.0.1:9'},
   )
+  process.stderr = NOTICE.sub('', process.stderr)
+  return process
 
 
 def run_main(*flags: str) -> int:
