@@ -1,18 +1,12 @@
 """Tries an agent with the user's own torso or another run's parameters before a program starts.
 
-launch.py imports no JAX, so the check runs in a process of its own, which computes shapes only:
-
-    python -m programs.agent_check    calls the pickled function on stdin
+launch.py imports no JAX, so the check runs in a process of its own, which computes shapes only.
 """
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable
 from typing import Any
-
-import cloudpickle
 
 from environments import jax_registry, separate_process, user_file
 from programs.options import user_torso
@@ -40,19 +34,19 @@ def check(run: Run, source: Source | None) -> None:
     raise ValueError(
       f'{flag}: there is no make_agent(config) in {run.program}; add it to the file.'
     )
-  call = functools.partial(
-    _try,
+  separate_process.call(
+    'programs.agent_check:trial',
     run.module.make_agent(run.config),
     run.module.environments,
     run.config.env,
     run.config.env_options,
-    torso=torso,
-    source=source,
+    torso,
+    source,
+    flag=flag,
   )
-  separate_process.run('programs.agent_check', flag=flag, stdin=cloudpickle.dumps(call))
 
 
-def _try(
+def trial(
   make_agent: Callable[..., Any],
   environments: Any,
   env: str,
@@ -60,7 +54,7 @@ def _try(
   torso: str,
   source: Source | None,
 ) -> None:
-  """Builds the agent and traces its functions.
+  """Builds the agent in this process and traces its functions.
 
   Args:
     make_agent: takes the specs of observations and actions.
@@ -95,7 +89,3 @@ def _try(
       serialisation.params(source.saved, shapes.params(make_agent(*specs)), source.advice)
     except ValueError as error:
       raise ValueError(f'--init_from: {error}') from error
-
-
-if __name__ == '__main__':
-  sys.exit(separate_process.exit_code(lambda: cloudpickle.load(sys.stdin.buffer)()))
