@@ -18,10 +18,10 @@ class DmEnvBatch(BatchedEnvironment):
   """Steps N scalar environments in sequence.
 
   An observation that is an array keeps its shape and dtype, except that floats become float32 and a
-  scalar becomes `[1]`. A nest (dict, tuple) becomes one float32 vector: its leaves, in the order of
-  dm-tree (dict keys sorted), raveled and concatenated. An entry `action_mask` of a dict stays beside
-  that vector, which is then the entry `observation`. With `flatten=False` a nest stays one; see
-  `environments.observations.Nested`.
+  scalar becomes `[1]`. A nest (dict, tuple) without images becomes one float32 vector: its leaves, in
+  the order of dm-tree (dict keys sorted), raveled and concatenated. An entry `action_mask` of a dict
+  stays beside that vector, which is then the entry `observation`. With an image, or with
+  `flatten=False`, a nest stays one; see `environments.observations.Nested`.
 
   Actions: a discrete action, or an integer scalar bounded below by 0, becomes an int32
   DiscreteArray; a vector of such integers an int32 BoundedArray; a bounded float action a float32
@@ -33,7 +33,7 @@ class DmEnvBatch(BatchedEnvironment):
     environments: Sequence[dm_env.Environment],
     protocol: str = '',
     action_repeat: int = 1,
-    flatten: bool = True,
+    flatten: bool | None = None,
   ):
     """Initialises the batch.
 
@@ -43,7 +43,8 @@ class DmEnvBatch(BatchedEnvironment):
       action_repeat: environment steps per step of the batch, fewer where an episode ends. Their rewards
         are summed without discounting, so that returns stay raw; their discounts are multiplied. This
         equals a return discounted within the repeat if all discounts but the last are 1.
-      flatten: whether a nest of observations becomes one vector.
+      flatten: whether a nest of observations becomes one vector; None: unless it has an image, see
+        `environments.nests.is_image`.
 
     Raises:
       ValueError: the action spec is none of the above.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dm_env
@@ -16,7 +16,8 @@ from gymnasium import spaces
 from gymnasium.envs.registration import VectorizeMode
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from environments import errors, gym_spaces, seeding
+from environments import errors, gym_constructor, gym_flatten, gym_spaces, nests, seeding
+from environments import options as env_options
 from environments.base import BatchedEnvironment
 from environments.gym_masks import InfoMask
 from environments.nests import Nest
@@ -29,8 +30,9 @@ class GymnasiumBatch(BatchedEnvironment):
   """A vector environment with next-step autoreset: done is LAST, and the next step is FIRST.
 
   `terminated` is LAST with discount 0, `truncated` alone is LAST with discount 1. Float
-  observations become float32; other dtypes are kept. A Dict or a Tuple is a nest; see
-  `environments.gym_spaces`. Discrete actions start at 0.
+  observations become float32; other dtypes are kept. A Dict or a Tuple becomes one vector, see
+  `environments.gym_flatten`, or with an image stays a nest, see `environments.gym_spaces`. Discrete
+  actions start at 0.
   """
 
   def __init__(
@@ -40,6 +42,7 @@ class GymnasiumBatch(BatchedEnvironment):
     action_repeat: int = 1,
     protocol: str = '',
     observation_shape: tuple[int, ...] | None = None,
+    flatten: bool | None = None,
   ):
     """Initialises the batch, which owns and closes the vector environment.
 
@@ -50,6 +53,8 @@ class GymnasiumBatch(BatchedEnvironment):
       action_repeat: see the base class.
       protocol: see the base class.
       observation_shape: shape to reshape observations to; None for the space's own.
+      flatten: whether a Dict or a Tuple becomes one vector; None: unless it has an image, see
+        `environments.nests.is_image`.
 
     Raises:
       ValueError: the autoreset mode or a space is not supported.
@@ -60,6 +65,11 @@ class GymnasiumBatch(BatchedEnvironment):
         f'the vector environment must autoreset at the next step, not in mode {mode}'
       )
     space = vector_env.single_observation_space
+    if flatten is None:
+      flatten = not gym_spaces.has_image(space)
+    if flatten and gym_spaces.is_nest(space):
+      vector_env = gym_flatten.Flattened(vector_env)
+      space = vector_env.single_observation_space
     if not isinstance(space, spaces.Box) and not gym_spaces.is_nest(space):
       raise ValueError(f'the observation space is {space}, which has no array form')
     self.num_envs = vector_env.num_envs
@@ -156,30 +166,35 @@ def make(
   task: str,
   num_envs: int,
   seed: int,
+  /,
   *,
   max_episode_steps: int = 0,
-  flatten: bool = True,
+  flatten: str = 'auto',
   action_mask: bool = False,
+  **constructor: str,
 ) -> GymnasiumBatch:
   """Makes N copies of a registered Gymnasium environment: MuJoCo and Box2D tasks, classic control, ...
 
-  CartPole is vectorised in NumPy. The copies of any other are stepped in sequence.
+  CartPole is vectorised in NumPy. The copies of any other are stepped in sequence. Other options are
+  those of the environment's own constructor.
 
   Observations other than Box (Dict, Tuple, Discrete, ...) are flattened by the rule of
   `gymnasium.spaces.flatten`: a Discrete is one-hot, a Dict is concatenated in its keys' order. The
-  entry `action_mask` of a Dict stays beside the vector.
+  entry `action_mask` of a Dict stays beside the vector. A Dict or a Tuple with an image stays a nest.
 
   Args:
     task: an id, such as LunarLander-v3; 'module:id' first imports the module that registers it.
     num_envs: N.
     seed: the seed of the batch.
     max_episode_steps: steps after which an episode is truncated; 0 for the environment's own limit.
-    flatten: whether a Dict or a Tuple becomes one vector, or stays a nest.
+    flatten: true: a Dict or a Tuple becomes one vector; false: it stays a nest; auto: it stays one if it
+      has an image.
     action_mask: whether observations have the action mask of `info`; see `InfoMask`.
+    **constructor: keyword arguments of the constructor as text; see `gym_constructor`.
 
   Raises:
-    ValueError: Gymnasium does not know the id or lacks its dependencies, the limit is negative, a space
-      has no array form, or there is no action mask in `info`.
+    ValueError: Gymnasium does not know the id or lacks its dependencies, the limit is negative, the
+      constructor has no such option, a space has no array form, or there is no action mask in `info`.
   """
   errors.require_task('gymnasium', task, 'LunarLander-v3')
   *modules, _ = task.split(':')
@@ -188,26 +203,34 @@ def make(
   errors.require_option(
     max_episode_steps >= 0, 'max_episode_steps', max_episode_steps, 'be at least 0'
   )
-  limit: dict[str, Any] = {'max_episode_steps': max_episode_steps} if max_episode_steps else {}
+  flattens = nests.flattens(flatten)
+  keywords = _keywords(task, constructor)
+  if max_episode_steps:
+    keywords['max_episode_steps'] = max_episode_steps
 
   def make_one() -> gymnasium.Env:
-    env = gymnasium.make(task, disable_env_checker=True, **limit)
+    env = gymnasium.make(task, disable_env_checker=True, **keywords)
     space = env.observation_space
-    if isinstance(space, spaces.Box) or (gym_spaces.is_nest(space) and not flatten):
+    if isinstance(space, spaces.Box) or gym_spaces.is_nest(space):
       return env
-    return gym_spaces.flattened(env)
+    return gymnasium.wrappers.FlattenObservation(env)
 
   seeds: Any = seed
   vector_env: VectorEnv
   try:
     if _is_vectorised(task):
       mode = VectorizeMode.VECTOR_ENTRY_POINT
-      vector_env = gymnasium.make_vec(task, num_envs, mode, **limit)
+      vector_env = gymnasium.make_vec(task, num_envs, mode, **keywords)
     else:
       seeds = seeding.spawn(seed, num_envs)
       with _quietly(task):
         vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
-    return GymnasiumBatch(InfoMask(vector_env) if action_mask else vector_env, seeds)
+    if action_mask:
+      # The mask makes a Dict of an array, which stays as it is.
+      if not gym_spaces.is_nest(vector_env.single_observation_space):
+        flattens = False
+      vector_env = InfoMask(vector_env)
+    return GymnasiumBatch(vector_env, seeds, flatten=flattens)
   except Exception as error:  # The environment may be the user's.
     raise _refusal(task, error) from error
 
@@ -231,6 +254,18 @@ def make_cartpole(
     max_episode_steps >= 1, 'max_episode_steps', max_episode_steps, 'be at least 1'
   )
   return make('CartPole-v1', num_envs, seed, max_episode_steps=max_episode_steps)
+
+
+def _keywords(task: str, texts: Mapping[str, str]) -> dict[str, Any]:
+  """Returns texts as keyword arguments of the environment's constructor."""
+  if not texts:
+    return {}
+  try:
+    found = gym_constructor.registered(task)
+  except Exception as error:  # Of a module of the user's.
+    raise _refusal(task, error) from error
+  ours = env_options.of_factory('gymnasium', make, '')
+  return gym_constructor.arguments(task, found, _is_vectorised(task), texts, ours)
 
 
 def _is_vectorised(task: str) -> bool:

@@ -95,15 +95,18 @@ class FlattenedBesideMask:
     return {'observation': vectors, **self._mask.stack(masks)}
 
 
-def make(spec: Nest, flatten: bool) -> Observations:
+def make(spec: Nest, flatten: bool | None) -> Observations:
   """Returns what makes the observations of a batch.
 
   Args:
     spec: of the observations of a dm_env environment.
-    flatten: whether a nest becomes one vector, apart from an action mask.
+    flatten: whether a nest becomes one vector, apart from an action mask; None: unless it has an image.
   """
   if not tree.is_nested(spec):
     return SingleArray(spec)
+  if flatten is None:
+    seen = nests.leaves(nests.without_mask(spec))
+    flatten = not any(nests.is_image(leaf.shape, leaf.dtype) for leaf in seen)
   if not flatten:
     return Nested(spec)
   return FlattenedBesideMask(spec) if _has_mask(spec) else Flattened(spec)
