@@ -9,7 +9,7 @@ import dm_env
 import numpy as np
 from acme import specs
 
-from environments import observations
+from environments import observations, spec_fit
 from environments.base import BatchedEnvironment, bounded_spec, discrete_spec
 from environments.nests import Nest
 
@@ -59,16 +59,17 @@ class DmEnvBatch(BatchedEnvironment):
 
   def reset(self) -> dm_env.TimeStep:
     """Starts N episodes. See the base class."""
-    return self._batch([environment.reset() for environment in self._environments])
+    return self._batch('reset', [environment.reset() for environment in self._environments])
 
   def step(self, action: np.ndarray) -> dm_env.TimeStep:
     """Steps each environment with its row of `action`. See the base class."""
     actions = action.astype(self._action_dtype, copy=False)
     return self._batch(
+      'step',
       [
         self._step(environment, a)
         for environment, a in zip(self._environments, actions, strict=True)
-      ]
+      ],
     )
 
   def observation_spec(self) -> Nest:
@@ -96,13 +97,22 @@ class DmEnvBatch(BatchedEnvironment):
       discount = discount * timestep.discount
     return timestep._replace(reward=reward, discount=discount)
 
-  def _batch(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
-    """Stacks N timesteps; the None reward and discount of a FIRST timestep become 0 and 1."""
+  def _batch(self, method: str, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
+    """Stacks N timesteps; the None reward and discount of a FIRST timestep become 0 and 1.
+
+    Raises:
+      ValueError: an observation does not fit its spec; one sentence that names the method.
+    """
+    try:
+      observation = self._observations.stack([timestep.observation for timestep in timesteps])
+    except ValueError as error:
+      returned = spec_fit.returned_by(getattr(self._environments[0], method))
+      raise ValueError(f'{error} ({returned})') from error
     return dm_env.TimeStep(
       step_type=np.array([timestep.step_type for timestep in timesteps], np.uint8),
       reward=np.array([0 if t.first() else t.reward for t in timesteps], np.float32),
       discount=np.array([1 if t.first() else t.discount for t in timesteps], np.float32),
-      observation=self._observations.stack([timestep.observation for timestep in timesteps]),
+      observation=observation,
     )
 
 

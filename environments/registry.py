@@ -42,7 +42,7 @@ class Family(NamedTuple):
 _FAMILIES = {
   'atari': Family('environments.atari:make', 'atari:<Game>, such as atari:Pong; raw 84x84 frames'),
   'bsuite': Family('environments.bsuite:make', 'bsuite:<id>, such as bsuite:memory_len/5'),
-  'cartpole': Family('environments.gym:make_cartpole', "Gymnasium's CartPole-v1, vectorised"),
+  'cartpole': Family('environments.gym_make:make_cartpole', "Gymnasium's CartPole-v1, vectorised"),
   'catch': Family(
     'environments.catch:make', "bsuite's Catch, vectorised: for tests and smoke runs"
   ),
@@ -51,7 +51,7 @@ _FAMILIES = {
     'dm_control:<domain>/<task>, such as dm_control:cartpole/swingup',
   ),
   'gymnasium': Family(
-    'environments.gym:make',
+    'environments.gym_make:make',
     'gymnasium:<id>, such as gymnasium:Acrobot-v1, LunarLander-v3, HalfCheetah-v5',
   ),
   'minatar': Family(

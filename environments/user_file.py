@@ -206,7 +206,20 @@ def user_code_errors(what: str, path: str) -> Iterator[None]:
       f'{what} failed: {error.msg}, at line {error.lineno} of {error.filename}: {text}'
     ) from error
   except (Exception, SystemExit) as error:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
-    where = f', at line {frames[-1].lineno} of {path}: {frames[-1].line}' if frames else ''
     said = ' '.join(str(error).split())
-    raise ValueError(f'{what} raised {type(error).__name__}: {said}{where}') from error
+    raise ValueError(f'{what} raised {type(error).__name__}: {said}{where(error, path)}') from error
+
+
+def where(error: BaseException | None, path: str) -> str:
+  """Returns the line of a file at which an error or its cause was raised, ', at line 7 of PATH: CODE'.
+
+  Args:
+    error: the error.
+    path: of the file. The result is '' if none of its lines was running.
+  """
+  while error is not None:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    if frames:
+      return f', at line {frames[-1].lineno} of {path}: {frames[-1].line}'
+    error = error.__cause__
+  return ''

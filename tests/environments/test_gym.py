@@ -351,8 +351,14 @@ gymnasium.register('Mine-v0', Mine)
       {'making': 'import nothing_like_it'},
       "cannot be made here: .*No module named 'nothing_like_it'",
     ),
-    ({'making': 'raise KeyError(3)'}, 'cannot be made here: KeyError: 3'),
-    ({'size': '3'}, 'trying it raised ValueError'),
+    (
+      {'making': 'raise KeyError(3)'},
+      r'cannot be made here: KeyError: 3, at line 10 of .*: raise KeyError\(3\)',
+    ),
+    (
+      {'size': '3'},
+      r'observation is float32 \[3\], but declared as float32 \[2\] \(reset\(\) of Mine, at line 11',
+    ),
   ],
 )
 def test_an_environment_of_a_module_of_ones_own_is_tried(tmp_path, monkeypatch, changes, words):
@@ -462,6 +468,34 @@ def test_environments_take_the_options_of_their_constructors(name, options, shap
   assert registry.make_spec(name, options).actions.shape == shape
   with pytest.raises(ValueError, match=r'^--env_options=nothing: .* has no such option'):
     registry.make_spec(name, f'{options},nothing=1')
+
+
+@pytest.mark.parametrize(
+  'shown, said',
+  [
+    ({}, 'observation/camera/left is missing, but declared as uint8 [4, 5, 3]'),
+    (
+      {'camera': {'left': np.zeros((5, 4, 3), np.uint8)}},
+      'observation/camera/left is uint8 [5, 4, 3], but declared as uint8 [4, 5, 3]',
+    ),
+    (
+      {'camera': {'left': np.full((4, 5, 3), 0.5)}},
+      'observation/camera/left is float64 [4, 5, 3], but declared as uint8 [4, 5, 3]',
+    ),
+    ({'x': np.zeros(1)}, 'observation/x is float64 [1], but declared as float32 [2]'),
+  ],
+)
+def test_an_observation_that_does_not_fit_its_space_is_named(probe_id, monkeypatch, shown, said):
+  image = spaces.Box(0, 255, (4, 5, 3), np.uint8)
+  parts = {'x': spaces.Box(0, 1, (2,)), 'camera': spaces.Dict({'left': image})}
+  monkeypatch.setattr(Probe, 'observation_space', spaces.Dict(parts))
+  fits = {'camera': {'left': np.zeros((4, 5, 3), np.uint8)}}
+  monkeypatch.setattr(Probe, 'shown', (fits if 'x' in shown else {}) | shown)
+  for flatten in ('true', 'false'):
+    batch = registry.make(f'gymnasium:{probe_id}', 2, 0, f'flatten={flatten}')
+    with pytest.raises(ValueError) as error:
+      batch.reset()
+    assert f'the {said} (reset() of Probe, at line' in str(error.value)
 
 
 def test_a_module_that_there_is_not_is_an_unknown_task():

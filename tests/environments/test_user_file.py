@@ -128,7 +128,14 @@ def make(task, num_envs, seed):
     ('class Walk', 'import nothing_like_it\nclass Walk', ['ModuleNotFoundError', 'at line 7']),
     ('  return DmEnvBatch(', '  return list(', ['a list', 'DmEnvBatch makes one']),
     ('dm_env.restart(', 'dm_env.begin(', ['trying it raised AttributeError', 'at line 9']),
-    ('transition(0.0, np.zeros(2', 'transition(0.0, np.zeros(3', ['trying it raised ValueError']),
+    (
+      'transition(0.0, np.zeros(2',
+      'transition(0.0, np.zeros(3',
+      [
+        'the observation is float32 [3], but declared as float32 [2]',
+        'step() of Walk, at line 10 of',
+      ],
+    ),
     ('(task, num_envs, seed)', '(num_envs, seed)', ['making it raised TypeError']),
     ('range(num_envs)', 'range(3)', ['num_envs is 3 where 2 were asked for']),
   ],
@@ -195,7 +202,18 @@ def test_an_observation_that_does_not_fit_its_spec_is_reported(tmp_path):
     'class Mine(Catch):\n  def observation_spec(self):\n    return specs.Array((3,), np.int32)\n'
   )
   name = _write(tmp_path, text + 'def make(task, n, seed):\n  return Mine(n, seed)') + ':make'
-  with pytest.raises(ValueError, match=r'observation as float32 \[2, 10, 5\], .* int32 \[2, 3\]'):
+  words = r'observation as float32 \[2, 10, 5\], .* int32 \[2, 3\] \(reset\(\) of Mine, at line'
+  with pytest.raises(ValueError, match=words):
+    registry.trial(name)
+
+
+def test_a_label_that_there_is_not_is_reported(tmp_path):
+  text = (
+    'class Mine(Catch):\n  def observation_spec(self):\n    return specs.DiscreteArray(3)\n'
+    '  def reset(self):\n    return super().reset()._replace(observation=np.array([2, 3], np.int32))\n'
+  )
+  name = _write(tmp_path, text + 'def make(task, n, seed):\n  return Mine(n, seed)') + ':make'
+  with pytest.raises(ValueError, match=r'reset\(\) returned the observation \[2, 3\], .* 0 to 2'):
     registry.trial(name)
 
 
