@@ -19,8 +19,9 @@ class Fit:
   def __init__(self, spec: Nest):
     """Initialises for observations of a spec."""
     self._declared = tree.flatten_with_path(spec)
+    self._getters = [_getter(path) for path, _ in self._declared]
     self._shapes = [tuple(leaf.shape) for _, leaf in self._declared]
-    self._fitting: set[tuple[Any, ...]] = set()  # Dtypes of the leaves that have been found to fit.
+    self._dtypes: list[Any] = []  # Of the leaves that have fitted last.
 
   def leaves(self, observation: Nest) -> list[Any]:
     """Returns the leaves of an observation in the order of the spec's; it may have others.
@@ -29,23 +30,24 @@ class Fit:
       ValueError: a leaf is missing, or has another shape or a dtype of another kind; one sentence.
     """
     try:
-      leaves = [functools.reduce(operator.getitem, path, observation) for path, _ in self._declared]
-      dtypes = tuple([getattr(leaf, 'dtype', None) for leaf in leaves])
-      if dtypes in self._fitting and [leaf.shape for leaf in leaves] == self._shapes:
+      leaves = [get(observation) for get in self._getters]
+      if not all(hasattr(leaf, 'dtype') for leaf in leaves):
+        leaves = [np.asarray(leaf) for leaf in leaves]
+      dtypes = [leaf.dtype for leaf in leaves]
+      if dtypes == self._dtypes and [leaf.shape for leaf in leaves] == self._shapes:
         return leaves
-    except (LookupError, TypeError):
-      leaves, dtypes = [], (None,)
+    except (LookupError, TypeError, ValueError):
+      pass  # `misfit` says why.
     if wrong := self.misfit(observation):
       raise ValueError(wrong)
-    if None not in dtypes:
-      self._fitting.add(dtypes)
+    self._dtypes = dtypes
     return leaves
 
   def misfit(self, observation: Nest) -> str:
     """Returns the first leaf that does not fit, in words; '' if all do."""
-    for path, spec in self._declared:
+    for (path, spec), get in zip(self._declared, self._getters, strict=True):
       try:
-        leaf = functools.reduce(operator.getitem, path, observation)
+        leaf = get(observation)
         array = np.asarray(leaf)
       except (LookupError, TypeError):
         found = 'missing'
@@ -62,6 +64,13 @@ class Fit:
       name = '/'.join(map(str, ('observation', *path)))
       return f'the {name} is {found}, but declared as {np.dtype(spec.dtype)} {list(spec.shape)}'
     return ''
+
+
+def _getter(path: tuple[Any, ...]) -> Callable[[Nest], Any]:
+  """Returns a function from a nest to the leaf at a path."""
+  if len(path) == 1:
+    return operator.itemgetter(path[0])
+  return functools.partial(functools.reduce, operator.getitem, path)
 
 
 def _takes(declared: Any, found: Any) -> bool:
