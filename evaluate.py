@@ -107,7 +107,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   run = runs.recorded_run(path)
   # These modules import JAX, which takes seconds.
   from agents import shapes
-  from environments import registry
+  from environments import options as env_options
   from environments.video import VideoRecorder
   from nodes.learning import serialisation
   from viewing import evaluation, export
@@ -126,7 +126,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   num_envs = min(args.num_envs or config.eval_envs or _DEFAULT_NUM_ENVS, args.episodes)
   episodes_each = math.ceil(args.episodes / num_envs)
   options = bsuite_results.unrecorded(config.env, config.env_options)
-  options = registry.merge(options, args.env_options or '')
+  options = env_options.merge(options, args.env_options or '')
   seed = Seed(args.seed).child('evaluate')
   environment = evaluation.make_environment(environments, config.env, options, num_envs, seed)
   video = VideoRecorder(environment, args.video_episodes, args.video_frames)

@@ -69,7 +69,7 @@ def _run(argv: list[str]) -> int:
           return seeds.run()
         if _GRAPH.value:
           picture.check_path(_GRAPH.value)
-        with guard.swept():  # Planning runs the user's environment, which may leave processes.
+        with guard.swept():  # The user's files, which planning runs, may leave processes.
           job = plan.plan(engine, _DRY_RUN.value, _GRAPH.value)
         if not _DRY_RUN.value:
           page.listen(engine.owns_run_dir)

@@ -9,7 +9,7 @@ import dm_env
 import numpy as np
 from acme import specs
 
-from environments import nests, user_file
+from environments import nests, spec_fit, user_file
 from environments.base import BatchedEnvironment
 
 NUM_ENVS = 2
@@ -109,7 +109,16 @@ def _require(environment: BatchedEnvironment, timestep: dm_env.TimeStep, call: s
     wanted = f'{np.dtype(dtype)} {[NUM_ENVS, *shape]}'
     found = f'{getattr(value, "dtype", type(value).__name__)} {[*np.shape(value)]}'
     if found != wanted:
-      raise ValueError(f'{call} returned the {name} as {found}, which must be {wanted}')
+      raise ValueError(
+        f'{call} returned the {name} as {found}, which must be {wanted} '
+        f'({spec_fit.returned_by(getattr(environment, call[:-2]))})'
+      )
+    spec = declared.get(name)
+    if isinstance(spec, specs.DiscreteArray) and not np.isin(value, range(spec.num_values)).all():
+      raise ValueError(
+        f'{call} returned the {name} {np.ravel(value).tolist()}, which must be from 0 to '
+        f'{spec.num_values - 1}'
+      )
   if (timestep.step_type > dm_env.StepType.LAST).any():
     raise ValueError(
       f'{call} returned the step_type {timestep.step_type.max()}, which must be 0, 1 or 2'

@@ -9,7 +9,7 @@ import dm_env
 import numpy as np
 from acme import specs
 
-from environments import observations
+from environments import observations, spec_fit
 from environments.base import BatchedEnvironment, bounded_spec, discrete_spec
 from environments.nests import Nest
 
@@ -18,10 +18,10 @@ class DmEnvBatch(BatchedEnvironment):
   """Steps N scalar environments in sequence.
 
   An observation that is an array keeps its shape and dtype, except that floats become float32 and a
-  scalar becomes `[1]`. A nest (dict, tuple) becomes one float32 vector: its leaves, in the order of
-  dm-tree (dict keys sorted), raveled and concatenated. An entry `action_mask` of a dict stays beside
-  that vector, which is then the entry `observation`. With `flatten=False` a nest stays one; see
-  `environments.observations.Nested`.
+  scalar becomes `[1]`. A nest (dict, tuple) without images becomes one float32 vector: its leaves, in
+  the order of dm-tree (dict keys sorted), raveled and concatenated. An entry `action_mask` of a dict
+  stays beside that vector, which is then the entry `observation`. With an image, or with
+  `flatten=False`, a nest stays one; see `environments.observations.Nested`.
 
   Actions: a discrete action, or an integer scalar bounded below by 0, becomes an int32
   DiscreteArray; a vector of such integers an int32 BoundedArray; a bounded float action a float32
@@ -33,7 +33,7 @@ class DmEnvBatch(BatchedEnvironment):
     environments: Sequence[dm_env.Environment],
     protocol: str = '',
     action_repeat: int = 1,
-    flatten: bool = True,
+    flatten: bool | None = None,
   ):
     """Initialises the batch.
 
@@ -43,7 +43,8 @@ class DmEnvBatch(BatchedEnvironment):
       action_repeat: environment steps per step of the batch, fewer where an episode ends. Their rewards
         are summed without discounting, so that returns stay raw; their discounts are multiplied. This
         equals a return discounted within the repeat if all discounts but the last are 1.
-      flatten: whether a nest of observations becomes one vector.
+      flatten: whether a nest of observations becomes one vector; None: unless it has an image, see
+        `environments.nests.is_image`.
 
     Raises:
       ValueError: the action spec is none of the above.
@@ -58,16 +59,17 @@ class DmEnvBatch(BatchedEnvironment):
 
   def reset(self) -> dm_env.TimeStep:
     """Starts N episodes. See the base class."""
-    return self._batch([environment.reset() for environment in self._environments])
+    return self._batch('reset', [environment.reset() for environment in self._environments])
 
   def step(self, action: np.ndarray) -> dm_env.TimeStep:
     """Steps each environment with its row of `action`. See the base class."""
     actions = action.astype(self._action_dtype, copy=False)
     return self._batch(
+      'step',
       [
         self._step(environment, a)
         for environment, a in zip(self._environments, actions, strict=True)
-      ]
+      ],
     )
 
   def observation_spec(self) -> Nest:
@@ -95,13 +97,22 @@ class DmEnvBatch(BatchedEnvironment):
       discount = discount * timestep.discount
     return timestep._replace(reward=reward, discount=discount)
 
-  def _batch(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
-    """Stacks N timesteps; the None reward and discount of a FIRST timestep become 0 and 1."""
+  def _batch(self, method: str, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
+    """Stacks N timesteps; the None reward and discount of a FIRST timestep become 0 and 1.
+
+    Raises:
+      ValueError: an observation does not fit its spec; one sentence that names the method.
+    """
+    try:
+      observation = self._observations.stack([timestep.observation for timestep in timesteps])
+    except ValueError as error:
+      returned = spec_fit.returned_by(getattr(self._environments[0], method))
+      raise ValueError(f'{error} ({returned})') from error
     return dm_env.TimeStep(
       step_type=np.array([timestep.step_type for timestep in timesteps], np.uint8),
       reward=np.array([0 if t.first() else t.reward for t in timesteps], np.float32),
       discount=np.array([1 if t.first() else t.discount for t in timesteps], np.float32),
-      observation=self._observations.stack([timestep.observation for timestep in timesteps]),
+      observation=observation,
     )
 
 

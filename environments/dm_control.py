@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from environments import errors, seeding
+from environments import errors, nests, seeding
+from environments import options as env_options
 from environments.dm import DmEnvBatch
 
 _RENDERED = {'quadruped/escape'}  # Tasks that upload a terrain to a renderer.
@@ -21,10 +22,12 @@ def make(
   task: str,
   num_envs: int,
   seed: int,
+  /,
   *,
   action_repeat: int = 1,
   time_limit: float = 0.0,
-  flatten: bool = True,
+  flatten: str = 'auto',
+  **task_options: str,
 ) -> DmEnvBatch:
   """Makes N copies of a task, stepped in sequence.
 
@@ -38,10 +41,11 @@ def make(
     seed: the seed of the batch.
     action_repeat: control steps for which an action is held; their rewards are summed.
     time_limit: simulated seconds after which an episode is truncated; 0 for the task's own limit.
-    flatten: whether the observation is one vector, or the suite's dictionary.
+    flatten: true and auto: the observation is one vector; false: it is the suite's dictionary.
+    **task_options: further arguments of the task's function as text, such as `num_poles`.
 
   Raises:
-    ValueError: the task is unknown, its actions have no bounds, or an option is out of range.
+    ValueError: the task is unknown, its actions have no bounds, or an option is unknown or out of range.
   """
   errors.require_task('dm_control', task, 'cartpole/swingup')
   errors.require_option(action_repeat >= 1, 'action_repeat', action_repeat, 'be at least 1')
@@ -56,17 +60,25 @@ def make(
       'MUJOCO_GL=egl or MUJOCO_GL=osmesa, or use another task.'
     )
   domain, _, name = task.partition('/')
+  own = env_options.of_constructor(
+    f'dm_control:{task}',
+    getattr(suite, domain).SUITE[name],
+    task_options,
+    registered={},
+    ours=env_options.of_factory('dm_control', make, ''),
+    hidden=('random', 'time_limit', 'environment_kwargs'),
+  )
   limit = {'time_limit': time_limit} if time_limit else {}
   with _quietly():
     environments = [
-      suite.load(domain, name, task_kwargs={'random': env_seed, **limit})
+      suite.load(domain, name, task_kwargs={'random': env_seed, **limit, **own})
       for env_seed in seeding.spawn(seed, num_envs)
     ]
   bounds = environments[0].action_spec()
   if np.abs([bounds.minimum, bounds.maximum]).max() >= _UNBOUNDED:
     raise ValueError(f'--env=dm_control:{task}: its actions have no bounds; use another task.')
   protocol = f'action_repeat={action_repeat} time_limit={time_limit or "own"} rewards=raw'
-  return DmEnvBatch(environments, protocol, action_repeat, flatten)
+  return DmEnvBatch(environments, protocol, action_repeat, nests.flattens(flatten))
 
 
 def load_suite() -> Any:

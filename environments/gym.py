@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import dm_env
-import gymnasium
 import numpy as np
 from acme import specs
 from gymnasium import spaces
-from gymnasium.envs.registration import VectorizeMode
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from environments import errors, gym_spaces, hidden_modules, seeding
+from environments import gym_fit, gym_flatten, gym_spaces
 from environments.base import BatchedEnvironment
-from environments.gym_masks import InfoMask
 from environments.nests import Nest
 
-_IDS = 'a registered id, or module:id where importing the module registers it'
 _FIRST, _MID, _LAST = (np.uint8(int(step_type)) for step_type in dm_env.StepType)
 
 
@@ -30,8 +22,9 @@ class GymnasiumBatch(BatchedEnvironment):
   """A vector environment with next-step autoreset: done is LAST, and the next step is FIRST.
 
   `terminated` is LAST with discount 0, `truncated` alone is LAST with discount 1. Float
-  observations become float32; other dtypes are kept. A Dict or a Tuple is a nest; see
-  `environments.gym_spaces`. Discrete actions start at 0.
+  observations become float32; other dtypes are kept. A Dict or a Tuple becomes one vector, see
+  `environments.gym_flatten`, or with an image stays a nest, see `environments.gym_spaces`. Discrete
+  actions start at 0.
   """
 
   def __init__(
@@ -41,6 +34,7 @@ class GymnasiumBatch(BatchedEnvironment):
     action_repeat: int = 1,
     protocol: str = '',
     observation_shape: tuple[int, ...] | None = None,
+    flatten: bool | None = None,
   ):
     """Initialises the batch, which owns and closes the vector environment.
 
@@ -51,6 +45,8 @@ class GymnasiumBatch(BatchedEnvironment):
       action_repeat: see the base class.
       protocol: see the base class.
       observation_shape: shape to reshape observations to; None for the space's own.
+      flatten: whether a Dict or a Tuple becomes one vector; None: unless it has an image, see
+        `environments.nests.is_image`.
 
     Raises:
       ValueError: the autoreset mode or a space is not supported.
@@ -61,6 +57,11 @@ class GymnasiumBatch(BatchedEnvironment):
         f'the vector environment must autoreset at the next step, not in mode {mode}'
       )
     space = vector_env.single_observation_space
+    if flatten is None:
+      flatten = not gym_spaces.has_image(space)
+    if flatten and gym_spaces.is_nest(space):
+      vector_env = gym_flatten.Flattened(vector_env)
+      space = vector_env.single_observation_space
     if not isinstance(space, spaces.Box) and not gym_spaces.is_nest(space):
       raise ValueError(f'the observation space is {space}, which has no array form')
     self.num_envs = vector_env.num_envs
@@ -81,7 +82,11 @@ class GymnasiumBatch(BatchedEnvironment):
 
   def reset(self) -> dm_env.TimeStep:
     """Starts N episodes; the first call seeds them. See the base class."""
-    observation, _ = self._env.reset(seed=self._seed)
+    try:
+      observation, _ = self._env.reset(seed=self._seed)
+    except gym_fit.ERRORS as error:
+      gym_fit.explain(self._env, 'reset', error)
+      raise
     self.game_over = getattr(self._env, 'game_over', None)
     self._seed = None
     self._ended = np.zeros(self.num_envs, bool)
@@ -98,7 +103,11 @@ class GymnasiumBatch(BatchedEnvironment):
       action = action.astype(self._action_space.dtype, copy=False)
     if self._starts_elsewhere:
       action = action + self._start
-    observation, reward, terminated, truncated, _ = self._env.step(action)
+    try:
+      observation, reward, terminated, truncated, _ = self._env.step(action)
+    except gym_fit.ERRORS as error:
+      gym_fit.explain(self._env, 'step', error)
+      raise
     self.game_over = getattr(self._env, 'game_over', None)
     first, self._ended = self._ended, terminated | truncated
     step_type = np.where(self._ended, _LAST, _MID)
@@ -151,126 +160,3 @@ class GymnasiumBatch(BatchedEnvironment):
     """Returns the batch in the shape and dtype of the spec, in C order."""
     array = np.ascontiguousarray(observation, self._observation_spec.dtype)
     return array.reshape(self.num_envs, *self._observation_spec.shape)
-
-
-def make(
-  task: str,
-  num_envs: int,
-  seed: int,
-  *,
-  max_episode_steps: int = 0,
-  flatten: bool = True,
-  action_mask: bool = False,
-) -> GymnasiumBatch:
-  """Makes N copies of a registered Gymnasium environment: MuJoCo and Box2D tasks, classic control, ...
-
-  CartPole is vectorised in NumPy. The copies of any other are stepped in sequence.
-
-  Observations other than Box (Dict, Tuple, Discrete, ...) are flattened by the rule of
-  `gymnasium.spaces.flatten`: a Discrete is one-hot, a Dict is concatenated in its keys' order. The
-  entry `action_mask` of a Dict stays beside the vector.
-
-  Args:
-    task: an id, such as LunarLander-v3; 'module:id' first imports the module that registers it.
-    num_envs: N.
-    seed: the seed of the batch.
-    max_episode_steps: steps after which an episode is truncated; 0 for the environment's own limit.
-    flatten: whether a Dict or a Tuple becomes one vector, or stays a nest.
-    action_mask: whether observations have the action mask of `info`; see `InfoMask`.
-
-  Raises:
-    ValueError: Gymnasium does not know the id or lacks its dependencies, the limit is negative, a space
-      has no array form, or there is no action mask in `info`.
-  """
-  errors.require_task('gymnasium', task, 'LunarLander-v3')
-  *modules, _ = task.split(':')
-  if modules and (len(modules) > 1 or not all(map(str.isidentifier, modules[0].split('.')))):
-    raise errors.unknown_task('gymnasium', task, gymnasium.registry, _IDS)
-  errors.require_option(
-    max_episode_steps >= 0, 'max_episode_steps', max_episode_steps, 'be at least 0'
-  )
-  limit: dict[str, Any] = {'max_episode_steps': max_episode_steps} if max_episode_steps else {}
-
-  def make_one() -> gymnasium.Env:
-    env = gymnasium.make(task, disable_env_checker=True, **limit)
-    space = env.observation_space
-    if isinstance(space, spaces.Box) or (gym_spaces.is_nest(space) and not flatten):
-      return env
-    return gym_spaces.flattened(env)
-
-  seeds: Any = seed
-  vector_env: VectorEnv
-  try:
-    if _is_vectorised(task):
-      mode = VectorizeMode.VECTOR_ENTRY_POINT
-      vector_env = gymnasium.make_vec(task, num_envs, mode, **limit)
-    else:
-      seeds = seeding.spawn(seed, num_envs)
-      with _quietly(task):
-        vector_env = SyncVectorEnv([make_one] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
-    return GymnasiumBatch(InfoMask(vector_env) if action_mask else vector_env, seeds)
-  except Exception as error:  # The environment may be the user's.
-    raise _refusal(task, error) from error
-
-
-def make_cartpole(
-  task: str, num_envs: int, seed: int, *, max_episode_steps: int = 500
-) -> GymnasiumBatch:
-  """Makes N copies of CartPole-v1, vectorised in NumPy.
-
-  Args:
-    task: empty.
-    num_envs: N.
-    seed: the seed of the batch.
-    max_episode_steps: steps after which an episode is truncated; CartPole-v1 has 500.
-
-  Raises:
-    ValueError: the task is not empty, or the limit is not positive.
-  """
-  errors.reject_task('cartpole', task)
-  errors.require_option(
-    max_episode_steps >= 1, 'max_episode_steps', max_episode_steps, 'be at least 1'
-  )
-  return make('CartPole-v1', num_envs, seed, max_episode_steps=max_episode_steps)
-
-
-def _is_vectorised(task: str) -> bool:
-  """Returns whether Gymnasium has the environment vectorised in NumPy; those of phys2d need JAX."""
-  spec = gymnasium.registry.get(task)
-  entry_point = spec.vector_entry_point if spec is not None else None
-  return isinstance(entry_point, str) and '.classic_control.' in entry_point
-
-
-@contextlib.contextmanager
-def _quietly(task: str) -> Iterator[None]:
-  """Suppresses MuJoCo's warnings about Gymnasium's models; it also writes them into a file here."""
-  spec = gymnasium.registry.get(task)
-  mujoco: Any = None
-  if spec is not None and '.mujoco.' in str(spec.entry_point):
-    with contextlib.suppress(ImportError):  # Gymnasium reports it.
-      mujoco = importlib.import_module('mujoco')
-  if mujoco is None:
-    yield
-    return
-  previous = mujoco.get_mju_user_warning()
-  mujoco.set_mju_user_warning(lambda message: None)
-  try:
-    yield
-  finally:
-    mujoco.set_mju_user_warning(previous)
-
-
-def _refusal(task: str, error: Exception) -> ValueError:
-  """Returns the error for an environment that Gymnasium could not make."""
-  module = task.partition(':')[0] if ':' in task else ''
-  missing = {getattr(e, 'name', None) for e in (error, error.__cause__, error.__context__)} - {None}
-  no_module = isinstance(error, ModuleNotFoundError) and module.split('.')[0] in missing
-  if no_module or isinstance(error, gymnasium.error.UnregisteredEnv):
-    return errors.unknown_task('gymnasium', task, gymnasium.registry, _IDS)
-  said = ' '.join(str(error).split())
-  if isinstance(error, gymnasium.error.DependencyNotInstalled):
-    # Its own advice could replace the versions that are locked.
-    said = re.sub(r'pip install (["\']?)([^`"\']+)\1', r"make add PACKAGES='\2'", said)
-  elif not isinstance(error, gymnasium.error.Error | ValueError):
-    said = f'{type(error).__name__}: {said}{hidden_modules.explain(error.__cause__ or error)}'
-  return ValueError(f'--env=gymnasium:{task} cannot be made here: {said}')

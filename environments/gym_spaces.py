@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import numpy as np
 from acme import specs
 from gymnasium import spaces
 
 from environments.base import bounded_spec, discrete_spec
-from environments.nests import ACTION_MASK, Nest
+from environments.nests import ACTION_MASK, Nest, is_image
 
 _ARRAYS = (spaces.Box, spaces.MultiBinary, spaces.MultiDiscrete)
 
@@ -59,23 +58,13 @@ def nest_of(space: spaces.Space) -> Callable[[Any], Nest]:
   return lambda batch: np.ascontiguousarray(batch, dtype)
 
 
-def flattened(env: gymnasium.Env) -> gymnasium.Env:
-  """Returns an environment whose observations are one vector, apart from an action mask.
-
-  The vector follows the rule of `gymnasium.spaces.flatten`. An environment with an action mask in its
-  Dict shows `{'observation': vector, 'action_mask': mask}`.
-  """
-  space = env.observation_space
-  if not isinstance(space, spaces.Dict) or ACTION_MASK not in space.spaces or len(space) < 2:
-    return gymnasium.wrappers.FlattenObservation(env)
-  rest = spaces.Dict({key: part for key, part in space.items() if key != ACTION_MASK})
-
-  def show(observation: dict[str, Any]) -> dict[str, Any]:
-    vector = spaces.flatten(rest, {key: observation[key] for key in rest.spaces})
-    return {'observation': vector, ACTION_MASK: observation[ACTION_MASK]}
-
-  shown = {'observation': spaces.flatten_space(rest), ACTION_MASK: space[ACTION_MASK]}
-  return gymnasium.wrappers.TransformObservation(env, show, spaces.Dict(shown))
+def has_image(space: spaces.Space) -> bool:
+  """Returns whether a part of a space, except for an action mask, is an image."""
+  if isinstance(space, spaces.Dict):
+    return any(has_image(part) for key, part in space.items() if key != ACTION_MASK)
+  if isinstance(space, spaces.Tuple):
+    return any(map(has_image, space))
+  return isinstance(space, spaces.Box) and is_image(space.shape, space.dtype)
 
 
 def action_spec(space: spaces.Space) -> specs.Array:

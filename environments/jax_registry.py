@@ -6,21 +6,16 @@ and one line of the table below. A factory is
     def make(task: str, *, option=default, ...) -> agents.anakin.environment.JaxEnvironment
 
 like those of `environments.registry`, without the number of environments and the seed. Importing this
-module imports no JAX, nor do `check` and `make_spec`, which make the environment in a subprocess:
-
-    python -m environments.jax_registry NAME OPTIONS
+module imports no JAX, nor do `check` and `make_spec`, which make it in a process of its own.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import pickle
-import sys
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 from acme import specs
 
@@ -80,7 +75,7 @@ def all_options(name: str, options: str = '') -> dict[str, Any]:
 
 
 def check(name: str, options: str = '') -> specs.EnvironmentSpec:
-  """Makes an environment in a subprocess, to find errors before a program starts; returns its spec.
+  """Makes an environment in a process of its own, to find errors before a start; returns its spec.
 
   Raises:
     ValueError: as in `make`, or the environment is not written in JAX.
@@ -96,38 +91,38 @@ def check(name: str, options: str = '') -> specs.EnvironmentSpec:
 
 @functools.cache
 def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
-  """Returns the spec of one environment, by making one in a subprocess.
+  """Returns the spec of one environment, by making one in a process of its own.
 
   Raises:
     ValueError: as in `check`.
   """
   flag = f'--env={name}'
   try:
-    printed = separate_process.run('environments.jax_registry', name, options, flag=flag)
+    found: specs.EnvironmentSpec = separate_process.call(
+      'environments.jax_registry:trial', name, options, flag=flag
+    )
   except RuntimeError as error:
     if user_file.is_spec(name):
       raise ValueError(f'{flag} cannot be made: {str(error).splitlines()[-1]}') from error
     raise
-  # The environment's library may have printed something before it.
-  return pickle.loads(bytes.fromhex(printed.splitlines()[-1]))
+  return found
 
 
-def _print_spec(name: str, options: str) -> None:
-  """Prints the pickled spec of an environment as hexadecimal digits; tries a user's own."""
+def trial(name: str, options: str) -> specs.EnvironmentSpec:
+  """Makes an environment in this process and returns its spec; tries a user's own.
+
+  Raises:
+    ValueError: as `make_spec` does.
+  """
   environment = make(name, options)
   if user_file.is_spec(name):
     own = user_file.named(name)
     contract_check: Any = importlib.import_module('agents.anakin.contract_check')
     with user_file.user_code_errors(f'--env={own}: trying it', own.file.path):
       contract_check.check(environment)
-  found = specs.EnvironmentSpec(
+  return specs.EnvironmentSpec(
     observations=environment.observation_spec,
     actions=environment.action_spec,
     rewards=specs.Array((), np.float32, 'reward'),
     discounts=specs.BoundedArray((), np.float32, -1.0, 1.0, 'discount'),
   )
-  print(cloudpickle.dumps(found).hex())  # A spec may have functions of the user's file.
-
-
-if __name__ == '__main__':
-  sys.exit(separate_process.exit_code(lambda: _print_spec(*sys.argv[1:])))

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import tree
 
+from environments import errors
+
 # The key of the action mask in an observation; `agents.action_mask` defines its meaning.
 ACTION_MASK = 'action_mask'
 
@@ -37,6 +39,23 @@ def without_mask(nest: Nest) -> Nest:
   if not isinstance(nest, Mapping):
     return nest
   return {name: part for name, part in nest.items() if name != ACTION_MASK}
+
+
+def is_image(shape: tuple[int, ...], dtype: Any) -> bool:
+  """Returns whether an array is an image: of bytes in two dimensions, or of three and more."""
+  return len(shape) > 2 or (len(shape) == 2 and np.dtype(dtype) == np.uint8)
+
+
+def flattens(text: str) -> bool | None:
+  """Returns the value of the option `flatten`: true, false, or None for auto.
+
+  Raises:
+    ValueError: the text is something else; one sentence.
+  """
+  values = {'auto': None, **dict.fromkeys(('true', '1', 'yes'), True)}
+  values |= dict.fromkeys(('false', '0', 'no'), False)
+  errors.require_option(text.lower() in values, 'flatten', text, 'be auto, true or false')
+  return values[text.lower()]
 
 
 def like(structure: Nest, found: Sequence[Any]) -> Nest:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -11,7 +9,7 @@ import numpy as np
 import tree
 from acme import specs
 
-from environments import nests
+from environments import nests, spec_fit
 from environments.nests import ACTION_MASK, Nest
 
 
@@ -33,6 +31,7 @@ class SingleArray:
 
   def __init__(self, spec: Nest):
     """Initialises for observations of a spec."""
+    self._fit = spec_fit.Fit(spec)
     blank = tree.map_structure(lambda leaf: np.zeros(leaf.shape, leaf.dtype), spec)
     single = self._array(blank)
     self.spec = specs.Array(single.shape, single.dtype, 'observation')
@@ -45,7 +44,8 @@ class SingleArray:
     return stacked
 
   def _array(self, observation: Any) -> np.ndarray:
-    array = np.atleast_1d(observation)
+    (leaf,) = self._fit.leaves(observation)
+    array = np.atleast_1d(leaf)
     return array.astype(np.float32) if np.issubdtype(array.dtype, np.floating) else array
 
 
@@ -53,7 +53,7 @@ class Flattened(SingleArray):
   """A nest becomes one float32 vector: its leaves, raveled, in the order of `nests.leaves`."""
 
   def _array(self, observation: Any) -> np.ndarray:
-    leaves = [np.ravel(leaf) for leaf in tree.flatten(observation)]
+    leaves = [np.ravel(leaf) for leaf in self._fit.leaves(observation)]
     return np.concatenate(leaves, dtype=np.float32, casting='unsafe')
 
 
@@ -65,16 +65,18 @@ class Nested:
 
   def __init__(self, spec: Nest):
     """Initialises for observations of a spec."""
+    self._fit = spec_fit.Fit(spec)
     self.spec = _plain(spec)
     self._leaves = tree.flatten_with_path(self.spec)
 
   def stack(self, observations: Sequence[Any]) -> Nest:
     """See `Observations`."""
+    found = [self._fit.leaves(observation) for observation in observations]
     stacked = []
-    for path, spec in self._leaves:
+    for k, (_, spec) in enumerate(self._leaves):
       values = np.empty((len(observations), *spec.shape), spec.dtype)
-      for i, observation in enumerate(observations):
-        values[i] = functools.reduce(operator.getitem, path, observation)
+      for i, leaves in enumerate(found):
+        values[i] = leaves[k]
       stacked.append(values)
     return nests.like(self.spec, stacked)
 
@@ -95,15 +97,18 @@ class FlattenedBesideMask:
     return {'observation': vectors, **self._mask.stack(masks)}
 
 
-def make(spec: Nest, flatten: bool) -> Observations:
+def make(spec: Nest, flatten: bool | None) -> Observations:
   """Returns what makes the observations of a batch.
 
   Args:
     spec: of the observations of a dm_env environment.
-    flatten: whether a nest becomes one vector, apart from an action mask.
+    flatten: whether a nest becomes one vector, apart from an action mask; None: unless it has an image.
   """
   if not tree.is_nested(spec):
     return SingleArray(spec)
+  if flatten is None:
+    seen = nests.leaves(nests.without_mask(spec))
+    flatten = not any(nests.is_image(leaf.shape, leaf.dtype) for leaf in seen)
   if not flatten:
     return Nested(spec)
   return FlattenedBesideMask(spec) if _has_mask(spec) else Flattened(spec)

@@ -7,7 +7,8 @@ is `path/to/mine.py:factory` or `path/to/mine.py:factory:task`. A factory is
     def make(task: str, num_envs: int, seed: int, *, option=default, ...) -> BatchedEnvironment
 
 Its keyword-only parameters are the options of the environment; their defaults are bools, ints,
-floats or strings and give the options their types. It raises ValueError with one sentence for an
+floats or strings and give the options their types. `**keywords` take further ones, see
+`environments.options`. It raises ValueError with one sentence for an
 unsupported task or value.
 
 Importing this module imports no environment library: a factory named 'module:function' is imported
@@ -18,15 +19,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
-import math
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from acme import specs
 
-from environments import contract_check, errors, user_file
+from environments import contract_check, errors, separate_process, user_file
+from environments import options as env_options
 from environments.base import BatchedEnvironment
 
 Factory = Callable[..., BatchedEnvironment]
@@ -42,7 +42,7 @@ class Family(NamedTuple):
 _FAMILIES = {
   'atari': Family('environments.atari:make', 'atari:<Game>, such as atari:Pong; raw 84x84 frames'),
   'bsuite': Family('environments.bsuite:make', 'bsuite:<id>, such as bsuite:memory_len/5'),
-  'cartpole': Family('environments.gym:make_cartpole', "Gymnasium's CartPole-v1, vectorised"),
+  'cartpole': Family('environments.gym_make:make_cartpole', "Gymnasium's CartPole-v1, vectorised"),
   'catch': Family(
     'environments.catch:make', "bsuite's Catch, vectorised: for tests and smoke runs"
   ),
@@ -51,7 +51,7 @@ _FAMILIES = {
     'dm_control:<domain>/<task>, such as dm_control:cartpole/swingup',
   ),
   'gymnasium': Family(
-    'environments.gym:make',
+    'environments.gym_make:make',
     'gymnasium:<id>, such as gymnasium:Acrobot-v1, LunarLander-v3, HalfCheetah-v5',
   ),
   'minatar': Family(
@@ -62,11 +62,6 @@ _FAMILIES = {
     'environments.recall:make', 'a cue, distractors, a question: memory beyond an unroll'
   ),
 }
-
-_TYPES = (bool, int, float, str)
-_TYPE_NAMES = 'a bool, an int, a float or a text'
-_MOST = 2**31 - 1
-_BOOLS = {'true': True, '1': True, 'yes': True, 'false': False, '0': False, 'no': False}
 
 
 def register(family: str, factory: str | Factory, description: str = '') -> None:
@@ -120,25 +115,54 @@ def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironme
 
 
 def check(name: str, options: str = '') -> specs.EnvironmentSpec:
-  """Makes one environment and closes it, to find errors before a program starts; returns its spec.
+  """Tries an environment in a process of its own, before a program starts; returns its spec.
+
+  Raises:
+    ValueError: as in `trial`, or the environment ends its process; one sentence.
+  """
+  return _checked(_carried(name), options, _FAMILIES.get(name.partition(':')[0]))
+
+
+@functools.cache
+def _checked(
+  name: str | user_file.Named, options: str, family: Family | None
+) -> specs.EnvironmentSpec:
+  found: specs.EnvironmentSpec = separate_process.call(
+    'environments.registry:trial', name, options, family, flag=f'--env={name}'
+  )
+  return found
+
+
+def trial(
+  name: str | user_file.Named, options: str = '', family: Family | None = None
+) -> specs.EnvironmentSpec:
+  """Makes one environment in this process and closes it; returns its spec.
 
   An environment of a user's own file, or of a module that Gymnasium imports, is also stepped; see
   `environments.contract_check`.
 
+  Args:
+    name: as in `make`.
+    options: as in `make`.
+    family: the family of the name, if another process has registered it.
+
   Raises:
     ValueError: as in `make`, or the user's environment violates the interface; one sentence.
   """
-  family, _, task = name.partition(':')
+  own = _carried(name)
+  if isinstance(own, user_file.Named):
+    _, _, keywords = resolve({}, own, options)
+    return contract_check.run(own, keywords)
+  kind, _, task = own.partition(':')
+  if family is not None:
+    _FAMILIES[kind] = family
   module, colon, _ = task.partition(':')
-  if family == 'gymnasium' and colon:
-    batch = make(name, contract_check.NUM_ENVS, 0, options)
+  if kind == 'gymnasium' and colon:
+    batch = make(own, contract_check.NUM_ENVS, 0, options)
     return contract_check.played(
-      batch, f'--env={name}', getattr(sys.modules.get(module), '__file__', '')
+      batch, f'--env={own}', getattr(sys.modules.get(module), '__file__', '')
     )
-  if not user_file.is_spec(name):
-    return make_spec(name, options)
-  _, _, keywords = resolve({}, name, options)
-  return contract_check.run(user_file.named(name), keywords)
+  return make_spec(own, options)
 
 
 def all_options(name: str, options: str = '') -> dict[str, Any]:
@@ -148,16 +172,6 @@ def all_options(name: str, options: str = '') -> dict[str, Any]:
     ValueError: as in `make`, for the family and the options.
   """
   return resolve(_FAMILIES, name, options)[2]
-
-
-def merge(options: str, changes: str) -> str:
-  """Returns options with changes to some of them; both are 'key=value,key=value', as the result is.
-
-  It checks nothing: `resolve` rejects what is malformed.
-  """
-  changed = _items(changes)
-  keys = {_key(item) for item in changed}
-  return ','.join([*(item for item in _items(options) if _key(item) not in keys), *changed])
 
 
 def make_spec(name: str, options: str = '') -> specs.EnvironmentSpec:
@@ -190,13 +204,13 @@ def resolve(
   Raises:
     ValueError: the family is unknown, or an option is invalid; one sentence.
   """
-  try:
-    own = user_file.carried(name) if isinstance(name, str) else name
-    mine: Any = own.load() if isinstance(own, user_file.Named) else None
-  except ValueError as error:
-    raise ValueError(f'--env={error}') from error
+  own = _carried(name)
   if isinstance(own, user_file.Named):
-    return mine, own.task, _parse(str(own), mine, options)
+    try:
+      mine = own.load()
+    except ValueError as error:
+      raise ValueError(f'--env={error}') from error
+    return mine, own.task, env_options.of_factory(str(own), mine, options)
   family, _, task = own.partition(':')
   if family not in table:
     known = sorted(table)
@@ -208,65 +222,12 @@ def resolve(
   if not callable(factory):
     module, _, function = factory.partition(':')
     factory = getattr(importlib.import_module(module), function)
-  return factory, task, _parse(family, factory, options)
+  return factory, task, env_options.of_factory(family, factory, options)
 
 
-def _parse(family: str, factory: Callable[..., Any], options: str) -> dict[str, Any]:
-  """Returns the factory's defaults, updated from 'key=value,key=value', in their types."""
-  defaults = {
-    parameter.name: parameter.default
-    for parameter in inspect.signature(factory).parameters.values()
-    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-  }
-  for key, default in defaults.items():
-    if default is inspect.Parameter.empty:
-      raise ValueError(
-        f'--env={family}: the parameter {key} has no default; give it {_TYPE_NAMES}.'
-      )
-  parsed: dict[str, Any] = {}
-  for item in _items(options):
-    key, equals, text = (part.strip() for part in item.partition('='))
-    if not equals or not key:
-      raise ValueError(f'--env_options={item}: write it as key=value, with commas between options.')
-    if key not in defaults:
-      valid = ', '.join(f'{option}={default}' for option, default in defaults.items()) or 'none'
-      raise ValueError(
-        f'--env_options={key}: {family} has no such option{errors.did_you_mean(key, defaults)} '
-        f'(its options and their defaults: {valid}).'
-      )
-    if key in parsed:
-      raise ValueError(f'--env_options={key} is given twice; keep one of them.')
-    parsed[key] = _convert(key, text, defaults[key])
-  return defaults | parsed
-
-
-def _items(options: str) -> list[str]:
-  return [stripped for item in options.split(',') if (stripped := item.strip())]
-
-
-def _key(item: str) -> str:
-  return item.partition('=')[0].strip()
-
-
-def _convert(key: str, text: str, default: Any) -> Any:
-  """Returns `text` in the type of the default.
-
-  An int must fit in 32 bits, as environments in C++ and JAX count. A float must be finite unless the
-  default is not.
-  """
-  kind = type(default)
-  if kind not in _TYPES:
-    raise ValueError(
-      f'--env_options={key}={text}: the default of {key} has no type that an option can have; make it '
-      f'{_TYPE_NAMES}.'
-    )
+def _carried(name: str | user_file.Named) -> str | user_file.Named:
+  """Returns a name with the source of a user's own file, as `user_file.carried` does."""
   try:
-    value = _BOOLS[text.lower()] if kind is bool else kind(text)
-  except (KeyError, ValueError):
-    wanted = {bool: 'true or false', int: 'an integer', float: 'a number'}[kind]
-    raise ValueError(f'--env_options={key}={text}: {key} must be {wanted}.') from None
-  if kind is int and abs(value) > _MOST:
-    raise ValueError(f'--env_options={key}={text}: {key} must be at most {_MOST:,}.')
-  if kind is float and not math.isfinite(value) and math.isfinite(default):
-    raise ValueError(f'--env_options={key}={text}: {key} must be a finite number.')
-  return value
+    return user_file.carried(name) if isinstance(name, str) else name
+  except ValueError as error:
+    raise ValueError(f'--env={error}') from error

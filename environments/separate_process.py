@@ -1,76 +1,130 @@
-"""Checks in a separate process, for what the launcher must not import.
+"""Calls functions in processes of their own: a user's environment, and what needs JAX.
 
-The process exits with `REFUSED` if the check refuses a flag, and its last line on stderr says why.
+A constructor may change the directory, block signals, start threads, end its process or crash it. None
+of this may happen to the launcher, which is the parent of every node.
 
-A check may import JAX, which takes seconds. To enter a network namespace launch.py executes its command
-again, in the same process. An environment variable carries over what its checks have printed.
+To enter a network namespace launch.py executes its command again, in the same process. An environment
+variable carries over what has been returned, so that nothing is tried twice.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import ctypes
 import hashlib
+import importlib
 import json
 import os
 import pathlib
+import pickle
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import traceback
+from typing import Any
 
-REFUSED = 2
-_LARGEST = 64 << 10  # Linux limits a variable to 128 KiB; a check that is left out is repeated.
-_PRINTED = 'LAUNCHPOD_CHECKS'  # JSON: process id, stdout of each check by its input.
+import cloudpickle
+
+_ROOT = str(pathlib.Path(__file__).parent.parent)
+# Python puts '', the working directory, first, from which nothing must be imported.
+_COMMAND = (
+  *(sys.executable, '-X', 'faulthandler', '-c'),
+  'import sys; sys.path[0] = sys.argv[1]; from environments import separate_process as p; p.main()',
+)
+_VALUE, _REFUSED, _FAILED = 'value', 'refused', 'failed'
+_LARGEST = 64 << 10  # Linux limits a variable to 128 KiB; a call that is left out is repeated.
+_RETURNED = 'LAUNCHPOD_CHECKS'  # JSON: process id, what each call has returned, in base64.
+_PR_SET_PDEATHSIG = 1
 
 
-def run(module: str, *arguments: str, flag: str, stdin: bytes = b'') -> str:
-  """Runs `python -m MODULE ARGUMENTS` without accelerators; returns its stdout.
+def call(function: str, *arguments: Any, flag: str) -> Any:
+  """Calls a function in a new process, without accelerators; returns what it returns.
+
+  The process has the working directory, the variables and the import path of this one, and no terminal:
+  its standard input is empty, and what it prints goes to stderr. It is killed if this thread ends or is
+  interrupted. Processes that it leaves behind are the caller's; see `launchers.guard.swept`.
 
   Args:
-    module: of this repository; it ends with the exit code of `exit_code`.
-    *arguments: of the command line.
-    flag: names what is checked, for the error.
-    stdin: input of the process.
+    function: 'module:name', of this repository.
+    *arguments: of the function; they and what it returns are pickled.
+    flag: names what is tried, for errors.
 
   Raises:
-    ValueError: the check refuses the flag; one sentence.
-    RuntimeError: the process failed otherwise; its last line is that of the process.
+    ValueError: the function raises one, or ends its process; one sentence.
+    RuntimeError: the function raises something else; it has the traceback.
   """
-  asked = ' '.join([module, *arguments, hashlib.sha256(stdin).hexdigest()])
-  if asked in _BEFORE:
-    return _BEFORE[asked]
-  process = subprocess.run(
-    [sys.executable, '-m', module, *arguments],
-    cwd=pathlib.Path(__file__).parent.parent,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
-    input=stdin,
-    capture_output=True,
-  )
-  said = process.stderr.decode(errors='replace').strip()
-  if process.returncode == REFUSED:
-    raise ValueError(said.splitlines()[-1])
-  if process.returncode:
-    raise RuntimeError(f'{flag} cannot be tried:\n{said}')
-  printed = process.stdout.decode()
-  carried = json.dumps([os.getpid(), _printed() | {asked: printed}])
+  question = cloudpickle.dumps((function, arguments))
+  asked = hashlib.sha256(question).hexdigest()
+  answer = base64.b64decode(_BEFORE[asked]) if asked in _BEFORE else _answer(question, flag)
+  kind, value = pickle.loads(answer)
+  if kind == _REFUSED:
+    raise ValueError(value)
+  if kind == _FAILED:
+    raise RuntimeError(f'{flag} cannot be tried:\n{value}')
+  carried = json.dumps([os.getpid(), _returned() | {asked: base64.b64encode(answer).decode()}])
   if len(carried) <= _LARGEST:
-    os.environ[_PRINTED] = carried
-  return printed
+    os.environ[_RETURNED] = carried
+  return value
 
 
-def _printed() -> dict[str, str]:
-  """Returns what the checks of this process have printed, by what was asked."""
-  pid, printed = json.loads(os.environ.get(_PRINTED, '[0, {}]'))
-  return printed if pid == os.getpid() else {}
+def _answer(question: bytes, flag: str) -> bytes:
+  """Returns the pickled outcome of a call.
+
+  The process opens the file for it by its name, as the environment may close every descriptor.
+  """
+  with open(os.memfd_create('answer'), 'rb') as answer:
+    process = subprocess.run(
+      [*_COMMAND, _ROOT, str(os.getpid()), str(answer.fileno())],
+      env={
+        **os.environ,
+        'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path),
+        'JAX_PLATFORMS': 'cpu',
+      },
+      input=question,
+      stdout=2,
+      start_new_session=True,  # Ctrl-C in the terminal reaches the launcher only, which kills it.
+    )
+    found = answer.read()
+  if not found:
+    raise ValueError(f'{flag}: trying it ended its process with {_ending(process.returncode)}.')
+  return found
+
+
+def _ending(code: int) -> str:
+  if code >= 0:
+    return f'exit code {code}'
+  return next((s.name for s in signal.Signals if s == -code), f'signal {-code}')
+
+
+def _returned() -> dict[str, str]:
+  """Returns what the calls of this process have returned, by what was asked."""
+  pid, returned = json.loads(os.environ.get(_RETURNED, '[0, {}]'))
+  return returned if pid == os.getpid() else {}
 
 
 # Of the command's first execution, if this is the second.
-_BEFORE = _printed()
+_BEFORE = _returned()
 
 
-def exit_code(check: Callable[[], None]) -> int:
-  """Calls `check` in the separate process and returns the exit code; a ValueError refuses."""
+def main() -> None:
+  """Answers a call: the arguments end with the caller's process id and its file for the answer."""
+  _, _, parent, file = sys.argv
+  ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+  if os.getppid() != int(parent):
+    return
   try:
-    check()
+    function, arguments = pickle.load(sys.stdin.buffer)
+    module, _, name = function.partition(':')
+    value = getattr(importlib.import_module(module), name)(*arguments)
+    answer = cloudpickle.dumps((_VALUE, value))
   except ValueError as error:
-    print(error, file=sys.stderr)
-    return REFUSED
-  return 0
+    answer = pickle.dumps((_REFUSED, str(error)))
+  except BaseException:
+    answer = pickle.dumps((_FAILED, traceback.format_exc()))
+  with open(f'/proc/{parent}/fd/{file}', 'wb') as f:
+    f.write(answer)
+  for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+      stream.flush()
+  os._exit(0)  # Threads that the environment has left do not delay it.

@@ -212,14 +212,29 @@ def user_code_errors(what: str, *paths: str) -> Iterator[None]:
       f'{what} failed: {error.msg}, at line {error.lineno} of {error.filename}: {text}'
     ) from error
   except (Exception, SystemExit) as error:
-    folders = {os.path.dirname(path) for path in paths} - {_ROOT}
+    said = ' '.join(str(error).split())
+    hint = hidden_modules.explain(error, *paths)
+    raise ValueError(
+      f'{what} raised {type(error).__name__}: {said}{where(error, *paths)}{hint}'
+    ) from error
+
+
+def where(error: BaseException | None, *paths: str) -> str:
+  """Returns the user's line that raised an error or its cause, as ', at line 7 of PATH: CODE'.
+
+  Args:
+    error: the error.
+    *paths: of the user's files; the line may also be in a file beside one of them. The result is '' if
+      none of their lines was running.
+  """
+  folders = {os.path.dirname(path) for path in paths} - {_ROOT, ''}
+  while error is not None:
     frames = [
       frame
       for frame in traceback.extract_tb(error.__traceback__)
       if frame.filename in paths or os.path.dirname(frame.filename) in folders
     ]
-    last = frames[-1] if frames else None
-    where = f', at line {last.lineno} of {last.filename}: {last.line}' if last else ''
-    said = ' '.join(str(error).split())
-    hint = hidden_modules.explain(error, *paths)
-    raise ValueError(f'{what} raised {type(error).__name__}: {said}{where}{hint}') from error
+    if frames:
+      return f', at line {frames[-1].lineno} of {frames[-1].filename}: {frames[-1].line}'
+    error = error.__cause__
+  return ''

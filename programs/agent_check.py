@@ -1,8 +1,6 @@
 """Tries an agent that is, or has a part that is, the user's own before a program starts.
 
-launch.py imports no JAX, so the check runs in a process of its own, which computes shapes only:
-
-    python -m programs.agent_check    calls the pickled function on stdin
+launch.py imports no JAX, so the check runs in a process of its own, which computes shapes only.
 
 Importing JAX and tracing take some seconds. The agents and torsos of this repository are left out: tests
 trace them, and `programs.options.playable` checks what they take.
@@ -10,12 +8,9 @@ trace them, and `programs.options.playable` checks what they take.
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 from acme import specs
 
 from environments import jax_registry, separate_process, user_file
@@ -51,27 +46,27 @@ def check(run: Run, source: Source | None) -> None:
   if not (flag or own):
     return
   flag = flag or f'--program={run.program}'
-  call = functools.partial(
-    _try,
-    make_agent(run.config),
-    run.module.environments,
-    run.config,
-    program=run.program if own else '',
-    source=source,
-  )
   notice = f'still trying {flag}, after {playable.NOTICE_SECONDS:.0f} s'
   with streams.announced_if_slow(notice, playable.NOTICE_SECONDS):
-    separate_process.run('programs.agent_check', flag=flag, stdin=cloudpickle.dumps(call))
+    separate_process.call(
+      'programs.agent_check:trial',
+      make_agent(run.config),
+      run.module.environments,
+      run.config,
+      run.program if own else '',
+      source,
+      flag=flag,
+    )
 
 
-def _try(
+def trial(
   make_agent: Callable[..., Any],
   environments: Any,
   config: Any,
   program: str,
   source: Source | None,
 ) -> None:
-  """Builds the agent and traces its functions.
+  """Builds the agent in this process and traces its functions.
 
   Args:
     make_agent: takes the specs of observations and actions.
@@ -116,7 +111,3 @@ def _batch(config: Any) -> tuple[str, int]:
     return parts[0].table, sum(part.unrolls for part in parts)
   rings = getattr(config, 'rings', None)
   return UNROLLS, rings.batch_size if rings else getattr(config, 'num_envs', 0)
-
-
-if __name__ == '__main__':
-  sys.exit(separate_process.exit_code(lambda: cloudpickle.load(sys.stdin.buffer)()))

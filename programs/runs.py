@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.options import check_numbers
+from environments import options as env_options
 from environments import user_file
 from programs import registry, sizes
 from programs.estimates import with_decay
@@ -166,7 +167,10 @@ def _options(module: Any, record: run_directory.Record, run: str) -> dict[str, A
     _, variant = agent_choice.chosen(module, agent)
     for options in (record.given, record.config):
       check_types(options, variant.config)
-    return with_newer_options(record.config | agent, variant.config)
+    found = with_newer_options(record.config | agent, variant.config)
+  if found['env'].startswith('gymnasium:') and not record.images_stay:
+    found['env_options'] = env_options.merge('flatten=true', found['env_options'])
+  return found
 
 
 def recorded_run(path: str) -> Run:
@@ -182,5 +186,5 @@ def recorded_run(path: str) -> Run:
     config = resolve(module, options)
   # Presets of today may have other options of the environment.
   if 'env_options' in record.config:
-    config = dataclasses.replace(config, env_options=record.config['env_options'])
+    config = dataclasses.replace(config, env_options=options['env_options'])
   return Run(record.program, module, record.given, config)

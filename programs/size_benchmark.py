@@ -1,23 +1,16 @@
-"""Measures what acting costs with several sizes, and chooses one; see `programs.sizes`.
-
-    echo '["sebulba", ["envs_per_actor"], {"env": "catch"}]' | python -m programs.size_benchmark
-
-prints JSON: the chosen numbers by option, and why, a line for each.
-"""
+"""Measures what acting costs with several sizes, and chooses one; see `programs.sizes`."""
 
 from __future__ import annotations
 
 import functools
-import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agents.types import Timestep
-from environments import contract_check, separate_process
+from environments import contract_check
 from nodes.inference import batching
 from nodes.runtime import timing
 from nodes.runtime.timing import Cost
@@ -177,7 +170,3 @@ def choose(
     numbers[BATCH] = chosen.size.inference_batch_size
     why.append(_why_batch(chosen, batches))
   return numbers, why
-
-
-if __name__ == '__main__':
-  sys.exit(separate_process.exit_code(lambda: print(json.dumps(choose(*json.load(sys.stdin))))))

@@ -6,7 +6,6 @@ run has the same. launch.py imports no JAX, so `programs.size_benchmark` measure
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,12 +36,10 @@ def measure(
   rest = {name: value for name, value in given.items() if name not in asked}
   config = configs.make_config(module, rest)
   _refuse(asked, module, config)
-  # Texts as they were resolved: the other process has another working directory.
-  rest |= {name: getattr(config, name) for name, value in rest.items() if isinstance(value, str)}
   flag = ' '.join(f'--{name}=auto' for name in asked)
-  question = json.dumps([program, asked, rest], sort_keys=True)
-  printed = separate_process.run('programs.size_benchmark', flag=flag, stdin=question.encode())
-  chosen, why = json.loads(printed.splitlines()[-1])
+  chosen, why = separate_process.call(
+    'programs.size_benchmark:choose', program, asked, rest, flag=flag
+  )
   return chosen, why
 
 

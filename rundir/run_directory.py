@@ -181,6 +181,8 @@ class Record:
     commands: the command that started the run, and those that resumed it.
     versions: of Python and the packages that the run uses, by name.
     earlier_versions: `versions` before each change, oldest first.
+    images_stay: whether an image in a nest of observations stays one by default; False for records of
+      earlier versions, which made it a part of the vector.
   """
 
   program: str
@@ -189,6 +191,7 @@ class Record:
   commands: list[list[str]]
   versions: dict[str, str]
   earlier_versions: list[dict[str, str]] = dataclasses.field(default_factory=list)
+  images_stay: bool = False
 
 
 def option_value(recorded: Any) -> Any:
@@ -221,7 +224,7 @@ def write_record(path: str, program: str, given: dict[str, Any], config: Any) ->
       news = f'{path} resumes with other versions: {changes}.'
   options = dataclasses.asdict(config)
   commands = [*commands, secrets.masked_command(sys.argv)]
-  record = Record(program, given, options, commands, now, earlier)
+  record = Record(program, given, options, commands, now, earlier, images_stay=True)
   try:
     files.write_json(
       os.path.join(path, _RECORD), dataclasses.asdict(record), _mode(options | given)

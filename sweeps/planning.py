@@ -54,7 +54,7 @@ def job(command: Sequence[str]) -> Job:
     )
   launcher = engines.chosen()
   launcher.begin()
-  with guard.swept():  # Planning runs the user's environment, which may leave processes.
+  with guard.swept():  # The user's files, which planning runs, may leave processes.
     return plan.plan(launcher, dry_run=True, drawing='', alone=False)
 
 

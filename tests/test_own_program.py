@@ -24,7 +24,7 @@ from programs.options import configs
 from programs.options.rule import Rule
 from rundir import audit, checkpoints, run_directory
 from tests.launchers.contract import runs
-from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text
+from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text, run_main
 from tests.waiting import wait_until
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
@@ -67,6 +67,42 @@ def test_a_launch_that_is_stopped_while_it_plans_leaves_no_process(tmp_path, num
   assert process.returncode == code and (output, errors) == (b'', b'')
   wait_until(lambda: not runs(int(pid_file.read_text())))
   assert sorted(path.name for path in tmp_path.iterdir()) == ['pid', 'stuck.py']
+
+
+# Its constructor does to its process what a simulator may do.
+SPOILING = """
+import os, signal
+from environments.catch import Catch
+
+def make(task, num_envs, seed):
+  if task == 'exit':
+    os._exit(0)
+  os.chdir('/')
+  os.environ['SPOILT'] = 'yes'
+  signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+  return Catch(num_envs, seed)
+"""
+
+
+def test_what_an_environment_does_to_its_process_does_not_reach_launch_py(
+  tmp_path, monkeypatch, capsys
+):
+  (tmp_path / 'spoiling.py').write_text(SPOILING)
+  (tmp_path / 'used').mkdir()
+  (tmp_path / 'used' / 'file').touch()
+  monkeypatch.chdir(tmp_path)
+  assert run_main('--dry_run', '--env=spoiling.py:make', '--run_dir=used') == 2
+  assert capsys.readouterr().err.startswith(f'error: --run_dir={tmp_path}/used is not empty')
+  assert os.getcwd() == str(tmp_path) and 'SPOILT' not in os.environ
+  assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_an_environment_that_ends_its_process_is_refused(tmp_path):
+  (tmp_path / 'spoiling.py').write_text(SPOILING)
+  process = launch('--dry_run', f'--env={tmp_path}/spoiling.py:make:exit')
+  name = f'--env={tmp_path}/spoiling.py:make:exit'
+  said = f'error: {name}: trying it ended its process with exit code 0.\n'
+  assert (process.returncode, process.stdout, process.stderr) == (2, '', said)
 
 
 def test_the_examples_are_short():

@@ -162,6 +162,21 @@ def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_pres
   assert '--normalize_observations=True cannot change' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+  'env_options, before', [('', 'flatten=true'), ('flatten=no', 'flatten=no')]
+)
+def test_a_run_keeps_the_images_that_its_version_flattened(tmp_path, env_options, before, capsys):
+  _stopped_run(tmp_path, env='gymnasium:Acrobot-v1', env_options=env_options)
+  assert runs.recorded_run(str(tmp_path)).config.env_options == env_options
+  path = tmp_path / 'config.json'
+  record = json.loads(path.read_text())
+  del record['images_stay']
+  path.write_text(json.dumps(record))
+  assert runs.recorded_run(str(tmp_path)).config.env_options == before
+  assert _resume(tmp_path) == 0, capsys.readouterr().err
+  assert runs.resumed_run(str(tmp_path), '', lock=False).config.env_options == before
+
+
 @pytest.mark.parametrize('program', ['sebulba', 'r2d2', 'impala', 'anakin', 'gala'])
 def test_a_run_that_has_trained_gets_its_final_evaluation_once(tmp_path, program, capsys):
   for name in ('trained', 'evaluated', 'longer'):  # This process keeps the locks that it takes.

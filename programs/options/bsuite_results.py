@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from environments import registry
+from environments import options
 
 _ONE = {'num_actors': 1, 'envs_per_actor': 1, 'env_groups': 1, 'num_replicas': 1, 'eval_envs': 0}
 
@@ -24,7 +24,7 @@ def unrecorded(env: str, env_options: str) -> str:
   """Returns the options of a run's environment without those that record."""
   if not env.startswith('bsuite:'):
     return env_options
-  return registry.merge(env_options, 'results_dir=,episodes=0')
+  return options.merge(env_options, 'results_dir=,episodes=0')
 
 
 def check_directory(config: Any) -> None:
@@ -52,4 +52,4 @@ def _directory(config: Any) -> str:
   """Returns the directory of the results; '' for none."""
   if not config.env.startswith('bsuite:'):
     return ''
-  return registry.all_options(config.env, config.env_options)['results_dir']
+  return options.texts(config.env_options).get('results_dir', '')

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.options import check_numbers
-from environments import registry as environments
+from environments import options as env_options
 from programs.options.agent_choice import Variant
 from programs.options.rule import Rule
 
@@ -70,7 +70,7 @@ def apply(config_class: Any, preset: Mapping[str, Any], values: Mapping[str, Any
       _check_type(defaults, name, value)
   chosen = {**preset, **values}
   if 'env_options' in preset and 'env_options' in values:
-    chosen['env_options'] = environments.merge(preset['env_options'], values['env_options'])
+    chosen['env_options'] = env_options.merge(preset['env_options'], values['env_options'])
   rules = {name: rule for name, rule in chosen.items() if isinstance(rule, Rule)}
   settled = {name: value for name, value in chosen.items() if name not in rules}
   config = _resolved(config_class, settled)

@@ -168,4 +168,4 @@ def test_more_threads_do_not_change_the_rows():
 )
 def test_options_out_of_range(options, message):
   with pytest.raises(ValueError, match=message):
-    registry.check('atari:Pong', options)
+    registry.trial('atari:Pong', options)

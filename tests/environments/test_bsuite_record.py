@@ -44,7 +44,7 @@ def test_without_a_number_there_are_as_many_episodes_as_bsuite_asks_for(tmp_path
 
 def test_an_environment_that_is_not_reset_writes_nothing(tmp_path):
   options = f'results_dir={tmp_path}/results'
-  registry.check('bsuite:catch/0', options)
+  registry.trial('bsuite:catch/0', options)
   registry.make_spec('bsuite:catch/0', options)
   assert not list(tmp_path.iterdir())
 
@@ -62,4 +62,4 @@ def test_results_are_of_one_environment(tmp_path):
 @pytest.mark.parametrize('options', ['episodes=3', 'results_dir=x,episodes=-1'])
 def test_episodes_without_a_meaning_are_rejected(options):
   with pytest.raises(ValueError, match='--env_options=episodes='):
-    registry.check('bsuite:catch/0', options)
+    registry.trial('bsuite:catch/0', options)

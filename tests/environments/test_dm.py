@@ -72,11 +72,24 @@ def test_an_image_keeps_its_dtype():
 
 def test_a_nest_is_concatenated_in_the_order_of_its_keys():
   def show(count):
-    return {'b': np.array([[1, 2], [3, 4]], np.uint8), 'a': np.float64(count)}
+    return {'b': np.array([[1, 2], [3, 4]], np.int32), 'a': np.float64(count)}
 
   batch = DmEnvBatch([Counter(7, show)])
   assert batch.observation_spec() == specs.Array((5,), np.float32, 'observation')
   np.testing.assert_array_equal(batch.reset().observation, [[7, 1, 2, 3, 4]])
+
+
+@pytest.mark.parametrize(
+  'image', [np.zeros((4, 5), np.uint8), np.zeros((3, 3, 2), bool), np.zeros((3, 3, 1), np.float32)]
+)
+def test_a_nest_with_an_image_is_flattened_only_where_that_is_asked_for(image):
+  def show(count):
+    return {'image': image, 'a': np.float64(count)}
+
+  batch = DmEnvBatch([Counter(7, show)])
+  assert batch.observation_spec()['image'] == specs.Array(image.shape, image.dtype)
+  assert batch.observation_spec()['a'].shape == ()
+  assert DmEnvBatch([Counter(7, show)], flatten=True).observation_spec().shape == (image.size + 1,)
 
 
 def _show_with_mask(count):
@@ -100,7 +113,7 @@ def test_a_nest_stays_one_if_it_is_not_to_be_flattened():
 
 
 def test_an_action_mask_stays_beside_the_vector_of_the_rest():
-  batch = DmEnvBatch([Counter(7, _show_with_mask)])
+  batch = DmEnvBatch([Counter(7, _show_with_mask)], flatten=True)
   assert batch.observation_spec() == {
     'observation': specs.Array((5,), np.float32, 'observation'),
     'action_mask': specs.Array((2,), bool),

@@ -54,7 +54,7 @@ def test_a_tasks_own_time_limit_truncates(task):
 def test_the_task_that_needs_a_renderer_is_rejected_without_one(monkeypatch):
   monkeypatch.setenv('MUJOCO_GL', 'disabled')
   with pytest.raises(ValueError, match=r'--env=dm_control:quadruped/escape: .* MUJOCO_GL=egl'):
-    registry.check('dm_control:quadruped/escape')
+    registry.trial('dm_control:quadruped/escape')
 
 
 def test_no_renderer_is_loaded_unless_one_is_named():
@@ -63,7 +63,7 @@ def test_no_renderer_is_loaded_unless_one_is_named():
     'import os, sys\n'
     'os.environ.pop("MUJOCO_GL", None)\n'
     'from environments import registry\n'
-    'registry.check("dm_control:cartpole/swingup")\n'
+    'registry.trial("dm_control:cartpole/swingup")\n'
     'print(*sorted({"OpenGL", "glfw", "dm_control._render.glfw_renderer"} & set(sys.modules)))',
   )
   assert out.strip() == ''

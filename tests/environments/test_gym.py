@@ -62,7 +62,7 @@ def test_tasks_have_their_own_time_limits():
 
 def test_mujocos_warnings_about_a_model_are_not_shown(tmp_path, monkeypatch, capfd):
   monkeypatch.chdir(tmp_path)
-  registry.check('gymnasium:HalfCheetah-v5')
+  registry.trial('gymnasium:HalfCheetah-v5')
   assert not list(tmp_path.iterdir())
   assert capfd.readouterr() == ('', '')
 
@@ -210,6 +210,56 @@ def test_dicts_and_tuples_stay_nests_if_they_are_not_to_be_flattened(probe_id, m
   assert dtypes == (np.int32, np.int32, np.float32)
 
 
+def test_the_vector_of_a_nest_is_that_of_gymnasium(probe_id, monkeypatch):
+  space = spaces.Dict(
+    {
+      'z': spaces.Box(-1, 1, (2, 3), np.float64),
+      'label': spaces.Discrete(4, start=-1),
+      'more': spaces.Tuple(
+        [spaces.MultiDiscrete([2, 3], start=[1, 0]), spaces.MultiBinary((2, 2))]
+      ),
+      'bytes': spaces.Box(0, 255, (5,), np.uint8),
+      'word': spaces.Text(3, charset='ab'),
+    },
+    seed=0,
+  )
+  shown = []
+
+  def show(self, action):
+    shown.append(space.sample())
+    return shown[-1]
+
+  monkeypatch.setattr(Probe, 'observation_space', space)
+  monkeypatch.setattr(Probe, 'show', show)
+  batch = registry.make(f'gymnasium:{probe_id}', 2, 0)
+  rows = [batch.reset(), batch.step(np.zeros(2, np.int32))]
+  expected = np.float32([spaces.flatten(space, sample) for sample in shown]).reshape(2, 2, -1)
+  np.testing.assert_array_equal([row.observation for row in rows], expected)
+  assert rows[0].observation.dtype == batch.observation_spec().dtype == np.float32
+
+
+@pytest.mark.parametrize('inner', [False, True])
+def test_a_nest_with_an_image_is_flattened_only_where_that_is_asked_for(
+  probe_id, monkeypatch, inner
+):
+  image = spaces.Box(0, 255, (4, 5, 3), np.uint8)
+  parts = {'x': spaces.Box(0, 1, (2,)), 'camera': spaces.Dict({'left': image}) if inner else image}
+  monkeypatch.setattr(Probe, 'observation_space', spaces.Dict(parts))
+  pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+  monkeypatch.setattr(Probe, 'shown', {'camera': {'left': pixels} if inner else pixels})
+  name = f'gymnasium:{probe_id}'
+  vectors = SyncVectorEnv([Probe] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+  for batch in (registry.make(name, 2, 0), GymnasiumBatch(vectors, 0)):
+    spec, shown = batch.observation_spec()['camera'], batch.reset().observation['camera']
+    spec, shown = (spec['left'], shown['left']) if inner else (spec, shown)
+    assert (spec.shape, spec.dtype) == ((4, 5, 3), np.uint8)
+    np.testing.assert_array_equal(shown, [pixels] * 2)
+  assert registry.make_spec(name, 'flatten=true').observations.shape == (62,)
+  assert registry.make_spec(name, 'flatten=false') == registry.make_spec(name)
+  with pytest.raises(ValueError, match='flatten=perhaps: flatten must be auto, true or false'):
+    registry.make_spec(name, 'flatten=perhaps')
+
+
 def test_an_action_mask_stays_beside_the_vector_of_the_rest(probe_id, monkeypatch):
   parts = dict(Probe.observation_space.spaces) | {'action_mask': spaces.MultiBinary(3)}
   monkeypatch.setattr(Probe, 'observation_space', spaces.Dict(parts))
@@ -263,7 +313,7 @@ def test_a_missing_package_is_named(task, module, package):
     f'import sys\n'
     f'sys.modules[{module!r}] = None\n'
     f'from environments import registry\n'
-    f'try: registry.check("gymnasium:{task}")\n'
+    f'try: registry.trial("gymnasium:{task}")\n'
     f'except ValueError as error: print(error)',
   )
   assert f'--env=gymnasium:{task} cannot be made here: {package} is not installed' in out
@@ -302,8 +352,14 @@ gymnasium.register('Mine-v0', Mine)
       {'making': 'import nothing_like_it'},
       "cannot be made here: .*No module named 'nothing_like_it'",
     ),
-    ({'making': 'raise KeyError(3)'}, 'cannot be made here: KeyError: 3'),
-    ({'size': '3'}, 'trying it raised ValueError'),
+    (
+      {'making': 'raise KeyError(3)'},
+      r'cannot be made here: KeyError: 3, at line 10 of .*: raise KeyError\(3\)',
+    ),
+    (
+      {'size': '3'},
+      r'observation is float32 \[3\], but declared as float32 \[2\] \(reset\(\) of Mine, at line 11',
+    ),
   ],
 )
 def test_an_environment_of_a_module_of_ones_own_is_tried(tmp_path, monkeypatch, changes, words):
@@ -314,16 +370,138 @@ def test_an_environment_of_a_module_of_ones_own_is_tried(tmp_path, monkeypatch, 
   monkeypatch.setattr(gymnasium.envs.registration, 'registry', dict(gymnasium.registry))
   name = f'gymnasium:{module}:Mine-v0'
   if not words:
-    assert registry.check(name).actions.num_values == 2
+    assert registry.trial(name).actions.num_values == 2
     return
   with pytest.raises(ValueError, match=words) as error:
-    registry.check(name)
+    registry.trial(name)
   assert name in str(error.value) and '\n' not in str(error.value)
+
+
+class Base(Probe):
+  def __init__(self, size: 'int | None' = None, needed=None, **others):
+    self.seen = {'size': size, **others}
+
+
+class Configured(Base):
+  def __init__(self, length: int = 10, noise=0, wide=False, goal='a', places=(1, 2), **others):
+    super().__init__(**others)
+    self.seen |= {'length': length, 'noise': noise, 'wide': wide, 'goal': goal, 'places': places}
+
+
+class Strict(Base):
+  def __init__(self, depth=None, rate: float = 1, goals: 'list[str] | None' = None, **others):
+    super().__init__(**others)
+    self.seen |= {'depth': depth, 'rate': rate}
+
+
+class Closed(Strict):
+  def __init__(self, depth=3, flatten=0):
+    super().__init__(depth=depth)
+
+
+@pytest.fixture
+def configured():
+  before = dict(gymnasium.registry)
+  gymnasium.register('Configured-v0', Configured, kwargs={'goal': 'b', 'noise': 0.5})
+  gymnasium.register('Strict-v0', Strict)
+  gymnasium.register('Closed-v0', Closed, kwargs={'depth': 4})
+  yield
+  gymnasium.registry.clear()
+  gymnasium.registry.update(before)
+
+
+def _seen(task, options):
+  batch = registry.make(f'gymnasium:{task}', 1, 0, options)
+  return batch._env.unwrapped.envs[0].unwrapped.seen
+
+
+@pytest.mark.usefixtures('configured')
+def test_options_of_the_constructor_have_the_types_that_it_says():
+  seen = _seen('Configured-v0', 'length=60,noise=2,wide=yes,size=3,max_episode_steps=7')
+  assert seen == {
+    **{'length': 60, 'noise': 2.0, 'wide': True, 'goal': 'b', 'places': (1, 2), 'size': 3}
+  }
+  assert type(seen['noise']) is float and type(seen['wide']) is bool
+  # A text that looks like a number stays one; what any keyword takes has the type that it looks like.
+  assert _seen('Configured-v0', 'goal=8')['goal'] == '8'
+  assert _seen('Configured-v0', 'any=8,other=1e3,third=true,word=x')['third'] is True
+  assert _seen('Configured-v0', 'any=8,other=1e3')['other'] == 1000.0
+  assert _seen('Strict-v0', 'depth=4,rate=2')['rate'] == 2.0
+  assert _seen('Strict-v0', 'depth=none')['depth'] is None
+  assert _seen('Strict-v0', 'depth=2.5')['depth'] == 2.5
+
+
+@pytest.mark.usefixtures('configured')
+@pytest.mark.parametrize(
+  'task, options, words',
+  [
+    ('Configured-v0', 'length=many', ['length must be an integer']),
+    ('Configured-v0', 'places=3', ['places of gymnasium:Configured-v0 is a tuple', 'a factory']),
+    ('Strict-v0', 'goals=x', ['goals of gymnasium:Strict-v0 is list[str] | None', 'a factory']),
+    ('Closed-v0', 'dept=3', ['did you mean depth?', 'depth=4', 'max_episode_steps=0']),
+    ('Closed-v0', 'num_envs=3', ['--env_options=num_envs: gymnasium:Closed-v0 has no such option']),
+    ('LunarLander-v3', 'continuos=true', ['did you mean continuous?', 'continuous=False']),
+    ('HalfCheetah-v5', 'frameskip=4', ['did you mean frame_skip?', 'frame_skip=5', 'width=480']),
+    ('CartPole-v1', 'gravity=3', ['gravity', 'sutton_barto_reward=False']),
+    ('Missing-v0', 'gravity=3', ['gymnasium has no Missing-v0']),
+  ],
+)
+def test_an_option_that_the_constructor_lacks_is_refused_with_those_that_it_has(
+  task, options, words
+):
+  with pytest.raises(ValueError) as error:
+    registry.make(f'gymnasium:{task}', 1, 0, options)
+  assert '\n' not in str(error.value)
+  for word in words:
+    assert word in str(error.value)
+  assert 'model_path' not in str(error.value) and 'camera_config' not in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'name, options, shape',
+  [
+    ('gymnasium:LunarLander-v3', 'continuous=true', (2,)),
+    ('gymnasium:FrozenLake-v1', 'map_name=8x8,is_slippery=false', ()),
+    ('dm_control:cartpole/three_poles', 'num_poles=2,sparse=true', (1,)),
+  ],
+)
+def test_environments_take_the_options_of_their_constructors(name, options, shape):
+  assert registry.make_spec(name, options).actions.shape == shape
+  with pytest.raises(ValueError, match=r'^--env_options=nothing: .* has no such option'):
+    registry.make_spec(name, f'{options},nothing=1')
+
+
+@pytest.mark.parametrize(
+  'shown, said',
+  [
+    ({}, 'observation/camera/left is missing, but declared as uint8 [4, 5, 3]'),
+    (
+      {'camera': {'left': np.zeros((5, 4, 3), np.uint8)}},
+      'observation/camera/left is uint8 [5, 4, 3], but declared as uint8 [4, 5, 3]',
+    ),
+    (
+      {'camera': {'left': np.full((4, 5, 3), 0.5)}},
+      'observation/camera/left is float64 [4, 5, 3], but declared as uint8 [4, 5, 3]',
+    ),
+    ({'x': np.zeros(1)}, 'observation/x is float64 [1], but declared as float32 [2]'),
+  ],
+)
+def test_an_observation_that_does_not_fit_its_space_is_named(probe_id, monkeypatch, shown, said):
+  image = spaces.Box(0, 255, (4, 5, 3), np.uint8)
+  parts = {'x': spaces.Box(0, 1, (2,)), 'camera': spaces.Dict({'left': image})}
+  monkeypatch.setattr(Probe, 'observation_space', spaces.Dict(parts))
+  fits = {'camera': {'left': np.zeros((4, 5, 3), np.uint8)}}
+  monkeypatch.setattr(Probe, 'shown', (fits if 'x' in shown else {}) | shown)
+  for flatten in ('true', 'false'):
+    batch = registry.make(f'gymnasium:{probe_id}', 2, 0, f'flatten={flatten}')
+    with pytest.raises(ValueError) as error:
+      batch.reset()
+    assert f'the {said} (reset() of Probe, at line' in str(error.value)
 
 
 def test_a_module_that_there_is_not_is_an_unknown_task():
   with pytest.raises(ValueError, match='gymnasium has no nothing_like_it:Mine-v0'):
-    registry.check('gymnasium:nothing_like_it:Mine-v0')
+    registry.trial('gymnasium:nothing_like_it:Mine-v0')
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_an_agent_never_takes_a_masked_action_in_taxi():
 @pytest.mark.parametrize('mask', [(TWO, THREE), np.concatenate([TWO, THREE])])
 def test_the_mask_of_several_actions_follows_them_and_a_row_without_one_has_all_legal(mask):
   batch = _batch(lambda: TwoActions(mask))
-  assert batch.observation_spec().keys() == {'x', 'action_mask'}
+  assert batch.observation_spec().keys() == {'observation', 'action_mask'}
   seen = [batch.reset(), *(batch.step(np.zeros((2, 2), np.int32)) for _ in range(2))]
   expected = [[1, 0, 0, 1, 1], [1] * 5, [1, 0, 0, 1, 1]]
   for row, wanted in zip(seen, expected, strict=True):

@@ -133,7 +133,7 @@ def test_an_actor_process_loads_no_display():
     '-c',
     'import sys\n'
     'from environments import registry\n'
-    'registry.check("minatar:Breakout")\n'
+    'registry.trial("minatar:Breakout")\n'
     'print(*sorted({"matplotlib", "seaborn", "pandas", "jax"} & set(sys.modules)))',
   )
   assert out.strip() == ''

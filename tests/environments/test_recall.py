@@ -112,4 +112,4 @@ def test_an_early_answer_is_wrong_though_it_names_the_cue():
 )
 def test_options_out_of_range_are_rejected(options, sentence):
   with pytest.raises(ValueError, match=sentence):
-    registry.check('recall', options)
+    registry.trial('recall', options)

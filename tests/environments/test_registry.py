@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from environments import options as env_options
 from environments import registry
 from environments.catch import Catch
 from environments.seeding import spawn
@@ -76,7 +77,7 @@ def table(monkeypatch):
   ],
 )
 def test_mistakes_are_reported_with_the_flag_and_the_fix(name, options, sentence):
-  for refuse in (registry.check, registry.make_spec):
+  for refuse in (registry.trial, registry.make_spec):
     with pytest.raises(ValueError) as error:
       refuse(name, options)
     assert sentence in str(error.value)
@@ -86,9 +87,9 @@ def test_mistakes_are_reported_with_the_flag_and_the_fix(name, options, sentence
 
 
 def test_good_names_pass():
-  registry.check('catch', '')
-  registry.check('catch', ' rows=4 , columns=3 ')
-  registry.check('bsuite:umbrella_length/3', '')
+  registry.trial('catch', '')
+  registry.trial('catch', ' rows=4 , columns=3 ')
+  registry.trial('bsuite:umbrella_length/3', '')
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_good_names_pass():
   ],
 )
 def test_changes_to_options_leave_the_others(options, changes, merged):
-  assert registry.merge(options, changes) == merged
+  assert env_options.merge(options, changes) == merged
 
 
 def test_options_are_parsed_in_the_types_of_their_defaults(table):
@@ -122,9 +123,35 @@ def test_options_are_parsed_in_the_types_of_their_defaults(table):
   assert seen == {'task': '', 'flag': False, 'count': 1, 'rate': 0.5, 'label': 'a'}
 
 
+def test_a_factory_with_keywords_takes_any_option(table):
+  seen = {}
+
+  def typed(task, num_envs, seed, *, count=1, **others):
+    seen.update(count=count, **others)
+    return Catch(num_envs, seed)
+
+  def texts(task, num_envs, seed, **others: str):
+    seen.update(others)
+    return Catch(num_envs, seed)
+
+  registry.register('mine', typed)
+  registry.make('mine', 1, 0, 'count=2,size=3,rate=0.5,flag=false,word=x=y')
+  assert seen == {'count': 2, 'size': 3, 'rate': 0.5, 'flag': False, 'word': 'x=y'}
+  registry.register('mine', texts)
+  registry.make('mine', 1, 0, 'size=3')
+  assert seen['size'] == '3'
+
+
 def test_a_factory_can_be_named_by_a_string(table):
   registry.register('mine', 'environments.catch:make')
   assert registry.make_spec('mine', 'rows=3').observations.shape == (3, 5)
+
+
+def test_a_family_of_this_process_is_tried_in_another(table):
+  registry.register('mine', 'environments.catch:make')
+  assert registry.check('mine', 'rows=3').observations.shape == (3, 5)
+  with pytest.raises(ValueError, match=r'^--env_options=row: mine has no such option'):
+    registry.check('mine', 'row=3')
 
 
 def test_every_family_has_a_line_of_help():
@@ -162,7 +189,7 @@ def test_seeds_of_nearby_batches_are_disjoint_and_do_not_depend_on_the_size():
 def test_an_actor_imports_no_more_than_its_environment(names, absent):
   code = (
     'import sys; from environments import registry\n'
-    f'for name in {names}: registry.check(name)\n'
+    f'for name in {names}: registry.trial(name)\n'
     f'print([name for name in {absent} if name in sys.modules])'
   )
   process = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)

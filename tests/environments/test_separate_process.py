@@ -1,8 +1,17 @@
-"""Checks in processes of their own."""
+"""Calls in processes of their own."""
 
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
+
+import pytest
+
+from environments import separate_process
+from tests.launchers.contract import runs
+from tests.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # Executes itself again once, as launch.py does; each execution asks twice.
@@ -10,17 +19,89 @@ _COMMAND = """
 import os, sys
 from environments import separate_process
 for _ in range(2):
-  printed = separate_process.run('tests.environments.counted_check', sys.argv[1], flag='')
-  print(printed.strip(), flush=True)
+  print(separate_process.call('tests.environments.calls:count', sys.argv[1], flag=''), flush=True)
 if 'AGAIN' not in os.environ:
   os.environ['AGAIN'] = ''
   os.execv(sys.executable, sys.orig_argv)
 """
+_STAYS = """
+import sys
+from environments import separate_process
+separate_process.call('tests.environments.calls:stay', sys.argv[1], flag='')
+"""
 
 
-def test_a_check_is_not_repeated_when_the_command_is_executed_again(tmp_path):
+def _call(name, *arguments):
+  return separate_process.call(f'tests.environments.calls:{name}', *arguments, flag='--flag=x')
+
+
+def test_a_call_is_not_repeated_when_the_command_is_executed_again(tmp_path):
   command = [sys.executable, '-c', _COMMAND, str(tmp_path / 'runs')]
   first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
   assert first.stdout.split() == ['1', '2', '2', '2']
   second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
   assert second.stdout.split() == ['3', '4', '4', '4']
+
+
+def test_what_a_call_does_to_its_process_does_not_reach_the_caller(tmp_path, capfd):
+  before = (
+    os.getcwd(),
+    dict(os.environ),
+    signal.getsignal(signal.SIGINT),
+    signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+    threading.active_count(),
+  )
+  assert _call('spoil', str(tmp_path / 'pid')) == 'value'
+  after = (
+    os.getcwd(),
+    {name: value for name, value in os.environ.items() if name != 'LAUNCHPOD_CHECKS'},
+    signal.getsignal(signal.SIGINT),
+    signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+    threading.active_count(),
+  )
+  before[1].pop('LAUNCHPOD_CHECKS', None)
+  assert after == before
+  assert not runs(int((tmp_path / 'pid').read_text()))
+  assert capfd.readouterr() == ('', 'printed by the environment\n')
+
+
+def test_a_call_has_the_callers_directory_and_imports_nothing_from_it(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for name in ('random', 'cloudpickle', 'environments'):
+    (tmp_path / f'{name}.py').write_text('raise SystemExit("imported from the working directory")')
+  directory, path, platforms = _call('where')
+  assert (directory, path[0], platforms) == (str(tmp_path), str(ROOT), 'cpu')
+  assert not {'', '.', str(tmp_path)} & set(path)
+
+
+@pytest.mark.parametrize(
+  'code, how',
+  [
+    (0, 'exit code 0'),
+    (7, 'exit code 7'),
+    (-signal.SIGSEGV, 'SIGSEGV'),
+    (-signal.SIGKILL, 'SIGKILL'),
+    (-(signal.SIGRTMIN + 5), f'signal {signal.SIGRTMIN + 5}'),
+  ],
+)
+def test_a_call_that_ends_its_process_is_reported_in_one_sentence(code, how):
+  with pytest.raises(ValueError) as error:
+    _call('end', code)
+  assert str(error.value) == f'--flag=x: trying it ended its process with {how}.'
+
+
+def test_other_errors_come_with_their_traceback():
+  with pytest.raises(RuntimeError, match=r'(?s)^--flag=x cannot .*in fail\n.*Error: a bug\n$'):
+    _call('fail')
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGKILL])
+def test_a_call_ends_with_its_caller(tmp_path, number):
+  pid_file = tmp_path / 'pid'
+  caller = subprocess.Popen(
+    [sys.executable, '-c', _STAYS, pid_file], cwd=ROOT, stderr=subprocess.DEVNULL
+  )
+  wait_until(lambda: pid_file.exists() and pid_file.read_text().endswith('\n'))
+  caller.send_signal(number)
+  assert caller.wait(60) == -number
+  wait_until(lambda: not runs(int(pid_file.read_text())))

@@ -31,10 +31,10 @@ def test_an_environment_is_named_by_its_file_and_gets_task_and_options(tmp_path)
   text = 'def make(task, n, seed, *, rows=4):\n  return Catch(n, seed, rows, len(task))'
   name = _write(tmp_path, text) + ':make:abc'
   assert registry.make_spec(name).observations.shape == (4, 3)
-  registry.check(name, 'rows=6')
+  registry.trial(name, 'rows=6')
   assert registry.make(name, 2, 0, 'rows=6').observation_spec().shape == (6, 3)
   with pytest.raises(ValueError, match=r'--env_options=row: .* did you mean rows\?'):
-    registry.check(name, 'row=6')
+    registry.trial(name, 'row=6')
   assert user_file.title(name) == 'mine:abc'
 
 
@@ -49,10 +49,10 @@ def test_an_environment_is_named_by_its_file_and_gets_task_and_options(tmp_path)
 def test_a_keyword_without_a_type_is_no_option(tmp_path, parameter, options, words):
   name = _write(tmp_path, f'def make(task, n, seed, *, {parameter}):\n  return Catch(n, seed)')
   with pytest.raises(ValueError, match=words) as error:
-    registry.check(f'{name}:make', options)
+    registry.trial(f'{name}:make', options)
   assert '\n' not in str(error.value)
   if '=' in parameter:
-    registry.check(f'{name}:make')
+    registry.trial(f'{name}:make')
 
 
 def test_a_relative_path_leads_from_the_working_directory_or_from_a_file(tmp_path, monkeypatch):
@@ -128,7 +128,14 @@ def make(task, num_envs, seed):
     ('class Walk', 'import nothing_like_it\nclass Walk', ['ModuleNotFoundError', 'at line 7']),
     ('  return DmEnvBatch(', '  return list(', ['a list', 'DmEnvBatch makes one']),
     ('dm_env.restart(', 'dm_env.begin(', ['trying it raised AttributeError', 'at line 9']),
-    ('transition(0.0, np.zeros(2', 'transition(0.0, np.zeros(3', ['trying it raised ValueError']),
+    (
+      'transition(0.0, np.zeros(2',
+      'transition(0.0, np.zeros(3',
+      [
+        'the observation is float32 [3], but declared as float32 [2]',
+        'step() of Walk, at line 10 of',
+      ],
+    ),
     ('(task, num_envs, seed)', '(num_envs, seed)', ['making it raised TypeError']),
     ('range(num_envs)', 'range(3)', ['num_envs is 3 where 2 were asked for']),
   ],
@@ -137,7 +144,7 @@ def test_a_mistake_is_reported_in_one_sentence_that_names_the_flag(tmp_path, old
   assert old in GOOD
   name = _write(tmp_path, GOOD.replace(old, new)) + ':make'
   with pytest.raises(ValueError) as error:
-    registry.check(name)
+    registry.trial(name)
   assert str(error.value).startswith(f'--env={name}') and '\n' not in str(error.value)
   for word in words:
     assert word in str(error.value)
@@ -147,7 +154,7 @@ def test_an_episode_that_does_not_restart_is_reported(tmp_path):
   text = GOOD.replace('dm_env.transition(', 'dm_env.termination(')
   name = _write(tmp_path, text) + ':make'
   with pytest.raises(ValueError, match='must begin the next with FIRST'):
-    registry.check(name)
+    registry.trial(name)
 
 
 @pytest.mark.parametrize(
@@ -182,12 +189,12 @@ def test_wrong_ends_of_episodes_and_values_are_reported(tmp_path, method, change
     'def make(task, n, seed):\n  return Mine(n, seed)'
   )
   with pytest.raises(ValueError) as error:
-    registry.check(_write(tmp_path, text) + ':make')
+    registry.trial(_write(tmp_path, text) + ':make')
   assert words in str(error.value) and '\n' not in str(error.value)
 
 
 def test_a_good_one_passes(tmp_path):
-  registry.check(_write(tmp_path, GOOD) + ':make')
+  registry.trial(_write(tmp_path, GOOD) + ':make')
 
 
 def test_an_observation_that_does_not_fit_its_spec_is_reported(tmp_path):
@@ -195,8 +202,19 @@ def test_an_observation_that_does_not_fit_its_spec_is_reported(tmp_path):
     'class Mine(Catch):\n  def observation_spec(self):\n    return specs.Array((3,), np.int32)\n'
   )
   name = _write(tmp_path, text + 'def make(task, n, seed):\n  return Mine(n, seed)') + ':make'
-  with pytest.raises(ValueError, match=r'observation as float32 \[2, 10, 5\], .* int32 \[2, 3\]'):
-    registry.check(name)
+  words = r'observation as float32 \[2, 10, 5\], .* int32 \[2, 3\] \(reset\(\) of Mine, at line'
+  with pytest.raises(ValueError, match=words):
+    registry.trial(name)
+
+
+def test_a_label_that_there_is_not_is_reported(tmp_path):
+  text = (
+    'class Mine(Catch):\n  def observation_spec(self):\n    return specs.DiscreteArray(3)\n'
+    '  def reset(self):\n    return super().reset()._replace(observation=np.array([2, 3], np.int32))\n'
+  )
+  name = _write(tmp_path, text + 'def make(task, n, seed):\n  return Mine(n, seed)') + ':make'
+  with pytest.raises(ValueError, match=r'reset\(\) returned the observation \[2, 3\], .* 0 to 2'):
+    registry.trial(name)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +227,13 @@ def test_an_observation_that_does_not_fit_its_spec_is_reported(tmp_path):
 )
 def test_a_missing_file_is_reported(name, words):
   with pytest.raises(ValueError) as error:
-    registry.check(name)
+    registry.trial(name)
   for word in (f'--env={name}', *words):
     assert word in str(error.value)
 
 
 def test_the_corridor_is_a_task():
-  registry.check(CORRIDOR)
+  registry.trial(CORRIDOR)
   rows = stack(roll(CORRIDOR, 'length=4', seed=1, num_steps=200)[0])
   last = rows.step_type == 2
   ends = set(zip(rows.reward[last].tolist(), rows.discount[last].tolist(), strict=True))

@@ -31,7 +31,7 @@ def _run(program, **given):
 def _tried(run):
   """Tries a run's agent in this process."""
   config = run.config
-  agent_check._try(
+  agent_check.trial(
     run.module.make_agent(config),
     run.module.environments,
     config,

@@ -97,6 +97,18 @@ def test_the_smallest_batch_with_nine_tenths_of_the_best_rate_is_chosen(inferenc
   assert [each.size.inference_batch_size for each in tried] == asked
 
 
+@pytest.fixture
+def unmeasured(monkeypatch):
+  """Fails the test if sizes are measured."""
+  call = separate_process.call
+
+  def checked(function, *arguments, flag):
+    assert not function.startswith('programs.size_benchmark:')
+    return call(function, *arguments, flag=flag)
+
+  monkeypatch.setattr(separate_process, 'call', checked)
+
+
 ENVS, BATCH = ['envs_per_actor'], ['inference_batch_size']
 
 
@@ -165,10 +177,8 @@ def test_sizes_begin_with_the_preset_and_fit_the_other_options(program, asked, g
     (['--envs_per_actor=auto', '--env_groups=3'], ['--envs_per_actor=32', '--env_groups=3']),
   ],
 )
-def test_a_size_that_cannot_be_measured_is_rejected_in_one_sentence(
-  flags, words, capsys, monkeypatch
-):
-  monkeypatch.setattr(separate_process, 'run', None)
+@pytest.mark.usefixtures('unmeasured')
+def test_a_size_that_cannot_be_measured_is_rejected_in_one_sentence(flags, words, capsys):
   assert run_main('--dry_run', *flags) == 2
   captured = capsys.readouterr()
   assert captured.err.startswith('error: ') and captured.err.count('\n') == 1
@@ -179,7 +189,7 @@ def test_a_size_that_cannot_be_measured_is_rejected_in_one_sentence(
 @pytest.mark.slow
 @pytest.mark.program
 def test_a_run_records_numbers_and_neither_a_resume_nor_a_repetition_measures(
-  tmp_path, capsys, monkeypatch
+  tmp_path, capsys, request
 ):
   path = tmp_path / 'run'
   sizes = '--envs_per_actor=auto', '--inference_batch_size=auto'
@@ -196,7 +206,7 @@ def test_a_run_records_numbers_and_neither_a_resume_nor_a_repetition_measures(
   for name, number in chosen.items():
     assert record['given'][name] == record['config'][name] == number
 
-  monkeypatch.setattr(separate_process, 'run', None)
+  request.getfixturevalue('unmeasured')
   assert run_main('--dry_run', f'--resume={path}', '--num_steps=9000') == 0
   assert run_main('--dry_run', f'--config={path}/config.json') == 0
   assert '=auto' not in capsys.readouterr().err
