@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import threading
@@ -15,7 +14,7 @@ from absl import logging
 
 from nodes.runtime import activity, full_disk, lifecycle, rpc
 from nodes.runtime.counters import COUNTERS
-from rundir import curves, files, run_end
+from rundir import curves, files, reading, run_end
 from rundir.recorder import Recorder
 
 _LARGEST = 2**63 - 1  # The largest integer that an RPC can return.
@@ -218,8 +217,7 @@ class Monitor:
   def _earlier_evaluation(self) -> dict[str, float]:
     """Returns an earlier incarnation's final evaluation; {} without one for this `num_steps`."""
     try:
-      with open(os.path.join(self._run_dir, run_end.FINAL_EVALUATION)) as f:
-        record = json.load(f)
+      record = reading.json_object(os.path.join(self._run_dir, run_end.FINAL_EVALUATION))
       return dict(record['values']) if record['num_steps'] == self._num_steps else {}
     except FileNotFoundError:
       return {}

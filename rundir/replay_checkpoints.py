@@ -8,12 +8,11 @@ have no digests.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
 
-from rundir import files
+from rundir import files, reading
 
 _KEPT = 2
 _NUMBER = re.compile('[0-9]{12}')
@@ -122,9 +121,7 @@ def _difference(checkpoint: str) -> str:
     return ''
   if _DIGESTS not in names:
     return f'it has no {_DIGESTS}'
-  with open(os.path.join(checkpoint, _DIGESTS)) as f:
-    digests = json.load(f)
-  for name, digest in digests.items():
+  for name, digest in reading.json_object(os.path.join(checkpoint, _DIGESTS)).items():
     if name not in names:
       return f'{name} is missing'
     if _digest(os.path.join(checkpoint, name)) != digest:
