@@ -204,7 +204,9 @@ def main(argv: Sequence[str]) -> int:
       _draw(_runs(args.run_dir), args.png)
     else:
       _follow(_Watched(args.run_dir), args.period)
-  except ValueError as error:
+  except BrokenPipeError:
+    raise
+  except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   return 0

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from rundir import reading
+
 # A learner that waits less has all the unrolls that it can take; one that waits more lacks them.
 _NEVER, _OFTEN = 0.10, 0.25
 _FULL = 0.9  # Of a queue, in a mean over a minute.
@@ -48,7 +50,7 @@ class Utilization:
   inference_busy: float = math.nan
   batch_fill: float = math.nan
   held_back: float = math.nan
-  replay_capacity: int = 0
+  replay_capacity: float = 0.0
   replay_fill: float = math.nan
   first_fill: float = 0.0
   is_queue: bool = True
@@ -219,7 +221,11 @@ def utilization(
     cores_used: CPU seconds of all nodes per second.
   """
   # A user's own program may have options of the same names with other meanings.
-  config = {name: value for name, value in config.items() if isinstance(value, int | float)}
+  config = {
+    name: float(value)
+    for name, value in config.items()
+    if reading.is_number(value) and math.isfinite(value)
+  }
   actors = [values for node, values in means.items() if node.startswith('actor/')]
   servers = [values for values in means.values() if 'inference_busy_share' in values]
   learners = [values for values in means.values() if 'learner_waiting_share' in values]
@@ -241,7 +247,7 @@ def utilization(
     is_queue='queue_size' in config,
     env_groups=int(config.get('env_groups', 0)),
     cores_used=cores_used,
-    cores=float(config.get('cpu_cores', math.nan)),
+    cores=config.get('cpu_cores', math.nan),
   )
 
 

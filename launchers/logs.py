@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rundir import files
+from rundir import files, reading
 
 MAX_BYTES = 64 << 20
 KEPT_BYTES = 8 << 20
@@ -45,6 +45,6 @@ def tail(path: str, lines: int) -> list[str]:
 
 
 def _end(path: str, size: int) -> bytes:
-  with open(path, 'rb') as f:
+  with reading.opened(path) as f:
     f.seek(max(0, os.path.getsize(path) - size))
     return f.read(size)  # The writer may append faster than this reads.

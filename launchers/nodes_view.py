@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
 from rich.table import Table
+
+_CENTURY = 100 * 365.25 * 86400  # Seconds.
 
 
 class Doing(Protocol):
@@ -27,6 +30,15 @@ class Doing(Protocol):
   @property
   def cpu_seconds(self) -> float:
     """CPU time of this incarnation."""
+
+
+def clock(seconds: float) -> str:
+  """Returns a duration in hours, minutes and seconds; '-' if it is not known."""
+  if not math.isfinite(seconds):
+    return '-'
+  if abs(seconds) >= _CENTURY:
+    return 'over 100 years'
+  return str(datetime.timedelta(seconds=int(seconds)))
 
 
 def as_line(beats: Mapping[str, Doing], restarts: int) -> str:
@@ -53,7 +65,7 @@ def as_table(title: str, beats: Mapping[str, Doing], restarts: Mapping[str, int]
     table.add_row(
       node,
       beat.doing,
-      str(datetime.timedelta(seconds=int(beat.seconds))),
+      clock(beat.seconds),
       f'{beat.cpu_seconds:,.0f}',
       f'{beat.memory_mib:,.0f}',
       str(restarts.get(node, 0) or '-'),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import math
 import sys
 import threading
@@ -18,10 +17,10 @@ from launchers import bottleneck, nodes_view, streams
 from launchers.console import PlainConsole
 from launchers.follow import Follower
 from launchers.heartbeat import Beat
+from launchers.nodes_view import clock
 from launchers.recent import Recent
 from nodes.runtime import activity
 
-_CENTURY = 100 * 365.25 * 86400  # Seconds.
 # Figures that are summed over inference-learners; of other figures, the last learner's is shown.
 _ADDED = {
   'actor_steps_per_second',
@@ -109,7 +108,7 @@ class View:
     """Receives the latest heartbeat of each node; nodes in a long activity are shown."""
     self._beats = beats
     self._waiting = {
-      node: f'{beat.doing} ({_clock(beat.seconds)})'
+      node: f'{beat.doing} ({clock(beat.seconds)})'
       for node, beat in sorted(beats.items())
       if _is_shown(beat)
     }
@@ -210,8 +209,8 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
 
   share = counts['actor_steps'] / _num_steps(status)
   return [
-    ('elapsed', _clock(status['elapsed'])),
-    ('remaining', _clock(remaining(status))),
+    ('elapsed', clock(status['elapsed'])),
+    ('remaining', clock(remaining(status))),
     ('restarts', str(status['restarts'] or '-')),
     ('checkpoint_failures', '-' if (failures := get('checkpoint_failures')) == '0' else failures),
     ('progress', f'{min(share, 1.0):.0%}'),
@@ -235,14 +234,6 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _range(low: str, high: str) -> str:
   return low if low == high else f'{low}..{high}'
-
-
-def _clock(seconds: float) -> str:
-  if not math.isfinite(seconds):
-    return '-'
-  if seconds >= _CENTURY:
-    return 'over 100 years'
-  return str(datetime.timedelta(seconds=int(seconds)))
 
 
 def as_line(status: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import threading
@@ -14,7 +13,7 @@ from typing import Any
 from absl import logging
 
 from nodes.runtime import activity, full_disk, lifecycle, rpc
-from rundir import curves, files, run_end
+from rundir import curves, files, reading, run_end
 from rundir.checkpoints import COUNTERS
 from rundir.recorder import Recorder
 
@@ -216,14 +215,13 @@ class Monitor:
   def _earlier_evaluation(self) -> dict[str, float]:
     """Returns an earlier incarnation's final evaluation; {} without one for this `num_steps`."""
     try:
-      with open(os.path.join(self._run_dir, run_end.FINAL_EVALUATION)) as f:
-        record = json.load(f)
+      record = reading.json_object(os.path.join(self._run_dir, run_end.FINAL_EVALUATION))
       if record['num_steps'] != self._num_steps:
         return {}
       return {str(name): float(value) for name, value in dict(record['values']).items()}
     except FileNotFoundError:
       return {}
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
       # The evaluator repeats it.
       logging.warning('%s is damaged, and not used: %s', run_end.FINAL_EVALUATION, error)
       return {}

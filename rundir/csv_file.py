@@ -8,8 +8,9 @@ import io
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
-from rundir import files
+from rundir import files, reading
 from rundir.appending import AppendedFile
 
 _CHUNK = 1 << 20
@@ -19,7 +20,8 @@ class CsvWriter:
   """Appends rows to a CSV file with one header.
 
   The file has the union of all rows' columns: if a row has new columns, earlier rows get empty cells.
-  A failed write leaves the file unchanged, so the caller may write the next row.
+  A failed write leaves the file unchanged, so the caller may write the next row. A file whose header is
+  damaged becomes `path.damaged`.
   """
 
   def __init__(self, path: str):
@@ -46,6 +48,10 @@ class CsvWriter:
     self._file = AppendedFile(self._path)
     self._file.drop_unfinished_line()
     self._columns = header(self._path)
+    if self._file.size and not self._columns:  # Rows without a header cannot be read.
+      self._file.close()
+      os.replace(self._path, f'{self._path}.damaged')
+      self._file = AppendedFile(self._path)
 
   def _add_columns(self, new: Sequence[str]) -> None:
     columns = [*self._columns, *new]
@@ -65,7 +71,7 @@ class CsvWriter:
 def header(path: str) -> list[str]:
   """Returns the names of the columns; [] if the file has no header yet or does not exist."""
   try:
-    with open(path, 'rb') as file:
+    with reading.opened(path) as file:
       line = file.readline()
   except FileNotFoundError:
     return []
@@ -116,7 +122,7 @@ def thinned(path: str, points: int, whole: int = 1 << 20) -> tuple[list[str], li
     whole: size in bytes up to which every row is read.
   """
   try:
-    with open(path, 'rb') as file:
+    with reading.opened(path) as file:
       line = file.readline()
       columns = _cells(line) if line.endswith(b'\n') else []
       blocks = list(_blocks(file, points, whole)) if columns else []
@@ -126,7 +132,7 @@ def thinned(path: str, points: int, whole: int = 1 << 20) -> tuple[list[str], li
   return columns, [_means(block, len(columns)) for block in rows]
 
 
-def _blocks(file: io.BufferedReader, points: int, whole: int) -> Iterator[list[bytes]]:
+def _blocks(file: BinaryIO, points: int, whole: int) -> Iterator[list[bytes]]:
   """Yields at most `points` blocks of complete lines, from a file that is at its first row."""
   begin, end = file.tell(), os.fstat(file.fileno()).st_size
   if end <= whole:
@@ -177,7 +183,7 @@ class CsvReader:
       limit: maximum number of bytes to read, but at least one row; None for no limit.
     """
     try:
-      with open(self._path, 'rb') as file:
+      with reading.opened(self._path) as file:
         if not self._begin(file):
           return []
         file.seek(self.offset)
@@ -197,7 +203,7 @@ class CsvReader:
 
   def skip_to(self, offset: int) -> None:
     """Continues at the first row that begins at this byte or later; below 0, at the first of all."""
-    with contextlib.suppress(FileNotFoundError), open(self._path, 'rb') as file:
+    with contextlib.suppress(FileNotFoundError), reading.opened(self._path) as file:
       if self._begin(file):
         self.offset = file.tell()  # The first row.
         if offset > self.offset:
@@ -205,7 +211,7 @@ class CsvReader:
           file.readline()
           self.offset = file.tell()
 
-  def _begin(self, file: io.BufferedReader) -> bool:
+  def _begin(self, file: BinaryIO) -> bool:
     """Starts over if the file has shrunk or changed columns; returns whether it has a header."""
     line = file.readline()  # Leaves the file at its first row.
     columns = _cells(line) if line.endswith(b'\n') else []
@@ -230,4 +236,7 @@ def _line(cells: Sequence[object]) -> bytes:
 
 
 def _cells(line: bytes) -> list[str]:
-  return next(csv.reader([line.decode(errors='replace')]), [])
+  try:
+    return next(csv.reader([line.decode(errors='replace')]), [])
+  except csv.Error:  # It is damaged.
+    return []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 
-from rundir import files
+from rundir import files, reading
 
 _NAME = 'graph.json'
+_MOST_NODES = 100_000  # Views have a line for each.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +63,16 @@ def write(run_dir: str, graph: Graph) -> None:
 def read(run_dir: str) -> Graph:
   """Returns the graph of a run; an empty one if none is recorded, as in runs of earlier versions."""
   try:
-    with open(os.path.join(run_dir, _NAME)) as f:
-      record = json.load(f)
+    record = reading.json_object(os.path.join(run_dir, _NAME))
     groups = tuple(Group(**group) for group in record['groups'])
-    return Graph(groups, tuple(Flow(**flow) for flow in record['flows']))
+    graph = Graph(groups, tuple(Flow(**flow) for flow in record['flows']))
   except (OSError, ValueError, LookupError, TypeError):
     return Graph((), ())
+  return graph if all(map(_is_valid, graph.groups + graph.flows)) else Graph((), ())
+
+
+def _is_valid(part: Group | Flow) -> bool:
+  values = vars(part).copy()
+  nodes = values.pop('nodes', 0)
+  texts = all(isinstance(value, str) for value in values.values())
+  return texts and isinstance(nodes, int) and 0 <= nodes <= _MOST_NODES

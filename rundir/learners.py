@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from rundir import checkpoints
+from rundir import checkpoints, reading
 
 _FOLDER = 'learners'
 
@@ -21,8 +21,9 @@ def directory(run_dir: str, learner: int) -> str:
 def directories(run_dir: str) -> list[str]:
   """Returns the directories of the learners of a run that have written something, learner 0 first."""
   folder = os.path.join(run_dir, _FOLDER)
-  names = filter(str.isdecimal, os.listdir(folder)) if os.path.isdir(folder) else ()
-  return [run_dir, *(os.path.join(folder, name) for name in sorted(names, key=int))]
+  names = filter(str.isdecimal, reading.names(folder))
+  by_number = sorted(names, key=lambda name: (len(name), name))  # Longer numbers are larger.
+  return [run_dir, *(os.path.join(folder, name) for name in by_number)]
 
 
 def num_with_checkpoint(run_dir: str) -> int:

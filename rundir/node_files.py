@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import glob
 import os
+import re
+
+from rundir import reading
 
 LOG, CSV = '.log', '.csv'
+_NAME = re.compile(r'[^/\x00-\x1f]{1,60}/[0-9]{1,9}')  # Its files have names of at most 255 bytes.
+
+
+def is_name(text: str) -> bool:
+  """Returns whether a text, perhaps from a damaged file, is the name of a node such as 'actor/3'."""
+  return _NAME.fullmatch(text) is not None
 
 
 def directory(run_dir: str) -> str:
@@ -30,13 +38,16 @@ def find(run_dir: str, suffix: str) -> dict[str, str]:
     run_dir: the run directory.
     suffix: LOG or CSV.
   """
-  paths = glob.glob(os.path.join(glob.escape(directory(run_dir)), f'*{suffix}'))
-  return dict(sorted((_node(path.removesuffix(suffix)), path) for path in paths))
+  folder = directory(run_dir)
+  names = [name for name in reading.names(folder) if name.endswith(suffix) and name[0] != '.']
+  return dict(
+    sorted((_node(name.removesuffix(suffix)), os.path.join(folder, name)) for name in names)
+  )
 
 
 def _path(run_dir: str, node: str, suffix: str) -> str:
   return os.path.join(directory(run_dir), node.replace('/', '-') + suffix)
 
 
-def _node(path: str) -> str:
-  return '/'.join(os.path.basename(path).rsplit('-', 1))
+def _node(stem: str) -> str:
+  return '/'.join(stem.rsplit('-', 1))

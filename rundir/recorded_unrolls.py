@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rundir import files
+from rundir import files, reading
 from rundir.errors import NonRetryableError
 
 VERSION = 1
@@ -115,10 +115,11 @@ def _read_format(path: str) -> Format:
     NonRetryableError: if the file has another version or is damaged; one sentence.
     OSError: if it cannot be read.
   """
-  with open(path, 'rb') as f:
-    content = f.read()
   try:
-    found = json.loads(content)
+    found = reading.json_object(path)
+  except ValueError as error:
+    raise NonRetryableError(f'{path} is damaged: {error}.') from error
+  try:
     version = int(found['version'])
     if version != VERSION:
       raise NonRetryableError(
@@ -129,9 +130,9 @@ def _read_format(path: str) -> Format:
       for name, (shape, dtype) in found['columns'].items()
     }
     return Format(int(found['rows']), columns, version)
-  except (ValueError, RecursionError) as error:
-    raise NonRetryableError(f'{path} is damaged: {error}.') from error
-  except (LookupError, TypeError, AttributeError) as error:
+  except NonRetryableError:
+    raise
+  except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
     raise NonRetryableError(f'{path} cannot be read: {error!r}.') from error
 
 

@@ -8,12 +8,11 @@ have no digests.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
 
-from rundir import files
+from rundir import files, reading
 
 _KEPT = 2
 _NUMBER = re.compile('[0-9]{12}')
@@ -62,7 +61,7 @@ class ReplayCheckpoints:
     """
     try:
       wrong = _difference(checkpoint)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
       wrong = f'it cannot be read ({error})'
     if wrong:
       raise self.damaged(checkpoint, wrong)
@@ -122,10 +121,7 @@ def _difference(checkpoint: str) -> str:
     return ''
   if _DIGESTS not in names:
     return f'it has no {_DIGESTS}'
-  with open(os.path.join(checkpoint, _DIGESTS)) as f:
-    digests = json.load(f)
-  if not isinstance(digests, dict):
-    return f'{_DIGESTS} is not what was written'
+  digests = reading.json_object(os.path.join(checkpoint, _DIGESTS))
   for name in sorted(digests.keys() | names - {_DIGESTS}):
     if name not in names:
       return f'{name} is missing'

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rundir import directory_lock, files, learners, one_line, run_end, secrets, versions
+from rundir import directory_lock, files, learners, one_line, reading, run_end, secrets, versions
 
 _RECORD = 'config.json'
 _TYPES = {'program': str, 'given': dict, 'config': dict, 'commands': list, 'versions': dict}
@@ -138,27 +138,26 @@ def read_record(path: str) -> Record:
       raise ValueError(f'{path} is not the directory of a run: there is no such directory.')
     raise ValueError(f'{path} is not the directory of a run: it has no {_RECORD}.')
   try:
-    with open(os.path.join(path, _RECORD)) as f:
+    with reading.opened(os.path.join(path, _RECORD)) as f:
       text = f.read()
-    if not text.strip('\0\n '):
+    if not text.strip(b'\0\n '):
       raise ValueError('it is empty; put a copy of it back, or start a new run')
-    record = Record(**json.loads(text))
+    record = Record(**reading.json_object_in(text))
     for name, kind in _TYPES.items():
       if not isinstance(getattr(record, name), kind):
         raise ValueError(f'{name} is {getattr(record, name)!r}, not a {kind.__name__}')
     return record
   except OSError as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be read: {error.strerror}.') from error
-  except (ValueError, TypeError, RecursionError) as error:
+  except (ValueError, TypeError) as error:
     raise ValueError(f'{path}: its {_RECORD} cannot be read: {error}.') from error
 
 
 def program_of(path: str) -> str:
   """Returns the name of an earlier run's program; '' if there is no such run."""
   try:
-    with open(os.path.join(absolute(path), _RECORD)) as f:
-      return str(json.load(f)['program'])
-  except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    return str(reading.json_object(os.path.join(absolute(path), _RECORD))['program'])
+  except (OSError, ValueError, LookupError):
     return ''
 
 
@@ -307,10 +306,12 @@ def record_launcher(path: str) -> None:
 def launcher_of(path: str) -> dict[str, Any] | None:
   """Returns the contents of `launcher.json`; None if no launcher supervises the run."""
   try:
-    with open(os.path.join(path, _LAUNCHER)) as f:
-      return json.load(f)
+    launcher = reading.json_object(os.path.join(path, _LAUNCHER))
   except (OSError, ValueError):
     return None
+  types = {'pid': int, 'host': str, 'slurm_job': str}
+  valid = all(isinstance(launcher.get(name), kind) for name, kind in types.items())
+  return launcher if valid and launcher['pid'] > 0 else None
 
 
 def delete_launcher(path: str) -> None:
@@ -324,7 +325,7 @@ def delete_launcher(path: str) -> None:
 def restarts(path: str) -> int:
   """Returns the number of node restarts in the run."""
   try:
-    with open(os.path.join(path, _RESTARTS)) as f:
+    with reading.opened(os.path.join(path, _RESTARTS)) as f:
       return sum(1 for _ in f)
   except FileNotFoundError:
     return 0
@@ -336,8 +337,9 @@ def restart_times(path: str) -> list[tuple[float, str]]:
   On a cluster a line also has the machine, as in 'actor/3 on worker5'.
   """
   try:
-    with open(os.path.join(path, _RESTARTS)) as f:
-      parts = [line.rstrip('\n').partition(',') for line in f if line.endswith('\n')]
+    with reading.opened(os.path.join(path, _RESTARTS)) as f:
+      lines = f.read().decode().splitlines(keepends=True)
+    parts = [line.partition(',') for line in lines if line.endswith('\n')]
     return [(float(seconds), node.split()[0]) for seconds, _, node in parts]
   except (FileNotFoundError, ValueError, IndexError):
     return []

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from typing import Any
 
-from rundir import files
+from rundir import files, reading
 
 FINAL_EVALUATION = 'final_evaluation.json'
 _END = 'end.json'
@@ -25,13 +24,16 @@ def summary_path(path: str) -> str:
 
 
 def read_summary(path: str) -> dict[str, Any] | None:
-  """Returns the summary of a run; None if the run has not finished."""
+  """Returns the summary of a run, without figures that are no numbers; None if it has not finished."""
   try:
-    with open(summary_path(path)) as f:
-      summary = json.load(f)
+    summary = reading.json_object(summary_path(path))
   except (FileNotFoundError, ValueError):  # Empty, after a power failure.
     return None
-  return summary if isinstance(summary, dict) else None
+  return {
+    name: value
+    for name, value in summary.items()
+    if (isinstance(value, dict) if name == 'learners' else reading.is_number(value))
+  }
 
 
 def record_end(path: str, code: int, seconds: float) -> None:
@@ -44,12 +46,11 @@ def record_end(path: str, code: int, seconds: float) -> None:
 def end_of(path: str) -> dict[str, Any] | None:
   """Returns the contents of `end.json`; None if the program runs, or its launcher was killed."""
   try:
-    with open(os.path.join(path, _END)) as f:
-      end = json.load(f)
-    valid = isinstance(end['exit_code'], int) and isinstance(end['seconds'], int | float)
-    return end if valid else None
-  except (OSError, ValueError, LookupError, TypeError):
+    end = reading.json_object(os.path.join(path, _END))
+  except (OSError, ValueError):
     return None
+  valid = isinstance(end.get('exit_code'), int) and reading.is_number(end.get('seconds'))
+  return end if valid else None
 
 
 def has_ended(path: str) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from rundir import directory_lock, files, run_directory, secrets
+from rundir import directory_lock, files, reading, run_directory, secrets
 
 FORMAT = 1
 _RECORD = 'sweep.json'
@@ -59,14 +58,13 @@ def read(path: str) -> Record | None:
   """
   file = os.path.join(path, _RECORD)
   try:
-    with open(file) as f:
-      values = json.load(f)
+    values = reading.json_object(file)
     if values['format'] != FORMAT:
       raise ValueError('it has another format')
-    return Record(dict(values['flags']), list(values['trials']))
+    return Record(dict(values['flags']), [dict(trial) for trial in values['trials']])
   except FileNotFoundError:
     return None
-  except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+  except (OSError, ValueError, LookupError, TypeError) as error:
     raise ValueError(f'{file} cannot be read: {error}.') from error
 
 
@@ -95,10 +93,11 @@ def outcome_path(run_dir: str) -> str:
 def outcome(run_dir: str) -> Outcome | None:
   """Returns how a run ended; None if it has not, or if its launcher was killed."""
   try:
-    with open(outcome_path(run_dir)) as f:
-      return Outcome(**json.load(f))
-  except (OSError, ValueError, TypeError, RecursionError):
+    made = Outcome(**reading.json_object(outcome_path(run_dir)))
+  except (OSError, ValueError, TypeError):
     return None
+  texts = isinstance(made.state, str) and isinstance(made.reason, str)
+  return made if texts and reading.is_number(made.seconds) else None
 
 
 def write_outcome(run_dir: str, made: Outcome) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from rundir import files
+from rundir import files, reading
 
 _SUFFIX = '.gif'
 
@@ -62,8 +62,4 @@ def _make_room(found: list[str], new: str, kept: int) -> None:
 
 
 def _paths(folder: str, suffix: str) -> list[str]:
-  try:
-    names = os.listdir(folder)
-  except FileNotFoundError:
-    return []
-  return [os.path.join(folder, name) for name in sorted(names) if name.endswith(suffix)]
+  return [os.path.join(folder, name) for name in reading.names(folder) if name.endswith(suffix)]

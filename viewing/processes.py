@@ -9,6 +9,7 @@ from rundir import csv_file, run_directory
 
 _TAIL_BYTES = 1 << 19
 _CHUNK_BYTES = 1 << 20
+_YEAR_9999 = 253_370_764_800  # In `time.time()` seconds.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Processes:
     """Reads the rows added since the last call."""
     if math.isnan(self.began):
       first = next(csv_file.numbers(self._path, ['time']), (math.nan,))
-      self.began = first[0]
+      self.began = _time(first[0])
     while rows := self._reader.read(_CHUNK_BYTES):
       for row in rows:
         name, sample = _sample(row, self._reader.columns)
@@ -103,12 +104,17 @@ def cores(before: Sample, after: Sample) -> float:
   return used / seconds if seconds > 0 and used >= 0 else math.nan
 
 
+def _time(seconds: float) -> float:
+  """Returns a time in `time.time()` seconds; nan if no calendar has it."""
+  return seconds if 0 <= seconds < _YEAR_9999 else math.nan
+
+
 def _sample(row: list[bytes], columns: list[str]) -> tuple[str, Sample]:
   # A row may be shorter or longer than the header, if another version resumed the run.
   cells = dict(zip([*columns, 'host'] if 'host' not in columns else columns, row, strict=False))
   get = lambda name: csv_file.number(cells.get(name, b''))  # noqa: E731
   return cells.get('node', b'').decode(errors='replace'), Sample(
-    time=get('time'),
+    time=_time(get('time')),
     doing=cells.get('doing', b'').decode(errors='replace'),
     seconds=get('seconds'),
     memory_mib=get('memory_mib'),

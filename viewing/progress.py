@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from launchers import bottleneck
-from rundir import curves, graph_file, node_files, run_directory, secrets, sweep_directory
+from rundir import curves, graph_file, node_files, reading, run_directory, secrets, sweep_directory
 from rundir.checkpoints import COUNTERS
 from viewing.liveness import ENDED as ENDED
 from viewing.liveness import RUNNING as RUNNING
@@ -93,11 +93,14 @@ class Progress:
     first_second, first_steps = self._first.get(learner) or (newest['seconds'], 0.0)
     self.training = self._curve([curves.TRAINING])
     self.evaluation = self._curve(curves.EVALUATION)
+    num_steps: Any = self.config.get('num_steps')
+    if not reading.is_number(num_steps) or not num_steps > 0:
+      num_steps = math.inf  # An option of a user's own program may have this name.
     self.status = {
       'elapsed': newest['seconds'],
       'since_first_step': newest['seconds'] - first_second,
       'first_actor_steps': first_steps,
-      'num_steps': self.config.get('num_steps', math.inf),
+      'num_steps': num_steps,
       'counts': {name: newest.get(name, 0.0) for name in COUNTERS},
       'latest': latest,
       'means': means,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from launchers.stop_requests import STACKS
-from rundir import node_files, run_directory
+from rundir import node_files, reading, run_directory
 
 _DEADLINE_SECONDS = 10.0
 _SETTLED_SECONDS = 1.0
@@ -39,9 +39,9 @@ def collect(run_dir: str, node: str = '') -> Iterator[tuple[str, str]]:
   _ask(run_dir)
   _wait_until_settled(wanted, before)
   for name, path in wanted.items():
-    with open(path, errors='replace') as f:
+    with reading.opened(path) as f:
       f.seek(before[name] if os.path.getsize(path) >= before[name] else 0)
-      yield name, f.read()
+      yield name, f.read().decode(errors='replace')
 
 
 def _ask(run_dir: str) -> None:

@@ -39,7 +39,6 @@ class _LocalNode:
     self._guard = guard
     self._token = token
     self._starts = 0
-    self._kills = memory.Kills()
     self.restart()
 
   def can_restart(self) -> bool:
@@ -67,11 +66,12 @@ class _LocalNode:
   def ending(self) -> str:
     code = self._process.exit_code()
     assert code is not None
-    beat, _ = self._process.beat()
-    return describe_exit(code) + (self._kills.explain(beat) if code == -signal.SIGKILL else '')
+    return describe_exit(code) + (self._kills.explain() if code == -signal.SIGKILL else '')
 
   def beat(self) -> tuple[Beat | None, float]:
-    return self._process.beat()
+    beat, age = self._process.beat()
+    self._kills.look(beat)
+    return beat, age
 
   def is_stopped(self) -> bool:
     return self._process.is_stopped()

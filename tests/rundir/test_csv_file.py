@@ -138,3 +138,13 @@ def test_a_thinned_file_covers_all_of_it(tmp_path, whole, first, last):
   assert (means[0][:2], means[-1][:2]) == ([first, 0.5], [last, 0.5])
   assert all(row[2] == 5.0 for row in means)  # Cells without a number are left out.
   assert csv_file.thinned(str(tmp_path / 'none.csv'), 50) == ([], [])
+
+
+@pytest.mark.parametrize('header', [b'a,\0b', b'a\rb', b'', b'a' * 200_000])
+def test_a_file_with_a_damaged_header_is_set_aside_and_read_as_empty(tmp_path, header):
+  path = tmp_path / 'a.csv'
+  path.write_bytes(header + b'\n1,2\n')
+  assert csv_file.header(str(path)) == [] and CsvReader(str(path)).read() == []
+  CsvWriter(str(path)).write({'a': 3})
+  assert path.read_text() == 'a\n3\n'
+  assert (tmp_path / 'a.csv.damaged').read_bytes() == header + b'\n1,2\n'

@@ -5,12 +5,11 @@ from __future__ import annotations
 import copy
 import fcntl
 import hashlib
-import json
 import os
 import secrets
 from typing import Any
 
-from rundir import files
+from rundir import files, reading
 from viewing.trackers.stream import Cursor
 
 _FORMAT = 1
@@ -52,8 +51,12 @@ class Bookmark:
     self._lock = _locked(self._path, run_dir)
     kept: dict[str, Any] = {}
     if os.path.exists(self._path):
-      with open(self._path) as f:
-        kept = json.load(f)
+      try:
+        kept = reading.json_object(self._path)
+      except (OSError, ValueError) as error:
+        raise ValueError(
+          f'{self._path} cannot be read: {error}; delete it to export the run again.'
+        ) from error
       if kept.get('format') != _FORMAT:
         raise ValueError(f'{self._path} is of another version; delete it to export the run again.')
     self.key: str = kept.get('key') or secrets.token_hex(8)

@@ -8,12 +8,23 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rundir import csv_file, node_files, run_directory, run_end, secrets, sweep_directory, videos
+from rundir import (
+  csv_file,
+  node_files,
+  reading,
+  run_directory,
+  run_end,
+  secrets,
+  sweep_directory,
+  videos,
+)
 from viewing.trackers.records import AXES, Header, Media, Metrics, Outcome, Record
 from viewing.trackers.rows import NewRows, Row, Windows
 
 # Nodes of each group whose measurements are exported: a program may have hundreds of equal actors.
 NODES_OF_A_GROUP = 8
+_EXPORTED = {str(number) for number in range(NODES_OF_A_GROUP)}
+_LONGEST_NUMBER = 18  # Digits of the actor steps in the name of a video.
 _PICTURES = ('graph.svg', 'learning_curve.png')
 _PROCESSES = 'processes'
 _OF_A_PROCESS = ('memory_mib', 'open_files', 'threads')
@@ -121,9 +132,11 @@ class Stream:
 
   def _media(self) -> Iterator[Media]:
     seen = self.cursor['media']
-    found = [('video', path) for path in videos.paths(self._run_dir)]
-    pictures = (os.path.join(self._run_dir, name) for name in _PICTURES)
-    found += [(os.path.basename(path).partition('.')[0], path) for path in pictures]
+    with reading.without_links(self._run_dir):  # The tracker gets the whole files.
+      found = [('video', path) for path in videos.paths(self._run_dir)]
+      pictures = (os.path.join(self._run_dir, name) for name in _PICTURES)
+      found += [(os.path.basename(path).partition('.')[0], path) for path in pictures]
+      found = [(name, path) for name, path in found if reading.is_file(path)]
     there: dict[str, str] = {}
     for name, path in found:
       try:
@@ -136,7 +149,8 @@ class Stream:
       there[key] = version
       if seen.get(key) != version:
         stem = os.path.basename(path).partition('.')[0]
-        yield Media(name, path, int(stem) if stem.isdigit() else 0)
+        known = stem.isdecimal() and len(stem) <= _LONGEST_NUMBER
+        yield Media(name, path, int(stem) if known else 0)
     if self._end is None:
       self.cursor['media'] = there
 
@@ -171,13 +185,13 @@ def outcome(run_dir: str) -> Outcome:
     state = 'killed'
   else:
     state = 'failed' if 0 < code < 128 else 'stopped'
-  numbers = {n: v for n, v in (summary or {}).items() if isinstance(v, int | float)}
+  numbers = {n: v for n, v in (summary or {}).items() if reading.is_number(v)}
   return Outcome(state, code, _finite(numbers))
 
 
 def _is_exported(node: str) -> bool:
   number = node.rpartition('/')[2]
-  return not number.isdigit() or int(number) < NODES_OF_A_GROUP
+  return not number.isdecimal() or number in _EXPORTED
 
 
 def _of_node(node: str, group: Sequence[Row]) -> Iterator[Metrics]:

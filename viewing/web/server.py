@@ -86,6 +86,8 @@ class Page:
       response = await handler(request)
     except web.HTTPException as error:
       response = web.Response(status=error.status, text=f'{error.reason}\n')
+    except (OSError, ValueError) as error:
+      response = web.Response(status=503, text=f'{error}\n')
     response.headers.update(_HEADERS)
     return response
 

@@ -13,7 +13,16 @@ from typing import Any
 
 from environments import user_file
 from launchers import bottleneck, logs, view
-from rundir import csv_file, graph_file, node_files, run_directory, run_end, secrets, videos
+from rundir import (
+  csv_file,
+  graph_file,
+  node_files,
+  reading,
+  run_directory,
+  run_end,
+  secrets,
+  videos,
+)
 from viewing import processes, progress
 from viewing.progress import Progress
 from viewing.web import boxes, learning
@@ -65,7 +74,8 @@ class State:
     Raises:
       LookupError: if there is no such run or node.
     """
-    return _plain(self._runs[run].node(node))
+    with reading.without_links(self._runs[run].run_dir):
+      return _plain(self._runs[run].node(node))
 
   def video(self, run: int) -> str:
     """Returns the path of the newest video in a run directory; '' if it has none.
@@ -73,26 +83,30 @@ class State:
     Raises:
       LookupError: if there is no such run.
     """
-    return _newest_video(self._runs[run].run_dir)
+    with reading.without_links(self._runs[run].run_dir):
+      return _newest_video(self._runs[run].run_dir)
 
 
 class _Run:
   def __init__(self, run_dir: str):
     run_dir = os.path.abspath(run_dir)
     self.run_dir = run_dir
-    self.progress = Progress(run_dir, with_curves=False)
+    with reading.without_links(run_dir):
+      self.progress = Progress(run_dir, with_curves=False)
     self.curve = learning.LearningCurve(run_dir)
     self._timeline = Timeline(run_dir)
     self._last: dict[str, Any] = {}
 
   def read(self) -> dict[str, Any]:
-    """Returns what is shown of the run: the last that was seen, if its directory is gone."""
+    """Returns what is shown of the run: the last that was seen, if its files cannot be read."""
     try:
-      self._last = self._read()
-    except (OSError, ValueError):
-      if not self._last or os.path.isdir(self.run_dir):
+      with reading.without_links(self.run_dir):
+        self._last = self._read()
+    except (OSError, ValueError) as error:
+      if not self._last:
         raise
-      self._last |= {'state': 'its directory is gone', 'video': None}
+      gone = not os.path.isdir(self.run_dir)
+      self._last |= {'state': 'its directory is gone' if gone else str(error), 'video': None}
     return self._last
 
   def _read(self) -> dict[str, Any]:
@@ -171,10 +185,11 @@ class _Run:
 
   def _nodes(self, graph: graph_file.Graph) -> list[str]:
     """Returns the names of all nodes, recorded or seen, in the order of their groups and numbers."""
-    recorded = [f'{group.name}/{i}' for group in graph.groups for i in range(group.nodes)]
+    groups = [group for group in graph.groups if node_files.is_name(f'{group.name}/0')]
+    recorded = [f'{group.name}/{i}' for group in groups for i in range(group.nodes)]
     seen = self.progress.processes.latest.keys() | self.progress.logs.keys()
     seen |= node_files.find(self.run_dir, node_files.LOG).keys() if not recorded else set()
-    others = sorted(seen - set(recorded), key=_order)
+    others = sorted(filter(node_files.is_name, seen - set(recorded)), key=_order)
     return recorded + others
 
 
@@ -184,17 +199,17 @@ def _newest_video(run_dir: str) -> str:
   The run's own videos have an order that no clock changes; only the last of them counts.
   """
   own = videos.directory(run_dir)
-  folders = [run_dir, *(e.path for e in os.scandir(run_dir) if e.is_dir(follow_symlinks=False))]
+  folders = [run_dir, *(os.path.join(run_dir, name) for name in reading.names(run_dir))]
   others = [
-    entry.path
+    os.path.join(folder, name)
     for folder in folders
     if folder != own
-    for entry in os.scandir(folder)
-    if entry.name.endswith(_VIDEOS) and entry.is_file(follow_symlinks=False)
+    for name in reading.names(folder)
+    if name.endswith(_VIDEOS)
   ]
-  last = [path for path in videos.paths(run_dir) if not os.path.islink(path)][-1:]
+  last = list(filter(reading.is_file, videos.paths(run_dir)))[-1:]
   found = []
-  for path in last + others:
+  for path in last + list(filter(reading.is_file, others)):
     with contextlib.suppress(FileNotFoundError):  # Old videos are removed meanwhile.
       found.append((os.path.getmtime(path), path))
   return max(found, default=(0.0, ''))[1]
@@ -202,7 +217,7 @@ def _newest_video(run_dir: str) -> str:
 
 def _order(name: str) -> tuple[str, int, str]:
   label, _, number = name.rpartition('/')
-  return label, int(number) if number.isdigit() else 0, name
+  return label, len(number), name  # Longer numbers are larger.
 
 
 def _plain(value: Any) -> Any:

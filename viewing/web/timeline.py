@@ -52,10 +52,10 @@ class Timeline:
   def _once(self, path: str, read: Any) -> list[dict[str, Any]]:
     try:
       size = os.path.getsize(path)
+      if path not in self._kept or self._kept[path][0] != size:
+        self._kept[path] = size, read()
     except OSError:
       return []
-    if path not in self._kept or self._kept[path][0] != size:
-      self._kept[path] = size, read()
     return self._kept[path][1]
 
 

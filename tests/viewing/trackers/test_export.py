@@ -248,3 +248,14 @@ print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_name
     'google',
   }  # A .pth file makes the last, which is empty.
   assert {name for name in process.stdout.split() if not name.startswith('_')} <= known
+
+
+@pytest.mark.parametrize('content', ['', '[]', '{"format": 0}', '[' * 10_000])
+def test_a_damaged_place_of_an_export_is_named(tmp_path, content):
+  run, tracker = GrowingRun(tmp_path / 'run'), Tracker()
+  export(run, FakeSink(tracker))
+  [path] = (tmp_path / 'run' / 'trackers').glob('*.json')
+  path.write_text(content)
+  with pytest.raises(ValueError, match='delete it to export the run again') as error:
+    export(run, FakeSink(tracker))
+  assert str(path) in str(error.value)

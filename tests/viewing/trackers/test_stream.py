@@ -172,6 +172,15 @@ def test_videos_and_pictures_come_once_and_again_if_they_change(tmp_path):
   assert [m.name for m in read_all(Stream(run.path, 5.0, stream.cursor))] == ['learning_curve']
 
 
+def test_no_file_to_which_a_link_leads_is_exported(tmp_path):
+  run = GrowingRun(tmp_path / 'run')
+  run.video(30)
+  (tmp_path / 'secret.gif').write_text('secret')
+  (tmp_path / 'run' / 'videos' / '000000000060.gif').symlink_to(tmp_path / 'secret.gif')
+  (tmp_path / 'run' / 'graph.svg').symlink_to(tmp_path / 'secret.gif')
+  assert [(m.name, m.actor_steps) for m in read_all(Stream(run.path, 5.0, {}))] == [('video', 30)]
+
+
 @pytest.mark.parametrize(
   'code, finished, state',
   [(0, True, 'finished'), (1, False, 'failed'), (130, False, 'stopped'), (None, False, 'killed')],

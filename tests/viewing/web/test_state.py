@@ -153,3 +153,66 @@ def test_a_look_at_a_day_of_a_thousand_actors_reads_little(tmp_path):
   again = _bytes_read() - before
   assert first < 60e6 and again < 8e6, (first, again)  # Of 2.6 GB; the actors' logs are one file.
   assert long_run.state_bytes(shown) < 500_000
+
+
+@pytest.fixture
+def linked(tmp_path):
+  """Returns a run directory through a link, and what is outside of it."""
+  outside = tmp_path / 'outside'
+  shutil.copytree(serving.RUNS[0], outside)
+  (outside / 'processes.csv').write_text('time,node,doing\n1,actor/0,secret\n')
+  for name in ('restarts.csv', 'logs/actor-0.log', 'logs/actor-0.csv'):
+    (outside / name).write_text('5,secret/0\n5,secret/0\n')
+  videos.write(str(outside), 1, 1, b'GIF89a' + bytes(4), 9)
+  run_dir = tmp_path / 'runs' / 'run'
+  shutil.copytree(serving.RUNS[0], run_dir)
+  (tmp_path / 'link').symlink_to(tmp_path / 'runs')
+  return tmp_path / 'link' / 'run', outside
+
+
+def _all_of(run_dir):
+  state = State([str(run_dir)])
+  read = state.read()
+  nodes = [state.node(0, node) for node, *_ in read['runs'][0]['nodes']]
+  return json.dumps([read, nodes]), state.video(0)
+
+
+@pytest.mark.parametrize(
+  'name',
+  ['logs/actor-0.log', 'logs/actor-0.csv', 'processes.csv', 'restarts.csv', 'logs', 'videos'],
+)
+def test_no_link_leads_out_of_a_run_directory(linked, name):
+  run_dir, outside = linked
+  path = run_dir / name
+  if path.is_dir():
+    shutil.rmtree(path)
+  else:
+    path.unlink(missing_ok=True)
+  path.symlink_to(outside / name)
+  text, video = _all_of(run_dir)
+  assert 'secret' not in text and video == ''
+
+
+def test_a_run_directory_may_be_reached_through_a_link(linked):
+  run_dir, _ = linked
+  videos.write(str(run_dir), 1, 1, b'GIF89a' + bytes(4), 9)
+  text, video = _all_of(run_dir)
+  assert "'learner_steps': 139}" in text and video.endswith('.gif')
+
+
+def test_a_run_whose_record_is_a_link_is_none(linked):
+  run_dir, outside = linked
+  (run_dir / 'config.json').unlink()
+  (run_dir / 'config.json').symlink_to(outside / 'config.json')
+  with pytest.raises(ValueError, match=r'config\.json cannot be read: A symbolic link'):
+    State([str(run_dir)])
+
+
+def test_a_run_whose_record_becomes_unreadable_says_so_and_the_others_go_on(linked):
+  run_dir, outside = linked
+  state = State([str(run_dir), str(outside)])
+  before = state.read()['runs'][1]
+  (run_dir / 'config.json').write_text('[' * 10_000)
+  damaged, other = state.read()['runs']
+  assert damaged['state'].endswith('its config.json cannot be read: it is nested too deeply.')
+  assert other == before
