@@ -150,6 +150,21 @@ def test_nothing_is_remaining_once_training_has_finished_and_nothing_is_known_be
   assert math.isnan(view.remaining(unknown))
 
 
+def test_a_machine_that_other_processes_fill_is_named_in_the_line(monkeypatch, capsys):
+  clock = types.SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+  monkeypatch.setattr(view, 'time', clock)
+  means = {'learner/0': {'learner_waiting_share': 0.9, 'actor_steps': 1.0}}
+  follower = types.SimpleNamespace(status=STATUS | {'latest': means})
+  shown = view.View(follower, 'title', {'cpu_cores': 4}, log_period=0.01, live=False)
+  for clock.now, idle in ((0.0, 20.0), (10.0, 21.0)):
+    shown.beats({'actor/0': dataclasses.replace(BEAT, idle_seconds=idle, host='here')})
+  shown.start()
+  printed = []
+  wait_until(lambda: printed.append(capsys.readouterr().out) or 'bottleneck=' in ''.join(printed))
+  shown.close()
+  assert 'bottleneck=machine' in ''.join(printed).split()
+
+
 def test_the_bottleneck_is_named_in_the_line_and_explained_below_the_table():
   means = {'learner/0': {'learner_waiting_share': 0.01, 'replay_size': 32.0}}
   verdict = bottleneck.of_program(means, {'queue_size': 32})
