@@ -85,6 +85,7 @@ class View:
     self._cpu = Recent()
     self._restarts = 0
     self._problem = ''
+    self._losses = 0
     self._waiting: dict[str, str] = {}
     self._closed = threading.Event()
     self.thread = threading.Thread(target=self._show, name='view', daemon=True)
@@ -159,6 +160,9 @@ class View:
     if status['problem'] and status['problem'] != self._problem:
       print(f'warning: {status["problem"]}', file=sys.stderr, flush=True)
     self._problem = status['problem']
+    for loss in status['losses'][self._losses :]:
+      print(f'warning: {loss}', file=sys.stderr, flush=True)
+    self._losses = len(status['losses'])
     return status | {
       'restarts': self._restarts,
       'waiting': self._waiting,

@@ -18,6 +18,7 @@ STATUS = {
   'first_actor_steps': 50.0,
   'restarts': 2,
   'problem': '',
+  'losses': [],
   'num_steps': 1000,
   'finished': False,
   'counts': {'actor_steps': 250.0, 'environment_frames': 1000.0, 'learner_steps': 12.0},
@@ -106,6 +107,23 @@ def test_compiling_and_restoring_are_shown_before_other_activities_and_not_for_a
     'replay/0=waiting for a reply from Reverb (0:01:01)',
     'others=2 more',
   ]
+
+
+def test_what_the_restart_of_a_learner_has_lost_is_said_once(capsys):
+  follower = types.SimpleNamespace(status=STATUS | {'losses': ['learner/0 has lost 7']})
+  shown = view.View(follower, 'title', {}, log_period=0.01, live=False)
+  shown.start()
+  errors = []
+
+  def said():
+    errors.append(capsys.readouterr().err)
+    return ''.join(errors).splitlines()
+
+  wait_until(said)
+  follower.status = follower.status | {'losses': ['learner/0 has lost 7', 'learner/0 has lost 9']}
+  wait_until(lambda: len(said()) > 1)
+  shown.close()
+  assert said() == ['warning: learner/0 has lost 7', 'warning: learner/0 has lost 9']
 
 
 def test_rates_of_replicas_are_added_up():
