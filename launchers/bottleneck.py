@@ -42,6 +42,7 @@ class Utilization:
       actions.
     cores_used: CPU seconds of all nodes per second.
     cores: CPU cores that the program may use.
+    cores_idle: cores of the machine that no process uses.
   """
 
   learner_waiting: float = math.nan
@@ -57,6 +58,7 @@ class Utilization:
   env_groups: int = 1
   cores_used: float = math.nan
   cores: float = math.nan
+  cores_idle: float = math.nan
 
   @property
   def acts_itself(self) -> bool:
@@ -73,13 +75,20 @@ class Utilization:
     """Whether many requests wait until replay takes an unroll."""
     return self.held_back >= _HELD_BACK
 
+  @property
+  def cores_of_others(self) -> float:
+    """Cores that processes which are no nodes use, if no core is left because of them; else 0."""
+    others = self.cores - self.cores_used - self.cores_idle
+    full = self.cores_idle <= (1 - _CROWDED) * self.cores
+    return others if full and others > (1 - _CROWDED) * self.cores else 0.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
   """What limits a program.
 
   Attributes:
-    bottleneck: 'learner', 'environments', 'inference', 'batching', 'actors',
+    bottleneck: 'learner', 'environments', 'inference', 'batching', 'actors', 'machine',
       'replay', 'none' or 'unknown'.
     sentence: what limits it, and what would help.
     rule: the values that decide, and the limits that they are compared with; '' without values.
@@ -154,6 +163,13 @@ def _learner_is_fed(f: Utilization, waits: str) -> Verdict:
 
 def _learner_lacks_unrolls(f: Utilization, waits: str) -> Verdict:
   rule = f'{waits}, more than {_OFTEN:.0%}'
+  if f.cores_of_others:
+    return Verdict(
+      'machine',
+      f'the learner waits for unrolls, and other processes use {f.cores_of_others:.1f} of the '
+      f'{f.cores:.0f} cores, those that environments start included: only free cores would help',
+      f'{rule}; {f.cores_idle:.1f} cores are idle, and the nodes use {f.cores_used:.1f}',
+    )
   if f.stepping >= _BUSY:
     return Verdict(
       'environments',
@@ -204,14 +220,19 @@ def _learner_lacks_unrolls(f: Utilization, waits: str) -> Verdict:
 
 
 def _crowd(f: Utilization) -> str:
-  """Returns a clause if the program takes all the cores that it may use."""
+  """Returns a clause if no core is left, because of the program or of others."""
+  if f.cores_of_others:
+    return f' (other processes use {f.cores_of_others:.1f} of the {f.cores:.0f} cores)'
   if f.cores_used < _CROWDED * f.cores or not math.isfinite(f.cores_used * f.cores):
     return ''
   return f' (all {f.cores:.0f} cores are busy: only more cores help every part at once)'
 
 
 def utilization(
-  means: Mapping[str, Mapping[str, float]], config: Mapping[str, Any], cores_used: float = math.nan
+  means: Mapping[str, Mapping[str, float]],
+  config: Mapping[str, Any],
+  cores_used: float = math.nan,
+  cores_idle: float = math.nan,
 ) -> Utilization:
   """Returns the utilization of a program.
 
@@ -219,6 +240,7 @@ def utilization(
     means: the means of each node's measurements, by name.
     config: the program's options.
     cores_used: CPU seconds of all nodes per second.
+    cores_idle: idle cores of their machine.
   """
   # A user's own program may have options of the same names with other meanings.
   config = {
@@ -248,21 +270,26 @@ def utilization(
     env_groups=int(config.get('env_groups', 0)),
     cores_used=cores_used,
     cores=config.get('cpu_cores', math.nan),
+    cores_idle=cores_idle,
   )
 
 
 def of_program(
-  means: Mapping[str, Mapping[str, float]], config: Mapping[str, Any], cores_used: float = math.nan
+  means: Mapping[str, Mapping[str, float]],
+  config: Mapping[str, Any],
+  cores_used: float = math.nan,
+  cores_idle: float = math.nan,
 ) -> Verdict:
   """Returns what limits a program; see `utilization`."""
+  figures = utilization(means, config, cores_used, cores_idle)
   if any(node.startswith(('anakin/', 'peer/')) for node in means):
     return Verdict(
       'learner',
       'acting and learning are one compiled function: the device is the bottleneck; more --num_envs '
-      'and more --updates_per_call use it better',
+      'and more --updates_per_call use it better' + _crowd(figures),
       'one node acts and learns',
     )
-  return verdict(utilization(means, config, cores_used))
+  return verdict(figures)
 
 
 def _mean(nodes: list[Mapping[str, float]], name: str) -> float:

@@ -46,6 +46,8 @@ class Beat:
     returned: whether its work has returned, so that it may exit.
     heartbeat_factor: seconds to the next heartbeat that do not count as a hang, in the same multiples.
     has_worked: whether this incarnation has finished its start-up.
+    idle_seconds: for which cores of its machine were idle, summed over them, since that started; 0 if
+      unknown.
   """
 
   doing: str
@@ -60,6 +62,7 @@ class Beat:
   returned: bool = False
   heartbeat_factor: float = 1.0
   has_worked: bool = False
+  idle_seconds: float = 0.0
 
   def pack(self) -> bytes:
     """Returns the beat as one line of JSON."""
@@ -156,6 +159,8 @@ class HeartbeatSender:
     self._count += 1
     with open('/proc/self/statm') as f:
       _, resident, shared = map(int, f.read().split()[:3])
+    with open('/proc/uptime') as f:
+      _, idle = map(float, f.read().split())
     return Beat(
       doing=latest.activity.name,
       seconds=round(now - latest.began, 1),
@@ -169,6 +174,7 @@ class HeartbeatSender:
       returned=self._returned,
       heartbeat_factor=min(latest.activity.heartbeat_factor, _PATIENT),
       has_worked=activity.has_worked(),
+      idle_seconds=idle,
     )
 
 

@@ -27,6 +27,7 @@ _COLUMNS = (
   'open_files',
   'threads',
   'host',
+  'idle_seconds',
 )
 
 

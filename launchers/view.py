@@ -84,6 +84,7 @@ class View:
     self._cpu = Recent()
     self._restarts = 0
     self._problem = ''
+    self._losses = 0
     self._waiting: dict[str, str] = {}
     self._closed = threading.Event()
     self.thread = threading.Thread(target=self._show, name='view', daemon=True)
@@ -113,7 +114,11 @@ class View:
       if _is_shown(beat)
     }
     if len({beat.host for beat in beats.values()}) == 1:
-      self._cpu.add(time.monotonic(), {'all': sum(beat.cpu_seconds for beat in beats.values())})
+      used, idle = zip(
+        *((beat.cpu_seconds, beat.idle_seconds) for beat in beats.values()), strict=True
+      )
+      known = {'idle': max(idle)} if any(idle) else {}
+      self._cpu.add(time.monotonic(), {'used': sum(used), **known})
 
   def _show(self) -> None:
     # A closed terminal ends the view, not the program.
@@ -154,6 +159,9 @@ class View:
     if status['problem'] and status['problem'] != self._problem:
       streams.say(f'warning: {status["problem"]}', sys.stderr)
     self._problem = status['problem']
+    for loss in status['losses'][self._losses :]:
+      print(f'warning: {loss}', file=sys.stderr, flush=True)
+    self._losses = len(status['losses'])
     return status | {
       'restarts': self._restarts,
       'waiting': self._waiting,
@@ -164,7 +172,8 @@ class View:
     for node, values in status['latest'].items():
       self._recent.setdefault(node, Recent()).add(status['elapsed'], values)
     means = {node: recent.means() for node, recent in self._recent.items()}
-    return bottleneck.of_program(means, self._config, self._cpu.rate('all'))
+    cores = self._cpu.rate('used'), self._cpu.rate('idle')
+    return bottleneck.of_program(means, self._config, *cores)
 
 
 def _is_shown(beat: Beat) -> bool:

@@ -100,7 +100,7 @@ class Anakin:
     directory = checkpoints.directory(self._options.run.learner_dir)
     reporter = Reporter(self._monitor, self._options.name, self._measure, period=0.25)
     state = self._begin(agent, loop, checkpoints.newest(directory))
-    reporter.maybe_count(self._counts)
+    reporter.count(self._counts)
     with activity.doing(activity.COMPILING):
       loop.compile(state)
     self._state = state
@@ -121,6 +121,8 @@ class Anakin:
       self._counts = dict(checkpoint.counts)
       logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
       return loop.put(serialisation.restore(checkpoint, loop.shapes()))
+    path = checkpoints.directory(self._options.run.learner_dir)
+    logging.info('%s has no checkpoint yet: training starts with a new state', path)
     state = loop.init(self._options.seed.key())
     if saved_params.has_initial(self._options.run.run_dir):
       learner = jax.device_get(state.learner)

@@ -17,6 +17,11 @@ from rundir import curves, files, reading, run_end
 from rundir.checkpoints import COUNTERS
 from rundir.recorder import Recorder
 
+# A node is silent after so long without a report, and three times as long as it took for the last one.
+_SILENT_SECONDS = 10.0
+_RATE = '_per_second'
+_LOSSES_KEPT = 100
+
 
 class Monitor:
   """Logs what nodes report and ends the program after the final evaluation. All methods are RPCs.
@@ -26,6 +31,9 @@ class Monitor:
   frames. A row has two times: `seconds` of the run, and `time` in seconds since 1970. The logged
   counters are program totals: actor steps and frames are summed over inference-learners. Learner
   steps are common to all replicas; of peers they are the maximum.
+
+  The counters of a node only grow, until it restarts: then they are those that it begins with, and what
+  is lost is noted. The rates of a node that falls silent while the program trains become 0.
   """
 
   def __init__(
@@ -55,6 +63,9 @@ class Monitor:
     self._first_count = 0.0
     self._lock = threading.Lock()
     self._latest: dict[str, dict[str, float]] = {}
+    self._reported: dict[str, tuple[float, float]] = {}  # When, and how long after the one before.
+    self._restarts_of: dict[str, int] = {}
+    self._losses: list[str] = []
     self._counts_of: dict[str, dict[str, float]] = {}
     self._final: dict[str, dict[str, float]] = {}
     self._recorder = Recorder(run_dir, videos_kept)
@@ -63,29 +74,34 @@ class Monitor:
     self._training_finished = threading.Event()
     self._finished = threading.Event()
 
-  def report(self, node: str, values: Mapping[str, float]) -> None:
+  def report(self, node: str, values: Mapping[str, float], restarts: int = 0) -> None:
     """Records a node's measurements without waiting for the disk.
 
     Args:
       node: such as 'actor/3'.
       values: by name; a value named like a counter updates that counter.
+      restarts: of the node in this launch.
     """
     with self._lock:
+      now = time.monotonic()
       if 'actor_steps' in values and node not in self._latest:
-        self._first_step = self._first_step or time.monotonic()
+        self._first_step = self._first_step or now
         self._first_count += values['actor_steps']
-      finite = {name: value for name, value in values.items() if math.isfinite(value)}
-      self._latest.setdefault(node, {}).update(finite)
-      counts = self._count(node, values)
-      times = {'seconds': time.monotonic() - self._started, 'time': round(time.time(), 1)}
-      row = times | dict(values) | counts
-      scalars = finite | {n: counts[n] for n in COUNTERS if n in finite}
-      tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
-      self._recorder.put(node, row, int(counts['environment_frames']), tagged)
+      self._note_restart(node, values, restarts)
+      before = self._reported.get(node)
+      self._reported[node] = now, now - before[0] if before else math.inf
+      self._record(node, values)
 
-  def count(self, node: str, counts: Mapping[str, float]) -> None:
-    """Updates a node's counters before its first report, such as those of a checkpoint."""
+  def count(self, node: str, counts: Mapping[str, float], restarts: int = 0) -> None:
+    """Updates a node's counters before its first report, such as those of a checkpoint.
+
+    Args:
+      node: such as 'learner/0'.
+      counts: by name.
+      restarts: of the node in this launch.
+    """
     with self._lock:
+      self._note_restart(node, counts, restarts)
       self._count(node, counts)
 
   def video(self, actor_steps: int, gif: bytes) -> None:
@@ -126,7 +142,8 @@ class Monitor:
     """Returns the live view's data: counters, times and the latest value of each measurement.
 
     `problem` says in one sentence why measurements are being dropped, or is ''. `lost_rows` counts the
-    rows that were not fully written since this monitor started.
+    rows that were not fully written since this monitor started. `losses` has a sentence about each
+    restart of a node that has lost steps, the last hundred.
     """
     with self._lock:
       return {
@@ -139,6 +156,7 @@ class Monitor:
         'finished': self._training_finished.is_set(),
         'problem': self._recorder.problem or self._problem,
         'lost_rows': self._recorder.lost,
+        'losses': list(self._losses),
       }
 
   def report_training_finished(self, node: str, values: Mapping[str, float]) -> None:
@@ -188,6 +206,8 @@ class Monitor:
     with self._recorder:
       while not stop.wait(0.1) and not self._finished.is_set():
         activity.mark(activity.SERVING)
+        if not self._training_finished.is_set():
+          self._clear_silent_rates()
       activity.mark(activity.WRITING_CHECKPOINT)
     if self._finished.is_set():
       with contextlib.suppress(lifecycle.Stopped):
@@ -198,6 +218,55 @@ class Monitor:
       logging.error('could not draw the learning curves: %s', error)
     if self._finished.is_set():
       lifecycle.stop_program()
+
+  def _record(self, node: str, values: Mapping[str, float]) -> None:
+    """Takes over a node's measurements, and queues them for its log."""
+    finite = {name: value for name, value in values.items() if math.isfinite(value)}
+    self._latest.setdefault(node, {}).update(finite)
+    counts = self._count(node, values)
+    times = {'seconds': time.monotonic() - self._started, 'time': round(time.time(), 1)}
+    row = times | dict(values) | counts
+    scalars = finite | {n: counts[n] for n in COUNTERS if n in finite}
+    tagged = {f'{node.split("/")[0]}/{name}': value for name, value in scalars.items()}
+    self._recorder.put(node, row, int(counts['environment_frames']), tagged)
+
+  def _note_restart(self, node: str, values: Mapping[str, float], restarts: int) -> None:
+    """At the first call of a restarted node, replaces its counters and notes what it has lost."""
+    if restarts <= self._restarts_of.get(node, 0):
+      return
+    self._restarts_of[node] = restarts
+    before = self._counts_of.pop(node, {})
+    if not any(before.values()):
+      return
+    steps = self._count(node, values)['actor_steps']
+    self._first_step, self._first_count = time.monotonic(), steps
+    self._clear_rates(node)
+    after = self._counts_of[node]
+    lost = before['actor_steps'] - after['actor_steps']
+    if lost <= 0:
+      return
+    if any(after.values()):
+      loss = f'{node} continues at {after["actor_steps"]:,.0f} actor steps: {lost:,.0f} are lost'
+    else:
+      loss = (
+        f'{node} has no checkpoint yet: training starts from scratch, {lost:,.0f} steps are lost'
+      )
+    logging.warning('%s', loss)
+    self._losses = [*self._losses, loss][-_LOSSES_KEPT:]
+
+  def _clear_silent_rates(self) -> None:
+    """Clears the rates of nodes that are silent, such as one that has died."""
+    with self._lock:
+      now = time.monotonic()
+      for node, (reported, interval) in self._reported.items():
+        if now - reported > max(_SILENT_SECONDS, 3 * interval):
+          self._clear_rates(node)
+
+  def _clear_rates(self, node: str) -> None:
+    """Records a node's rates as 0, if they are not."""
+    latest = self._latest.get(node, {})
+    if rates := {name: 0.0 for name, rate in latest.items() if name.endswith(_RATE) and rate}:
+      self._record(node, rates)
 
   def _count(self, node: str, values: Mapping[str, float]) -> dict[str, float]:
     """Updates a node's counters, which never decrease; returns the program's counters."""

@@ -1,6 +1,7 @@
 """Whole programs that lose their nodes, are stopped, and go on: real processes, with a deadline."""
 
 import os
+import re
 import signal
 import sys
 
@@ -218,6 +219,33 @@ def _steps(program, peer):
   return max(
     (n for (n,) in curves.read(program.run_dir, f'peer/{peer}', 'learner_steps')), default=0
   )
+
+
+def test_a_learner_that_dies_before_its_first_checkpoint_says_that_it_starts_from_scratch(
+  start_program,
+):
+  program = start_program('--checkpoint_period=3600', ENDLESS)
+  program.wait_for_progress()
+  victim = program.nodes()['inference_learner-0']
+  victim.kill()
+  program.wait_until(lambda: _other(program, 'inference_learner-0', victim), 'the learner is back')
+  program.wait_for_progress()
+  steps = [n for (n,) in curves.read(program.run_dir, 'inference_learner/0', 'actor_steps')]
+  program.launcher.terminate()
+  code, errors = _end(program)
+  assert code == 143
+  (loss,) = [line for line in errors.splitlines() if 'from scratch' in line]
+  found = re.fullmatch(
+    r'warning: inference_learner/0 has no checkpoint yet: training starts from scratch, ([\d,]+) steps '
+    'are lost',
+    loss,
+  )
+  # The last report may be of a moment earlier than its death; the counters begin again at 0.
+  assert int(found[1].replace(',', '')) in steps and min(steps[steps.index(max(steps)) :]) < max(
+    steps
+  )
+  with open(node_files.log_path(program.run_dir, 'inference_learner/0')) as f:
+    assert f.read().count('has no checkpoint yet: training starts with a new state') == 2
 
 
 def test_a_learner_without_checkpoints_is_not_restarted(start_program):

@@ -25,6 +25,7 @@ class Sample:
     open_files: number of open descriptors.
     threads: number of threads.
     host: name of its machine; '' in runs of earlier versions.
+    idle_seconds: for which cores of that machine were idle, in all; 0 if unknown, nan in such runs.
   """
 
   time: float
@@ -35,6 +36,7 @@ class Sample:
   open_files: float
   threads: float
   host: str
+  idle_seconds: float
 
 
 class Processes:
@@ -77,11 +79,29 @@ class Processes:
 
     Returns nan if it is unknown, or if the nodes run on several machines.
     """
-    if len({sample.host for sample in self.latest.values()}) > 1:
+    if self._on_several_machines():
       return math.nan
     shares = map(self.cores_of, self.before)
     known = [share for share in shares if math.isfinite(share)]
     return sum(known) if known else math.nan
+
+  def cores_idle(self) -> float:
+    """Returns the idle cores of the machine between the last two samples.
+
+    Returns nan if they are unknown, or if the nodes run on several machines.
+    """
+    if self._on_several_machines():
+      return math.nan
+    pairs = ((before, self.latest[node]) for node, before in self.before.items())
+    known = [
+      (after.idle_seconds - before.idle_seconds) / (after.time - before.time)
+      for before, after in pairs
+      if before.idle_seconds > 0 and after.time > before.time
+    ]
+    return max(known, default=math.nan)
+
+  def _on_several_machines(self) -> bool:
+    return len({sample.host for sample in self.latest.values()}) > 1
 
   def cores_of(self, node: str) -> float:
     """Returns the CPU seconds per second of a node between its last two samples; nan if unknown."""
@@ -122,4 +142,5 @@ def _sample(row: list[bytes], columns: list[str]) -> tuple[str, Sample]:
     open_files=get('open_files'),
     threads=get('threads'),
     host=cells.get('host', b'').decode(errors='replace').strip(),
+    idle_seconds=get('idle_seconds'),
   )

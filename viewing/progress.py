@@ -85,7 +85,7 @@ class Progress:
       return
     latest = {node: log.latest for node, log in logs.items()}
     means = {node: log.recent.means() for node, log in logs.items()}
-    cores = self.processes.cores_used()
+    cores = self.processes.cores_used(), self.processes.cores_idle()
     newest = max(latest.values(), key=lambda values: values['seconds'])
     learner = next((n for n, v in latest.items() if 'actor_steps_per_second' in v), '')
     if learner and learner not in self._first:
@@ -104,7 +104,7 @@ class Progress:
       'counts': {name: newest.get(name, 0.0) for name in COUNTERS},
       'latest': latest,
       'means': means,
-      'verdict': bottleneck.of_program(means, self.config, cores),
+      'verdict': bottleneck.of_program(means, self.config, *cores),
       'waiting': {},
       'finished': self.state == ENDED,
       'problem': '',

@@ -131,6 +131,8 @@ def prepare(
   if checkpoint is not None:
     counter.increment(**checkpoint.counts)
     logging.info('resuming from %s: %s', checkpoint.path, checkpoint.counts)
+  elif options.replica == 0:
+    logging.info('%s has no checkpoint yet: training starts with a new state', directory)
   counts = counter.get_counts()
   news = [
     int(checkpoint is not None or (options.replica == 0 and saved_params.has_initial(run_dir))),
@@ -198,8 +200,8 @@ class _Training:
     self._finished = False
     self._reporter = Reporter(monitor, options.name, self._measure)
     activity.mark(activity.COMPILING)
+    self._reporter.count(self._counter.get_counts())
     self._learner = self._make_learner()
-    self._reporter.maybe_count(self._counter.get_counts())
     service.compile()
     specs_of = prepared.agent, prepared.environment_spec
     self._learner.compile(unroll_spec(*specs_of, options.batch_parts[0].table), options.batch_size)

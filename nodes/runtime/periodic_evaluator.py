@@ -133,6 +133,7 @@ class PeriodicEvaluator:
           call('final_evaluation', evaluate(final=True))
           return
         steps = progress['actor_steps']
+        due = min(due, steps + self._period)  # A restarted learner may begin at an earlier step.
         if steps >= due and steps > 0 and self._budget.allows_another():
           due = steps + self._period
           call('report', 'evaluator/0', evaluate(final=False))

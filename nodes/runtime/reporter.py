@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Any
 
-from nodes.runtime import rpc
+from nodes.runtime import lifecycle, rpc
 
 
 class _Calls:
@@ -68,6 +68,8 @@ class Reporter:
     self._monitor = monitor
     self._node = node
     self._measure = measure
+    # Arguments of every call; a node that was never restarted leaves them out.
+    self._restarts = (restarts,) if (restarts := lifecycle.restart_count()) else ()
     self._reports, self._polls = _Calls(period), _Calls(period)
     self._reported = time.monotonic()
     self.training_finished = False
@@ -76,12 +78,18 @@ class Reporter:
     """Sends a report if one is due; otherwise costs one clock reading."""
     if self._monitor is not None and self._reports.due():
       values = self._values()
-      self._reports.send(lambda: self._monitor.futures.report(self._node, values))
+      self._reports.send(lambda: self._report(values))
 
   def maybe_count(self, counts: Mapping[str, float]) -> None:
     """Sends counters alone if a report is due, by a node that has no measurements yet."""
-    if self._monitor is not None and self._reports.due():
-      self._reports.send(lambda: self._monitor.futures.count(self._node, dict(counts)))
+    if self._reports.due():
+      self.count(counts)
+
+  def count(self, counts: Mapping[str, float]) -> None:
+    """Sends the counters that a node begins with; does not wait for the reply."""
+    if self._monitor is not None:
+      count = functools.partial(self._monitor.futures.count, self._node, dict(counts))
+      self._reports.send(lambda: count(*self._restarts))
 
   def poll_training_finished(self) -> None:
     """Asks the monitor whether training has finished, once a period; sets `training_finished`."""
@@ -104,7 +112,7 @@ class Reporter:
       lifecycle.Stopped: once `should_stop` returns True.
     """
     values = self._values()
-    rpc.call(lambda: self._monitor.futures.report(self._node, values), should_stop, 'report')
+    rpc.call(lambda: self._report(values), should_stop, 'report')
 
   def __enter__(self) -> Reporter:
     self._reported = time.monotonic()
@@ -147,6 +155,9 @@ class Reporter:
       report = functools.partial(self._monitor.futures.report_training_finished, self._node, values)
       rpc.call(report, should_stop, 'report_training_finished')
       stop.wait(1.0)
+
+  def _report(self, values: Mapping[str, float]) -> futures.Future:
+    return self._monitor.futures.report(self._node, values, *self._restarts)
 
   def _values(self) -> dict[str, float]:
     now = time.monotonic()

@@ -77,6 +77,24 @@ def test_a_program_that_takes_every_core_is_told_that_only_more_cores_help():
   assert 'cores are busy' not in bottleneck.verdict(alone).sentence
 
 
+@pytest.mark.parametrize(
+  'used, idle, others',
+  [(0.2, 0.0, '1.8'), (0.2, 0.1, '1.7'), (0.2, 1.0, ''), (1.9, 0.0, ''), (math.nan, 0.0, '')],
+)
+def test_a_machine_that_other_processes_fill_is_told_so_and_not_to_take_more_actors(
+  used, idle, others
+):
+  machine = {'cores_used': used, 'cores': 2.0, 'cores_idle': idle}
+  starved = bottleneck.verdict(Utilization(**STARVED, **machine))
+  fed = bottleneck.verdict(Utilization(learner_waiting=0.02, **machine))
+  loop = bottleneck.of_program({'anakin/0': {}}, {'cpu_cores': 2}, used, idle)
+  said = f'other processes use {others} of the 2 cores'
+  for found in (starved, fed, loop):
+    assert (said in found.sentence) if others else ('other processes' not in found.sentence)
+  assert (starved.bottleneck == 'machine') == bool(others)
+  assert ('--num_actors' in starved.sentence) == (not others)
+
+
 def test_figures_are_shares_of_the_whole_program():
   means = {
     'actor/0': {'stepping_share': 0.2, 'waiting_share': 0.8},

@@ -52,6 +52,18 @@ def test_a_node_that_was_out_of_descriptors_for_a_moment_still_has_a_heartbeat()
   assert done.stdout == '24\n', done.stderr
 
 
+def test_a_beat_has_the_idle_time_of_its_machine():
+  beats = []
+  sender = heartbeat.HeartbeatSender(beats.append)
+  readings = [_idle_seconds(), sender.beat() and beats[0].idle_seconds, _idle_seconds()]
+  assert readings == sorted(readings)
+
+
+def _idle_seconds():
+  with open('/proc/uptime') as f:
+    return float(f.read().split()[1])
+
+
 def test_every_beat_after_the_work_returned_says_so(monkeypatch):
   monkeypatch.setattr(heartbeat, 'PERIOD_SECONDS', 0.001)
   beats, after_return, enough = [], [], threading.Event()

@@ -18,6 +18,7 @@ STATUS = {
   'first_actor_steps': 50.0,
   'restarts': 2,
   'problem': '',
+  'losses': [],
   'num_steps': 1000,
   'finished': False,
   'counts': {'actor_steps': 250.0, 'environment_frames': 1000.0, 'learner_steps': 12.0},
@@ -108,6 +109,23 @@ def test_compiling_and_restoring_are_shown_before_other_activities_and_not_for_a
   ]
 
 
+def test_what_the_restart_of_a_learner_has_lost_is_said_once(capsys):
+  follower = types.SimpleNamespace(status=STATUS | {'losses': ['learner/0 has lost 7']})
+  shown = view.View(follower, 'title', {}, log_period=0.01, live=False)
+  shown.start()
+  errors = []
+
+  def said():
+    errors.append(capsys.readouterr().err)
+    return ''.join(errors).splitlines()
+
+  wait_until(said)
+  follower.status = follower.status | {'losses': ['learner/0 has lost 7', 'learner/0 has lost 9']}
+  wait_until(lambda: len(said()) > 1)
+  shown.close()
+  assert said() == ['warning: learner/0 has lost 7', 'warning: learner/0 has lost 9']
+
+
 def test_rates_of_replicas_are_added_up():
   first = STATUS['latest']['inference_learner/0']
   second = {'actor_steps_per_second': 2.0, 'replay_size': 3.0, 'policy_lag_mean': 1.25}
@@ -148,6 +166,21 @@ def test_nothing_is_remaining_once_training_has_finished_and_nothing_is_known_be
   assert view.remaining(STATUS | {'finished': True}) == 0
   unknown = STATUS | {'counts': STATUS['counts'] | {'actor_steps': 0.0}, 'since_first_step': 0.0}
   assert math.isnan(view.remaining(unknown))
+
+
+def test_a_machine_that_other_processes_fill_is_named_in_the_line(monkeypatch, capsys):
+  clock = types.SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+  monkeypatch.setattr(view, 'time', clock)
+  means = {'learner/0': {'learner_waiting_share': 0.9, 'actor_steps': 1.0}}
+  follower = types.SimpleNamespace(status=STATUS | {'latest': means})
+  shown = view.View(follower, 'title', {'cpu_cores': 4}, log_period=0.01, live=False)
+  for clock.now, idle in ((0.0, 20.0), (10.0, 21.0)):
+    shown.beats({'actor/0': dataclasses.replace(BEAT, idle_seconds=idle, host='here')})
+  shown.start()
+  printed = []
+  wait_until(lambda: printed.append(capsys.readouterr().out) or 'bottleneck=' in ''.join(printed))
+  shown.close()
+  assert 'bottleneck=machine' in ''.join(printed).split()
 
 
 def test_the_bottleneck_is_named_in_the_line_and_explained_below_the_table():

@@ -220,6 +220,19 @@ def test_an_evaluation_is_due_a_period_of_actor_steps_after_the_one_before(conne
   assert len(training.final) == 1
 
 
+def test_evaluations_go_on_after_a_learner_has_restarted_at_an_earlier_step(connect, clock):
+  class Restarted(Training):
+    def progress(self):
+      if self.steps == 300.0 and len(self.evaluated_at) == 2:
+        self.steps = 0.0
+      return super().progress()
+
+  training = Restarted()
+  options = EvaluationOptions(num_envs=1, episodes=1, period=200, seed=Seed(3))
+  Playing(connect(training), options, clock).run()
+  assert training.evaluated_at == [50, 250, 250]
+
+
 def test_an_evaluation_that_is_due_waits_for_its_share_of_the_time(connect, clock, monkeypatch):
   training, taken, budgets = Training(), [], []
 

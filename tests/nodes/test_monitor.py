@@ -21,6 +21,14 @@ def read(monitor, tmp_path, *columns):
 
 
 @pytest.fixture
+def clock(monkeypatch):
+  """The monitor's clock; a test sets `now`."""
+  clock = types.SimpleNamespace(now=100.0, monotonic=lambda: clock.now, time=lambda: 0.0)
+  monkeypatch.setattr(monitor_lib, 'time', clock)
+  return clock
+
+
+@pytest.fixture
 def monitor(tmp_path):
   return Monitor(str(tmp_path), num_steps=1000, has_evaluator=True)
 
@@ -40,21 +48,83 @@ def test_the_view_keeps_the_last_finite_value(monitor):
   assert monitor.status()['latest']['inference_learner/0'] == {'episode_return': 3.0, 'loss': 2.0}
 
 
-def test_the_view_has_the_steps_and_the_time_of_every_learners_first_report(tmp_path, monkeypatch):
-  now = 100.0
-  clock = types.SimpleNamespace(monotonic=lambda: now, time=lambda: 0.0)
-  monkeypatch.setattr(monitor_lib, 'time', clock)
+MOVING = {'actor_steps_per_second': 50.0, 'learner_steps_per_second': 2.0, 'loss': 0.5}
+STILL = MOVING | {'actor_steps_per_second': 0.0, 'learner_steps_per_second': 0.0}
+
+
+def _counts(steps):
+  return {'actor_steps': steps, 'environment_frames': 4 * steps, 'learner_steps': steps / 20}
+
+
+def test_a_learner_that_restarts_has_its_own_counters_and_what_is_lost_is_said(monitor):
+  monitor.report('peer/0', MOVING | _counts(400.0))
+  monitor.report('peer/1', MOVING | _counts(500.0))
+  monitor.report('actor/0', {'steps': 1.0}, 3)  # A node without counters loses none.
+  for _ in range(2):  # Courier may repeat a call.
+    monitor.count('peer/1', _counts(0.0), 1)
+  status = monitor.status()
+  assert status['counts'] == _counts(400.0)
+  assert status['latest']['peer/0'] == MOVING | _counts(400.0)
+  assert STILL.items() <= status['latest']['peer/1'].items()
+  assert status['losses'] == [
+    'peer/1 has no checkpoint yet: training starts from scratch, 500 steps are lost'
+  ]
+  monitor.report('peer/1', MOVING | _counts(1000.0), 1)
+  monitor.count('peer/1', _counts(900.0), 2)
+  monitor.count('peer/1', _counts(900.0), 3)  # The same checkpoint again: nothing more is lost.
+  status = monitor.status()
+  assert status['losses'][1:] == ['peer/1 continues at 900 actor steps: 100 are lost']
+  assert status['counts']['actor_steps'] == 1300
+
+
+def test_the_rest_of_the_time_is_computed_from_the_restart_of_a_learner_on(monitor, clock):
+  monitor.report('learner/0', _counts(0.0))
+  clock.now = 150.0
+  monitor.report('learner/0', _counts(500.0))
+  monitor.count('learner/0', _counts(300.0), 1)
+  clock.now = 160.0
+  monitor.report('learner/0', _counts(400.0), 1)
+  status = monitor.status()
+  assert (status['first_actor_steps'], status['since_first_step']) == (300.0, 10.0)
+
+
+def test_the_rates_of_a_silent_node_become_0_in_every_view(tmp_path, clock, monkeypatch):
+  monitor, seen = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True), {}
+
+  def training():
+    """What nodes report while the monitor looks at its clock, which it does at each yield."""
+    for now in range(100, 121):
+      clock.now = float(now)
+      if now <= 103 or now == 119:
+        monitor.report('learner/0', MOVING | _counts(float(now)))
+      if now in (100, 108):  # One call of the compiled loop takes so long.
+        monitor.report('anakin/0', MOVING)
+      yield False
+      latest = monitor.status()['latest']
+      seen[now] = [latest[node]['actor_steps_per_second'] for node in ('learner/0', 'anakin/0')]
+    yield True
+
+  calls = training()
+  stop = types.SimpleNamespace(wait=lambda seconds: next(calls))
+  monkeypatch.setattr('nodes.runtime.lifecycle.stop_event', lambda: stop)
+  monitor.run()
+  assert seen[113] == [50, 50] and seen[114] == seen[118] == [0, 50] and seen[120] == [50, 50]
+  rates = curves.read(str(tmp_path), 'learner/0', 'actor_steps', 'actor_steps_per_second')
+  assert rates == [(100, 50), (101, 50), (102, 50), (103, 50), (103, 0), (119, 50)]
+
+
+def test_the_view_has_the_steps_and_the_time_of_every_learners_first_report(tmp_path, clock):
   monitor = Monitor(str(tmp_path), num_steps=1000, has_evaluator=True, num_learners=2)
 
   def seen():
     status = monitor.status()
     return status['first_actor_steps'], status['since_first_step'], status['elapsed']
 
-  now = 105.0
+  clock.now = 105.0
   monitor.report('actor/0', {'waiting_share': 0.5})
   assert seen() == (0.0, 0.0, 5.0)
   monitor.report('inference_learner/0', {'actor_steps': 40.0})
-  now = 108.0
+  clock.now = 108.0
   monitor.report('inference_learner/1', {'actor_steps': 30.0})
   monitor.report('inference_learner/0', {'actor_steps': 90.0})
   assert seen() == (70.0, 3.0, 8.0)

@@ -6,6 +6,7 @@ from concurrent import futures
 
 import pytest
 
+from nodes.runtime import lifecycle
 from nodes.runtime import reporter as reporter_lib
 from nodes.runtime.reporter import Reporter
 
@@ -38,12 +39,12 @@ class Client:
   def __init__(self):
     self.futures, self.reports, self.questions = self, [], 0
 
-  def report(self, node, values):
-    self.reports.append((futures.Future(), values))
+  def report(self, node, values, *restarts):
+    self.reports.append((futures.Future(), values, *restarts))
     return self.reports[-1][0]
 
-  def count(self, node, values):
-    return self.report(node, values)
+  def count(self, node, values, *restarts):
+    return self.report(node, values, *restarts)
 
   def finished(self):
     self.questions += 1
@@ -123,6 +124,19 @@ def test_a_report_that_waits_for_its_reply_holds_no_question_back():
   client.reports[0][0].set_result(None)
   reporter.maybe_report()
   assert len(client.reports) == 2
+
+
+def test_a_restarted_node_says_which_restart_it_is_and_at_once_with_which_counters_it_begins(
+  clock, monkeypatch
+):
+  monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, '2')
+  client = Client()
+  reporter = Reporter(client, 'learner/0', lambda seconds: {'loss': 1.0}, period=2.0)
+  reporter.count({'actor_steps': 1})
+  client.reports[0][0].set_result(None)
+  clock.now = 13.0
+  reporter.maybe_report()
+  assert [report[1:] for report in client.reports] == [({'actor_steps': 1}, 2), ({'loss': 1.0}, 2)]
 
 
 def test_counters_share_the_period_of_reports_and_rates_begin_with_the_context(clock):
