@@ -24,7 +24,7 @@ from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
 from launchers.stop_requests import StopRequests
-from rundir import files, run_end
+from rundir import evaluation_gap, files, run_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +205,8 @@ def main(argv: list[str]) -> int:
     return REFUSED
   run_end.record_end(argv[1], code, time.monotonic() - began)
   if code == 0 and (done := run_end.result(argv[1])):
+    if note := evaluation_gap.remark(argv[1]):
+      streams.say(note, sys.stderr)
     streams.say(done)
   return code
 
