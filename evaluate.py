@@ -1,6 +1,7 @@
 """Evaluates the parameters of a run on whole episodes, without exploration, in this process.
 
 python evaluate.py RUN_DIR                                   the final parameters, 100 episodes
+python evaluate.py RUN_DIR --sample                          with the exploration of training
 python evaluate.py RUN_DIR --checkpoint=newest --episodes=20
 python evaluate.py RUN_DIR --video=policy.gif                also records the policy
 python evaluate.py RUN_DIR --json=score.json
@@ -60,6 +61,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     '--env_options',
     help="options of the environment that differ from the run's, for another protocol",
   )
+  add(
+    '--sample',
+    action='store_true',
+    help='act as in training: V-trace and PPO sample from their policy, other agents explore',
+  )
   add('--seed', type=int, default=0, help='seed of environments and action sampling (0)')
   add('--video', default='', help='write a recording of the first environment to this GIF file')
   add('--video_episodes', type=int, default=3, help='episodes to record (3)')
@@ -111,6 +117,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   from environments.video import VideoRecorder
   from nodes.learning import serialisation
   from viewing import evaluation, export
+  from viewing.local_policy import LocalPolicy
 
   if args.export:
     export.check_directory(args.export)
@@ -142,14 +149,16 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     params = serialisation.params(kept, shapes.params(agent), advice)
     watched = video if args.video else environment
     max_steps = config.eval_episode_steps
-    played = evaluation.play(agent, params, watched, episodes_each, seed, max_steps)
+    policy = LocalPolicy(agent, params, num_envs, seed, args.sample)
+    played = evaluation.play(watched, episodes_each, policy, max_steps)
   protocol = {
     'program': run.program,
     'env': config.env,
     'env_options': secrets.masked_options(environments.all_options(config.env, options)),
     'action_repeat': environment.action_repeat,
     'reward': 'raw',
-    'exploration': float(agent.evaluation_exploration),
+    'sample': args.sample,
+    'exploration': float(policy.exploration.mean()),
     'num_envs': num_envs,
     'episodes_each': episodes_each,
     'max_episode_steps': max_steps,
@@ -173,7 +182,8 @@ def _text(result: dict[str, Any]) -> str:
   """Returns the result as text."""
   score, protocol, kept = result['score'], result['protocol'], dict(result['parameters'])
   options = ','.join(f'{name}={value}' for name, value in protocol['env_options'].items())
-  greedy = f'exploration {protocol["exploration"]:g}' if protocol['exploration'] else 'greedy'
+  acting = f'exploration {protocol["exploration"]:g}' if protocol['exploration'] else 'greedy'
+  acting = 'the exploration of training' if protocol['sample'] else acting
   file = kept.pop('file')
   counts = ' '.join(f'{name}={count}' for name, count in kept.items())
   lines = [
@@ -182,7 +192,7 @@ def _text(result: dict[str, Any]) -> str:
     f'episodes     {score["episodes"]}, of {score["mean_length"]:.4g} steps on average',
     f'parameters   {file}  {counts or "(of an earlier end of this run)"}',
     f'environment  {protocol["env"]}' + (f'  {options}' if options else ''),
-    f'protocol     {greedy}, raw rewards, whole episodes, {protocol["episodes_each"]} from each of '
+    f'protocol     {acting}, raw rewards, whole episodes, {protocol["episodes_each"]} from each of '
     f'{protocol["num_envs"]} environments, action repeat {protocol["action_repeat"]}, seed '
     f'{protocol["seed"]}',
   ]

@@ -2,7 +2,7 @@
 
 python sweep.py FILE.yaml                  runs it, or continues where it was stopped
 python sweep.py FILE.yaml --dry_run        checks every run and lists the trials; starts nothing
-python sweep.py FILE.yaml --dir=DIR        the directory of the sweep; runs/<name of FILE> by default
+python sweep.py FILE.yaml --run_dir=DIR    the directory of the sweep; runs/<name of FILE> by default
 python sweep.py FILE.yaml --jobs=4         programs at once; as many as the cores allow by default
 python sweep.py FILE.yaml --retry_failed   also runs again what failed
 python sweep.py FILE.yaml --table_only     writes the table from what has ended; starts nothing
@@ -34,16 +34,18 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add = parser.add_argument
   add('file', help='YAML file; see docs/sweeps.md')
   add('--dry_run', action='store_true', help='check every run and list the trials; start nothing')
-  add('--dir', default='', help='directory of the sweep (runs/<name of the file>)')
+  add('--run_dir', default='', help='directory of the sweep (runs/<name of the file>)')
+  # The earlier name: a sweep is continued by the same command.
+  add('--dir', dest='run_dir', default=argparse.SUPPRESS, help=argparse.SUPPRESS)
   add('--jobs', type=int, default=0, help='programs at once; 0: as many as the cores allow (0)')
   add('--retry_failed', action='store_true', help='also run again what failed')
   add('--table_only', action='store_true', help='write the table from what has ended')
   args = parser.parse_args(argv)
   if args.jobs < 0:
     raise ValueError(f'--jobs={args.jobs} must be at least 1, or 0 for as many as the cores allow.')
-  if not args.dir:
-    args.dir = os.path.join('runs', os.path.splitext(os.path.basename(args.file))[0])
-  args.dir = run_directory.absolute(args.dir)
+  if not args.run_dir:
+    args.run_dir = os.path.join('runs', os.path.splitext(os.path.basename(args.file))[0])
+  args.run_dir = run_directory.absolute(args.run_dir)
   return args
 
 
@@ -62,7 +64,7 @@ def _table_only(sweep: Sweep, directory: str) -> int:
   """Writes the table of what has ended; returns the exit code."""
   record = sweep_directory.read(directory)
   if record is None:
-    raise ValueError(f'--dir={directory} has no sweep yet; leave --table_only out.')
+    raise ValueError(f'--run_dir={directory} has no sweep yet; leave --table_only out.')
   prepare.check_flags(sweep, directory, record)
   rows = report.write(sweep, directory, prepare.trials_of(sweep, record))
   print('\n'.join(table.as_markdown(sweep, rows)), end='')
@@ -76,17 +78,17 @@ def main(argv: Sequence[str]) -> int:
     args = _parse(argv)
     sweep = spec.parse(spec.load(args.file), args.file)
     if args.table_only:
-      return _table_only(sweep, args.dir)
+      return _table_only(sweep, args.run_dir)
     jobs, why = prepare.checked(sweep)
     if args.jobs:
       jobs, why = args.jobs, 'as --jobs says'
     if args.dry_run:
-      prepare.check_directory(sweep, args.dir)
-      _preview(sweep, args.dir, jobs, why)
+      prepare.check_directory(sweep, args.run_dir)
+      _preview(sweep, args.run_dir, jobs, why)
       return 0
-    record = prepare.claim(sweep, args.dir)
-    print(f'{args.dir}: {sweep.search}, {jobs} runs at once ({why})', flush=True)
-    code, rows, said = runner.run(sweep, args.dir, record, jobs, args.retry_failed)
+    record = prepare.claim(sweep, args.run_dir)
+    print(f'{args.run_dir}: {sweep.search}, {jobs} runs at once ({why})', flush=True)
+    code, rows, said = runner.run(sweep, args.run_dir, record, jobs, args.retry_failed)
   except BrokenPipeError:
     raise
   except (ValueError, OSError) as error:

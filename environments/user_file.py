@@ -26,7 +26,7 @@ from environments import errors, hidden_modules
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Folders of the checkout that .dockerignore excludes, besides hidden ones.
-NOT_IN_IMAGE = ('runs', 'site')
+NOT_IN_IMAGE = ('runs', 'site', 'wandb', 'mlruns')
 _SPEC = re.compile(r'(?P<path>.+\.py):(?P<name>[^:]*)(:(?P<task>.*))?', re.DOTALL)
 _LOADING = threading.RLock()
 

@@ -25,7 +25,7 @@ from launchers.graph import describe, flow, picture
 from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.supervise import RunCallbacks
-from rundir import files, graph_file, run_directory, run_end
+from rundir import evaluation_gap, files, graph_file, run_directory, run_end
 
 LONGEST_SECONDS = 1e7  # Of a timeout.
 
@@ -246,6 +246,8 @@ class Engine(abc.ABC):
       run_end.record_end(job.run_dir, code, seconds)
     if code == 0:
       if done := run_end.result(job.run_dir):
+        if note := evaluation_gap.remark(job.run_dir):
+          streams.say(note, sys.stderr)
         streams.say(done)
     elif not self.restarts_ended and run_directory.has_checkpoints(job.run_dir):
       words = [_python(), 'launch.py', f'--resume={job.run_dir}', *job.launch_flags]

@@ -9,7 +9,7 @@ from absl import flags
 from environments import jax_registry
 from environments import registry as environments
 from programs import registry
-from programs.options import agent_choice, preset_choice
+from programs.options import agent_choice, preset_choice, suggestions
 
 SHELL = flags.DEFINE_enum(
   'completion',
@@ -17,8 +17,6 @@ SHELL = flags.DEFINE_enum(
   ['bash', 'zsh'],
   'print a script that completes these flags: source <(python launch.py --completion=bash)',
 )
-# Their flags are not completed.
-_LIBRARIES = ('absl', 'acme', 'launchpad')
 # Without a reply, the shell completes names of files. Bash makes = a word of its own, zsh does not.
 _FUNCTION = r"""# Completes the flags of launch.py.
 _launchpod() {
@@ -113,18 +111,10 @@ def script(shell: str) -> str:
   return made + _ATTACH[shell]
 
 
-def _flags() -> Iterator[flags.Flag]:
-  """Yields the flags of this repository, and Launchpad's that it documents."""
-  for module, defined in flags.FLAGS.flags_by_module_dict().items():
-    for flag in defined:
-      if module.partition('.')[0] not in _LIBRARIES or flag.name == 'lp_launch_type':
-        yield flag
-
-
 def _words() -> Iterator[str]:
   """Yields the flags, with = where they need a value."""
   yield '--help'
-  for flag in _flags():
+  for flag in suggestions.flags_of_ours():
     if flag.boolean:
       yield from (f'--{flag.name}', f'--no{flag.name}')
     else:
@@ -144,7 +134,7 @@ def _values() -> Iterator[tuple[str, list[str]]]:
     'env': families,
     'preset': presets | {'none'},
   }
-  for flag in _flags():
+  for flag in suggestions.flags_of_ours():
     found = known.get(flag.name, getattr(flag.parser, 'enum_values', ()))
     if found:
       yield flag.name, sorted(found)

@@ -24,6 +24,7 @@ from programs import (
   warm_start,
 )
 from programs.options import bsuite_results, changes, config_file, effects, user_torso
+from rundir import versions
 
 PROGRAM = flags.DEFINE_string(
   'program',
@@ -139,6 +140,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
       *(effects.warnings(config, run.given) if learns else ()),
       *config_file.warnings(config, run.given),
       *hidden_modules.warnings(own_files),
+      *filter(None, [versions.unlike_the_lock()]),
     ],
     choices=run.choices,
     fixed=changes.fixed(config) if learns else {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +44,27 @@ def training_returns(run_dir: str) -> list[tuple[float, ...]]:
   """Returns (environment frames, mean return) of each report on training episodes."""
   rows = (read(run_dir, node, *TRAINING) for node in nodes(run_dir))
   return next(filter(None, rows), [])  # The first learner's, if there are several.
+
+
+def last_training_return(run_dir: str, episodes: int) -> tuple[float, float]:
+  """Returns the mean return of the last training episodes, and their number; NaN and 0 without any.
+
+  Args:
+    run_dir: of the run.
+    episodes: how many at least, if there are as many; reports are taken whole.
+  """
+  total = count = 0.0
+  for node in nodes(run_dir):
+    reader = csv_file.CsvReader(node_files.csv_path(run_dir, node))
+    reader.skip_to_tail(_TAIL_BYTES)
+    rows = list(csv_file.finite(reader.read(), reader.columns, ['episodes', TRAINING[1]]))
+    for number, mean in reversed(rows):
+      if count >= episodes:
+        break
+      total, count = total + number * mean, count + number
+    if count:  # The first learner's, if there are several.
+      break
+  return (total / count if count else math.nan), count
 
 
 def evaluator_returns(run_dir: str) -> list[tuple[float, ...]]:

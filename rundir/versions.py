@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
 
 _PACKAGES = (
-  *('dm-launchpad', 'dm-reverb', 'tensorflow-cpu', 'dm-acme', 'dm-env'),
+  *('dm-launchpad', 'dm-reverb', 'tensorflow-cpu', 'protobuf', 'dm-acme', 'dm-env'),
   *('jax', 'jaxlib', 'optax', 'flax', 'mctx', 'numpy'),
   *('ale-py', 'bsuite', 'dm-control', 'gymnasium', 'gymnax', 'minatar', 'mujoco', 'pgx'),
 )
@@ -34,6 +35,30 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
   """Returns what has changed, in words; a version that was not recorded has not."""
   names = sorted(name for name, version in before.items() if now.get(name) != version)
   return ', '.join(f'{name} {now.get(name, "none")} (was {before[name]})' for name in names)
+
+
+def unlike_the_lock(path: str = os.path.join(_ROOT, 'requirements.txt')) -> str:
+  """Returns one sentence if packages have other versions than a lock; '' otherwise, or without one.
+
+  Args:
+    path: of the lock.
+  """
+  try:
+    with open(path) as f:
+      locked = dict(re.findall(r'(?m)^([\w.-]+)==([\w.!+-]+)', f.read()))
+  except FileNotFoundError:
+    return ''
+  now = {}
+  for name in locked.keys() & set(_PACKAGES):
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+      now[name] = importlib.metadata.version(name)
+  others = [f'{n} {now[n]} (not {locked[n]})' for n in sorted(now) if now[n] != locked[n]]
+  if not others:
+    return ''
+  return (
+    f'{", ".join(others)}: these are not the versions of requirements.txt, and nodes may fail; '
+    '`make add PACKAGES=...` puts them back, and installs what you add beside them.'
+  )
 
 
 def code(root: str, generated: str = '') -> tuple[str, bool | None]:

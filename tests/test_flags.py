@@ -2,10 +2,12 @@
 
 import errno
 import os
+import re
 
 import pytest
 
 from launchers import child_process
+from programs.options import flags as config_flags
 from tests.programs_under_test import ROOT, launch, run_main
 
 
@@ -299,6 +301,7 @@ def test_bad_flags_are_rejected_in_one_sentence_before_anything_starts(flags, wo
   'flag, error',
   [
     ('--num_stepz=3', '--num_stepz is not a flag; did you mean --num_steps?'),
+    ('--lr=1e-3', '--lr is not a flag; did you mean --learning_rate?'),
     (
       '--num_steps=1e6',
       '--num_steps=1e6 is not a whole number; write it in digits, such as 1000000.',
@@ -309,6 +312,24 @@ def test_a_flag_that_cannot_be_parsed_is_rejected_in_one_sentence(flag, error):
   process = launch(flag)
   assert process.returncode == 2
   assert process.stderr == f'error: {error}\n'
+
+
+@pytest.mark.parametrize(
+  ('name', 'meant'),
+  [
+    ('gamma', 'discount'),
+    ('total-timesteps', 'num_steps'),
+    ('n_envs', 'num_envs'),
+    ('max_grad_norm', 'max_gradient_norm'),
+    ('learningrate', 'learning_rate'),
+    ('xyzzy', ''),
+  ],
+)
+def test_a_name_of_another_library_leads_to_the_flag(name, meant):
+  run_main('--list_envs')  # It defines the flags.
+  tail = f'; did you mean --{meant}?' if meant else '; --helpfull lists all flags.'
+  with pytest.raises(ValueError, match=re.escape(f'--{name} is not a flag{tail}')):
+    config_flags.parse(['launch.py', f'--{name}=1'])
 
 
 def test_a_run_directory_in_use_is_rejected(tmp_path, capsys):

@@ -59,7 +59,7 @@ def test_a_sweep_is_stopped_continued_and_compared(tmp_path, capsys):
   file.write_text(FILE)
   run_dirs = [directory / f'trial_{trial}' / 'seed_1' for trial in (1, 2)]
 
-  process = start(file, f'--dir={directory}')
+  process = start(file, f'--run_dir={directory}')
   try:
     wait_until(
       lambda: all(curves.read(str(run_dir), 'anakin/0', 'actor_steps') for run_dir in run_dirs),
@@ -77,7 +77,7 @@ def test_a_sweep_is_stopped_continued_and_compared(tmp_path, capsys):
     assert outcome.state == sweep_directory.STOPPED
     assert list((run_dir / 'checkpoints').glob('*.checkpoint'))
 
-  code, output, errors = finish(start(file, f'--dir={directory}'))
+  code, output, errors = finish(start(file, f'--run_dir={directory}'))
   assert code == 0, output + errors
   assert len(re.findall(r'^trial \d seed 1: resumes --learning_rate=1e-\d, ', output, re.M)) == 2
   with open(directory / 'table.csv') as f:
@@ -92,7 +92,7 @@ def test_a_sweep_is_stopped_continued_and_compared(tmp_path, capsys):
 
   # Nothing is left to do, and the table needs no run.
   (directory / 'table.md').unlink()
-  code, again, _ = finish(start(file, f'--dir={directory}', '--table_only'))
+  code, again, _ = finish(start(file, f'--run_dir={directory}', '--table_only'))
   assert code == 0 and again.strip() in output
   assert (directory / 'table.md').exists()
 
@@ -118,7 +118,7 @@ def test_a_sweep_is_stopped_continued_and_compared(tmp_path, capsys):
 def test_errors_are_reported_before_anything_is_launched(tmp_path, text, flags, said):
   file, directory = tmp_path / 'catch.yaml', tmp_path / 'out'
   file.write_text(text)
-  code, output, errors = finish(start(file, f'--dir={directory}', *flags))
+  code, output, errors = finish(start(file, f'--run_dir={directory}', *flags))
   assert (code, output) == (2, '')
   assert errors.startswith('error: ') and said in errors and errors.count('\n') == 1
   assert not directory.exists()
@@ -128,7 +128,7 @@ def test_errors_are_reported_before_anything_is_launched(tmp_path, text, flags, 
 def test_a_dry_run_lists_the_trials_and_starts_nothing(tmp_path):
   file, directory = tmp_path / 'catch.yaml', tmp_path / 'out'
   file.write_text(FILE)
-  code, output, errors = finish(start(file, f'--dir={directory}', '--dry_run'))
+  code, output, errors = finish(start(file, f'--run_dir={directory}', '--dry_run'))
   assert code == 0, errors
   assert 'trials: a grid of 2, 2 runs at once (as ' in output
   assert 'trial 2: launch.py --program=anakin --env=catch' in output

@@ -1,4 +1,4 @@
-"""Evaluates parameters on whole episodes without exploration."""
+"""Evaluates parameters on whole episodes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.agent import Agent
 from agents.anakin.environment import evaluated
 from agents.seeding import Seed
-from agents.types import Nest
 from environments import jax_registry, registry
 from environments.base import BatchedEnvironment
 from nodes.evaluator import Episode, complete_rounds, play_episodes
@@ -54,24 +52,19 @@ def make_environment(
 
 
 def play(
-  agent: Agent,
-  params: Nest,
   environment: BatchedEnvironment,
   episodes_each: int,
-  seed: Seed,
+  policy: LocalPolicy,
   max_steps: int = 0,
 ) -> list[Episode]:
   """Plays the same number of whole episodes in each environment; returns them in order of their ends.
 
   Args:
-    agent: the acting agent.
-    params: its parameters.
     environment: the batch of environments.
     episodes_each: episodes per environment.
-    seed: seed of action sampling, for agents that sample in evaluation.
+    policy: acts in it.
     max_steps: number of steps after which an episode is cut and the round is the last; 0 for no limit.
   """
-  policy = LocalPolicy(agent, params, environment.num_envs, seed)
   played = list(play_episodes(environment, policy, episodes_each, max_steps=max_steps))
   return complete_rounds(played, environment.num_envs)
 

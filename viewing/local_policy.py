@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import dm_env
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from agents.agent import Agent
@@ -37,9 +36,13 @@ def acting(agent: Agent) -> Callable[..., tuple[Array, Nest]]:
 
 
 class LocalPolicy:
-  """Acts with given parameters and the agent's `evaluation_exploration`; a `nodes.evaluator.Policy`."""
+  """Acts with given parameters; a `nodes.evaluator.Policy`.
 
-  def __init__(self, agent: Agent, params: Nest, num_envs: int, seed: Seed):
+  Attributes:
+    exploration: of each environment, float32 `[N]`.
+  """
+
+  def __init__(self, agent: Agent, params: Nest, num_envs: int, seed: Seed, sample: bool = False):
     """Initialises the core states.
 
     Args:
@@ -47,8 +50,10 @@ class LocalPolicy:
       params: its parameters.
       num_envs: N, the batch size.
       seed: seed of action sampling.
+      sample: whether to act with the exploration of training, not with that of evaluation.
     """
-    self._exploration = jnp.full(num_envs, agent.evaluation_exploration, jnp.float32)
+    greedy = np.full(num_envs, agent.evaluation_exploration, np.float32)
+    self.exploration = agent.exploration(num_envs) if sample else greedy
     self._params = params
     self._core_state = agent.initial_core_state(num_envs)
     self._keys = jax.random.split(seed.child('actions').key(), num_envs)
@@ -58,7 +63,7 @@ class LocalPolicy:
 
   def send(self, timestep: dm_env.TimeStep) -> None:
     """Acts on the timesteps `[N]`."""
-    inputs = Timestep(*timestep), self._exploration, self._keys, self._count
+    inputs = Timestep(*timestep), self.exploration, self._keys, self._count
     self._action, self._core_state = self._act(self._params, self._core_state, *inputs)
     self._count += 1
 

@@ -24,7 +24,7 @@ from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
 from launchers.stop_requests import StopRequests
-from rundir import files, run_end
+from rundir import evaluation_gap, files, run_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,5 +212,7 @@ def _run_and_record(run_dir: str) -> int:
     return REFUSED
   run_end.record_end(run_dir, code, time.monotonic() - began)
   if code == 0 and (done := run_end.result(run_dir)):
+    if note := evaluation_gap.remark(run_dir):
+      streams.say(note, sys.stderr)
     streams.say(done)
   return code

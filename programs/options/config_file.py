@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from absl import flags
 
-from environments import errors
+from programs.options import suggestions
 
 _CONFIG = flags.DEFINE_string(
   'config',
@@ -123,7 +123,7 @@ def word(source: str, name: str, value: Any) -> str:
     ValueError: if there is no such flag, or the value is invalid; one sentence.
   """
   if name not in flags.FLAGS or name == _CONFIG.name:
-    near = errors.did_you_mean(name, set(flags.FLAGS) - {_CONFIG.name})
+    near = suggestions.did_you_mean(name) if name != _CONFIG.name else ''
     raise ValueError(f'{source}: there is no option {name!r}{near or "; see --help."}')
   known = flags.FLAGS[name]
   if value is None:

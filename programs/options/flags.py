@@ -9,8 +9,9 @@ from typing import Any
 
 from absl import flags
 
-from environments import errors, user_file
+from environments import user_file
 from programs import registry
+from programs.options import suggestions
 from programs.options.agent_choice import variants
 from programs.options.measured import AUTO
 
@@ -134,7 +135,7 @@ def parse(words: Sequence[str]) -> list[str]:
     return flags.FLAGS(list(words))
   except flags.UnrecognizedFlagError as error:
     flag = f'--{error.flagname}'
-    near = errors.did_you_mean(flag, [f'--{name}' for name in flags.FLAGS])
+    near = suggestions.did_you_mean(error.flagname, '--')
     raise ValueError(f'{flag} is not a flag{near or "; --helpfull lists all flags."}') from error
   except flags.Error as error:
     flag, _, reason = str(error).removeprefix('flag ').rstrip('.').partition(': ')

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,3 +102,17 @@ def test_a_launch_that_the_engine_rejects_leaves_no_file_and_removes_none(
   assert (tmp_path / 'config.json').exists() == bool(left)
   assert run_main(*flags) == 2
   assert ('is not empty' in capsys.readouterr().err) == bool(left)
+
+
+def test_a_run_whose_evaluation_is_far_below_its_training_ends_with_a_note(tmp_path, capsys):
+  (tmp_path / 'summary.json').write_text(
+    '{"evaluator_return": 0.1, "evaluator_return_stderr": 0.0}'
+  )
+  (tmp_path / 'logs').mkdir()
+  (tmp_path / 'logs' / 'learner-0.csv').write_text('episodes,episode_return\n100,0.5\n')
+  Local().conclude(SimpleNamespace(run_dir=str(tmp_path)), 0, 1.0)
+  out, err = capsys.readouterr()
+  assert out == f'done: evaluator_return=0.1 seconds=1.0 run_dir={tmp_path}\n'
+  assert err.startswith(
+    'note: the final evaluation returned 0.1, far below the 0.5 of the last 100'
+  )

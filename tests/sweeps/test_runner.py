@@ -240,7 +240,7 @@ def test_programs_of_a_killed_sweep_are_killed(quick_launch, tmp_path):
     f'runner._LAUNCH = {str(quick_launch)!r}; sweep.main(sys.argv[1:])'
   )
   process = subprocess.Popen(
-    [sys.executable, '-c', code, str(file), f'--dir={directory}'],
+    [sys.executable, '-c', code, str(file), f'--run_dir={directory}'],
     cwd=commands.ROOT,
     stdout=subprocess.DEVNULL,
   )

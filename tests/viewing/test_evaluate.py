@@ -76,6 +76,13 @@ def test_the_score_is_that_of_a_loop_by_hand_and_names_its_protocol(finished_run
     assert words in text
 
 
+def test_a_sampled_score_says_so(finished_run, tmp_path, capsys):
+  found = score(capsys, tmp_path, finished_run, '--episodes=8', '--sample')
+  assert (found['protocol']['sample'], found['protocol']['exploration']) == (True, 1)
+  text = play(capsys, finished_run, '--episodes=8', '--sample')
+  assert 'the exploration of training, raw rewards' in text and 'greedy' not in text
+
+
 def test_every_kept_checkpoint_can_be_evaluated(finished_run, tmp_path, capsys):
   kept = checkpoints.steps(checkpoints.directory(str(finished_run)))
   assert kept

@@ -15,6 +15,9 @@ class Counting:
 
   evaluation_exploration = 0.25
 
+  def exploration(self, num_environments):
+    return np.linspace(0.5, 1, num_environments, dtype=np.float32)
+
   def initial_core_state(self, batch_size):
     return jnp.zeros(batch_size, jnp.int32)
 
@@ -24,8 +27,8 @@ class Counting:
     return ActOutput(jnp.stack(columns, axis=1), {}, core_state + 1)
 
 
-def answers(seed, count=3):
-  policy = LocalPolicy(Counting(), 10.0, num_envs=2, seed=Seed(seed))
+def answers(seed, count=3, **options):
+  policy = LocalPolicy(Counting(), 10.0, num_envs=2, seed=Seed(seed), **options)
   rewards = np.array([1, 2], np.float32)
   timestep = dm_env.TimeStep(
     np.ones(2, np.uint8), rewards, np.ones(2, np.float32), np.zeros((2, 1))
@@ -42,6 +45,10 @@ def test_it_carries_the_core_state_and_acts_as_evaluators_do():
   assert received[:, :, 0].tolist() == [[0, 0], [1, 1], [2, 2]]
   assert (received[:, :, 1] == 0.25).all()
   assert received[:, :, 3].tolist() == [[11, 12]] * 3
+
+
+def test_it_samples_with_the_exploration_of_training():
+  assert answers(seed=0, sample=True)[:, :, 1].tolist() == [[0.5, 1]] * 3
 
 
 def test_every_environment_and_step_has_random_numbers_of_its_own_which_the_seed_decides():
