@@ -84,7 +84,7 @@ def routes(address: str) -> Iterator[tuple[socket.socket, Any]]:
     OSError: if the host is unknown.
   """
   host, _, port = address.rpartition(':')
-  if not host or not port.isdecimal():
+  if not host or not port.isdecimal() or int(port) > 65535:
     raise ValueError(f'{address!r} is no address of a server; it needs to be host:port')
   found = socket.getaddrinfo(host.strip('[]'), int(port), type=socket.SOCK_STREAM)
   if hasattr(socket, 'SO_PEERCRED') and _is_here(*found[0]):
@@ -102,6 +102,25 @@ def check_connected(stream: socket.socket) -> None:
     raise PermissionError('the server belongs to another user')
 
 
+_reset_in_child: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def reset_in_child(owner: Any) -> None:
+  """Calls `owner.reset()` in every forked child, to which no socket of the parent belongs.
+
+  One that stayed open in the child would outlive the parent.
+  """
+  _reset_in_child.add(owner)
+
+
+def _reset() -> None:
+  for owner in list(_reset_in_child):
+    owner.reset()
+
+
+os.register_at_fork(after_in_child=_reset)
+
+
 class Waker:
   """Wakes up a thread that polls; any thread may call it."""
 
@@ -109,6 +128,7 @@ class Waker:
     self._reader, self._writer = socket.socketpair()
     self._reader.setblocking(False)
     self._writer.setblocking(False)
+    reset_in_child(self)
 
   def fileno(self) -> int:
     """Returns a file descriptor that is readable after `wake`."""
@@ -129,24 +149,7 @@ class Waker:
     self._reader.close()
     self._writer.close()
 
-
-_reset_in_child: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def reset_in_child(owner: Any) -> None:
-  """Calls `owner.reset()` in every forked child, which owns none of the parent's connections.
-
-  A connection that stayed open in the child would outlive the parent.
-  """
-  _reset_in_child.add(owner)
-
-
-def _reset() -> None:
-  for owner in list(_reset_in_child):
-    owner.reset()
-
-
-os.register_at_fork(after_in_child=_reset)
+  reset = close
 
 
 def _prepared(stream: socket.socket) -> socket.socket:

@@ -19,6 +19,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from courier import sockets
+
 # What a message is; the comment says what its name and its body are.
 CALL = 1  # The method; the pickled arguments.
 RESULT = 2  # None; the pickled result.
@@ -132,6 +134,7 @@ class Connection:
     self._scratch = scratch
     self._filled = self._parse()
     self._room = memoryview(next(self._filled))
+    sockets.reset_in_child(self)
 
   def fileno(self) -> int:
     """Returns the file descriptor of the socket; -1 once it is closed."""
@@ -194,6 +197,8 @@ class Connection:
     """Closes the socket; only this process's copy of it."""
     self.unsent.clear()
     self._stream.close()
+
+  reset = close
 
   def _advance(self, count: int) -> None:
     self._room = self._room[count:]

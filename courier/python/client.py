@@ -37,17 +37,22 @@ class Client:
     call_timeout: float | datetime.timedelta | None = None,
     wait_for_ready: bool = True,
     chunk_tensors: bool = False,
-    **unused: Any,
+    *,
+    load_balancing_policy: str | None = None,
+    propagate_deadline: bool = True,
   ):
     """Initialises a client. The first call connects.
 
     Args:
       server_address: host:port.
-      compress: has no effect, as have `chunk_tensors` and `unused`, which other versions know.
+      compress: has no effect.
       call_timeout: seconds after which a call fails with DEADLINE_EXCEEDED; None or 0 for never.
       wait_for_ready: False to have calls fail with UNAVAILABLE while the server is away.
+      chunk_tensors: has no effect.
+      load_balancing_policy: has no effect.
+      propagate_deadline: has no effect.
     """
-    self._init_args = (server_address, compress, call_timeout, wait_for_ready, chunk_tensors)
+    self._init_args = (server_address, compress, call_timeout, wait_for_ready)
     if isinstance(call_timeout, datetime.timedelta):
       call_timeout = call_timeout.total_seconds()
     self._channel = _Channel(str(server_address), call_timeout or math.inf, wait_for_ready)
@@ -110,6 +115,9 @@ def _check_name(method: str) -> None:
 
 def _function(channel: _Channel, method: str) -> Callable[..., Any]:
   def call(*args: Any, **kwargs: Any) -> Any:
+    if channel.is_own_thread():  # A callback of a future: nothing would receive the reply.
+      with contextlib.closing(channel.copy()) as another:
+        return _function(another, method)(*args, **kwargs)
     pending = channel.call(wire.CALL, method, (args, kwargs))
     try:
       return pending.result()
@@ -178,20 +186,16 @@ class _Channel:
     self._timeout = timeout
     self._wait_for_ready = wait_for_ready
     self._numbers = itertools.count()
-    self._waiter: _Waiter | None = None
     self.reset()
     sockets.reset_in_child(self)
 
   def reset(self) -> None:
-    """Starts from nothing in a forked child: without the thread, its calls and its connection."""
-    if self._waiter is not None:
-      self._waiter.close()
-      if self._connection is not None:
-        self._connection.close()
+    """Begins from nothing in a forked child: without the thread, its calls and its connection."""
     self._lock = threading.Lock()
     self._calls: dict[int, _Call] = {}  # Those under way, by number and so by deadline.
     self._connection: wire.Connection | None = None
-    self._waiter = None  # As long as the thread runs.
+    self._thread: threading.Thread | None = None
+    self._waiter: _Waiter | None = None  # As long as the thread runs.
     self._asleep_until = 0.0
     self._closed = False
 
@@ -211,9 +215,10 @@ class _Channel:
       self._calls[number] = call
       if self._waiter is None:
         self._waiter = _Waiter()
-        threading.Thread(
+        self._thread = threading.Thread(
           target=self._run, args=(self._waiter,), name='courier', daemon=True
-        ).start()
+        )
+        self._thread.start()
       elif not self._send(message) or deadline < self._asleep_until:
         self._waiter.wake()
     return call
@@ -226,6 +231,14 @@ class _Channel:
       if not self._send(wire.Message(wire.CANCEL, call.message.call)):
         self._wake()
     return True
+
+  def is_own_thread(self) -> bool:
+    """Returns whether the caller is the thread that receives."""
+    return threading.current_thread() is self._thread
+
+  def copy(self) -> _Channel:
+    """Returns another channel to the server."""
+    return _Channel(self.address, self._timeout, self._wait_for_ready)
 
   def close(self) -> None:
     """Ends the thread once no call is under way. Takes no lock: garbage collection may call it."""
@@ -258,6 +271,8 @@ class _Channel:
         while time.monotonic() < until and self._calls:
           self._wait(waiter, until)
         pause = min(2 * pause, _LAST_PAUSE)
+      except Exception as error:  # Such as a MemoryError.
+        self._fail_all(f'the calls to {self.address} have failed: {error!r}', StatusCode.INTERNAL)
 
   def _is_needed(self, waiter: _Waiter) -> bool:
     """Returns whether there are calls; if not, the thread ends, and the next call starts another."""

@@ -120,14 +120,11 @@ class Server:
     self._thread.join()
 
   def reset(self) -> None:
-    """Closes everything in a forked child, which does not serve."""
-    for peer in self._peers:
-      peer.connection.close()
+    """Gives up the port in a forked child, which does not serve."""
     for listener in self._listeners:
       listener.close()
     if self._bound is not None:
       self._bound.close()
-    self._waker.close()
 
   def _serve(self) -> None:
     scratch = wire.scratch()
@@ -175,6 +172,9 @@ class Server:
         if peer.connection.is_greeted:
           self._strangers.discard(peer)
     except OSError:
+      self._drop(peer)
+    except Exception:  # Such as a MemoryError.
+      _log.exception('port %d: a client is disconnected', self._port)
       self._drop(peer)
 
   def _take(self, peer: _Peer, message: wire.Message) -> None:

@@ -31,8 +31,17 @@ def test_a_call_returns_what_the_function_returns(connect):
 
 @pytest.mark.parametrize(
   'value',
-  [b'1234', 'text', None, (1, [2.5, {'a': True}]), 2**80, np.float32(3), datetime.timedelta(1)],
-  ids=str,
+  [
+    b'1234',
+    b'1234' * (1 << 20),
+    'text',
+    None,
+    (1, [2.5, {'a': True}]),
+    2**80,
+    np.float32(3),
+    datetime.timedelta(1),
+  ],
+  ids=lambda value: str(value)[:20],
 )
 def test_values_come_back_as_they_were_with_their_types(connect, value):
   returned = connect(echo=lambda value: value).echo(value)
@@ -294,12 +303,11 @@ def test_callbacks_make_further_calls(connect):
   client, ended = connect(add=lambda a, b: a + b), futures.Future()
 
   def again(reply):
-    client.futures.add(reply.result(), 1).add_done_callback(
-      lambda last: ended.set_result(last.result())
-    )
+    total = client.add(reply.result(), 10)
+    client.futures.add(total, 1).add_done_callback(lambda last: ended.set_result(last.result()))
 
   client.futures.add(1, 2).add_done_callback(again)
-  assert ended.result(DEADLINE) == 4
+  assert ended.result(DEADLINE) == 14
 
 
 def test_a_server_starts_once_and_has_to_be_started():
