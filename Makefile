@@ -4,6 +4,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 NEWEST := .venv-newest
+JAX_SUITES := .venv-jax-suites
+LIBPYTHON := lib/python3.10/site-packages/libpython.pth
 # cpu, cuda or tpu: the plug-in of JAX beside requirements.txt. The virtual environment keeps the last choice.
 ACCELERATOR ?= $(or $(patsubst $(VENV)/installed-%,%,$(firstword $(wildcard $(VENV)/installed-*))),cpu)
 ifeq ($(filter cpu cuda tpu,$(ACCELERATOR)),)
@@ -15,7 +17,7 @@ LOCKS := requirements.txt $(if $(filter-out cpu,$(ACCELERATOR)),requirements-$(A
 export PATH := $(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help train add remove quick test nightly newest check docs lock slurm clean
+.PHONY: help train add remove quick test nightly newest jax-suites check docs lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu'
@@ -23,8 +25,9 @@ help:
 	@echo 'make remove PACKAGES=navix           the reverse'
 	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
 	@echo 'make test    set up, then check and test everything except nightly tests'
-	@echo 'make nightly the tests that need minutes or a quiet machine, then make newest'
+	@echo 'make nightly the tests that need minutes or a quiet machine, make newest, make jax-suites'
 	@echo 'make newest  test the agents on the newest Python here and the newest JAX'
+	@echo 'make jax-suites  train in environments of Jumanji and Craftax, in a virtual environment of their own'
 	@echo 'make check   ruff and mypy only'
 	@echo 'make docs    write the generated parts of docs/, and build the site; a dead link is an error'
 	@echo 'make lock    resolve requirements.in into requirements.txt, and requirements-*.txt for containers'
@@ -43,13 +46,16 @@ quick: $(INSTALLED)
 test: $(INSTALLED) check slurm
 	$(PYTEST) $(SIDE_BY_SIDE)
 
-nightly: $(INSTALLED) newest
+nightly: $(INSTALLED) newest jax-suites
 	$(PYTEST) -m nightly
 
 # One test compares with rlax, which is not a dependency of the agents.
 newest: $(NEWEST)/installed
 	JAX_PLATFORMS=cpu $(NEWEST)/bin/python -m pytest tests/agents --deselect \
 	  tests/agents/test_vtrace_targets.py::test_matches_rlax
+
+jax-suites: $(JAX_SUITES)/installed
+	$(JAX_SUITES)/bin/python -m pytest -m nightly tests/test_jax_suites.py
 
 check: $(INSTALLED)
 	$(BIN)/ruff check
@@ -88,6 +94,13 @@ $(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
 	  --override requirements-newest.in --requirement requirements-newest.in
 	touch $@
 
+$(JAX_SUITES)/installed: $(INSTALLED) requirements-jax-suites.in
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(JAX_SUITES)
+	$(BIN)/uv pip install --quiet --python $(JAX_SUITES)/bin/python --constraint requirements.txt \
+	  --requirement requirements.in --requirement requirements-jax-suites.in
+	test ! -e $(VENV)/$(LIBPYTHON) || cp $(VENV)/$(LIBPYTHON) $(JAX_SUITES)/$(LIBPYTHON)
+	touch $@
+
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --python $(BIN)/python --custom-compile-command 'make lock'
 # Environments of their own, for `watch.py --to=`.
 TRACKERS := wandb mlflow
@@ -108,4 +121,4 @@ slurm:
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(SLURM); }
 
 clean:
-	rm -rf $(VENV) $(NEWEST)
+	rm -rf $(VENV) $(NEWEST) $(JAX_SUITES)

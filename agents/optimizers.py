@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from agents import counters
 from agents.optimizer_config import OptimizerConfig
 from agents.types import Array, Nest
 
@@ -107,7 +108,7 @@ class Optimizer:
 
   def learning_rate(self, learner_steps: Array) -> Array:
     """Returns the learning rate after `learner_steps` completed learner steps, float32 `[]`."""
-    return jnp.asarray(self._schedule(learner_steps), jnp.float32)
+    return jnp.asarray(self._schedule(counters.saturated(learner_steps)), jnp.float32)
 
 
 def with_count(opt_state: optax.OptState, gradient_steps: int) -> optax.OptState:
@@ -119,7 +120,9 @@ def with_count(opt_state: optax.OptState, gradient_steps: int) -> optax.OptState
   def moved(state: Any) -> Any:
     if not isinstance(state, optax.ScaleByScheduleState):
       return state
-    return state._replace(count=np.asarray(gradient_steps, state.count.dtype))
+    # optax's own count stays at its largest value too.
+    count = min(gradient_steps, np.iinfo(state.count.dtype).max)
+    return state._replace(count=np.asarray(count, state.count.dtype))
 
   return jax.tree.map(
     moved, opt_state, is_leaf=lambda state: isinstance(state, optax.ScaleByScheduleState)

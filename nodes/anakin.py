@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Callable
@@ -107,7 +108,10 @@ class Anakin:
     self._published = dict(self._counts), state.learner.params
     self._gate.open()
     checkpointer = Checkpointer(
-      directory, self._options.run.checkpoint_period, self._options.run.checkpoints_kept, self._save
+      directory,
+      self._options.run.checkpoint_period,
+      self._options.run.checkpoints_kept,
+      functools.partial(self._save, loop),
     )
     self._measured = dict(self._counts)
     with reporter:
@@ -172,7 +176,8 @@ class Anakin:
     activity.mark(activity.COMPILED_LOOP)
     state, on_device = loop.train(self._state)
     report: Report = jax.device_get(on_device)
-    updates = int(report.learner_steps) - self._counts['learner_steps']
+    # The counter on the devices is an int32, which wraps.
+    updates = (int(report.learner_steps) - self._counts['learner_steps']) % 2**32
     metrics = {name: m[len(m) - updates :] for name, m in report.metrics.items()}
     if updates and not report.finite:
       raise_first_not_finite(self._counts['learner_steps'], updates, metrics)
@@ -190,8 +195,9 @@ class Anakin:
       report.episodes.length_sum,
     ]
 
-  def _save(self) -> tuple[dict[str, int], Any]:
-    return dict(self._counts), jax.device_get(self._state)
+  def _save(self, loop: AnakinLoop) -> tuple[dict[str, int], AnakinState]:
+    assert self._state is not None
+    return dict(self._counts), loop.get(self._state)
 
   def _measure(self, seconds: float) -> dict[str, float]:
     rates = {

@@ -8,6 +8,7 @@ from typing import Any
 import dm_env.specs
 import jax
 
+from agents import shapes
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment, evaluated
 from agents.anakin.evaluation import Evaluation
@@ -54,6 +55,20 @@ class AnakinEvaluator(PeriodicEvaluator):
     evaluation = Evaluation(
       agent, environment, self._num_envs, self._episodes_each, max_episode_steps=self._max_steps
     )
+
+    # While the loop compiles too. Compiling in the first evaluation would leave a short run no time for
+    # others, and count against the share of the time that evaluations may take.
+    activity.mark(activity.COMPILING)
+    evaluation.compile(shapes.params(agent), jax.eval_shape(self._seed.key))
+
+    # A resumed run has steps before its loop is compiled, and get_params waits for that.
+    with activity.doing(activity.WAITING_FOR_PARAMETERS):
+      try:
+        rpc.call(
+          lambda: self._anakin.futures.get_params(), lifecycle.stop_event().is_set, 'get_params'
+        )
+      except lifecycle.Stopped:
+        return
 
     def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
       if self._several:

@@ -91,7 +91,8 @@ class GossipPeer(Gossiping, Anakin):
     learner = agent.with_params(jax.device_get(state.learner), params)
     steps = counts['learner_steps']
     learner = learner._replace(
-      learner_steps=np.int32(steps), opt_state=optimizers.with_count(learner.opt_state, steps)
+      learner_steps=np.int64(steps).astype(np.int32),  # Wraps, as the counter in the loop does.
+      opt_state=optimizers.with_count(learner.opt_state, steps),
     )
     return loop.put(state._replace(learner=learner))
 

@@ -111,6 +111,8 @@ def test_the_examples_are_short():
     'doors.py',
     'doors_in_jax.py',
     'fourier.py',
+    'from_craftax.py',
+    'from_jumanji.py',
     'histogram.py',
     'mine.py',
     'primes.py',

@@ -7,7 +7,7 @@ import dm_env.specs
 import jax
 import numpy as np
 
-from agents.anakin.environment import JaxEnvironment, next_row
+from agents.anakin.environment import JaxEnvironment, next_rows
 from agents.seeding import Seed
 from agents.types import Array, Nest, Timestep
 from environments.base import BatchedEnvironment
@@ -37,9 +37,7 @@ class JaxBatch(BatchedEnvironment):
     def step(
       state: Nest, step_type: Array, action: Array, keys: Array, count: int
     ) -> tuple[Nest, Timestep]:
-      return jax.vmap(lambda *args: next_row(environment, *args))(
-        state, step_type, action, _at(keys, count)
-      )
+      return next_rows(environment, state, step_type, action, _at(keys, count))
 
     self._reset = jax.jit(reset)
     self._step = jax.jit(step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,8 +55,14 @@ class Evaluation:
     self._episodes_each = episodes_each
     self._rows_per_call = rows_per_call
     self._max_steps = max_episode_steps
-    self._begin = jax.jit(self._make_state)
-    self._play = jax.jit(self._rows, donate_argnums=1)
+    self._begin: Any = jax.jit(self._make_state)
+    self._play: Any = jax.jit(self._rows, donate_argnums=1)
+
+  def compile(self, params: Nest, key: Array) -> None:
+    """Compiles ahead of the first evaluation; takes the shapes and dtypes of what `begin` takes."""
+    state = jax.eval_shape(self._make_state, params, key)
+    self._begin = self._begin.lower(params, key).compile()
+    self._play = self._play.lower(params, state).compile()
 
   def begin(self, params: Nest, key: Array) -> EvaluationState:
     """Starts an episode in every environment; `key` is a typed PRNG key."""

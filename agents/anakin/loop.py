@@ -120,12 +120,17 @@ class AnakinLoop:
     return AnakinState(*self._init(key))
 
   def shapes(self) -> AnakinState:
-    """Returns the shapes and dtypes of a state, without making one."""
-    return AnakinState(*jax.eval_shape(self._make_state, jax.eval_shape(lambda: jax.random.key(0))))
+    """Returns the shapes and dtypes of what `get` returns, without making a state."""
+    return jax.eval_shape(lambda state: jax.tree.map(_data, state), self._types())
+
+  def get(self, state: AnakinState) -> AnakinState:
+    """Returns a state as NumPy arrays, for a checkpoint; typed PRNG keys as their data, uint32."""
+    return jax.device_get(jax.tree.map(_data, state))
 
   def put(self, state: AnakinState) -> AnakinState:
-    """Moves a state of NumPy arrays, such as a restored one, to the devices."""
-    return AnakinState(*map(jax.device_put, state, self._shardings))
+    """Moves a state of NumPy arrays, as from `get`, to the devices."""
+    typed = jax.tree.map(_as_typed, self._types(), state)
+    return AnakinState(*map(jax.device_put, typed, self._shardings))
 
   def train(self, state: AnakinState) -> tuple[AnakinState, Report]:
     """Does `updates_per_call` learner steps, or fewer until the replay is filled.
@@ -141,6 +146,10 @@ class AnakinLoop:
     if not isinstance(self._train, jax.stages.Compiled):
       self._train = self._train.lower(*state).compile()
     return str(self._train.as_text())
+
+  def _types(self) -> AnakinState:
+    """Returns the shapes and dtypes of a state on the devices."""
+    return AnakinState(*jax.eval_shape(self._make_state, jax.eval_shape(lambda: jax.random.key(0))))
 
   def _multiplications(self) -> int:
     """Returns about how many multiplications one step of acting takes."""
@@ -197,3 +206,19 @@ class AnakinLoop:
       out_specs=(data, data, data),
       check_vma=False,
     )(params, learner_steps, streams)
+
+
+def _is_key(x: Any) -> bool:
+  return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _data(x: Array) -> Array:
+  """Returns the data of typed PRNG keys, and other arrays as they are."""
+  return jax.random.key_data(x) if _is_key(x) else x
+
+
+def _as_typed(wanted: jax.ShapeDtypeStruct, x: Array) -> Array:
+  """Returns the data of keys as typed PRNG keys where those are wanted, and other arrays as they are."""
+  if not _is_key(wanted) or _is_key(x):
+    return x
+  return jax.random.wrap_key_data(x, impl=jax.random.key_impl(jnp.zeros((), wanted.dtype)))

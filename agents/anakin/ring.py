@@ -24,7 +24,9 @@ class Ring(NamedTuple):
   unrolls: Unroll  # `[R, S, E, ...]`.
   weights: Array  # float32 `[R, S, E]`, priority^exponent; 0 where no unroll is.
   key: Array  # uint32 `[R, ...]`, data of the PRNG keys for the next samples.
-  count: Array  # int32 `[]`, unrolls of each environment so far; below 0 they are incomplete.
+  # int32 `[]`, unrolls of each environment so far, or S to 2 S with the same remainder of division by S;
+  # below 0 they are incomplete.
+  count: Array
 
 
 class Sample(NamedTuple):
@@ -75,7 +77,9 @@ def insert(ring: Ring, unrolls: Unroll, weights: Array) -> Ring:
     return jax.lax.dynamic_update_index_in_dim(old, new, slot, axis=1)
 
   stored, weights = jax.tree.map(put, (ring.unrolls, ring.weights), (unrolls, weights))
-  return ring._replace(unrolls=stored, weights=weights, count=ring.count + 1)
+  # Full rings count round by round, so that the count cannot overflow.
+  count = jnp.where(ring.count < slots, ring.count, ring.count % slots + slots) + 1
+  return ring._replace(unrolls=stored, weights=weights, count=count)
 
 
 def sample(ring: Ring, batch_size: int) -> tuple[Array, Sample]:

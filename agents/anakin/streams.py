@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from agents.agent import Agent
-from agents.anakin.environment import JaxEnvironment, next_row
+from agents.anakin.environment import JaxEnvironment, next_rows
 from agents.types import FIRST, LAST, Array, Nest, Timestep, Unroll
 
 
@@ -104,8 +104,12 @@ def advance(
 ) -> Streams:
   """Executes the actions of the latest rows and acts on the next; arguments as in `begin`."""
   keys, environment_keys, agent_keys = _split(jax.random.wrap_key_data(streams.key))
-  state, timestep = jax.vmap(lambda *args: next_row(environment, *args))(
-    streams.environment, streams.row.timestep.step_type, streams.row.action, environment_keys
+  state, timestep = next_rows(
+    environment,
+    streams.environment,
+    streams.row.timestep.step_type,
+    streams.row.action,
+    environment_keys,
   )
   row, after = _answer(
     agent, params, policy_version, streams.after, timestep, streams.exploration, agent_keys

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import mctx
 
+from agents import counters
 from agents.muzero.config import MuZeroConfig
 from agents.types import Array, Nest
 
@@ -168,5 +169,5 @@ def temperature(config: MuZeroConfig, learner_steps: Array) -> Array:
   steps = config.temperature_decay_steps
   if not steps:
     return jnp.float32(1.0)
-  progress = learner_steps / steps
+  progress = counters.saturated(learner_steps) / steps
   return jnp.where(progress < 0.5, 1.0, jnp.where(progress < 0.75, 0.5, 0.25))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from agents import masked
+from agents import counters, masked
 from agents.actor_critic import normalization
 from agents.actor_critic.agent import ActorCritic
 from agents.actor_critic.rewards import scaled_rewards
@@ -100,7 +100,8 @@ class PPO(ActorCritic):
       **jax.tree.map(jnp.mean, steps),
       **metrics,
       **normalization.metrics(used),
-      'gradient_steps': learner_steps.astype(jnp.float32) * self._gradient_steps,
+      'gradient_steps': counters.saturated(learner_steps).astype(jnp.float32)
+      * self._gradient_steps,
       'learning_rate': self._optimizer.learning_rate(state.learner_steps),
       **policy_lag(state.learner_steps, unrolls.policy_version),
     }

@@ -15,8 +15,8 @@ RESUME = 'it was made by another config; resume with the options of its own run.
 
 
 def serialise(state: Any) -> bytes:
-  """Returns a nest of NumPy arrays as bytes."""
-  return serialization.to_bytes(state)
+  """Returns a pytree of NumPy arrays as bytes."""
+  return serialization.msgpack_serialize(_state_dict(state))
 
 
 def restore(checkpoint: Checkpoint, template: Any) -> Any:
@@ -54,15 +54,34 @@ def _fit(path: str, template: Any, content: bytes, advice: str) -> Any:
     raise UnusableCheckpoint(f'{path} is damaged: it is not complete msgpack ({error}).') from error
   if difference := _difference(template, state):
     raise UnusableCheckpoint(f'{path} {difference}: {advice}')
-  try:
-    return serialization.from_state_dict(template, state)
-  except (ValueError, KeyError, TypeError) as error:
-    raise UnusableCheckpoint(f'{path} does not fit this agent: {advice} ({error})') from error
+  # Both have the same leaves, so each goes to the place of its namesake in the template.
+  structure: Any = jax.tree.structure(template)
+  places = jax.tree.leaves(_state_dict(structure.unflatten(range(structure.num_leaves))))
+  leaves = dict(zip(places, jax.tree.leaves(state), strict=True))
+  return structure.unflatten(leaves[place] for place in range(structure.num_leaves))
+
+
+def _state_dict(tree: Any) -> Any:
+  """Returns a pytree as flax's nested dictionaries.
+
+  A node that flax does not know, such as a dataclass that is registered with JAX alone, becomes a
+  dictionary from the paths of its leaves.
+  """
+  return jax.tree.map(
+    lambda node: node if jax.tree_util.all_leaves([node]) else _by_path(node),
+    serialization.to_state_dict(tree),
+    is_leaf=lambda node: not isinstance(node, dict),
+  )
+
+
+def _by_path(tree: Any) -> dict[str, Any]:
+  leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+  return {jax.tree_util.keystr(where, simple=True, separator='/'): leaf for where, leaf in leaves}
 
 
 def _difference(template: Any, state: Any) -> str:
   """Returns the first leaf in which a state differs from a template; '' if none does."""
-  here, there = _leaves(serialization.to_state_dict(template)), _leaves(state)
+  here, there = _leaves(_state_dict(template)), _leaves(state)
   for where in sorted(here.keys() | there.keys()):
     found, wanted = there.get(where, 'nothing'), here.get(where, 'nothing')
     if found != wanted:
@@ -72,10 +91,7 @@ def _difference(template: Any, state: Any) -> str:
 
 def _leaves(tree: Any) -> dict[str, str]:
   """Returns the leaves of nested dictionaries by path, as `float32[2, 3]`."""
-  leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
   return {
-    jax.tree_util.keystr(where, simple=True, separator='/'): (
-      f'{leaf.dtype}{list(leaf.shape)}' if hasattr(leaf, 'dtype') else type(leaf).__name__
-    )
-    for where, leaf in leaves
+    name: f'{leaf.dtype}{list(leaf.shape)}' if hasattr(leaf, 'dtype') else type(leaf).__name__
+    for name, leaf in _by_path(tree).items()
   }

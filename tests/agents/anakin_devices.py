@@ -7,7 +7,7 @@ import numpy as np
 
 from agents.anakin.limits import RingSizes
 from agents.anakin.loop import AnakinLoop
-from tests.agents import test_anakin_loop, test_anakin_replay
+from tests.agents import test_anakin_loop, test_anakin_replay, test_anakin_resets
 from tests.agents.collectives import kinds_of_collectives
 
 NUM_ENVS = 16
@@ -15,7 +15,11 @@ RINGS = RingSizes(
   num_rings=8, slots=3, min_slots=2, batch_size=16, updates_per_unroll=1, priority_exponent=0.7
 )
 # The module with agent and environment, learner steps in a call, and the replay.
-AGENTS = {'vtrace': (test_anakin_loop, 3, None), 'r2d2': (test_anakin_replay, 5, RINGS)}
+AGENTS = {
+  'vtrace': (test_anakin_loop, 3, None),
+  'levels': (test_anakin_resets, 3, None),
+  'r2d2': (test_anakin_replay, 5, RINGS),
+}
 
 
 def largest(a, b):
@@ -34,7 +38,7 @@ def main(agent='vtrace'):
     fresh = jax.device_get(state.learner.params)
     text = loop.compile(state)
     state, _ = loop.train(state)
-    results.append(jax.device_get(state))
+    results.append(loop.get(state))
   print('moved', largest(fresh, results[0].learner.params))
   for part in results[0]._fields:
     print(part, largest(getattr(results[0], part), getattr(results[1], part)))

@@ -1,5 +1,6 @@
 """Environments in JAX follow the row contract, where episodes end above all."""
 
+import dataclasses
 import functools
 import urllib.error
 from typing import NamedTuple
@@ -293,6 +294,21 @@ def test_actions_have_the_dtype_of_their_spec():
   assert (remembered.dtype, int(remembered)) == (np.int8, 2)
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Registered:
+  game: catch.CatchState
+  seen: list | None
+
+
+class Unknown:
+  """Not known to JAX."""
+
+
+def _registered(returned, seen):
+  return Registered(returned[0], seen), returned[1]
+
+
 def _changed(**changes):
   """Returns Catch with other functions or specs."""
   return type('Changed', (catch.Catch,), changes)()
@@ -308,6 +324,42 @@ def _changed(**changes):
     (
       {'step': lambda self, state, action, key: ((1, 2), catch.Catch.reset(self, key)[1])},
       ['step() returned a state of 0 int32 [], 1 int32 [], which must be that of reset()'],
+    ),
+    (
+      {
+        'reset': lambda self, key: _registered(catch.Catch.reset(self, key), [jnp.zeros(3)]),
+        'step': lambda self, state, action, key: _registered(
+          catch.Catch.step(self, state.game, action, key), [jnp.zeros(2)]
+        ),
+      },
+      ['step() returned a state of game/ball_column int32 []', 'seen/0 float32 [2], which must be'],
+    ),
+    (
+      {
+        'reset': lambda self, key: _registered(catch.Catch.reset(self, key), None),
+        'step': lambda self, state, action, key: _registered(
+          catch.Catch.step(self, state.game, action, key), []
+        ),
+      },
+      [
+        'step() returned a state with the structure PyTreeDef',
+        'must be that of reset(), PyTreeDef',
+      ],
+    ),
+    (
+      {'reset': lambda self, key: (Unknown(), catch.Catch.reset(self, key)[1])},
+      [
+        'reset() returned a Unknown (0), which is neither an array nor a pytree',
+        'register_dataclass',
+      ],
+    ),
+    (
+      {'_observe': lambda self, state: [state.ball_row]},
+      ['reset() returned an observation with a list', 'dictionaries and tuples'],
+    ),
+    (
+      {'restart': lambda self, state, key: catch.Catch.reset(self, key)[1]},
+      ['restart() must return a state and a timestep'],
     ),
     (
       {'reset': lambda self, key: catch.Catch.reset(self, key)[1]},
@@ -327,5 +379,5 @@ def _changed(**changes):
 def test_an_environment_that_does_not_keep_to_its_specs_is_rejected(changes, words):
   with pytest.raises(ValueError) as error:
     contract_check.check(_changed(**changes))
-  for word in words:
+  for word in [*words, ', at line ']:
     assert word in str(error.value)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents import shapes
 from agents.anakin import streams
 from agents.anakin.environment import next_row
 from agents.anakin.environments.catch import Catch
@@ -118,10 +119,11 @@ def test_nothing_is_transferred_within_a_call_and_the_learner_state_stays_valid(
 
 
 @pytest.mark.slow
-def test_eight_devices_do_what_one_does_with_all_reduces_only():
+@pytest.mark.parametrize('agent', ['vtrace', 'levels'])  # With cheap resets, and expensive ones.
+def test_eight_devices_do_what_one_does_with_all_reduces_only(agent):
   script = pathlib.Path(__file__).with_name('anakin_devices.py')
   flags = {'XLA_FLAGS': '--xla_force_host_platform_device_count=8', 'JAX_PLATFORMS': 'cpu'}
-  lines = dict(line.split(' ', 1) for line in run_python(str(script), **flags).splitlines())
+  lines = dict(line.split(' ', 1) for line in run_python(str(script), agent, **flags).splitlines())
   assert float(lines['moved']) > 1e-2
   assert float(lines['learner']) < 1e-5, lines
   assert float(lines['streams']) < 1e-5, lines
@@ -209,6 +211,18 @@ def test_an_evaluation_counts_a_long_episode_with_its_return_so_far_and_nothing_
   whole = Evaluation(agent, CATCH, 4, episodes_each=3, rows_per_call=40, max_episode_steps=9)
   state = whole.play(params, whole.begin(params, jax.random.key(3)))
   assert whole.rounds(state) == 3 and not whole.was_cut(state)
+
+
+def test_an_evaluation_that_is_compiled_ahead_is_the_same():
+  params, key = jax.jit(AGENT.init)(jax.random.key(0)).params, jax.random.key(5)
+  found = []
+  for ahead in (False, True):
+    evaluation = Evaluation(AGENT, CATCH, num_envs=4, episodes_each=2, rows_per_call=12)
+    if ahead:
+      evaluation.compile(shapes.params(AGENT), jax.eval_shape(lambda: key))
+    state = evaluation.begin(jax.device_get(params), key)
+    found.append(jax.device_get(evaluation.play(params, evaluation.play(params, state)).returns))
+  np.testing.assert_array_equal(*found)
 
 
 def test_an_evaluation_is_greedy_and_the_same_each_time():

@@ -76,6 +76,21 @@ def test_a_new_unroll_of_each_environment_replaces_its_oldest():
   assert after.unrolls.environment_id[:, 0].tolist() == [[0, 1], [2, 3]]
 
 
+def test_a_ring_goes_on_where_a_count_of_all_unrolls_would_overflow():
+  """The rings of a run whose count is that of an earlier version, and of one from its beginning."""
+  most = 2**31 - 2
+  assert most % SLOTS == 0
+  old, new = filled(6)._replace(count=jnp.int32(most)), filled(6)
+  for count in range(6, 14):
+    unrolls = numbered(count)
+    old, new = (jax.jit(rings.insert)(r, unrolls, unrolls.action[:, 0] + 1.0) for r in (old, new))
+    np.testing.assert_array_equal(numbers(old), numbers(new))
+    assert SLOTS <= int(old.count) <= 2 * SLOTS
+    for ring in (old, new):
+      _, sample = rings.sample(ring, 50)
+      assert sample.place.min() >= 0 and sample.probabilities.min() > 0
+
+
 def test_an_incomplete_unroll_is_replaced_by_the_next():
   ring = filled(4, num_incomplete=2)
   assert ring.count == 2

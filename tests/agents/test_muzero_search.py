@@ -157,3 +157,5 @@ def test_temperature_follows_training():
   found = [float(temperature(config, jnp.int32(t))) for t in (0, 499, 500, 749, 750, 10**9)]
   assert found == [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
   assert float(temperature(CONFIG, jnp.int32(10**9))) == 1.0
+  largest = jnp.int32(2**31 - 1)
+  assert [float(temperature(config, t)) for t in (largest, largest + 1)] == [0.25, 0.25]

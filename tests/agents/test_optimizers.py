@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from agents.actor_critic.config import ActorCriticConfig
-from agents.optimizers import make_optimizer, make_schedule, with_count
+from agents.optimizers import Optimizer, make_optimizer, make_schedule, with_count
 from agents.ppo.agent import PPO
 from agents.ppo.config import PPOConfig
 from tests.agents.recording import ACTION_SPEC, OBSERVATION_SPEC, make_unrolls
@@ -88,6 +88,20 @@ def test_a_new_optimizer_begins_at_the_rate_of_a_later_step(optimizer):
   first, _ = optimizer.update(jnp.ones(()), new)
   later, _ = optimizer.update(jnp.ones(()), with_count(new, 15))  # The eighth learner step of ten.
   np.testing.assert_allclose(later / first, 0.3, rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['linear', 'cosine'])
+@pytest.mark.parametrize('steps', [10, 2**31 - 1])
+def test_a_rate_has_ended_where_the_counter_of_learner_steps_wraps(name, steps):
+  optimizer = Optimizer(dataclasses.replace(CONFIG, **decaying(name, steps)))
+  found = [float(optimizer.learning_rate(jnp.int32(2**31 - 1) + i)) for i in range(3)]
+  assert found == [0.0, 0.0, 0.0]
+
+
+def test_an_optimizer_begins_at_the_end_of_its_schedule_after_more_steps_than_it_can_count():
+  optimizer = make_optimizer(dataclasses.replace(CONFIG, **decaying('linear', 10)))
+  update, _ = optimizer.update(jnp.ones(()), with_count(optimizer.init(jnp.zeros(())), 2**31 + 5))
+  assert update == 0.0
 
 
 @pytest.mark.parametrize('name', ['adam_b1', 'adam_b2', 'rmsprop_decay'])

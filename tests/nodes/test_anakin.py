@@ -1,5 +1,6 @@
 """Anakin's node and its evaluator, with real servers and without a launcher."""
 
+import concurrent.futures
 import dataclasses
 import errno
 import functools
@@ -12,6 +13,7 @@ from dm_env import specs
 from flax import serialization
 
 from agents.anakin.environments.catch import Catch
+from agents.anakin.evaluation import Evaluation
 from agents.anakin.limits import RingSizes
 from agents.r2d2.agent import R2D2
 from agents.r2d2.config import R2D2Config
@@ -25,6 +27,7 @@ from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
 from nodes.runtime.periodic_evaluator import EvaluationOptions
 from rundir import checkpoints, saved_params
+from tests.agents.levels import Levels
 from tests.waiting import wait_until
 
 DEADLINE = 120
@@ -139,7 +142,14 @@ REPLAY = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('options, updates', [({}, 14), (REPLAY, 12)])
+@pytest.mark.parametrize(
+  'options, updates',
+  [
+    ({}, 14),
+    (REPLAY, 12),
+    ({'make_environment': Levels}, 16),
+  ],  # States of dataclasses with typed keys.
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, connect, stop, options, updates):
   straight, halted = tmp_path / 'straight', tmp_path / 'halted'
   counts = run_to_the_end(straight, connect, stop, **options)
@@ -198,6 +208,42 @@ def test_a_run_that_ends_on_a_full_disk_waits_for_room_for_its_last_checkpoint(
   monkeypatch.setattr(checkpoints, 'write', sometimes)
   counts = run_to_the_end(tmp_path, connect, stop)
   assert checkpoints.newest(checkpoints.directory(str(tmp_path))).counts == counts
+
+
+def test_an_evaluator_compiles_and_waits_for_parameters_before_the_first_evaluation(
+  tmp_path, stop, monkeypatch
+):
+  """So neither counts against an evaluation's time."""
+  called = []
+
+  class Recorded(Evaluation):
+    def compile(self, params, key):
+      super().compile(params, key)
+      called.append('compile')
+
+  class Served:
+    """Stands for the clients of the loop and of a monitor that knows of finished training."""
+
+    futures = property(lambda self: self)
+
+    def __getattr__(self, method):
+      def call(*args):
+        called.append(method)
+        future = concurrent.futures.Future()
+        future.set_result(
+          {'progress': {'finished': True, 'actor_steps': 1}, 'get_params': found}.get(method)
+        )
+        return future
+
+      return call
+
+  agent = make_agent(Catch().observation_spec, Catch().action_spec)
+  found = {'environment_frames': 1}, jax.device_get(agent.init(jax.random.key(0)).params)
+  monkeypatch.setattr('nodes.anakin_evaluator.Evaluation', Recorded)
+  AnakinEvaluator(
+    make_agent, Catch, Served(), Served(), EvaluationOptions(5, 5, 100, Seed(1))
+  ).run()
+  assert called == ['compile', 'get_params', 'progress', 'get_params', 'final_evaluation']
 
 
 class NotANumber(Catch):

@@ -168,8 +168,9 @@ def schedules(opt_state):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('steps', [3, 2**31 + 3])  # The second is more than an int32 counts.
 def test_a_peer_without_a_checkpoint_starts_with_a_neighbours_parameters(
-  tmp_path, connect, stop, monkeypatch
+  tmp_path, connect, stop, monkeypatch, steps
 ):
   def hardly_learning(*specs):
     return VTrace(VTraceConfig(unroll_length=5, mlp_sizes=(16,), learning_rate=1e-30), *specs)
@@ -177,7 +178,7 @@ def test_a_peer_without_a_checkpoint_starts_with_a_neighbours_parameters(
   monitor = Monitor(str(tmp_path), 10**9, has_evaluator=False, num_learners=2)
   client = connect(monitor)
   neighbour, _ = make_peers(tmp_path, connect, client, 2, hardly_learning)
-  neighbour._counts = {'actor_steps': 100, 'environment_frames': 100, 'learner_steps': 3}
+  neighbour._counts = {'actor_steps': 100, 'environment_frames': 100, 'learner_steps': steps}
   monkeypatch.setenv(lifecycle.RESTART_COUNT_VARIABLE, '1')
   agent = hardly_learning(Catch().observation_spec, Catch().action_spec)
   params = agent.init(Seed(5).key()).params
@@ -186,10 +187,11 @@ def test_a_peer_without_a_checkpoint_starts_with_a_neighbours_parameters(
   gossip = dataclasses.replace(gossip_options(1, 2), blocking=False)
   options = loop_options(tmp_path, 1)
   restarted = GossipPeer(hardly_learning, Catch, client, options, gossip, [connect(neighbour)])
-  start([restarted], monitor, stop, lambda: restarted._counts['learner_steps'] > 3)
+  start([restarted], monitor, stop, lambda: restarted._counts['learner_steps'] > steps)
   assert restarted._counts['actor_steps'] > 100
   found = jax.device_get(restarted._state.learner)
-  assert found.learner_steps == restarted._counts['learner_steps']
+  done = restarted._counts['learner_steps']
+  assert steps < done < steps + 1000 and (done - int(found.learner_steps)) % 2**32 == 0
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), found.params, params)
   # The learning rate is that of the neighbour's learner steps.
-  assert found.learner_steps in [state.count for state in schedules(found.opt_state)]
+  assert min(done, 2**31 - 1) in [state.count for state in schedules(found.opt_state)]

@@ -150,6 +150,7 @@ class Plays:
   def __init__(self, play):
     self.init = play
     self.begin = lambda params, key: play(key)
+    self.compile = lambda params, key: None
 
 
 def evaluate_once(self, play, recording=None):
