@@ -125,11 +125,13 @@ def test_errors_are_reported_before_anything_is_launched(tmp_path, text, flags, 
 
 
 @pytest.mark.slow
-def test_a_dry_run_lists_the_trials_and_starts_nothing(tmp_path):
+@pytest.mark.parametrize('flag', ['--run_dir', '--dir'])  # The second is its earlier name.
+def test_a_dry_run_lists_the_trials_and_starts_nothing(tmp_path, flag):
   file, directory = tmp_path / 'catch.yaml', tmp_path / 'out'
   file.write_text(FILE)
-  code, output, errors = finish(start(file, f'--run_dir={directory}', '--dry_run'))
+  code, output, errors = finish(start(file, f'{flag}={directory}', '--dry_run'))
   assert code == 0, errors
+  assert f'directory: {directory}\n' in output
   assert 'trials: a grid of 2, 2 runs at once (as ' in output
   assert 'trial 2: launch.py --program=anakin --env=catch' in output
   assert output.splitlines()[-1].endswith(' --learning_rate=1e-2')
