@@ -1,6 +1,7 @@
 """What holds for every engine."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -65,6 +66,17 @@ def test_the_command_that_resumes_a_run_has_the_flags_of_its_launch(
   resume = f'--resume={tmp_path}/run'
   python = os.path.relpath(sys.executable)  # As the documentation has it: .venv/bin/python.
   assert said == ' '.join(['to resume:', python, 'launch.py', resume, *expected])
+
+
+@pytest.mark.parametrize('code, stopped', [(130, True), (143, True), (1, False)])
+def test_a_run_that_was_stopped_says_so_and_one_that_failed_does_not(
+  tmp_path, monkeypatch, capsys, code, stopped
+):
+  monkeypatch.setattr(Local, 'launch', lambda self, job, callbacks: code)
+  assert run_main(f'--run_dir={tmp_path}/run') == code
+  said = capsys.readouterr().err
+  found = re.search(rf'^stopped: seconds=[0-9.]+ run_dir={tmp_path}/run$', said, re.MULTILINE)
+  assert bool(found) is stopped, said
 
 
 @pytest.mark.parametrize('left', [[], ['notes.txt'], ['logs/actor-0.log']])
