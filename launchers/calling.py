@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from typing import Any
 import launchpad as lp
 
 from environments import errors
-from launchers import placement, streams, terminal
+from launchers import placement, stop_requests, streams, terminal
 from launchers.engine import LONGEST_SECONDS, Job, record
 from launchers.graph import check
 from launchers.node_output import FILES, TERMINAL
@@ -100,6 +101,8 @@ def launch(
     run_end.record_end(path, code, time.monotonic() - began)
     if code == 0:
       streams.say(run_end.result(path))
+    elif code in stop_requests.EXIT_CODES.values():
+      streams.say(f'stopped: run_dir={path}', sys.stderr)
   return code
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import launchpad as lp
 
 from environments import user_file
-from launchers import streams
+from launchers import stop_requests, streams
 from launchers.graph import describe, flow, picture
 from launchers.node_output import FILES
 from launchers.placement import Resources
@@ -249,7 +249,10 @@ class Engine(abc.ABC):
         if note := evaluation_gap.remark(job.run_dir):
           streams.say(note, sys.stderr)
         streams.say(done)
-    elif not self.restarts_ended and run_directory.has_checkpoints(job.run_dir):
+      return
+    if code in stop_requests.EXIT_CODES.values():
+      streams.say(f'stopped: seconds={seconds:.1f} run_dir={job.run_dir}', sys.stderr)
+    if not self.restarts_ended and run_directory.has_checkpoints(job.run_dir):
       words = [_python(), 'launch.py', f'--resume={job.run_dir}', *job.launch_flags]
       streams.say(f'to resume: {shlex.join(words)}', sys.stderr)
 

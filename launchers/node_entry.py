@@ -29,8 +29,9 @@ from nodes.runtime import activity, open_files
 
 _PR_SET_PDEATHSIG = 1
 DEFAULT_GRACE = 4.0
-# A thread of its own receives SIGTERM, perhaps after the main thread has seen the stop event.
-_REQUEST_SECONDS = 1.0
+# A thread of its own receives SIGTERM, perhaps after the main thread has seen the stop event, or the end
+# of a call to a node that has received it before.
+_REQUEST_SECONDS = 2.0
 
 
 def _die_with_parent(parent: int) -> None:
@@ -68,8 +69,8 @@ def _watch_for_sigterm(
   def watch(writer: socket.socket) -> None:  # Keeps the writer open, or the signal is lost.
     while (number := reader.recv(1)) and number[0] != signal.SIGTERM:
       pass
-    requested.set()
     stop.set()
+    requested.set()
     threading.Event().wait(grace)
     _leave(stopped())
 
@@ -131,6 +132,12 @@ def begin_heartbeat(send: Callable[[heartbeat.Beat], None]) -> heartbeat.Heartbe
   return heart
 
 
+def _is_cut_off(error: BaseException) -> bool:
+  """Returns whether a node fails because one that it calls, in Courier, has gone."""
+  code = str(getattr(error, 'code', ''))
+  return 'CANCELLED' in code or 'UNAVAILABLE' in code
+
+
 def run(
   load: Callable[[], Callable[[], object]],
   grace: float = DEFAULT_GRACE,
@@ -166,7 +173,8 @@ def run(
     function()
   except BaseException as error:  # Includes SystemExit: a library that exits has not done the work.
     # A colocation sets the stop event itself when one of its nodes fails.
-    if not (stop.is_set() and requested.wait(_REQUEST_SECONDS)):
+    stopping = stop.is_set() or _is_cut_off(error)
+    if not (stopping and requested.wait(_REQUEST_SECONDS)):
       traceback.print_exc()
       return getattr(error, 'exit_code', 1)
   if stop.is_set():

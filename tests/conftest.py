@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -17,11 +18,22 @@ _TRAINING_FIXTURES = {'train', 'start_program', 'finished_run'}
 _LONG = ('program', 'cluster')
 
 
+def have_children_obey_signals():
+  """Has processes that tests start obey the signals that this process ignores, as under nohup.
+
+  A process hands ignored signals on to its children, but not handlers. This one still ignores them.
+  """
+  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+      signal.signal(number, lambda number, frame: None)
+
+
 def pytest_configure(config):
   """Shares one XLA compilation cache among pytest's workers and the processes that tests start.
 
   This is before any test imports JAX, which reads the variables once.
   """
+  have_children_obey_signals()
   os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
   if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
     directory = tempfile.mkdtemp(prefix='compiled-')

@@ -390,4 +390,5 @@ sys.exit(launchers.launch(nodes.program((nodes.Blocked, True, {str(tmp_path / 'p
   finally:
     process.kill()
   assert process.returncode == 130 and 'Traceback' not in output + errors
+  assert errors.splitlines()[-1] == f'stopped: run_dir={tmp_path}/run'
   assert processes(str(tmp_path / 'run')) == []

@@ -1,6 +1,7 @@
 """What holds for every engine."""
 
 import os
+import re
 import sys
 from types import SimpleNamespace
 
@@ -81,6 +82,17 @@ def test_a_run_whose_working_directory_is_removed_can_be_resumed(tmp_path, monke
   assert run_main(f'--run_dir={tmp_path}/run') == 1
   said = capsys.readouterr().err.splitlines()[-1]
   assert said.startswith(f'to resume: {sys.executable} launch.py --resume={tmp_path}/run')
+
+
+@pytest.mark.parametrize('code, stopped', [(130, True), (143, True), (1, False)])
+def test_a_run_that_was_stopped_says_so_and_one_that_failed_does_not(
+  tmp_path, monkeypatch, capsys, code, stopped
+):
+  monkeypatch.setattr(Local, 'launch', lambda self, job, callbacks: code)
+  assert run_main(f'--run_dir={tmp_path}/run') == code
+  said = capsys.readouterr().err
+  found = re.search(rf'^stopped: seconds=[0-9.]+ run_dir={tmp_path}/run$', said, re.MULTILINE)
+  assert bool(found) is stopped, said
 
 
 @pytest.mark.parametrize('left', [[], ['notes.txt'], ['logs/actor-0.log']])

@@ -1,15 +1,18 @@
 """The process of a node, in a process of its own."""
 
 import os
+import subprocess
 import sys
 
 import cloudpickle
+import pytest
 from absl import logging
 
 from launchers import binding, guard
 from launchers.child_process import NodeProcess
 from rundir.errors import NonRetryableError
 from tests.agents.subprocesses import run_python
+from tests.programs_under_test import ROOT
 from tests.waiting import wait_until
 
 _NODE = """
@@ -152,3 +155,44 @@ threading.Event().wait()
 
 def test_a_process_does_not_exit_while_it_prepares_pending_work():
   assert run_python('-c', _LOOKED + _HOLDER) == 'written\n'
+
+
+_FAILING = """
+import os, signal, sys, threading
+from absl import flags
+from launchers import node_entry
+
+class StatusNotOk(Exception):
+  code = sys.argv.pop()
+
+def node():
+  if (seconds := float(sys.argv[1])) < 60:
+    threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGTERM]).start()
+  raise StatusNotOk('Cancelled')
+
+flags.FLAGS(sys.argv[:1])
+code = node_entry.run(lambda: node)
+sys.stdout.flush()
+os._exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+  'code, request_seconds, ends_with',
+  [
+    ('StatusCode.CANCELLED', 0.2, 0),
+    ('StatusCode.UNAVAILABLE', 0.2, 0),
+    ('StatusCode.CANCELLED', 99, 1),
+    ('StatusCode.INTERNAL', 99, 1),
+  ],
+)
+def test_only_a_call_that_a_stop_cut_off_is_no_failure(code, request_seconds, ends_with):
+  process = subprocess.run(
+    [sys.executable, '-c', _FAILING, str(request_seconds), code],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert process.returncode == ends_with, process.stderr
+  assert ('Traceback' in process.stderr) is bool(ends_with)
