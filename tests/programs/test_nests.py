@@ -42,7 +42,8 @@ def test_several_actions_are_for_actor_critics(tmp_path):
 def test_labels_and_masks_have_nothing_to_normalise(tmp_path):
   file = tmp_path / 'labels.py'
   text = (ROOT / 'examples' / 'doors.py').read_text()
-  file.write_text(text.replace('Array((), float)', 'Array((), int)'))
+  text = text.replace('Array((), float)', 'Array((), int)').replace('[-1.0, 1.0]', '[-1, 1]')
+  file.write_text(text)
   values = {'env': f'{file}:make', 'normalize_observations': True}
   with pytest.raises(
     ValueError, match=r'^--normalize_observations .* have no floats: leave it out'
