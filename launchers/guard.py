@@ -1,4 +1,7 @@
-"""Kills the children of nodes once their launcher has exited: `python -m launchers.guard MARK`.
+"""Cleans up once the launcher of nodes has exited: `python -m launchers.guard MARK [DIRECTORY]`.
+
+It kills the children of nodes, and removes a temporary directory. With one it is no child of the
+launcher, because Ray kills the children of a worker that exits.
 
 A node dies with its launcher, but its children do not: the simulator of an environment, the workers of
 a vectorised one. Children inherit an environment variable of their node, which identifies them in any
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,24 +74,27 @@ def _children() -> set[int]:
 
 
 class Guard:
-  """A process that sweeps after this process has ended for any reason.
+  """A process that sweeps, and removes a directory, after this process has ended for any reason.
 
   Attributes:
     mark: prefix of the variable of the nodes' processes.
   """
 
-  def __init__(self, python: str, python_path: str, cwd: str | None = None):
+  def __init__(
+    self, python: str, python_path: str, cwd: str | None = None, directory: str | None = None
+  ):
     """Starts the process.
 
     Args:
       python: the interpreter.
       python_path: a PYTHONPATH from which `launchers` can be imported.
       cwd: its working directory; None for that of this process.
+      directory: the directory to remove; None for none.
     """
     self.mark = os.urandom(8).hex()
     inherited = {k: v for k, v in os.environ.items() if k != VARIABLE}
     self._process = subprocess.Popen(
-      [python, '-S', '-m', 'launchers.guard', self.mark],
+      [python, '-S', '-m', 'launchers.guard', self.mark, *([directory] if directory else [])],
       env={**inherited, 'PYTHONPATH': python_path},
       stdin=subprocess.PIPE,  # Reaches end of file when this process exits.
       stdout=subprocess.DEVNULL,
@@ -95,23 +102,32 @@ class Guard:
       cwd=cwd,
       start_new_session=True,
     )
+    self._directory = directory
+    if directory:
+      self._process.wait()  # It has then detached itself.
 
   def close(self) -> None:
-    """Sweeps now and ends the guard process."""
+    """Sweeps and removes the directory now, and ends the guard process."""
     sweep(self.mark)
     assert self._process.stdin is not None
     self._process.stdin.close()
     self._process.wait()
+    if self._directory:
+      shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def main(mark: str) -> None:
-  """Waits for end of file on stdin, then sweeps."""
+def main(mark: str, *directories: str) -> None:
+  """Waits for end of file on stdin, then sweeps and removes the directories."""
   for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
+  if directories and os.fork():
+    os._exit(0)
   while os.read(0, 1):
     pass
   sweep(mark)
+  for directory in directories:
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == '__main__':
-  main(sys.argv[1])
+  main(*sys.argv[1:])
