@@ -83,10 +83,8 @@ def free(claims: Iterable[str] = ()) -> str:
     claims: Ray's names of resources to show besides CPUs, GPUs and TPUs.
   """
   total, now = ray.cluster_resources(), ray.available_resources()
-  shown = ', '.join(
-    f'{_words(name, now.get(name, 0.0), total.get(name, 0.0))}' for name in _shown(claims, total)
-  )
-  return f'{_machines(machines())} free: {shown}'
+  shown = (_words(n, now.get(n, 0.0), total.get(n, 0.0)) for n in _shown(claims, total))
+  return f'{_machines(machines())} free: {", ".join(shown)}'
 
 
 def _bundles(label: str, resources: Resources, size: int) -> list[dict[str, float]]:
@@ -118,5 +116,5 @@ def _total(present: Iterable[Mapping[str, Any]], name: str) -> float:
 
 def _words(name: str, amount: float, of: float | None = None) -> str:
   scale, unit = (2**30, 'GB of memory') if name == 'memory' else (1, name)
-  number = f'{amount / scale:.4g}'
-  return f'{number} of {of / scale:.4g} {unit}' if of is not None else f'{number} {unit}'
+  number = f'{round(amount / scale, 2):g}'
+  return f'{number} of {round(of / scale, 2):g} {unit}' if of is not None else f'{number} {unit}'

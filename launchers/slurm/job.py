@@ -15,9 +15,8 @@ from launchers.placement import Resources
 from launchers.slurm.planning import Plan
 
 JOB_FILE = os.path.join('nodes', 'job.pkl')
-RESTARTS = (
-  'SLURM_RESTART_COUNT'  # Slurm's variable: how often it has requeued the job; 0 if absent.
-)
+# Slurm's variable: how often it has requeued the job; 0 if absent.
+RESTARTS = 'SLURM_RESTART_COUNT'
 REFUSED = 2  # Exit code of a launcher that has started no node.
 
 
