@@ -65,7 +65,7 @@ def launch(
     **engine_options: flags of the launcher without their dashes. Of 'local': `isolate`, 'no' by
       default; with 'auto' or 'require', this process executes its command again from the start. Of
       'ray': `ray_address` and `ray_timeout`. Of 'slurm': `slurm_cpu_nodes`, `slurm_options`,
-      `slurm_accelerator_options` and `slurm_cpu_options`.
+      `slurm_accelerator_options`, `slurm_cpu_options` and `slurm_requeue`.
 
   Returns:
     The exit code: 0; 1 if a node failed, with the end of its log on stderr; 130 after Ctrl-C, 143 after
@@ -134,7 +134,7 @@ def _check_options(
       near = errors.did_you_mean(name, [*known, 'launcher', 'resources', 'run_dir'])
       hint = near or f'; it has {", ".join(known)}.'
       raise TypeError(f'{name} is not an option of launcher={launcher!r}{hint}')
-    if not isinstance(value, known[name]) or isinstance(value, bool):
+    if not isinstance(value, known[name]) or (isinstance(value, bool) and bool not in known[name]):
       wanted = ' or '.join(kind.__name__ for kind in known[name])
       raise TypeError(f'{name}={value!r} must be of type {wanted}.')
 

@@ -14,7 +14,7 @@ import dataclasses
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
@@ -53,6 +53,8 @@ class Job:
     warnings: warnings about the options; one sentence each.
     choices: which options were measured, and why they are what they are; a line each.
     fixed: the options that stay the same for the whole run, with their values.
+    remake: returns graph and config of the run when it is resumed for the n-th time; None for a program
+      without checkpoints that are known here, such as one of the user's own.
     launch_flags: the given flags that choose where and how the program runs, such as --launcher=ray. A
       run directory does not record them, so that a run can be resumed elsewhere.
   """
@@ -69,6 +71,7 @@ class Job:
   warnings: Sequence[str] = ()
   choices: Sequence[str] = ()
   fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  remake: Callable[[int], tuple[lp.Program, Any]] | None = None
   launch_flags: Sequence[str] = ()
 
   @property

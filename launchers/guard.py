@@ -1,4 +1,7 @@
-"""Kills the descendants of nodes once their launcher has exited: the module is run with MARK.
+"""Cleans up once the launcher of nodes has exited: the module is run with MARKS [DIRECTORY].
+
+It kills the descendants of nodes, and removes a temporary directory. With one it is no child of the
+launcher, because Ray kills the children of a worker that exits.
 
 A node dies with its launcher, but its children do not: the simulator of an environment, the workers of
 a vectorised one. They may have a session, environment variables and a parent of their own. What every
@@ -15,6 +18,7 @@ import itertools
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -93,21 +97,28 @@ def swept() -> Iterator[None]:
 
 
 class Guard:
-  """A process that sweeps after this process has ended for any reason."""
+  """A process that sweeps, and removes a directory, after this process has ended for any reason."""
 
-  def __init__(self, python: str, python_path: str, cwd: str | None = None):
+  def __init__(
+    self, python: str, python_path: str, cwd: str | None = None, directory: str | None = None
+  ):
     """Starts the process.
 
     Args:
       python: the interpreter.
       python_path: a PYTHONPATH from which `launchers` can be imported.
       cwd: its working directory; None for that of this process.
+      directory: the directory to remove; None for none.
     """
     self._marks = new_marks()
     self._unused = itertools.count(self._marks.start)
     self._process = subprocess.Popen(
       interpreter.command(
-        python, 'launchers.guard', str(self._marks.start), str(self._marks.stop), options=('-S',)
+        python,
+        'launchers.guard',
+        *(str(self._marks.start), str(self._marks.stop)),
+        *([directory] if directory else []),
+        options=('-S',),
       ),
       env={**os.environ, 'PYTHONPATH': python_path},
       stdin=subprocess.PIPE,  # Reaches end of file when this process exits.
@@ -116,23 +127,37 @@ class Guard:
       cwd=cwd,
       start_new_session=True,
     )
+    self._directory = directory
+    if directory:
+      self._process.wait()  # It has then detached itself.
 
   def mark(self) -> int:
     """Returns a mark for one process and its descendants; each call returns another."""
     return next(self._unused)
 
   def close(self) -> None:
-    """Sweeps now and ends the guard process."""
+    """Sweeps and removes the directory now, and ends the guard process."""
     sweep(self._marks)
     assert self._process.stdin is not None
     self._process.stdin.close()
     self._process.wait()
+    if self._directory:
+      shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def main(argv: list[str]) -> None:
-  """Waits for end of file on stdin, then sweeps the marks from `argv[1]` up to `argv[2]`."""
+  """Waits for end of file on stdin, then sweeps the marks and removes the directories.
+
+  Args:
+    argv: the name of the program, the first mark, the end of the marks, and directories.
+  """
+  _, start, stop, *directories = argv
   for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
+  if directories and os.fork():
+    os._exit(0)
   while os.read(0, 1):
     pass
-  sweep(range(int(argv[1]), int(argv[2])))
+  sweep(range(int(start), int(stop)))
+  for directory in directories:
+    shutil.rmtree(directory, ignore_errors=True)

@@ -115,6 +115,15 @@ class Resources:
       return 0
     return self.num_devices or len(self.devices) or 1
 
+  def requests(self) -> list[str]:
+    """Returns what a node asks of a cluster, in words, as in ['1 CPU', '4 TPU', 'label pool=a']."""
+    amounts = {'CPU': self.cpus, (self.accelerator or '').upper(): self.device_count}
+    amounts |= {'GB of memory': self.memory_gb, **self.resources}
+    words = [f'{amount:g} {name}' for name, amount in amounts.items() if amount]
+    words += [f'topology {self.topology}'] if self.topology else []
+    words += [f'label {name}={value}' for name, value in self.labels.items()]
+    return words + (["the launcher's machine"] if self.with_launcher else [])
+
   def variables(self) -> dict[str, str]:
     """Returns `env`, with `cpu_env` if there is no accelerator."""
     return {**({} if self.accelerator else self.cpu_env), **self.env}

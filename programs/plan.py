@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from programs import (
   preset_list,
   profile,
   registry,
+  remake,
   runs,
   warm_start,
 )
@@ -144,6 +146,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
     ],
     choices=run.choices,
     fixed=changes.fixed(config) if learns else {},
+    remake=functools.partial(remake.remake, run.program, config) if learns else None,
     launch_flags=engines.given_flags(_PLACEMENT.name, _NODE_TIMEOUT.name, _NODE_OUTPUT.name),
   )
   engine.check(job, dry_run)

@@ -330,6 +330,8 @@ def test_launch_defines_no_flags_that_could_clash_with_those_of_the_user():
     ({'run_dri': 'x'}, "run_dri is not an option of launcher='local'; did you mean run_dir"),
     ({'ray_timeout': 1}, "ray_timeout is not an option of launcher='local'"),
     ({'launcher': 'ray', 'ray_timeout': 'x'}, "ray_timeout='x' must be of type int or float"),
+    ({'launcher': 'slurm', 'slurm_requeue': 1}, 'slurm_requeue=1 must be of type bool'),
+    ({'launcher': 'slurm', 'slurm_cpu_nodes': True}, 'slurm_cpu_nodes=True must be of type int'),
   ],
 )
 def test_launch_rejects_wrong_arguments_before_it_writes_anything(

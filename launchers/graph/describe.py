@@ -44,6 +44,28 @@ def is_ours(node: lp.PyNode) -> bool:
   return isinstance(module, str) and module.startswith('nodes.')
 
 
+def requests(program: lp.Program, placement: Mapping[str, Resources]) -> str:
+  """Returns what each group asks of a cluster, and the sums, in several lines."""
+  width = max(map(len, program.groups))
+  lines, sums, size = (
+    ['asked of the cluster'],
+    dict.fromkeys(('CPU', 'GPU', 'TPU', 'GB of memory'), 0.0),
+    0,
+  )
+  for label, nodes in program.groups.items():
+    resources, number = placement[label], len(nodes)
+    size += number
+    words = ', '.join(resources.requests()) or 'nothing set aside'
+    lines.append(f'  {label:{width}}  {number:3} x {words}')
+    sums['CPU'] += number * resources.cpus
+    sums['GB of memory'] += number * resources.memory_gb
+    if kind := resources.accelerator_kind:
+      sums[kind.upper()] += number * resources.device_count
+  total = ', '.join(f'{amount:g} {name}' for name, amount in sums.items() if amount)
+  lines.append(f'  {"in all":{width}}  {size:3} nodes: {total or "nothing set aside"}')
+  return '\n'.join(lines)
+
+
 def describe(program: lp.Program, placement: Mapping[str, Resources]) -> str:
   """Returns the description of a graph, in several lines."""
   width = max(map(len, program.groups))

@@ -110,8 +110,8 @@ class Kubernetes(Engine):
     """Returns the description of the graph and the manifests, as a stream of YAML documents."""
     generated = self._generate(job)
     placed = {group.label: group.resources for group in generated.groups}
-    words = describe.describe(job.program, placed) + '\n'
-    return '---\n'.join([words, *generated.manifests.values()])
+    words = describe.describe(job.program, placed), describe.requests(job.program, placed)
+    return '---\n'.join(['\n\n'.join(words) + '\n', *generated.manifests.values()])
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Writes the files, and prints how to use them."""

@@ -16,19 +16,20 @@ import os
 import pathlib
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import launchpad as lp
 import ray
+from ray._private import services
 
 from launchers import binding, stop_requests, streams, supervise
 from launchers.placement import Resources, environment_variables
-from launchers.ray import machines, reservation, supervisor
+from launchers.ray import capacity, machines, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
 from rundir import files
 
+_SLOW_SECONDS = 2.0
 # XLA variables that are copied from the launcher to the nodes, in addition to the machines' own.
 _FORWARDED = ('XLA_FLAGS', 'LIBTPU_INIT_ARGS')
 
@@ -53,11 +54,12 @@ def connection(address: str) -> Iterator[None]:
       'launcher; run launch.py on a machine of the cluster with --ray_address=auto.'
     )
   try:
-    if address != 'auto':  # Ray itself would retry for minutes.
-      host, _, port = address.rpartition(':')
-      socket.create_connection((host, int(port)), timeout=5).close()
-    with _in_checkout():
-      ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    found = services.canonicalize_bootstrap_address_or_die(address)
+    host, _, port = found.rpartition(':')
+    socket.create_connection((host, int(port)), timeout=5).close()  # Ray would retry for minutes.
+    slow = f'waiting for the Ray cluster of --ray_address={address} to reply; Ctrl-C ends the wait'
+    with streams.announced_if_slow(slow, _SLOW_SECONDS), _in_checkout():
+      ray.init(found, log_to_driver=False, logging_level=logging.ERROR)
   except (OSError, ValueError, RuntimeError) as error:
     raise ValueError(
       f'--ray_address={address}: no Ray cluster of which this machine is part '
@@ -81,12 +83,24 @@ def _in_checkout() -> Iterator[None]:
     os.close(here)
 
 
+def describe(program: lp.Program, placement: Mapping[str, Resources], address: str = 'auto') -> str:
+  """Returns what the cluster has free, and why that cannot be enough for a program, in one line.
+
+  Raises:
+    ValueError: see `connection`.
+  """
+  with connection(address):
+    here = ray.get_runtime_context().get_node_id()
+    short = capacity.shortage(program, placement, capacity.machines(), here)
+    return f'{capacity.free()}{short and f"; too little, because {short}"}'
+
+
 def launch(
   program: lp.Program,
   placement: Mapping[str, Resources],
   run_dir: str,
   address: str = 'auto',
-  timeout: float = 60.0,
+  timeout: float | None = None,
   out: IO[str] | None = None,
   callbacks: supervise.RunCallbacks = supervise.NO_CALLBACKS,
   node_timeout: float = math.inf,
@@ -102,7 +116,7 @@ def launch(
     placement: resources of each group.
     run_dir: an existing directory.
     address: address of the cluster; this machine must be part of it.
-    timeout: seconds for Ray to place every node.
+    timeout: see `machines.find`.
     out: receives reports of failures; None for stderr.
     callbacks: called while the program runs.
     node_timeout: see `supervise.supervise`.
@@ -118,7 +132,7 @@ def launch(
   with connection(address), stop_requests.collected() as asked:
     nodes: list[RayNode] = []
     try:
-      if not machines.find(program, placement, run_dir, timeout, nodes, asked):
+      if not machines.find(program, placement, run_dir, timeout, nodes, asked, out):
         return stop_requests.EXIT_CODES[asked[0]]
       with binding.starting():
         _start(program, placement, run_dir, nodes, out, callbacks.started)
@@ -146,22 +160,23 @@ def _start(
     return [f'{place.ip}:{port}' for port in place.ports]
 
   token = binding.run_token()
-  with tempfile.TemporaryDirectory(prefix='launchpod-') as directory:
-    tasks = binding.prepare(program, addresses, supervisor.FileStopper(), directory)
-    started()
+  payloads = os.path.join(run_dir, 'nodes')
+  os.makedirs(payloads, exist_ok=True)
+  tasks = binding.prepare(program, addresses, supervisor.FileStopper(), payloads)
+  started()
 
-    def write_down() -> None:
-      _write_nodes_json(run_dir, {t.name: n.place for t, n in zip(tasks, nodes, strict=True)})
+  def write_down() -> None:
+    _write_nodes_json(run_dir, {t.name: n.place for t, n in zip(tasks, nodes, strict=True)})
 
-    def moved() -> None:
-      with contextlib.suppress(OSError):  # The disk may be full.
-        write_down()
+  def moved() -> None:
+    with contextlib.suppress(OSError):  # The disk may be full.
+      write_down()
 
-    for task, node in zip(tasks, nodes, strict=True):
-      # Ray has chosen the devices and set the variables that select them.
-      variables = environment_variables(dataclasses.replace(placement[task.label], devices=()))
-      variables |= token | {n: os.environ[n] for n in _FORWARDED if n in os.environ}
-      node.start(task, binding.log_path(run_dir, task), variables, moved)
+  for task, node in zip(tasks, nodes, strict=True):
+    # Ray has chosen the devices and set the variables that select them.
+    variables = environment_variables(dataclasses.replace(placement[task.label], devices=()))
+    variables |= token | {n: os.environ[n] for n in _FORWARDED if n in os.environ}
+    node.start(task, binding.log_path(run_dir, task), variables, moved)
   write_down()
   elsewhere = {p.machine for places in groups.values() for p in places if not p.shares_run_dir}
   if elsewhere:

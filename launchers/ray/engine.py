@@ -7,6 +7,7 @@ import math
 from absl import flags
 
 from launchers.engine import LONGEST_SECONDS, Engine, Job
+from launchers.graph import describe
 from launchers.supervise import RunCallbacks
 
 _ADDRESS = flags.DEFINE_string(
@@ -14,8 +15,9 @@ _ADDRESS = flags.DEFINE_string(
 )
 _TIMEOUT = flags.DEFINE_float(
   'ray_timeout',
-  60.0,
-  'seconds for Ray to find a machine for every node',
+  None,
+  'seconds for Ray to find a machine for every node, perhaps among machines that join meanwhile; '
+  'default: 60, but 0 if the machines of the cluster are too few or too small',
   lower_bound=0.0,
   upper_bound=LONGEST_SECONDS,
 )
@@ -26,11 +28,22 @@ class Ray(Engine):
 
   def check(self, job: Job, dry_run: bool) -> None:
     """Raises ValueError for a non-finite timeout, or for groups that Ray cannot place."""
-    if not math.isfinite(_TIMEOUT.value):
+    if _TIMEOUT.value is not None and not math.isfinite(_TIMEOUT.value):
       raise ValueError(f'--ray_timeout={_TIMEOUT.value} must be a finite number.')
     from launchers.ray import reservation
 
     reservation.check(job.placement)
+
+  def preview(self, job: Job) -> str:
+    """Returns the output of --dry_run, with what the groups ask of Ray and what the cluster has."""
+    from launchers.ray import cluster
+
+    asked = describe.requests(job.program, job.placement)
+    try:
+      has = cluster.describe(job.program, job.placement, _ADDRESS.value)
+    except ValueError as error:
+      has = f'not compared with a cluster: {error}'
+    return f'{super().preview(job)}\n\n{asked}\n{has}'
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Runs a job on the cluster of --ray_address."""

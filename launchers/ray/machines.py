@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, NoReturn
 
 import launchpad as lp
 import ray
 from ray import cloudpickle
 from ray.util import placement_group
 
-from launchers import binding, child_process, disk_space, guard, heartbeat, interpreter
+from launchers import binding, child_process, disk_space, guard, heartbeat, interpreter, streams
 from launchers.placement import Resources
-from launchers.ray import reservation, supervisor
+from launchers.ray import capacity, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
 from nodes.runtime import listening
 
+DEFAULT_SECONDS = 60.0  # For Ray to place all nodes.
+_ANNOUNCE_SECONDS = 1.5
 # Modules that a machine gets from the launcher, so that it can report what it lacks.
 BY_VALUE = (interpreter, guard, heartbeat, listening, child_process, disk_space, supervisor)
 
@@ -27,9 +30,10 @@ def find(
   program: lp.Program,
   placement: Mapping[str, Resources],
   run_dir: str,
-  timeout: float,
+  timeout: float | None,
   nodes: list[RayNode],
   requests: list[int],
+  out: IO[str] | None = None,
 ) -> bool:
   """Places every node on a machine that Ray chooses.
 
@@ -39,10 +43,12 @@ def find(
     program: the graph.
     placement: resources of each group.
     run_dir: the run directory.
-    timeout: seconds for Ray to place all nodes.
+    timeout: seconds for Ray to place all nodes, perhaps on machines that join meanwhile. None for
+      `DEFAULT_SECONDS`, but none at all if the machines of the cluster are too few or too small.
     nodes: an empty list; receives the nodes as they are created, in the order of the graph once all are
       placed.
     requests: signal handlers may append to it during the call, which then stops waiting.
+    out: is told what the call waits for; None for stderr.
 
   Returns:
     Whether every node has been placed; False after a request.
@@ -50,8 +56,17 @@ def find(
   Raises:
     ValueError: if a group does not fit on the cluster, or a machine lacks the code.
   """
+  here = ray.get_runtime_context().get_node_id()
+  short = capacity.shortage(program, placement, capacity.machines(), here)
+  if short and timeout is None:
+    raise ValueError(
+      f'{short}. Ask for less with --placement, add machines, or set --ray_timeout, the seconds to '
+      'wait for machines that join.'
+    )
+  timeout = DEFAULT_SECONDS if timeout is None else timeout
   code = _code(run_dir)
-  end = time.monotonic() + timeout
+  began = time.monotonic()
+  end, until = began + timeout, time.strftime('%H:%M:%S', time.localtime(time.time() + timeout))
   for with_accelerator in (True, False):
     for label, group in program.groups.items():
       resources = placement[label]
@@ -59,9 +74,14 @@ def find(
         for node, create in zip(group, _creators(label, resources, len(group)), strict=True):
           ports = len(node.addresses)
           nodes.append(RayNode(label, ports, resources, code, create, timeout, requests))
-    pending = [node.reservation for node in nodes]
+    pending, announced = [node.reservation for node in nodes], False
     while pending and time.monotonic() < end and not requests:
       pending = ray.wait(pending, num_returns=len(pending), timeout=0.25)[1]
+      if pending and not announced and time.monotonic() > began + _ANNOUNCE_SECONDS:
+        announced = True
+        late = [node.label for node in nodes if node.reservation in pending]
+        what = _waits_for(late, program, placement, short)
+        streams.say(f'waiting until {until} (--ray_timeout) for {what}', out or sys.stderr)
     if requests:
       return False
     stuck = [n.label for n in nodes if n.reservation in pending or _is_unschedulable(n)]
@@ -82,6 +102,20 @@ def find(
         'machine needs the code and its environment at the same path, as on a shared file system.'
       )
   return True
+
+
+def _waits_for(
+  labels: Sequence[str], program: lp.Program, placement: Mapping[str, Resources], short: str
+) -> str:
+  """Returns what the nodes of these groups, as many as are named, wait for."""
+  if short:
+    return f'machines to join the cluster, because {short}'
+  label = _hardest(labels, placement)
+  size = len(program.groups[label])
+  return (
+    f'Ray to start a worker for each of {len(labels)} nodes; group {label!r} needs '
+    f'{capacity.demand(label, placement[label], size)}, and {capacity.free()}'
+  )
 
 
 def _code(run_dir: str) -> supervisor.Code:
@@ -109,7 +143,10 @@ def _creators(label: str, resources: Resources, num_nodes: int) -> list[Callable
     options = [reservation.options(label, resources, here)] * num_nodes
   actor = ray.remote(supervisor.Supervisor)
   # Polling, signalling and closing run concurrently.
-  return [actor.options(**o, max_concurrency=8).remote for o in options]
+  return [
+    functools.partial(actor.options(**o, max_concurrency=8).remote, f'{label}/{index}')
+    for index, o in enumerate(options)
+  ]
 
 
 def _is_unschedulable(node: RayNode) -> bool:
@@ -124,40 +161,32 @@ def _is_unschedulable(node: RayNode) -> bool:
 
 
 def _refuse(
-  labels: list[str], program: lp.Program, placement: Mapping[str, Resources], timeout: float
+  labels: Sequence[str], program: lp.Program, placement: Mapping[str, Resources], timeout: float
 ) -> NoReturn:
   """Raises the ValueError that names a group without a place, and the cluster's resources.
 
   Args:
-    labels: groups of the nodes without a place. A group that fits on no machine is named before a group
-      that may only be late.
+    labels: groups of the nodes without a place.
     program: the graph.
     placement: resources of each group.
     timeout: seconds that Ray has had.
   """
-  machines = [machine for machine in ray.nodes() if machine['Alive']]
-  label = min(labels, key=lambda label: _has_room(label, placement[label], machines))
-  resources, size = placement[label], len(program.groups[label])
-  needs = reservation.describe(label, resources)
-  needs += (
-    f' on {size} machines at once' if reservation.is_gang(resources, size) else ' for each node'
-  )
-  total, free = ray.cluster_resources(), ray.available_resources()
-  claimed = reservation.amounts(reservation.options(label, resources)).keys() - {'memory'}
-  names = sorted({'CPU'} | claimed | (total.keys() & {'GPU', 'TPU'}))
-  has = ', '.join(f'{free.get(n, 0):g} of {total.get(n, 0):g} {n}' for n in names)
+  label = _hardest(labels, placement)
+  size = len(program.groups[label])
+  claims = reservation.amounts(reservation.options(label, placement[label]))
   raise ValueError(
-    f'group {label!r} needs {needs}, and after {timeout:g} s Ray has no place ready for '
-    f'{labels.count(label)} of its {size}; the {len(machines)} machines of the cluster have free: '
-    f'{has}. Ask for less with --placement, add machines, or raise --ray_timeout.'
+    f'group {label!r} needs {capacity.demand(label, placement[label], size)}, and after {timeout:g} s '
+    f'Ray has no place ready for {labels.count(label)} of its {size}; {capacity.free(claims)}. '
+    'Ask for less with --placement, add machines, or raise --ray_timeout.'
   )
 
 
-def _has_room(label: str, resources: Resources, machines: list[dict[str, Any]]) -> bool:
-  """Returns whether some machine, if idle, could run a node of the group."""
-  claims = reservation.amounts(reservation.options(label, resources))
-  return any(
-    all(machine['Resources'].get(name, 0) >= amount for name, amount in claims.items())
-    and resources.labels.items() <= machine['Labels'].items()
-    for machine in machines
-  )
+def _hardest(labels: Sequence[str], placement: Mapping[str, Resources]) -> str:
+  """Returns a group that fits on no machine of the cluster, before one that may only be late."""
+  present = capacity.machines()
+
+  def fits(label: str) -> bool:
+    claims = reservation.amounts(reservation.options(label, placement[label]))
+    return capacity.has_room(claims, placement[label], present)
+
+  return min(labels, key=fits)

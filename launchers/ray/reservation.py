@@ -104,18 +104,6 @@ def in_gang(group: PlacementGroup, index: int) -> dict[str, Any]:
   }
 
 
-def describe(label: str, resources: Resources) -> str:
-  """Returns the needs of a node in words, as in '1 CPU and 4 TPU and label pool=a'."""
-  claims = amounts(options(label, resources))
-  if claims.pop('memory', 0):
-    claims['GB of memory'] = resources.memory_gb
-  words = [f'{amount:g} {name}' for name, amount in claims.items()]
-  words += [f'label {name}={value}' for name, value in resources.labels.items()]
-  if resources.with_launcher:
-    words.append("the launcher's machine")
-  return ' and '.join(words) or 'no resources'
-
-
 def check(placement: Mapping[str, Resources]) -> None:
   """Raises the ValueError of `options` if Ray cannot reserve the resources of a group."""
   for label, resources in placement.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -98,6 +97,13 @@ class PollReply:
 class Supervisor:
   """Supervises one node. Threads of the actor call its methods concurrently."""
 
+  def __init__(self, name: str):
+    """Initialises the supervisor of a node, whose name Ray's dashboard shows."""
+    self._name = name
+
+  def __repr__(self) -> str:
+    return self._name
+
   def reserve(self, num_ports: int, code: Code) -> Place:
     """Checks the machine and reserves ports; returns the place."""
     import ray
@@ -117,30 +123,30 @@ class Supervisor:
   def start(self, name: str, payload: bytes, variables: Mapping[str, str]) -> None:
     """Starts the node.
 
-    Its files are in a temporary directory, which is left over only if this actor is killed.
+    Its files are in a temporary directory, which is removed whatever ends this actor.
 
     Args:
       name: file name that identifies the node in a process list.
       payload: its pickled function.
       variables: added to those of the machine and to those that Ray sets for the actor's devices.
     """
-    self._directory = tempfile.mkdtemp(prefix='launchpod-')
-    self._path = path = os.path.join(self._directory, f'{name}.pkl')
-    with open(path, 'wb') as f:
+    code, directory = self._code, tempfile.mkdtemp(prefix='launchpod-')
+    self._guard = guard.Guard(code.python, code.python_path, code.root, directory)
+    self._path = os.path.join(directory, f'{name}.pkl')
+    with open(self._path, 'wb') as f:
       f.write(payload)
-    self._stop_file = os.path.join(self._directory, 'stop')
+    self._stop_file = os.path.join(directory, 'stop')
     self._output = tempfile.TemporaryFile()  # noqa: SIM115  unnamed, so that no file is left over
     self._reclaimer = disk_space.Reclaimer(self._output.fileno())
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(('RAY_', 'PYTHON'))}
     self._environment = {
       **inherited,
       **variables,
-      'PYTHONPATH': self._code.python_path,
+      'PYTHONPATH': code.python_path,
       STOP_FILE_VARIABLE: self._stop_file,
     }
     for s in self._sockets:
       s.close()
-    self._guard = guard.Guard(self._code.python, self._code.python_path, self._code.root)
     self._run()
 
   def restart(self, variables: Mapping[str, str]) -> None:
@@ -206,9 +212,8 @@ class Supervisor:
     if hasattr(self, '_process'):
       self._process.send(signal.SIGKILL)
       self._exited.wait(2)
+    if hasattr(self, '_guard'):
       self._guard.close()
-      with contextlib.suppress(OSError):
-        shutil.rmtree(self._directory)
 
   def _problem(self) -> str:
     code = self._code

@@ -19,12 +19,14 @@ from typing import IO, Any, NoReturn
 
 from launchers import binding, interpreter, stop_requests, streams, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
-from launchers.slurm import probe
+from launchers.slurm import probe, requeue
 from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
 from launchers.slurm.planning import Plan
 from launchers.slurm.step import STEP, SlurmNode
 from launchers.stop_requests import StopRequests
 from rundir import evaluation_gap, files, run_end
+
+_SLOW_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +103,9 @@ def _probe(
     )
     for c in hosts
   ]
-  ports = probe.ports(probe.output(steps, asked), sys.executable, job_file)
+  waits = f'waiting up to {probe.SECONDS:g} s for a reply of {", ".join(names)}'
+  with streams.announced_if_slow(waits, _SLOW_SECONDS):
+    ports = probe.ports(probe.output(steps, asked), sys.executable, job_file)
   silent = sorted(set(names) - ports.keys())
   if silent and not asked:
     raise ValueError(
@@ -111,10 +115,11 @@ def _probe(
   return ports
 
 
-def run(run_dir: str, out: IO[str] | None = None) -> int:
+def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
   """Runs the program of a job to completion, as `launchers.local.local_mp.launch` does.
 
   Args:
+    job: what was submitted.
     run_dir: the run directory, which contains the job file.
     out: receives reports of failures; None for stderr.
 
@@ -125,8 +130,6 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
     ValueError: if the hosts do not meet the job's needs; one sentence. No node has been started then.
   """
   job_file = os.path.join(run_dir, JOB_FILE)
-  with open(job_file, 'rb') as f:
-    job: Submission = pickle.load(f)
   title = job.program.name
   with (
     stop_requests.collected() as asked,
@@ -134,6 +137,8 @@ def run(run_dir: str, out: IO[str] | None = None) -> int:
   ):
     hosts = _allocated(job.plan)
     print('hosts:', *(name for component in hosts for name in component.names), flush=True)
+    if requeue.restarts():
+      requeue.end_earlier_steps([component.job_id for component in hosts])
     num_ports = sum(len(n.addresses) for group in job.program.groups.values() for n in group)
     free = _probe(hosts, job_file, num_ports, asked)
     if asked:
@@ -197,19 +202,30 @@ def _command(
 def main(argv: list[str]) -> NoReturn:
   """Runs the job of the run directory `argv[1]`, then ends this process with the exit code."""
   streams.ensure_streams()
-  code = _run_and_record(argv[1])
+  code = run_recorded(argv[1])
   streams.flush()
   os._exit(code)
 
 
-def _run_and_record(run_dir: str) -> int:
+def run_recorded(run_dir: str) -> int:
+  """Runs the job of a run directory, and records and prints its end; returns the exit code."""
   os.environ.update(NO_PROXY)
   began = time.monotonic()
   try:
-    code = run(run_dir)
+    with open(os.path.join(run_dir, JOB_FILE), 'rb') as f:
+      job: Submission = pickle.load(f)
+    if requeue.restarts():
+      if run_end.has_ended(run_dir):  # While Slurm was about to requeue the job.
+        streams.say(run_end.result(run_dir))
+        return 0
+      job = requeue.continued(job, run_dir)
+    before = requeue.progress(run_dir)
+    code = run(job, run_dir)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return REFUSED
+  if code == requeue.LIMIT_IS_NEAR and job.requeue and requeue.requeue(job, run_dir, before):
+    return code
   run_end.record_end(run_dir, code, time.monotonic() - began)
   if code == 0 and (done := run_end.result(run_dir)):
     if note := evaluation_gap.remark(run_dir):

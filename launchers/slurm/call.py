@@ -15,10 +15,10 @@ _NAMES = {
   'slurm_options': 'common',
   'slurm_accelerator_options': 'accelerator',
   'slurm_cpu_options': 'cpu',
+  'slurm_requeue': 'requeue',
 }
-OPTIONS: Mapping[str, tuple[type, ...]] = {
-  name: (int,) if name == 'slurm_cpu_nodes' else (str,) for name in _NAMES
-}
+_TYPES = {'slurm_cpu_nodes': (int,), 'slurm_requeue': (bool,)}
+OPTIONS: Mapping[str, tuple[type, ...]] = {name: _TYPES.get(name, (str,)) for name in _NAMES}
 
 
 def prepared(job: Job, options: Mapping[str, Any]) -> Job:

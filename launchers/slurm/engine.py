@@ -5,6 +5,7 @@ from __future__ import annotations
 from absl import flags
 
 from launchers.engine import Engine, Job
+from launchers.graph import describe
 from launchers.slurm import submit
 from launchers.slurm.planning import Options
 from launchers.supervise import RunCallbacks
@@ -23,6 +24,12 @@ _ACCELERATOR_OPTIONS = flags.DEFINE_string(
   'slurm_accelerator_options', '', 'further sbatch options for accelerator hosts: "--partition=tpu"'
 )
 _CPU_OPTIONS = flags.DEFINE_string('slurm_cpu_options', '', 'further sbatch options for CPU hosts')
+_REQUEUE = flags.DEFINE_bool(
+  'slurm_requeue',
+  False,
+  'have Slurm requeue the job when it is preempted, loses a host or reaches its time limit; the run '
+  'then continues from its newest checkpoint',
+)
 _WAIT = flags.DEFINE_bool('slurm_wait', True, 'follow the job and return its exit code')
 
 
@@ -32,6 +39,7 @@ def _options() -> Options:
     common=_OPTIONS.value,
     accelerator=_ACCELERATOR_OPTIONS.value,
     cpu=_CPU_OPTIONS.value,
+    requeue=_REQUEUE.value,
   )
 
 
@@ -47,7 +55,8 @@ class Slurm(Engine):
   def preview(self, job: Job) -> str:
     """Returns the output of --dry_run, with the batch script."""
     script = submit.script(job.program, job.placement, job.run_dir or 'RUN_DIR', _options())
-    return f'{super().preview(job)}\n\n{script.rstrip()}'
+    asked = describe.requests(job.program, job.placement)
+    return f'{super().preview(job)}\n\n{asked}\n\n{script.rstrip()}'
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Submits the job. `callbacks` are unused, because the launcher in the job has its own."""
@@ -59,6 +68,7 @@ class Slurm(Engine):
       _WAIT.value,
       job.node_timeout,
       node_output=job.node_output,
+      job=job if _REQUEUE.value else None,
     )
 
   def conclude(self, job: Job, code: int, seconds: float) -> None:

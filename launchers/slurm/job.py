@@ -10,10 +10,13 @@ from collections.abc import Mapping
 import launchpad as lp
 
 from launchers import stop_requests
+from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm.planning import Plan
 
 JOB_FILE = os.path.join('nodes', 'job.pkl')
+# Slurm's variable: how often it has requeued the job; 0 if absent.
+RESTARTS = 'SLURM_RESTART_COUNT'
 REFUSED = 2  # Exit code of a launcher that has started no node.
 
 
@@ -27,6 +30,8 @@ class Submission:
     plan: the requested hosts, and the slots of the nodes.
     node_timeout: see `supervise.supervise`.
     node_output: see `launchers.node_output`.
+    requeue: whether to requeue the job at its time limit.
+    job: the job of launch.py, if Slurm may requeue it; else None.
   """
 
   program: lp.Program
@@ -34,6 +39,8 @@ class Submission:
   plan: Plan
   node_timeout: float
   node_output: str
+  requeue: bool = False
+  job: Job | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,10 @@ from launchers import interpreter
 from launchers.placement import Resources
 from rundir import one_line
 
+# Announces the time limit to the launcher in the job, early enough for a last checkpoint. Slurm may send
+# it up to a minute earlier.
+LIMIT_SIGNAL = '--signal=B:USR1@120'
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -26,12 +30,14 @@ class Options:
     common: sbatch options for every component, as in '--time=60 --account=me'.
     accelerator: sbatch options for components with accelerators.
     cpu: sbatch options for components without accelerators.
+    requeue: whether Slurm may requeue the job, and the launcher in it does so at its time limit.
   """
 
   cpu_nodes: int = 1
   common: str = ''
   accelerator: str = ''
   cpu: str = ''
+  requeue: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +172,9 @@ def script(
   lines = ['#!/bin/sh', _line(f'--job-name={name}', f'--output={log}', '--open-mode=append')]
   for number, component in enumerate(job.components):
     request = [f'--nodes={component.hosts}', '--ntasks-per-node=1']
-    request += [f'--cpus-per-task={component.cpus}', '--no-requeue']
+    request += [f'--cpus-per-task={component.cpus}']
+    request += ['--requeue'] if options.requeue else ['--no-requeue']
+    request += [LIMIT_SIGNAL] if options.requeue and not number else []
     if component.memory_mb:
       request.append(f'--mem={component.memory_mb}M')
     if component.gres:
@@ -198,4 +206,8 @@ def _user_line(flag: str, text: str) -> list[str]:
     raise ValueError(f'{flag}={text!r} cannot be read: {error}.') from None
   if words and not words[0].startswith('-'):
     raise ValueError(f'{flag}={text!r} must be options of sbatch, as in "--time=60 --account=me".')
+  if '--requeue' in words:
+    raise ValueError(
+      f'{flag}={text!r} has --requeue, after which the run would begin again; use --slurm_requeue.'
+    )
   return [_line(*words)] if words else []

@@ -23,10 +23,11 @@ import launchpad as lp
 from launchpad.launch import serialization
 
 from launchers import binding, stop_requests, streams, supervise
+from launchers.engine import Job
 from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.slurm import planning
-from launchers.slurm.job import JOB_FILE, REFUSED, Submission
+from launchers.slurm.job import JOB_FILE, REFUSED, RESTARTS, Submission
 from rundir import files, run_end
 
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
@@ -36,6 +37,7 @@ _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT', _FORGOTTEN}
 _LAUNCHER_CODES = {supervise.FAILED, REFUSED, *stop_requests.EXIT_CODES.values()}
 # Pauses between questions about a job: a tenth of its age, within these seconds.
 _POLL_SECONDS = 0.3, 3.0
+_SLOW_SECONDS = 2.0
 _DEFAULT = planning.Options()
 
 
@@ -81,6 +83,7 @@ def launch(
   node_timeout: float = math.inf,
   out: IO[str] | None = None,
   node_output: str = FILES,
+  job: Job | None = None,
 ) -> int:
   """Submits a program and follows the job to completion.
 
@@ -98,6 +101,7 @@ def launch(
     node_timeout: see `supervise.supervise`.
     out: receives the job's output; None for stdout.
     node_output: see `launchers.node_output`; the job's output then has that of its nodes.
+    job: the job of launch.py, so that a requeued job can resume the run; None without one.
 
   Returns:
     The exit code of the job, as for the local launcher; 0 if it is not followed.
@@ -109,7 +113,9 @@ def launch(
   plan, text = _plan(program, placement, run_dir, options)
   serialization.enable_lru_cache_pickling_once()
   try:
-    payload = cloudpickle.dumps(Submission(program, placement, plan, node_timeout, node_output))
+    payload = cloudpickle.dumps(
+      Submission(program, placement, plan, node_timeout, node_output, options.requeue, job)
+    )
   except Exception as error:
     raise ValueError(
       f'program {program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'
@@ -120,7 +126,12 @@ def launch(
     files.write(path, text.encode())
   log = os.path.join(run_dir, 'slurm.log')
   earlier = os.path.getsize(log) if os.path.exists(log) else 0  # From the run that is resumed.
-  submitted = subprocess.run(['sbatch', '--parsable', path], capture_output=True, text=True)
+  # The job inherits it, also that of another job in which launch.py runs.
+  environment = {name: value for name, value in os.environ.items() if name != RESTARTS}
+  with streams.announced_if_slow('waiting for sbatch to submit the job', _SLOW_SECONDS):
+    submitted = subprocess.run(
+      ['sbatch', '--parsable', path], env=environment, capture_output=True, text=True
+    )
   if submitted.returncode:
     said = ' '.join(submitted.stderr.replace('sbatch: error: ', '').split())
     raise ValueError(f'sbatch refused the job, which --dry_run prints: {said}')
@@ -132,18 +143,21 @@ def launch(
 
 def _follow(job_id: str, run_dir: str, log: str, earlier: int, out: IO[str]) -> int:
   """Copies the job's output from an offset until the job has ended; returns its exit code."""
-  written, forwarded, shown = 0, 0, ''
+  written, forwarded, shown, restarts = 0, 0, '', 0
   pause, began = threading.Event(), time.monotonic()
   shortest, longest = _POLL_SECONDS
   with stop_requests.collected() as asked:
     while True:
-      state, reason, code = _state(job_id)
+      state, reason, code, restart = _state(job_id)
       written += _copy(log, earlier + written, out)
       if state in _FINAL:
         break
-      if state == 'PENDING' and reason not in ('None', shown):
-        streams.say(f'job {job_id} is pending ({reason})', out)
-        shown = reason
+      if restart > restarts:
+        streams.say(f'job {job_id} has been requeued (restart {restart})', out)
+        restarts, shown = restart, ''
+      if (waits := _waits(state, reason)) not in ('', shown):
+        streams.say(f'job {job_id} {waits}', out)
+        shown = waits
       age = time.monotonic() - began
       for _ in range(round(min(max(shortest, age / 10), longest) / 0.1)):
         if len(asked) > forwarded:
@@ -166,18 +180,34 @@ def _follow(job_id: str, run_dir: str, log: str, earlier: int, out: IO[str]) -> 
   return supervise.FAILED
 
 
-def _state(job_id: str) -> tuple[str, str, int]:
-  """Returns the job's state, its reason, and the job's exit code, 128 + N for signal N."""
+def _waits(state: str, reason: str) -> str:
+  """Returns the predicate of a sentence about what keeps a job from running; '' for nothing."""
+  if state == 'PENDING' and reason != 'None':
+    return f'is pending ({reason})'
+  if state == 'CONFIGURING':
+    return 'waits for its hosts to boot'
+  return '' if state else f'cannot be asked about; trying again ({reason})'
+
+
+def _state(job_id: str) -> tuple[str, str, int, int]:
+  """Returns what Slurm knows of a job.
+
+  Returns:
+    Its state, '' if Slurm does not reply; the reason of either; its exit code, 128 + N for signal N; and
+    how often it has been requeued.
+  """
   shown = subprocess.run(
     ['scontrol', '--oneliner', 'show', 'job', job_id], capture_output=True, text=True
   )
   first = shown.stdout.partition('\n')[0]
-  found = re.search(r'JobState=(\w+) Reason=(\S+).* ExitCode=(\d+):(\d+)', first)
+  found = re.search(r'JobState=(\w+) Reason=(\S+).* Restarts=(\d+).* ExitCode=(\d+):(\d+)', first)
   if found is None:
     # Retry if the controller does not reply; an unknown job id is final.
-    return _FORGOTTEN if 'Invalid job id' in shown.stderr else '', '', 0
-  state, reason, code, number = found.groups()
-  return state, reason, int(code) or (128 + int(number) if int(number) else 0)
+    state = _FORGOTTEN if 'Invalid job id' in shown.stderr else ''
+    return state, ' '.join(shown.stderr.split()), 0, 0
+  state, reason, restarts, code, number = found.groups()
+  exit_code = int(code) or (128 + int(number) if int(number) else 0)
+  return state, reason, exit_code, int(restarts)
 
 
 def _copy(log: str, offset: int, out: IO[str]) -> int:

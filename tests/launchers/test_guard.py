@@ -1,5 +1,6 @@
 import contextlib
 import multiprocessing
+import pathlib
 import resource
 import subprocess
 import sys
@@ -34,6 +35,32 @@ def test_what_was_started_meanwhile_is_ended_and_nothing_else():
       assert all(map(runs, (orphan, started.pid, fork.pid)))
     wait_until(lambda: not any(map(runs, (orphan, started.pid, fork.pid))))
     assert earlier.poll() is None
+
+
+_OWNER = """
+import sys, time
+from launchers import guard
+guard.Guard(sys.executable, sys.argv[1], directory=sys.argv[2])
+print('ready', flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_directory_is_removed_whatever_ends_its_owner(tmp_path):
+  directory, root = tmp_path / 'mine', str(pathlib.Path(guard.__file__).parent.parent)
+  (directory / 'inner').mkdir(parents=True)
+  (directory / 'inner' / 'node.pkl').touch()
+  owner = subprocess.Popen(
+    [sys.executable, '-c', _OWNER, root, str(directory)], stdout=subprocess.PIPE, cwd=root
+  )
+  try:
+    owner.stdout.readline()
+    assert directory.exists()
+  finally:
+    owner.kill()
+    owner.communicate()
+  wait_until(lambda: not directory.exists())
+  assert tmp_path.exists()
 
 
 def _kill(process):

@@ -96,6 +96,8 @@ def test_a_dry_run_prints_the_graph_and_the_manifests(tmp_path):
   learner = 'on a TPU-V5E host, devices: 4 of them, topology: 2x2, cpus: 24'
   assert f'{learner}\n' in graph  # Without a volume it has no restarts.
   assert 'on a CPU worker, restarts: 20\n' in graph
+  assert re.search(r'\n  inference_learner +1 x 24 CPU, 4 TPU-V5E, .*topology 2x2', graph)
+  assert re.search(r'\n  in all +\d+ nodes: \d+ CPU, 4 TPU', graph)
   manifest, *policies = map(yaml.safe_load, documents)
   schemas.validate_jobset(manifest)
   assert len(policies) == 2 and not any(map(schemas.validate, policies))

@@ -1,6 +1,7 @@
 """The Ray launcher on a real cluster of several Ray nodes on this machine, with made-up resources."""
 
 import contextlib
+import glob
 import io
 import json
 import math
@@ -8,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ import launchers
 from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
 from rundir import run_end
+from tests import programs_under_test
 from tests.launchers import contract, gossip, nodes
 from tests.waiting import alive, wait_until
 
@@ -63,7 +66,11 @@ def cluster():
     ]
     cluster.doomed = cluster.add_node(**LOCAL | {'node_ip_address': '127.0.0.2'}, **SEAT)
     cluster.cpu = cluster.add_node(
-      **LOCAL, num_cpus=6, resources={'big_disk': 1, 'seat': 1}, labels={'pool': 'workers'}
+      **LOCAL,
+      num_cpus=6,
+      num_gpus=2,
+      resources={'big_disk': 1, 'seat': 1},
+      labels={'pool': 'workers'},
     ).node_id
     cluster.wait_for_nodes()
     yield cluster
@@ -110,10 +117,11 @@ def _places(run_dir):
 
 
 def test_a_group_has_the_machines_and_variables_that_its_placement_says(cluster, tmp_path):
-  variables = [str(tmp_path / f'variables{i}') for i in range(2)]
+  variables, on_gpus = [str(tmp_path / f'variables{i}') for i in range(2)], tmp_path / 'gpus'
   program = nodes.program(
     (nodes.Blocked, True, str(tmp_path / 'pid')),
-    (nodes.Stopper, False, os.pathsep.join(variables)),
+    (nodes.Stopper, False, os.pathsep.join([*variables, str(on_gpus)])),
+    (nodes.Environment, False, str(on_gpus)),
   )
   with program.group('slice'):
     for path in variables:
@@ -122,6 +130,7 @@ def test_a_group_has_the_machines_and_variables_that_its_placement_says(cluster,
     'echo': Resources(cpus=0, with_launcher=True),
     'node0': Resources(resources={'big_disk': 0.5}, cpus=2),
     'node1': Resources(labels={'pool': 'workers'}),
+    'node2': Resources(accelerator='gpu', num_devices=2),
     'slice': Resources(
       cpus=0,  # Both nodes would fit on one host.
       accelerator='tpu',
@@ -140,7 +149,10 @@ def test_a_group_has_the_machines_and_variables_that_its_placement_says(cluster,
     assert 'thirdparty_files' not in seen['PYTHONPATH']
     if os.geteuid() == 0:  # Others cannot undo what Ray does to the niceness of its workers.
       assert seen['nice'] == os.nice(0)
+  seen = json.loads(on_gpus.read_text())
+  assert (seen['JAX_PLATFORMS'], sorted(seen['CUDA_VISIBLE_DEVICES'])) == ('cuda,cpu', list(',01'))
   where = _places(tmp_path)
+  assert where['node2/0'] == cluster.cpu
   assert [where['slice/0'], where['slice/1']] == cluster.tpus
   assert where['node0/0'] == where['node1/0'] == cluster.cpu
   assert where['echo/0'] == where['launcher']
@@ -172,6 +184,9 @@ class _Ray(contract.Engine):
       cwd=ROOT,
       start_new_session=True,
     )
+
+  def said_nothing(self, output):
+    return re.fullmatch(r'(waiting until .*\n)*', output) is not None
 
   def nodes(self, run_dir):
     return [process.pid for process in _node_processes()]
@@ -232,6 +247,24 @@ def test_a_server_that_is_lost_ends_the_program_in_one_sentence(driver):
   assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
 
 
+# `ray stop` sends SIGTERM.
+@pytest.mark.parametrize(
+  'victim, number', [('launcher', signal.SIGKILL), ('workers', signal.SIGTERM)]
+)
+def test_the_end_of_a_launcher_or_of_rays_workers_leaves_no_process_and_no_file(
+  driver, victim, number
+):
+  launcher, children = driver
+  made = lambda: glob.glob(os.path.join(os.environ['TMPDIR'], 'launchpod-*'))  # noqa: E731
+  _wait_until(lambda: len(made()) == 2)
+  workers = {child.parent() for child in children}
+  for process in [launcher] if victim == 'launcher' else workers:
+    process.send_signal(number)
+  launcher.communicate(timeout=DEADLINE)
+  assert launcher.returncode != 0
+  _wait_until(lambda: not made() and not any(map(psutil.Process.is_running, children)))
+
+
 @pytest.mark.parametrize(
   'size, resources, needs',
   [
@@ -252,16 +285,81 @@ def test_a_group_without_room_is_rejected_in_one_sentence(
   assert not (tmp_path / 'nodes.json').exists()
 
 
+def test_a_program_that_is_too_large_for_the_cluster_is_rejected_without_a_wait(cluster, tmp_path):
+  program = nodes.program()
+  with program.group('worker'):
+    for _ in range(30):
+      program.add_node(lp.PyClassNode(nodes.Crasher, ''))
+  with pytest.raises(ValueError) as error:
+    _launch(cluster, program, tmp_path, timeout=None)
+  assert re.match(
+    r'the 31 nodes of the program need 31 CPU, and the \d machines of the cluster have \d+ CPU, .* '
+    r'in total\. Ask for less with --placement, add machines, or set --ray_timeout',
+    str(error.value),
+  )
+
+
+_WAITS = """
+import sys
+from launchers.ray import cluster
+from launchers.placement import Resources
+from tests.launchers import nodes
+answer = f'{sys.argv[1]}/answer'
+program = nodes.program((nodes.Caller, True, answer), (nodes.Stopper, False, answer))
+where = {label: Resources(cpus=0) for label in program.groups}
+where['node0'] = Resources(cpus=0, resources={'new': 1})
+sys.exit(cluster.launch(program, where, sys.argv[1], sys.argv[2], 200.0))
+"""
+
+
+def test_a_wait_for_machines_says_what_it_waits_for_and_ends_when_they_join(cluster, tmp_path):
+  launcher = subprocess.Popen(
+    [sys.executable, '-c', _WAITS, str(tmp_path), cluster.address],
+    stderr=subprocess.PIPE,
+    text=True,
+    cwd=ROOT,
+  )
+  try:
+    said = launcher.stderr.readline()
+    assert re.match(
+      r'waiting until \d\d:\d\d:\d\d \(--ray_timeout\) for machines to join the cluster, because group '
+      r"'node0' needs 1 new for each node, and the \d machines of the cluster have .* 0 new in total\n",
+      said,
+    ), said + launcher.communicate(timeout=DEADLINE)[1]
+    machine = cluster.add_node(**LOCAL, num_cpus=0, resources={'new': 1})
+    _, errors = launcher.communicate(timeout=DEADLINE)
+    cluster.remove_node(machine)
+  finally:
+    launcher.kill()
+  assert launcher.returncode == 0 and (tmp_path / 'answer').read_text() == 'hello node', errors
+
+
+def test_a_dry_run_compares_what_the_groups_ask_with_the_cluster(cluster):
+  flags = f'--launcher=ray --ray_address={cluster.address} --dry_run --num_actors=20'
+  shown = programs_under_test.launch(*flags.split())
+  assert shown.returncode == 0, shown.stderr
+  lines = shown.stdout.splitlines()
+  assert ['actor', '20', 'x', '1', 'CPU'] in [line.split() for line in lines]
+  assert re.search(r'\n  in all +\d+ nodes: 23 CPU\n', shown.stdout)
+  assert re.search(
+    r'\nthe \d machines of the cluster have free: \d+ of \d CPU, .*; too little, because the '
+    r'24 nodes of the program need 23 CPU',
+    shown.stdout,
+  )
+
+
 def test_a_machine_without_the_code_is_named(cluster, tmp_path, monkeypatch):
   monkeypatch.setattr(sys, 'executable', '/nowhere/python')
   with pytest.raises(ValueError, match=r'machine .* has no interpreter /nowhere/python'):
     _launch(cluster, nodes.program(), tmp_path)
 
 
-def test_no_cluster_is_rejected_in_one_sentence(tmp_path):
+@pytest.mark.parametrize('address', ['127.0.0.1:1', 'auto'])
+def test_no_cluster_is_rejected_in_one_sentence(tmp_path, monkeypatch, address):
+  monkeypatch.setenv('RAY_ADDRESS', '127.0.0.1:1')  # As of a cluster that is gone, for auto.
   program = nodes.program()
-  with pytest.raises(ValueError, match=r'--ray_address=127.0.0.1:1: no Ray cluster .* refused'):
-    ray_cluster.launch(program, {'echo': Resources()}, str(tmp_path), '127.0.0.1:1')
+  with pytest.raises(ValueError, match=rf'--ray_address={address}: no Ray cluster .* refused'):
+    ray_cluster.launch(program, {'echo': Resources()}, str(tmp_path), address)
 
 
 _PLACEMENT = """

@@ -59,7 +59,10 @@ GresTypes=tpu
 NodeName=h1 NodeAddr={subnet}.11 CPUs=4 Gres=tpu:4 State=UNKNOWN
 NodeName=h2 NodeAddr={subnet}.12 CPUs=4 Feature=workers State=UNKNOWN
 NodeName=h3 NodeAddr={subnet}.13 CPUs=4 Feature=workers State=UNKNOWN
-PartitionName=main Nodes=h1,h2,h3 Default=YES MaxTime=30 State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=h1,h2,h3 Default=YES MaxTime=30 PriorityTier=1 State=UP
+PartitionName=urgent Nodes=h1,h2,h3 MaxTime=30 PriorityTier=2 PreemptMode=OFF State=UP
 """
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import socket
@@ -108,6 +109,15 @@ def test_the_batch_script():
   )
 
 
+def test_a_job_that_may_be_requeued_is_told_of_its_time_limit_where_its_launcher_is():
+  options = Options(requeue=True, common='--time=60')
+  plan = planning.plan(GROUPS, _placement(learner=LEARNER), options)
+  script = planning.script(plan, options, 'sebulba', '/run', '/env/python', '/code')
+  first, second = (line for line in script.splitlines() if '--nodes=' in line)
+  assert first.endswith(' --requeue --signal=B:USR1@120 --mem=32768M --gres=tpu:4')
+  assert second.endswith(' --requeue') and '--no-requeue' not in script
+
+
 @pytest.mark.parametrize(
   'changed, message',
   [
@@ -175,6 +185,24 @@ def test_an_unknown_option_of_sbatch_is_rejected(text):
     planning.script(plan, options, 'name', '/run', 'python', '')
 
 
+def test_slurms_own_requeue_is_rejected_because_the_run_would_not_resume():
+  options = Options(common='--time=60 --requeue')
+  plan = planning.plan({'actor': 1}, {'actor': Resources()}, options)
+  with pytest.raises(ValueError, match=r'^--slurm_options=.*; use --slurm_requeue\.$'):
+    planning.script(plan, options, 'name', '/run', 'python', '')
+
+
+def test_a_job_submitted_from_a_requeued_job_is_a_new_one(tmp_path, monkeypatch):
+  sbatch = tmp_path / 'sbatch'
+  sbatch.write_text('#!/bin/sh\necho "restarts: ${SLURM_RESTART_COUNT-none}" >&2; exit 1\n')
+  sbatch.chmod(0o755)
+  monkeypatch.setenv('PATH', str(tmp_path), prepend=os.pathsep)
+  monkeypatch.setenv('SLURM_RESTART_COUNT', '1')
+  program = nodes.program()
+  with pytest.raises(ValueError, match='restarts: none'):
+    submit.launch(program, dict.fromkeys(program.groups, Resources()), str(tmp_path))
+
+
 @pytest.mark.parametrize(
   'resources, options, flag',
   [
@@ -203,6 +231,10 @@ def test_a_dry_run_prints_the_graph_and_the_script_and_needs_no_slurm(tmp_path):
     PATH='',
   )
   assert 'inference_learner -> replay' in shown
+  assert ['inference_learner', '1', 'x', '1', 'CPU,', '4', 'TPU-V5E'] in map(
+    str.split, shown.split('\n')
+  )
+  assert re.search(r'\n  in all +10 nodes: 9 CPU, 4 TPU\n', shown)
   script = shown[shown.index('#!/bin/sh') :].splitlines()
   assert script[2].startswith('#SBATCH --nodes=1 ') and script[2].endswith(' --gres=tpu:4')
   assert script[3:6] == [

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
@@ -32,34 +31,7 @@ NODE, LAUNCHER = (
 TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
 WORKER = Resources(labels={'pool': 'workers'})
 
-pytestmark = [
-  pytest.mark.cluster,
-  pytest.mark.skipif(
-    bool(small_cluster.missing()), reason=f'a Slurm cluster needs {small_cluster.missing()}'
-  ),
-]
-
-
-@pytest.fixture(scope='module')
-def shared_cluster():
-  # A socket's path has 107 bytes at most.
-  with tempfile.TemporaryDirectory(prefix='slurm-', dir='/tmp') as directory:
-    cluster = small_cluster.SlurmCluster(directory)
-    try:
-      with pytest.MonkeyPatch.context() as environment:
-        environment.setenv('SLURM_CONF', str(cluster.config))
-        yield cluster
-    finally:
-      cluster.close()
-
-
-@pytest.fixture
-def cluster(shared_cluster):
-  """The cluster, which no test leaves with a job or a process of a node."""
-  yield shared_cluster
-  shared_cluster.wait_until_idle()
-  for host in small_cluster.HOSTS:
-    assert shared_cluster.processes(host, sys.executable) == []
+pytestmark = pytest.mark.cluster
 
 
 def _launch(program, run_dir, placement=None, follow=True, node_timeout=math.inf, **options):
@@ -140,8 +112,9 @@ class _Slurm(contract.Engine):
   _quiet = re.compile(
     r"""(job\ \d+;\ its\ output\ is\ in\ .*\n)?
     (to\ stop\ it:\ scancel\ .*\ \d+\n)?  # `_Driver` may have read it with the line before.
-    (job\ \d+\ is\ pending\ \(\w+\)\n)*
+    (job\ \d+\ (is\ pending\ \(\w+\)|cannot\ be\ asked\ about;\ .*)\n)*
     hosts:\ .*\n
+    (waiting\ up\ to\ .*\n)?
     (starting\n|nodes=\d+\n)*
     (done:\ seconds=[\d.]+\ run_dir=.*\n)?""",
     re.VERBOSE,
