@@ -2,7 +2,6 @@
 
 import jax
 import jumanji
-import numpy as np
 from dm_env.specs import DiscreteArray
 from jumanji.specs import jumanji_specs_to_dm_env_specs as as_dm_env
 
@@ -21,19 +20,14 @@ class Jumanji:
 
   def step(self, state, action, key):
     state, timestep = self._env.step(state, action)
-    ended, observation = timestep.last(), _as_dict(timestep.observation)
-    return state, transition(
-      observation,
-      timestep.reward,
-      ended & (timestep.discount == 0),
-      ended & (timestep.discount > 0),
-    )
+    end, terminal = timestep.last(), timestep.discount == 0
+    observation = _as_dict(timestep.observation)
+    return state, transition(observation, timestep.reward, end & terminal, end & ~terminal)
 
 
-def _spec(spec):  # Whole numbers with bounds are labels, which networks see one-hot.
-  if spec.shape or spec.dtype != np.int32 or not hasattr(spec, 'maximum'):
-    return spec
-  return DiscreteArray(int(spec.maximum) + 1)
+def _spec(spec):  # A whole number with bounds is a label, which networks see one-hot.
+  is_label = not spec.shape and spec.dtype == 'int32' and hasattr(spec, 'maximum')
+  return DiscreteArray(int(spec.maximum) + 1) if is_label else spec
 
 
 def _as_dict(observation):  # Its entry action_mask says which actions are legal.
