@@ -32,6 +32,12 @@ from tests.benchmarks import smoke
 from tests.waiting import wait_until
 
 WAITS = 'import sys; print(flush=True); sys.stdin.read()'
+# Holds memory and a descriptor until it gets a line.
+HOLDS = (
+  'import sys; held, file = bytearray(64 << 20), open("/dev/null")\n'
+  'held[:] = b"x" * len(held); print(flush=True); sys.stdin.readline()\n'
+  'del held; file.close(); print(flush=True); sys.stdin.read()'
+)
 # A "launcher" that starts what its argument names, says their ids once they run, and waits.
 STARTS = (
   'import subprocess, sys\n'
@@ -92,16 +98,17 @@ def test_kills_depend_on_the_seed_only_and_come_as_often_as_asked():
   assert {due.node for due in first} == set(nodes)
 
 
-def test_a_sample_of_this_process_is_read_back(tmp_path):
-  me = psutil.Process()
-  held = np.ones(64 * 2**20, np.uint8)
+def test_samples_of_a_process_are_read_back(tmp_path):
   recorder = sampler.Recorder(str(tmp_path / 'processes.csv'))
-  with open(os.devnull):
-    more = sampler.take(me, 'actor-0', 2, 60.0, 30.0)
-  recorder.add(more)
-  del held
-  less = sampler.take(me, 'actor-0', 2, 90.0, 60.0)
-  recorder.add(less)
+  # Pytest's own process opens and closes files of its own meanwhile.
+  with _started(HOLDS) as (process, _):
+    holder = psutil.Process(process.pid)
+    more = sampler.take(holder, 'actor-0', 2, 60.0, 30.0)
+    recorder.add(more)
+    print(file=process.stdin, flush=True)
+    process.stdout.readline()
+    less = sampler.take(holder, 'actor-0', 2, 90.0, 60.0)
+    recorder.add(less)
   recorder.close()
   assert 50 < more.own_mib - less.own_mib < 80 and more.pss_mib >= more.own_mib
   assert more.descriptors == less.descriptors + 1 and more.threads >= 1
