@@ -1,7 +1,7 @@
 """Listening and connecting: TCP, and a Unix socket beside it for clients of the same user and machine.
 
 The Unix socket has an abstract name, which belongs to the network namespace as the port does and leaves
-no file behind. A call over it takes about half the time.
+no file behind. The kernel says whose process is at its other end.
 """
 
 from __future__ import annotations
