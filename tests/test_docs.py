@@ -18,7 +18,7 @@ PAGES = sorted(
   for path in (ROOT / folder).rglob('*.md')
 )
 FOLDERS = (
-  'agents|benchmarks|docs|environments|examples|launchers|nodes|programs|rundir|sweeps|tests|'
+  'agents|benchmarks|courier|docs|environments|examples|launchers|nodes|programs|rundir|sweeps|tests|'
   'viewing'
 )
 

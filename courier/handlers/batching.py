@@ -23,7 +23,6 @@ class Batcher:
 
   def __init__(
     self,
-    name: str,
     handler: Callable[..., Any],
     batch_size: int,
     max_parallelism: int,
@@ -31,7 +30,6 @@ class Batcher:
     pad: bool,
   ):
     """Initialises a handler; see `pybind.BuildBatchedHandlerWrapper`, but `timeout` is in seconds."""
-    self._name = name
     self._handler = handler
     self._batch_size = batch_size
     self._timeout = timeout

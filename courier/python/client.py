@@ -212,15 +212,18 @@ class _Channel:
       return failed
     call = _Call(self, message, deadline)
     with self._lock:
-      self._calls[number] = call
       if self._waiter is None:
-        self._waiter = _Waiter()
+        waiter = _Waiter()
         self._thread = threading.Thread(
-          target=self._run, args=(self._waiter,), name='courier', daemon=True
+          target=self._run, args=(waiter,), name='courier', daemon=True
         )
-        self._thread.start()
-      elif not self._send(message) or deadline < self._asleep_until:
-        self._waiter.wake()
+        self._thread.start()  # It waits for the lock.
+        self._waiter = waiter
+        self._calls[number] = call
+      else:
+        self._calls[number] = call
+        if not self._send(message) or deadline < self._asleep_until:
+          self._waiter.wake()
     return call
 
   def remove(self, call: _Call) -> bool:

@@ -71,12 +71,16 @@ def test_arrays_tuples_and_dictionaries_are_batched_element_by_element(ask):
   assert [reply['flag'] for reply in replies] == [True, False]
 
 
-@pytest.mark.parametrize('pad, expected', [(False, 2), (True, 5)])
-def test_a_batch_that_is_not_full_is_handled_after_its_time_and_padded_if_asked(ask, pad, expected):
+@pytest.mark.parametrize(
+  'pad, expected, timeout', [(False, 2, datetime.timedelta(seconds=1)), (True, 5, 1000.0)]
+)
+def test_a_batch_that_is_not_full_is_handled_after_its_time_and_padded_if_asked(
+  ask, pad, expected, timeout
+):
   def sizes(values):
     return np.full(len(values), len(values))
 
-  handler = batched(sizes, 5, timeout=datetime.timedelta(seconds=1), pad=pad)
+  handler = batched(sizes, 5, timeout=timeout, pad=pad)
   replies = ask(handler, *calls(1, 2))
   assert replies == [expected] * 2
 

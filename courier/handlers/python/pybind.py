@@ -17,7 +17,7 @@ def BuildBatchedHandlerWrapper(
   handler: Callable[..., Any],
   batch_size: int,
   max_parallelism: int,
-  timeout: datetime.timedelta,
+  timeout: datetime.timedelta | float,
   pad_batch: bool,
 ) -> Callable[..., Any]:
   """Returns a handler that calls another one with several calls at once.
@@ -27,13 +27,16 @@ def BuildBatchedHandlerWrapper(
     handler: takes and returns batches; see `courier.handlers.batching`.
     batch_size: number of calls of a full batch.
     max_parallelism: number of batches that are handled at once.
-    timeout: time after which a batch that is not full is handled.
+    timeout: time after which a batch that is not full is handled; a number is milliseconds, which
+      Launchpad 0.5.2 passes.
     pad_batch: whether to fill such a batch with copies of its first call.
   """
   from courier.handlers import batching  # Imports NumPy, which other handlers do without.
 
+  if not isinstance(timeout, datetime.timedelta):
+    timeout = datetime.timedelta(milliseconds=timeout)
   seconds = timeout.total_seconds()
-  return batching.Batcher(name, handler, batch_size, max_parallelism, seconds, pad_batch)
+  return batching.Batcher(handler, batch_size, max_parallelism, seconds, pad_batch)
 
 
 def CallHandler(
