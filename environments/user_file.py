@@ -187,6 +187,17 @@ def _absolute(path: str, beside: str = '') -> str:
   return os.path.abspath(os.path.join(os.path.dirname(beside), os.path.expanduser(path)))
 
 
+@contextlib.contextmanager
+def kept_directory() -> Iterator[None]:
+  """Returns to the working directory at the end of the block, even if its path has changed meanwhile."""
+  here = os.open('.', os.O_PATH | os.O_DIRECTORY)
+  try:
+    yield
+  finally:
+    os.fchdir(here)
+    os.close(here)
+
+
 def title(name: str) -> str:
   """Returns a display name: that of a user's file omits directory and function."""
   found = _SPEC.fullmatch(name)

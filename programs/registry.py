@@ -57,7 +57,8 @@ def load(name: str) -> Any:
   if user_file.is_spec(name):
     try:
       named = user_file.named(name)
-      own = UserProgram if takes_config(named.load()) else LaunchpadProgram
+      with user_file.kept_directory():  # Paths of the command line are relative to it.
+        own = UserProgram if takes_config(named.load()) else LaunchpadProgram
       return own(named)
     except ValueError as error:
       raise ValueError(f'--program={error}') from error

@@ -105,6 +105,14 @@ def test_an_environment_that_ends_its_process_is_refused(tmp_path):
   assert (process.returncode, process.stdout, process.stderr) == (2, '', said)
 
 
+def test_a_program_that_changes_the_directory_on_import_moves_no_path_of_the_command(tmp_path):
+  moving = tmp_path / 'moving.py'
+  moving.write_text(f"import os\nos.chdir('/')\n{(ROOT / 'examples' / 'primes.py').read_text()}")
+  process = launch('--dry_run', f'--program={moving}:make_program', '--run_dir=docs')
+  assert process.returncode == 2
+  assert process.stderr.startswith(f'error: --run_dir={ROOT}/docs is not empty')
+
+
 def test_the_examples_are_short():
   assert [path.name for path in EXAMPLES] == [
     'corridor.py',

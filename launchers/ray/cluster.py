@@ -23,6 +23,7 @@ import launchpad as lp
 import ray
 from ray._private import services
 
+from environments import user_file
 from launchers import binding, stop_requests, streams, supervise
 from launchers.placement import Resources, environment_variables
 from launchers.ray import capacity, machines, reservation, supervisor
@@ -74,13 +75,9 @@ def connection(address: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _in_checkout() -> Iterator[None]:
   """Changes to the directory of the code: Ray's workers import first from where a driver connects."""
-  here = os.open('.', os.O_RDONLY | os.O_DIRECTORY)
-  try:
+  with user_file.kept_directory():
     os.chdir(pathlib.Path(__file__).parents[2])
     yield
-  finally:
-    os.fchdir(here)
-    os.close(here)
 
 
 def describe(program: lp.Program, placement: Mapping[str, Resources], address: str = 'auto') -> str:

@@ -364,7 +364,7 @@ def test_the_evaluator_records_with_the_newest_parameters(connect):
     num_envs=4, episodes=4, period=1000, seed=Seed(3), video_period=1e9, video_frames=100
   )
   ImpalaEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), options).run()
-  assert learner.variables_asked == 4  # Two evaluations, two videos.
+  assert learner.variables_asked == 5  # Before the first evaluation; two evaluations, two videos.
   assert len(monitor.videos) == 2
   for _, gif in monitor.videos:
     with Image.open(io.BytesIO(gif)) as video:
