@@ -40,6 +40,7 @@ KILLED = r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; restarting in (\S+ s 
 _ALWAYS = {
   'test_a_crash_ends_the_program_with_the_traceback_last',
   'test_killed_nodes_are_restarted_and_a_server_has_its_address_again',
+  'test_nodes_call_each_other_by_the_courier_of_this_repository',
   'test_no_node_outlives_a_killed_launcher',
   'test_no_process_imports_from_the_working_directory',
 }
