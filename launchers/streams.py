@@ -23,7 +23,11 @@ _CONTROL = re.compile(r'(\x1b\[[\d;:]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]')
 
 
 def printable(text: str) -> str:
-  """Returns text without colours, and with escapes such as \\x1b for other control characters."""
+  """Returns text without colours, and with escapes such as \\x1b for other control characters.
+
+  A carriage return, with which a line overwrites itself, ends the line.
+  """
+  text = text.replace('\r\n', '\n').replace('\r', '\n')
   return _CONTROL.sub(lambda found: '' if found[1] else f'\\x{ord(found[0]):02x}', text)
 
 

@@ -61,4 +61,5 @@ def test_no_name_that_an_error_quotes_controls_the_terminal(command):
 
 def test_printed_text_keeps_its_lines_and_columns_and_loses_its_colours():
   assert streams.printable('a\tb\nc \u00e9') == 'a\tb\nc \u00e9'
-  assert streams.printable('\x1b[1;31mred\x1b[m\x1b[K\x00\r') == 'red\\x1b[K\\x00\\x0d'
+  assert streams.printable('\x1b[1;31mred\x1b[m\x1b[K\x00\r\n') == 'red\\x1b[K\\x00\n'
+  assert streams.printable('10 s\r 9 s\r') == '10 s\n 9 s\n'
