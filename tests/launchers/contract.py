@@ -198,6 +198,7 @@ class NodeContract:
     program = lp.Program('test')
     server = program.add_node(lp.CourierNode(nodes.Libraries, str(written)), label='server')
     program.add_node(lp.PyClassNode(nodes.Libraries, str(written), server), label='caller')
+    program.add_node(lp.PyClassNode(nodes.Stopper, str(written)), label='stopper')
     code, output = engine.launch(program, tmp_path)
     assert code == 0, output
     assert json.loads(written.read_text()) == [[str(ROOT / 'courier' / '__init__.py')]] * 2

@@ -79,7 +79,6 @@ class Libraries:
   def run(self):
     if self._other is not None:
       write(self._path, json.dumps([courier_libraries(), self._other.loaded()]))
-      lifecycle.stop_program()
     lifecycle.stop_event().wait()
 
 
