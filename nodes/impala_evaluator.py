@@ -93,13 +93,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
             server, recorded, self._num_envs, self._video_frames, stops, is_out_of_time
           )
 
-      # The first fetch compiles. Within an evaluation that would count against the share of the time
-      # that evaluations may take, and leave a short run without a second one.
-      try:
-        policy.fetch(lifecycle.stop_event().is_set)
-      except lifecycle.Stopped:
-        return
-      self._run_periodically(play, recording)
+      self._run_periodically(play, recording, prepare=policy.fetch)  # The first fetch compiles.
 
 
 class _NewestPolicy:

@@ -241,9 +241,8 @@ def test_a_learner_that_dies_before_its_first_checkpoint_says_that_it_starts_fro
     loss,
   )
   # The last report may be of a moment earlier than its death; the counters begin again at 0.
-  assert int(found[1].replace(',', '')) in steps and min(steps[steps.index(max(steps)) :]) < max(
-    steps
-  )
+  lost = int(found[1].replace(',', ''))
+  assert lost in steps and min(steps[steps.index(lost) :]) < lost
   with open(node_files.log_path(program.run_dir, 'inference_learner/0')) as f:
     assert f.read().count('has no checkpoint yet: training starts with a new state') == 2
 

@@ -74,7 +74,12 @@ class PeriodicEvaluator:
     self._videos = VideoSchedule(options.video_period, options.share, options.final_seconds)
     self._video_frames = options.video_frames if options.video_period else 0
 
-  def _run_periodically(self, play: Play, recording: VideoRecording | None = None) -> None:
+  def _run_periodically(
+    self,
+    play: Play,
+    recording: VideoRecording | None = None,
+    prepare: Callable[[Callable[[], bool]], object] = lambda should_stop: None,
+  ) -> None:
     """Evaluates until the final evaluation is done or the program stops.
 
     Args:
@@ -82,6 +87,8 @@ class PeriodicEvaluator:
         first argument, `should_stop`, often, and raises lifecycle.Stopped once that returns True. Its
         second argument, `is_out_of_time`, returns whether to end after the current round of episodes.
       recording: records a video; None for no videos.
+      prepare: called once before the first evaluation, with `should_stop`. What it takes, such as the
+        compilation of the policy, counts neither as an evaluation nor against its share of the time.
     """
     stop = lifecycle.stop_event()
     expected = self._episodes_each * self._num_envs
@@ -126,6 +133,8 @@ class PeriodicEvaluator:
     due = 0
     activity.mark(activity.IDLE)
     try:
+      prepare(stop.is_set)
+      activity.mark(activity.IDLE)
       while not stop.is_set():
         progress = call('progress')
         if progress['finished']:

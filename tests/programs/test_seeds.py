@@ -153,7 +153,7 @@ class Plays:
     self.compile = lambda params, key: None
 
 
-def evaluate_once(self, play, recording=None):
+def evaluate_once(self, play, recording=None, prepare=None):
   if isinstance(self, AnakinEvaluator):
     self._anakin = self._monitor = types.SimpleNamespace(futures=Silence())
     play(lambda: True, lambda: False)

@@ -253,6 +253,7 @@ print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_name
 @pytest.mark.parametrize('content', ['', '[]', '{"format": 0}', '[' * 10_000])
 def test_a_damaged_place_of_an_export_is_named(tmp_path, content):
   run, tracker = GrowingRun(tmp_path / 'run'), Tracker()
+  run.end()
   export(run, FakeSink(tracker))
   [path] = (tmp_path / 'run' / 'trackers').glob('*.json')
   path.write_text(content)
