@@ -23,8 +23,8 @@ _NEVER = datetime.datetime(9999, 12, 31, 23, 59, 59)
 
 
 def new() -> bytes:
-  """Returns a new private key and its certificate, in PEM; valid on machines whose clock is a day slow."""
-  # Their import takes a third of a second, and only a launch needs them.
+  """Returns a new private key and its certificate, in PEM; valid where the clock is up to a day slow."""
+  # Their import takes 0.1 s, and only a launch needs them.
   from cryptography import x509
   from cryptography.hazmat.primitives import hashes, serialization
   from cryptography.hazmat.primitives.asymmetric import ec
@@ -65,7 +65,7 @@ def new() -> bytes:
 
 def in_memory(pem: bytes) -> IO[bytes]:
   """Returns a file in the memory of this process, which only processes of the same user can open."""
-  file = open(os.memfd_create(_NAME), 'wb')
+  file = open(os.memfd_create(_NAME), 'wb')  # noqa: SIM115  is closed by the caller
   os.fchmod(file.fileno(), 0o600)
   file.write(pem)
   file.flush()

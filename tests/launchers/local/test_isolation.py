@@ -11,7 +11,7 @@ import pytest
 
 from launchers.local import isolation
 from launchers.placement import Resources
-from tests.launchers.local import strangers
+from tests.launchers import strangers
 from tests.waiting import alive, wait_until
 
 pytestmark = pytest.mark.slow
