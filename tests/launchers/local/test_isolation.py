@@ -12,7 +12,7 @@ import pytest
 from launchers.local import isolation
 from launchers.placement import Resources
 from nodes.runtime import network_namespace
-from tests.launchers.local import strangers
+from tests.launchers import strangers
 from tests.waiting import alive, wait_until
 
 pytestmark = pytest.mark.slow
