@@ -10,15 +10,19 @@ import itertools
 import select
 import socket
 import struct
-import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from courier import sockets
 from nodes.unrolls.replay_client import errors, hpack
+
+if TYPE_CHECKING:
+  import ssl
+
+  from courier.tls_stream import TLSStream
 
 _PREFACE = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
 # Types of frames.
@@ -47,7 +51,6 @@ _NUMBER = struct.Struct('>I')
 _SCRATCH = 1 << 18
 _DIRECT = 1 << 16  # Size from which data is received where it stays.
 _VECTORS = 256  # Buffers that one system call sends.
-_JOINED = 1 << 14  # Buffers below this size are sent joined over TLS.
 # What another error than a status of gRPC means, by its code in RST_STREAM.
 _REFUSED = {0x7: errors.UNAVAILABLE, 0x8: errors.CANCELLED}
 
@@ -62,14 +65,20 @@ class Connection:
     is_reusable: whether another call may follow one that has ended.
   """
 
-  def __init__(self, stream: socket.socket):
-    """Initialises a connection; the stream is connected, does not block, and is closed with it."""
-    self._stream = stream
-    self._is_tls = not type(stream) is socket.socket
-    self._blocked: tuple[type[BaseException], ...] = (BlockingIOError,)
-    if self._is_tls:
-      ssl = sys.modules['ssl']
-      self._blocked = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+  def __init__(self, stream: socket.socket, context: ssl.SSLContext | None = None):
+    """Initialises a connection.
+
+    Args:
+      stream: connected, does not block, and is closed with the connection.
+      context: encrypts what goes over TCP to another machine; None to encrypt nothing.
+    """
+    self._scratch = memoryview(bytearray(_SCRATCH))
+    self._tls: TLSStream | None = None
+    if context is not None:
+      from courier.tls_stream import TLSStream
+
+      self._tls = TLSStream(stream, context, memoryview(bytearray(_SCRATCH)))
+    self._stream: Any = self._tls or stream
     self.messages: list[memoryview] = []
     self.is_reusable = True
     self._id = -1
@@ -84,7 +93,6 @@ class Connection:
     self._stream_window = self._initial_window = _DEFAULT_WINDOW
     self._max_frame = _DEFAULT_FRAME
     # Received: bytes that are not parsed yet, and the frame and the message that they belong to.
-    self._scratch = memoryview(bytearray(_SCRATCH))
     self._begin = self._end = 0
     self._data_left = 0
     self._data_ends = False
@@ -169,7 +177,8 @@ class Connection:
   @property
   def wants_to_send(self) -> bool:
     """Whether the socket has not taken everything that may be sent."""
-    return bool(self._frames)
+    # A handshake of TLS waits for bytes to receive.
+    return bool(self._frames) and (self._tls is None or self._tls.is_secure)
 
   def close(self) -> None:
     """Closes the socket; only this process's copy of it."""
@@ -186,29 +195,14 @@ class Connection:
       if not self._frames:
         return
       try:
-        if self._is_tls:
-          count = self._stream.send(self._joined())
-        else:
-          count = self._stream.sendmsg(itertools.islice(self._frames, _VECTORS))
-      except self._blocked:
+        count = self._stream.sendmsg(itertools.islice(self._frames, _VECTORS))
+      except BlockingIOError:
         return
       frames = self._frames
       while frames and count >= len(frames[0]):
         count -= len(frames.popleft())
       if count:
         frames[0] = memoryview(frames[0])[count:]
-
-  def _joined(self) -> Buffer:
-    """Returns the first frames as one buffer, since TLS sends one at a time."""
-    frames = self._frames
-    if len(frames) > 1 and len(frames[0]) < _JOINED:
-      small = [frames.popleft()]
-      size = len(small[0])
-      while frames and size + len(frames[0]) <= _JOINED:
-        size += len(frames[0])
-        small.append(frames.popleft())
-      frames.appendleft(b''.join(small))
-    return frames[0]
 
   def _fill_frames(self) -> None:
     """Makes frames of the body, as far as the server's windows allow."""
@@ -244,19 +238,23 @@ class Connection:
           self._add_to_message(count)
           if not self._data_left:
             self._end_of_data()
-          return self._is_tls or count == room
+          return count == room or self._has_pending()
       if self._begin:
         self._scratch[: self._end - self._begin] = self._scratch[self._begin : self._end]
         self._begin, self._end = 0, self._end - self._begin
       room = _SCRATCH - self._end
       count = self._stream.recv_into(self._scratch[self._end :])
-    except self._blocked:
+    except BlockingIOError:
       return False
     if not count:
       raise ConnectionError('the server has closed the connection')
     self._end += count
     self._parse()
-    return self._is_tls or count == room or self._data_left >= _DIRECT
+    return count == room or self._data_left >= _DIRECT or self._has_pending()
+
+  def _has_pending(self) -> bool:
+    """Returns whether TLS holds bytes that the socket no longer has."""
+    return self._tls is not None and self._tls.pending()
 
   def _parse(self) -> None:
     """Takes all frames, and the part of the last one, out of the scratch memory."""
