@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 VARIABLE = 'COURIER_TLS'
 
 
+class HandshakeError(ConnectionError):
+  """One side has refused the other. The text says why; "it" is the other side."""
+
+
 def server_context() -> ssl.SSLContext | None:
   """Returns what servers accept connections with; None if the variable is not set.
 
@@ -34,7 +38,7 @@ def client_context() -> ssl.SSLContext | None:
   return _contexts(path)[1] if path else None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _contexts(path: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
   import ssl
 
@@ -54,5 +58,7 @@ def _contexts(path: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         f'certificate: {error.reason or error}'
       ) from error
     except OSError as error:
-      raise ValueError(f'{VARIABLE} names {path}, which cannot be read: {error.strerror}') from error
+      raise ValueError(
+        f'{VARIABLE} names {path}, which cannot be read: {error.strerror}'
+      ) from error
   return server, client
