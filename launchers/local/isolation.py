@@ -1,7 +1,7 @@
 """Runs a local run in its own network namespace, so that no other process can connect to its nodes.
 
-Nodes refuse processes without the certificate of the run: see `launchers.certificate`. Other servers of a
-run ask for none: JAX's coordinator and collectives, and those that environments start. A Linux network
+Nodes refuse processes without the certificate of the run: see `launchers.certificate`. Other servers of
+a run ask for none: JAX's coordinator and collectives, and those that environments start. A Linux network
 namespace with only a loopback interface can be reached only by the processes of the run.
 
 Only a process without threads may enter a user namespace, and launch.py has threads once it has parsed
