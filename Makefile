@@ -103,12 +103,18 @@ endef
 
 comma := ,
 UV_LOCK := sed -n '/^uv==/,/^ *\#/p' requirements.txt
+# Any Python is good enough for uv itself.
 $(UV):
-	@python3 -m venv .venv-uv > /dev/null 2>&1 || uv venv --quiet --clear --seed .venv-uv 2> /dev/null || \
-	  { rm -rf .venv-uv; echo "error: there is neither uv nor a python3 with the modules venv and ensurepip, one of" \
-	    "which make needs; on Debian and Ubuntu, install them with 'apt-get install python3-venv'." >&2; exit 1; }
-	$(UV_LOCK) | .venv-uv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  --require-hashes --requirement /dev/stdin
+	@if python3 -c 'import ensurepip, venv' 2> /dev/null; then \
+	  python3 -m venv .venv-uv && $(UV_LOCK) | .venv-uv/bin/python -m pip install --quiet \
+	    --disable-pip-version-check --no-deps --require-hashes --requirement /dev/stdin; \
+	elif command -v uv > /dev/null; then \
+	  uv venv --quiet --clear .venv-uv && $(UV_LOCK) | uv pip install --quiet --python .venv-uv/bin/python \
+	    --no-deps --require-hashes --requirement -; \
+	else \
+	  echo "error: make needs uv, or a python3 with the modules venv and ensurepip; install one of them, on Debian" \
+	    "and Ubuntu with 'apt-get install python3-venv'." >&2; exit 1; \
+	fi
 
 $(INSTALLED): $(LOCKS) requirements-launchpad.txt $(wildcard requirements-user.in) $(REPLAY)/installed | $(UV)
 	$(call install,keep)
