@@ -83,13 +83,13 @@ define venv
 	    "'pyenv install $(2)' for example$(3)." >&2; exit 1; }
 endef
 
-# Launchpad's own files, in a directory from which another Python can import them too.
+# Launchpad's own files, without its compiled Courier.
 define launchpad
-	rm -rf $(1)/launchpad
+	rm -rf $(1)/launchpad $(1)/lib/python$(PYTHON)/site-packages/launchpad
 	$(BIN)/uv pip install --quiet --target $(1)/launchpad --python-version 3.10 --only-binary :all: \
 	  --no-deps --require-hashes --requirement requirements-launchpad.txt
-	rm -r $(1)/launchpad/courier
-	ln -sfn ../../../launchpad/launchpad $(1)/lib/python$(PYTHON)/site-packages/launchpad
+	mv $(1)/launchpad/launchpad $(1)/lib/python$(PYTHON)/site-packages
+	rm -r $(1)/launchpad
 endef
 
 define install

@@ -1,8 +1,9 @@
 """The command that runs a module of ours in a Python process, without importing from its directory.
 
 `python -m` looks for every module in the working directory first, before PYTHONPATH and the standard
-library. A `random.py` there would run, and a project's own `agents/` would hide ours. This module uses
-only the standard library, because `launchers.ray.machines` sends it to machines by value.
+library. A `random.py` there would run, and a project's own `agents/` would hide ours. The option -P
+would do, but the interpreter of a group may be Python 3.10, which lacks it. This module uses only the
+standard library, because `launchers.ray.machines` sends it to machines by value.
 """
 
 from __future__ import annotations
