@@ -2,11 +2,14 @@
 
 `python -m` looks for every module in the working directory first, before PYTHONPATH and the standard
 library. A `random.py` there would run, and a project's own `agents/` would hide ours. The option -P
-would do, but the interpreter of a group may be Python 3.10, which lacks it. This module uses only the
-standard library, because `launchers.ray.machines` sends it to machines by value.
+prevents it in the processes that multiprocessing starts, too. Python 3.10, which a group's own interpreter
+may be, lacks it. This module uses only the standard library, because `launchers.ray.machines` sends it to
+machines by value.
 """
 
 from __future__ import annotations
+
+import sys
 
 _RUN = (
   'import sys; sys.path[:] = filter(None, sys.path); sys.argv[0] = {module!r}; '
@@ -23,4 +26,5 @@ def command(python: str, module: str, *arguments: str, options: tuple[str, ...] 
     *arguments: of the module.
     options: of the interpreter.
   """
-  return [python, *options, '-c', _RUN.format(module=module), *arguments]
+  safe = ('-P',) if python == sys.executable else ()
+  return [python, *safe, *options, '-c', _RUN.format(module=module), *arguments]
