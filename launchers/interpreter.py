@@ -2,9 +2,9 @@
 
 `python -m` looks for every module in the working directory first, before PYTHONPATH and the standard
 library. A `random.py` there would run, and a project's own `agents/` would hide ours. The option -P
-prevents it in the processes that multiprocessing starts, too. Python 3.10, which a group's own interpreter
-may be, lacks it. This module uses only the standard library, because `launchers.ray.machines` sends it to
-machines by value.
+prevents it in the processes that multiprocessing starts, too. Python 3.10, which may be the interpreter
+of a group, lacks it. This module uses only the standard library, because `launchers.ray.machines` sends
+it to machines by value.
 """
 
 from __future__ import annotations
