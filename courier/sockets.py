@@ -59,18 +59,21 @@ def bind(port: int) -> socket.socket:
   return bound
 
 
-def accept(listener: socket.socket) -> socket.socket | None:
-  """Returns the next connection; None if its process belongs to another user.
+def accept(listener: socket.socket) -> tuple[socket.socket, str]:
+  """Returns the next connection, and where its other side is, for a log.
 
   Raises:
     BlockingIOError: if there is none.
+    PermissionError: if its process belongs to another user.
     OSError: if there is no file descriptor left for it.
   """
-  stream, _ = listener.accept()
-  if _is_own(stream):
-    return _prepared(stream)
-  stream.close()
-  return None
+  stream, address = listener.accept()
+  try:
+    check_user(stream)
+  except PermissionError:
+    stream.close()
+    raise
+  return _prepared(stream), name_of(address)
 
 
 def routes(address: str) -> Iterator[tuple[socket.socket, Any]]:
@@ -98,8 +101,23 @@ def check_connected(stream: socket.socket) -> None:
   error = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
   if error:
     raise OSError(error, os.strerror(error))
-  if not _is_own(stream):
-    raise PermissionError('the server belongs to another user')
+  check_user(stream)
+
+
+def check_user(stream: socket.socket) -> None:
+  """Raises PermissionError if the other side of a Unix socket is a process of another user."""
+  if stream.family == socket.AF_UNIX:
+    packed = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user = _CREDENTIALS.unpack(packed)[1]
+    if user != os.geteuid():
+      raise PermissionError(f'it belongs to user {user}')
+
+
+def name_of(address: Any) -> str:
+  """Returns the name of an address that `accept` has returned."""
+  if not isinstance(address, tuple):  # Of a Unix socket.
+    return 'this machine'
+  return f'{address[0].removeprefix("::ffff:")}:{address[1]}'
 
 
 _reset_in_child: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -161,14 +179,6 @@ def _prepared(stream: socket.socket) -> socket.socket:
       if hasattr(socket, name):
         stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
   return stream
-
-
-def _is_own(stream: socket.socket) -> bool:
-  """Returns whether the other side is a process of this user, as far as the kernel knows it."""
-  if stream.family != socket.AF_UNIX:
-    return True
-  packed = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-  return _CREDENTIALS.unpack(packed)[1] == os.geteuid()
 
 
 def _unix_name(port: int) -> str:

@@ -17,9 +17,14 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from courier import sockets
+
+if TYPE_CHECKING:
+  import ssl
+
+  from courier import tls_stream
 
 # What a message is; the comment says what its name and its body are.
 CALL = 1  # The method; the pickled arguments.
@@ -120,14 +125,22 @@ class Connection:
     unsent: what the socket has not taken yet; `flush` sends it.
   """
 
-  def __init__(self, stream: socket.socket, scratch: memoryview):
+  def __init__(
+    self, stream: socket.socket, scratch: memoryview, context: ssl.SSLContext | None = None
+  ):
     """Initialises a connection.
 
     Args:
-      stream: connected, and does not block; closed with the connection.
+      stream: a socket that does not block; closed with the connection.
       scratch: memory that the connections of one thread share.
+      context: encrypts what goes over TCP; None to encrypt nothing.
     """
-    self._stream = stream
+    self._tls: tls_stream.TLSStream | None = None
+    if context is not None and stream.family != socket.AF_UNIX:
+      from courier import tls_stream
+
+      self._tls = tls_stream.TLSStream(stream, context, scratch)
+    self._stream: Any = self._tls or stream
     self.unsent: collections.deque[Any] = collections.deque([_PREAMBLE])
     self.is_greeted = False
     self._received: list[Message] = []
@@ -141,6 +154,11 @@ class Connection:
   def fileno(self) -> int:
     """Returns the file descriptor of the socket; -1 once it is closed."""
     return self._stream.fileno()
+
+  @property
+  def is_secure(self) -> bool:
+    """Whether the TLS handshake is finished, if there has to be one."""
+    return self._tls is None or self._tls.is_secure
 
   def send(self, message: Message) -> bool:
     """Sends what the socket takes at once; returns whether that is everything.
@@ -175,30 +193,18 @@ class Connection:
     return not self.unsent
 
   def receive(self) -> list[Message]:
-    """Reads once; returns the messages that are complete now.
+    """Reads once from the socket; returns the messages that are complete now.
 
     Raises:
       OSError: if the connection is lost, or its other side does not speak this protocol.
+      tls.HandshakeError: if one side refuses the other.
     """
     try:
-      if len(self._room) >= len(self._scratch):
-        count = self._stream.recv_into(self._room)
-        self._advance(count)
-      else:
-        count = self._stream.recv_into(self._scratch)
-        begin = 0
-        while begin < count:
-          if self._room is self._at_head and (size := self._take_whole(begin, count)):
-            begin += size
-            continue
-          size = min(count - begin, len(self._room))
-          self._room[:size] = self._scratch[begin : begin + size]
-          begin += size
-          self._advance(size)
+      self._read()
+      while self._tls is not None and self._tls.pending():
+        self._read()
     except BlockingIOError:
-      return []
-    if not count:
-      raise ConnectionError('the other side has closed the connection')
+      pass
     received, self._received = self._received, []
     return received
 
@@ -213,6 +219,24 @@ class Connection:
     self._stream.close()
 
   reset = close
+
+  def _read(self) -> None:
+    if len(self._room) >= len(self._scratch):
+      count = self._stream.recv_into(self._room)
+      self._advance(count)
+    else:
+      count = self._stream.recv_into(self._scratch)
+      begin = 0
+      while begin < count:
+        if self._room is self._at_head and (size := self._take_whole(begin, count)):
+          begin += size
+          continue
+        size = min(count - begin, len(self._room))
+        self._room[:size] = self._scratch[begin : begin + size]
+        begin += size
+        self._advance(size)
+    if not count:
+      raise ConnectionError('the other side has closed the connection')
 
   def _advance(self, count: int) -> None:
     self._room = self._room[count:]

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.running import processes
 from rundir import audit, curves, final_params, learners
-from tests.launchers.local import strangers
+from tests.launchers import strangers
 from tests.programs_under_test import (
   CATCH_RETURNS,
   DONE,

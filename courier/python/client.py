@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
+import logging
 import math
 import select
 import threading
@@ -13,9 +14,10 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
-from courier import sockets, wire
+from courier import sockets, sparing, tls, wire
 from courier.status import StatusCode, StatusNotOk
 
+_warnings = sparing.SparingLog(logging.getLogger('courier'))
 _CONNECT_SECONDS = 10.0  # For one way to the server, up to its preamble.
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0  # Seconds between attempts to connect; doubled each time.
 
@@ -196,6 +198,7 @@ class _Channel:
     self._connection: wire.Connection | None = None
     self._thread: threading.Thread | None = None
     self._waiter: _Waiter | None = None  # As long as the thread runs.
+    self._failure = ''  # Why there is no connection, if that is known.
     self._asleep_until = 0.0
     self._closed = False
 
@@ -262,14 +265,17 @@ class _Channel:
     while self._is_needed(waiter):
       try:
         connection = self._connect(waiter, scratch)
+        self._failure = ''
         pause = _FIRST_PAUSE
         self._receive(waiter, connection)
       except ValueError as error:
         self._fail_all(str(error), StatusCode.INVALID_ARGUMENT)
       except OSError as error:
+        self._failure = f'failed to connect to all addresses: {self.address}: {_why(error)}'
+        if isinstance(error, tls.HandshakeError):
+          _warnings.warn(self._failure, self._failure)
         if not self._wait_for_ready:
-          text = f'failed to connect to all addresses: {self.address}: {error}'
-          self._fail_all(text, StatusCode.UNAVAILABLE)
+          self._fail_all(self._failure, StatusCode.UNAVAILABLE)
         until = time.monotonic() + pause
         while time.monotonic() < until and self._calls:
           self._wait(waiter, until)
@@ -290,11 +296,12 @@ class _Channel:
 
     Raises:
       OSError: if there is none; of the last way that was tried.
-      ValueError: if the address is malformed.
+      ValueError: if the address is malformed, or COURIER_TLS is wrong.
     """
+    context = tls.client_context()
     failure = OSError('the host has no address')
     for stream, address in sockets.routes(self.address):
-      connection = wire.Connection(stream, scratch)
+      connection = wire.Connection(stream, scratch, context)
       until = time.monotonic() + _CONNECT_SECONDS
       try:
         waiter.watch(connection, select.POLLOUT)
@@ -313,7 +320,8 @@ class _Channel:
       except OSError as error:
         waiter.forget(connection)
         connection.close()
-        failure = error
+        if not isinstance(failure, tls.HandshakeError):
+          failure = error
     raise failure
 
   def _check_time(self, until: float) -> None:
@@ -366,7 +374,8 @@ class _Channel:
       self._asleep_until = until = min(until, first)
     for call in late:
       if self.remove(call):
-        call.set_exception(StatusNotOk('Deadline Exceeded', StatusCode.DEADLINE_EXCEEDED))
+        text = f'Deadline Exceeded; {self._failure}' if self._failure else 'Deadline Exceeded'
+        call.set_exception(StatusNotOk(text, StatusCode.DEADLINE_EXCEEDED))
     return waiter.wait(0 if late else until - now)
 
   def _end(self, message: wire.Message) -> None:
@@ -389,3 +398,9 @@ class _Channel:
     for call in list(self._calls.values()):
       if self.remove(call):
         call.set_exception(StatusNotOk(text, code))
+
+
+def _why(error: OSError) -> str:
+  if isinstance(error, tls.HandshakeError):
+    return f'the TLS handshake with the server has failed: {error}'
+  return str(error)

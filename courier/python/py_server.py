@@ -11,14 +11,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from courier import pool, sockets, status, wire
+from courier import pool, sockets, sparing, status, tls, wire
 from courier.handlers.python import pybind
 from courier.status import StatusCode, StatusNotOk
 
+if TYPE_CHECKING:
+  import ssl
+
 _log = logging.getLogger('courier')
-_PREAMBLE_SECONDS = 10.0  # For a client's preamble; then its connection is closed.
+_PREAMBLE_SECONDS = 10.0  # For the handshake and the preamble of a client, or it is disconnected.
 _STUCK_SECONDS = 10.0  # Without the end of any call, while calls wait for a thread.
 _LAST_REPLIES_SECONDS = 5.0  # For clients to take the last replies of a server that stops.
 _NO_DESCRIPTORS_SECONDS = 0.05  # Between attempts to accept a connection.
@@ -44,12 +47,14 @@ class Server:
     self._pool = pool.Pool(thread_pool_size)
     self._selector = selectors.DefaultSelector()
     self._waker = sockets.Waker()
+    self._context: ssl.SSLContext | None = None
     self._thread: threading.Thread | None = None
     self._listeners: list[socket.socket] = []
     self._peers: set[_Peer] = set()
     self._strangers: set[_Peer] = set()  # Those that have not sent a preamble yet.
     self._unsent: collections.deque[_Peer] = collections.deque()  # Those with the rest of a reply.
     self._stopping = False
+    self._warnings = sparing.SparingLog(_log)
     self._warned: set[str] = set()
     sockets.reset_in_child(self)
 
@@ -90,10 +95,11 @@ class Server:
 
     Raises:
       OSError: if the port is in use.
-      ValueError: if the server has started before.
+      ValueError: if the server has started before, or COURIER_TLS is wrong.
     """
     if self.has_started:
       raise ValueError('Server already started')
+    self._context = tls.server_context()
     self._listeners = sockets.listen(self._bound or sockets.bind(self._port))
     self._selector.register(self._waker, selectors.EVENT_READ)
     for listener in self._listeners:
@@ -146,15 +152,17 @@ class Server:
   def _accept(self, listener: socket.socket, scratch: memoryview) -> None:
     try:
       while True:
-        stream = sockets.accept(listener)
-        if stream is not None:
-          peer = _Peer(wire.Connection(stream, scratch), time.monotonic() + _PREAMBLE_SECONDS)
-          self._selector.register(peer, selectors.EVENT_READ)
-          self._peers.add(peer)
-          self._strangers.add(peer)
-          peer.connection.flush()
+        stream, name = sockets.accept(listener)
+        connection = wire.Connection(stream, scratch, self._context)
+        peer = _Peer(connection, name, time.monotonic() + _PREAMBLE_SECONDS)
+        self._selector.register(peer, selectors.EVENT_READ)
+        self._peers.add(peer)
+        self._strangers.add(peer)
+        peer.connection.flush()
     except BlockingIOError:
       pass
+    except PermissionError as error:
+      self._refuse('this machine', str(error))
     except OSError as error:
       self._warn_once('accept', f'no connection can be accepted: {error}')
       time.sleep(_NO_DESCRIPTORS_SECONDS)
@@ -169,8 +177,13 @@ class Server:
       if ready & selectors.EVENT_READ:
         for message in peer.connection.receive():
           self._take(peer, message)
-        if peer.connection.is_greeted:
-          self._strangers.discard(peer)
+        if peer in self._strangers:
+          peer.connection.flush()  # The preamble, once the handshake is finished.
+          if peer.connection.is_greeted:
+            self._strangers.discard(peer)
+    except tls.HandshakeError as error:
+      self._refuse(peer.name, str(error))
+      self._drop(peer)
     except OSError:
       self._drop(peer)
     except Exception:  # Such as a MemoryError.
@@ -239,6 +252,8 @@ class Server:
     """Drops connections without a preamble; warns if calls wait for calls that do not end."""
     now = time.monotonic()
     for peer in [peer for peer in self._strangers if now > peer.deadline]:
+      if not peer.connection.is_secure:
+        self._refuse(peer.name, f'no TLS handshake within {_PREAMBLE_SECONDS:.0f} s')
       self._drop(peer)
     if self._pool.is_stuck(_STUCK_SECONDS):
       self._warn_once(
@@ -246,6 +261,9 @@ class Server:
         f'no call has ended for {_STUCK_SECONDS:.0f} s, and {self._pool.num_waiting} wait for a thread; '
         'if they wait for each other, give the server a larger thread_pool_size',
       )
+
+  def _refuse(self, name: str, why: str) -> None:
+    self._warnings.warn(why, f'port {self._port}: refused a connection from {name}: {why}')
 
   def _warn_once(self, kind: str, text: str) -> None:
     if kind not in self._warned:
@@ -256,6 +274,8 @@ class Server:
     """Closes the port, and every connection once its last reply is sent."""
     for listener in self._listeners:
       listener.close()
+    for peer in list(self._strangers):
+      self._drop(peer)
     self._pool.close()
     until = time.monotonic() + _LAST_REPLIES_SECONDS
     for peer in list(self._peers):
@@ -275,12 +295,14 @@ class _Peer:
 
   Attributes:
     connection: its connection; `lock` is for sending.
+    name: where it is.
     waiting: its calls that no thread has begun, by number.
-    deadline: time by which its preamble has to be there.
+    deadline: time by which its handshake and its preamble have to be there.
   """
 
-  def __init__(self, connection: wire.Connection, deadline: float):
+  def __init__(self, connection: wire.Connection, name: str, deadline: float):
     self.connection = connection
+    self.name = name
     self.lock = threading.Lock()
     self.waiting: dict[int, wire.Message] = {}
     self.deadline = deadline

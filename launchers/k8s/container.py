@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
+from launchers import certificate
 from launchers.k8s import liveness, pod
 from launchers.placement import CHIPS_PER_HOST, Resources, environment_variables
 from nodes.runtime.lifecycle import RUN_VARIABLE
@@ -23,6 +25,7 @@ USER = 1000
 _SCRATCH = '/tmp'
 # In memory, so that a full disk stops no heartbeat.
 _HEARTBEAT = '/heartbeat'
+_CERTIFICATE = '/certificate/run.pem'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Run:
     command: command of each pod; the flags of its group are appended.
     volume: name of the PersistentVolumeClaim for run directories; empty for none.
     token: hexadecimal token in every pod's environment, by which nodes recognise their own run.
+    pem: the key and the certificate of the run, which the pods get in a Secret.
     user: user and group id of all pods, 0 for root; None: `USER`, or root if a group has a TPU, whose
       device files belong to root.
     egress: destinations that pods may connect to besides each other; see `launchers.k8s.network`.
@@ -63,6 +67,7 @@ class Run:
   command: Sequence[str]
   volume: str = ''
   token: str = ''
+  pem: str = ''
   user: int | None = None
   egress: Sequence[str] = ()
   node_timeout: float = math.inf
@@ -128,8 +133,19 @@ def _pod_security(user: int) -> dict[str, Any]:
   return security
 
 
+def secret(run: Run) -> dict[str, Any]:
+  """Returns the Secret with the certificate of a run, which all of its pods have."""
+  return {
+    'apiVersion': 'v1',
+    'kind': 'Secret',
+    'metadata': {'name': run.name},
+    'type': 'Opaque',
+    'stringData': {os.path.basename(_CERTIFICATE): run.pem},
+  }
+
+
 def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
-  """Returns the writable volumes of a pod, {path: volume}."""
+  """Returns the volumes of a pod, {path: volume}."""
   result: dict[str, dict[str, Any]] = {}
   if has_run_dir(group.resources):
     if run.volume:
@@ -137,10 +153,13 @@ def _volumes(run: Run, group: Group) -> dict[str, dict[str, Any]]:
     else:
       result[RUNS] = {'name': 'runs', 'emptyDir': {}}
   memory = {'medium': 'Memory', 'sizeLimit': '1Mi'}
+  # The group of `_pod_security` may read it too, which Kubernetes adds to the mode.
+  pem = {'secretName': run.name, 'defaultMode': 0o400}
   return {
     **result,
     _SCRATCH: {'name': 'scratch', 'emptyDir': {}},
     _HEARTBEAT: {'name': 'heartbeat', 'emptyDir': memory},
+    os.path.dirname(_CERTIFICATE): {'name': 'certificate', 'secret': pem},
   }
 
 
@@ -163,6 +182,7 @@ def spec(run: Run, group: Group, user: int) -> dict[str, Any]:
   variables = environment_variables(dataclasses.replace(resources, devices=()))
   variables = {'PYTHONUNBUFFERED': '1', 'HOME': _SCRATCH, **variables, RUN_VARIABLE: run.token}
   variables[liveness.VARIABLE] = f'{_HEARTBEAT}/node'
+  variables[certificate.VARIABLE] = _CERTIFICATE
   volumes = _volumes(run, group)
   container: dict[str, Any] = {
     'name': 'node',

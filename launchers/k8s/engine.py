@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from absl import flags
 
 from environments import user_file
-from launchers import node_entry, streams
+from launchers import certificate, node_entry, streams
 from launchers.engine import Engine, Job, TryAgain
 from launchers.graph import describe
 from launchers.k8s import container, jobset, liveness, manifests, pod
@@ -115,7 +115,7 @@ class Kubernetes(Engine):
 
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Writes the files, and prints how to use them."""
-    generated = self._generate(job)
+    generated = self._generate(job, certificate.new().decode())
     generated.write(_OUTPUT.value)
     print(generated.instructions(_OUTPUT.value))
     return 0
@@ -123,7 +123,7 @@ class Kubernetes(Engine):
   def conclude(self, job: Job, code: int, seconds: float) -> None:
     """Prints nothing, because nothing has run."""
 
-  def _generate(self, job: Job) -> manifests.Generated:
+  def _generate(self, job: Job, pem: str = '***') -> manifests.Generated:
     """Returns the files; raises ValueError if a file of the user's is outside the image."""
     program = _in_image('program', job.name)
     # A Launchpad program may have another option `env`.
@@ -143,6 +143,7 @@ class Kubernetes(Engine):
       command,
       _VOLUME.value,
       token=secrets.token_hex(16),
+      pem=pem,
       user=_USER.value,
       egress=_EGRESS.value,
       node_timeout=job.node_timeout,

@@ -14,11 +14,13 @@ import yaml
 
 from launchers.k8s import container, jobset, network, pod
 from launchers.placement import Resources
+from rundir import files
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _VALIDATION_NOTE = 'validated against the schemas of JobSet and Kubernetes, not run on a cluster'
 # The end of a pod's name in a large program.
 _LONGEST_POD = '-inference-learner-0-9999-12345'
+_SECRET = 'secret.yaml'
 _BUILD_ARGUMENTS = {'gpu': 'cuda', 'tpu': 'tpu', None: 'cpu'}
 
 
@@ -62,8 +64,9 @@ class Generated:
     try:
       os.makedirs(directory, exist_ok=True)
       for file, text in self.manifests.items():
-        with open(os.path.join(directory, file), 'w') as f:
-          f.write(text)
+        mode = 0o600 if file == _SECRET else 0o666
+        with files.replacing(os.path.join(directory, file), mode=mode) as f:
+          f.write(text.encode())
     except OSError as error:
       raise ValueError(f'--output={directory} cannot be written: {error.strerror}.') from error
 
@@ -87,7 +90,8 @@ class Generated:
     build = ['docker', 'build', '--build-arg', argument, '--tag', run.image, _ROOT]
     return '\n'.join(
       [
-        f'Wrote jobset.yaml and networkpolicy.yaml to {directory}; {_VALIDATION_NOTE}.',
+        f'Wrote {", ".join(self.manifests)} to {directory}; {_VALIDATION_NOTE}.',
+        f'{_SECRET} holds the key of the run: keep it from others, and out of version control.',
         kept,
         f'In a cluster with the JobSet controller, once the image is there ({shlex.join(build)}):',
         f'  kubectl apply -f {shlex.quote(directory)}',
@@ -117,6 +121,7 @@ def generate(
   documents = {
     'jobset.yaml': [jobset.manifest(run, groups)],
     'networkpolicy.yaml': network.policies(run, groups),
+    _SECRET: [container.secret(run)],
   }
   header = f'# Written by launch.py; {_VALIDATION_NOTE}.\n'
   manifests = {n: header + yaml.safe_dump_all(m, sort_keys=False) for n, m in documents.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable, Mapping
 
@@ -9,6 +10,7 @@ import launchpad as lp
 from absl.testing import absltest
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
+from launchers import certificate
 from launchers.placement import Resources, environment_variables
 
 
@@ -41,6 +43,9 @@ def launch(
   resources = {
     label: PythonProcess(env=environment_variables(placement[label])) for label in program.groups
   }
+  # The nodes are threads or children of this process.
+  pem = certificate.in_memory(certificate.new())
+  os.environ.update(certificate.variable(pem))
   try:
     manager = lp.launch(
       program,
@@ -54,3 +59,6 @@ def launch(
   except Exception:
     traceback.print_exc()
     return 1
+  finally:
+    del os.environ[certificate.VARIABLE]
+    pem.close()

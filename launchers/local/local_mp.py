@@ -11,7 +11,7 @@ from typing import IO
 
 import launchpad as lp
 
-from launchers import binding, memory, stop_requests, supervise
+from launchers import binding, certificate, memory, stop_requests, supervise
 from launchers.child_process import NodeProcess
 from launchers.guard import Guard
 from launchers.heartbeat import Beat
@@ -30,14 +30,14 @@ class _LocalNode:
     resources: Resources,
     log_path: str,
     guard: Guard,
-    token: Mapping[str, str],
+    identity: Mapping[str, str],
   ):
     self.name = task.name
     self.log_path = log_path
     self.resources = resources
     self._payload = task.payload
     self._guard = guard
-    self._token = token
+    self._identity = identity
     self._starts = 0
     self.restart()
 
@@ -49,7 +49,7 @@ class _LocalNode:
       **compile_cache.variables(self.resources, os.environ),
       **os.environ,
       **environment_variables(self.resources),
-      **self._token,
+      **self._identity,
       'PYTHONPATH': binding.python_path(),
       RESTART_COUNT_VARIABLE: str(self._starts),
     }
@@ -126,16 +126,18 @@ def launch(
   callbacks.started()
   with stop_requests.collected() as asked:
     with binding.starting():
+      pem = certificate.in_memory(certificate.new())
       guard = Guard(sys.executable, binding.python_path())
-    token = binding.run_token()
+    identity = binding.run_token() | certificate.variable(pem)
     nodes: list[_LocalNode] = []
     try:
       with binding.starting():
         for task in tasks:
           log_path = binding.log_path(run_dir, task)
-          nodes.append(_LocalNode(task, placement[task.label], log_path, guard, token))
+          nodes.append(_LocalNode(task, placement[task.label], log_path, guard, identity))
       return supervise.supervise(nodes, asked, out, callbacks, node_timeout)
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
       guard.close()
+      pem.close()

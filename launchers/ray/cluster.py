@@ -24,7 +24,7 @@ import ray
 from ray._private import services
 
 from environments import user_file
-from launchers import binding, stop_requests, streams, supervise
+from launchers import binding, certificate, stop_requests, streams, supervise
 from launchers.placement import Resources, environment_variables
 from launchers.ray import capacity, machines, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
@@ -156,7 +156,7 @@ def _start(
     place = groups[label][index]
     return [f'{place.ip}:{port}' for port in place.ports]
 
-  token = binding.run_token()
+  token, pem = binding.run_token(), certificate.new()
   payloads = os.path.join(run_dir, 'nodes')
   os.makedirs(payloads, exist_ok=True)
   tasks = binding.prepare(program, addresses, supervisor.FileStopper(), payloads)
@@ -173,7 +173,7 @@ def _start(
     # Ray has chosen the devices and set the variables that select them.
     variables = environment_variables(dataclasses.replace(placement[task.label], devices=()))
     variables |= token | {n: os.environ[n] for n in _FORWARDED if n in os.environ}
-    node.start(task, binding.log_path(run_dir, task), variables, moved)
+    node.start(task, binding.log_path(run_dir, task), variables, pem, moved)
   write_down()
   elsewhere = {p.machine for places in groups.values() for p in places if not p.shares_run_dir}
   if elsewhere:

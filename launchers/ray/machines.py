@@ -14,7 +14,16 @@ import ray
 from ray import cloudpickle
 from ray.util import placement_group
 
-from launchers import binding, child_process, disk_space, guard, heartbeat, interpreter, streams
+from launchers import (
+  binding,
+  certificate,
+  child_process,
+  disk_space,
+  guard,
+  heartbeat,
+  interpreter,
+  streams,
+)
 from launchers.placement import Resources
 from launchers.ray import capacity, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
@@ -23,7 +32,10 @@ from nodes.runtime import listening
 DEFAULT_SECONDS = 60.0  # For Ray to place all nodes.
 _ANNOUNCE_SECONDS = 1.5
 # Modules that a machine gets from the launcher, so that it can report what it lacks.
-BY_VALUE = (interpreter, guard, heartbeat, listening, child_process, disk_space, supervisor)
+BY_VALUE = (
+  *(certificate, interpreter, guard, heartbeat, listening),
+  *(child_process, disk_space, supervisor),
+)
 
 
 def find(

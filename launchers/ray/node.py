@@ -83,6 +83,7 @@ class RayNode:
     task: binding.NodeTask,
     log_path: str,
     variables: Mapping[str, str],
+    pem: bytes,
     moved: Callable[[], None],
   ) -> None:
     """Starts the node at its place without waiting for the process.
@@ -91,9 +92,11 @@ class RayNode:
       task: the node.
       log_path: the file that receives its output.
       variables: environment variables of the node.
+      pem: the key and the certificate of the run.
       moved: called when the node has a new place.
     """
     self.log_path, self._variables, self._moved = log_path, variables, moved
+    self._pem = pem
     self._title, self._file = task.name, f'{task.label}-{task.index}'
     with open(task.payload, 'rb') as f:
       self._payload = f.read()
@@ -170,7 +173,7 @@ class RayNode:
     self._offset = 0
     self._beat_at = time.monotonic()
     variables = {**self._variables, **self._restart_variable()}
-    self._polled = self.supervisor.start.remote(self._file, self._payload, variables)
+    self._polled = self.supervisor.start.remote(self._file, self._payload, variables, self._pem)
 
   def _restart_variable(self) -> dict[str, str]:
     return {RESTART_COUNT_VARIABLE: str(self._restarts)}

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from launchers import child_process, disk_space, guard, heartbeat
+from launchers import certificate, child_process, disk_space, guard, heartbeat
 
 STOP_FILE_VARIABLE = 'LAUNCHPOD_STOP_FILE'
 
@@ -120,7 +120,7 @@ class Supervisor:
       shares_run_dir=os.path.isdir(code.run_dir),
     )
 
-  def start(self, name: str, payload: bytes, variables: Mapping[str, str]) -> None:
+  def start(self, name: str, payload: bytes, variables: Mapping[str, str], pem: bytes) -> None:
     """Starts the node.
 
     Its files are in a temporary directory, which is removed whatever ends this actor.
@@ -129,6 +129,7 @@ class Supervisor:
       name: file name that identifies the node in a process list.
       payload: its pickled function.
       variables: added to those of the machine and to those that Ray sets for the actor's devices.
+      pem: the key and the certificate of the run.
     """
     code, directory = self._code, tempfile.mkdtemp(prefix='launchpod-')
     self._guard = guard.Guard(code.python, code.python_path, code.root, directory)
@@ -138,10 +139,12 @@ class Supervisor:
     self._stop_file = os.path.join(directory, 'stop')
     self._output = tempfile.TemporaryFile()  # noqa: SIM115  unnamed, so that no file is left over
     self._reclaimer = disk_space.Reclaimer(self._output.fileno())
+    self._certificate = certificate.in_memory(pem)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(('RAY_', 'PYTHON'))}
     self._environment = {
       **inherited,
       **variables,
+      **certificate.variable(self._certificate),
       'PYTHONPATH': code.python_path,
       STOP_FILE_VARIABLE: self._stop_file,
     }

@@ -7,6 +7,7 @@ start: a step on every host reports missing files and free ports; addresses are 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pickle
@@ -14,10 +15,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, NoReturn
 
-from launchers import binding, interpreter, stop_requests, streams, supervise, terminal
+from launchers import binding, certificate, interpreter, stop_requests, streams, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm import probe, requeue
 from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
@@ -134,6 +135,7 @@ def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
   with (
     stop_requests.collected() as asked,
     terminal.shown(job.program, title, run_dir, job.node_output) as callbacks,
+    contextlib.ExitStack() as ended,
   ):
     hosts = _allocated(job.plan)
     print('hosts:', *(name for component in hosts for name in component.names), flush=True)
@@ -155,6 +157,7 @@ def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
     os.environ.update(binding.run_token())  # Steps inherit it.
     stopper = JobStopper(hosts[0].job_id)
     with binding.starting():
+      ended.enter_context(_certificate(os.path.dirname(job_file)))
       tasks = binding.prepare(job.program, addresses, stopper, os.path.dirname(job_file))
       record['launcher'] = {'machine': hosts[0].names[0]}
       files.write_json(os.path.join(run_dir, 'nodes.json'), record)
@@ -179,6 +182,20 @@ def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
     finally:
       for node in nodes:
         node.send(signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _certificate(directory: str) -> Iterator[None]:
+  """Gives steps that start in the context a certificate, in a file that all hosts of the job have."""
+  path = os.path.join(directory, 'certificate.pem')
+  with files.replacing(path, mode=0o600) as file:
+    file.write(certificate.new())
+  os.environ[certificate.VARIABLE] = path  # Steps inherit it.
+  try:
+    yield
+  finally:
+    with contextlib.suppress(OSError):
+      os.remove(path)
 
 
 def _command(

@@ -25,7 +25,7 @@ import psutil
 import pytest
 
 from launchers.placement import Resources
-from tests.launchers import every_type, nodes
+from tests.launchers import every_type, nodes, strangers
 from tests.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -43,6 +43,7 @@ _ALWAYS = {
   'test_nodes_call_each_other_by_the_courier_of_this_repository',
   'test_no_node_outlives_a_killed_launcher',
   'test_no_process_imports_from_the_working_directory',
+  'test_a_stranger_gets_nothing_at_any_port_of_a_run_and_sees_no_key',
 }
 
 
@@ -53,9 +54,11 @@ class Engine(abc.ABC):
 
   Attributes:
     deadline: timeout of every wait, in seconds.
+    servers: programs of the engine's own among the processes of a run, which listen on ports.
   """
 
   deadline = 100
+  servers = frozenset()
 
   @abc.abstractmethod
   def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
@@ -202,6 +205,24 @@ class NodeContract:
     code, output = engine.launch(program, tmp_path)
     assert code == 0, output
     assert json.loads(written.read_text()) == [[str(ROOT / 'courier' / '__init__.py')]] * 2
+
+  def test_a_stranger_gets_nothing_at_any_port_of_a_run_and_sees_no_key(self, engine, tmp_path):
+    found = tmp_path / 'found'
+    program = lp.Program('test')
+    echo = program.add_node(lp.CourierNode(nodes.Echo), label='echo')
+    rows = program.add_node(lp.CourierNode(nodes.Rows), label='rows')
+    program.add_node(lp.PyClassNode(nodes.Stranger, echo, rows, str(found)), label='stranger')
+    program.add_node(lp.PyClassNode(nodes.Stopper, str(found)), label='stopper')
+    code, output = engine.launch(program, tmp_path)
+    assert code == 0, output
+    seen = json.loads(found.read_text())
+    ours = [answers for name, answers in seen['answers'] if name not in engine.servers]
+    assert ours == 3 * [strangers.CLOSED]
+    assert (seen['unpickled'], seen['shown']) == (False, [])
+    # No file of the run keeps the key either.
+    left = [path for path in tmp_path.rglob('*') if path.is_file()]
+    assert not [path for path in left if b'PRIVATE KEY' in path.read_bytes()]
+    assert 'PRIVATE KEY' not in output
 
   def test_a_killed_node_without_restarts_ends_the_program_and_is_named(self, engine, tmp_path):
     pid = str(tmp_path / 'pid')

@@ -82,6 +82,39 @@ class Libraries:
     lifecycle.stop_event().wait()
 
 
+class Rows(Echo):
+  """Listens as an inference server does, on a second port, and knows no actor."""
+
+  def run(self):
+    from launchers import binding
+    from nodes.inference.socket_server import SocketServer
+
+    server = SocketServer(*binding.free_ports(1))
+    self._listening.set()
+    while not lifecycle.stop_event().is_set():
+      server.poll(0.1)
+
+  def __init__(self):
+    self._listening = threading.Event()
+
+  def hello(self, name):
+    self._listening.wait()
+    return super().hello(name)
+
+
+class Stranger:
+  """Calls two servers, and writes what a stranger gets of their run to a file, JSON."""
+
+  def __init__(self, echo, rows, path):
+    self._echo, self._rows, self._path = echo, rows, path
+
+  def run(self):
+    from tests.launchers import strangers
+
+    assert {self._echo.hello('node'), self._rows.hello('node')} == {'hello node'}
+    write(self._path, json.dumps(strangers.look(os.path.dirname(self._path))))
+
+
 class Stopper:
   """Stops the program as soon as all of `paths`, joined by os.pathsep, exist."""
 

@@ -7,6 +7,7 @@ manifests, but replaces a failed pod without a pause. It fails if a manifest has
 import os
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -45,11 +46,12 @@ class SmallCluster:
     events: what happened to the pods, one sentence each.
   """
 
-  def __init__(self, jobset, directory, confine=False, grace=None):
+  def __init__(self, jobset, secret, directory, confine=False, grace=None):
     """Starts the pods.
 
     Args:
       jobset: the manifest.
+      secret: the Secret that its pods mount.
       directory: an existing directory; gets the pods' volumes, and their logs in `logs/`.
       confine: whether the pods have the rights and the file system that their manifests say; their
         volumes are then below /mnt.
@@ -64,7 +66,9 @@ class SmallCluster:
     self.events = []
     (directory / 'logs').mkdir(exist_ok=True)
     self.pods = {
-      f'{name}/{index}': Pod(name, index, job['template']['spec'], directory, confine, grace)
+      f'{name}/{index}': Pod(
+        name, index, job['template']['spec'], secret, directory, confine, grace
+      )
       for name, job in self._jobs.items()
       for index in range(job['completions'])
     }
@@ -124,6 +128,8 @@ class SmallCluster:
       for pod in left:
         pod.step()
       time.sleep(0.05)
+    for pod in self.pods.values():
+      pod.unmount_secret()
 
 
 class Pod:
@@ -137,11 +143,11 @@ class Pod:
     log: the path of its output.
   """
 
-  def __init__(self, job, index, spec, directory, confine, grace):
+  def __init__(self, job, index, spec, secret, directory, confine, grace):
     assert spec['restartPolicy'] == 'Never'
     self.job, self._index, self._spec = job, index, spec
     (self._container,) = spec['containers']
-    self._directory, self._confine = directory, confine
+    self._secret, self._directory, self._confine = secret, directory, confine
     self._grace = spec['terminationGracePeriodSeconds'] if grace is None else grace
     self.log = directory / 'logs' / f'{job}-{index}.log'
     self.failures = 0
@@ -163,6 +169,7 @@ class Pod:
       host = self._directory / (claims[name]['claimName'] if claims[name] else own)
       host.mkdir(exist_ok=True)
       self._volumes[mount['mountPath']] = host
+    self._mount_secret()
     self._probes = [self._container[p] for p in PROBES if p in self._container]
     self._failures_in_a_row = 0
     self._due = time.monotonic()
@@ -170,6 +177,29 @@ class Pod:
       self._process = subprocess.Popen(
         **self._inside(self._container['command']), stdout=log, stderr=subprocess.STDOUT
       )
+
+  def _mount_secret(self):
+    """Writes the files of the Secret, which the user of a pod here owns: it is not root's."""
+    (self._mounted,) = (v for v in self._spec['volumes'] if 'secret' in v)
+    assert self._mounted['secret']['secretName'] == self._secret['metadata']['name']
+    (path,) = (
+      host
+      for mount, host in zip(self._container['volumeMounts'], self._volumes.values(), strict=True)
+      if mount['name'] == self._mounted['name']
+    )
+    self._secrets = []
+    for name, text in self._secret['stringData'].items():
+      (path / name).unlink(missing_ok=True)
+      (path / name).write_text(text)
+      (path / name).chmod(self._mounted['secret']['defaultMode'])
+      if self._confine:
+        shutil.chown(path / name, self._spec['securityContext']['runAsUser'])
+      self._secrets.append(path / name)
+
+  def unmount_secret(self):
+    """Removes what the pod had of the Secret."""
+    for path in self._secrets:
+      path.unlink()
 
   def _inside(self, command):
     """Returns the arguments with which `subprocess` runs a command in the container."""

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import stat
 
 import launchpad as lp
 import pytest
@@ -66,6 +67,7 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
   for template in jobs.values():
     assert pod_of(template)['securityContext']['runAsUser'] == 7
     env = pod_of(template)['containers'][0]['env']
+    assert {'name': 'COURIER_TLS', 'value': '/certificate/run.pem'} in env
     tokens |= {v['value'] for v in env if v['name'] == 'LAUNCHPOD_RUN'}
   assert len(tokens) == 1 and re.fullmatch('[0-9a-f]{32}', *tokens)
   mounted = [
@@ -78,6 +80,16 @@ def test_launch_writes_valid_manifests_and_says_that_nobody_has_run_them(tmp_pat
   ports = policy['spec']['ingress'][0]['ports']
   assert [entry['port'] for entry in ports] == [8900, 8901, 8902, 8903]
   assert len(policy['spec']['egress']) == 5
+
+  # What only its owner may read has the key, and nothing else has.
+  secret = yaml.safe_load((output / 'secret.yaml').read_text())
+  schemas.validate(secret)
+  assert secret['metadata']['name'] == name
+  assert secret['stringData']['run.pem'].startswith('-----BEGIN PRIVATE KEY-----\n')
+  modes = {path.name: stat.S_IMODE(path.stat().st_mode) & 0o077 for path in output.iterdir()}
+  assert [file for file, mode in modes.items() if not mode] == ['secret.yaml']
+  others = [path.read_text() for path in output.iterdir() if path.name != 'secret.yaml']
+  assert not any('PRIVATE KEY' in text for text in [*others, process.stdout, process.stderr])
 
   said = process.stdout
   assert 'validated against the schemas of JobSet and Kubernetes, not run on a cluster' in said
@@ -98,9 +110,10 @@ def test_a_dry_run_prints_the_graph_and_the_manifests(tmp_path):
   assert 'on a CPU worker, restarts: 20\n' in graph
   assert re.search(r'\n  inference_learner +1 x 24 CPU, 4 TPU-V5E, .*topology 2x2', graph)
   assert re.search(r'\n  in all +\d+ nodes: \d+ CPU, 4 TPU', graph)
-  manifest, *policies = map(yaml.safe_load, documents)
+  manifest, *policies, secret = map(yaml.safe_load, documents)
   schemas.validate_jobset(manifest)
   assert len(policies) == 2 and not any(map(schemas.validate, policies))
+  assert secret['stringData'] == {'run.pem': '***'}
   again = launch(*flags, '--k8s_egress=10.0.0.1')
   assert again.returncode == 2 and again.stderr.startswith(
     'error: --k8s_egress=10.0.0.1 is none of'

@@ -29,7 +29,10 @@ def test_it_has_every_package_that_launch_needs_and_no_hidden_file():
 
   assert ours and not any(map(is_ignored, ours | {'nodes', 'agents', 'launch.py'}))
   assert all(
-    map(is_ignored, ['.git', '.venv', '.env', '__pycache__', 'mlflow.db', *user_file.NOT_IN_IMAGE])
+    map(
+      is_ignored,
+      ['.git', '.venv', '.env', '__pycache__', 'mlflow.db', 'secret.yaml', *user_file.NOT_IN_IMAGE],
+    )
   )
   assert '\nCOPY . .\n' in DOCKERFILE and '\nUSER 1000:1000\n' in DOCKERFILE
 

@@ -21,6 +21,7 @@ from tests.launchers.k8s.example_run import GROUPS, MONITOR, RUN, TPU, pod_of
 OWN_VOLUMES = [
   {'name': 'scratch', 'emptyDir': {}},
   {'name': 'heartbeat', 'emptyDir': {'medium': 'Memory', 'sizeLimit': '1Mi'}},
+  {'name': 'certificate', 'secret': {'secretName': 'lp-demo', 'defaultMode': 0o400}},
 ]
 
 
@@ -150,7 +151,8 @@ def test_every_pod_can_write_to_its_temporary_and_home_directory_and_writers_to_
   unkept = [Group('monitor', 1, Resources(with_launcher=True)), GROUPS[2]]
   monitor, actor = map(pod_of, _jobs(unkept, dataclasses.replace(RUN, volume='')).values())
   assert monitor['volumes'] == [{'name': 'runs', 'emptyDir': {}}, *OWN_VOLUMES]
-  for pod, paths in ((monitor, ['/runs', '/tmp', '/heartbeat']), (actor, ['/tmp', '/heartbeat'])):
+  own = ['/tmp', '/heartbeat', '/certificate']
+  for pod, paths in ((monitor, ['/runs', *own]), (actor, own)):
     (container,) = pod['containers']
     assert [mount['mountPath'] for mount in container['volumeMounts']] == paths
     assert {'name': 'HOME', 'value': '/tmp'} in container['env']

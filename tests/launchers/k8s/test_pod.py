@@ -15,6 +15,7 @@ import pytest
 import yaml
 from launchpad.launch import serialization
 
+from launchers import certificate
 from launchers.k8s import container, liveness, manifests, pod
 from launchers.placement import Resources
 from tests.launchers import contract, every_type, nodes
@@ -77,7 +78,8 @@ def test_the_pods_of_a_manifest_train_catch_to_the_end(tmp_path, flags, nodes_th
   jobset = yaml.safe_load(
     manifest.replace('--pod_hosts=run-{job}-0-{index}.run', '--pod_hosts=localhost')
   )
-  cluster = small_cluster.SmallCluster(jobset, tmp_path, confine=not confined.missing())
+  secret = yaml.safe_load((output / 'secret.yaml').read_text())
+  cluster = small_cluster.SmallCluster(jobset, secret, tmp_path, confine=not confined.missing())
   pods = cluster.pods
   try:
     # The actors and the evaluator go when training has ended; the monitor's end is the program's.
@@ -133,7 +135,7 @@ def test_a_pod_here_is_confined_as_its_manifest_says(tmp_path):
   group = container.Group('monitor', 1, Resources(with_launcher=True))
   spec = container.spec(container.Run('x', 'x', []), group, user=4711)
   mounted = {m['mountPath'] for m in spec['containers'][0]['volumeMounts']}
-  assert mounted == {*volumes, '/tmp'}
+  assert mounted == {*volumes, '/tmp', '/certificate'}
   look = subprocess.run(
     [*confined.command(spec, volumes), sys.executable, '-c', _LOOK],
     capture_output=True,
@@ -259,11 +261,15 @@ class _Pods(contract.Engine):
     path.write_bytes(cloudpickle.dumps(program))
     port = small_cluster.first_free_port(len(where))
     command = [sys.executable, '-c', _POD, str(path), '--pod_hosts=localhost', f'--k8s_port={port}']
-    run = container.Run('test', 'x', command, 'claim', token='0badcafe', node_timeout=node_timeout)
-    jobset = yaml.safe_load(manifests.generate(program, where, run, port).manifests['jobset.yaml'])
+    pem = certificate.new().decode()
+    run = container.Run(
+      'test', 'x', command, 'claim', token=os.urandom(16).hex(), pem=pem, node_timeout=node_timeout
+    )
+    generated = manifests.generate(program, where, run, port).manifests
+    jobset, secret = (yaml.safe_load(generated[f'{name}.yaml']) for name in ('jobset', 'secret'))
     schemas.validate_jobset(jobset)
     # A pod that is deleted while its node is in a call has 30 seconds; two are enough to see it go.
-    self._cluster = small_cluster.SmallCluster(jobset, run_dir, grace=2)
+    self._cluster = small_cluster.SmallCluster(jobset, secret, run_dir, grace=2)
     succeeded = self._cluster.run(self.deadline)
     return 0 if succeeded else 1, '\n'.join(self._cluster.events)
 
