@@ -5,7 +5,7 @@ python evaluate.py RUN_DIR --sample                          with the exploratio
 python evaluate.py RUN_DIR --checkpoint=newest --episodes=20
 python evaluate.py RUN_DIR --video=policy.gif                also records the policy
 python evaluate.py RUN_DIR --json=score.json
-python evaluate.py RUN_DIR --export=DIR                      also writes it for JAX and NumPy alone
+python evaluate.py RUN_DIR --export=DIR                      also writes it for JAX and flatbuffers
 
 If the program, environment or torso of the run is a Python file, this command executes it: read
 config.json before you evaluate another person's run.
@@ -79,7 +79,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add(
     '--export',
     default='',
-    help='write the policy, its specs and a script that needs JAX and NumPy alone to this directory',
+    help='write the policy, its specs and a script that needs JAX and flatbuffers to this directory',
   )
   args = parser.parse_args(argv)
   for name in ('episodes', 'video_episodes', 'video_frames'):

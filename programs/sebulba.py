@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import launchpad as lp
 
 from environments import registry as environments
 from launchers.placement import Resources
+from nodes.unrolls.tables import Table
 from programs.options.agent_choice import Variant, WithPPO, WithVTrace
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
@@ -108,7 +109,7 @@ def make_graph(
   name: str,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
-  make_tables: Callable[[], Any],
+  tables: Sequence[Table],
   replay_checkpoint_period: float = 0.0,
   add_observer: Callable[[lp.Program, Any], Any] | None = None,
   add_relabellers: Callable[..., None] | None = None,
@@ -119,7 +120,7 @@ def make_graph(
     name: the program's name.
     config: resolved and validated.
     make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
-    make_tables: returns the Reverb tables of one replay server.
+    tables: of each replay server.
     replay_checkpoint_period: see `programs.parts.replay.add_replay`.
     add_observer: takes the program and a handle on the monitor, adds a node that receives the unrolls
       (see `nodes.unrolls.observers`), and returns a handle on that node.
@@ -130,7 +131,7 @@ def make_graph(
   num_ends = config.num_replicas + config.inference_nodes
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_ends)
   replay = add_replay(
-    program, config, make_tables, monitor, replay_checkpoint_period, config.num_replicas
+    program, config, tables, monitor, replay_checkpoint_period, config.num_replicas
   )
   observers = [add_observer(program, monitor)] if add_observer else []
   for observer in observers:

@@ -65,7 +65,8 @@ def test_launchers_import_only_the_lifecycle_of_nodes():
         module = node.module.partition('.')[2]
         names = {f'{module}.{alias.name}' for alias in node.names}
         names |= {module} if module != 'runtime' else set()
-        known = {f'runtime.{m}' for m in ('activity', 'lifecycle', 'listening', 'open_files')}
+        modules = ('activity', 'lifecycle', 'listening', 'network_namespace', 'open_files')
+        known = {f'runtime.{m}' for m in modules}
         assert all(name in known or name.rpartition('.')[0] in known for name in names), path
 
 

@@ -37,7 +37,7 @@ class Code:
 
   Attributes:
     python: path of the interpreter.
-    version: its major and minor version, as in '3.10'.
+    version: its major and minor version, as in '3.12'.
     root: the directory that contains `launchers`.
     python_path: PYTHONPATH of the nodes.
     run_dir: the run directory.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import launchpad as lp
@@ -11,6 +12,7 @@ from launchpad.nodes import base
 
 from nodes.inference.client import ServerAddress
 from nodes.runtime import activity
+from nodes.unrolls.tables import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,16 +118,16 @@ class ListeningCourierNode(ListeningNode, lp.CourierNode):
 class ReplayNode(ListeningNode):
   """Runs `nodes.replay.ReplayServer`.
 
-  `lp.ReverbNode` imports Reverb where the graph is built, which takes 10 seconds and 400 MB before
-  anything starts. It also shares an occupied port silently. This node imports Reverb in its own process
-  and rejects an occupied port.
+  `lp.ReverbNode` imports Reverb where the graph is built and in the node, so both are tied to Reverb's
+  Python. It also shares an occupied port silently. This node runs Reverb in a process and an environment
+  of its own, and rejects an occupied port.
   """
 
-  def __init__(self, tables: Any, *args: Any):
+  def __init__(self, tables: Sequence[Table], *args: Any):
     """Initialises the node.
 
     Args:
-      tables: a picklable function without arguments that returns Reverb tables.
+      tables: of the server.
       *args: the other arguments of `ReplayServer`, except the port.
     """
     make = Deferred('nodes.replay', 'ReplayServer')

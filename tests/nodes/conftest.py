@@ -1,6 +1,5 @@
 """Servers that tests of nodes talk to."""
 
-import functools
 import threading
 
 import pytest
@@ -120,7 +119,7 @@ def queue_address(serve):
   """The address of a replay server whose queue takes 4 items."""
   from nodes.unrolls import tables
 
-  return serve(functools.partial(tables.queue_table, 4))
+  return serve(tables.queue_table(4))
 
 
 @pytest.fixture
