@@ -17,22 +17,22 @@ import numpy as np
 _BY_VALUE = {'_make_function', '_make_skeleton_class', '_make_skeleton_enum', 'CodeType'}
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.CloudPickler):
   def reducer_override(self, value: Any) -> Any:
     if type(value) is np.ndarray or isinstance(value, np.generic):
       array = np.asarray(value)
-      if not array.dtype.hasobject and array.dtype.names is None:
+      if np.dtype(array.dtype.str) == array.dtype and not array.dtype.hasobject:
         return _array, (array.tobytes(), array.dtype.str, array.shape, isinstance(value, np.generic))
     return super().reducer_override(value)
 
 
 def _array(content: bytes, dtype: str, shape: tuple[int, ...], scalar: bool) -> Any:
-  array = np.frombuffer(content, dtype).reshape(shape).copy()
+  array = np.ndarray(shape, dtype, content).copy()
   return array[()] if scalar else array
 
 
 def dumps(value: Any) -> bytes:
-  """Pickles a value, so that every NumPy can read its arrays; arrays of objects and records as usual."""
+  """Pickles a value, so that every NumPy can read its arrays; those of objects and records as usual."""
   file = io.BytesIO()
   _Pickler(file).dump(value)
   return file.getvalue()
