@@ -76,6 +76,14 @@ def session_directory(tmp_path_factory):
   return directory.parent if 'PYTEST_XDIST_WORKER' in os.environ else directory
 
 
+@pytest.fixture(scope='session')
+def other_python(session_directory):
+  """Returns the interpreter of an environment of another Python, with Gym and without JAX."""
+  from tests import other_python
+
+  return other_python.build(session_directory / 'other-python', 'gym==0.26.2')
+
+
 @pytest.fixture
 def train():
   """Returns `programs_under_test.launch`, which trains a program to its end."""
