@@ -135,7 +135,9 @@ class Described:
 
   def __call__(self, num_envs: int, seed: int) -> BatchedEnvironment:
     """Raises RuntimeError: the environment needs another interpreter."""
-    raise RuntimeError('this node cannot make the environment, which needs the interpreter of actors')
+    raise RuntimeError(
+      'this node cannot make the environment, which needs the interpreter of actors'
+    )
 
 
 def describe(

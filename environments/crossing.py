@@ -1,7 +1,7 @@
 """Pickles for a process under another interpreter, perhaps with another Python and another NumPy.
 
-NumPy 2 pickles arrays by names that NumPy 1 lacks. Functions and classes of a file that runs as a program
-are pickled as bytecode, which only the same Python can run.
+NumPy 2 pickles arrays by names that NumPy 1 lacks. Functions and classes of a file that runs as a
+program are pickled as bytecode, which only the same Python can run.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ class _Pickler(cloudpickle.CloudPickler):
     if type(value) is np.ndarray or isinstance(value, np.generic):
       array = np.asarray(value)
       if np.dtype(array.dtype.str) == array.dtype and not array.dtype.hasobject:
-        return _array, (array.tobytes(), array.dtype.str, array.shape, isinstance(value, np.generic))
+        return _array, (
+          array.tobytes(),
+          array.dtype.str,
+          array.shape,
+          isinstance(value, np.generic),
+        )
     return super().reducer_override(value)
 
 
 def _array(content: bytes, dtype: str, shape: tuple[int, ...], scalar: bool) -> Any:
-  array = np.ndarray(shape, dtype, content).copy()
+  array: np.ndarray = np.ndarray(shape, dtype, content).copy()
   return array[()] if scalar else array
 
 

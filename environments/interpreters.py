@@ -1,9 +1,9 @@
 """Other Python interpreters, with packages of their own, that run parts of a program.
 
-Such an interpreter imports from the checkout, from the user's own entries of PYTHONPATH, and from its own
-packages. Launchpad and Acme are the exceptions: it uses the files of this environment. Both are Python
-alone, no release of Launchpad installs on Python 3.11 or later, and what one process pickles the other
-must know.
+Such an interpreter imports from the checkout, from the user's own entries of PYTHONPATH, and from its
+own packages. Launchpad and Acme are the exceptions: it uses the files of this environment. Both are
+Python alone, no release of Launchpad installs on Python 3.11 or later, and what one process pickles the
+other must know.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def absolute(python: str) -> str:
 
 
 def variables() -> dict[str, str]:
-  """Returns the environment variables by which another interpreter finds the code and the user's files."""
+  """Returns the environment variables by which another interpreter finds code of ours and the user's."""
   packages = [
     place
     for name in _HANDED_ON

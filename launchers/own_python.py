@@ -78,8 +78,8 @@ def _with_bytecode(
       found = pickling.culprit(function, crossing.has_code)
       what = f'{found[0]}, of type {type(found[1]).__name__},' if found else 'something in it'
       yield (
-        f'group {node.label!r}: {python} is Python {version[0]}.{version[1]} and cannot run the bytecode '
-        f'of Python {sys.version_info[0]}.{sys.version_info[1]} in node {node.name}, because {what} is '
-        'defined where it cannot be imported; move it into a module of its own, which both can import.'
+        f'group {node.label!r}: {python} is Python {version[0]}.{version[1]} and cannot run the '
+        f'bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} in node {node.name}, because '
+        f'{what} is defined where it cannot be imported; move it into a module that both can import.'
       )
       return

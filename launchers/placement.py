@@ -28,8 +28,8 @@ NO_PROXY = {'no_grpc_proxy': ','.join(string.ascii_lowercase + string.digits + '
 class Resources:
   """Resources and restart policy of every node of a group.
 
-  The local launcher uses `accelerator`, `devices`, `env`, `one_job`, `python` and the restart policy. The other
-  fields are for launchers that choose a machine, and `uses_run_dir` is for Kubernetes.
+  The local launcher uses `accelerator`, `devices`, `env`, `one_job`, `python` and the restart policy.
+  The other fields are for launchers that choose a machine, and `uses_run_dir` is for Kubernetes.
 
   Attributes:
     cpus: cores to reserve; 0 for a node that hardly computes.

@@ -67,8 +67,8 @@ _NO_OUTPUT = (
 
 
 _ONE_PYTHON = (
-  'on Kubernetes every node runs with the interpreter of --image; build that image with the Python and the '
-  'packages of the environment.'
+  'on Kubernetes every node runs with the interpreter of --image; build that image with the Python and '
+  'the packages of the environment.'
 )
 
 

@@ -201,9 +201,7 @@ def _command(
     *([] if resources.accelerator else ['--gres=none']),
     *('sh', '-c', STEP, 'sh'),
     *(f'{name}={value}' for name, value in variables.items()),
-    *interpreter.command(
-      binding.interpreter_of(resources), 'launchers.node_entry', task.payload
-    ),
+    *interpreter.command(binding.interpreter_of(resources), 'launchers.node_entry', task.payload),
   ]
 
 

@@ -1,7 +1,7 @@
 """Probes a host of a Slurm job before nodes start: its free ports, and the names that it can resolve.
 
-The module is run with FIRST_PORT COUNT PYTHONS HOST..., and prints one JSON object. If it cannot run, the
-shell script of `command` prints one word for the missing part. `ports` parses both.
+The module is run with FIRST_PORT COUNT PYTHONS HOST..., and prints one JSON object. If it cannot run,
+the shell script of `command` prints one word for the missing part. `ports` parses both.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class InferenceConfig(ActorsConfig):
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
   actor_python: str = option(
     '',
-    'path of the Python interpreter that plays the environment, in actors and evaluator, with packages of '
-    'its own; empty: that of launch.py; see docs/extending.md',
+    'path of the Python interpreter that plays the environment, in actors and evaluator, with its own '
+    'packages; empty: that of launch.py',
   )
 
   @property
