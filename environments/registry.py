@@ -206,12 +206,22 @@ def tried(
   return Described(*base.describe(functools.partial(make, own, options=options)))
 
 
-def all_options(name: str, options: str = '') -> dict[str, Any]:
+def all_options(name: str, options: str = '', python: str = '') -> dict[str, Any]:
   """Returns every option of an environment with its given or default value.
+
+  Args:
+    name: as in `make`.
+    options: as in `make`.
+    python: the interpreter that has the environment; '' for this one.
 
   Raises:
     ValueError: as in `make`, for the family and the options.
   """
+  if python:
+    found: dict[str, Any] = separate_process.call(
+      'environments.registry:all_options', name, options, flag=f'--env={name}', python=python
+    )
+    return found
   return resolve(_FAMILIES, name, options)[2]
 
 

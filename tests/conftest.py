@@ -42,10 +42,10 @@ def pytest_configure(config):
 
 
 def pytest_itemcollected(item):
-  """Marks tests that train: programs by their direct and indirect fixtures, others as slow."""
+  """Marks tests that train, programs by their direct and indirect fixtures, and other slow ones."""
   if _TRAINING_FIXTURES & set(getattr(item, 'fixturenames', ())):
     item.add_marker(pytest.mark.program)
-  if item.get_closest_marker('trains'):
+  if item.get_closest_marker('trains') or 'other_python' in getattr(item, 'fixturenames', ()):
     item.add_marker(pytest.mark.slow)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from environments import interpreters, user_file
+from environments import user_file
 from programs import estimates
 from programs.options import (
   agent_choice,
@@ -83,8 +83,6 @@ def choose(module: Any, values: dict[str, Any]) -> Any:
   for name in ('env', 'torso'):
     if name in values:
       values[name] = user_file.absolute(values[name])
-  if values.get('actor_python'):
-    values['actor_python'] = interpreters.absolute(values['actor_python'])
   if values.get('offline_data'):
     named = filter(None, values['offline_data'].split(','))
     values['offline_data'] = ','.join(map(run_directory.absolute, named))

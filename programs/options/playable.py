@@ -12,8 +12,8 @@ from environments import jax_registry, registry
 from launchers import own_python, streams
 from programs.options import agent_choice
 
-# The nodes that play an environment without JAX.
-_PLAYERS = 'nodes.actor', 'nodes.evaluator'
+# The nodes that play an environment without JAX, and what records it.
+_PLAYERS, _RECORDER = ('nodes.actor', 'nodes.evaluator'), 'environments.video'
 NOTICE_SECONDS = 10.0  # After them, launch.py says that it is making the environment.
 # A program that takes all kinds of actions, by the registry of environments.
 _ANY_ACTIONS = {registry: 'sebulba', jax_registry: 'anakin'}
@@ -65,7 +65,8 @@ def spec(module: Any, config: Any) -> specs.EnvironmentSpec:
   """
   elsewhere = {}  # Environments written in JAX are never played by another interpreter.
   if python := getattr(config, 'actor_python', ''):
-    own_python.check(python, _PLAYERS, '--actor_python')
+    modules = (*_PLAYERS, _RECORDER) if config.video_period else _PLAYERS
+    own_python.check(python, modules, '--actor_python')
     elsewhere['python'] = python
   found: specs.EnvironmentSpec = module.environments.check(
     config.env, config.env_options, **elsewhere
