@@ -47,7 +47,7 @@ def connection(address: str) -> Iterator[None]:
   """
   advice = (
     'start one with "ray start --head", or join one with "ray start --address=host:port", on this '
-    'machine; see "ray status"'
+    'machine; see "ray status". A cluster that asks for a token needs RAY_AUTH_MODE=token'
   )
   if '://' in address:
     raise ValueError(
