@@ -134,7 +134,7 @@ def make_graph(
   )
   observers = [add_observer(program, monitor)] if add_observer else []
   for observer in observers:
-    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT)
+    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT, data_only=True)
   parts = make_agent, make_environment
   if config.inference_nodes:
     params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
