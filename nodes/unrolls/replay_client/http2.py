@@ -172,19 +172,26 @@ class Connection:
     if self._failure is not None:
       raise self._failure
     try:
-      while True:
-        self._send()
-        if not self._receive():
-          if self._frames:
-            self._send()
-          return
+      self._exchange()
     except HandshakeError as error:
       raise ConnectionError(f'the TLS handshake with the server has failed: {error}') from error
     except OSError as error:
       self.is_reusable = False
       if not self.messages and not self._ended:
         raise
-      self._failure = error  # Raised by the next call, since what has arrived counts.
+      self._failure = error  # For the next call, since what has arrived counts.
+
+  def _exchange(self) -> None:
+    more = True
+    while more:
+      try:
+        self._send()
+      except OSError:
+        while self._receive():  # The server may have said why it has closed the connection.
+          pass
+        raise
+      more = self._receive()
+    self._send()  # What has arrived may allow it, or need a reply.
 
   @property
   def wants_to_send(self) -> bool:

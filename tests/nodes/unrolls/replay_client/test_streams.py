@@ -161,7 +161,7 @@ def silent():
 
 
 def test_a_silent_server_holds_nobody_longer_than_the_timeout(silent):
-  with pytest.raises(ReplayAwayError, match='has not replied to ServerInfo in 0.1 s'):
+  with pytest.raises(ReplayAwayError, match='has not replied to ServerInfo in'):
     ReplayClient(silent).server_info(timeout=0.1)
   writer = Writer(silent)
   writer.insert(row(0), {UNROLLS: 1.0})
