@@ -135,7 +135,12 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   options = bsuite_results.unrecorded(config.env, config.env_options)
   options = env_options.merge(options, args.env_options or '')
   seed = Seed(args.seed).child('evaluate')
-  environment = evaluation.make_environment(environments, config.env, options, num_envs, seed)
+  elsewhere = {}
+  if python := getattr(config, 'actor_python', ''):
+    elsewhere['python'] = python
+  environment = evaluation.make_environment(
+    environments, config.env, options, num_envs, seed, **elsewhere
+  )
   video = VideoRecorder(environment, args.video_episodes, args.video_frames)
   with contextlib.closing(environment):
     make_agent = run.module.make_agent(config)
@@ -154,7 +159,9 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   protocol = {
     'program': run.program,
     'env': config.env,
-    'env_options': secrets.masked_options(environments.all_options(config.env, options)),
+    'env_options': secrets.masked_options(
+      environments.all_options(config.env, options, **elsewhere)
+    ),
     'action_repeat': environment.action_repeat,
     'reward': 'raw',
     'sample': args.sample,

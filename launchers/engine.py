@@ -128,11 +128,13 @@ class Engine(abc.ABC):
     restarts_ended: whether the engine itself restarts an ended process, so that users never resume a
       run.
     resume_refusal: why this engine does not support --resume; '' if it does.
+    python_refusal: why this engine does not support `Resources.python`; '' if it does.
     on_this_machine: whether every node runs on this machine, so that it can be measured before.
   """
 
   restarts_ended: bool = False
   resume_refusal: str = ''
+  python_refusal: str = ''
   on_this_machine: bool = False
   _earlier: Mapping[str, bytes] = {}  # Of a run that is resumed, what `record` replaces.
 

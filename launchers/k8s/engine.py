@@ -66,9 +66,16 @@ _NO_OUTPUT = (
 )
 
 
+_ONE_PYTHON = (
+  'on Kubernetes every node runs with the interpreter of --image; build that image with the Python and '
+  'the packages of the environment.'
+)
+
+
 class Kubernetes(Engine):
   """Writes manifests; contacts no cluster."""
 
+  python_refusal = _ONE_PYTHON
   resume_refusal = (
     '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
   )
@@ -162,6 +169,7 @@ def _in_image(flag: str, name: str) -> str:
 class Pod(Engine):
   """Runs one node of a graph in this pod. Kubernetes replaces failed pods, so users resume nothing."""
 
+  python_refusal = _ONE_PYTHON
   restarts_ended = True
 
   def begin(self) -> None:

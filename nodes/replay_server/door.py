@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import selectors
 import socket
 import ssl
 import time
 from collections.abc import Iterable
 
-from courier import sockets
+from courier import sockets, tls
+from courier.sparing import SparingLog
+from courier.tls_stream import TLSStream
 from nodes.replay_server import relay
+from nodes.replay_server.relay import Stream
 
 # A client on the Unix socket sends this byte to have a connection handed over. The byte comes back with
 # the file descriptor of a TCP socket that is connected to Reverb.
 HAND_OVER = b'\0'
-# A client that has neither proved who it is nor said what it wants is turned away after this time, or
-# once so many others have come after it.
+# A client that has not proved who it is, or has said nothing, is turned away after this time, or once so
+# many others have come after it.
 _KNOCK_SECONDS = 10.0
 _MOST_KNOCKS = 512
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -45,79 +49,82 @@ class Door:
     self._selector = selectors.DefaultSelector()
     for listener in listeners:
       self._selector.register(listener, _READ, self._accept)
-    self._knocks: dict[socket.socket, float] = {}  # Their deadlines, oldest first.
+    self._knocks: dict[Stream, tuple[float, str]] = {}  # Their deadlines and names, oldest first.
     self._ready: set[relay.Relay] = set()
+    self._block = memoryview(bytearray(relay.BLOCK_BYTES))
+    self._encrypted = memoryview(bytearray(relay.BLOCK_BYTES))
+    self._log = SparingLog(logging.getLogger(__name__))
 
   def run(self) -> None:
     """Serves; returns only by an exception, which is a defect."""
-    block = memoryview(bytearray(relay.BLOCK_BYTES))
     while True:
       for key, events in self._selector.select(self._timeout()):
         key.data(key.fileobj, events)
       ready, self._ready = self._ready, set()
       for between in ready:
-        self._move(between, block)
+        self._move(between)
       self._turn_away_late_ones()
 
   def _timeout(self) -> float | None:
     if self._ready:
       return 0
-    deadline = next(iter(self._knocks.values()), None)
+    deadline, _ = next(iter(self._knocks.values()), (None, ''))
     return None if deadline is None else max(deadline - time.monotonic(), 0)
 
   def _accept(self, listener: socket.socket, _: int) -> None:
     try:
-      stream = sockets.accept(listener)
-      if stream and stream.family != socket.AF_UNIX and self._context:
-        stream = self._context.wrap_socket(stream, server_side=True, do_handshake_on_connect=False)
+      raw, name = sockets.accept(listener)
     except BlockingIOError:
       return
-    except OSError:  # The client has gone, or there is no file descriptor left for it.
-      time.sleep(0.01)
+    except PermissionError as error:
+      self._warn('this machine', str(error))
       return
-    if stream is None:  # Another user's.
+    except OSError as error:
+      self._log.warn('accept', f'replay can accept no connection: {error}')
+      time.sleep(0.05)
       return
-    if stream.family != socket.AF_UNIX and not self._context:
-      self._let_in(stream)
-      return
-    self._knocks[stream] = time.monotonic() + _KNOCK_SECONDS
+    stream: Stream = raw
+    if self._context and raw.family != socket.AF_UNIX:
+      stream = TLSStream(raw, self._context, self._encrypted)
+    self._knocks[stream] = (time.monotonic() + _KNOCK_SECONDS, name)
     self._selector.register(stream, _READ, self._answer)
 
   def _turn_away_late_ones(self) -> None:
-    now = time.monotonic()
     while self._knocks:
-      stream, deadline = next(iter(self._knocks.items()))
-      if now < deadline and len(self._knocks) <= _MOST_KNOCKS:
+      stream, (deadline, name) = next(iter(self._knocks.items()))
+      if time.monotonic() < deadline and len(self._knocks) <= _MOST_KNOCKS:
         return
       self._forget(stream)
       stream.close()
+      self._warn(name, 'it has said nothing that lets it in')
 
-  def _forget(self, stream: socket.socket) -> None:
+  def _warn(self, name: str, why: str) -> None:
+    self._log.warn((name.rpartition(':')[0], why), f'replay has refused a client at {name}: {why}')
+
+  def _forget(self, stream: Stream) -> str:
     self._selector.unregister(stream)
-    del self._knocks[stream]
+    return self._knocks.pop(stream)[1]
 
-  def _answer(self, stream: socket.socket, _: int) -> None:
+  def _answer(self, stream: Stream, _: int) -> None:
     try:
-      first = b''
-      if isinstance(stream, ssl.SSLSocket):
-        stream.do_handshake()
-      else:
-        first = stream.recv(1, socket.MSG_PEEK)
-    except (BlockingIOError, ssl.SSLWantReadError):
-      self._selector.modify(stream, _READ, self._answer)
+      said = bytes(self._block[: stream.recv_into(self._block)])
+    except BlockingIOError:
       return
-    except ssl.SSLWantWriteError:
-      self._selector.modify(stream, _WRITE, self._answer)
-      return
-    except OSError:  # A stranger, or it has gone.
-      self._forget(stream)
+    except tls.HandshakeError as error:
+      self._warn(self._forget(stream), str(error))
       stream.close()
       return
+    except OSError:
+      said = b''
     self._forget(stream)
-    if first == HAND_OVER:
+    if not said:  # It has gone.
+      stream.close()
+    elif (
+      said == HAND_OVER and isinstance(stream, socket.socket) and stream.family == socket.AF_UNIX
+    ):
       self._hand_over(stream)
     else:
-      self._let_in(stream)
+      self._ready.add(relay.Relay(stream, self._connect(), said))
 
   def _connect(self) -> socket.socket:
     reverb = socket.socket()
@@ -132,16 +139,13 @@ class Door:
       with contextlib.suppress(OSError):  # The client has gone.
         socket.send_fds(stream, [HAND_OVER], [reverb.fileno()])
 
-  def _let_in(self, client: socket.socket) -> None:
-    self._ready.add(relay.Relay(client, self._connect()))
-
-  def _wake(self, between: relay.Relay, stream: socket.socket, events: int) -> None:
+  def _wake(self, between: relay.Relay, stream: Stream, events: int) -> None:
     between.wake(stream, events)
     self._ready.add(between)
 
-  def _move(self, between: relay.Relay, block: memoryview) -> None:
+  def _move(self, between: relay.Relay) -> None:
     try:
-      if between.move(block):
+      if between.move(self._block):
         self._ready.add(between)
     except (EOFError, OSError):
       for stream in between.awaited():
@@ -151,7 +155,7 @@ class Door:
       for stream, events in between.awaited().items():
         self._watch(stream, events, between)
 
-  def _watch(self, stream: socket.socket, events: int, between: relay.Relay) -> None:
+  def _watch(self, stream: Stream, events: int, between: relay.Relay) -> None:
     watched = self._selector.get_map().get(stream)
     if watched is None:
       if events:

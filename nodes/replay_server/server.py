@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import signal
 import socket
@@ -36,13 +37,14 @@ def main(argv: list[str]) -> None:
   control = socket.socket(fileno=int(argv[1]))
   orders, replies = control.makefile('r'), control.makefile('w')
   begin = json.loads(orders.readline())
+  logging.basicConfig(format='%(levelname).1s %(message)s')
   try:
+    context = tls.server_context()  # Another user namespace might keep its file out of reach.
     refusal = network_namespace.refusal()
     if not refusal:
       network_namespace.enter(user=0)
     _die_with(begin['parent'])
     reverb = library.load()
-    context = tls.server_context()
     port = InnerPort()
     tables = [_table(reverb, table) for table in begin['tables']]
     checkpointer = reverb.create_default_checkpointer(begin['scratch'], '', begin['checkpoint'])

@@ -336,7 +336,7 @@ def test_a_host_that_does_not_reply_holds_nothing_up(asked, seconds):
 
 
 def test_a_host_reports_names_that_it_cannot_resolve():
-  arguments = ('10000', '2', 'localhost', 'nobody.invalid')
+  arguments = ('10000', '2', '', 'localhost', 'nobody.invalid')
   _, *words = interpreter.command('', 'launchers.slurm.probe', *arguments)
   report = json.loads(run_python(*words, SLURMD_NODENAME='h1'))
   assert report['host'] == 'h1' and len(report['ports']) == 2
