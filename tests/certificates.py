@@ -12,7 +12,7 @@ _NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, 'a run')])
 def write(path, days=1.0):
   """Writes a new key and its certificate, which ends in so many days; returns the path as a string."""
   key = ec.generate_private_key(ec.SECP256R1())
-  end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days)
+  end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days)
   certificate = (
     x509.CertificateBuilder()
     .subject_name(_NAME)
