@@ -135,8 +135,10 @@ def make_graph(
   )
   observers = [add_observer(program, monitor)] if add_observer else []
   for observer in observers:
-    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT)
-  parts = make_agent, make_environment
+    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT, data_only=True)
+  # The other nodes need no more than the specs.
+  describer = environments.describer(config.env, config.env_options, config.actor_python)
+  parts = make_agent, describer
   if config.inference_nodes:
     params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
     inference = add_inference_nodes(program, config, *parts, params, replay, monitor, observers)
@@ -187,5 +189,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
       restart='never' if several else restart,
       one_job=several,
     )
-  groups['actor'] = Resources(restart='on_failure', uses_run_dir=False)
-  return default_placement.placement(**groups)
+  python = config.actor_python
+  groups['actor'] = Resources(restart='on_failure', uses_run_dir=False, python=python)
+  placed = default_placement.placement(**groups)
+  return placed | {'evaluator': dataclasses.replace(placed['evaluator'], python=python)}

@@ -30,6 +30,11 @@ from launchers.ray import capacity, machines, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
 from rundir import files
 
+try:  # Since 2.60 `ray start` looks for a token; `ray.init` joins a cluster without looking.
+  from ray._private.authentication import authentication_token_setup as token
+except ImportError:
+  token = None
+
 _SLOW_SECONDS = 2.0
 # XLA variables that are copied from the launcher to the nodes, in addition to the machines' own.
 _FORWARDED = ('XLA_FLAGS', 'LIBTPU_INIT_ARGS')
@@ -47,8 +52,12 @@ def connection(address: str) -> Iterator[None]:
   """
   advice = (
     'start one with "ray start --head", or join one with "ray start --address=host:port", on this '
-    'machine; see "ray status"'
+    'machine; see "ray status". A cluster that asks for a token needs RAY_AUTH_MODE=token'
   )
+  if token is not None:
+    advice += '; one with a token needs that here too, in ~/.ray/auth_token or RAY_AUTH_TOKEN'
+    logging.getLogger(token.__name__).setLevel(logging.ERROR)
+    token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
   if '://' in address:
     raise ValueError(
       f'--ray_address={address} is a Ray client address, through which nodes cannot reach the '
@@ -61,7 +70,7 @@ def connection(address: str) -> Iterator[None]:
     slow = f'waiting for the Ray cluster of --ray_address={address} to reply; Ctrl-C ends the wait'
     with streams.announced_if_slow(slow, _SLOW_SECONDS), _in_checkout():
       ray.init(found, log_to_driver=False, logging_level=logging.ERROR)
-  except (OSError, ValueError, RuntimeError) as error:
+  except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
     raise ValueError(
       f'--ray_address={address}: no Ray cluster of which this machine is part '
       f'({first_line(error)}); {advice}.'

@@ -128,7 +128,7 @@ def test_anybody_reaches_nodes_that_are_not_isolated(tmp_path, as_user, mode):
     assert errors == ''
   else:
     assert errors.startswith('warning: the nodes are not isolated') and errors.count('\n') == 1
-    assert 'can run code' in errors
+    assert 'Reverb' in errors and 'JAX' not in errors
 
 
 def test_required_isolation_that_is_unavailable_is_rejected_in_one_sentence(tmp_path):
@@ -150,9 +150,13 @@ def test_a_node_that_listens_at_the_name_of_its_machine_can_do_so():
 
 
 def test_a_tpu_keeps_its_network_unless_isolation_is_required(capsys):
-  isolation.enter('auto', {'actor': Resources(), 'learner': Resources(accelerator='tpu-v5e')})
-  errors = capsys.readouterr().err
-  assert errors.startswith('warning: the nodes are not isolated') and "TPU's library" in errors
+  """That is worth a warning where JAX's own servers, which let everybody in, are on it."""
+  for one_job in (False, True):
+    learner = Resources(accelerator='tpu-v5e', one_job=one_job)
+    isolation.enter('auto', {'actor': Resources(), 'learner': learner})
+    errors = capsys.readouterr().err
+    expected = 'warning: the nodes are not isolated, because a TPU' if one_job else ''
+    assert errors.startswith(expected) and ('coordinator' in errors) is one_job
 
 
 def test_isolation_no_prints_nothing(capsys):
