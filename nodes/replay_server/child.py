@@ -85,8 +85,8 @@ class Child:
 
     Raises:
       Refused: if Reverb does not accept the checkpoint.
-      lifecycle.NonRetryableError: if there is no environment for it, or COURIER_TLS names no certificate;
-        one sentence.
+      lifecycle.NonRetryableError: if there is no environment for it, or no certificate where COURIER_TLS
+        says; one sentence.
       RuntimeError: if it fails otherwise; one sentence.
     """
     if not os.path.exists(PYTHON):

@@ -22,8 +22,8 @@ from courier.tls_stream import TLSStream
 from nodes.replay_server import relay
 from nodes.replay_server.relay import Stream
 
-# A client at the Unix socket sends this byte. It comes back with the file descriptor of a TCP socket that
-# is connected to Reverb.
+# A client at the Unix socket sends this byte. It comes back with the file descriptor of a TCP socket
+# that is connected to Reverb.
 HAND_OVER = b'\0'
 # A client that has not proved who it is, or has said nothing, is turned away after this time, or once so
 # many others have come after it.
