@@ -125,16 +125,17 @@ def answers(pid, own, written):
     return {port: {n: f.result() for n, f in by_name.items()} for port, by_name in tried.items()}
 
 
-def look(directory):
+def look(directory, left_out):
   """Returns what a stranger gets of the run of this process, which is one of its nodes.
 
   Args:
     directory: the run directory.
+    left_out: names of programs whose servers are not tried.
 
   Returns:
-    'answers': [program of a process, `answers` of one of its servers], for all processes of the run on
-    this machine; 'unpickled': whether a server has unpickled anything; 'shown': the arguments of
-    processes and the files of the run directory that show the key to others.
+    'answers': those of all servers of the run on this machine, as `answers` has them; 'unpickled': whether
+    a server has unpickled anything; 'shown': the processes whose arguments show the key, and the files
+    with it that others can read.
   """
   own = os.environ[certificate.VARIABLE]
   with open(own, 'rb') as file:
@@ -144,7 +145,8 @@ def look(directory):
   for process in psutil.process_iter():
     with contextlib.suppress(OSError, psutil.Error):
       if of_this_run in _read(f'/proc/{process.pid}/environ').split(b'\0'):
-        found += [[process.name(), a] for a in answers(process.pid, own, written).values()]
+        if process.name() not in left_out:
+          found += answers(process.pid, own, written).values()
         shown += [process.name()] * (key in _read(f'/proc/{process.pid}/cmdline'))
   for parent, _, names in os.walk(directory):
     for path in [own, *(os.path.join(parent, name) for name in names)]:
