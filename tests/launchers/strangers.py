@@ -133,7 +133,7 @@ def look(directory, left_out):
     left_out: names of programs whose servers are not tried.
 
   Returns:
-    'answers': those of all servers of the run on this machine, as `answers` has them; 'unpickled': whether
+    'answers': those of all servers of the run on this machine, as in `answers`; 'unpickled': whether
     a server has unpickled anything; 'shown': the processes whose arguments show the key, and the files
     with it that others can read.
   """
