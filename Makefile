@@ -3,15 +3,23 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Reverb's server, which ends at Python 3.11.
+REPLAY := .venv-replay
 NEWEST := .venv-newest
 JAX_SUITES := .venv-jax-suites
-LIBPYTHON := lib/python3.10/site-packages/libpython.pth
+# uv makes the environments. It finds their Pythons on the PATH, in pyenv and among its own, or fetches them.
+UV := .venv-uv/bin/uv
+# 3.12 or 3.13. The virtual environment keeps the last choice, as it does for the accelerator.
+PYTHON := $(or $(word 3,$(subst -, ,$(notdir $(firstword $(wildcard $(VENV)/installed-*))))),3.12)
+ifeq ($(filter 3.12 3.13,$(PYTHON)),)
+$(error PYTHON=$(PYTHON) is unknown; set it to 3.12 or 3.13)
+endif
 # cpu, cuda or tpu: the plug-in of JAX beside requirements.txt. The virtual environment keeps the last choice.
-ACCELERATOR ?= $(or $(patsubst $(VENV)/installed-%,%,$(firstword $(wildcard $(VENV)/installed-*))),cpu)
+ACCELERATOR ?= $(or $(word 2,$(subst -, ,$(notdir $(firstword $(wildcard $(VENV)/installed-*))))),cpu)
 ifeq ($(filter cpu cuda tpu,$(ACCELERATOR)),)
 $(error ACCELERATOR=$(ACCELERATOR) is unknown; set it to cpu, cuda or tpu)
 endif
-INSTALLED := $(VENV)/installed-$(ACCELERATOR)
+INSTALLED := $(VENV)/installed-$(ACCELERATOR)-$(PYTHON)
 LOCKS := requirements.txt $(if $(filter-out cpu,$(ACCELERATOR)),requirements-$(ACCELERATOR).txt)
 # Debian's directory of Slurm's daemons.
 export PATH := $(PATH):/usr/sbin
@@ -20,7 +28,7 @@ export PATH := $(PATH):/usr/sbin
 .PHONY: help train add remove quick test nightly newest jax-suites check docs lock slurm clean
 
 help:
-	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu'
+	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu, PYTHON=3.13'
 	@echo "make add PACKAGES='navix wandb'      install packages of your own beside the locked ones"
 	@echo 'make remove PACKAGES=navix           the reverse'
 	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
@@ -67,29 +75,63 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
-# Reverb needs libpython as a shared library. An interpreter that is linked statically, as uv's is, loads it by
-# the last command.
+# $(1): a virtual environment; $(2): the version of its Python; $(3): a way out.
+define venv
+	@test "$$($(1)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&1)" = $(2) || \
+	  PATH="$$PATH:$$(printf '%s:' ~/.pyenv/versions/*/bin)" $(UV) venv --quiet --clear --python $(2) $(1) || \
+	  { echo "error: $(1) needs a Python $(2), which is not here and which uv cannot fetch; install it, with" \
+	    "'pyenv install $(2)' for example$(3)." >&2; exit 1; }
+endef
+
+# Launchpad's own files, without its compiled Courier.
+define launchpad
+	rm -rf $(1)/launchpad $(1)/lib/python$(PYTHON)/site-packages/launchpad
+	$(BIN)/uv pip install --quiet --target $(1)/launchpad --python-version 3.10 --only-binary :all: \
+	  --no-deps --require-hashes --requirement requirements-launchpad.txt
+	mv $(1)/launchpad/launchpad $(1)/lib/python$(PYTHON)/site-packages
+	rm -r $(1)/launchpad
+endef
+
 define install
-	@./find_python.sh > /dev/null
-	test -x $(BIN)/python || "$$(./find_python.sh)" -m venv $(VENV)
-	sed -n '/^uv==/,/^ *#/p' requirements.txt | $(BIN)/python -m pip install --quiet \
-	  --disable-pip-version-check --no-deps --require-hashes --requirement /dev/stdin
+	$(call venv,$(VENV),$(PYTHON),$(if $(filter 3.12,$(PYTHON)),$(comma) or choose another with PYTHON=3.13))
+	$(UV_LOCK) | $(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes --requirement -
 	@$(BIN)/python install_packages.py $(1) $(LOCKS)
-	$(BIN)/python -c 'import sys; sys.exit("libpython" not in open("/proc/self/maps").read())' || \
-	  echo "import ctypes; ctypes.CDLL('$$(./find_python.sh --libdir)/libpython3.10.so.1.0')" \
-	    > $(VENV)/lib/python3.10/site-packages/libpython.pth
+	$(call launchpad,$(VENV))
 	rm -f $(VENV)/installed*
 	touch $(INSTALLED)
 endef
 
-$(INSTALLED): $(LOCKS) $(wildcard requirements-user.in) find_python.sh
+comma := ,
+UV_LOCK := sed -n '/^uv==/,/^ *\#/p' requirements.txt
+# Any Python is good enough for uv itself.
+$(UV):
+	@if python3 -c 'import ensurepip, venv' 2> /dev/null; then \
+	  python3 -m venv .venv-uv && $(UV_LOCK) | .venv-uv/bin/python -m pip install --quiet \
+	    --disable-pip-version-check --no-deps --require-hashes --requirement /dev/stdin; \
+	elif command -v uv > /dev/null; then \
+	  uv venv --quiet --clear .venv-uv && $(UV_LOCK) | uv pip install --quiet --python .venv-uv/bin/python \
+	    --no-deps --require-hashes --requirement -; \
+	else \
+	  echo "error: make needs uv, or a python3 with the modules venv and ensurepip; install one of them, on Debian" \
+	    "and Ubuntu with 'apt-get install python3-venv'." >&2; exit 1; \
+	fi
+
+$(INSTALLED): $(LOCKS) requirements-launchpad.txt $(wildcard requirements-user.in) $(REPLAY)/installed | $(UV)
 	$(call install,keep)
 
-add remove:
+add remove: $(REPLAY)/installed | $(UV)
 	$(call install,$@)
 
-$(NEWEST)/installed: $(INSTALLED) requirements-newest.in find_python.sh
-	$(BIN)/uv venv --quiet --clear --python "$$(./find_python.sh --newest)" $(NEWEST)
+$(REPLAY)/installed: requirements-replay.txt | $(UV)
+	$(call venv,$(REPLAY),3.11)
+	$(UV) pip sync --quiet --python $(REPLAY)/bin/python --require-hashes requirements-replay.txt
+	find $(REPLAY)/lib/python3.11/site-packages/tensorflow ! -name libtensorflow_framework.so.2 ! -type d -delete
+	find $(REPLAY)/lib/python3.11/site-packages/tensorflow -type d -empty -delete
+	touch $@
+
+$(NEWEST)/installed: $(INSTALLED) requirements-newest.in
+	for version in 3.14 3.13 3.12; do PATH="$$PATH:$$(printf '%s:' ~/.pyenv/versions/*/bin)" \
+	  $(UV) venv --quiet --clear --no-python-downloads --python $$version $(NEWEST) && break; done
 	$(BIN)/uv pip install --quiet --python $(NEWEST)/bin/python --upgrade \
 	  --override requirements-newest.in --requirement requirements-newest.in
 	touch $@
@@ -98,16 +140,21 @@ $(JAX_SUITES)/installed: $(INSTALLED) requirements-jax-suites.in
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(JAX_SUITES)
 	$(BIN)/uv pip install --quiet --python $(JAX_SUITES)/bin/python --constraint requirements.txt \
 	  --requirement requirements.in --requirement requirements-jax-suites.in
-	test ! -e $(VENV)/$(LIBPYTHON) || cp $(VENV)/$(LIBPYTHON) $(JAX_SUITES)/$(LIBPYTHON)
+	$(call launchpad,$(JAX_SUITES))
 	touch $@
 
-LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --python $(BIN)/python --custom-compile-command 'make lock'
+COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --custom-compile-command 'make lock'
+# For every Python from 3.12 on.
+LOCK := $(COMPILE) --universal --python-version 3.12
 # Environments of their own, for `watch.py --to=`.
 TRACKERS := wandb mlflow
 lock: $(INSTALLED)
 	$(LOCK) requirements.in --output-file requirements.txt
+	$(COMPILE) requirements-launchpad.in --python-version 3.10 --only-binary :all: --no-deps \
+	  --output-file requirements-launchpad.txt
+	$(COMPILE) requirements-replay.in --python-version 3.11 --no-deps --output-file requirements-replay.txt
 	for extra in tpu cuda12; do \
-	  echo "jax[$$extra]" | $(LOCK) - --constraint requirements.txt --python-platform x86_64-manylinux_2_31 \
+	  echo "jax[$$extra]" | $(LOCK) - --constraint requirements.txt \
 	    --output-file requirements-$${extra%12}.txt || exit; \
 	done
 	for tracker in $(TRACKERS); do \
@@ -121,4 +168,4 @@ slurm:
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(SLURM); }
 
 clean:
-	rm -rf $(VENV) $(NEWEST) $(JAX_SUITES)
+	rm -rf $(VENV) $(REPLAY) $(NEWEST) $(JAX_SUITES) .venv-uv

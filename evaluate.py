@@ -5,7 +5,7 @@ python evaluate.py RUN_DIR --sample                          with the exploratio
 python evaluate.py RUN_DIR --checkpoint=newest --episodes=20
 python evaluate.py RUN_DIR --video=policy.gif                also records the policy
 python evaluate.py RUN_DIR --json=score.json
-python evaluate.py RUN_DIR --export=DIR                      also writes it for JAX and NumPy alone
+python evaluate.py RUN_DIR --export=DIR                      also writes it for JAX and flatbuffers
 
 If the program, environment or torso of the run is a Python file, this command executes it: read
 config.json before you evaluate another person's run.
@@ -79,7 +79,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add(
     '--export',
     default='',
-    help='write the policy, its specs and a script that needs JAX and NumPy alone to this directory',
+    help='write the policy, its specs and a script that needs JAX and flatbuffers to this directory',
   )
   args = parser.parse_args(argv)
   for name in ('episodes', 'video_episodes', 'video_frames'):
@@ -135,7 +135,12 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   options = bsuite_results.unrecorded(config.env, config.env_options)
   options = env_options.merge(options, args.env_options or '')
   seed = Seed(args.seed).child('evaluate')
-  environment = evaluation.make_environment(environments, config.env, options, num_envs, seed)
+  elsewhere = {}
+  if python := getattr(config, 'actor_python', ''):
+    elsewhere['python'] = python
+  environment = evaluation.make_environment(
+    environments, config.env, options, num_envs, seed, **elsewhere
+  )
   video = VideoRecorder(environment, args.video_episodes, args.video_frames)
   with contextlib.closing(environment):
     make_agent = run.module.make_agent(config)
@@ -154,7 +159,9 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
   protocol = {
     'program': run.program,
     'env': config.env,
-    'env_options': secrets.masked_options(environments.all_options(config.env, options)),
+    'env_options': secrets.masked_options(
+      environments.all_options(config.env, options, **elsewhere)
+    ),
     'action_repeat': environment.action_repeat,
     'reward': 'raw',
     'sample': args.sample,

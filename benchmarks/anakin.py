@@ -133,7 +133,7 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
   axes.set_xlabel('environments')
   axes.set_ylabel('environment steps/s')
   axes.grid(alpha=0.3)
-  figure.legend(loc='outside right')
+  figure.legend(loc='outside right center')
   return figure
 
 

@@ -109,7 +109,7 @@ def draw(title: str, stages: dict[str, Any], groups: dict[str, Any]) -> Figure:
     axes.text(place, 1e6 * bottom, f'{1e6 * bottom:.1f}', ha='center', va='bottom')
   axes.set_ylabel('CPU microseconds per step')
   axes.set_title(title, fontsize='medium')
-  figure.legend(loc='outside right')
+  figure.legend(loc='outside right center')
   return figure
 
 

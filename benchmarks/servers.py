@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from launchers import binding, child_process, guard, pickling, placement
 from nodes.inference import codec
 from nodes.inference.socket_server import SocketServer
+from nodes.unrolls.tables import Table
 
 DEADLINE_SECONDS = 120.0
 
@@ -73,7 +74,7 @@ def serve_actions(action: np.ndarray, shared_memory: bool, port: int) -> None:
       inbox.send(connection, codec.pack(action))
 
 
-def serve_replay(tables: Callable[[], Any], directory: str, port: int) -> None:
+def serve_replay(tables: Sequence[Table], directory: str, port: int) -> None:
   """Runs a replay server until the process ends."""
   from nodes.replay import ReplayServer
 

@@ -234,11 +234,9 @@ class Stages:
     from nodes.unrolls.writer import UnrollWriter
 
     config = self._config
-    tables = functools.partial(queue_table, _TABLE_SIZE)
+    tables = queue_table(_TABLE_SIZE)
     if self._prioritized:
-      tables = functools.partial(
-        prioritized_table, _TABLE_SIZE, 1, 1.0, 1e9, config.priority_exponent
-      )
+      tables = prioritized_table(_TABLE_SIZE, 1, 1.0, 1e9, config.priority_exponent)
     serve = functools.partial(servers.serve_replay, tables, os.path.join(self._directory, 'replay'))
     unroll = unroll_spec(self._agent, self._spec)
     columns = Columns(unroll, config.unrolls_per_item)

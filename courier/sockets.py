@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _BACKLOG = 1024
@@ -76,11 +76,14 @@ def accept(listener: socket.socket) -> tuple[socket.socket, str]:
   return _prepared(stream), name_of(address)
 
 
-def routes(address: str) -> Iterator[tuple[socket.socket, Any]]:
+def routes(
+  address: str, unix_name: Callable[[int], str] | None = None
+) -> Iterator[tuple[socket.socket, Any]]:
   """Yields a socket, not yet connected, and an address for each way to a server; closes none of them.
 
   Args:
     address: host:port, or [host]:port for IPv6.
+    unix_name: returns the abstract name of the Unix socket beside a port; None for that of courier.
 
   Raises:
     ValueError: if the address is not of that form.
@@ -91,7 +94,7 @@ def routes(address: str) -> Iterator[tuple[socket.socket, Any]]:
     raise ValueError(f'{address!r} is no address of a server; it needs to be host:port')
   found = socket.getaddrinfo(host.strip('[]'), int(port), type=socket.SOCK_STREAM)
   if hasattr(socket, 'SO_PEERCRED') and _is_here(*found[0]):
-    yield _prepared(socket.socket(socket.AF_UNIX)), _unix_name(int(port))
+    yield _prepared(socket.socket(socket.AF_UNIX)), (unix_name or _unix_name)(int(port))
   for family, kind, protocol, _, where in found:
     yield _prepared(socket.socket(family, kind, protocol)), where
 

@@ -1,7 +1,8 @@
 """The protocol: a preamble from each side, then messages.
 
-A message is a head, the sizes of its buffers, a name, a body and the buffers. Arrays travel as buffers
-of their own, which are neither copied into a pickle nor out of one.
+A message is a head, the sizes of its buffers, a name, a body and the buffers. A value is in the body,
+as a pickle or as data (see `courier.data`). Large arrays travel as buffers of their own, which are
+neither copied into the body nor out of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from courier import sockets
+from courier import data, sockets
 
 if TYPE_CHECKING:
   import ssl
@@ -27,19 +28,21 @@ if TYPE_CHECKING:
   from courier import tls_stream
 
 # What a message is; the comment says what its name and its body are.
-CALL = 1  # The method; the pickled arguments.
-RESULT = 2  # None; the pickled result.
+CALL = 1  # The method; the arguments.
+RESULT = 2  # None; the result.
 ERROR = 3  # The name of the code; the text of the error.
 CANCEL = 4  # None; none.
 LIST = 5  # None; none.
 _KINDS = (CALL, RESULT, ERROR, CANCEL, LIST)
 
-_PREAMBLE = b'courier\x01'  # Ends in the version of the protocol.
+# How the value in a body is encoded.
+PICKLED, DATA = 0, 1
+
+_PREAMBLE = b'courier\x02'  # Ends in the version of the protocol.
 _HEAD = struct.Struct(
-  '<BxHIQQ'
-)  # Kind, size of the name, number of buffers, call, size of the body.
+  '<BBHIQQ'
+)  # Kind, encoding, size of the name, number of buffers, call, size of the body.
 _SIZE = struct.Struct('<Q')
-_SEPARATE = 16 << 10  # Size from which an array is a buffer of its own.
 _MAPPED = 1 << 20  # Size from which memory is mapped, so that it is there only once it is filled.
 _VECTORS = 64  # Buffers that one system call sends.
 _PICKLE = 5  # The version of pickle: the first with separate buffers.
@@ -53,7 +56,8 @@ class Message(NamedTuple):
     call: number of the call that it belongs to, chosen by the client.
     name: see the constants.
     body: see the constants.
-    buffers: arrays of the pickled value.
+    buffers: large arrays of the value in the body.
+    encoding: of that value.
   """
 
   kind: int
@@ -61,29 +65,51 @@ class Message(NamedTuple):
   name: str = ''
   body: bytes | bytearray | mmap.mmap = b''
   buffers: Sequence[Any] = ()
+  encoding: int = PICKLED
 
-  def value(self) -> Any:
-    """Returns the unpickled body. Raises whatever the value's own code raises."""
+  def value(self, data_only: bool) -> Any:
+    """Returns the value in the body.
+
+    Args:
+      data_only: whether to refuse a pickle, which is not read then.
+
+    Raises:
+      ValueError: if it is refused, or is in no encoding.
+      Exception: any that unpickling raises, unless `data_only`.
+    """
+    if self.encoding == DATA:
+      return data.decode(self.body, self.buffers)
+    if data_only:
+      raise ValueError(
+        'only data is accepted here, not pickles; on the other side, courier.Client or courier.Server '
+        'needs data_only=True'
+      )
+    if self.encoding != PICKLED:
+      raise ValueError(f'its encoding {self.encoding} is unknown')
     return pickle.loads(self.body, buffers=self.buffers)
 
   def parts(self) -> list[Any]:
     """Returns the bytes of this message in the order in which they are sent."""
     name = self.name.encode()
-    head = _HEAD.pack(self.kind, len(name), len(self.buffers), self.call, len(self.body))
+    sizes = len(name), len(self.buffers), self.call, len(self.body)
+    head = _HEAD.pack(self.kind, self.encoding, *sizes)
     head += b''.join([_SIZE.pack(len(buffer)) for buffer in self.buffers]) + name
-    if len(self.body) < _SEPARATE:
+    if len(self.body) < data.SEPARATE:
       return [head + self.body, *self.buffers]
     return [head, self.body, *self.buffers]
 
 
-def message(kind: int, call: int, name: str, value: Any) -> Message:
+def message(kind: int, call: int, name: str, value: Any, encoding: int) -> Message:
   """Returns a message with a snapshot of a value: later changes of its arrays are not sent.
 
   Arrays are writable where they arrive, even if they are read-only here.
 
   Raises:
-    Exception: any that pickling raises.
+    Exception: any that pickling raises; TypeError or ValueError if the value is no data.
   """
+  if encoding == DATA:
+    body, views = data.encode(value, '(args, kwargs)' if kind == CALL else 'result')
+    return Message(kind, call, name, body, views, DATA)
   # Nothing is a NumPy array before NumPy has been imported.
   array_type = getattr(sys.modules.get('numpy'), 'ndarray', None)
   buffers: list[Any] = []
@@ -93,7 +119,7 @@ def message(kind: int, call: int, name: str, value: Any) -> Message:
       view = buffer.raw()
     except BufferError:  # Not contiguous.
       return True
-    if len(view) < _SEPARATE:
+    if len(view) < data.SEPARATE:
       return True
     buffers.append(view if type(view.obj) is array_type else bytes(view))
     return False
@@ -252,14 +278,15 @@ class Connection:
     begin_of_name = begin + _HEAD.size
     if begin_of_name > end:
       return 0
-    kind, name_size, num_buffers, call, body_size = _HEAD.unpack_from(self._scratch, begin)
+    head = _HEAD.unpack_from(self._scratch, begin)
+    kind, encoding, name_size, num_buffers, call, body_size = head
     begin_of_body = begin_of_name + name_size
     end_of_body = begin_of_body + body_size
     if num_buffers or end_of_body > end or kind not in _KINDS:
       return 0
     name = str(self._scratch[begin_of_name:begin_of_body], 'utf-8', errors='replace')
     body = bytes(self._scratch[begin_of_body:end_of_body])
-    self._received.append(Message(kind, call, name, body))
+    self._received.append(Message(kind, call, name, body, (), encoding))
     return end_of_body - begin
 
   def _parse(self) -> Iterator[Any]:
@@ -271,7 +298,7 @@ class Connection:
     self.is_greeted = True
     while True:
       yield self._head
-      kind, name_size, num_buffers, call, body_size = _HEAD.unpack(self._head)
+      kind, encoding, name_size, num_buffers, call, body_size = _HEAD.unpack(self._head)
       if kind not in _KINDS:
         raise ConnectionError(f'the other side has sent a message of the unknown kind {kind}')
       sizes = _memory(_SIZE.size * num_buffers)
@@ -284,7 +311,8 @@ class Connection:
       for memory in buffers:
         if memory:
           yield memory
-      self._received.append(Message(kind, call, name.decode(errors='replace'), body, buffers))
+      text = name.decode(errors='replace')
+      self._received.append(Message(kind, call, text, body, buffers, encoding))
       del memory, sizes, body, buffers  # Or they would stay here until the next message.
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -120,14 +121,35 @@ def bounded_spec(shape: tuple[int, ...], low: Any, high: Any) -> specs.BoundedAr
   return specs.BoundedArray(shape, np.float32, least, most, 'action')
 
 
+@dataclasses.dataclass(frozen=True)
+class Described:
+  """Takes the place of a function that makes environments where only their description is needed.
+
+  Attributes:
+    spec: of one environment.
+    action_repeat: environment frames per step.
+  """
+
+  spec: specs.EnvironmentSpec
+  action_repeat: int
+
+  def __call__(self, num_envs: int, seed: int) -> BatchedEnvironment:
+    """Raises RuntimeError: the environment needs another interpreter."""
+    raise RuntimeError(
+      'this node cannot make the environment, which needs the interpreter of actors'
+    )
+
+
 def describe(
   make_environment: Callable[[int, int], BatchedEnvironment],
 ) -> tuple[specs.EnvironmentSpec, int]:
   """Returns the spec and the action repeat of an environment, by making one and closing it.
 
   Args:
-    make_environment: takes (number of environments, seed).
+    make_environment: takes (number of environments, seed); a `Described` is not called.
   """
+  if isinstance(make_environment, Described):
+    return make_environment.spec, make_environment.action_repeat
   environment = make_environment(1, 0)  # Never stepped.
   try:
     return environment.spec(), environment.action_repeat

@@ -10,16 +10,16 @@ import numpy as np
 from acme import specs
 
 from environments import nests, spec_fit, user_file
-from environments.base import BatchedEnvironment
+from environments.base import BatchedEnvironment, Described
 
 NUM_ENVS = 2
 _MAX_STEPS = 200
 
 
-def run(factory: user_file.Named, options: Mapping[str, Any]) -> specs.EnvironmentSpec:
+def run(factory: user_file.Named, options: Mapping[str, Any]) -> Described:
   """Makes a batch, plays it until an episode restarts, at most 200 steps, and closes it.
 
-  Returns the spec of one environment.
+  Returns what it says of one environment.
 
   Args:
     factory: a factory as in `environments.registry`.
@@ -40,8 +40,8 @@ def run(factory: user_file.Named, options: Mapping[str, Any]) -> specs.Environme
   return played(environment, flag, path)
 
 
-def played(environment: BatchedEnvironment, flag: str, path: str) -> specs.EnvironmentSpec:
-  """Plays a batch of two of a user's environments as `run` does, and closes it; returns the spec of one.
+def played(environment: BatchedEnvironment, flag: str, path: str) -> Described:
+  """Plays a batch of two of a user's environments as `run` does, and closes it; describes one.
 
   Args:
     environment: the batch.
@@ -73,7 +73,7 @@ def played(environment: BatchedEnvironment, flag: str, path: str) -> specs.Envir
         )
       if ended.any():
         break
-    found = environment.spec()
+    found = Described(environment.spec(), environment.action_repeat)
     environment.close()
   return found
 

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 from acme import specs
 
-from environments import contract_check, errors, separate_process, user_file
+from environments import base, contract_check, errors, separate_process, user_file
 from environments import options as env_options
-from environments.base import BatchedEnvironment
+from environments.base import BatchedEnvironment, Described
 
 Factory = Callable[..., BatchedEnvironment]
 
@@ -114,21 +114,55 @@ def maker(name: str, options: str = '') -> Callable[[int, int], BatchedEnvironme
   return functools.partial(make, user_file.carried(name), options=options)
 
 
-def check(name: str, options: str = '') -> specs.EnvironmentSpec:
+def describer(
+  name: str, options: str = '', python: str = ''
+) -> Callable[[int, int], BatchedEnvironment]:
+  """Returns what `maker` does, for a node that only needs the description of the environment.
+
+  If another interpreter makes the environments, it makes one now, unless `check` has.
+
+  Args:
+    name: as in `make`.
+    options: as in `make`.
+    python: as in `check`.
+
+  Raises:
+    ValueError: as in `check`.
+  """
+  return _described(name, options, python) if python else maker(name, options)
+
+
+def check(name: str, options: str = '', python: str = '') -> specs.EnvironmentSpec:
   """Tries an environment in a process of its own, before a program starts; returns its spec.
+
+  Args:
+    name: as in `make`.
+    options: as in `make`.
+    python: the interpreter that makes the environments; '' for this one.
 
   Raises:
     ValueError: as in `trial`, or the environment ends its process; one sentence.
   """
-  return _checked(_carried(name), options, _FAMILIES.get(name.partition(':')[0]))
+  return _described(name, options, python).spec
+
+
+def _described(name: str, options: str, python: str) -> Described:
+  family = _FAMILIES.get(name.partition(':')[0])
+  if python and family and callable(family.factory):
+    raise ValueError(
+      f'--env={name} was registered by a function in this process, which {python} does not know; write '
+      '--env=path/to/file.py:FUNCTION instead.'
+    )
+  return _tried(_carried(name), options, family, python)
 
 
 @functools.cache
-def _checked(
-  name: str | user_file.Named, options: str, family: Family | None
-) -> specs.EnvironmentSpec:
-  found: specs.EnvironmentSpec = separate_process.call(
-    'environments.registry:trial', name, options, family, flag=f'--env={name}'
+def _tried(
+  name: str | user_file.Named, options: str, family: Family | None, python: str
+) -> Described:
+  flag = f'--env={name}'
+  found: Described = separate_process.call(
+    'environments.registry:tried', name, options, family, flag=flag, python=python
   )
   return found
 
@@ -149,6 +183,13 @@ def trial(
   Raises:
     ValueError: as in `make`, or the user's environment violates the interface; one sentence.
   """
+  return tried(name, options, family).spec
+
+
+def tried(
+  name: str | user_file.Named, options: str = '', family: Family | None = None
+) -> Described:
+  """Does what `trial` does, and returns the action repeat as well."""
   own = _carried(name)
   if isinstance(own, user_file.Named):
     _, _, keywords = resolve({}, own, options)
@@ -162,15 +203,25 @@ def trial(
     return contract_check.played(
       batch, f'--env={own}', getattr(sys.modules.get(module), '__file__', '')
     )
-  return make_spec(own, options)
+  return Described(*base.describe(functools.partial(make, own, options=options)))
 
 
-def all_options(name: str, options: str = '') -> dict[str, Any]:
+def all_options(name: str, options: str = '', python: str = '') -> dict[str, Any]:
   """Returns every option of an environment with its given or default value.
+
+  Args:
+    name: as in `make`.
+    options: as in `make`.
+    python: the interpreter that has the environment; '' for this one.
 
   Raises:
     ValueError: as in `make`, for the family and the options.
   """
+  if python:
+    found: dict[str, Any] = separate_process.call(
+      'environments.registry:all_options', name, options, flag=f'--env={name}', python=python
+    )
+    return found
   return resolve(_FAMILIES, name, options)[2]
 
 

@@ -24,12 +24,12 @@ import sys
 import traceback
 from typing import Any
 
-import cloudpickle
+from environments import crossing, interpreters
 
 _ROOT = str(pathlib.Path(__file__).parent.parent)
 # Python puts '', the working directory, first, from which nothing must be imported.
 _COMMAND = (
-  *(sys.executable, '-X', 'faulthandler', '-c'),
+  *('-X', 'faulthandler', '-c'),
   'import sys; sys.path[0] = sys.argv[1]; from environments import separate_process as p; p.main()',
 )
 _VALUE, _REFUSED, _FAILED = 'value', 'refused', 'failed'
@@ -38,7 +38,7 @@ _RETURNED = 'LAUNCHPOD_CHECKS'  # JSON: process id, what each call has returned,
 _PR_SET_PDEATHSIG = 1
 
 
-def call(function: str, *arguments: Any, flag: str) -> Any:
+def call(function: str, *arguments: Any, flag: str, python: str = '') -> Any:
   """Calls a function in a new process, without accelerators; returns what it returns.
 
   The process has the working directory, the variables and the import path of this one, and no terminal:
@@ -49,14 +49,16 @@ def call(function: str, *arguments: Any, flag: str) -> Any:
     function: 'module:name', of this repository.
     *arguments: of the function; they and what it returns are pickled.
     flag: names what is tried, for errors.
+    python: the interpreter of the process; '' for this one. Another one has its own import path, see
+      `environments.interpreters`.
 
   Raises:
     ValueError: the function raises one, or ends its process; one sentence.
     RuntimeError: the function raises something else; it has the traceback.
   """
-  question = cloudpickle.dumps((function, arguments))
-  asked = hashlib.sha256(question).hexdigest()
-  answer = base64.b64decode(_BEFORE[asked]) if asked in _BEFORE else _answer(question, flag)
+  question = crossing.dumps((function, arguments))
+  asked = hashlib.sha256(python.encode() + question).hexdigest()
+  answer = base64.b64decode(_BEFORE[asked]) if asked in _BEFORE else _answer(question, flag, python)
   kind, value = pickle.loads(answer)
   if kind == _REFUSED:
     raise ValueError(value)
@@ -68,19 +70,19 @@ def call(function: str, *arguments: Any, flag: str) -> Any:
   return value
 
 
-def _answer(question: bytes, flag: str) -> bytes:
+def _answer(question: bytes, flag: str, python: str) -> bytes:
   """Returns the pickled outcome of a call.
 
   The process opens the file for it by its name, as the environment may close every descriptor.
   """
+  if python:
+    imports = interpreters.variables()
+  else:
+    imports = {'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path)}
   with open(os.memfd_create('answer'), 'rb') as answer:
     process = subprocess.run(
-      [*_COMMAND, _ROOT, str(os.getpid()), str(answer.fileno())],
-      env={
-        **os.environ,
-        'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path),
-        'JAX_PLATFORMS': 'cpu',
-      },
+      [python or sys.executable, *_COMMAND, _ROOT, str(os.getpid()), str(answer.fileno())],
+      env={**os.environ, **imports, 'JAX_PLATFORMS': 'cpu'},
       input=question,
       stdout=2,
       start_new_session=True,  # Ctrl-C in the terminal reaches the launcher only, which kills it.
@@ -117,7 +119,7 @@ def main() -> None:
     function, arguments = pickle.load(sys.stdin.buffer)
     module, _, name = function.partition(':')
     value = getattr(importlib.import_module(module), name)(*arguments)
-    answer = cloudpickle.dumps((_VALUE, value))
+    answer = crossing.dumps((_VALUE, value))
   except ValueError as error:
     answer = pickle.dumps((_REFUSED, str(error)))
   except BaseException:

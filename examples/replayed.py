@@ -1,13 +1,12 @@
 """A program with two tables: V-trace learns from a queue of new unrolls, and from older ones again."""
 
 import dataclasses
-import functools
 
 from agents.options import option
+from nodes.unrolls import tables
 from nodes.unrolls.table_names import UNROLLS, BatchPart
 from programs import sebulba
-from programs.parts.launchpad_nodes import Deferred
-from programs.parts.replay import all_tables, make_queue
+from programs.parts.replay import make_queue
 
 REPLAYED = 'replayed'  # The second table; UNROLLS is the queue.
 PRESETS, make_agent, placement = sebulba.PRESETS, sebulba.make_agent, sebulba.placement
@@ -33,7 +32,6 @@ class Config(sebulba.Config):
 
 
 def make_program(config):
-  uniform = Deferred('nodes.unrolls.tables', 'uniform_table')
-  uniform = functools.partial(uniform, config.replayed_size, min_size=1, name=REPLAYED)
-  tables = all_tables(make_queue(config), uniform)
-  return sebulba.make_graph('replayed', config, make_agent(config), tables)
+  uniform = tables.uniform_table(config.replayed_size, min_size=1, name=REPLAYED)
+  together = tables.all_tables(make_queue(config), uniform)
+  return sebulba.make_graph('replayed', config, make_agent(config), together)

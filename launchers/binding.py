@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 import launchpad as lp
 from launchpad.launch import serialization
 
+from environments import interpreters
 from launchers import child_process, pickling, stop_requests
+from launchers.placement import Resources
 from nodes.runtime import listening
 from nodes.runtime.lifecycle import RUN_VARIABLE
 from rundir import node_files
@@ -93,6 +95,23 @@ def log_path(run_dir: str, task: NodeTask) -> str:
 def python_path(leave_out: str = '') -> str:
   """Returns this process's import path as a PYTHONPATH, without one directory."""
   return os.pathsep.join(p or os.getcwd() for p in sys.path if not leave_out or p != leave_out)
+
+
+def interpreter_of(resources: Resources) -> str:
+  """Returns the path of the interpreter of a group's nodes."""
+  return resources.python or sys.executable
+
+
+def import_variables(resources: Resources, leave_out: str = '') -> dict[str, str]:
+  """Returns the variables by which the interpreter of a group's nodes finds what they import.
+
+  Args:
+    resources: those of the group.
+    leave_out: as for `python_path`.
+  """
+  if resources.python:
+    return interpreters.variables()
+  return {'PYTHONPATH': python_path(leave_out)}
 
 
 def bind(

@@ -17,7 +17,7 @@ from typing import Any
 import launchpad as lp
 
 from environments import errors
-from launchers import placement, stop_requests, streams, terminal
+from launchers import own_python, placement, stop_requests, streams, terminal
 from launchers.engine import LONGEST_SECONDS, Job, record
 from launchers.graph import check
 from launchers.node_output import FILES, TERMINAL
@@ -80,7 +80,7 @@ def launch(
   engine = importlib.import_module(f'launchers.{launcher}.call')
   _check_options(launcher, engine.OPTIONS, engine_options)
   placed = _placed(program, dict(resources or {}))
-  problems = [*check.problems(program, placed)]
+  problems = [*check.problems(program, placed)] or [*own_python.problems(program, placed)]
   if problems:
     raise ValueError('\n'.join(problems))
   path = run_directory.absolute(run_dir or run_directory.default_path(program.name, ''))

@@ -31,7 +31,7 @@ def new() -> bytes:
 
   key = ec.generate_private_key(ec.SECP256R1())
   name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, _NAME)])
-  now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+  now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
   usage = dict.fromkeys(
     ('content_commitment', 'key_encipherment', 'data_encipherment', 'key_agreement', 'crl_sign')
     + ('encipher_only', 'decipher_only'),

@@ -145,6 +145,11 @@ class Engine(abc.ABC):
     return True
 
   @property
+  def python_refusal(self) -> str:
+    """Why this engine does not support `Resources.python`; '' if it does."""
+    return ''
+
+  @property
   def node_output_refusal(self) -> str:
     """Why this engine does not support --node_output; '' if it does."""
     return ''

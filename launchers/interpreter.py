@@ -1,11 +1,15 @@
 """The command that runs a module of ours in a Python process, without importing from its directory.
 
 `python -m` looks for every module in the working directory first, before PYTHONPATH and the standard
-library. A `random.py` there would run, and a project's own `agents/` would hide ours. This module uses
-only the standard library, because `launchers.ray.machines` sends it to machines by value.
+library. A `random.py` there would run, and a project's own `agents/` would hide ours. The option -P
+prevents it in the processes that multiprocessing starts, too. Python 3.10, which may be the interpreter
+of a group, lacks it. This module uses only the standard library, because `launchers.ray.machines` sends
+it to machines by value.
 """
 
 from __future__ import annotations
+
+import sys
 
 _RUN = (
   'import sys; sys.path[:] = filter(None, sys.path); sys.argv[0] = {module!r}; '
@@ -22,4 +26,5 @@ def command(python: str, module: str, *arguments: str, options: tuple[str, ...] 
     *arguments: of the module.
     options: of the interpreter.
   """
-  return [python, *options, '-c', _RUN.format(module=module), *arguments]
+  safe = ('-P',) if python == sys.executable else ()
+  return [python, *safe, *options, '-c', _RUN.format(module=module), *arguments]

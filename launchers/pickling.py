@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import cloudpickle
+from environments import crossing
 
 _DEPTH = 6
 
@@ -22,15 +22,34 @@ def dumps(name: str, function: Callable[[], object]) -> bytes:
     ValueError: one sentence that names the node and the argument or attribute to change.
   """
   try:
-    return cloudpickle.dumps(function)
+    return crossing.dumps(function)
   except Exception as error:
-    node = getattr(function, '__self__', None)
-    path, value = _culprit(_arguments(node)) or ('', function)
+    path, value = culprit(function, _is_unpicklable) or ('', function)
     where = f'{path}, of type {type(value).__name__},' if path else 'something in it'
     raise ValueError(
       f'node {name} cannot be sent to a separate process, because {where} cannot be pickled '
       f'({error}); make it in the node instead, in its constructor or in run().'
     ) from error
+
+
+def culprit(
+  function: Callable[[], object], is_bad: Callable[[Any], bool]
+) -> tuple[str, Any] | None:
+  """Returns the innermost part of a node that is bad for pickling, after its path; None if none is.
+
+  Args:
+    function: a bound method of a Launchpad node.
+    is_bad: says so of a part, and of whatever it is in.
+  """
+  return _culprit(_arguments(getattr(function, '__self__', None)), is_bad, _DEPTH)
+
+
+def _is_unpicklable(value: Any) -> bool:
+  try:
+    crossing.dumps(value)
+  except Exception:
+    return True
+  return False
 
 
 def _arguments(node: Any) -> Iterator[tuple[str, Any]]:
@@ -53,13 +72,12 @@ def _arguments(node: Any) -> Iterator[tuple[str, Any]]:
     yield 'its factory of tables', factory
 
 
-def _culprit(parts: Iterator[tuple[str, Any]], depth: int = _DEPTH) -> tuple[str, Any] | None:
-  """Returns the innermost part that cannot be pickled, after its path."""
+def _culprit(
+  parts: Iterator[tuple[str, Any]], is_bad: Callable[[Any], bool], depth: int
+) -> tuple[str, Any] | None:
   for path, value in parts:
-    try:
-      cloudpickle.dumps(value)
-    except Exception:
-      return (depth and _culprit(_parts(path, value), depth - 1)) or (path, value)
+    if is_bad(value):
+      return (depth and _culprit(_parts(path, value), is_bad, depth - 1)) or (path, value)
   return None
 
 

@@ -28,8 +28,8 @@ NO_PROXY = {'no_grpc_proxy': ','.join(string.ascii_lowercase + string.digits + '
 class Resources:
   """Resources and restart policy of every node of a group.
 
-  The local launcher uses `accelerator`, `devices`, `env`, `one_job` and the restart policy. The other
-  fields are for launchers that choose a machine, and `uses_run_dir` is for Kubernetes.
+  The local launcher uses `accelerator`, `devices`, `env`, `one_job`, `python` and the restart policy.
+  The other fields are for launchers that choose a machine, and `uses_run_dir` is for Kubernetes.
 
   Attributes:
     cpus: cores to reserve; 0 for a node that hardly computes.
@@ -52,6 +52,8 @@ class Resources:
     restart_backoff: seconds before the first restart; doubles with each restart in a row, up to 8.
     one_job: whether its nodes form one multi-process job. Each then needs a separate process with
       separate accelerators, and none can be restarted without the others.
+    python: absolute path of the interpreter of its nodes, which has packages of its own; empty for that
+      of the launcher. Under Kubernetes all groups have that of the image.
   """
 
   cpus: float = 1.0
@@ -70,6 +72,7 @@ class Resources:
   max_restarts: int = 20
   restart_backoff: float = 0.5
   one_job: bool = False
+  python: str = ''
 
   def __post_init__(self) -> None:
     if self.restart not in RESTARTS:
@@ -98,6 +101,8 @@ class Resources:
         )
     for text in (*self.labels, *self.labels.values(), *self.resources):
       one_line.check('labels and resources: ', text)
+    if self.python and not os.path.isabs(self.python):
+      raise ValueError(f'python {self.python!r} must be the absolute path of an interpreter.')
     if self.topology and self.accelerator not in CHIPS_PER_HOST:
       raise ValueError(f'a topology needs an accelerator among {", ".join(CHIPS_PER_HOST)}.')
     if self.topology and not re.fullmatch(r'[1-9]\d*(x[1-9]\d*){1,2}', self.topology):
@@ -145,6 +150,8 @@ class Resources:
       words.append(f'memory: {self.memory_gb:g} GB')
     for extra in (self.resources, self.labels, secrets.masked_options(self.variables())):
       words += [f'{name}={value}' for name, value in extra.items()]
+    if self.python:
+      words.append(f'python: {self.python}')
     if self.restart == 'on_failure':
       words.append(f'restarts: {self.max_restarts}')
     if self.one_job:

@@ -11,6 +11,7 @@ actor:
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -84,6 +85,10 @@ def _accelerator(value: Any) -> str | None:
   return None if value in (None, 'cpu') else _typed(str)(value)
 
 
+def _python(value: Any) -> str:
+  return os.path.expanduser(_typed(str)(value))
+
+
 def _devices(value: Any) -> tuple[int, ...]:
   return tuple(map(_typed(int), _typed(list)(value)))
 
@@ -116,4 +121,5 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
   'max_restarts': ('a whole number', _typed(int)),
   'restart_backoff': ('a number of seconds', _typed(int, float)),
   'one_job': ('true or false', _typed(bool)),
+  'python': ('the absolute path of an interpreter', _python),
 }

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from signal import SIGINT, SIGKILL
-from typing import IO, Generic, TypeVar
+from typing import IO
 
 from launchers import logs, streams
 from launchers.heartbeat import Beat
@@ -45,10 +45,9 @@ class RunCallbacks:
 
 
 NO_CALLBACKS = RunCallbacks()
-N = TypeVar('N', bound=Node)
 
 
-def supervise(
+def supervise[N: Node](
   nodes: Sequence[N],
   requests: StopRequests,
   out: IO[str] | None = None,
@@ -83,7 +82,7 @@ def supervise(
     raise
 
 
-class _Supervision(Generic[N]):
+class _Supervision[N: Node]:
   """The state of `supervise`."""
 
   def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from launchers import child_process, restart
 from launchers.heartbeat import Beat, find_hang
@@ -89,10 +89,7 @@ def describe_exit(code: int) -> str:
   return f'was killed by {signal.Signals(-code).name if known else f"signal {-code}"}'
 
 
-N = TypeVar('N', bound=Node)
-
-
-class Watched(Generic[N]):
+class Watched[N: Node]:
   """A node with its restart record and its hang detection.
 
   Attributes:

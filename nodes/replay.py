@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
 
-from nodes.runtime import activity, lifecycle, listening
+from nodes.replay_server import child
+from nodes.runtime import activity, lifecycle
 from nodes.runtime.checkpoint_schedule import CheckpointSchedule
 from nodes.runtime.reporter import Reporter
-from nodes.unrolls.thin_reverb import reverb
+from nodes.unrolls.tables import Table
 from rundir.replay_checkpoints import Damaged, ReplayCheckpoints
 
 # Reverb is asked for its tables with this period and deadline. A reply that old is a missing one.
@@ -24,13 +27,15 @@ _REPLY_SECONDS = 5
 class ReplayServer:
   """A Reverb server that runs until the program stops and optionally writes checkpoints.
 
+  Reverb runs in a process of its own, `nodes.replay_server`, which ends with this one and fails with it.
+
   Attributes:
     address: host:port, for clients on this machine.
   """
 
   def __init__(
     self,
-    tables: Callable[[], Sequence[reverb.Table]],
+    tables: Sequence[Table],
     monitor: Any,
     name: str,
     checkpoint_dir: str,
@@ -40,7 +45,7 @@ class ReplayServer:
     """Restores the newest intact checkpoint, if any, and starts to listen.
 
     Args:
-      tables: builds the tables; called in this process.
+      tables: of the server, at least one.
       monitor: client of the monitor; None to report nothing.
       name: of this node, such as 'replay/0'.
       checkpoint_dir: directory of its checkpoints.
@@ -48,15 +53,28 @@ class ReplayServer:
       port: to listen on.
 
     Raises:
-      OSError: if the port is in use. Reverb alone would silently share it.
-      lifecycle.NonRetryableError: if checkpoints exist but none is usable; one sentence.
+      OSError: if the port is in use.
+      lifecycle.NonRetryableError: if checkpoints exist but none is usable, or Reverb's environment does
+        not exist; one sentence.
+      RuntimeError: if Reverb does not start.
     """
-    listening.check_free(port)
+    self._tables = [dataclasses.asdict(table) for table in tables]
     self._period = checkpoint_period
     self._schedule = CheckpointSchedule(checkpoint_period)
     self._checkpoints = ReplayCheckpoints(checkpoint_dir)
     self._checkpoint_failures = 0
-    self._server = self._restore(tables, port)
+    listeners = child.listen(port)
+    try:
+      self._child = self._restore(listeners)
+    finally:
+      for listener in listeners:
+        listener.close()
+    if self._child.refusal:
+      logging.warning(
+        'Reverb has no network namespace of its own, because this system refuses one (%s): other users '
+        'of this machine, though nobody on the network, can reach its port.',
+        self._child.refusal,
+      )
     self.address = f'127.0.0.1:{port}'
     self._replied = time.monotonic()
     self._reporter = Reporter(monitor, name, self.measure)
@@ -72,6 +90,7 @@ class ReplayServer:
     saving: threading.Thread | None = None
     kept = not self._period  # Whether the checkpoint after the end of training has begun.
     while not stop.wait(0.2):
+      self._child.check_alive()
       writing = saving is not None and saving.is_alive()
       self._mark(writing)
       if self._failures():
@@ -89,14 +108,10 @@ class ReplayServer:
         self.write_checkpoint()
 
   def _ask(self, stop: threading.Event) -> None:
-    """Asks Reverb for its tables until the program stops, and keeps the time of the latest reply.
-
-    A thread of its own, because no deadline ends a call if the threads of gRPC hang.
-    """
-    client = reverb.Client(self.address)
+    """Asks Reverb for its tables until the program stops, and keeps the time of the latest reply."""
     while not stop.wait(_ASK_SECONDS):
-      with contextlib.suppress(RuntimeError, reverb.errors.DeadlineExceededError):
-        client.server_info(timeout=_REPLY_SECONDS)
+      with contextlib.suppress(RuntimeError, child.Refused):
+        self._child.ask()
         self._replied = time.monotonic()
 
   def _replies(self) -> bool:
@@ -112,18 +127,19 @@ class ReplayServer:
       logging.warning('Reverb has not replied for %g s', _REPLY_SECONDS)
       activity.mark(activity.UNANSWERED)
 
-  def _restore(self, tables: Callable[[], Sequence[reverb.Table]], port: int) -> reverb.Server:
-    """Returns a server restored from the newest intact checkpoint, or an empty one without any."""
+  def _restore(self, listeners: Sequence[socket.socket]) -> child.Child:
+    """Starts Reverb from the newest intact checkpoint, or empty without any."""
     problems = []
     for checkpoint in self._checkpoints.kept():
       try:
         self._checkpoints.check(checkpoint)
-        server = self._make_server(tables, port, checkpoint)
+        with activity.doing(activity.RESTORING):
+          started = self._start(listeners, checkpoint)
         logging.info('resuming from %s', checkpoint)
-        return server
+        return started
       except Damaged as error:
         problem = error
-      except Exception as error:  # Raised by Reverb, which then holds neither tables nor the port.
+      except child.Refused as error:
         problem = self._checkpoints.damaged(checkpoint, f'Reverb cannot read it ({error})')
       logging.warning('%s', problem)
       problems.append(str(problem))
@@ -132,18 +148,12 @@ class ReplayServer:
         f'none of the {len(problems)} replay checkpoints is usable: {problems[0]}; remove them to '
         'start with an empty replay.'
       )
-    return self._make_server(tables, port, None)
+    return self._start(listeners, None)
 
-  def _make_server(
-    self, tables: Callable[[], Sequence[reverb.Table]], port: int, checkpoint: str | None
-  ) -> reverb.Server:
-    # Reverb deletes everything next to the checkpoint that it writes. It reads the fallback only if its
-    # own directory has no checkpoint, so it gets an empty scratch directory.
-    checkpointer = reverb.checkpointers.DefaultCheckpointer(
-      self._checkpoints.scratch, fallback_checkpoint_path=checkpoint
-    )
-    with activity.doing(activity.RESTORING):  # Reverb holds the interpreter lock meanwhile.
-      return reverb.Server(tables(), port, checkpointer)
+  def _start(self, listeners: Sequence[socket.socket], checkpoint: str | None) -> child.Child:
+    # Reverb deletes everything next to the checkpoint that it writes. It restores another only if its
+    # own directory has none, so it gets an empty scratch directory.
+    return child.Child(self._tables, self._checkpoints.scratch, checkpoint, listeners)
 
   def write_checkpoint(self) -> None:
     """Writes all items and the rate limiter's counts; inserts and samples block meanwhile.
@@ -153,7 +163,7 @@ class ReplayServer:
     """
     try:
       self._checkpoints.make_room()
-      written = reverb.Client(self.address).checkpoint()
+      written = self._child.write_checkpoint()
       logging.info('wrote %s', self._checkpoints.keep(written))
     except Exception as error:
       self._checkpoint_failures += 1
@@ -166,7 +176,7 @@ class ReplayServer:
 
   def close(self) -> None:
     """Stops listening."""
-    self._server.stop()
+    self._child.stop()
 
   def _failures(self) -> int:
     return self._checkpoint_failures + self._schedule.missed

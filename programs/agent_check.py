@@ -48,6 +48,7 @@ def check(run: Run, source: Source | None) -> None:
   flag = flag or f'--program={run.program}'
   notice = f'still trying {flag}, after {playable.NOTICE_SECONDS:.0f} s'
   with streams.announced_if_slow(notice, playable.NOTICE_SECONDS):
+    elsewhere = bool(getattr(run.config, 'actor_python', ''))
     separate_process.call(
       'programs.agent_check:trial',
       make_agent(run.config),
@@ -55,6 +56,7 @@ def check(run: Run, source: Source | None) -> None:
       run.config,
       run.program if own else '',
       source,
+      playable.spec(run.module, run.config) if elsewhere else None,
       flag=flag,
     )
 
@@ -65,6 +67,7 @@ def trial(
   config: Any,
   program: str,
   source: Source | None,
+  spec: specs.EnvironmentSpec | None = None,
 ) -> None:
   """Builds the agent in this process and traces its functions.
 
@@ -74,6 +77,7 @@ def trial(
     config: of the run.
     program: the user's own, path/to/mine.py:make_program; '' without one.
     source: the parameters to begin with; None for others.
+    spec: of the environment, if another interpreter plays it; None to make one here.
 
   Raises:
     ValueError: as `check` does.
@@ -81,7 +85,9 @@ def trial(
   from agents import shapes
   from nodes.learning import serialisation, tracing
 
-  if environments is jax_registry:
+  if spec is not None:
+    pass
+  elif environments is jax_registry:
     environment = jax_registry.make(config.env, config.env_options)
     spec = specs.EnvironmentSpec(environment.observation_spec, environment.action_spec, None, None)
   else:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import launchpad as lp
 
+from launchers import own_python
 from launchers.graph import check as graph_check
 from launchers.graph import handles
 from launchers.placement import Resources
@@ -37,6 +38,8 @@ def check(
   problems += _replay_without_peers(nodes)
   if cycles is not None:
     problems += _cycles(nodes, cycles)
+  if pickled and not problems:
+    problems += own_python.problems(program, placement)
   if problems:
     raise ValueError('\nerror: '.join(problems))
 

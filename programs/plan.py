@@ -95,6 +95,8 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
   for name in ('resume', 'placement', 'config'):
     if flags.FLAGS[name].present and not flags.FLAGS[name].value:
       raise ValueError(f'--{name}= names nothing; give it a value, or leave it out.')
+  if engine.python_refusal and (python := flags.FLAGS.get_flag_value('actor_python', '')):
+    raise ValueError(f'--actor_python={python}: {engine.python_refusal}')
   if not math.isfinite(_NODE_TIMEOUT.value):
     raise ValueError(f'--node_timeout={_NODE_TIMEOUT.value} must be a finite number.')
   resumes, measures = bool(_RESUME.value), alone and engine.on_this_machine
@@ -120,6 +122,9 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
   placement = run.module.placement(config)
   if _PLACEMENT.value:
     placement = placement_file.override(placement, _PLACEMENT.value)
+  for label, resources in placement.items():
+    if resources.python and engine.python_refusal:
+      raise ValueError(f'group {label!r}: python={resources.python}: {engine.python_refusal}')
   program = run.module.make_program(config)
   cycles = getattr(run.module, 'CYCLES', ())
   check.check(program, placement, cycles, pickled=engine.pickles_nodes)

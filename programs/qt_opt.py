@@ -47,7 +47,7 @@ def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   found = offline.recorded(config)
   servers = config.num_replicas * config.num_replay_shards
-  table = offline.make_table(found, servers) if found else None
+  table = offline.make_table(found, servers) if found else []
 
   def add_nodes(program: lp.Program, *args: Any) -> None:
     relabellers.add_relabellers(program, *args)

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import launchpad as lp
 
 from environments import registry as environments
 from launchers.placement import Resources
+from nodes.unrolls.tables import Table
 from programs.options.agent_choice import Variant, WithPPO, WithVTrace
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
@@ -108,7 +109,7 @@ def make_graph(
   name: str,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
-  make_tables: Callable[[], Any],
+  tables: Sequence[Table],
   replay_checkpoint_period: float = 0.0,
   add_observer: Callable[[lp.Program, Any], Any] | None = None,
   add_relabellers: Callable[..., None] | None = None,
@@ -119,7 +120,7 @@ def make_graph(
     name: the program's name.
     config: resolved and validated.
     make_agent: takes the specs of observations and actions, returns an `agents.agent.Agent`.
-    make_tables: returns the Reverb tables of one replay server.
+    tables: of each replay server.
     replay_checkpoint_period: see `programs.parts.replay.add_replay`.
     add_observer: takes the program and a handle on the monitor, adds a node that receives the unrolls
       (see `nodes.unrolls.observers`), and returns a handle on that node.
@@ -130,12 +131,14 @@ def make_graph(
   num_ends = config.num_replicas + config.inference_nodes
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_ends)
   replay = add_replay(
-    program, config, make_tables, monitor, replay_checkpoint_period, config.num_replicas
+    program, config, tables, monitor, replay_checkpoint_period, config.num_replicas
   )
   observers = [add_observer(program, monitor)] if add_observer else []
   for observer in observers:
-    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT)
-  parts = make_agent, make_environment
+    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT, data_only=True)
+  # The other nodes need no more than the specs.
+  describer = environments.describer(config.env, config.env_options, config.actor_python)
+  parts = make_agent, describer
   if config.inference_nodes:
     params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
     inference = add_inference_nodes(program, config, *parts, params, replay, monitor, observers)
@@ -186,5 +189,7 @@ def placement(config: InferenceConfig) -> dict[str, Resources]:
       restart='never' if several else restart,
       one_job=several,
     )
-  groups['actor'] = Resources(restart='on_failure', uses_run_dir=False)
-  return default_placement.placement(**groups)
+  python = config.actor_python
+  groups['actor'] = Resources(restart='on_failure', uses_run_dir=False, python=python)
+  placed = default_placement.placement(**groups)
+  return placed | {'evaluator': dataclasses.replace(placed['evaluator'], python=python)}

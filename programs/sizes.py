@@ -51,6 +51,11 @@ def _refuse(asked: list[str], module: Any, config: Any) -> None:
       f'{flag}: the agent cannot be measured, because the file has no make_agent(config); add it, or '
       'give a number.'
     )
+  if getattr(config, 'actor_python', ''):
+    raise ValueError(
+      f'{flag} measures the environment in the interpreter of launch.py, and --actor_python='
+      f'{config.actor_python} plays it; give a number.'
+    )
   if BATCH in asked and config.accelerator != 'cpu':
     raise ValueError(
       f'--{BATCH}=auto measures CPUs, and --accelerator={config.accelerator} infers; give a number, or '

@@ -236,6 +236,8 @@ def _line(cells: Sequence[object]) -> bytes:
 
 
 def _cells(line: bytes) -> list[str]:
+  if b'\0' in line:  # It is damaged, though csv would read it.
+    return []
   try:
     return next(csv.reader([line.decode(errors='replace')]), [])
   except csv.Error:  # It is damaged.

@@ -162,7 +162,7 @@ def write_chunk(run_dir: str, columns: Mapping[str, np.ndarray]) -> None:
   """
   name = f'{time.time_ns() // 1_000_000:015d}-{int(columns["unroll_id"][0]):016x}.npz'
   with files.replacing(os.path.join(directory(run_dir), name)) as file:
-    np.savez(file, **columns)
+    np.savez(file, **columns)  # type: ignore[arg-type]  # No column is named allow_pickle.
 
 
 def column_names(path: str) -> list[str]:

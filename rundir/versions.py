@@ -11,10 +11,12 @@ import sys
 from collections.abc import Mapping
 
 _PACKAGES = (
-  *('dm-launchpad', 'dm-reverb', 'tensorflow-cpu', 'protobuf', 'dm-acme', 'dm-env'),
+  *('protobuf', 'dm-acme', 'dm-env'),
   *('jax', 'jaxlib', 'optax', 'flax', 'mctx', 'numpy'),
   *('ale-py', 'bsuite', 'dm-control', 'gymnasium', 'gymnax', 'minatar', 'mujoco', 'pgx'),
 )
+# What is not installed as a package here, by the lock that it is installed from.
+_BY_LOCK = {'dm-launchpad': 'requirements-launchpad.txt', 'dm-reverb': 'requirements-replay.txt'}
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _GIT_SECONDS = 60
 
@@ -25,6 +27,9 @@ def found() -> dict[str, str]:
   for name in _PACKAGES:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       versions[name] = importlib.metadata.version(name)
+  for name, lock in _BY_LOCK.items():
+    if name in (pins := _pins(os.path.join(_ROOT, lock))):
+      versions[name] = pins[name]
   commit, modified = code(_ROOT)
   if commit:
     versions['launchpod'] = commit + '+' * bool(modified)
@@ -43,12 +48,7 @@ def unlike_the_lock(path: str = os.path.join(_ROOT, 'requirements.txt')) -> str:
   Args:
     path: of the lock.
   """
-  try:
-    with open(path) as f:
-      locked = dict(re.findall(r'(?m)^([\w.-]+)==([\w.!+-]+)', f.read()))
-  except FileNotFoundError:
-    return ''
-  now = {}
+  locked, now = _pins(path), {}
   for name in locked.keys() & set(_PACKAGES):
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       now[name] = importlib.metadata.version(name)
@@ -59,6 +59,15 @@ def unlike_the_lock(path: str = os.path.join(_ROOT, 'requirements.txt')) -> str:
     f'{", ".join(others)}: these are not the versions of requirements.txt, and nodes may fail; '
     '`make add PACKAGES=...` puts them back, and installs what you add beside them.'
   )
+
+
+def _pins(path: str) -> dict[str, str]:
+  """Returns the versions of a lock by name; {} without one."""
+  try:
+    with open(path) as f:
+      return dict(re.findall(r'(?m)^([\w.-]+)==([\w.!+-]+)', f.read()))
+  except FileNotFoundError:
+    return {}
 
 
 def code(root: str, generated: str = '') -> tuple[str, bool | None]:

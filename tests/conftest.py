@@ -42,10 +42,10 @@ def pytest_configure(config):
 
 
 def pytest_itemcollected(item):
-  """Marks tests that train: programs by their direct and indirect fixtures, others as slow."""
+  """Marks tests that train, programs by their direct and indirect fixtures, and other slow ones."""
   if _TRAINING_FIXTURES & set(getattr(item, 'fixturenames', ())):
     item.add_marker(pytest.mark.program)
-  if item.get_closest_marker('trains'):
+  if item.get_closest_marker('trains') or 'other_python' in getattr(item, 'fixturenames', ()):
     item.add_marker(pytest.mark.slow)
 
 
@@ -74,6 +74,14 @@ def session_directory(tmp_path_factory):
   """Returns a directory that all workers of this pytest session share."""
   directory = tmp_path_factory.getbasetemp()
   return directory.parent if 'PYTEST_XDIST_WORKER' in os.environ else directory
+
+
+@pytest.fixture(scope='session')
+def other_python(session_directory):
+  """Returns the interpreter of an environment of another Python, with Gym and without JAX."""
+  from tests import other_python
+
+  return other_python.build(session_directory / 'other-python', 'gym==0.26.2')
 
 
 @pytest.fixture

@@ -40,11 +40,11 @@ def _imports(path):
       yield node.module.split('.')[0]
 
 
-def test_courier_imports_the_standard_library_only_and_numpy_for_batches():
+def test_courier_imports_the_standard_library_only_and_numpy_for_arrays():
   files = list((ROOT / 'courier').rglob('*.py'))
   assert files
   for path in files:
-    allowed = {'courier', 'numpy'} if path.name == 'batching.py' else {'courier'}
+    allowed = {'courier', 'numpy'} if path.name in ('batching.py', 'data.py') else {'courier'}
     assert set(_imports(path)) <= allowed | sys.stdlib_module_names, path
 
 
@@ -65,7 +65,8 @@ def test_launchers_import_only_the_lifecycle_of_nodes():
         module = node.module.partition('.')[2]
         names = {f'{module}.{alias.name}' for alias in node.names}
         names |= {module} if module != 'runtime' else set()
-        known = {f'runtime.{m}' for m in ('activity', 'lifecycle', 'listening', 'open_files')}
+        modules = ('activity', 'lifecycle', 'listening', 'network_namespace', 'open_files')
+        known = {f'runtime.{m}' for m in modules}
         assert all(name in known or name.rpartition('.')[0] in known for name in names), path
 
 

@@ -12,6 +12,7 @@ from agents.anakin.environment import evaluated
 from agents.seeding import Seed
 from environments import jax_registry, registry
 from environments.base import BatchedEnvironment
+from environments.elsewhere import Elsewhere
 from nodes.evaluator import Episode, complete_rounds, play_episodes
 from nodes.runtime.periodic_evaluator import standard_error
 from viewing.jax_batch import JaxBatch
@@ -32,7 +33,7 @@ class Score:
 
 
 def make_environment(
-  environments: Any, name: str, options: str, num_envs: int, seed: Seed
+  environments: Any, name: str, options: str, num_envs: int, seed: Seed, python: str = ''
 ) -> BatchedEnvironment:
   """Makes a batch of a program's environments, in JAX or not.
 
@@ -42,13 +43,17 @@ def make_environment(
     options: 'key=value,key=value'.
     num_envs: number of environments.
     seed: seed of the batch.
+    python: the interpreter that plays the environment, not in JAX; '' for this one.
 
   Raises:
     ValueError: if there is no such environment; one sentence.
   """
   if environments is jax_registry:
     return JaxBatch(evaluated(jax_registry.make(name, options)), num_envs, seed)
-  return registry.make(name, num_envs, seed.child('environments').number(), options)
+  number = seed.child('environments').number()
+  if python:
+    return Elsewhere(python, name, num_envs, number, options)
+  return registry.make(name, num_envs, number, options)
 
 
 def play(

@@ -1,4 +1,4 @@
-"""Acts with the exported policy in this folder. It needs JAX and NumPy alone.
+"""Acts with the exported policy in this folder. It needs JAX and flatbuffers alone.
 
 python play.py ROWS.npz [SEED [EXPLORATION]]    prints the actions for arrays [T, B, ...] of timesteps
 

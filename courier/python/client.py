@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import itertools
 import logging
 import math
@@ -42,6 +43,7 @@ class Client:
     *,
     load_balancing_policy: str | None = None,
     propagate_deadline: bool = True,
+    data_only: bool = False,
   ):
     """Initialises a client. The first call connects.
 
@@ -53,11 +55,15 @@ class Client:
       chunk_tensors: has no effect.
       load_balancing_policy: has no effect.
       propagate_deadline: has no effect.
+      data_only: whether to send data instead of pickles, and to refuse results that are pickled, so that
+        the server cannot run code here; see `courier.data` for what data is.
     """
     self._init_args = (server_address, compress, call_timeout, wait_for_ready)
     if isinstance(call_timeout, datetime.timedelta):
       call_timeout = call_timeout.total_seconds()
-    self._channel = _Channel(str(server_address), call_timeout or math.inf, wait_for_ready)
+    timeout = call_timeout or math.inf
+    self._data_only = data_only
+    self._channel = _Channel(str(server_address), timeout, wait_for_ready, data_only)
     self._futures = _Futures(self._channel)
 
   def __del__(self) -> None:
@@ -65,7 +71,7 @@ class Client:
       self._channel.close()
 
   def __reduce__(self) -> tuple[Any, ...]:
-    return self.__class__, self._init_args
+    return functools.partial(self.__class__, data_only=self._data_only), self._init_args
 
   @property
   def address(self) -> str:
@@ -183,8 +189,9 @@ class _Channel:
   The thread runs while there is a connection or a call. It does not keep the client alive.
   """
 
-  def __init__(self, address: str, timeout: float, wait_for_ready: bool):
+  def __init__(self, address: str, timeout: float, wait_for_ready: bool, data_only: bool):
     self.address = address
+    self._data_only = data_only
     self._timeout = timeout
     self._wait_for_ready = wait_for_ready
     self._numbers = itertools.count()
@@ -207,10 +214,11 @@ class _Channel:
     number = next(self._numbers)
     deadline = time.monotonic() + self._timeout
     try:
-      message = wire.message(kind, number, method, arguments)
+      encoding = wire.DATA if self._data_only else wire.PICKLED
+      message = wire.message(kind, number, method, arguments, encoding)
     except Exception as error:
       failed = _Call(self, wire.Message(kind, number), deadline)
-      text = f'the arguments of {method} cannot be pickled: {error}'
+      text = f'the arguments of {method} cannot be sent: {error}'
       failed.set_exception(StatusNotOk(text, StatusCode.INVALID_ARGUMENT))
       return failed
     call = _Call(self, message, deadline)
@@ -244,7 +252,7 @@ class _Channel:
 
   def copy(self) -> _Channel:
     """Returns another channel to the server."""
-    return _Channel(self.address, self._timeout, self._wait_for_ready)
+    return _Channel(self.address, self._timeout, self._wait_for_ready, self._data_only)
 
   def close(self) -> None:
     """Ends the thread once no call is under way. Takes no lock: garbage collection may call it."""
@@ -384,12 +392,14 @@ class _Channel:
     if call is None:
       return
     if message.kind == wire.ERROR:
-      call.set_exception(StatusNotOk(bytes(message.body).decode(), StatusCode[message.name]))
+      text = bytes(message.body).decode(errors='replace')
+      code = StatusCode.__members__.get(message.name, StatusCode.UNKNOWN)
+      call.set_exception(StatusNotOk(text, code))
       return
     try:
-      result = message.value()
+      result = message.value(self._data_only)
     except Exception as error:
-      text = f'the result of {call.message.name} cannot be unpickled: {error}'
+      text = f'the result of {call.message.name} cannot be read: {error}'
       call.set_exception(StatusNotOk(text, StatusCode.INTERNAL))
     else:
       call.set_result(result)

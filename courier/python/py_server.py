@@ -30,13 +30,21 @@ _NO_DESCRIPTORS_SECONDS = 0.05  # Between attempts to accept a connection.
 class Server:
   """Serves functions under their names to any number of clients, from `Start` to `Stop`."""
 
-  def __init__(self, name: str | None = None, port: int | None = None, thread_pool_size: int = 16):
+  def __init__(
+    self,
+    name: str | None = None,
+    port: int | None = None,
+    thread_pool_size: int = 16,
+    *,
+    data_only: bool = False,
+  ):
     """Initialises a server.
 
     Args:
       name: has no effect; other versions have a name service.
       port: port to listen on; None chooses a free one.
       thread_pool_size: number of calls that run at once. Others wait for one of them to end.
+      data_only: whether to refuse calls with pickled arguments, so that no client can run code here.
     """
     self._bound: socket.socket | None = None
     if port is None:
@@ -45,6 +53,7 @@ class Server:
     self._port: int = port
     self._handlers: dict[str, Callable[..., Any]] = {}
     self._pool = pool.Pool(thread_pool_size)
+    self._data_only = data_only
     self._selector = selectors.DefaultSelector()
     self._waker = sockets.Waker()
     self._context: ssl.SSLContext | None = None
@@ -197,7 +206,9 @@ class Server:
     elif message.kind == wire.CANCEL:
       peer.waiting.pop(message.call, None)
     elif message.kind == wire.LIST:
-      self._reply(peer, wire.message(wire.RESULT, message.call, '', sorted(self._handlers)))
+      self._reply(
+        peer, wire.message(wire.RESULT, message.call, '', sorted(self._handlers), wire.DATA)
+      )
 
   def _handle(self, peer: _Peer, number: int) -> None:
     """Runs a call, unless it has been cancelled or its client has gone; in a thread of the pool."""
@@ -205,11 +216,11 @@ class Server:
     if message is None:
       return
     try:
-      reply = wire.message(wire.RESULT, number, '', self._result(message))
+      reply = wire.message(wire.RESULT, number, '', self._result(message), message.encoding)
     except StatusNotOk as error:
       reply = wire.Message(wire.ERROR, number, error.code.name, str(error).encode())
     except Exception as error:
-      text = f'the result of {message.name} cannot be pickled: {error}'
+      text = f'the result of {message.name} cannot be sent: {error}'
       reply = wire.Message(wire.ERROR, number, StatusCode.INVALID_ARGUMENT.name, text.encode())
     self._reply(peer, reply)
 
@@ -218,9 +229,9 @@ class Server:
     if handler is None:
       raise StatusNotOk(f'method {message.name} not found', StatusCode.NOT_FOUND)
     try:
-      args, kwargs = message.value()
+      args, kwargs = message.value(self._data_only)
     except Exception as error:
-      text = f'the arguments of {message.name} cannot be unpickled: {error}'
+      text = f'the arguments of {message.name} cannot be read: {error}'
       raise StatusNotOk(text, StatusCode.INVALID_ARGUMENT) from error
     try:
       return handler(*args, **kwargs)

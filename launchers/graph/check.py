@@ -69,7 +69,7 @@ def _unsupported(nodes: Sequence[handles.Node]) -> Iterator[str]:
       if not isinstance(part, lp.PyNode):
         yield (
           f'node {node.name} is a {type(part).__name__}, which is not an lp.PyNode, so it has no '
-          'function to run; use lp.PyNode, lp.PyClassNode, lp.CourierNode, lp.ReverbNode or '
+          'function to run; use lp.PyNode, lp.PyClassNode, lp.CourierNode or '
           'lp.MultiThreadingColocation.'
         )
       elif type(part).__name__ == 'MultiProcessingColocation':

@@ -64,6 +64,10 @@ _PASSING = {
 _NO_OUTPUT = (
   '--node_output is not for Kubernetes, where kubectl logs shows the output; leave it out.'
 )
+_ONE_PYTHON = (
+  'on Kubernetes every node runs with the interpreter of --image; build that image with the Python and '
+  'the packages of the environment.'
+)
 
 
 class Kubernetes(Engine):
@@ -72,6 +76,11 @@ class Kubernetes(Engine):
   resume_refusal = (
     '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
   )
+
+  @property
+  def python_refusal(self) -> str:
+    """The interpreter is in the image, which all groups share."""
+    return _ONE_PYTHON
 
   @property
   def node_output_refusal(self) -> str:
@@ -168,6 +177,11 @@ class Pod(Engine):
     """Starts the heartbeat, so that a pod that hangs while it builds the graph is found too."""
     if path := os.environ.get(liveness.VARIABLE):
       node_entry.begin_heartbeat(liveness.sender(path))
+
+  @property
+  def python_refusal(self) -> str:
+    """The interpreter is in the image, which all groups share."""
+    return _ONE_PYTHON
 
   @property
   def node_output_refusal(self) -> str:

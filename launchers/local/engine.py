@@ -55,6 +55,16 @@ class Local(Engine):
     return lp.LAUNCH_TYPE.value not in _THREADS
 
   @property
+  def python_refusal(self) -> str:
+    """Launchpad's own launch types run nodes with the interpreter of the launcher."""
+    if lp.LAUNCH_TYPE.value == 'local_mp':
+      return ''
+    return (
+      f'--lp_launch_type={lp.LAUNCH_TYPE.value} runs every node with the interpreter of launch.py; use '
+      'local_mp.'
+    )
+
+  @property
   def profiles_nodes(self) -> bool:
     """Launchpad's own launch types have processes of their own."""
     return lp.LAUNCH_TYPE.value == 'local_mp'

@@ -50,13 +50,17 @@ class _LocalNode:
       **os.environ,
       **environment_variables(self.resources),
       **self._identity,
-      'PYTHONPATH': binding.python_path(),
+      **binding.import_variables(self.resources),
       RESTART_COUNT_VARIABLE: str(self._starts),
     }
     self._kills = memory.Kills()
     with open(self.log_path, 'ab') as log:
       self._process = NodeProcess(
-        sys.executable, self._payload, environment, log, self._guard.mark()
+        binding.interpreter_of(self.resources),
+        self._payload,
+        environment,
+        log,
+        self._guard.mark(),
       )
     self._starts += 1
 

@@ -52,7 +52,7 @@ def connection(address: str) -> Iterator[None]:
   """
   advice = (
     'start one with "ray start --head", or join one with "ray start --address=host:port", on this '
-    'machine; see "ray status"'
+    'machine; see "ray status". A cluster that asks for a token needs RAY_AUTH_MODE=token'
   )
   if token is not None:
     advice += '; one with a token needs that here too, in ~/.ray/auth_token or RAY_AUTH_TOKEN'

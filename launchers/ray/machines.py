@@ -76,13 +76,13 @@ def find(
       'wait for machines that join.'
     )
   timeout = DEFAULT_SECONDS if timeout is None else timeout
-  code = _code(run_dir)
   began = time.monotonic()
   end, until = began + timeout, time.strftime('%H:%M:%S', time.localtime(time.time() + timeout))
   for with_accelerator in (True, False):
     for label, group in program.groups.items():
       resources = placement[label]
       if (resources.accelerator is not None) == with_accelerator:
+        code = code_of(run_dir, resources)
         for node, create in zip(group, _creators(label, resources, len(group)), strict=True):
           ports = len(node.addresses)
           nodes.append(RayNode(label, ports, resources, code, create, timeout, requests))
@@ -130,16 +130,17 @@ def _waits_for(
   )
 
 
-def _code(run_dir: str) -> supervisor.Code:
+def code_of(run_dir: str, resources: Resources) -> supervisor.Code:
+  """Returns the code that a machine must have to run a node of a group."""
   for module in BY_VALUE:
     cloudpickle.register_pickle_by_value(module)
   return supervisor.Code(
-    python=sys.executable,
-    version='{}.{}'.format(*sys.version_info[:2]),
+    python=binding.interpreter_of(resources),
+    version='' if resources.python else '{}.{}'.format(*sys.version_info[:2]),
     root=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
     # Importing Ray puts its own copies of other packages first on the path.
-    python_path=binding.python_path(
-      os.path.join(os.path.dirname(ray.__file__), 'thirdparty_files')
+    variables=binding.import_variables(
+      resources, os.path.join(os.path.dirname(ray.__file__), 'thirdparty_files')
     ),
     run_dir=run_dir,
   )

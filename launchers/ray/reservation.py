@@ -26,7 +26,7 @@ def options(label: str, resources: Resources, launcher_node_id: str = '') -> dic
   Args:
     label: the group.
     resources: resources of the group.
-    launcher_node_id: Ray's id of the launcher's machine.
+    launcher_node_id: Ray's id of the launcher's machine; '' where only the amounts matter.
 
   Raises:
     ValueError: if Ray cannot reserve the resources; one sentence that names the group.
@@ -52,7 +52,8 @@ def options(label: str, resources: Resources, launcher_node_id: str = '') -> dic
   if resources.labels:
     result['label_selector'] = dict(resources.labels)
   if resources.with_launcher:
-    result['scheduling_strategy'] = NodeAffinitySchedulingStrategy(launcher_node_id, soft=False)
+    if launcher_node_id:
+      result['scheduling_strategy'] = NodeAffinitySchedulingStrategy(launcher_node_id, soft=False)
   elif resources.accelerator is None:
     result['scheduling_strategy'] = 'SPREAD'
   return result

@@ -37,16 +37,16 @@ class Code:
 
   Attributes:
     python: path of the interpreter.
-    version: its major and minor version, as in '3.10'.
+    version: its major and minor version, as in '3.12'; empty for any.
     root: the directory that contains `launchers`.
-    python_path: PYTHONPATH of the nodes.
+    variables: environment variables by which it finds the code and its packages.
     run_dir: the run directory.
   """
 
   python: str
   version: str
   root: str
-  python_path: str
+  variables: Mapping[str, str]
   run_dir: str
 
 
@@ -132,7 +132,7 @@ class Supervisor:
       pem: the key and the certificate of the run.
     """
     code, directory = self._code, tempfile.mkdtemp(prefix='launchpod-')
-    self._guard = guard.Guard(code.python, code.python_path, code.root, directory)
+    self._guard = guard.Guard(code.python, code.variables['PYTHONPATH'], code.root, directory)
     self._path = os.path.join(directory, f'{name}.pkl')
     with open(self._path, 'wb') as f:
       f.write(payload)
@@ -145,7 +145,7 @@ class Supervisor:
       **inherited,
       **variables,
       **certificate.variable(self._certificate),
-      'PYTHONPATH': code.python_path,
+      **code.variables,
       STOP_FILE_VARIABLE: self._stop_file,
     }
     for s in self._sockets:
@@ -225,14 +225,14 @@ class Supervisor:
     if not os.path.exists(os.path.join(code.root, 'launchers', 'node_entry.py')):
       return f'has no copy of the code in {code.root}'
     probe = 'import sys, launchers.node_entry; print("%d.%d" % sys.version_info[:2])'
-    environment = {'PYTHONPATH': code.python_path, 'PATH': os.environ.get('PATH', '')}
+    environment = {**code.variables, 'PATH': os.environ.get('PATH', '')}
     done = subprocess.run(
       [code.python, '-c', probe], cwd=code.root, env=environment, capture_output=True, text=True
     )
     if done.returncode:
       last = (done.stderr.strip().splitlines() or [f'exit code {done.returncode}'])[-1]
       return f'cannot import the code in {code.root} with {code.python} ({last})'
-    if done.stdout.strip() != code.version:
+    if code.version and done.stdout.strip() != code.version:
       return (
         f'has Python {done.stdout.strip()} as {code.python}, where the launcher has {code.version}'
       )

@@ -84,25 +84,31 @@ def _allocated(plan: Plan) -> list[Hosts]:
 
 
 def _probe(
-  hosts: Sequence[Hosts], job_file: str, num_ports: int, asked: StopRequests
+  hosts: Sequence[Hosts], job: Submission, job_file: str, num_ports: int, asked: StopRequests
 ) -> dict[str, list[int]]:
-  """Returns free ports of every host.
+  """Returns free ports of every host, which has the interpreters of the groups that it may run.
 
   Raises:
     ValueError: if a host lacks something; one sentence.
   """
   names = [name for component in hosts for name in component.names]
   first = probe.first_port(int(hosts[0].job_id))
-  command = probe.command(sys.executable, job_file, first, num_ports, names)
+  others: list[set[str]] = [set() for _ in hosts]
+  for label, slots in job.plan.slots.items():
+    for slot in slots:
+      others[slot.component].add(job.placement[label].python)
   steps = [
     subprocess.Popen(
-      [*c.srun(c.names, '--job-name=probe'), *command],
+      [
+        *c.srun(c.names, '--job-name=probe'),
+        *probe.command(sys.executable, job_file, first, num_ports, names, sorted(pythons)),
+      ],
       stdin=subprocess.DEVNULL,
       stdout=subprocess.PIPE,
       text=True,
       errors='replace',
     )
-    for c in hosts
+    for c, pythons in zip(hosts, others, strict=True)
   ]
   waits = f'waiting up to {probe.SECONDS:g} s for a reply of {", ".join(names)}'
   with streams.announced_if_slow(waits, _SLOW_SECONDS):
@@ -142,7 +148,7 @@ def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
     if requeue.restarts():
       requeue.end_earlier_steps([component.job_id for component in hosts])
     num_ports = sum(len(n.addresses) for group in job.program.groups.values() for n in group)
-    free = _probe(hosts, job_file, num_ports, asked)
+    free = _probe(hosts, job, job_file, num_ports, asked)
     if asked:
       return stop_requests.EXIT_CODES[asked[0]]
     record: dict[str, dict[str, Any]] = {}
@@ -174,7 +180,7 @@ def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
               f'{task.name} on {machine}',
               binding.log_path(run_dir, task),
               resources,
-              _command(task, resources, component, machine),
+              node_command(task, resources, component, machine),
               component.job_id,
             )
           )
@@ -198,21 +204,21 @@ def _certificate(directory: str) -> Iterator[None]:
       os.remove(path)
 
 
-def _command(
+def node_command(
   task: binding.NodeTask, resources: Resources, component: Hosts, machine: str
 ) -> list[str]:
   """Returns the command that runs a node as a job step."""
   if resources.accelerator_kind == 'gpu':  # Slurm has chosen the GPUs and set their variables.
     resources = dataclasses.replace(resources, devices=())
   variables = environment_variables(resources)
-  variables |= {'PYTHONPATH': binding.python_path(), 'PYTHONUNBUFFERED': '1'}
+  variables |= {**binding.import_variables(resources), 'PYTHONUNBUFFERED': '1'}
   return [
     *component.srun([machine], f'--job-name={task.label}-{task.index}'),
     # By default, a step gets all of the job's resources on its host.
     *([] if resources.accelerator else ['--gres=none']),
     *('sh', '-c', STEP, 'sh'),
     *(f'{name}={value}' for name, value in variables.items()),
-    *interpreter.command(sys.executable, 'launchers.node_entry', task.payload),
+    *interpreter.command(binding.interpreter_of(resources), 'launchers.node_entry', task.payload),
   ]
 
 

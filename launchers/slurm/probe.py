@@ -1,7 +1,7 @@
 """Probes a host of a Slurm job before nodes start: its free ports, and the names that it can resolve.
 
-The module is run with FIRST_PORT COUNT HOST..., and prints one JSON object. If it cannot run, the
-shell script of `command` prints one word for the missing part. `ports` parses both.
+The module is run with FIRST_PORT COUNT PYTHONS HOST..., and prints one JSON object. If it cannot run,
+the shell script of `command` prints one word for the missing part. `ports` parses both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ _LACKS = {
 
 
 def command(
-  python: str, job_file: str, first_port: int, num_ports: int, hosts: Iterable[str]
+  python: str,
+  job_file: str,
+  first_port: int,
+  num_ports: int,
+  hosts: Iterable[str],
+  others: Iterable[str] = (),
 ) -> list[str]:
   """Returns the command of a host's step; `ports` parses its output.
 
@@ -50,8 +55,9 @@ def command(
     first_port: first port to try.
     num_ports: number of ports to find.
     hosts: names that the host must resolve.
+    others: further interpreters that the host must have.
   """
-  arguments = str(first_port), str(num_ports), *hosts
+  arguments = str(first_port), str(num_ports), os.pathsep.join(others), *hosts
   probe = interpreter.command(python, 'launchers.slurm.probe', *arguments)
   return ['sh', '-c', _SCRIPT, 'sh', job_file, *probe]
 
@@ -124,7 +130,10 @@ def free_ports(first: int, count: int) -> list[int]:
   return listening.close(listening.bind_first(ours, count))
 
 
-def _problem(hosts: list[str]) -> str:
+def _problem(pythons: list[str], hosts: list[str]) -> str:
+  for python in filter(None, pythons):
+    if not os.access(python, os.X_OK):
+      return _LACKS['interpreter'].format(python=python)
   for host in hosts:
     try:
       socket.getaddrinfo(host, None)
@@ -138,6 +147,6 @@ def main(argv: list[str]) -> None:
   report = {
     'host': os.environ['SLURMD_NODENAME'],
     'ports': free_ports(int(argv[1]), int(argv[2])),
-    'problem': _problem(argv[3:]),
+    'problem': _problem(argv[3].split(os.pathsep), argv[4:]),
   }
   print(json.dumps(report))

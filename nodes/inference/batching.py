@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import threading
 import time
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 
 class Request(Protocol):
@@ -16,10 +16,7 @@ class Request(Protocol):
     """Number of environments in the request."""
 
 
-R = TypeVar('R', bound=Request)
-
-
-class Batcher(Generic[R]):
+class Batcher[R: Request]:
   """Merges the requests to one device into batches.
 
   A batch is ready when one of these holds:

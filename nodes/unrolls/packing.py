@@ -11,8 +11,7 @@ import numpy as np
 
 from agents.types import Array, Unroll
 
-# Name of the only column of a Reverb item, and of the id column of an unroll.
-PACKED = 'unroll'
+# Name of the id column of an unroll.
 UNROLL_ID = 'unroll_id'
 
 

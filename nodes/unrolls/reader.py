@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import queue
 import threading
@@ -16,13 +17,8 @@ from agents.types import Array, Unroll
 from nodes.runtime import rpc
 from nodes.unrolls.duplicates import DuplicateFilter
 from nodes.unrolls.packing import UNROLL_ID, Columns
+from nodes.unrolls.replay_client import ReplayAwayError, ReplayClient, Sample
 from nodes.unrolls.table_names import UNROLLS, WRITERS
-from nodes.unrolls.thin_reverb import pybind, reverb
-
-# Raised by calls to an unavailable server: an exceeded deadline, or a status without its own class.
-_AWAY = (reverb.ReverbError, RuntimeError)
-_UNLIMITED = -1
-
 
 class Batch(NamedTuple):
   """A sampled batch of unrolls; fields of `unrolls` are `[B, L, ...]`."""
@@ -32,15 +28,6 @@ class Batch(NamedTuple):
   keys: np.ndarray  # uint64 `[B / K]`, of Reverb's items of K unrolls.
   probabilities: np.ndarray  # float32 `[B]`, of each item at its server.
   table_sizes: np.ndarray  # float32 `[B]`, items there at that time.
-
-
-class _Item(NamedTuple):
-  """A sampled item."""
-
-  key: int
-  probability: float
-  table_size: int
-  packed: np.ndarray  # uint8 `[item_bytes]`, Reverb's own copy.
 
 
 class UnrollReader:
@@ -83,7 +70,7 @@ class UnrollReader:
         f'from each of {len(addresses)} servers.'
       )
     self._max_in_flight = max(1, max_in_flight // (len(addresses) * columns.unrolls_per_item))
-    self._clients = [reverb.Client(address) for address in addresses]
+    self._clients = [ReplayClient(address) for address in addresses]
     # Bounded, so that a learner that outruns the servers waits here and no update is dropped.
     self._updates: queue.Queue[tuple[np.ndarray, Array, slice]] = queue.Queue(maxsize=4)
     self._error: BaseException | None = None
@@ -91,16 +78,16 @@ class UnrollReader:
 
   def __iter__(self) -> Iterator[Batch]:
     """Yields batches without end."""
-    sources = [self._items(address) for address in self._addresses]
+    sources = [self._samples(client) for client in self._clients]
     while True:
-      items = [item for source in sources for item in itertools.islice(source, self._share)]
-      columns = self._columns.unpack([item.packed for item in items])
+      samples = [s for source in sources for s in itertools.islice(source, self._share)]
+      columns = self._columns.unpack([sample.columns[0].reshape(-1) for sample in samples])
       yield Batch(
         self._columns.unflatten(columns),
         columns[UNROLL_ID],
-        np.array([item.key for item in items], np.uint64),
-        self._of_each_unroll([item.probability for item in items]),
-        self._of_each_unroll([item.table_size for item in items]),
+        np.array([sample.key for sample in samples], np.uint64),
+        self._of_each_unroll([sample.probability for sample in samples]),
+        self._of_each_unroll([sample.table_size for sample in samples]),
       )
 
   def update_priorities(
@@ -141,7 +128,7 @@ class UnrollReader:
       names = [f'{self.table}_{name}' for name in names]
     try:
       tables = [client.server_info(timeout=1)[self.table] for client in self._clients]
-    except _AWAY:
+    except ReplayAwayError:
       return dict.fromkeys(names, float('nan'))
     inserts = sum(t.rate_limiter_info.insert_stats.completed for t in tables)
     samples = sum(t.rate_limiter_info.sample_stats.completed for t in tables)
@@ -159,7 +146,7 @@ class UnrollReader:
     for client, address in zip(self._clients, self._addresses, strict=True):
       try:
         table = client.server_info(timeout=1)[self.table]
-      except _AWAY:
+      except ReplayAwayError:
         return f'the replay server at {address} does not answer.'
       held, needed = (
         count * self._columns.unrolls_per_item
@@ -179,19 +166,17 @@ class UnrollReader:
     """Returns one value for each unroll, float32 `[M K]`, of those of M items."""
     return np.repeat(np.array(values, np.float32), self._columns.unrolls_per_item)
 
-  def _items(self, address: str) -> Iterator[_Item]:
+  def _samples(self, client: ReplayClient) -> Iterator[Sample]:
     """Yields the items of one server without end, except duplicates that a writer sent twice."""
-    # `reverb.Client.sample` keeps only one item in flight.
-    sampler = pybind.Client(address).NewSampler(self.table, _UNLIMITED, self._max_in_flight)
     repeats = DuplicateFilter()
-    while True:
-      key, probability, size, _, times_sampled, packed = sampler.GetNextTrajectory()
-      item = _Item(int(key), float(probability), int(size), packed.reshape(-1))
-      # A writer sends a whole item again, so its first unroll stands for all.
-      if repeats.keeps(self._columns.first_id(item.packed), int(times_sampled)):
-        yield item
-      else:
-        logging.info('dropped %d duplicate unrolls', self._columns.unrolls_per_item)
+    with contextlib.closing(client.sampler(self.table, self._max_in_flight)) as samples:
+      for sample in samples:
+        # A writer sends a whole item again, so its first unroll stands for all.
+        first_id = self._columns.first_id(sample.columns[0].reshape(-1))
+        if repeats.keeps(first_id, sample.times_sampled):
+          yield sample
+        else:
+          logging.info('dropped %d duplicate unrolls', self._columns.unrolls_per_item)
 
   def _send_updates(self) -> None:
     try:
@@ -213,19 +198,19 @@ def occupancy(address: str, table: str) -> tuple[int, int] | None:
     table: name of the table.
   """
   try:
-    info = reverb.Client(address).server_info(timeout=1)[table]
-  except _AWAY:
+    info = ReplayClient(address).server_info(timeout=1)[table]
+  except ReplayAwayError:
     return None
   return info.current_size, info.max_size
 
 
-def _mutate(client: reverb.Client, table: str, priorities: dict[int, float]) -> None:
+def _mutate(client: ReplayClient, table: str, priorities: dict[int, float]) -> None:
   """Sets priorities; retries while the server is unavailable."""
   pauses = rpc.backoff()
   while True:
     try:
       client.mutate_priorities(table, priorities)
       return
-    except _AWAY as error:
+    except ReplayAwayError as error:
       logging.warning('could not set priorities, retrying: %s', error)
       time.sleep(next(pauses))

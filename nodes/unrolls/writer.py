@@ -22,12 +22,12 @@ from agents.agent import Agent
 from agents.types import Array, Unroll
 from nodes.runtime import lifecycle
 from nodes.runtime.watchdog import Watchdog
+from nodes.unrolls import replay_client
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.observers import UnrollObservers
-from nodes.unrolls.packing import PACKED, UNROLL_ID, Columns
+from nodes.unrolls.packing import UNROLL_ID, Columns
 from nodes.unrolls.recorder import UnrollRecorder, make_recorder
 from nodes.unrolls.table_names import UNROLLS, WRITERS
-from nodes.unrolls.thin_reverb import reverb
 from rundir import audit
 from rundir.recorded_unrolls import RecordingOptions
 
@@ -110,7 +110,7 @@ class UnrollWriter:
     self._first_id = secrets.randbits(31) << 32  # Differs between incarnations of a writer.
     self._priorities = priorities
     self._addresses = addresses
-    self._writers: list[Any] = []
+    self._writers: list[replay_client.Writer] = []
     self._waiting: queue.SimpleQueue[tuple[Unroll, Callable[[], None]] | None] = queue.SimpleQueue()
     self._thread = threading.Thread(target=self._run, name='unroll-writer', daemon=True)
     self._stopping = threading.Event()
@@ -154,16 +154,12 @@ class UnrollWriter:
 
   def _run(self) -> None:
     try:
-      self._writers = [
-        reverb.Client(address).trajectory_writer(num_keep_alive_refs=1)
-        for address in self._addresses
-      ]
+      self._writers = [replay_client.Writer(address) for address in self._addresses]
       while (item := self._next()) is not None and not self._stopping.is_set():
         unrolls, release = item
         with self._watch:
           self._append(unrolls)
-        for writer in self._writers:
-          self._flush(writer)
+        self._flush()
         release()
         self.accepted = self.written
     except BaseException as error:
@@ -201,24 +197,18 @@ class UnrollWriter:
     packed = self._columns.pack(leaves)
     for item, weight in zip(packed, weights.tolist(), strict=True):
       writer = self._writers[self.written // grouped % len(self._writers)]
-      writer.append({PACKED: item})
-      for table in self._tables:
-        writer.create_item(table, weight, {PACKED: writer.history[PACKED][-1]})
+      writer.insert(item, dict.fromkeys(self._tables, weight))
       self.written += grouped
 
-  def _flush(self, writer: Any) -> None:
+  def _flush(self) -> None:
     """Waits until replay has accepted the items, possibly long if a table is full."""
     started, warned = time.monotonic(), False
-    while not self._stopping.is_set():
-      try:
-        writer.flush(timeout_ms=500)
-        return
-      except reverb.DeadlineExceededError:
-        if not warned and time.monotonic() - started > LONG_WAIT_SECONDS:
-          warned = True
-          logging.warning(
-            'replay has accepted no unroll for %d s: it is unavailable or full, or its rate limiter '
-            'waits for samples; %s wait for the learner.',
-            LONG_WAIT_SECONDS,
-            WRITERS.get(self._tables[0], 'writers'),
-          )
+    while not self._stopping.is_set() and not replay_client.flush(self._writers, 0.5):
+      if not warned and time.monotonic() - started > LONG_WAIT_SECONDS:
+        warned = True
+        logging.warning(
+          'replay has accepted no unroll for %d s: it is unavailable or full, or its rate limiter '
+          'waits for samples; %s wait for the learner.',
+          LONG_WAIT_SECONDS,
+          WRITERS.get(self._tables[0], 'writers'),
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from environments import user_file
+from environments import interpreters, user_file
 from programs import registry
 from programs.options import suggestions
 from programs.options.agent_choice import variants
@@ -161,7 +161,12 @@ def names() -> set[str]:
 
 def given() -> dict[str, Any]:
   """Returns the config flags that the user set."""
-  return {n: flags.FLAGS[n].value for n in names() if flags.FLAGS[n].value is not None}
+  found: dict[str, Any] = {
+    n: flags.FLAGS[n].value for n in names() if flags.FLAGS[n].value is not None
+  }
+  if 'actor_python' in found:  # Another directory may resume the run.
+    found['actor_python'] = interpreters.absolute(found['actor_python'])
+  return found
 
 
 def refuse_foreign(argv: Sequence[str]) -> None:

@@ -59,6 +59,11 @@ class InferenceConfig(ActorsConfig):
     True, 'on CPU devices, pin the Python threads of an inference node to one core'
   )
   actor_devices: tuple[int, ...] = option((0,), 'local devices that act')
+  actor_python: str = option(
+    '',
+    'path of the Python interpreter that plays the environment, in actors and evaluator, with its own '
+    'packages; empty: that of launch.py',
+  )
 
   @property
   def env_group_size(self) -> int:

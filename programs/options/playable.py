@@ -9,9 +9,11 @@ from acme import specs
 from agents import spaces
 from agents.networks import choice
 from environments import jax_registry, registry
-from launchers import streams
+from launchers import own_python, streams
 from programs.options import agent_choice
 
+# The nodes that play an environment without JAX, and what records it.
+_PLAYERS, _RECORDER = ('nodes.actor', 'nodes.evaluator'), 'environments.video'
 NOTICE_SECONDS = 10.0  # After them, launch.py says that it is making the environment.
 # A program that takes all kinds of actions, by the registry of environments.
 _ANY_ACTIONS = {registry: 'sebulba', jax_registry: 'anakin'}
@@ -29,13 +31,13 @@ def check(module: Any, config: Any) -> specs.EnvironmentSpec:
   """
   notice = f'still making and trying --env={config.env}, after {NOTICE_SECONDS:.0f} s'
   with streams.announced_if_slow(notice, NOTICE_SECONDS):
-    spec: specs.EnvironmentSpec = module.environments.check(config.env, config.env_options)
+    found = spec(module, config)
   kinds = getattr(config, 'action_kinds', None)
   if kinds is None:
-    return spec
+    return found
   try:
-    kind = spaces.kind(spec.actions)
-    spaces.check_mask(spec.observations, spec.actions)
+    kind = spaces.kind(found.actions)
+    spaces.check_mask(found.observations, found.actions)
   except ValueError as error:
     raise ValueError(f'--env={config.env}: {error}') from error
   if kind not in kinds:
@@ -44,11 +46,32 @@ def check(module: Any, config: Any) -> specs.EnvironmentSpec:
       f'--env={config.env} has {spaces.KINDS[kind]}, and {agent} takes {spaces.names(kinds)}: use '
       f'{_others(module, kind)}an environment with {spaces.names(kinds)}.'
     )
-  spaces.check_normalization(config, spec.observations)
-  choice.check(config, spec.observations)
+  spaces.check_normalization(config, found.observations)
+  choice.check(config, found.observations)
   if check_spec := getattr(module, 'check_spec', None):
-    check_spec(config.env, spec)
-  return spec
+    check_spec(config.env, found)
+  return found
+
+
+def spec(module: Any, config: Any) -> specs.EnvironmentSpec:
+  """Returns the spec of one environment, which the interpreter that will play it has tried.
+
+  Args:
+    module: the program's module.
+    config: the options of the run.
+
+  Raises:
+    ValueError: the interpreter or the environment cannot be used; one sentence.
+  """
+  elsewhere = {}  # Environments written in JAX are never played by another interpreter.
+  if python := getattr(config, 'actor_python', ''):
+    modules = (*_PLAYERS, _RECORDER) if config.video_period else _PLAYERS
+    own_python.check(python, modules, '--actor_python')
+    elsewhere['python'] = python
+  found: specs.EnvironmentSpec = module.environments.check(
+    config.env, config.env_options, **elsewhere
+  )
+  return found
 
 
 def _others(module: Any, kind: str) -> str:

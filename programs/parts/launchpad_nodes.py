@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import launchpad as lp
@@ -11,6 +12,7 @@ from launchpad.nodes import base
 
 from nodes.inference.client import ServerAddress
 from nodes.runtime import activity
+from nodes.unrolls.tables import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +103,33 @@ class ListeningNode(lp.PyClassNode):
     return super()._construct_instance()
 
 
-class ListeningCourierNode(ListeningNode, lp.CourierNode):
+class DataHandle(lp.CourierHandle):
+  """A handle whose clients send data and accept nothing else; see `DataCourierNode`."""
+
+  def dereference(self) -> lp.CourierClient:
+    """Returns a client."""
+    kwargs = {**self._kwargs, 'data_only': True}
+    return lp.CourierClient(self._address.resolve(), **kwargs)
+
+
+class DataCourierNode(lp.CourierNode):
+  """An `lp.CourierNode` whose calls carry data instead of pickles, in both directions.
+
+  What another process sends therefore runs no code in this node, and what this node replies runs none in
+  its callers. `courier.data` says what data is.
+  """
+
+  def __init__(self, make: Deferred, *args: Any, courier_kwargs: Any = None, **kwargs: Any):
+    """Initialises the node; see `lp.CourierNode`."""
+    courier_kwargs = {**(courier_kwargs or {}), 'data_only': True}
+    super().__init__(make, *args, courier_kwargs=courier_kwargs, **kwargs)
+
+  def create_handle(self) -> lp.CourierHandle:
+    """Returns a handle by which other nodes call the methods."""
+    return self._track_handle(DataHandle(self.courier_address))
+
+
+class ListeningCourierNode(ListeningNode, DataCourierNode):
   """A node that opens its own socket and serves the public methods of its object by Courier as well."""
 
   def add_arguments(self, **kwargs: Any) -> None:
@@ -110,22 +138,22 @@ class ListeningCourierNode(ListeningNode, lp.CourierNode):
 
   def create_courier_handle(self) -> lp.CourierHandle:
     """Returns a handle by which other nodes call the methods."""
-    return self._track_handle(lp.CourierHandle(self.courier_address))
+    return DataCourierNode.create_handle(self)
 
 
 class ReplayNode(ListeningNode):
   """Runs `nodes.replay.ReplayServer`.
 
-  `lp.ReverbNode` imports Reverb where the graph is built, which takes 10 seconds and 400 MB before
-  anything starts. It also shares an occupied port silently. This node imports Reverb in its own process
-  and rejects an occupied port.
+  `lp.ReverbNode` imports Reverb where the graph is built and in the node, so both are tied to Reverb's
+  Python. It also shares an occupied port silently. This node runs Reverb in a process and an environment
+  of its own, and rejects an occupied port.
   """
 
-  def __init__(self, tables: Any, *args: Any):
+  def __init__(self, tables: Sequence[Table], *args: Any):
     """Initialises the node.
 
     Args:
-      tables: a picklable function without arguments that returns Reverb tables.
+      tables: of the server.
       *args: the other arguments of `ReplayServer`, except the port.
     """
     make = Deferred('nodes.replay', 'ReplayServer')

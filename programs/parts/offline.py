@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import launchpad as lp
 
 from launchers.placement import Resources
 from nodes.learning.options import LoadingOptions
-from nodes.unrolls import transitions
+from nodes.unrolls import tables, transitions
 from nodes.unrolls.table_names import OFFLINE
 from programs.options.offline import OfflineConfig
 from programs.parts import default_placement
@@ -37,8 +36,8 @@ def recorded(config: OfflineConfig) -> Recorded | None:
   return Recorded(found, min(found, config.offline_size or found))
 
 
-def make_table(found: Recorded, num_servers: int) -> Callable[[], Any]:
-  """Returns the constructor of the table `OFFLINE` of one replay server.
+def make_table(found: Recorded, num_servers: int) -> list[tables.Table]:
+  """Returns the table `OFFLINE` of each replay server.
 
   It is sampled uniformly, at no fixed ratio, once all transitions are loaded.
 
@@ -46,8 +45,7 @@ def make_table(found: Recorded, num_servers: int) -> Callable[[], Any]:
     found: the transitions.
     num_servers: of replay, each with an equal part of them.
   """
-  return functools.partial(
-    Deferred('nodes.unrolls.tables', 'uniform_table'),
+  return tables.uniform_table(
     max_size=-(-found.wanted // num_servers),
     min_size=found.wanted // num_servers,
     name=OFFLINE,

@@ -147,15 +147,13 @@ class OnlyHere:
 def test_what_cannot_be_pickled_fails_its_own_call_only(connect):
   client = connect(echo=lambda value: value, function=lambda: lambda: 1, only_here=OnlyHere)
   for call in (lambda: client.echo(lambda: 1), client.futures.echo(lambda: 1).result):
-    with pytest.raises(courier.StatusNotOk, match='arguments of echo cannot be pickled'):
+    with pytest.raises(courier.StatusNotOk, match='arguments of echo cannot be sent'):
       call()
-  with pytest.raises(courier.StatusNotOk, match='result of function cannot be pickled'):
+  with pytest.raises(courier.StatusNotOk, match='result of function cannot be sent'):
     client.function()
-  with pytest.raises(courier.StatusNotOk, match='arguments of echo cannot be unpickled: only here'):
+  with pytest.raises(courier.StatusNotOk, match='arguments of echo cannot be read: only here'):
     client.echo(OnlyHere())
-  with pytest.raises(
-    courier.StatusNotOk, match='result of only_here cannot be unpickled: only here'
-  ):
+  with pytest.raises(courier.StatusNotOk, match='result of only_here cannot be read: only here'):
     client.only_here()
   assert client.echo(1) == 1
 

@@ -112,9 +112,9 @@ def test_a_unix_socket_of_another_user_is_not_used(serve, monkeypatch):
   'sent',
   [
     b'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n',
-    b'courier\x02' + bytes(100),  # Another version.
-    b'courier\x01' + b'\xff' * 100,  # No such message.
-    b'courier\x01\x01' + bytes(15) + b'\xff' * 8,  # No such memory.
+    b'courier\x01' + bytes(100),  # Another version.
+    b'courier\x02' + b'\xff' * 100,  # No such message.
+    b'courier\x02\x01' + bytes(15) + b'\xff' * 8,  # No such memory.
   ],
 )
 def test_a_stranger_is_disconnected_and_nothing_else_happens(serve, sent):
@@ -142,7 +142,7 @@ def test_a_connection_without_a_preamble_ends(serve, sent):
 def test_a_large_size_costs_no_memory_until_it_is_filled(serve):
   server = serve(add=lambda a, b: a + b)
   with socket.create_connection(('localhost', server.port), DEADLINE) as stranger:
-    stranger.sendall(b'courier\x01\x01' + bytes(15) + (1 << 40).to_bytes(8, 'little') + b'rest')
+    stranger.sendall(b'courier\x02\x01' + bytes(15) + (1 << 40).to_bytes(8, 'little') + b'rest')
     client = courier.Client(server.address, call_timeout=DEADLINE)
     assert client.add(1, 2) == 3
 

@@ -21,9 +21,11 @@ import signal
 import sys
 
 import launchpad as lp
+import numpy as np
 import psutil
 import pytest
 
+from environments import interpreters
 from launchers.placement import Resources
 from tests.launchers import every_type, nodes, strangers
 from tests.waiting import wait_until
@@ -256,6 +258,20 @@ class Contract(NodeContract):
     code, output = engine.launch(program, tmp_path)
     assert code == 0, output
     assert (tmp_path / 'written').read_text() == 'Writer'
+
+  def test_a_group_runs_with_an_interpreter_of_its_own(self, engine, other_python, tmp_path):
+    answer = tmp_path / 'answer'
+    program = lp.Program('test')
+    numbers = np.array([1.5, 2.5])  # Which NumPy 2 pickles by names that NumPy 1 does not have.
+    other = program.add_node(lp.CourierNode(nodes.Interpreter, numbers), label='other')
+    program.add_node(lp.PyClassNode(nodes.Asker, other, str(answer)), label='asker')
+    program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
+    code, output = engine.launch(program, tmp_path, {'other': Resources(python=other_python)})
+    assert code == 0, output + logs(tmp_path)
+    total, version, path = json.loads(answer.read_text())
+    assert total == 4.0 and tuple(version) == interpreters.probe(other_python, ()).version
+    foreign = [place for place in path if f'python3.{sys.version_info[1]}' in place]
+    assert str(ROOT) in path and not foreign
 
   def test_no_process_imports_from_the_working_directory(self, engine, tmp_path, monkeypatch):
     project, answer, imported = (tmp_path / name for name in ('project', 'answer', 'imported'))

@@ -1,57 +1,48 @@
 """A program with a node of each of Launchpad's types."""
 
+import queue
+
 import launchpad as lp
-import numpy as np
-
-# Before Launchpad imports Reverb: without TensorFlow, whose import takes seconds in every process.
-from nodes.unrolls.thin_reverb import reverb
-
-# isort: split
-from launchpad.nodes.reverb.node import ReverbHandle
 
 from tests.launchers import nodes
 
 
-class _Handle(ReverbHandle):
-  """A handle whose process imports this module first."""
+class Shelf:
+  """A Courier server that keeps what it is given until it is taken."""
 
+  def __init__(self):
+    self._kept = queue.Queue()
 
-class Replay(lp.ReverbNode):
-  """Launchpad's node, in a process that imports this module first."""
+  def put(self, text):
+    self._kept.put(text)
 
-  def create_handle(self):
-    return self._track_handle(_Handle(self.reverb_address))
+  def take(self):
+    return self._kept.get()
 
 
 class Inserter:
-  """Inserts the reply of a server into a table of Reverb."""
+  """Gives the reply of one server to another."""
 
-  def __init__(self, echo, replay):
-    self._echo, self._replay = echo, replay
+  def __init__(self, echo, shelf):
+    self._echo, self._shelf = echo, shelf
 
   def run(self):
-    said = self._echo.hello('inserter').encode()
-    self._replay.insert([np.frombuffer(said, np.uint8)], {'said': 1.0})
+    self._shelf.put(self._echo.hello('inserter'))
 
 
-def sample(echo, replay, *, path):
-  """Writes the reply of a server and an item of Reverb to a file, and stops the program."""
-  [[item]] = replay.sample('said')
-  nodes.write(path, f'{echo.hello("reader")}: {item.data[0].tobytes().decode()}')
+def sample(echo, shelf, *, path):
+  """Writes the replies of both servers to a file, and stops the program."""
+  nodes.write(path, f'{echo.hello("reader")}: {shelf.take()}')
   lp.stop()
 
 
-def _tables():
-  return [reverb.Table.queue('said', max_size=1)]
-
-
-def program(path, replay_node=Replay):
+def program(path):
   """Returns the program; the file `path` receives what its nodes have exchanged."""
   graph = lp.Program('every-type')
-  replay = graph.add_node(replay_node(_tables), label='replay')
+  shelf = graph.add_node(lp.CourierNode(Shelf), label='shelf')
   inner = lp.CourierNode(nodes.Echo)
   echo = inner.create_handle()
-  inserter = lp.PyClassNode(Inserter, echo, replay)
+  inserter = lp.PyClassNode(Inserter, echo, shelf)
   graph.add_node(lp.MultiThreadingColocation([inner, inserter]), label='colocation')
-  graph.add_node(lp.PyNode(sample, echo, replay, path=path), label='reader')
+  graph.add_node(lp.PyNode(sample, echo, shelf, path=path), label='reader')
   return graph

@@ -37,6 +37,26 @@ def _wait_for(paths):
     time.sleep(0.01)
 
 
+class Interpreter:
+  """A Courier server that says by which Python it runs."""
+
+  def __init__(self, numbers):
+    self._total = float(numbers.sum())
+
+  def describe(self):
+    return self._total, sys.version_info[:2], sys.path
+
+
+class Asker:
+  """Writes the description of an `Interpreter` to a file."""
+
+  def __init__(self, interpreter, answer):
+    self._interpreter, self._answer = interpreter, answer
+
+  def run(self):
+    write(self._answer, json.dumps(self._interpreter.describe()))
+
+
 class Caller:
   """Calls the server once and writes the reply to a file."""
 

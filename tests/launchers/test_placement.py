@@ -113,6 +113,7 @@ def test_a_file_may_be_json_and_take_an_accelerator_away(tmp_path):
     ('actor: {cpus: -1}', ['cpus must be', '-1']),
     ('actor: {cpus: .nan}', ['cpus must be', 'nan']),
     ('actor: {num_devices: 2}', ['devices need an accelerator']),
+    ('actor: {python: bin/python}', ["python 'bin/python' must be the absolute path"]),
     ('learner: {devices: [0], num_devices: 2}', ['num_devices 2']),
     ('learner: {accelerator: abacus}', ["'abacus'"]),
     ('learner: {devices: 3}', ['devices must be a list of whole numbers', '3']),

@@ -1,4 +1,4 @@
-"""A gRPC server of a run while the environment names a proxy that does not answer."""
+"""Calls by gRPC while the environment names a proxy that does not answer."""
 
 from launchers import placement
 from launchers.placement import Resources
@@ -7,13 +7,20 @@ from tests.agents.subprocesses import run_python
 _CALLS = """
 import os
 import sys
+from concurrent import futures
 
-from nodes.unrolls.thin_reverb import reverb
+import grpc
+
 from launchers import binding
 
 (port,) = binding.free_ports(1)
-tables = reverb.Server([reverb.Table.queue('unrolls', 4)], port)
-assert list(reverb.Client(f'127.0.0.1:{port}').server_info(timeout=10)) == ['unrolls']
+server = grpc.server(futures.ThreadPoolExecutor(1))
+hello = grpc.unary_unary_rpc_method_handler(lambda request, context: b'hello ' + request)
+server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler('test', {'hello': hello})])
+server.add_insecure_port(f'127.0.0.1:{port}')
+server.start()
+call = grpc.insecure_channel(f'127.0.0.1:{port}').unary_unary('/test/hello')
+assert call(b'you', timeout=10, wait_for_ready=True) == b'hello you'
 print('answered')
 sys.stdout.flush()
 os._exit(0)

@@ -1,6 +1,5 @@
 """Servers that tests of nodes talk to."""
 
-import functools
 import threading
 
 import pytest
@@ -19,17 +18,17 @@ DEADLINE = 60
 
 @pytest.fixture
 def connect():
-  """Serves an object; returns a client of it, whose calls have a deadline."""
+  """Serves an object as nodes do; returns a client of it, whose calls have a deadline."""
   servers = []
 
   def serve(instance):
-    server = courier.Server()
+    server = courier.Server(data_only=True)
     for name in dir(instance):
       if not name.startswith('_') and callable(getattr(instance, name)):
         server.Bind(name, getattr(instance, name))
     server.Start()
     servers.append(server)
-    return courier.Client(server.address, call_timeout=DEADLINE)
+    return courier.Client(server.address, call_timeout=DEADLINE, data_only=True)
 
   yield serve
   for server in servers:
@@ -120,7 +119,7 @@ def queue_address(serve):
   """The address of a replay server whose queue takes 4 items."""
   from nodes.unrolls import tables
 
-  return serve(functools.partial(tables.queue_table, 4))
+  return serve(tables.queue_table(4))
 
 
 @pytest.fixture

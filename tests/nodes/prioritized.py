@@ -1,6 +1,5 @@
 """A prioritized table for tests, and unrolls in it."""
 
-import functools
 import threading
 
 from nodes.unrolls import tables
@@ -11,8 +10,7 @@ from tests.waiting import wait_until
 
 
 def prioritized(samples_per_insert=1e6, error_buffer=1e9, max_size=1000, min_size=1):
-  return functools.partial(
-    tables.prioritized_table,
+  return tables.prioritized_table(
     max_size=max_size,
     min_size=min_size,
     samples_per_insert=samples_per_insert,

@@ -103,7 +103,7 @@ class Acting:
     self.learner = Learner(ActingCounters(self.counter, 1), self.counter, ReadyGate())
     spec = make_environment(1, 0).spec()
     agent = make_agent(spec.observations, spec.actions)
-    self._address = serve(functools.partial(tables.queue_table, queue_size))
+    self._address = serve(tables.queue_table(queue_size))
     columns = Columns(unroll_spec(agent, spec))
     self._reader = UnrollReader([self._address], columns, 2, max_in_flight=1)
     self._unrolls = None

@@ -1,6 +1,5 @@
 """The relabeller, against a real replay server and parameter server."""
 
-import functools
 import itertools
 import queue
 import threading
@@ -83,13 +82,7 @@ class Run:
 
   def __init__(self, serve, connect, directory):
     self.address = serve(
-      functools.partial(
-        tables.all_tables,
-        [
-          functools.partial(tables.uniform_table, 100, 6),
-          functools.partial(tables.relabelled_table, SIZE, 2, 1.0),
-        ],
-      )
+      tables.all_tables(tables.uniform_table(100, 6), tables.relabelled_table(SIZE, 2, 1.0))
     )
     self.directory = str(directory)
     self.monitor = Monitor()

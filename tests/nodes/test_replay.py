@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import os
+import signal
 import socket
 import struct
 import subprocess
@@ -17,7 +19,6 @@ from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
 from tests.nodes.prioritized import prioritized, write
-from tests.nodes.stopped_threads import stopped_threads
 from tests.ports import unused_port
 from tests.waiting import wait_until
 
@@ -70,12 +71,12 @@ def test_an_occupied_port_is_rejected(tmp_path):
 
 
 _SERVER = """
-import functools, sys
+import sys
 from nodes import replay
 from nodes.unrolls import tables
 table = {
-  'queue': functools.partial(tables.queue_table, 4),
-  'prioritized': functools.partial(tables.prioritized_table, 1000, 1, 1e6, 1e9, 0.9),
+  'queue': tables.queue_table(4),
+  'prioritized': tables.prioritized_table(1000, 1, 1e6, 1e9, 0.9),
 }[sys.argv[1]]
 server = replay.ReplayServer(table, None, 'replay/0', sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
 print('up', flush=True)
@@ -92,7 +93,10 @@ def serve_in_process(tmp_path):
   def start(kind, checkpoint_period):
     arguments = [kind, str(tmp_path / 'replay'), str(checkpoint_period), str(port)]
     server = subprocess.Popen(
-      [sys.executable, '-c', _SERVER, *arguments], stdout=subprocess.PIPE, text=True
+      [sys.executable, '-c', _SERVER, *arguments],
+      stdout=subprocess.PIPE,
+      text=True,
+      env={**os.environ, lifecycle.RESTART_COUNT_VARIABLE: str(len(servers))},
     )
     servers.append(server)
     assert server.stdout.readline() == 'up\n'
@@ -232,19 +236,18 @@ def test_a_server_that_is_stopped_amid_its_last_checkpoint_completes_it(
 
 
 _OBSERVED_SERVER = """
-import functools, sys, threading, time
+import sys, threading, time
 from nodes import replay
 from nodes.runtime import activity
 from nodes.unrolls import tables
 replay._ASK_SECONDS, replay._REPLY_SECONDS = 0.1, 1
-table = functools.partial(tables.queue_table, 4)
-server = replay.ReplayServer(table, None, 'replay/0', sys.argv[1], 0.0, int(sys.argv[2]))
+server = replay.ReplayServer(tables.queue_table(4), None, 'replay/0', sys.argv[1], 0.0, int(sys.argv[2]))
 due = threading.Event()
 server._schedule.due = lambda writing: due.is_set()
 threading.Thread(target=server.run, daemon=True).start()
 for line in sys.stdin:
-  if line == 'threads\\n':
-    print(*[thread.native_id for thread in threading.enumerate()], flush=True)
+  if line == 'reverb\\n':
+    print(server._child.pid, flush=True)
   elif line == 'seconds\\n':
     print(time.monotonic() - activity.latest().marked, flush=True)
   else:
@@ -270,12 +273,13 @@ def test_a_reverb_that_does_not_reply_is_no_progress_until_it_replies_again(tmp_
         return server.stdout.readline().strip()
 
       wait_until(lambda: ask('activity') == activity.SERVING.name)
-      python = {int(thread) for thread in ask('threads').split()}
-      with stopped_threads(server.pid, running=python):
-        wait_until(lambda: ask('activity') == activity.UNANSWERED.name)
-        ask('checkpoint')  # Due, but it would block for as long as Reverb does.
-        wait_until(lambda: float(ask('seconds')) > 1)
-        assert ask('activity') == activity.UNANSWERED.name
+      reverb = int(ask('reverb'))
+      os.kill(reverb, signal.SIGSTOP)
+      wait_until(lambda: ask('activity') == activity.UNANSWERED.name)
+      ask('checkpoint')  # Due, but it would block for as long as Reverb does.
+      wait_until(lambda: float(ask('seconds')) > 1)
+      assert ask('activity') == activity.UNANSWERED.name
+      os.kill(reverb, signal.SIGCONT)
       wait_until(lambda: ask('activity') == activity.SERVING.name)
     finally:
       server.kill()

@@ -1,7 +1,6 @@
 """Replay checkpoints, with real Reverb servers: the last two kept, a damaged one passed over."""
 
 import errno
-import functools
 import os
 import re
 import shutil
@@ -21,8 +20,7 @@ from tests.nodes.replay_size import replay_size
 from tests.ports import unused_port
 from tests.waiting import wait_until
 
-TABLES = functools.partial(
-  tables.prioritized_table,
+TABLES = tables.prioritized_table(
   max_size=1000,
   min_size=1,
   samples_per_insert=1e6,

@@ -1,6 +1,5 @@
 """The replay loader, against real replay servers."""
 
-import functools
 import queue
 import threading
 import types
@@ -97,14 +96,9 @@ class Servers:
     """Replaces a server by an empty one."""
     if self._servers[k]:
       self._servers[k].close()
-    make = functools.partial(
-      tables.uniform_table,
-      -(-self.recorded // self._count),
-      1,
-      name=OFFLINE,
-    )
+    table = tables.uniform_table(-(-self.recorded // self._count), 1, name=OFFLINE)
     self._servers[k] = replay.ReplayServer(
-      make, None, 'replay/0', str(self._directory / f'replay{k}'), 0.0, self._ports[k]
+      table, None, 'replay/0', str(self._directory / f'replay{k}'), 0.0, self._ports[k]
     )
 
   def close(self):

@@ -52,7 +52,7 @@ def test_the_queue_delivers_every_unroll_once_in_order_and_whole(queue_address, 
 
 @pytest.mark.slow
 def test_several_servers_give_equal_parts_of_items_of_several_unrolls(serve):
-  addresses = [serve(functools.partial(tables.queue_table, 4), name) for name in ('a', 'b')]
+  addresses = [serve(tables.queue_table(4), name) for name in ('a', 'b')]
   columns = Columns(EXAMPLE, unrolls_per_item=2)
   writer = UnrollWriter(addresses, columns)
   writer.start()

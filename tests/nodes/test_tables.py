@@ -1,6 +1,5 @@
 """Several tables on one replay server, against a real one."""
 
-import functools
 import itertools
 import threading
 
@@ -24,13 +23,10 @@ DEADLINE = 60
 
 
 def several(relabelled_size=8, relabelled_min=2):
-  return functools.partial(
-    tables.all_tables,
-    [
-      functools.partial(tables.prioritized_table, 1000, 1, 1e6, 1e9, 0.9),
-      functools.partial(tables.uniform_table, 1000, 3),
-      functools.partial(tables.relabelled_table, relabelled_size, relabelled_min, 0.9),
-    ],
+  return tables.all_tables(
+    tables.prioritized_table(1000, 1, 1e6, 1e9, 0.9),
+    tables.uniform_table(1000, 3),
+    tables.relabelled_table(relabelled_size, relabelled_min, 0.9),
   )
 
 
@@ -157,7 +153,7 @@ def test_the_limiter_of_relabelled_unrolls_can_always_be_met(serve):
 
 def test_copies_that_are_sampled_once_hold_their_readers_back(serve):
   """As many samples as copies, and no more."""
-  address = serve(functools.partial(tables.relabelled_table, 8, 2, 0.0, each_once=True))
+  address = serve(tables.relabelled_table(8, 2, 0.0, each_once=True))
   batches = iter(reader(address, RELABELLED, 4))
   for total in (4, 8, 12):
     write_more = UnrollWriter([address], COLUMNS, tables=(RELABELLED,))

@@ -8,8 +8,9 @@ from launchpad.nodes.multi_processing_colocation.node import MultiProcessingColo
 
 from launchers.graph import describe
 from launchers.placement import Resources
+from nodes.unrolls.tables import queue_table
 from programs import check, registry
-from programs.parts.launchpad_nodes import Deferred, ReplayNode
+from programs.parts.launchpad_nodes import ReplayNode
 
 
 class Server:
@@ -41,9 +42,7 @@ def _circle(*labels):
 
 
 def _replay():
-  return ReplayNode(
-    Deferred('nodes.unrolls.tables', 'queue_table'), None, 'replay/0', '/nothing', 0.0
-  )
+  return ReplayNode(queue_table(4), None, 'replay/0', '/nothing', 0.0)
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ def test_updaters_read_a_third_table_that_the_loader_fills(tmp_path):
   assert relabelling.batch_size == options.batch_size == relabelling.sources[1].unrolls
   assert (relabelling.online_share.final, relabelling.online_share.ramp_steps) == (0.3, 2_000)
   found = offline.recorded(options)
-  tables = [table.info for table in qt_opt.make_bellman(options, offline.make_table(found, 4))()]
+  tables = qt_opt.make_bellman(options, offline.make_table(found, 4))
   assert [table.name for table in tables] == [ORIGINALS, RELABELLED, OFFLINE]
-  assert (tables[2].max_size, tables[2].rate_limiter_info.min_size_to_sample) == (36, 35)
+  assert (tables[2].max_size, tables[2].rate_limiter.min_size_to_sample) == (36, 35)
 
 
 def test_without_the_flag_there_is_no_loader_and_a_run_records_where_its_flag_says(tmp_path):

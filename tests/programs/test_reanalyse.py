@@ -19,14 +19,12 @@ def test_tables_for_relabellers_keep_the_number_of_updates():
     BatchPart(RELABELLED, 12),
   )  # 5.6 of 8 in each shard.
   assert shared.tables == (UNROLLS, ORIGINALS)
-  infos = [
-    {table.name: table.info for table in make_reanalysed(config)()} for config in (plain, shared)
-  ]
+  infos = [{table.name: table for table in make_reanalysed(c)} for c in (plain, shared)]
   assert [list(info) for info in infos] == [[UNROLLS], [UNROLLS, ORIGINALS, RELABELLED]]
-  alone, part = (info[UNROLLS].rate_limiter_info for info in infos)
+  alone, part = (info[UNROLLS].rate_limiter for info in infos)
   assert (alone.samples_per_insert, part.samples_per_insert) == (4.0, 1.0)
   assert part.max_diff - part.min_diff == (alone.max_diff - alone.min_diff) / 4
   assert part.min_size_to_sample == alone.min_size_to_sample == 2_500
   originals, relabelled = infos[1][ORIGINALS], infos[1][RELABELLED]
-  assert (originals.max_size, originals.rate_limiter_info.min_size_to_sample) == (50_000, 2_500)
-  assert (relabelled.max_size, relabelled.rate_limiter_info.min_size_to_sample) == (60, 6)
+  assert (originals.max_size, originals.rate_limiter.min_size_to_sample) == (50_000, 2_500)
+  assert (relabelled.max_size, relabelled.rate_limiter.min_size_to_sample) == (60, 6)

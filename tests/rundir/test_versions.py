@@ -15,7 +15,7 @@ def test_what_is_installed_is_recorded_and_what_was_not_recorded_has_not_changed
   monkeypatch.setattr(versions, 'code', lambda root: ('abc', True))
   found = versions.found()
   assert found['ale-py'] == found['jax'] == '1.0' and 'pgx' not in found
-  assert found['launchpod'] == 'abc+'
+  assert found['launchpod'] == 'abc+' and found['dm-launchpad'] and found['dm-reverb']
   assert versions.changes({'jax': '1.0'}, found) == ''
   said = 'jax 1.0 (was 0.9), pgx none (was 2.0)'
   assert versions.changes({'pgx': '2.0', 'numpy': '1.0', 'jax': '0.9'}, found) == said

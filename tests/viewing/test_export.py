@@ -1,4 +1,4 @@
-"""Exported policies: what runs them is JAX and NumPy alone."""
+"""Exported policies: what runs them is JAX, NumPy and flatbuffers alone."""
 
 import json
 import os

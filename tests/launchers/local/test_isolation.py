@@ -11,6 +11,7 @@ import pytest
 
 from launchers.local import isolation
 from launchers.placement import Resources
+from nodes.runtime import network_namespace
 from tests.launchers import strangers
 from tests.waiting import alive, wait_until
 
@@ -143,7 +144,7 @@ def test_required_isolation_that_is_unavailable_is_rejected_in_one_sentence(tmp_
 
 def test_a_node_that_listens_at_the_name_of_its_machine_can_do_so():
   _skip_unless_possible(LOST)
-  command = [*LOST, sys.executable, '-I', isolation.__file__, sys.executable, '-c', _LISTEN]
+  command = [*LOST, sys.executable, '-I', network_namespace.__file__, sys.executable, '-c', _LISTEN]
   process = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
   assert process.stdout == '127.0.0.1 127.0.0.1\n', process.stderr
 

@@ -19,7 +19,7 @@ from launchers import binding, supervise
 from launchers.local import local_mp
 from launchers.placement import Resources
 from nodes.runtime import activity
-from tests.launchers import contract, every_type, nodes
+from tests.launchers import contract, nodes
 from tests.waiting import alive, wait_until
 
 pytestmark = pytest.mark.slow
@@ -116,13 +116,6 @@ def test_a_node_of_a_colocation_that_raises_is_reported_like_any_other(tmp_path)
   assert code == 1
   assert 'error: node pair/0 exited with code 1; the end of' in output
   assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
-
-
-@pytest.mark.nightly
-def test_reverbs_own_node_runs_with_all_of_reverb(tmp_path):
-  answer = tmp_path / 'answer'
-  code, output = _launch(every_type.program(str(answer), lp.ReverbNode), tmp_path)
-  assert (code, answer.read_text()) == (0, 'hello reader: hello inserter'), output
 
 
 @pytest.mark.parametrize('way', ['system_exit', 'exit_of_a_library', 'sigterm_of_a_stranger'])

@@ -1,7 +1,6 @@
 """The training loop: what it reports first, and what it does last."""
 
 import contextlib
-import functools
 import threading
 import types
 from concurrent import futures
@@ -137,7 +136,7 @@ class _Monitor:
 
 def test_finished_training_leaves_a_checkpoint_of_its_end(tmp_path, serve):
   """--resume with more steps continues from it, however long ago the last periodic one was."""
-  address, monitor = serve(functools.partial(tables.queue_table, 64)), _Monitor()
+  address, monitor = serve(tables.queue_table(64)), _Monitor()
   options = TrainingOptions(
     name='learner/0',
     devices=(0,),

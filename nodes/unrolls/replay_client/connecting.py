@@ -1,0 +1,64 @@
+"""Connects to a replay server: by the Unix socket if it is on this machine, otherwise over TCP.
+
+The replay node hands a client at its Unix socket a connection to Reverb itself, so what they say passes
+no further process. Over TCP both sides prove by TLS that they are of this run, if it has a certificate.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+from courier import sockets, tls
+from nodes.unrolls.replay_client import errors
+from nodes.unrolls.replay_client.http2 import Connection
+
+_CONNECT_SECONDS = 5.0  # For each way to the server.
+_HAND_OVER = b'\0'  # See `nodes.replay_server.door`, and for the name of the socket `child`.
+
+
+def connect(address: str, deadline: float | None = None) -> Connection:
+  """Returns a connection to a server. A TLS handshake is left to its first use.
+
+  Args:
+    address: host:port.
+    deadline: time of `time.monotonic`; None for `_CONNECT_SECONDS` a way.
+
+  Raises:
+    ReplayAwayError: if there is none.
+    ValueError: if the address is malformed, or COURIER_TLS is wrong.
+  """
+  context = tls.client_context()
+  problem: Exception = OSError('the host has no address')
+  try:
+    for stream, where in sockets.routes(address, _unix_name):
+      left = _CONNECT_SECONDS if deadline is None else deadline - time.monotonic()
+      stream.settimeout(min(max(left, 0.001), _CONNECT_SECONDS))
+      is_near = stream.family == socket.AF_UNIX
+      try:
+        return Connection(_connected(stream, where), None if is_near else context)
+      except OSError as error:
+        problem = error
+        stream.close()
+  except OSError as error:
+    problem = error
+  raise errors.ReplayAwayError(f'{address} cannot be connected to: {problem}') from problem
+
+
+def _connected(stream: socket.socket, where: Any) -> socket.socket:
+  stream.connect(where)
+  if stream.family == socket.AF_UNIX:
+    with stream:
+      sockets.check_user(stream)
+      stream.sendall(_HAND_OVER)
+      _, numbers, _, _ = socket.recv_fds(stream, 1, 1)
+      if not numbers:
+        raise ConnectionError('the server has handed over no connection')
+      stream = socket.socket(fileno=numbers[0])
+  stream.setblocking(False)
+  return stream
+
+
+def _unix_name(port: int) -> str:
+  return f'\0launchpod-replay-{port}'
