@@ -51,13 +51,15 @@ def _listening(pid):
 
 
 def ports(pid):
-  """Returns {inode: port} of the TCP servers of a process, in whatever network it is."""
+  """Returns {inode: port} of the TCP servers of a process and its children in its network."""
   inodes = set()
-  for name in os.listdir(f'/proc/{pid}/fd'):
-    with contextlib.suppress(FileNotFoundError):
-      kind, _, inode = os.readlink(f'/proc/{pid}/fd/{name}').partition(':')
-      if kind == 'socket':
-        inodes.add(inode.strip('[]'))
+  for process in (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))):
+    with contextlib.suppress(FileNotFoundError):  # A child may end.
+      for name in os.listdir(f'/proc/{process}/fd'):
+        with contextlib.suppress(FileNotFoundError):
+          kind, _, inode = os.readlink(f'/proc/{process}/fd/{name}').partition(':')
+          if kind == 'socket':
+            inodes.add(inode.strip('[]'))
   return {inode: port for inode, port in _listening(pid).items() if inode in inodes}
 
 
@@ -96,8 +98,8 @@ def answers(pid, own, written):
   contexts = {'none': _context(None), 'own': _context(own)}
   foreign = certificate.in_memory(certificate.new())
   contexts['foreign'] = _context(certificate.variable(foreign)[certificate.VARIABLE])
-  call = wire.message(wire.CALL, 1, 'hello', ((_Written(written),), {}))
-  said = b'courier\x01' + b''.join(map(bytes, call.parts()))
+  call = wire.message(wire.CALL, 1, 'hello', ((_Written(written),), {}), wire.PICKLED)
+  said = b'courier\x02' + b''.join(map(bytes, call.parts()))
 
   def attempt(port, name):
     with socket.create_connection(('127.0.0.1', port), _SECONDS) as stream:
