@@ -3,7 +3,9 @@
 python -m benchmarks.calls
 python -m benchmarks.calls --repeats=9
 
-Prints the medians of --repeats pairs of processes for each, which take turns, and their ratio.
+Ours are measured over a Unix socket, as between processes of one machine, over TCP, and over TCP with
+TLS. Prints the medians of --repeats pairs of processes for each, which take turns, and two ratios: of
+TLS to TCP, and of ours over a Unix socket to the installed one.
 """
 
 from __future__ import annotations
@@ -14,25 +16,30 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 
 from absl import app, flags
 
 from benchmarks import output
 from benchmarks.running import ROOT
+from tests import certificates
 
 _REPEATS = flags.DEFINE_integer('repeats', 5, 'pairs of processes for each implementation', 1)
 _PROCESS = str(pathlib.Path(__file__).with_name('calls_process.py'))
-OURS, INSTALLED = 'ours', 'installed'
+OURS, TCP, TLS, INSTALLED = 'ours', 'tcp', 'tls', 'installed'
 
 
-def measure(path: str) -> dict[str, float]:
+def measure(path: str, transport: str = '', certificate: str = '') -> dict[str, float]:
   """Returns the measurements of one pair of processes, by name.
 
   Args:
     path: the directory from which they import `courier`; '' for the installed packages.
+    transport: 'tcp' if they must not use a Unix socket.
+    certificate: path of the certificate, for TLS; '' for no TLS.
   """
   command = [sys.executable, _PROCESS]
   environment = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
+  environment['COURIER_TLS'] = certificate
   with subprocess.Popen(
     [*command, 'serve', path],
     env=environment,
@@ -43,7 +50,7 @@ def measure(path: str) -> dict[str, float]:
   ) as server:
     assert server.stdout is not None and server.stdin is not None
     port = server.stdout.readline().strip()
-    caller = [*command, 'call', path, port]
+    caller = [*command, 'call', path, port, transport]
     measured = subprocess.run(caller, env=environment, capture_output=True, text=True, check=True)
     server.stdin.close()
   return json.loads(measured.stdout)
@@ -60,19 +67,34 @@ def installed() -> bool:
 
 def main(argv: list[str]) -> None:
   """Measures and prints."""
-  paths = {OURS: str(ROOT)} | ({INSTALLED: ''} if installed() else {})
-  runs: dict[str, list[dict[str, float]]] = {name: [] for name in paths}
-  for _ in range(_REPEATS.value):
-    for name, path in paths.items():
-      runs[name].append(measure(path))
+  with tempfile.TemporaryDirectory() as directory:
+    certificate = certificates.write(pathlib.Path(directory, 'run.pem'))
+    kinds = {
+      OURS: (str(ROOT),),
+      TCP: (str(ROOT), 'tcp'),
+      TLS: (str(ROOT), 'tcp', certificate),
+    } | ({INSTALLED: ('',)} if installed() else {})
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+    for _ in range(_REPEATS.value):
+      for name, arguments in kinds.items():
+        runs[name].append(measure(*arguments))
   medians = {
     name: {key: statistics.median(run[key] for run in measured) for key in measured[0]}
     for name, measured in runs.items()
   }
-  table = output.Table(measured='<20', ours='>10,.0f', installed='>10,.0f', ratio='>8.2f')
+  table = output.Table(
+    measured='<20',
+    ours='>10,.0f',
+    tcp='>10,.0f',
+    tls='>10,.0f',
+    tls_to_tcp='>12.2f',
+    installed='>10,.0f',
+    ratio='>8.2f',
+  )
   for key, value in medians[OURS].items():
+    tcp, tls = medians[TCP][key], medians[TLS][key]
     other = medians.get(INSTALLED, {}).get(key)
-    table.add(key, value, other, other and value / other)
+    table.add(key, value, tcp, tls, tls / tcp, other, other and value / other)
 
 
 if __name__ == '__main__':

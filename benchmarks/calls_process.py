@@ -1,9 +1,10 @@
 """The two processes of `benchmarks.calls`, which know nothing of this repository but `courier`.
 
 python calls_process.py serve PATH     serves; prints its port
-python calls_process.py call PATH PORT     calls; prints what it has measured, as JSON
+python calls_process.py call PATH PORT [tcp]     calls; prints what it has measured, as JSON
 
-PATH is the directory from which `courier` is imported; '' for the installed packages.
+PATH is the directory from which `courier` is imported; '' for the installed packages. With 'tcp' our
+client does not use the Unix socket.
 """
 
 from __future__ import annotations
@@ -63,15 +64,19 @@ def _times(function: Callable[[], object], repeats: int) -> list[float]:
   return [after - before for before, after in itertools.pairwise(times)]
 
 
-def main(mode: str, path: str, *port: str) -> None:
+def main(mode: str, path: str, port: str = '', transport: str = '') -> None:
   """Runs one of the processes, and exits without the end of the interpreter."""
   sys.path[:1] = [path] if path else []
   import courier
 
+  if transport == 'tcp':
+    from courier import sockets
+
+    sockets._is_here = lambda *address: False
   if mode == 'serve':
     serve(courier)
   else:
-    print(json.dumps(call(courier, *port)), flush=True)
+    print(json.dumps(call(courier, port)), flush=True)
   os._exit(0)
 
 

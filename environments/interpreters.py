@@ -29,7 +29,7 @@ _STAND_INS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'handed_on
 _VARIABLE = 'LAUNCHPOD_HANDED_ON'
 # The packages of `REQUIREMENTS`, by the names under which they are imported.
 REQUIRED = frozenset(
-  ('absl', 'cloudpickle', 'distutils', 'dm_env', 'msgpack', 'numpy', 'PIL', 'portpicker', 'psutil')
+  ('absl', 'cloudpickle', 'dm_env', 'msgpack', 'numpy', 'PIL', 'portpicker', 'psutil')
   + ('termcolor', 'tree')
 )
 # Runs under Pythons that are too old for anything else here.

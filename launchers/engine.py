@@ -128,13 +128,11 @@ class Engine(abc.ABC):
     restarts_ended: whether the engine itself restarts an ended process, so that users never resume a
       run.
     resume_refusal: why this engine does not support --resume; '' if it does.
-    python_refusal: why this engine does not support `Resources.python`; '' if it does.
     on_this_machine: whether every node runs on this machine, so that it can be measured before.
   """
 
   restarts_ended: bool = False
   resume_refusal: str = ''
-  python_refusal: str = ''
   on_this_machine: bool = False
   _earlier: Mapping[str, bytes] = {}  # Of a run that is resumed, what `record` replaces.
 
@@ -145,6 +143,11 @@ class Engine(abc.ABC):
   def pickles_nodes(self) -> bool:
     """Whether nodes are pickled, because each runs in a separate process."""
     return True
+
+  @property
+  def python_refusal(self) -> str:
+    """Why this engine does not support `Resources.python`; '' if it does."""
+    return ''
 
   @property
   def node_output_refusal(self) -> str:

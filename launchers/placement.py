@@ -50,10 +50,10 @@ class Resources:
     restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted.
     max_restarts: largest number of restarts in a row; a minute without a failure resets the count.
     restart_backoff: seconds before the first restart; doubles with each restart in a row, up to 8.
-    python: absolute path of the interpreter of its nodes, which has packages of its own; empty for that
-      of the launcher. Kubernetes has one in the image of all groups.
     one_job: whether its nodes form one multi-process job. Each then needs a separate process with
       separate accelerators, and none can be restarted without the others.
+    python: absolute path of the interpreter of its nodes, which has packages of its own; empty for that
+      of the launcher. Under Kubernetes all groups have that of the image.
   """
 
   cpus: float = 1.0

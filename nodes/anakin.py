@@ -62,8 +62,8 @@ class Anakin:
     self._ended = np.zeros(3)  # Episodes, return sum and length sum since the last report.
     self._measured: dict[str, int] = {}
 
-  def get_params(self) -> tuple[dict[str, int], Nest] | None:
-    """Returns the newest parameters, as NumPy arrays, and their counters.
+  def get_params(self) -> tuple[dict[str, int], Any] | None:
+    """Returns the counters of the newest parameters, and the parameters as `serialisation.to_data`.
 
     An RPC. It waits for the first parameters; returns None if the node stops before them.
     """
@@ -72,7 +72,7 @@ class Anakin:
     if self._published is None:
       return None
     counts, params = self._published
-    return counts, jax.device_get(params)
+    return counts, serialisation.to_data(params)
 
   def run(self) -> None:
     """Trains until `num_steps`, then serves the evaluator until the program stops."""

@@ -12,6 +12,7 @@ from agents import shapes
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment, evaluated
 from agents.anakin.evaluation import Evaluation
+from nodes.learning import serialisation
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 
@@ -59,7 +60,8 @@ class AnakinEvaluator(PeriodicEvaluator):
     # While the loop compiles too. Compiling in the first evaluation would leave a short run no time for
     # others, and count against the share of the time that evaluations may take.
     activity.mark(activity.COMPILING)
-    evaluation.compile(shapes.params(agent), jax.eval_shape(self._seed.key))
+    template = shapes.params(agent)
+    evaluation.compile(template, jax.eval_shape(self._seed.key))
 
     # A resumed run has steps before its loop is compiled, and get_params waits for that.
     with activity.doing(activity.WAITING_FOR_PARAMETERS):
@@ -76,7 +78,7 @@ class AnakinEvaluator(PeriodicEvaluator):
       fetched = rpc.call(self._anakin.futures.get_params, should_stop, 'get_params')
       if fetched is None:
         raise lifecycle.Stopped
-      counts, params = fetched
+      counts, params = fetched[0], serialisation.from_data(fetched[1], template)
       state = evaluation.begin(params, self._seed.key())
       while True:
         rounds = evaluation.rounds(state)

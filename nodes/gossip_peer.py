@@ -18,6 +18,7 @@ from agents.anakin.loop import AnakinLoop, AnakinState
 from nodes.anakin import Anakin
 from nodes.gossip.gossiping import Gossiping
 from nodes.gossip.options import GossipOptions
+from nodes.learning import serialisation
 from nodes.learning.options import CompiledLoopOptions
 from nodes.runtime import activity, lifecycle
 from rundir import checkpoints, saved_params
@@ -88,7 +89,8 @@ class GossipPeer(Gossiping, Anakin):
     self._counts = dict(counts)
     seed = self._options.seed.child('restart', lifecycle.restart_count())
     state = loop.init(seed.key())
-    learner = agent.with_params(jax.device_get(state.learner), params)
+    learner = jax.device_get(state.learner)
+    learner = agent.with_params(learner, serialisation.from_data(params, learner.params))
     steps = counts['learner_steps']
     learner = learner._replace(
       learner_steps=np.int64(steps).astype(np.int32),  # Wraps, as the counter in the loop does.
@@ -97,7 +99,7 @@ class GossipPeer(Gossiping, Anakin):
     return loop.put(state._replace(learner=learner))
 
   def _fetch_from_neighbour(self) -> tuple[dict[str, int], Any] | None:
-    """Returns counters and parameters of the first successor that replies; None if none does."""
+    """Returns what the first successor that replies has as `get_params`; None if none replies."""
     for client in self._successors:
       with activity.doing(activity.WAITING_FOR_PARAMETERS):
         try:

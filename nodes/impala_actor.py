@@ -78,7 +78,7 @@ class ImpalaActor:
       replay_addresses=self._replay_addresses,
     )
     actor_id = self._env_group.actor_id
-    client = make_parameter_client(self._learner, actor_id, self._update_period, server)
+    client = make_parameter_client(self._learner, actor_id, self._update_period, server, agent)
     # Contexts exit in reverse order: the server first, then the client, which raises its error, if any.
     with (
       contextlib.suppress(lifecycle.Stopped),

@@ -10,12 +10,15 @@ from typing import Any
 import jax
 from acme import specs
 
+from agents import shapes
 from agents.agent import Agent
+from agents.types import Nest
 from environments.base import BatchedEnvironment
 from nodes.evaluator import play_returns, record_video
 from nodes.inference.layout import EnvGroupSpec
 from nodes.inference.options import ServingOptions
 from nodes.inference.server import InferenceServer, make_server
+from nodes.learning import serialisation
 from nodes.runtime import activity, lifecycle, rpc
 from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
 from nodes.runtime.video_schedule import VideoRecording
@@ -68,7 +71,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
     )
     devices = jax.local_devices(backend='cpu')[:1]
     server = make_server(serving, agent, [env_group], devices, spec, repeat)
-    policy = _NewestPolicy(server, self._learner)
+    policy = _NewestPolicy(server, self._learner, shapes.params(agent))
 
     def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
       frames = {'evaluated_frames': policy.fetch(should_stop)}
@@ -99,9 +102,10 @@ class ImpalaEvaluator(PeriodicEvaluator):
 class _NewestPolicy:
   """An inference server with the newest parameters of a learner; starts with the first ones."""
 
-  def __init__(self, server: InferenceServer, learner: Any):
+  def __init__(self, server: InferenceServer, learner: Any, template: Nest):
     self._server = server
     self._learner = learner
+    self._template = template
     self._started = False
 
   def fetch(self, should_stop: Callable[[], bool]) -> float:
@@ -109,6 +113,7 @@ class _NewestPolicy:
 
     Raises:
       lifecycle.Stopped: once `should_stop` returns True.
+      ValueError: if the learner's parameters are not those of the agent; one sentence.
     """
     names = ['policy_version', 'params', 'counts']
     ask = functools.partial(self._learner.futures.get_variables, names)
@@ -116,7 +121,7 @@ class _NewestPolicy:
     if fetched is None:
       raise lifecycle.Stopped
     version, params, counts = fetched
-    self._server.set_params(version, params)
+    self._server.set_params(version, serialisation.from_data(params, self._template))
     if not self._started:
       activity.mark(activity.COMPILING)
       self._server.compile()

@@ -88,7 +88,7 @@ class InferenceNode:
 
   def _make_server(self) -> InferenceServer:
     spec, action_repeat = describe(self._make_environment)
-    agent = self._make_agent(spec.observations, spec.actions)
+    self._agent = agent = self._make_agent(spec.observations, spec.actions)
     self._devices = replicas.local_devices(self._serving.devices, '--actor_devices')
     return make_server(
       self._serving,
@@ -103,7 +103,9 @@ class InferenceNode:
     )
 
   def _serve(self, server: InferenceServer) -> None:
-    client = make_parameter_client(self._learner, self._name, self._update_period, server)
+    client = make_parameter_client(
+      self._learner, self._name, self._update_period, server, self._agent
+    )
 
     def measure(seconds: float) -> dict[str, float]:
       # The learner sums the counters over all inference nodes and their incarnations.

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from acme import specs
 
-from agents import compilation
+from agents import compilation, shapes
 from agents.agent import Agent
 from agents.types import Array, Nest, Unroll
 from environments.base import BatchedEnvironment, describe
@@ -70,14 +70,7 @@ class Relabeller:
     self._options = options
     self._batch_size = options.batch_size
     self._seed = options.seed.child('restart', lifecycle.restart_count())
-    self._client = ParameterClient(
-      learner,
-      options.name,
-      lifecycle.new_incarnation(),
-      options.update_period,
-      ActingTotals,  # Zeros, for it plays nothing.
-      self._set_params,
-    )
+    self._learner = learner
     self._version, self._params = 0, None
     self._quotas = None
     if options.online_share is not None:
@@ -93,6 +86,15 @@ class Relabeller:
     activity.mark(activity.STARTING)
     spec, _ = describe(self._make_environment)
     agent = self._make_agent(spec.observations, spec.actions)
+    self._client = ParameterClient(
+      self._learner,
+      self._options.name,
+      lifecycle.new_incarnation(),
+      self._options.update_period,
+      ActingTotals,  # Zeros, for it plays nothing.
+      self._set_params,
+      shapes.params(agent),
+    )
     with self._reporter, contextlib.suppress(lifecycle.Stopped):
       self._check()  # Fetches the first parameters.
       self._relabel(agent, spec)

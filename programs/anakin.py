@@ -20,7 +20,7 @@ from programs.options.agent_choice import Variant, WithMuZero, WithPPO, WithR2D2
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.options.compiled_replay import CompiledReplayConfig
 from programs.parts import agent_constructors, default_placement, monitoring
-from programs.parts.launchpad_nodes import Deferred
+from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 from programs.parts.learner import run_options
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
@@ -93,7 +93,7 @@ def make_graph(name: str, config: CompiledLoopConfig, make_agent: Any) -> lp.Pro
     seed=config.root_seed.child('anakin'),
     rings=config.rings,
   )
-  loop = lp.CourierNode(Deferred('nodes.anakin', 'Anakin'), *parts, monitor, options)
+  loop = DataCourierNode(Deferred('nodes.anakin', 'Anakin'), *parts, monitor, options)
   anakin = program.add_node(loop, label='anakin')
   anakin.set_client_kwargs(call_timeout=CALL_TIMEOUT)
   evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')

@@ -135,7 +135,7 @@ def make_graph(
   )
   observers = [add_observer(program, monitor)] if add_observer else []
   for observer in observers:
-    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT)
+    observer.set_client_kwargs(call_timeout=CALL_TIMEOUT, data_only=True)
   # The other nodes need no more than the specs.
   describer = environments.describer(config.env, config.env_options, config.actor_python)
   parts = make_agent, describer

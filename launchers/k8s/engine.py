@@ -64,8 +64,6 @@ _PASSING = {
 _NO_OUTPUT = (
   '--node_output is not for Kubernetes, where kubectl logs shows the output; leave it out.'
 )
-
-
 _ONE_PYTHON = (
   'on Kubernetes every node runs with the interpreter of --image; build that image with the Python and '
   'the packages of the environment.'
@@ -75,10 +73,14 @@ _ONE_PYTHON = (
 class Kubernetes(Engine):
   """Writes manifests; contacts no cluster."""
 
-  python_refusal = _ONE_PYTHON
   resume_refusal = (
     '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
   )
+
+  @property
+  def python_refusal(self) -> str:
+    """The interpreter is in the image, which all groups share."""
+    return _ONE_PYTHON
 
   @property
   def node_output_refusal(self) -> str:
@@ -169,13 +171,17 @@ def _in_image(flag: str, name: str) -> str:
 class Pod(Engine):
   """Runs one node of a graph in this pod. Kubernetes replaces failed pods, so users resume nothing."""
 
-  python_refusal = _ONE_PYTHON
   restarts_ended = True
 
   def begin(self) -> None:
     """Starts the heartbeat, so that a pod that hangs while it builds the graph is found too."""
     if path := os.environ.get(liveness.VARIABLE):
       node_entry.begin_heartbeat(liveness.sender(path))
+
+  @property
+  def python_refusal(self) -> str:
+    """The interpreter is in the image, which all groups share."""
+    return _ONE_PYTHON
 
   @property
   def node_output_refusal(self) -> str:

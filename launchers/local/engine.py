@@ -55,7 +55,7 @@ class Local(Engine):
     return lp.LAUNCH_TYPE.value not in _THREADS
 
   @property
-  def python_refusal(self) -> str:  # type: ignore[override]
+  def python_refusal(self) -> str:
     """Launchpad's own launch types run nodes with the interpreter of the launcher."""
     if lp.LAUNCH_TYPE.value == 'local_mp':
       return ''

@@ -22,6 +22,7 @@ from typing import IO, Any
 import launchpad as lp
 import ray
 from ray._private import services
+from ray._private.authentication import authentication_token_setup as token
 
 from environments import user_file
 from launchers import binding, certificate, stop_requests, streams, supervise
@@ -47,8 +48,12 @@ def connection(address: str) -> Iterator[None]:
   """
   advice = (
     'start one with "ray start --head", or join one with "ray start --address=host:port", on this '
-    'machine; see "ray status". A cluster that asks for a token needs RAY_AUTH_MODE=token'
+    'machine; see "ray status"; one with a token needs that here too, in ~/.ray/auth_token or '
+    'RAY_AUTH_TOKEN'
   )
+  # `ray start` looks for a token; `ray.init` joins a cluster without looking.
+  logging.getLogger(token.__name__).setLevel(logging.ERROR)
+  token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
   if '://' in address:
     raise ValueError(
       f'--ray_address={address} is a Ray client address, through which nodes cannot reach the '
@@ -61,7 +66,7 @@ def connection(address: str) -> Iterator[None]:
     slow = f'waiting for the Ray cluster of --ray_address={address} to reply; Ctrl-C ends the wait'
     with streams.announced_if_slow(slow, _SLOW_SECONDS), _in_checkout():
       ray.init(found, log_to_driver=False, logging_level=logging.ERROR)
-  except (OSError, ValueError, RuntimeError) as error:
+  except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
     raise ValueError(
       f'--ray_address={address}: no Ray cluster of which this machine is part '
       f'({first_line(error)}); {advice}.'

@@ -82,7 +82,7 @@ def find(
     for label, group in program.groups.items():
       resources = placement[label]
       if (resources.accelerator is not None) == with_accelerator:
-        code = _code(run_dir, resources)
+        code = code_of(run_dir, resources)
         for node, create in zip(group, _creators(label, resources, len(group)), strict=True):
           ports = len(node.addresses)
           nodes.append(RayNode(label, ports, resources, code, create, timeout, requests))
@@ -130,7 +130,8 @@ def _waits_for(
   )
 
 
-def _code(run_dir: str, resources: Resources) -> supervisor.Code:
+def code_of(run_dir: str, resources: Resources) -> supervisor.Code:
+  """Returns the code that a machine must have to run a node of a group."""
   for module in BY_VALUE:
     cloudpickle.register_pickle_by_value(module)
   return supervisor.Code(

@@ -180,7 +180,7 @@ def run(job: Submission, run_dir: str, out: IO[str] | None = None) -> int:
               f'{task.name} on {machine}',
               binding.log_path(run_dir, task),
               resources,
-              _command(task, resources, component, machine),
+              node_command(task, resources, component, machine),
               component.job_id,
             )
           )
@@ -204,7 +204,7 @@ def _certificate(directory: str) -> Iterator[None]:
       os.remove(path)
 
 
-def _command(
+def node_command(
   task: binding.NodeTask, resources: Resources, component: Hosts, machine: str
 ) -> list[str]:
   """Returns the command that runs a node as a job step."""

@@ -64,6 +64,7 @@ class Exchange:
 
     Raises:
       lifecycle.Stopped: once `should_stop` returns True.
+      ValueError: if the parameters of another peer have another shape; one sentence.
     """
     deadline = time.monotonic() + self._options.timeout
     if self._options.blocking:
@@ -74,7 +75,7 @@ class Exchange:
       for sender in self._options.predecessors:
         there = lambda timeout, s=sender: self.mailbox.wait(s, timeout)  # noqa: E731
         self._wait(f'predecessor peer/{sender}', there, deadline, should_stop)
-    messages = [self.mailbox.take(sender) for sender in self._options.predecessors]
+    messages = [self._take(sender, params) for sender in self._options.predecessors]
     params = self._taken_back(params)
     return self._mixed(params, [message for message in messages if message is not None])
 
@@ -107,6 +108,17 @@ class Exchange:
     for outbox in ready:
       outbox.send(Message(share, params))
     self._sent += len(ready)
+
+  def _take(self, sender: int, params: np.ndarray) -> Message | None:
+    message = self.mailbox.take(sender)
+    if message is not None:
+      own, theirs = (f'{p.dtype}{list(p.shape)}' for p in (params, np.asarray(message.params)))
+      if own != theirs:
+        raise ValueError(
+          f'peer/{sender} has sent parameters {theirs}, and those of this peer are {own}; all peers '
+          'need the same agent and options.'
+        )
+    return message
 
   def _taken_back(self, params: np.ndarray) -> np.ndarray:
     """Returns the parameters after push-sum has taken back what finished successors have not kept."""

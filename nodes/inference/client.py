@@ -12,6 +12,7 @@ import dm_env
 import numpy as np
 from absl import logging
 
+from courier import tls
 from environments import nests
 from nodes.inference import codec, shared_memory, unix_sockets
 from nodes.inference.message_socket import MessageSocket
@@ -43,11 +44,16 @@ class ServerAddress:
 
     Raises:
       OSError: while no server listens.
+      ValueError: if COURIER_TLS is wrong.
     """
     host, _, number = self.address.rpartition(':')
     host, port = host.strip('[]'), int(number)
     near = unix_sockets.connect(host, port, _CONNECT_SECONDS)
-    return MessageSocket(near or socket.create_connection((host, port), _CONNECT_SECONDS))
+    if near is not None:
+      return MessageSocket(near)
+    context = tls.client_context()
+    stream = socket.create_connection((host, port), _CONNECT_SECONDS)
+    return MessageSocket(stream, context=context)
 
 
 def packed(connection: MessageSocket, request: Sequence[Any]) -> bytes:
@@ -177,7 +183,8 @@ class RetryingClient:
 
   def _lose(self, error: OSError) -> None:
     level = logging.INFO if self._connection is None else logging.WARNING  # It may be starting.
-    logging.log(level, 'retrying the request of %s: %s', self._what, error)
+    failed = 'the TLS handshake has failed: ' if isinstance(error, tls.HandshakeError) else ''
+    logging.log(level, 'retrying the request of %s: %s%s', self._what, failed, error)
     self.close()
 
   def _raise_if_stopping(self) -> None:

@@ -1,6 +1,7 @@
 """Messages over a socket: a four-byte length, then the content.
 
-A Unix socket may pass shared memory to the other side with its first bytes.
+A Unix socket may pass shared memory to the other side with its first bytes. TLS encrypts what goes over
+TCP, if the run has a certificate.
 """
 
 from __future__ import annotations
@@ -10,13 +11,20 @@ import contextlib
 import os
 import socket
 import struct
+from typing import TYPE_CHECKING
 
 from absl import logging
 
 from nodes.inference.shared_memory import SharedMemory
 
+if TYPE_CHECKING:
+  import ssl
+
+  from courier import tls_stream
+
 _SIZE = struct.Struct('!I')
 _FIRST_BUFFER = 4096
+_SCRATCH = 17 << 10  # Holds the longest record of TLS.
 # Detects lost machines: after 10 s of silence, TCP sends 4 keepalive probes, 5 s apart.
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
 # `peer_answers` returns False at this many successive retransmits or unanswered probes.
@@ -28,19 +36,29 @@ class MessageSocket:
   """One end of a socket that carries one message at a time.
 
   Raises OSError if the connection is unusable. Its subclasses TimeoutError and BlockingIOError only
-  mean that nothing can be sent or received for now.
+  mean that nothing can be sent or received for now. With TLS, sending and receiving first go on with the
+  handshake, which raises `tls.HandshakeError` if it fails.
 
   Attributes:
     unsent: the unsent rest of a message.
   """
 
-  def __init__(self, stream: socket.socket, max_bytes: int = 1 << 30, max_shared_bytes: int = 0):
+  def __init__(
+    self,
+    stream: socket.socket,
+    max_bytes: int = 1 << 30,
+    max_shared_bytes: int = 0,
+    context: ssl.SSLContext | None = None,
+    scratch: memoryview | None = None,
+  ):
     """Wraps a socket and owns it from now on.
 
     Args:
       stream: connected; its timeout applies to sending and receiving.
       max_bytes: maximum size of an accepted message.
       max_shared_bytes: maximum size of memory that the peer may share; 0 to accept none.
+      context: of this side, for TLS over TCP; None for no TLS.
+      scratch: memory for TLS that sockets of one thread share; None for memory of its own.
     """
     self._internet = stream.family in (socket.AF_INET, socket.AF_INET6)
     if self._internet:
@@ -49,6 +67,11 @@ class MessageSocket:
       for option, value in _KEEPALIVE.items():
         stream.setsockopt(socket.IPPROTO_TCP, option, value)
     self._socket = stream
+    self._tls: tls_stream.TLSStream | None = None
+    if context is not None and self._internet:
+      from courier.tls_stream import TLSStream
+
+      self._tls = TLSStream(stream, context, scratch or memoryview(bytearray(_SCRATCH)))
     self._max_bytes = max_bytes
     self._max_shared_bytes = max_shared_bytes
     self._memory: SharedMemory | None = None
@@ -62,6 +85,11 @@ class MessageSocket:
   def fileno(self) -> int:
     """Returns the socket's file descriptor, for a selector."""
     return self._socket.fileno()
+
+  @property
+  def is_secure(self) -> bool:
+    """Whether the TLS handshake is finished, if there has to be one."""
+    return self._tls is None or self._tls.is_secure
 
   @property
   def memory(self) -> SharedMemory | None:
@@ -106,7 +134,7 @@ class MessageSocket:
     unsent, self.unsent = self.unsent, b''
     try:
       if self._passing < 0:
-        count = self._socket.send(unsent)
+        count = (self._tls or self._socket).send(unsent)
       else:
         count = socket.send_fds(self._socket, [unsent], [self._passing])
         self._close_passed()
@@ -126,23 +154,16 @@ class MessageSocket:
 
   def receive(self) -> bytes | None:
     """Waits for bytes and reads them; returns the message once it is complete, else None."""
-    with memoryview(self._buffer)[self._filled :] as room:  # Released even if an error is kept.
-      count = self._read(room)
-    if not count:
-      raise ConnectionError('the other side has closed the connection.')
-    self._filled += count
-    if self._filled < _SIZE.size:
-      return None
-    (length,) = _SIZE.unpack_from(self._buffer)
-    end = _SIZE.size + length
-    if length > self._max_bytes or self._filled > end:
-      raise ConnectionError('the bytes received are not a message of this protocol.')
-    if self._filled < end:
-      if self._filled == len(self._buffer):  # Room follows the bytes received, not `length`.
-        self._buffer.extend(bytes(min(self._filled, end - self._filled)))
-      return None
-    self._filled = 0
-    return bytes(memoryview(self._buffer)[_SIZE.size : end])
+    while True:
+      with memoryview(self._buffer)[self._filled :] as room:  # Released even if an error is kept.
+        count = self._read(room)
+      if not count:
+        raise ConnectionError('the other side has closed the connection.')
+      self._filled += count
+      if (message := self._take()) is not None:
+        return message
+      if self._tls is None or not self._tls.pending():  # A selector knows of the socket only.
+        return None
 
   def closed_by_peer(self) -> bool:
     """Returns whether the peer has closed the connection and everything it sent has been read.
@@ -178,6 +199,21 @@ class MessageSocket:
     self._memory = None
     self._socket.close()
 
+  def _take(self) -> bytes | None:
+    """Returns the message if it is complete; otherwise makes room for the rest of it."""
+    if self._filled < _SIZE.size:
+      return None
+    (length,) = _SIZE.unpack_from(self._buffer)
+    end = _SIZE.size + length
+    if length > self._max_bytes or self._filled > end:
+      raise ConnectionError('the bytes received are not a message of this protocol.')
+    if self._filled < end:
+      if self._filled == len(self._buffer):  # Room follows the bytes received, not `length`.
+        self._buffer.extend(bytes(min(self._filled, end - self._filled)))
+      return None
+    self._filled = 0
+    return bytes(memoryview(self._buffer)[_SIZE.size : end])
+
   def _close_passed(self) -> None:
     if self._passing >= 0:
       os.close(self._passing)
@@ -186,7 +222,7 @@ class MessageSocket:
   def _read(self, room: memoryview) -> int:
     """Returns how many bytes have been read; maps memory that came with the first of them."""
     if not self._may_receive:
-      return self._socket.recv_into(room)
+      return (self._tls or self._socket).recv_into(room)
     size = socket.CMSG_SPACE(_DESCRIPTOR)
     count, extras, *_ = self._socket.recvmsg_into([room], size, socket.MSG_CMSG_CLOEXEC)
     self._may_receive = False

@@ -11,12 +11,15 @@ import time
 
 from absl import logging
 
+from courier import sockets, sparing, tls
 from nodes.inference import unix_sockets
 from nodes.inference.message_socket import MessageSocket
 from nodes.runtime import lifecycle, listening, open_files
 
 _NO_MORE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 1.0
+_HANDSHAKE_SECONDS = 10.0
+_SCRATCH = 64 << 10
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -26,6 +29,9 @@ class SocketServer:
   One thread at a time calls `poll`; any thread may wake it, connect, or send on an accepted
   connection. `poll` also sends the rest of messages that a connection did not accept at once. While
   the process is at its limit of open files, new connections wait to be accepted.
+
+  If the run has a certificate, connections over TCP use TLS. `poll` takes their handshakes forward as
+  their bytes arrive.
   """
 
   def __init__(
@@ -41,9 +47,15 @@ class SocketServer:
 
     Raises:
       OSError: if the port is in use.
+      ValueError: if COURIER_TLS is wrong.
     """
     self._max_bytes = 0
     self._idle_seconds = idle_seconds
+    self._context = None if port is None else tls.server_context()
+    self._scratch = memoryview(bytearray(_SCRATCH))
+    self._refusals = sparing.SparingLog(logging.get_absl_logger())
+    # Where those without a finished handshake are, and their deadlines, earliest first.
+    self._insecure: dict[MessageSocket, tuple[str, float]] = {}
     # Deadlines of connections that have never sent a message, earliest first.
     self._new: dict[MessageSocket, float] = {}
     self._unsent: collections.deque[MessageSocket] = collections.deque()
@@ -102,7 +114,7 @@ class SocketServer:
     `wake` ends the wait, as does internal housekeeping.
     """
     messages = []
-    untidy = self._new or self._listens_again is not None
+    untidy = self._insecure or self._new or self._listens_again is not None
     if untidy:
       timeout = self._seconds_left(timeout)
     for key, events in self._selector.select(timeout):
@@ -151,6 +163,7 @@ class SocketServer:
   def drop(self, connection: MessageSocket) -> None:
     """Unregisters and closes a connection. Only the polling thread may call it."""
     self._selector.unregister(connection)
+    self._insecure.pop(connection, None)
     self._new.pop(connection, None)
     connection.close()
 
@@ -163,12 +176,27 @@ class SocketServer:
 
   def _accept(self, listener: socket.socket) -> None:
     try:
-      connection = self._add(listener.accept()[0])
+      stream, address = listener.accept()
+      try:
+        sockets.check_user(stream)
+        connection = self._add(stream)
+      except OSError:
+        stream.close()
+        raise
+    except PermissionError as error:
+      self._refuse(sockets.name_of(''), str(error))
     except OSError as error:  # The peer may have disconnected.
       if error.errno in _NO_MORE and self._listens_again is None:
         self._pause(error)
     else:
-      self._new[connection] = time.monotonic() + self._idle_seconds
+      now = time.monotonic()
+      if connection.is_secure:
+        self._new[connection] = now + self._idle_seconds
+      else:
+        self._insecure[connection] = sockets.name_of(address), now + _HANDSHAKE_SECONDS
+
+  def _refuse(self, name: str, why: str) -> None:
+    self._refusals.warn(why, f'refused a connection of an actor from {name}: {why}')
 
   def _pause(self, error: OSError) -> None:
     """Stops accepting connections for `_PAUSE_SECONDS`."""
@@ -188,12 +216,16 @@ class SocketServer:
     """Returns `timeout`, or less if `_tidy` is due earlier."""
     ends = [] if self._listens_again is None else [self._listens_again]
     ends += [next(iter(self._new.values()))] if self._new else []
+    ends += [next(iter(self._insecure.values()))[1]] if self._insecure else []
     left = max(0.0, min(ends) - time.monotonic())
     return left if timeout is None else min(timeout, left)
 
   def _tidy(self) -> None:
-    """Drops connections that never sent a message in time, and resumes listening after a pause."""
+    """Drops connections that are late with their first message, and resumes listening after a pause."""
     now = time.monotonic()
+    while self._insecure and (first := next(iter(self._insecure.items())))[1][1] <= now:
+      self._refuse(first[1][0], f'no TLS handshake within {_HANDSHAKE_SECONDS:.0f} s')
+      self.drop(first[0])
     while self._new and next(iter(self._new.values())) <= now:
       self.drop(next(iter(self._new)))
     if self._listens_again is not None and self._listens_again <= now:
@@ -204,7 +236,9 @@ class SocketServer:
   def _add(self, stream: socket.socket) -> MessageSocket:
     stream.setblocking(False)
     max_shared_bytes = self._max_bytes if self._shared_memory else 0
-    connection = MessageSocket(stream, self._max_bytes, max_shared_bytes)
+    connection = MessageSocket(
+      stream, self._max_bytes, max_shared_bytes, self._context, self._scratch
+    )
     self._selector.register(connection, _READ, connection)
     return connection
 
@@ -212,11 +246,16 @@ class SocketServer:
     try:
       message = connection.receive()
     except BlockingIOError:
-      return None
+      message = None
     except OSError as error:
+      if isinstance(error, tls.HandshakeError):
+        self._refuse(self._insecure[connection][0], str(error))
       logging.debug('a connection ended: %s', error)
       self.drop(connection)
       return None
+    if self._insecure and connection.is_secure and connection in self._insecure:
+      del self._insecure[connection]
+      self._new[connection] = 0.0  # Until the next line.
     if self._new and self._new.pop(connection, None) is not None and message is None:
       self._new[connection] = time.monotonic() + self._idle_seconds
     return message

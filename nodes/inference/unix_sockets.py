@@ -6,14 +6,13 @@ Their names are abstract: they belong to the network namespace, as ports do, and
 from __future__ import annotations
 
 import ipaddress
-import os
 import socket
-import struct
 
 from absl import logging
 
+from courier import sockets
+
 _BACKLOG = 1024
-_CREDENTIALS = struct.Struct('3i')  # A struct ucred: process, user, group.
 
 
 def listen(port: int) -> socket.socket | None:
@@ -44,16 +43,15 @@ def connect(host: str, port: int, timeout: float) -> socket.socket | None:
   try:
     stream.settimeout(timeout)
     stream.connect(_name(port))
-    packed = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(packed)
-    if user == os.geteuid():
-      return stream
-    logging.log_first_n(
-      logging.INFO, 'rows go over TCP: user %d has the Unix socket of port %d.', 1, user, port
-    )
+    sockets.check_user(stream)
+    return stream
   except BlockingIOError:
     stream.close()
     raise
+  except PermissionError as error:
+    logging.log_first_n(
+      logging.INFO, 'rows go over TCP, not over the Unix socket of port %d: %s.', 1, port, error
+    )
   except OSError:
     pass
   stream.close()

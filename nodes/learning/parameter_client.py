@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from agents import shapes
+from agents.agent import Agent
 from agents.types import Nest
+from nodes.learning import serialisation
 from nodes.runtime import lifecycle, rpc
 from nodes.runtime.counters import ActingTotals
 
@@ -38,6 +41,7 @@ class ParameterClient:
     period: float,
     totals: Callable[[], ActingTotals],
     set_params: Callable[[int, Nest], None],
+    template: Nest,
   ):
     """Initialises a client.
 
@@ -47,13 +51,15 @@ class ParameterClient:
       incarnation: identifies this incarnation of the actor.
       period: seconds from a reply to the next fetch.
       totals: returns the actor's totals since this incarnation started.
-      set_params: receives (policy_version, params).
+      set_params: receives (policy_version, params), params as NumPy arrays.
+      template: parameters of the agent; their leaves have a shape and a dtype.
     """
     self._learner = learner
     self._identity = (lifecycle.run_token(), actor_id, incarnation)
     self._period = period
     self._totals = totals
     self._set_params = set_params
+    self._template = template
     self._held: tuple[int, int] | None = None
     self._fetched = -math.inf  # By the monotonic clock.
     self._closed = threading.Event()
@@ -73,6 +79,7 @@ class ParameterClient:
 
     Raises:
       lifecycle.Stopped: once `should_stop` returns True.
+      ValueError: if the learner's parameters are not those of the agent; one sentence.
     """
 
     def ask() -> Any:
@@ -81,7 +88,7 @@ class ParameterClient:
     finished, held, params = rpc.call(ask, should_stop, 'fetch')
     self._fetched = time.monotonic()
     if params is not None:
-      self._set_params(held[1], params)
+      self._set_params(held[1], serialisation.from_data(params, self._template))
       self._held = tuple(held)
     return not finished
 
@@ -120,7 +127,7 @@ class ParameterClient:
 
 
 def make_parameter_client(
-  learner: Any, actor_id: str, period: float, acting: Acting
+  learner: Any, actor_id: str, period: float, acting: Acting, agent: Agent
 ) -> ParameterClient:
   """Returns the client of a node that acts, as a new incarnation of that node.
 
@@ -129,6 +136,14 @@ def make_parameter_client(
     actor_id: the node's name.
     period: seconds from a reply to the next fetch.
     acting: receives the parameters and counts the steps.
+    agent: whose parameters they are.
   """
-  incarnation = lifecycle.new_incarnation()
-  return ParameterClient(learner, actor_id, incarnation, period, acting.totals, acting.set_params)
+  return ParameterClient(
+    learner,
+    actor_id,
+    lifecycle.new_incarnation(),
+    period,
+    acting.totals,
+    acting.set_params,
+    shapes.params(agent),
+  )

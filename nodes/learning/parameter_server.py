@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 from absl import logging
 
 from agents.types import Nest
+from nodes.learning import serialisation
 from nodes.runtime import lifecycle, rpc
 from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.runtime.gate import ReadyGate
@@ -41,7 +41,7 @@ class ParameterServer:
     self._gate = gate
     self._incarnation = lifecycle.new_incarnation()
     self._published: tuple[int, dict[str, float], Nest] | None = None
-    self._fetched: tuple[int, Nest] | None = None
+    self._fetched: tuple[int, Any] | None = None
     self._copying = threading.Lock()
     self._finished = threading.Event()
     self._reporting = threading.Lock()
@@ -53,7 +53,7 @@ class ParameterServer:
     """Whether parameters have been set."""
     return self._published is not None
 
-  def get_variables(self, names: Sequence[str]) -> list[Nest]:
+  def get_variables(self, names: Sequence[str]) -> list[Any]:
     """Returns a consistent set of variables; see `ParameterService.get_variables`."""
     assert self._published is not None
     version, counts, params = self._published
@@ -61,7 +61,7 @@ class ParameterServer:
     unknown = set(names) - known.keys()
     if unknown:
       raise ValueError(f'there is no variable {min(unknown)!r}; there are {sorted(known)}.')
-    return [self._on_host(version, params) if n == 'params' else known[n] for n in names]
+    return [self._as_data(version, params) if n == 'params' else known[n] for n in names]
 
   def fetch(
     self,
@@ -70,7 +70,7 @@ class ParameterServer:
     actor_id: str,
     incarnation: int,
     totals: Sequence[float],
-  ) -> tuple[bool, ParamsVersion, Nest | None]:
+  ) -> tuple[bool, ParamsVersion, Any]:
     """Records an actor's totals and returns new parameters, if any; see `ParameterService.fetch`."""
     if run != lifecycle.run_token():
       logging.warning('refused a fetch of %s of another run', actor_id)
@@ -81,7 +81,7 @@ class ParameterServer:
     version, _, params = self._published
     newest = self._incarnation, version
     same = held is not None and tuple(held) == newest
-    return finished, newest, None if same else self._on_host(version, params)
+    return finished, newest, None if same else self._as_data(version, params)
 
   def set_params(self, version: int, params: Nest) -> None:
     """Publishes the parameters; later fetches return them."""
@@ -108,11 +108,11 @@ class ParameterServer:
   def stop_writing(self) -> None:
     """Does nothing: the nodes that act write the unrolls."""
 
-  def _on_host(self, version: int, params: Nest) -> Nest:
-    """Returns parameters as NumPy arrays, copied from the device once per version."""
+  def _as_data(self, version: int, params: Nest) -> Any:
+    """Returns parameters as `serialisation.to_data`, copied from the device once per version."""
     with self._copying:
       if self._fetched is None or self._fetched[0] != version:
-        self._fetched = version, jax.device_get(params)
+        self._fetched = version, serialisation.to_data(params)
       return self._fetched[1]
 
   def _take(self, actor_id: str, incarnation: int, totals: ActingTotals) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import acme
 
@@ -19,14 +20,14 @@ class ParameterService(acme.VariableSource):
     self._gate = ReadyGate()
     self._server: ParameterServer | None = None
 
-  def get_variables(self, names: Sequence[str]) -> list[Nest] | None:
-    """Returns a consistent set of variables, as NumPy arrays and numbers.
+  def get_variables(self, names: Sequence[str]) -> list[Any] | None:
+    """Returns a consistent set of variables, as data.
 
     An RPC. It waits for the first parameters.
 
     Args:
-      names: 'params'; 'policy_version', their learner step; 'counts', the run's counters when the
-        parameters were published.
+      names: 'params', as `serialisation.to_data`; 'policy_version', their learner step; 'counts', the
+        run's counters when the parameters were published.
 
     Returns:
       One value per name; None if the program stops before the first parameters.
@@ -41,7 +42,7 @@ class ParameterService(acme.VariableSource):
     actor_id: str,
     incarnation: int,
     totals: Sequence[float],
-  ) -> tuple[bool, ParamsVersion | None, Nest | None]:
+  ) -> tuple[bool, ParamsVersion | None, Any]:
     """Records an actor's totals and returns the newest parameters unless the actor has them.
 
     An RPC. It is idempotent, since totals are absolute. It waits for the first parameters. If nothing
@@ -56,7 +57,8 @@ class ParameterService(acme.VariableSource):
 
     Returns:
       Whether training has finished and the actor must stop; the version of the newest parameters,
-      (learner incarnation, policy_version); the parameters as NumPy arrays, None if the actor has them.
+      (learner incarnation, policy_version); the parameters as `serialisation.to_data`, None if the actor
+      has them.
 
     Raises:
       RuntimeError: `rpc.retry_later_error()`, if the actor belongs to another run.

@@ -1,4 +1,4 @@
-"""Converts a learner's state to the bytes of a checkpoint and back."""
+"""Converts a learner's state to the bytes of a checkpoint, and its parameters to data; and back."""
 
 from __future__ import annotations
 
@@ -46,6 +46,29 @@ def params(saved: SavedParams, template: Nest, advice: str = RESUME) -> Nest:
   return _fit(saved.path, template, saved.content, advice)
 
 
+def to_data(params: Nest) -> Any:
+  """Returns parameters as nested dictionaries of NumPy arrays, in which form calls carry them."""
+  return _state_dict(jax.device_get(params))
+
+
+def from_data(data: Any, template: Nest) -> Nest:
+  """Returns the parameters that `to_data` of another node has made data of.
+
+  Args:
+    data: from the other node; it may be anything.
+    template: parameters of the same structure; their leaves have a shape and a dtype.
+
+  Raises:
+    ValueError: if they belong to a different network; one sentence.
+  """
+  if difference := _difference(template, data):
+    raise ValueError(
+      f'the parameters of another node do not fit: it {difference}; both nodes need the same agent and '
+      'options.'
+    )
+  return _placed(template, data)
+
+
 def _fit(path: str, template: Any, content: bytes, advice: str) -> Any:
   """Returns what `serialise` has made `content` of, in the structure of a template."""
   try:
@@ -54,7 +77,11 @@ def _fit(path: str, template: Any, content: bytes, advice: str) -> Any:
     raise UnusableCheckpoint(f'{path} is damaged: it is not complete msgpack ({error}).') from error
   if difference := _difference(template, state):
     raise UnusableCheckpoint(f'{path} {difference}: {advice}')
-  # Both have the same leaves, so each goes to the place of its namesake in the template.
+  return _placed(template, state)
+
+
+def _placed(template: Any, state: Any) -> Any:
+  """Returns the leaves of a state that does not differ from a template, each at its namesake's place."""
   structure: Any = jax.tree.structure(template)
   places = jax.tree.leaves(_state_dict(structure.unflatten(range(structure.num_leaves))))
   leaves = dict(zip(places, jax.tree.leaves(state), strict=True))

@@ -103,7 +103,33 @@ class ListeningNode(lp.PyClassNode):
     return super()._construct_instance()
 
 
-class ListeningCourierNode(ListeningNode, lp.CourierNode):
+class DataHandle(lp.CourierHandle):
+  """A handle whose clients send data and accept nothing else; see `DataCourierNode`."""
+
+  def dereference(self) -> lp.CourierClient:
+    """Returns a client."""
+    kwargs = {**self._kwargs, 'data_only': True}
+    return lp.CourierClient(self._address.resolve(), **kwargs)
+
+
+class DataCourierNode(lp.CourierNode):
+  """An `lp.CourierNode` whose calls carry data instead of pickles, in both directions.
+
+  What another process sends therefore runs no code in this node, and what this node replies runs none in
+  its callers. `courier.data` says what data is.
+  """
+
+  def __init__(self, make: Deferred, *args: Any, courier_kwargs: Any = None, **kwargs: Any):
+    """Initialises the node; see `lp.CourierNode`."""
+    courier_kwargs = {**(courier_kwargs or {}), 'data_only': True}
+    super().__init__(make, *args, courier_kwargs=courier_kwargs, **kwargs)
+
+  def create_handle(self) -> lp.CourierHandle:
+    """Returns a handle by which other nodes call the methods."""
+    return self._track_handle(DataHandle(self.courier_address))
+
+
+class ListeningCourierNode(ListeningNode, DataCourierNode):
   """A node that opens its own socket and serves the public methods of its object by Courier as well."""
 
   def add_arguments(self, **kwargs: Any) -> None:
@@ -112,7 +138,7 @@ class ListeningCourierNode(ListeningNode, lp.CourierNode):
 
   def create_courier_handle(self) -> lp.CourierHandle:
     """Returns a handle by which other nodes call the methods."""
-    return self._track_handle(lp.CourierHandle(self.courier_address))
+    return DataCourierNode.create_handle(self)
 
 
 class ReplayNode(ListeningNode):

@@ -10,7 +10,7 @@ import launchpad as lp
 from nodes.learning.options import RunOptions, TrainingOptions
 from programs.options.actors import ActorsConfig
 from programs.options.common import CommonConfig
-from programs.parts.launchpad_nodes import AddressHandle, Deferred
+from programs.parts.launchpad_nodes import AddressHandle, DataCourierNode, Deferred
 
 
 def run_options(config: CommonConfig) -> RunOptions:
@@ -61,7 +61,7 @@ def add_learner(
     A handle on the learner.
   """
   learner = program.add_node(
-    lp.CourierNode(
+    DataCourierNode(
       Deferred('nodes.learner', 'LearnerNode'),
       make_agent,
       make_environment,

@@ -8,7 +8,7 @@ import launchpad as lp
 
 from nodes.runtime.periodic_evaluator import EvaluationOptions
 from programs.options.common import CommonConfig
-from programs.parts.launchpad_nodes import Deferred
+from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 
 
 def add_monitor(
@@ -26,7 +26,7 @@ def add_monitor(
     A handle on the monitor.
   """
   monitor = program.add_node(
-    lp.CourierNode(
+    DataCourierNode(
       Deferred('nodes.monitor', 'Monitor'),
       config.run_dir,
       config.num_steps,

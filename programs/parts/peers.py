@@ -14,7 +14,7 @@ from nodes.gossip.options import GossipOptions
 from nodes.learning.options import CompiledLoopOptions, TrainingOptions
 from programs.options.gossip import BLOCKING, CompiledGossipConfig, GossipConfig
 from programs.parts import default_placement
-from programs.parts.launchpad_nodes import Deferred
+from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 from programs.parts.learner import run_options
 
 
@@ -39,7 +39,7 @@ def add_peers(
   Returns:
     Handles on the peers.
   """
-  nodes = [lp.CourierNode(Deferred('nodes.gossip_peer', 'GossipPeer')) for _ in config.seeds]
+  nodes = [DataCourierNode(Deferred('nodes.gossip_peer', 'GossipPeer')) for _ in config.seeds]
   with program.group('peer'):
     peers = [program.add_node(node) for node in nodes]
   for k, node in enumerate(nodes):

@@ -1,10 +1,49 @@
 """Servers for the tests of `courier`."""
 
+import subprocess
+import sys
+
 import pytest
 
 import courier
+from courier import sockets
+from tests import certificates
 
 DEADLINE = 60
+
+
+@pytest.fixture
+def certificate(tmp_path):
+  """Returns the path of a run's certificate."""
+  return certificates.write(tmp_path / 'run.pem')
+
+
+@pytest.fixture
+def over_tls(certificate, monkeypatch):
+  """Has servers and clients use TLS, and clients of this process TCP."""
+  monkeypatch.setenv('COURIER_TLS', certificate)
+  monkeypatch.setattr(sockets, '_is_here', lambda *address: False)
+
+
+@pytest.fixture
+def start():
+  """Starts `server_process`, at a port or at a free one; returns the process and the port."""
+  processes = []
+
+  def start(port=0):
+    process = subprocess.Popen(
+      [sys.executable, '-m', 'tests.courier.server_process', str(port)],
+      stdout=subprocess.PIPE,
+      text=True,
+    )
+    processes.append(process)
+    return process, int(process.stdout.readline())
+
+  yield start
+  for process in processes:
+    process.kill()
+    process.wait()
+    process.stdout.close()
 
 
 @pytest.fixture

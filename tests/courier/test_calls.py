@@ -15,6 +15,13 @@ import courier
 from tests.courier.conftest import DEADLINE
 
 
+@pytest.fixture(autouse=True, params=['unix', 'tls'])
+def transport(request):
+  """What the calls of this file go over."""
+  if request.param == 'tls':
+    request.getfixturevalue('over_tls')
+
+
 class Adder:
   def add(self, a, b=100):
     return a + b

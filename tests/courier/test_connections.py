@@ -4,8 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -15,27 +13,6 @@ from courier import sockets
 from tests.agents.subprocesses import run_python
 from tests.courier.conftest import DEADLINE
 from tests.ports import unused_port
-
-
-@pytest.fixture
-def start():
-  """Starts `server_process`, at a port or at a free one; returns the process and the port."""
-  processes = []
-
-  def start(port=0):
-    process = subprocess.Popen(
-      [sys.executable, '-m', 'tests.courier.server_process', str(port)],
-      stdout=subprocess.PIPE,
-      text=True,
-    )
-    processes.append(process)
-    return process, int(process.stdout.readline())
-
-  yield start
-  for process in processes:
-    process.kill()
-    process.wait()
-    process.stdout.close()
 
 
 def test_a_client_waits_until_its_server_is_up():
@@ -48,7 +25,12 @@ def test_a_client_waits_until_its_server_is_up():
   server.Stop()
 
 
-def test_calls_without_a_reply_are_sent_again_to_the_next_server_on_the_port(start):
+@pytest.mark.parametrize('transport', ['unix', 'tls'])
+def test_calls_without_a_reply_are_sent_again_to_the_next_server_on_the_port(
+  start, request, transport
+):
+  if transport == 'tls':
+    request.getfixturevalue('over_tls')
   process, port = start()
   client = courier.Client(f'localhost:{port}', call_timeout=DEADLINE)
   assert client.pid() == process.pid
@@ -202,9 +184,16 @@ def in_child(function):
 """
 
 
-def test_a_forked_child_has_a_connection_of_its_own(start):
+@pytest.mark.parametrize('transport', ['unix', 'tls'])
+def test_a_forked_child_has_a_connection_of_its_own(start, request, transport):
+  here = 'sockets._is_here'
+  if transport == 'tls':
+    request.getfixturevalue('over_tls')
+    here = 'lambda *address: False'
   _, port = start()
   code = f"""{_FORK}
+from courier import sockets
+sockets._is_here = {here}
 client = courier.Client('localhost:{port}', call_timeout={DEADLINE})
 print(client.add(1, 2))
 pending = client.futures.sleep(1)

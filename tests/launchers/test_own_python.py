@@ -7,10 +7,13 @@ import sys
 
 import launchpad as lp
 import numpy as np
+import pytest
 
 from environments import crossing, interpreters
 from launchers import binding, own_python
 from launchers.placement import Resources
+from launchers.ray import machines
+from launchers.slurm import allocation
 from programs import registry
 from programs.parts.launchpad_nodes import Deferred
 from tests.launchers import nodes
@@ -66,17 +69,29 @@ def test_bytecode_for_another_python_is_found_before_a_node_runs_it(other_python
   assert _problems(*same) == []
 
 
-def test_its_import_path_has_the_users_directories_and_none_of_the_launchers_packages(
-  tmp_path, monkeypatch
+def _ray(resources):  # The local launcher runs real processes, see `tests.launchers.contract`.
+  code = machines.code_of('run', resources)
+  return [code.python], code.variables
+
+
+def _slurm(resources):
+  hosts = allocation.Hosts(['h1'], '1', [])
+  words = allocation.node_command(binding.NodeTask('actor', 0, 'payload'), resources, hosts, 'h1')
+  begin = max(k for k, word in enumerate(words) if word.startswith(('PYTHON', 'LAUNCHPOD'))) + 1
+  return words[begin:], dict(w.split('=', 1) for w in words[words.index('sh') + 4 : begin])
+
+
+@pytest.mark.parametrize('engine', [_ray, _slurm])
+def test_its_process_has_the_users_directories_and_none_of_the_launchers_packages(
+  engine, tmp_path, monkeypatch
 ):
   monkeypatch.syspath_prepend(str(tmp_path))
-  other = binding.import_variables(Resources(python='/opt/python'))['PYTHONPATH'].split(':')
-  assert other[0] == str(ROOT) and str(tmp_path) in other
-  assert not [
-    p for p in other if 'site-packages' in p or p.endswith(f'python3.{sys.version_info[1]}')
-  ]
-  own = binding.import_variables(Resources())['PYTHONPATH'].split(':')
-  assert [p for p in own if 'site-packages' in p]
+  for python, expected in (('/opt/python', '/opt/python'), ('', sys.executable)):
+    command, variables = engine(Resources(python=python))
+    assert command[0] == expected
+    path = variables['PYTHONPATH'].split(':')
+    foreign = [p for p in path if 'site-packages' in p or p.endswith(f'3.{sys.version_info[1]}')]
+    assert str(ROOT) in path and str(tmp_path) in path and bool(foreign) != bool(python)
 
 
 def test_arrays_are_pickled_by_no_name_of_numpys_internals():

@@ -18,17 +18,17 @@ DEADLINE = 60
 
 @pytest.fixture
 def connect():
-  """Serves an object; returns a client of it, whose calls have a deadline."""
+  """Serves an object as nodes do; returns a client of it, whose calls have a deadline."""
   servers = []
 
   def serve(instance):
-    server = courier.Server()
+    server = courier.Server(data_only=True)
     for name in dir(instance):
       if not name.startswith('_') and callable(getattr(instance, name)):
         server.Bind(name, getattr(instance, name))
     server.Start()
     servers.append(server)
-    return courier.Client(server.address, call_timeout=DEADLINE)
+    return courier.Client(server.address, call_timeout=DEADLINE, data_only=True)
 
   yield serve
   for server in servers:

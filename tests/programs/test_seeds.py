@@ -124,6 +124,7 @@ def draws(monkeypatch, tmp_path):
     'nodes.anakin.AnakinLoop': lambda *args: Plays(play),
     'nodes.anakin_evaluator.Evaluation': lambda *args, **options: Plays(play),
     'nodes.anakin_evaluator.rpc.call': lambda *args: ({}, None),
+    'nodes.learning.serialisation.from_data': lambda data, template: data,
     'nodes.inference.server.DeviceInference': Device,
     'nodes.runtime.periodic_evaluator.PeriodicEvaluator._run_periodically': evaluate_once,
     'nodes.learning.replicas.devices_of_all': lambda indices, flag: jax.local_devices()[:1],

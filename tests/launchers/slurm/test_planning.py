@@ -335,12 +335,15 @@ def test_a_host_that_does_not_reply_holds_nothing_up(asked, seconds):
   assert steps[0].returncode == -signal.SIGKILL
 
 
-def test_a_host_reports_names_that_it_cannot_resolve():
+def test_a_host_reports_names_that_it_cannot_resolve_and_interpreters_that_it_lacks():
   arguments = ('10000', '2', '', 'localhost', 'nobody.invalid')
   _, *words = interpreter.command('', 'launchers.slurm.probe', *arguments)
   report = json.loads(run_python(*words, SLURMD_NODENAME='h1'))
   assert report['host'] == 'h1' and len(report['ports']) == 2
   assert report['problem'].startswith('does not know the name nobody.invalid (')
+  words[-3:] = ['/no/python:/no', 'localhost', 'localhost']
+  report = json.loads(run_python(*words, SLURMD_NODENAME='h1'))
+  assert report['problem'] == 'has no interpreter /no/python'
 
 
 @pytest.mark.parametrize('missing', ['job file', 'interpreter', 'code', ''])

@@ -20,15 +20,18 @@ from nodes.inference.client import RetryingClient, ServerAddress
 from nodes.inference.message_socket import MessageSocket
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
+from tests import certificates
 from tests.ports import unused_port
 from tests.waiting import wait_until
 
 DEADLINE = 60
 
 
-@pytest.fixture(params=[True, False], ids=['memory', 'tcp'])
-def shared_memory(request):
-  return request.param
+@pytest.fixture(params=['memory', 'tcp', 'tls'])
+def shared_memory(request, tmp_path, monkeypatch):
+  if request.param == 'tls':
+    monkeypatch.setenv('COURIER_TLS', certificates.write(tmp_path / 'run.pem'))
+  return request.param == 'memory'
 
 
 def converse(server, should_stop=lambda: False, **options):
@@ -171,6 +174,7 @@ def test_a_server_that_starts_late_is_found(answer):
   assert codec.unpack(conversation.receive()) == [2]
 
 
+@pytest.mark.parametrize('shared_memory', ['memory', 'tcp'], indirect=True)
 def test_requests_go_to_the_next_incarnation_when_the_connection_is_lost(shared_memory):
   port = unused_port()
   first = SocketServer(port, shared_memory=shared_memory)

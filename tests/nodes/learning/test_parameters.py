@@ -26,7 +26,7 @@ def make_server(counter=None):
 
 def make_client(learner, taken):
   take = lambda version, params: taken.append((version, float(params['w'])))  # noqa: E731
-  return ParameterClient(learner, 'actor/0', 1, 0.001, ActingTotals, take)
+  return ParameterClient(learner, 'actor/0', 1, 0.001, ActingTotals, take, {'w': np.float32(0)})
 
 
 class Restarting:
