@@ -184,12 +184,14 @@ class Server:
           if peer.connection.flush():
             self._watch(peer, selectors.EVENT_READ)
       if ready & selectors.EVENT_READ:
-        for message in peer.connection.receive():
-          self._take(peer, message)
+        received = peer.connection.receive()
         if peer in self._strangers:
-          peer.connection.flush()  # The preamble, once the handshake is finished.
+          with peer.lock:
+            peer.connection.flush()  # The preamble, once the handshake is finished.
           if peer.connection.is_greeted:
             self._strangers.discard(peer)
+        for message in received:
+          self._take(peer, message)
     except tls.HandshakeError as error:
       self._refuse(peer.name, str(error))
       self._drop(peer)

@@ -85,7 +85,8 @@ class Child:
 
     Raises:
       Refused: if Reverb does not accept the checkpoint.
-      lifecycle.NonRetryableError: if there is no environment for it; one sentence.
+      lifecycle.NonRetryableError: if there is no environment for it, or no certificate where COURIER_TLS
+        says; one sentence.
       RuntimeError: if it fails otherwise; one sentence.
     """
     if not os.path.exists(PYTHON):
@@ -166,6 +167,8 @@ class Child:
     reply = json.loads(line)
     if 'refused' in reply:
       raise Refused(reply['refused'])
+    if 'hopeless' in reply:
+      raise lifecycle.NonRetryableError(reply['hopeless'])
     if 'error' in reply:
       raise RuntimeError(reply['error'])
     return reply

@@ -1,8 +1,8 @@
 """The door to Reverb, which lets the run's own clients in.
 
-Over TCP a client is let in by mutual TLS, if the run has a certificate. Over the Unix socket the
-kernel says whose process it is, and the client can have a connection to Reverb handed over. Its bytes
-then do not pass through the door.
+Over TCP a client is let in by mutual TLS, if the run has a certificate, and its bytes pass through the
+door. At the Unix socket the kernel says whose process it is, and the client is handed a connection to
+Reverb itself.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from courier.tls_stream import TLSStream
 from nodes.replay_server import relay
 from nodes.replay_server.relay import Stream
 
-# A client on the Unix socket sends this byte to have a connection handed over. The byte comes back with
-# the file descriptor of a TCP socket that is connected to Reverb.
+# A client at the Unix socket sends this byte. It comes back with the file descriptor of a TCP socket
+# that is connected to Reverb.
 HAND_OVER = b'\0'
 # A client that has not proved who it is, or has said nothing, is turned away after this time, or once so
 # many others have come after it.
@@ -117,12 +117,10 @@ class Door:
     except OSError:
       said = b''
     self._forget(stream)
-    if not said:  # It has gone.
+    if isinstance(stream, socket.socket) and stream.family == socket.AF_UNIX:
+      self._hand_over(stream, said)
+    elif not said:  # It has gone.
       stream.close()
-    elif (
-      said == HAND_OVER and isinstance(stream, socket.socket) and stream.family == socket.AF_UNIX
-    ):
-      self._hand_over(stream)
     else:
       self._ready.add(relay.Relay(stream, self._connect(), said))
 
@@ -133,10 +131,10 @@ class Door:
     reverb.connect_ex(self._reverb)  # A failure shows at the first use.
     return reverb
 
-  def _hand_over(self, stream: socket.socket) -> None:
-    with stream, self._connect() as reverb:
+  def _hand_over(self, stream: socket.socket, said: bytes) -> None:
+    with stream, self._connect() as reverb, contextlib.suppress(OSError):  # The client may be gone.
       reverb.setblocking(True)
-      with contextlib.suppress(OSError):  # The client has gone.
+      if said == HAND_OVER:
         socket.send_fds(stream, [HAND_OVER], [reverb.fileno()])
 
   def _wake(self, between: relay.Relay, stream: Stream, events: int) -> None:

@@ -48,7 +48,12 @@ def main(argv: list[str]) -> None:
     port = InnerPort()
     tables = [_table(reverb, table) for table in begin['tables']]
     checkpointer = reverb.create_default_checkpointer(begin['scratch'], '', begin['checkpoint'])
-  except (ImportError, OSError, ValueError) as error:
+  except ImportError as error:
+    text = f'{sys.executable} cannot load Reverb ({error}); `make` installs its environment again.'
+    _leave(replies, {'hopeless': text})
+  except ValueError as error:
+    _leave(replies, {'hopeless': str(error)})
+  except OSError as error:
     _leave(replies, {'error': str(error)})
   try:
     with port.lent():

@@ -20,6 +20,7 @@ from nodes.unrolls.packing import UNROLL_ID, Columns
 from nodes.unrolls.replay_client import ReplayAwayError, ReplayClient, Sample
 from nodes.unrolls.table_names import UNROLLS, WRITERS
 
+
 class Batch(NamedTuple):
   """A sampled batch of unrolls; fields of `unrolls` are `[B, L, ...]`."""
 

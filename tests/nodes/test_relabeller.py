@@ -20,8 +20,8 @@ from nodes.unrolls import tables
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
 from nodes.unrolls.reader import UnrollReader
+from nodes.unrolls.replay_client import ReplayClient
 from nodes.unrolls.table_names import ORIGINALS, RELABELLED, BatchPart
-from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
 from rundir import audit
 from tests.nodes.counter import CounterEnvironment, RelabellingAgent
@@ -133,10 +133,10 @@ class Run:
     return thread
 
   def size(self, table):
-    return reverb.Client(self.address).server_info()[table].current_size
+    return ReplayClient(self.address).server_info()[table].current_size
 
   def inserted(self):
-    info = reverb.Client(self.address).server_info()[RELABELLED].rate_limiter_info
+    info = ReplayClient(self.address).server_info()[RELABELLED].rate_limiter_info
     return info.insert_stats.completed
 
   def sampled_until(self, version):

@@ -14,7 +14,7 @@ from nodes import replay
 from nodes.runtime import activity, lifecycle
 from nodes.runtime.checkpoint_schedule import CheckpointSchedule
 from nodes.unrolls import tables
-from nodes.unrolls.thin_reverb import reverb
+from nodes.unrolls.replay_client import Writer
 from rundir import files
 from tests.nodes.replay_size import replay_size
 from tests.ports import unused_port
@@ -39,9 +39,11 @@ def start(tmp_path):
     stop()
     server = replay.ReplayServer(TABLES, None, 'replay/0', str(tmp_path / 'replay'), 0.0, port)
     servers.append(server)
-    client = reverb.Client(f'localhost:{port}')
+    writer = Writer(f'localhost:{port}')
     for i in range(count):
-      client.insert([np.full(1000, i, np.float32)], {tables.UNROLLS: 1.0})
+      writer.insert(np.full(4000, i, np.uint8), {tables.UNROLLS: 1.0})
+    assert writer.flush(60)
+    writer.close()
     if count and checkpoint:
       server.write_checkpoint()
     return server

@@ -19,8 +19,8 @@ from nodes.runtime import lifecycle
 from nodes.unrolls import reader, tables, transitions
 from nodes.unrolls.assembler import unroll_spec
 from nodes.unrolls.packing import Columns
+from nodes.unrolls.replay_client import ReplayClient
 from nodes.unrolls.table_names import OFFLINE
-from nodes.unrolls.thin_reverb import reverb
 from rundir import audit
 from tests.nodes.unrolls import stream
 from tests.ports import unused_port
@@ -145,7 +145,7 @@ class Servers:
     return [(reader.occupancy(address, OFFLINE) or (0, 0))[0] for address in self.addresses]
 
   def inserted(self):
-    infos = [reverb.Client(address).server_info()[OFFLINE] for address in self.addresses]
+    infos = [ReplayClient(address).server_info()[OFFLINE] for address in self.addresses]
     return sum(info.rate_limiter_info.insert_stats.completed for info in infos)
 
   def contents(self):

@@ -11,7 +11,7 @@ from nodes import replay
 from nodes.unrolls import reader as reader_lib
 from nodes.unrolls import tables
 from nodes.unrolls.reader import UnrollReader
-from nodes.unrolls.thin_reverb import reverb
+from nodes.unrolls.replay_client import ReplayClient
 from nodes.unrolls.writer import UnrollWriter
 from programs import estimates, r2d2
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
@@ -115,7 +115,7 @@ def test_the_ratio_of_samples_to_inserts_is_held(serve):
   for first in range(0, 400, 4):
     writer.put(numbered_unrolls(first, 4), lambda: None)
   reader = UnrollReader([address], COLUMNS, batch_size=5, max_in_flight=5)
-  client = reverb.Client(address)
+  client = ReplayClient(address)
   for _ in itertools.islice(reader, 200):
     info = client.server_info()[tables.UNROLLS].rate_limiter_info
     inserts, samples = info.insert_stats.completed, info.sample_stats.completed

@@ -11,8 +11,8 @@ from nodes import replay
 from nodes.unrolls import tables
 from nodes.unrolls.mixed_reader import MixedReader, make_reader
 from nodes.unrolls.reader import UnrollReader
+from nodes.unrolls.replay_client import ReplayClient
 from nodes.unrolls.table_names import ORIGINALS, RELABELLED, UNROLLS, BatchPart
-from nodes.unrolls.thin_reverb import reverb
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterEnvironment, RelabellingAgent
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
@@ -31,11 +31,11 @@ def several(relabelled_size=8, relabelled_min=2):
 
 
 def sizes(address):
-  return {name: info.current_size for name, info in reverb.Client(address).server_info().items()}
+  return {name: info.current_size for name, info in ReplayClient(address).server_info().items()}
 
 
 def counts(address, table):
-  info = reverb.Client(address).server_info()[table].rate_limiter_info
+  info = ReplayClient(address).server_info()[table].rate_limiter_info
   return info.insert_stats.completed, info.sample_stats.completed
 
 

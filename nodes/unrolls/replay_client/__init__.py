@@ -2,8 +2,9 @@
 
 from nodes.unrolls.replay_client.client import ReplayClient
 from nodes.unrolls.replay_client.errors import ReplayAwayError, ReplayError
-from nodes.unrolls.replay_client.messages import Sample, TableInfo
+from nodes.unrolls.replay_client.messages import TableInfo
 from nodes.unrolls.replay_client.sampler import Sampler
+from nodes.unrolls.replay_client.samples import Sample
 from nodes.unrolls.replay_client.writer import Writer, flush
 
 __all__ = [

@@ -76,7 +76,9 @@ class ReplayClient:
         if connection.check():
           break
         if deadline is not None and time.monotonic() >= deadline:
-          raise errors.ReplayAwayError(f'{self.address} has not replied to {method} in {timeout:g} s')
+          raise errors.ReplayAwayError(
+            f'{self.address} has not replied to {method} in {timeout:g} s'
+          )
         http2.wait([connection], [], deadline)
       if not connection.messages:
         raise errors.ReplayAwayError(f'{self.address} has sent no reply to {method}')

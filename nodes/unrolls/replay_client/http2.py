@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from courier import sockets
+from courier.tls import HandshakeError
 from nodes.unrolls.replay_client import errors, hpack
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Connection:
     self._body: collections.deque[Buffer] = collections.deque()
     self._body_size = 0
     self._is_last = False
+    self._failure: OSError | None = None
     self._window = _DEFAULT_WINDOW
     self._stream_window = self._initial_window = _DEFAULT_WINDOW
     self._max_frame = _DEFAULT_FRAME
@@ -167,12 +169,29 @@ class Connection:
     Raises:
       OSError: if the connection is lost or the server breaks the protocol.
     """
-    while True:
-      self._send()
-      if not self._receive():
-        if self._frames:
-          self._send()
-        return
+    if self._failure is not None:
+      raise self._failure
+    try:
+      self._exchange()
+    except HandshakeError as error:
+      raise ConnectionError(f'the TLS handshake with the server has failed: {error}') from error
+    except OSError as error:
+      self.is_reusable = False
+      if not self.messages and not self._ended:
+        raise
+      self._failure = error  # For the next call, since what has arrived counts.
+
+  def _exchange(self) -> None:
+    more = True
+    while more:
+      try:
+        self._send()
+      except OSError:
+        while self._receive():  # The server may have said why it has closed the connection.
+          pass
+        raise
+      more = self._receive()
+    self._send()  # What has arrived may allow it, or need a reply.
 
   @property
   def wants_to_send(self) -> bool:

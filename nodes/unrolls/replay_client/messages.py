@@ -5,30 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from nodes.unrolls.replay_client import snappy, wire
+from nodes.unrolls.replay_client import wire
 
 Buffer = Any
 
 SERVICE = '/deepmind.reverb.ReverbService/'
 
-# TensorFlow's numbers of data types.
-_DTYPES = {
-  1: np.dtype(np.float32),
-  2: np.dtype(np.float64),
-  3: np.dtype(np.int32),
-  4: np.dtype(np.uint8),
-  5: np.dtype(np.int16),
-  6: np.dtype(np.int8),
-  9: np.dtype(np.int64),
-  10: np.dtype(np.bool_),
-  17: np.dtype(np.uint16),
-  19: np.dtype(np.float16),
-  22: np.dtype(np.uint32),
-  23: np.dtype(np.uint64),
-}
-_UINT8 = 4
+_UINT8 = 4  # TensorFlow's number of the data type.
 
 
 class CallStats(NamedTuple):
@@ -59,26 +42,6 @@ class TableInfo(NamedTuple):
   num_episodes: int = 0
   num_deleted_episodes: int = 0
   num_unique_samples: int = 0
-
-
-class Sample(NamedTuple):
-  """A sampled item.
-
-  Attributes:
-    key: of the item.
-    probability: of the item when it was sampled.
-    table_size: number of items in the table at that time.
-    priority: of the item.
-    times_sampled: number of times that it has been sampled, this time included.
-    columns: its data; read-only, parts of the memory of a message.
-  """
-
-  key: int
-  probability: float
-  table_size: int
-  priority: float
-  times_sampled: int
-  columns: list[np.ndarray]
 
 
 def table_infos(data: memoryview) -> dict[str, TableInfo]:
@@ -185,130 +148,3 @@ def confirmed_keys(data: memoryview) -> list[int]:
     if number == 1:
       keys += wire.integers(data, value)
   return keys
-
-
-class SampleParser:
-  """Joins the parts of samples in the messages of a SampleStream."""
-
-  def __init__(self) -> None:
-    self._info: tuple[Any, ...] | None = None
-    self._chunks: dict[int, _Chunk] = {}
-
-  def parse(self, data: memoryview) -> list[Sample]:
-    """Returns the samples that a SampleStreamResponse completes.
-
-    Raises:
-      ValueError: if the message is malformed.
-    """
-    samples = []
-    for number, entry in wire.fields(data, 0, len(data)):
-      if number != 1:
-        continue
-      for part, value in wire.fields(data, *entry):
-        if part == 2:
-          chunk = _Chunk(data, *value)
-          self._chunks[chunk.key] = chunk
-        elif part == 1:
-          self._info = _sample_info(data, *value)
-        elif part == 3 and value:
-          samples.append(self._joined())
-    return samples
-
-  def _joined(self) -> Sample:
-    if self._info is None:
-      raise ValueError('a sample lacks its item')
-    *fields, columns = self._info
-    found = [_column(self._chunks, slices, squeeze) for slices, squeeze in columns]
-    self._info, self._chunks = None, {}
-    return Sample(*fields, found)
-
-
-def _sample_info(data: memoryview, begin: int, end: int) -> tuple[Any, ...]:
-  """Returns the fields of a sample, and the slices of each of its columns and whether it is squeezed."""
-  key = table_size = times_sampled = 0
-  probability = priority = 0.0
-  columns: list[tuple[list[tuple[int, ...]], bool]] = []
-  for number, value in wire.fields(data, begin, end):
-    if number == 2:
-      probability = wire.to_double(value)
-    elif number == 3:
-      table_size = value
-    elif number == 1:
-      for part, value in wire.fields(data, *value):
-        if part == 1:
-          key = value
-        elif part == 5:
-          priority = wire.to_double(value)
-        elif part == 6:
-          times_sampled = value
-        elif part == 8:
-          columns = [_slices(data, *column) for _, column in wire.fields(data, *value)]
-  return key, probability, table_size, priority, times_sampled, columns
-
-
-def _slices(data: memoryview, begin: int, end: int) -> tuple[list[tuple[int, ...]], bool]:
-  slices, squeeze = [], False
-  for number, value in wire.fields(data, begin, end):
-    if number == 1:
-      parts = [0, 0, 0, 0, 0]  # Of the numbers 1 to 4.
-      for part, part_value in wire.fields(data, *value):
-        parts[part] = part_value
-      slices.append(tuple(parts[1:]))
-    elif number == 2:
-      squeeze = bool(value)
-  return slices, squeeze
-
-
-def _column(
-  chunks: Mapping[int, _Chunk], slices: list[tuple[int, ...]], squeeze: bool
-) -> np.ndarray:
-  arrays = []
-  for key, offset, length, index in slices:
-    if key not in chunks:
-      raise ValueError(f'a sample lacks its chunk {key}')
-    arrays.append(chunks[key].tensor(index)[offset : offset + length])
-  joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-  return joined[0] if squeeze else joined
-
-
-class _Chunk:
-  """Rows of some columns."""
-
-  def __init__(self, data: memoryview, begin: int, end: int):
-    self.key = 0
-    self._data = data
-    self._tensors: list[tuple[int, int]] = []
-    self._is_delta = False
-    for number, value in wire.fields(data, begin, end):
-      if number == 1:
-        self.key = value
-      elif number == 4:
-        self._is_delta = bool(value)
-      elif number == 5:
-        self._tensors = [tensor for _, tensor in wire.fields(data, *value)]
-
-  def tensor(self, index: int) -> np.ndarray:
-    """Returns a column `[rows, ...]`."""
-    if index >= len(self._tensors):
-      raise ValueError(f'a chunk lacks the column {index}')
-    data, dtype, shape, content = self._data, 0, [], self._data[:0]
-    for number, value in wire.fields(data, *self._tensors[index]):
-      if number == 1:
-        dtype = value
-      elif number == 2:
-        for part, dimension in wire.fields(data, *value):
-          if part == 2:
-            shape.append(dict(wire.fields(data, *dimension)).get(1, 0))
-      elif number == 4:
-        content = data[value[0] : value[1]]
-    if dtype not in _DTYPES:
-      raise ValueError(f'an item has data of the type {dtype} of TensorFlow, which is not supported')
-    numpy_type = _DTYPES[dtype]
-    size = numpy_type.itemsize
-    for dimension in shape:
-      size *= dimension
-    array = np.frombuffer(snappy.expanded(content, size), numpy_type).reshape(shape)
-    if self._is_delta and numpy_type.kind in 'iu' and len(shape) > 1:
-      # Each row is stored as the difference from the one before it.
-      array = np.add.accumulate(array, 0, dtype=numpy_type)
-    return array

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import queue
 import threading
 import time
-from typing import Any
-
-from absl import logging
 
 from courier import sockets
-from nodes.runtime import rpc
 from nodes.unrolls.replay_client import connecting, errors, http2, messages
-from nodes.unrolls.replay_client.messages import Sample, SampleParser
+from nodes.unrolls.replay_client.retries import Retries
+from nodes.unrolls.replay_client.samples import Sample, SampleParser
+
+_CLOSE_SECONDS = 1.0  # For a thread that may be connecting.
 
 
 class Sampler:
@@ -29,7 +29,7 @@ class Sampler:
     self._table = table
     self._step = max(1, max_in_flight // 2)  # Samples returned before others are requested.
     self._samples: collections.deque[Sample] = collections.deque()
-    self._parser = SampleParser()
+    self._parser = SampleParser(table)
     self._returned = 0  # Since samples were last requested.
     self._parsed = 0  # On this connection.
     # Messages, the number of samples requested on a lost connection, an error, or None at the end.
@@ -66,8 +66,7 @@ class Sampler:
     self._closed = True
     self._received.put(None)
     self._waker.wake()
-    self._thread.join()
-    self._waker.close()
+    self._thread.join(_CLOSE_SECONDS)
 
   def _take(self, received: memoryview | int | Exception | None) -> None:
     if isinstance(received, memoryview):
@@ -76,7 +75,7 @@ class Sampler:
       self._samples.extend(samples)
     elif isinstance(received, int):
       self._request(received - self._parsed)
-      self._parser, self._parsed = SampleParser(), 0
+      self._parser, self._parsed = SampleParser(self._table), 0
     else:
       self._received.put(received)  # For the next call.
       if received is None:
@@ -89,25 +88,24 @@ class Sampler:
     self._waker.wake()
 
   def _run(self) -> None:
-    pauses = rpc.backoff()
+    with contextlib.closing(self._waker):
+      self._receive_all()
+
+  def _receive_all(self) -> None:
+    """Receives until the sampler is closed or the server rejects the call."""
+    retries = Retries(self._address)
     while not self._closed:
       requested = [0]
-      started = time.monotonic()
       try:
-        self._receive(requested)
+        self._receive(requested, retries)
       except (OSError, errors.ReplayAwayError) as error:
-        if self._closed:
-          return
-        logging.warning('replay at %s is away, retrying: %s', self._address, error)
+        self._received.put(requested[0])
+        self._pause(retries.failed(error))
       except Exception as error:
         self._received.put(error)
         return
-      self._received.put(requested[0])
-      if time.monotonic() - started > 10:
-        pauses = rpc.backoff()
-      self._pause(next(pauses))
 
-  def _receive(self, requested: list[int]) -> None:
+  def _receive(self, requested: list[int], retries: Retries) -> None:
     """Receives until the connection is lost; counts the samples that it has requested."""
     connection = connecting.connect(self._address)
     try:
@@ -122,6 +120,8 @@ class Sampler:
         received, connection.messages = connection.messages, []
         for data in received:
           self._received.put(data)
+        if received:
+          retries.succeeded()
         if connection.check():
           raise errors.ReplayAwayError('the server has ended the call')
         http2.wait([connection], [self._waker], None)

@@ -94,6 +94,22 @@ def fields(data: bytes | memoryview, begin: int, end: int) -> list[tuple[int, Va
   return found
 
 
+def delimited_at(data: bytes | memoryview, begin: int) -> tuple[int, int]:
+  """Returns where the bytes of a field are that begins at a position.
+
+  Raises:
+    ValueError: if the field is malformed, or has no bytes.
+  """
+  try:
+    tag, begin = _integer(data, begin)
+    size, begin = _integer(data, begin)
+  except IndexError:
+    raise ValueError('a message ends early') from None
+  if tag & 7 != _BYTES or begin + size > len(data):
+    raise ValueError('a message has a malformed field')
+  return begin, begin + size
+
+
 def integers(data: bytes | memoryview, value: Value) -> list[int]:
   """Returns the integers of a repeated field, which are packed or not."""
   if isinstance(value, int):
@@ -101,12 +117,15 @@ def integers(data: bytes | memoryview, value: Value) -> list[int]:
   begin, end = value
   found = []
   while begin < end:
-    number = data[begin]
-    begin += 1
-    if number >= 0x80:
-      number, begin = _rest(data, begin, number)
+    number, begin = _integer(data, begin)
     found.append(number)
   return found
+
+
+def _integer(data: bytes | memoryview, begin: int) -> tuple[int, int]:
+  """Returns a varint, and the position after it."""
+  value = data[begin]
+  return _rest(data, begin + 1, value) if value >= 0x80 else (value, begin + 1)
 
 
 def _rest(data: bytes | memoryview, begin: int, value: int) -> tuple[int, int]:

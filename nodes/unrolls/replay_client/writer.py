@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import logging
 
-from nodes.runtime import rpc
 from nodes.unrolls.replay_client import connecting, errors, http2, messages, snappy
+from nodes.unrolls.replay_client.retries import Retries
 
 _MESSAGE_BYTES = 1 << 20  # Size at which no further row is added to a message.
 _QUEUED_BYTES = 4 << 20  # Size of the messages that wait for the server's window.
@@ -36,7 +35,7 @@ class Writer:
     self._unsent: collections.deque[_Row] = collections.deque()
     self._unconfirmed: dict[int, _Row] = {}  # By the key of each item.
     self._connection: http2.Connection | None = None
-    self._pauses = rpc.backoff()
+    self._retries = Retries(address)
     self._retry_at = 0.0
 
   def insert(self, row: np.ndarray, priorities: Mapping[str, float]) -> None:
@@ -68,10 +67,10 @@ class Writer:
   def _is_done(self) -> bool:
     return not self._unsent and not self._unconfirmed
 
-  def _advance(self, deadline: float) -> None:
+  def _advance(self) -> None:
     """Sends and takes confirmations as far as possible at once; connects if it must."""
     try:
-      connection = self._connected(deadline)
+      connection = self._connected()
       if connection is None:
         return
       while True:
@@ -80,6 +79,7 @@ class Writer:
         connection.advance()
         received, connection.messages = connection.messages, []
         for data in received:
+          self._retries.succeeded()
           for key in messages.confirmed_keys(data):
             row = self._unconfirmed.pop(key, None)
             if row is not None:
@@ -89,10 +89,10 @@ class Writer:
         if not self._unsent or connection.unsent >= _QUEUED_BYTES:
           return
     except (OSError, errors.ReplayAwayError) as error:
-      logging.warning('replay at %s is away, retrying: %s', self._address, error)
       self._send_again()
+      self._retry_at = time.monotonic() + self._retries.failed(error)
 
-  def _connected(self, deadline: float) -> http2.Connection | None:
+  def _connected(self) -> http2.Connection | None:
     if self._connection is None and time.monotonic() >= self._retry_at:
       self._connection = connecting.connect(self._address)
       self._connection.begin(messages.SERVICE + 'InsertStream', self._address)
@@ -116,7 +116,6 @@ class Writer:
     rows = dict.fromkeys(self._unconfirmed.values())
     self._unconfirmed.clear()
     self._unsent.extendleft(reversed(rows))
-    self._retry_at = time.monotonic() + next(self._pauses)
 
 
 class _Row:
@@ -135,9 +134,8 @@ class _Row:
       key: messages.item(key, table, priority, chunk_key)
       for key, (table, priority) in zip(keys, priorities.items(), strict=True)
     }
-    content = [snappy.stored_head(len(row)), row]
-    self.parts = messages.chunk(chunk_key, episode, len(row), content)
-    self.size = len(row)
+    self.parts = messages.chunk(chunk_key, episode, len(row), snappy.smallest(row))
+    self.size = sum(map(len, self.parts))
 
 
 def _key() -> int:
@@ -151,7 +149,7 @@ def flush(writers: Sequence[Writer], timeout: float) -> bool:
   while True:
     for writer in writers:
       if not writer._is_done:
-        writer._advance(deadline)
+        writer._advance()
     waiting = [writer for writer in writers if not writer._is_done]
     if not waiting:
       return True
