@@ -290,7 +290,7 @@ def test_no_stranger_reaches_a_node_and_ctrl_c_ends_the_program_without_noise(
     counts = {
       'monitor-0': 1,
       'replay-0': 1,
-      'inference_learner-0': 2,
+      'inference_learner-0': 1,
       'actor-0': 0,
       'evaluator-0': 0,
     }
