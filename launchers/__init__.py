@@ -10,8 +10,7 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def launch(program: Any, **options: Any) -> int:
   """Runs a Launchpad program to completion; see `launchers.calling.launch` for the arguments."""
-  # The directory of the user's main precedes PYTHONPATH. Launchpad brings a courier along that cannot
-  # call the nodes.
+  # The directory of the user's main precedes PYTHONPATH.
   for name in ('agents', 'courier', 'environments', 'nodes', 'programs', 'rundir'):
     found = util.find_spec(name)
     file = found.origin or '' if found else ''

@@ -95,7 +95,7 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
   for name in ('resume', 'placement', 'config'):
     if flags.FLAGS[name].present and not flags.FLAGS[name].value:
       raise ValueError(f'--{name}= names nothing; give it a value, or leave it out.')
-  if engine.python_refusal and (python := flags.FLAGS.get_flag_value('actor_python', '')):
+  if engine.python_refusal and (python := getattr(flags.FLAGS, 'actor_python', '')):
     raise ValueError(f'--actor_python={python}: {engine.python_refusal}')
   if not math.isfinite(_NODE_TIMEOUT.value):
     raise ValueError(f'--node_timeout={_NODE_TIMEOUT.value} must be a finite number.')

@@ -1,6 +1,7 @@
 """Private keys with self-signed certificates, for the variable COURIER_TLS."""
 
 import datetime
+import pathlib
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -9,10 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 _NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, 'a run')])
 
 
-def write(path, days=1.0):
+def write(path: pathlib.Path, days: float = 1.0) -> str:
   """Writes a new key and its certificate, which ends in so many days; returns the path as a string."""
   key = ec.generate_private_key(ec.SECP256R1())
-  end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days)
+  end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days)
   certificate = (
     x509.CertificateBuilder()
     .subject_name(_NAME)

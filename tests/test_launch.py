@@ -265,7 +265,7 @@ def test_ppo_on_anakin_learns_until_its_rate_is_zero_and_again_in_a_longer_run(t
 
 @pytest.mark.parametrize('presses', [2, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_stranger_reaches_a_node_and_ctrl_c_ends_the_program_without_noise(
-  start_program, presses
+  start_program, presses, tmp_path
 ):
   """The page is in the user's network, though the nodes are not."""
   port = portpicker.pick_unused_port()
@@ -281,6 +281,23 @@ def test_no_stranger_reaches_a_node_and_ctrl_c_ends_the_program_without_noise(
     assert served.keys() == {'monitor-0', 'replay-0', 'inference_learner-0'}
     for servers in served.values():
       assert strangers.reached(servers) == set()
+  if strangers.obstacle() or os.geteuid() == 0:  # Root gets into any network.
+    own = psutil.Process(nodes['monitor-0'].pid).environ()['COURIER_TLS']
+    written = tmp_path / 'unpickled'
+    answers = {n: strangers.answers(p.pid, own, str(written)) for n, p in nodes.items()}
+    if strangers.obstacle():  # Reverb, which answers everybody, has no network of its own.
+      answers['replay-0'] = {k: a for k, a in answers['replay-0'].items() if a['own'] == 'accepted'}
+    counts = {
+      'monitor-0': 1,
+      'replay-0': 1,
+      'inference_learner-0': 1,
+      'actor-0': 0,
+      'evaluator-0': 0,
+    }
+    assert {name: [*found.values()] for name, found in answers.items()} == {
+      name: count * [strangers.CLOSED] for name, count in counts.items()
+    }
+    assert not written.exists()
 
   for _ in range(presses):
     program.launcher.send_signal(signal.SIGINT)

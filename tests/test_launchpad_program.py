@@ -287,7 +287,8 @@ def test_a_package_that_hides_one_of_ours_from_launch_is_named(tmp_path):
   assert said.startswith(f'ValueError: {tmp_path}/nodes/__init__.py hides the package nodes')
 
 
-def test_a_main_that_finds_another_courier_first_is_told_what_to_do(tmp_path):
+def test_a_main_that_finds_another_package_of_our_name_first_is_told_what_to_do(tmp_path):
+  (tmp_path / 'agents.py').touch()
   code = f"""
 import sys
 sys.path.append({str(ROOT)!r})
@@ -302,7 +303,7 @@ launchers.launch(program, run_dir={str(tmp_path / 'run')!r})
   )
   assert process.returncode == 1
   said = process.stderr.splitlines()[-1]
-  assert 'courier/__init__.py hides the package courier' in said and f'put {ROOT} before' in said
+  assert 'agents.py hides the package agents' in said and f'put {ROOT} before' in said
 
 
 def test_launch_defines_no_flags_that_could_clash_with_those_of_the_user():

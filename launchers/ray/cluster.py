@@ -22,6 +22,7 @@ from typing import IO, Any
 import launchpad as lp
 import ray
 from ray._private import services
+from ray._private.authentication import authentication_token_setup as token
 
 from environments import user_file
 from launchers import binding, certificate, stop_requests, streams, supervise
@@ -29,11 +30,6 @@ from launchers.placement import Resources, environment_variables
 from launchers.ray import capacity, machines, reservation, supervisor
 from launchers.ray.node import RayNode, first_line
 from rundir import files
-
-try:  # Since 2.60 `ray start` looks for a token; `ray.init` joins a cluster without looking.
-  from ray._private.authentication import authentication_token_setup as token
-except ImportError:
-  token = None
 
 _SLOW_SECONDS = 2.0
 # XLA variables that are copied from the launcher to the nodes, in addition to the machines' own.
@@ -52,12 +48,12 @@ def connection(address: str) -> Iterator[None]:
   """
   advice = (
     'start one with "ray start --head", or join one with "ray start --address=host:port", on this '
-    'machine; see "ray status". A cluster that asks for a token needs RAY_AUTH_MODE=token'
+    'machine; see "ray status"; one with a token needs that here too, in ~/.ray/auth_token or '
+    'RAY_AUTH_TOKEN'
   )
-  if token is not None:
-    advice += '; one with a token needs that here too, in ~/.ray/auth_token or RAY_AUTH_TOKEN'
-    logging.getLogger(token.__name__).setLevel(logging.ERROR)
-    token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+  # `ray start` looks for a token; `ray.init` joins a cluster without looking.
+  logging.getLogger(token.__name__).setLevel(logging.ERROR)
+  token.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
   if '://' in address:
     raise ValueError(
       f'--ray_address={address} is a Ray client address, through which nodes cannot reach the '

@@ -56,11 +56,11 @@ class Engine(abc.ABC):
 
   Attributes:
     deadline: timeout of every wait, in seconds.
-    servers: programs of the engine's own among the processes of a run, which listen on ports.
+    servers: programs of the engine's own among the processes of a run, which protect their ports.
   """
 
   deadline = 100
-  servers = frozenset()
+  servers = ()
 
   @abc.abstractmethod
   def launch(self, program, run_dir, placement=None, node_timeout=math.inf):
@@ -209,18 +209,18 @@ class NodeContract:
     assert json.loads(written.read_text()) == [[str(ROOT / 'courier' / '__init__.py')]] * 2
 
   def test_a_stranger_gets_nothing_at_any_port_of_a_run_and_sees_no_key(self, engine, tmp_path):
-    found = tmp_path / 'found'
+    found = str(tmp_path / 'found')
     program = lp.Program('test')
     echo = program.add_node(lp.CourierNode(nodes.Echo), label='echo')
     rows = program.add_node(lp.CourierNode(nodes.Rows), label='rows')
-    program.add_node(lp.PyClassNode(nodes.Stranger, echo, rows, str(found)), label='stranger')
-    program.add_node(lp.PyClassNode(nodes.Stopper, str(found)), label='stopper')
+    program.add_node(
+      lp.PyClassNode(nodes.Stranger, echo, rows, found, engine.servers), label='stranger'
+    )
+    program.add_node(lp.PyClassNode(nodes.Stopper, found), label='stopper')
     code, output = engine.launch(program, tmp_path)
     assert code == 0, output
-    seen = json.loads(found.read_text())
-    ours = [answers for name, answers in seen['answers'] if name not in engine.servers]
-    assert ours == 3 * [strangers.CLOSED]
-    assert (seen['unpickled'], seen['shown']) == (False, [])
+    seen = json.loads((tmp_path / 'found').read_text())
+    assert seen == {'answers': 3 * [strangers.CLOSED], 'unpickled': False, 'shown': []}
     # No file of the run keeps the key either.
     left = [path for path in tmp_path.rglob('*') if path.is_file()]
     assert not [path for path in left if b'PRIVATE KEY' in path.read_bytes()]

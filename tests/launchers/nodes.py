@@ -125,14 +125,14 @@ class Rows(Echo):
 class Stranger:
   """Calls two servers, and writes what a stranger gets of their run to a file, JSON."""
 
-  def __init__(self, echo, rows, path):
-    self._echo, self._rows, self._path = echo, rows, path
+  def __init__(self, echo, rows, path, left_out):
+    self._echo, self._rows, self._path, self._left_out = echo, rows, path, left_out
 
   def run(self):
     from tests.launchers import strangers
 
     assert {self._echo.hello('node'), self._rows.hello('node')} == {'hello node'}
-    write(self._path, json.dumps(strangers.look(os.path.dirname(self._path))))
+    write(self._path, json.dumps(strangers.look(os.path.dirname(self._path), self._left_out)))
 
 
 class Stopper:

@@ -51,13 +51,15 @@ def _listening(pid):
 
 
 def ports(pid):
-  """Returns {inode: port} of the TCP servers of a process, in whatever network it is."""
+  """Returns {inode: port} of the TCP servers of a process and its children in its network."""
   inodes = set()
-  for name in os.listdir(f'/proc/{pid}/fd'):
-    with contextlib.suppress(FileNotFoundError):
-      kind, _, inode = os.readlink(f'/proc/{pid}/fd/{name}').partition(':')
-      if kind == 'socket':
-        inodes.add(inode.strip('[]'))
+  for process in (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))):
+    with contextlib.suppress(FileNotFoundError):  # A child may end.
+      for name in os.listdir(f'/proc/{process}/fd'):
+        with contextlib.suppress(FileNotFoundError):
+          kind, _, inode = os.readlink(f'/proc/{process}/fd/{name}').partition(':')
+          if kind == 'socket':
+            inodes.add(inode.strip('[]'))
   return {inode: port for inode, port in _listening(pid).items() if inode in inodes}
 
 
@@ -96,8 +98,8 @@ def answers(pid, own, written):
   contexts = {'none': _context(None), 'own': _context(own)}
   foreign = certificate.in_memory(certificate.new())
   contexts['foreign'] = _context(certificate.variable(foreign)[certificate.VARIABLE])
-  call = wire.message(wire.CALL, 1, 'hello', ((_Written(written),), {}))
-  said = b'courier\x01' + b''.join(map(bytes, call.parts()))
+  call = wire.message(wire.CALL, 1, 'hello', ((_Written(written),), {}), wire.PICKLED)
+  said = b'courier\x02' + b''.join(map(bytes, call.parts()))
 
   def attempt(port, name):
     with socket.create_connection(('127.0.0.1', port), _SECONDS) as stream:
@@ -125,16 +127,17 @@ def answers(pid, own, written):
     return {port: {n: f.result() for n, f in by_name.items()} for port, by_name in tried.items()}
 
 
-def look(directory):
+def look(directory, left_out):
   """Returns what a stranger gets of the run of this process, which is one of its nodes.
 
   Args:
     directory: the run directory.
+    left_out: names of programs whose servers are not tried.
 
   Returns:
-    'answers': [program of a process, `answers` of one of its servers], for all processes of the run on
-    this machine; 'unpickled': whether a server has unpickled anything; 'shown': the arguments of
-    processes and the files of the run directory that show the key to others.
+    'answers': those of all servers of the run on this machine, as in `answers`; 'unpickled': whether
+    a server has unpickled anything; 'shown': the processes whose arguments show the key, and the files
+    with it that others can read.
   """
   own = os.environ[certificate.VARIABLE]
   with open(own, 'rb') as file:
@@ -144,7 +147,8 @@ def look(directory):
   for process in psutil.process_iter():
     with contextlib.suppress(OSError, psutil.Error):
       if of_this_run in _read(f'/proc/{process.pid}/environ').split(b'\0'):
-        found += [[process.name(), a] for a in answers(process.pid, own, written).values()]
+        if process.name() not in left_out:
+          found += answers(process.pid, own, written).values()
         shown += [process.name()] * (key in _read(f'/proc/{process.pid}/cmdline'))
   for parent, _, names in os.walk(directory):
     for path in [own, *(os.path.join(parent, name) for name in names)]:

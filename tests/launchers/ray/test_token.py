@@ -13,7 +13,6 @@ from launchers import binding
 from tests.launchers.ray.test_job import RAY, ROOT
 from tests.waiting import alive, wait_until
 
-pytest.importorskip('ray._private.authentication', reason='this Ray has no tokens')
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 DEADLINE = 200
 _DRIVER = """

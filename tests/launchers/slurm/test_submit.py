@@ -109,6 +109,7 @@ class _Driver:
 
 class _Slurm(contract.Engine):
   deadline = DEADLINE
+  servers = ('srun',)  # munge says who asks.
   _quiet = re.compile(
     r"""(job\ \d+;\ its\ output\ is\ in\ .*\n)?
     (to\ stop\ it:\ scancel\ .*\ \d+\n)?  # `_Driver` may have read it with the line before.
