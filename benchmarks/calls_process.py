@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 _PARAMETERS = 25  # Arrays of 4 MB.
+_REPORT = 'actor/3', {f'measured_value_{i}': i / 7 for i in range(50)}
 
 
 def serve(courier: Any) -> None:
@@ -36,21 +37,38 @@ def serve(courier: Any) -> None:
   sys.stdin.read()
 
 
-def call(courier: Any, port: str) -> dict[str, float]:
-  """Returns the measurements, by name."""
+def call(courier: Any, port: str, encodes_data: bool) -> dict[str, float]:
+  """Returns the measurements, by name.
+
+  Args:
+    courier: the package.
+    port: of the server.
+    encodes_data: whether calls of the package may carry data instead of pickles.
+  """
   client = courier.Client(f'localhost:{port}')
   measured = {}
-  for name, value, repeats in (('10 B', bytes(10), 2000), ('100 kB', np.zeros(100_000, 'b'), 500)):
+  with_data = courier.Client(f'localhost:{port}', data_only=True) if encodes_data else None
+  for name, value, repeats in (
+    ('10 B', bytes(10), 2000),
+    ('100 kB', np.zeros(100_000, 'b'), 500),
+    ('report', _REPORT, 2000),
+    ('data report', _REPORT, 2000),
+  ):
+    asked = with_data if name == 'data report' else client
+    if asked is None:
+      continue
     before = time.process_time() + client.cpu()
-    seconds = _times(functools.partial(client.echo, value), repeats)
+    seconds = _times(functools.partial(asked.echo, value), repeats)
     used = time.process_time() + client.cpu() - before
     measured[f'{name} p50, us'] = 1e6 * statistics.median(seconds)
     measured[f'{name} p99, us'] = 1e6 * statistics.quantiles(seconds, n=100)[-1]
     measured[f'{name} CPU, us'] = 1e6 * used / repeats
   seconds = _times(lambda: [r.result() for r in [client.futures.echo(i) for i in range(1000)]], 3)
   measured['futures/s'] = 1000 / statistics.median(seconds)
-  seconds = _times(client.parameters, 5)
-  measured['parameters, MB/s'] = 4 * _PARAMETERS / statistics.median(seconds)
+  for name, asked in (('parameters', client), ('data params', with_data)):
+    if asked is not None:
+      seconds = _times(asked.parameters, 5)
+      measured[f'{name}, MB/s'] = 4 * _PARAMETERS / statistics.median(seconds)
   return measured
 
 
@@ -76,7 +94,7 @@ def main(mode: str, path: str, port: str = '', transport: str = '') -> None:
   if mode == 'serve':
     serve(courier)
   else:
-    print(json.dumps(call(courier, port)), flush=True)
+    print(json.dumps(call(courier, port, bool(path))), flush=True)
   os._exit(0)
 
 

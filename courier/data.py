@@ -147,7 +147,8 @@ def _put_dict(
 def _put_numpy(value: Any, body: bytearray, buffers: list[memoryview]) -> None:
   numpy = sys.modules.get('numpy')  # Nothing is an array before NumPy has been imported.
   if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
-    raise _NotPlain(f'a {type(value).__module__}.{type(value).__qualname__}')
+    kind = f'{type(value).__module__}.{type(value).__qualname__}'
+    raise _NotPlain(f'a {kind.removeprefix("builtins.")}')
   number = _NUMBERS.get(value.dtype.str, _NUMBERS.get(value.dtype.name))
   if number is None:
     raise _NotPlain(f'a NumPy value of dtype {value.dtype}')
@@ -164,7 +165,7 @@ def _put_numpy(value: Any, body: bytearray, buffers: list[memoryview]) -> None:
     body += value.tobytes()
 
 
-def _path(value: Any, depth: int = 0) -> str:
+def _path(value: Any) -> str:
   """Returns where in a value its first part is that cannot be encoded, as in "[0]['loss']"."""
   parts: Any = ()
   if type(value) is dict and all(type(key) is str for key in value):

@@ -120,6 +120,7 @@ def test_the_examples_are_short():
     'doors_in_jax.py',
     'fourier.py',
     'from_craftax.py',
+    'from_gym.py',
     'from_jumanji.py',
     'histogram.py',
     'mine.py',

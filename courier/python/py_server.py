@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger('courier')
 _PREAMBLE_SECONDS = 10.0  # For the handshake and the preamble of a client, or it is disconnected.
+_HANDSHAKES_AT_ONCE = 8  # Then the other clients have their turn, as each may take a millisecond.
 _STUCK_SECONDS = 10.0  # Without the end of any call, while calls wait for a thread.
 _LAST_REPLIES_SECONDS = 5.0  # For clients to take the last replies of a server that stops.
 _NO_DESCRIPTORS_SECONDS = 0.05  # Between attempts to accept a connection.
@@ -145,8 +146,11 @@ class Server:
     scratch = wire.scratch()
     while not self._stopping:
       watched = self._strangers or self._pool.num_waiting
+      newcomers = []
       for key, ready in self._selector.select(1.0 if watched else None):
-        if isinstance(key.fileobj, _Peer):
+        if key.fileobj in self._strangers:
+          newcomers.append((key.fileobj, ready))
+        elif isinstance(key.fileobj, _Peer):
           self._exchange(key.fileobj, ready)
         elif key.fileobj is self._waker:
           self._waker.clear()
@@ -154,6 +158,8 @@ class Server:
             self._watch(self._unsent.popleft(), selectors.EVENT_READ | selectors.EVENT_WRITE)
         else:
           self._accept(key.data, scratch)
+      for peer, ready in newcomers[:_HANDSHAKES_AT_ONCE]:
+        self._exchange(peer, ready)
       if watched:
         self._check()
     self._finish()

@@ -152,7 +152,9 @@ class Reporter:
       return stop.is_set()
 
     while not should_stop():
-      report = functools.partial(self._monitor.futures.report_training_finished, self._node, values)
+      report = functools.partial(
+        self._monitor.futures.report_training_finished, self._node, dict(values)
+      )
       rpc.call(report, should_stop, 'report_training_finished')
       stop.wait(1.0)
 

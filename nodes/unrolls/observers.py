@@ -34,8 +34,8 @@ class UnrollObservers:
     for i, client in enumerate(self._clients):
       pending = self._pending[i]
       if pending is None or pending.done():
-        copies = {name: np.array(values) for name, values in columns.items()}
-        self._pending[i] = client.futures.watch(copies)
+        arrays = {name: np.asarray(values) for name, values in columns.items()}
+        self._pending[i] = client.futures.watch(arrays)  # The call copies them.
 
   def close(self, timeout: float = 0.5) -> None:
     """Waits for pending replies, as `nodes.runtime.reporter.Reporter.close` does."""

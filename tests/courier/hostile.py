@@ -2,14 +2,15 @@
 
 import contextlib
 import pathlib
-import pickle
 import socket
 import struct
 import threading
 
-_PREAMBLE = b'courier\x02'
+PREAMBLE = b'courier\x02'
+_DEADLINE = 60
 _HEAD = struct.Struct('<BBHIQQ')
-_RESULT, _PICKLED = 2, 0
+CALL, RESULT, ERROR = 1, 2, 3  # Kinds of messages.
+_PICKLED = 0
 
 
 class Bomb:
@@ -22,19 +23,35 @@ class Bomb:
     return pathlib.Path.touch, (self.path,)
 
 
+def message(kind, call, name, body, encoding=_PICKLED):
+  """Returns the bytes of a message."""
+  return _HEAD.pack(kind, encoding, len(name), 0, call, len(body)) + name + body
+
+
+def reply_to(address, sent):
+  """Sends a message to a server; returns the kind, the name and the body of its reply."""
+  host, _, port = address.rpartition(':')
+  with socket.create_connection((host, int(port)), _DEADLINE) as stream:
+    stream.sendall(PREAMBLE + sent)
+    with stream.makefile('rb') as received:
+      assert received.read(len(PREAMBLE)) == PREAMBLE
+      kind, _, name_size, num_buffers, _, body_size = _HEAD.unpack(received.read(_HEAD.size))
+      received.read(8 * num_buffers)
+      return kind, received.read(name_size), received.read(body_size)
+
+
 @contextlib.contextmanager
-def server(bomb):
-  """Replies to every call with a pickled bomb; yields its address."""
+def server(body, kind=RESULT, name=b''):
+  """Replies to every call with a message; yields its address. The body of a result is a pickle."""
 
   def reply(stream):
     with stream, stream.makefile('rb') as received:
-      stream.sendall(_PREAMBLE)
-      assert received.read(len(_PREAMBLE)) == _PREAMBLE
+      stream.sendall(PREAMBLE)
+      assert received.read(len(PREAMBLE)) == PREAMBLE
       while head := received.read(_HEAD.size):
         _, _, name_size, num_buffers, call, body_size = _HEAD.unpack(head)
         received.read(8 * num_buffers + name_size + body_size)
-        body = pickle.dumps(bomb)
-        stream.sendall(_HEAD.pack(_RESULT, _PICKLED, 0, 0, call, len(body)) + body)
+        stream.sendall(message(kind, call, name, body))
 
   def accept():
     with contextlib.suppress(OSError):

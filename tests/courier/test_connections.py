@@ -45,9 +45,13 @@ def test_calls_without_a_reply_are_sent_again_to_the_next_server_on_the_port(
   pending[0].cancel()
 
 
-@pytest.mark.parametrize('family', ['unix', 'internet'])
-def test_a_server_that_hangs_ends_no_call_but_by_its_deadline(start, monkeypatch, family):
-  if family == 'internet':
+@pytest.mark.parametrize('transport', ['unix', 'tcp', 'tls'])
+def test_a_server_that_hangs_ends_no_call_but_by_its_deadline(
+  start, monkeypatch, request, transport
+):
+  if transport == 'tls':
+    request.getfixturevalue('over_tls')
+  if transport == 'tcp':
     monkeypatch.setattr(sockets, '_is_here', lambda *address: False)
   process, port = start()
   client = courier.Client(f'localhost:{port}', call_timeout=1)

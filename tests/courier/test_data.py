@@ -96,7 +96,7 @@ def test_a_large_array_is_copied_once_when_it_is_sent_and_not_when_it_is_receive
     (np.zeros(2, 'i4,f4'), 'is a NumPy value of dtype'),
     (np.ma.zeros(2), 'is a numpy.ma.* and calls'),
     (1 << 3000, 'is an int of 3001 bits'),
-    (print, 'is a builtins.builtin_function_or_method'),
+    ([{1}], r'\[0\] is a set, and calls'),
   ],
   ids=lambda value: str(type(value)),
 )
@@ -137,7 +137,7 @@ def test_a_server_that_takes_only_data_runs_no_pickle_and_says_what_to_do(tmp_pa
 
 def test_a_client_that_takes_only_data_runs_no_pickle(tmp_path):
   bomb = hostile.Bomb(tmp_path / 'ran')
-  with hostile.server(bomb) as address:
+  with hostile.server(pickle.dumps(bomb)) as address:
     courier.Client(address, call_timeout=DEADLINE).echo(1)
     bomb.path.unlink()  # Where pickles are taken, it has run.
     client = courier.Client(address, call_timeout=DEADLINE, data_only=True)
@@ -159,6 +159,22 @@ def test_a_client_that_takes_only_data_runs_no_pickle(tmp_path):
     client.futures.echo(1).add_done_callback(in_callback)
     assert 'only data is accepted' in failed.result(DEADLINE)
   assert not bomb.path.exists()
+
+
+def test_a_server_refuses_an_encoding_that_it_does_not_know(serve):
+  server = serve(echo=lambda value: value)
+  call = hostile.message(hostile.CALL, 5, b'echo', pickle.dumps(((1,), {})), encoding=7)
+  kind, name, text = hostile.reply_to(server.address, call)
+  assert (kind, name) == (hostile.ERROR, b'INVALID_ARGUMENT') and b'encoding 7 is unknown' in text
+
+
+def test_an_error_that_makes_no_sense_ends_its_call():
+  with (
+    hostile.server(b'\xff', hostile.ERROR, b'NO_SUCH_CODE') as address,
+    pytest.raises(courier.StatusNotOk) as caught,
+  ):
+    courier.Client(address, call_timeout=DEADLINE).echo(1)
+  assert caught.value.code is courier.StatusCode.UNKNOWN
 
 
 def test_a_server_that_takes_pickles_takes_data_too_and_replies_in_kind(connect):

@@ -101,7 +101,7 @@ def _connect(server, path=None):
     context.load_cert_chain(path)
   stream = socket.create_connection(('127.0.0.1', server.port), DEADLINE)
   with contextlib.suppress(OSError), context.wrap_socket(stream) as secured:
-    secured.sendall(b'courier\x01')
+    secured.sendall(b'courier\x02')
     _end_of(secured)
 
 
@@ -148,7 +148,7 @@ def test_nothing_that_a_stranger_sends_is_unpickled(server, serve, monkeypatch):
   begun = []
   monkeypatch.setattr('courier.wire.Message.value', lambda message: begun.append(message))
   with socket.create_connection(('127.0.0.1', server.port), DEADLINE) as stream:
-    stream.sendall(b'courier\x01\x01' + bytes(15) + bytes(1000))
+    stream.sendall(b'courier\x02\x01' + bytes(15) + bytes(1000))
     _end_of(stream)
   assert not begun
 
@@ -232,7 +232,7 @@ def test_a_unix_socket_has_no_tls_and_serves_its_own_user_only(
   with socket.socket(socket.AF_UNIX) as stream:
     stream.settimeout(DEADLINE)
     stream.connect(sockets._unix_name(server.port))
-    assert stream.recv(100) == b'courier\x01'
+    assert stream.recv(100) == b'courier\x02'
   user = os.geteuid()
   monkeypatch.setattr(os, 'geteuid', lambda: user + 1)
   with socket.socket(socket.AF_UNIX) as stream:

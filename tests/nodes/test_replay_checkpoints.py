@@ -126,8 +126,8 @@ def test_a_damaged_one_is_skipped_for_the_one_before(start, tmp_path, caplog, da
   damage(tmp_path / 'replay' / '000000000003')
   server = start()
   assert replay_size(server.address) == 2
-  (warning,) = [r.getMessage() for r in caplog.records if r.levelname == 'WARNING']
-  assert f'{tmp_path}/replay/000000000003 is damaged: ' in warning
+  (warning,) = [m for m in caplog.messages if 'is damaged' in m]
+  assert warning.startswith(f'{tmp_path}/replay/000000000003 is damaged: ')
   server.write_checkpoint()  # The damaged one does not count among the last two.
   assert names(tmp_path) == ['000000000002', '000000000004', 'next']
 

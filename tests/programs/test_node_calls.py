@@ -1,6 +1,7 @@
 """The calls between the nodes of every program carry data: no node unpickles what another one sends."""
 
 import dataclasses
+import pickle
 
 import launchpad as lp
 import pytest
@@ -71,7 +72,7 @@ def test_captured_nodes_run_no_code_in_others(name, options, tmp_path):
   for server in servers:
     server.Stop()
 
-  with hostile.server(bomb) as address:
+  with hostile.server(pickle.dumps(bomb)) as address:
     for each in (each for node in nodes for each in node.addresses):
       each.bind(Address(address))
     for handle in held:

@@ -102,9 +102,9 @@ def unmeasured(monkeypatch):
   """Fails the test if sizes are measured."""
   call = separate_process.call
 
-  def checked(function, *arguments, flag):
+  def checked(function, *arguments, **others):
     assert not function.startswith('programs.size_benchmark:')
-    return call(function, *arguments, flag=flag)
+    return call(function, *arguments, **others)
 
   monkeypatch.setattr(separate_process, 'call', checked)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +14,10 @@ Buffer = Any
 SERVICE = '/deepmind.reverb.ReverbService/'
 
 _UINT8 = 4  # TensorFlow's number of the data type.
+_KEY = b'\x08'  # Precedes the key in a chunk, in an item, and in a slice of a chunk.
+KEY_BYTES = 9
+_KEY_BITS = int.from_bytes(b'\x7f' * KEY_BYTES, 'little')
+_KEY_CONTINUES = int.from_bytes(b'\x80' * (KEY_BYTES - 1) + b'\x40', 'little')
 
 
 class CallStats(NamedTuple):
@@ -107,44 +113,69 @@ def sample_request(table: str, count: int) -> bytes:
   return wire.message(1, table.encode()) + wire.integer(2, count)
 
 
-def chunk(key: int, episode: int, size: int, content: list[Buffer]) -> list[Buffer]:
+def new_key() -> bytes:
+  """Returns the random key of a chunk or an item, as the wire has it: always `KEY_BYTES` bytes.
+
+  So messages differ in their keys alone, and all else in them is encoded once.
+  """
+  random = int.from_bytes(os.urandom(KEY_BYTES), 'little')
+  return (random & _KEY_BITS | _KEY_CONTINUES).to_bytes(KEY_BYTES, 'little')
+
+
+def chunk(key: bytes, episode: int, size: int, content: list[Buffer]) -> list[Buffer]:
   """Returns the field of a chunk in an InsertStreamRequest, in parts.
 
   Args:
-    key: of the chunk.
-    episode: its episode, which Reverb counts.
+    key: of `new_key`.
+    episode: of the chunk, which Reverb counts.
     size: of its only row, in bytes.
     content: the row as snappy data, in parts.
   """
-  size_of_content = sum(map(len, content))
-  # A tensor uint8 [1, size].
-  shape = wire.message(2, b'\x08\x01') + wire.message(2, wire.integer(1, size))
-  head = wire.integer(1, _UINT8) + wire.message(2, shape) + wire.delimited(4, size_of_content)
-  tensor = wire.delimited(1, len(head) + size_of_content) + head
-  before = (
-    wire.integer(1, key)
-    + wire.message(2, wire.integer(1, episode))
-    + wire.delimited(5, len(tensor) + size_of_content)
-    + tensor
-  )
+  *heads, row = content
+  size_of_heads = sum(map(len, heads))
+  before, middle, after = _around_row(episode, size, size_of_heads + len(row))
+  return [b''.join([before, key, middle, *heads]), row, after]
+
+
+@functools.lru_cache(maxsize=1024)
+def _around_row(episode: int, size: int, content: int) -> tuple[bytes, bytes, bytes]:
+  """Returns what is before the key of a chunk, between it and the row's data, and after the data."""
+  shape = wire.message(2, b'\x08\x01') + wire.message(2, wire.integer(1, size))  # [1, size].
+  head = wire.integer(1, _UINT8) + wire.message(2, shape) + wire.delimited(4, content)
+  tensor = wire.delimited(1, len(head) + content) + head
+  middle = wire.message(2, wire.integer(1, episode))
+  middle += wire.delimited(5, len(tensor) + content) + tensor
   after = b'\x30\x01' + wire.integer(7, size)  # Number of tensors, and their uncompressed size.
-  whole = wire.delimited(1, len(before) + size_of_content + len(after))
-  return [whole + before, *content, after]
+  whole = len(_KEY) + KEY_BYTES + len(middle) + content + len(after)
+  return wire.delimited(1, whole) + _KEY, middle, after
 
 
-def item(key: int, table: str, priority: float, chunk_key: int) -> bytes:
+def item(key: bytes, table: str, priority: float, chunk_key: bytes) -> bytes:
   """Returns the field of an item in an InsertStreamRequest: one column, the only row of a chunk."""
-  chunk_slice = wire.integer(1, chunk_key) + b'\x18\x01'  # Of length 1.
-  column = wire.message(1, chunk_slice) + b'\x10\x01'  # Without the axis of rows.
-  trajectory = wire.message(8, wire.message(1, column))
-  head = wire.integer(1, key) + wire.message(2, table.encode()) + wire.double(5, priority)
-  return wire.message(2, head + trajectory)
+  before, middle, after = _around_priority(table)
+  return b''.join([before, key, middle, wire.double(5, priority), after, chunk_key, _ROW])
 
 
-def confirmed_keys(data: memoryview) -> list[int]:
-  """Returns the keys of the items of an InsertStreamResponse."""
+_ROW = b'\x18\x01\x10\x01'  # One row of the chunk, without the axis of rows.
+
+
+@functools.lru_cache(maxsize=64)
+def _around_priority(table: str) -> tuple[bytes, bytes, bytes]:
+  """Returns what is before the key of an item, between it and the priority, and before the chunk."""
+  middle = wire.message(2, table.encode())
+  chunk_slice = len(_KEY) + KEY_BYTES + 2
+  column = wire.delimited(1, chunk_slice) + _KEY
+  after = wire.delimited(1, len(column) + KEY_BYTES + len(_ROW)) + column
+  after = wire.delimited(8, len(after) + KEY_BYTES + len(_ROW)) + after
+  priority = len(wire.double(5, 0.0))
+  whole = len(_KEY) + KEY_BYTES + len(middle) + priority + len(after) + KEY_BYTES + len(_ROW)
+  return wire.delimited(2, whole) + _KEY, middle, after
+
+
+def confirmed_keys(data: memoryview) -> list[bytes]:
+  """Returns the keys, of `new_key`, of the items of an InsertStreamResponse."""
   keys = []
-  for number, value in wire.fields(data, 0, len(data)):
-    if number == 1:
-      keys += wire.integers(data, value)
+  for _, (begin, end) in wire.fields(data, 0, len(data)):
+    found = bytes(data[begin:end])
+    keys += [found[i : i + KEY_BYTES] for i in range(0, len(found), KEY_BYTES)]
   return keys

@@ -110,18 +110,6 @@ def delimited_at(data: bytes | memoryview, begin: int) -> tuple[int, int]:
   return begin, begin + size
 
 
-def integers(data: bytes | memoryview, value: Value) -> list[int]:
-  """Returns the integers of a repeated field, which are packed or not."""
-  if isinstance(value, int):
-    return [value]
-  begin, end = value
-  found = []
-  while begin < end:
-    number, begin = _integer(data, begin)
-    found.append(number)
-  return found
-
-
 def _integer(data: bytes | memoryview, begin: int) -> tuple[int, int]:
   """Returns a varint, and the position after it."""
   value = data[begin]

@@ -31,9 +31,9 @@ class Writer:
       address: host:port of the server.
     """
     self._address = address
-    self._episode = _key()
+    self._episode = int.from_bytes(os.urandom(8), 'little')
     self._unsent: collections.deque[_Row] = collections.deque()
-    self._unconfirmed: dict[int, _Row] = {}  # By the key of each item.
+    self._unconfirmed: dict[bytes, _Row] = {}  # By the key of each item.
     self._connection: http2.Connection | None = None
     self._retries = Retries(address)
     self._retry_at = 0.0
@@ -128,19 +128,14 @@ class _Row:
   """
 
   def __init__(self, row: memoryview, priorities: Mapping[str, float], episode: int):
-    chunk_key = _key()
-    keys = [_key() for _ in priorities]
+    chunk_key = messages.new_key()
+    keys = [messages.new_key() for _ in priorities]
     self.items = {
       key: messages.item(key, table, priority, chunk_key)
       for key, (table, priority) in zip(keys, priorities.items(), strict=True)
     }
     self.parts = messages.chunk(chunk_key, episode, len(row), snappy.smallest(row))
     self.size = sum(map(len, self.parts))
-
-
-def _key() -> int:
-  """Returns a key that no other item or chunk has."""
-  return int.from_bytes(os.urandom(8), 'little')
 
 
 def flush(writers: Sequence[Writer], timeout: float) -> bool:

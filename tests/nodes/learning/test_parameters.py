@@ -1,7 +1,9 @@
 """Parameters on their way from a learner to actors, and what the actors say they have done."""
 
 import threading
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -62,6 +64,52 @@ def test_an_actor_gets_each_version_once_and_those_of_another_incarnation_of_the
   assert taken[2:] == [(6, 6.0), (3, 3.0)]
   other.finish_training()
   assert not client.fetch(NEVER)
+
+
+class Params(NamedTuple):
+  """Of an agent such as MuZero."""
+
+  network: Any
+  temperature: Any
+
+
+def params_of(width):
+  network = {'layers': [{'w': np.ones((2, width), np.float32)}, ()], 'norm': {}}
+  return Params(network, np.float32(0.5))
+
+
+def fetch_as(template, connect):
+  """Returns what a node with parameters like `template` takes of a learner with `params_of(3)`."""
+  taken, server = [], make_server()
+  server.set_params(7, jax.tree.map(jnp.asarray, params_of(3)))
+  client = ParameterClient(
+    connect(server), 'actor/0', 1, 0.0, ActingTotals, lambda *args: taken.append(args), template
+  )
+  client.fetch(NEVER)
+  return taken
+
+
+def test_parameters_arrive_in_the_structure_that_they_have_in_the_agent(connect):
+  [(version, params)] = fetch_as(params_of(3), connect)
+  assert version == 7 and type(params) is Params
+  assert jax.tree.structure(params) == jax.tree.structure(params_of(3))
+  jax.tree.map(np.testing.assert_array_equal, params, params_of(3))
+
+
+@pytest.mark.parametrize(
+  'template, text',
+  [
+    (
+      params_of(4),
+      r'it has float32\[2, 3\] for network/layers/0/w, but this agent expects float32\[2',
+    ),
+    (Params({}, np.float32(0)), 'for network/layers/0/w, but this agent expects nothing'),
+    ({'w': np.float32(0)}, 'but this agent expects nothing'),
+  ],
+)
+def test_parameters_of_another_network_are_refused_by_their_names(connect, template, text):
+  with pytest.raises(ValueError, match=f'{text}.*both nodes need the same agent and options'):
+    fetch_as(template, connect)
 
 
 def test_variables_of_one_moment_and_no_others(connect):

@@ -13,9 +13,9 @@ import threading
 import pytest
 
 from courier import tls
-from launchers import certificate
 from nodes.replay_server import child, door
 from nodes.replay_server.door import HAND_OVER, Door
+from tests import certificates
 from tests.ports import unused_port
 from tests.waiting import wait_until
 
@@ -62,15 +62,13 @@ def echo():
 
 
 @pytest.fixture(params=['plain', 'tls'])
-def context(request, monkeypatch):
+def context(request, monkeypatch, tmp_path):
   """The run's context for clients; None for a run without a certificate."""
   monkeypatch.delenv(tls.VARIABLE, raising=False)
   if request.param == 'plain':
-    yield None
-    return
-  with certificate.in_memory(certificate.new()) as file:
-    monkeypatch.setenv(tls.VARIABLE, certificate.variable(file)[certificate.VARIABLE])
-    yield tls.client_context()
+    return None
+  monkeypatch.setenv(tls.VARIABLE, certificates.write(tmp_path / 'run.pem'))
+  return tls.client_context()
 
 
 @pytest.fixture
@@ -167,15 +165,14 @@ encrypted = pytest.mark.parametrize('context', ['tls'], indirect=True)
 
 
 @encrypted
-def test_nothing_of_a_stranger_reaches_reverb(port, echo, context):
+def test_nothing_of_a_stranger_reaches_reverb(port, echo, context, tmp_path):
   with over_tcp(port) as stream:
     assert refused(stream)
   with over_tcp(port, stranger()) as stream:
     assert refused(stream)
-  with certificate.in_memory(certificate.new()) as file:
-    other_run = certificate.variable(file)[certificate.VARIABLE]
-    with over_tcp(port, stranger(other_run)) as stream:
-      assert refused(stream)
+  other_run = certificates.write(tmp_path / 'other.pem')
+  with over_tcp(port, stranger(other_run)) as stream:
+    assert refused(stream)
   assert echo.connections == []
 
 

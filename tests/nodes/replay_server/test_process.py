@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from courier import tls
-from launchers import certificate
 from nodes import replay
 from nodes.replay_server import child
 from nodes.runtime import lifecycle
 from nodes.unrolls import tables
 from nodes.unrolls.reader import UnrollReader
+from tests import certificates
 from tests.launchers import strangers
 from tests.nodes.numbered import COLUMNS
 from tests.nodes.prioritized import prioritized
@@ -58,13 +58,12 @@ def kind_of_answer(stream):
       return None
 
 
-def test_only_a_client_with_the_runs_certificate_talks_to_reverb(start, monkeypatch):
-  with certificate.in_memory(certificate.new()) as file:
-    monkeypatch.setenv(tls.VARIABLE, certificate.variable(file)[certificate.VARIABLE])
-    where = ('localhost', start().address.rpartition(':')[2])
-    raw = socket.create_connection(where, DEADLINE)
-    assert kind_of_answer(tls.client_context().wrap_socket(raw)) == SETTINGS
-    assert kind_of_answer(socket.create_connection(where, DEADLINE)) is None
+def test_only_a_client_with_the_runs_certificate_talks_to_reverb(start, monkeypatch, tmp_path):
+  monkeypatch.setenv(tls.VARIABLE, certificates.write(tmp_path / 'run.pem'))
+  where = ('localhost', start().address.rpartition(':')[2])
+  raw = socket.create_connection(where, DEADLINE)
+  assert kind_of_answer(tls.client_context().wrap_socket(raw)) == SETTINGS
+  assert kind_of_answer(socket.create_connection(where, DEADLINE)) is None
 
 
 def test_the_port_of_reverb_itself_cannot_be_reached_from_outside(start):
@@ -142,6 +141,7 @@ _REACHED = """
 import os, socket, subprocess, sys
 from nodes import replay
 from nodes.unrolls import tables
+from tests import certificates
 from tests.launchers import strangers
 port = 20001
 server = replay.ReplayServer(tables.queue_table(4), None, 'replay/0', sys.argv[1], 0.0, port)
