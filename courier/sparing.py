@@ -11,7 +11,7 @@ _KINDS = 1000  # That are remembered.
 
 
 class SparingLog:
-  """Logs a warning of one kind at most once a minute. Several threads may use it, and forked children."""
+  """Logs a warning of one kind at most once a minute, in any of several threads."""
 
   def __init__(self, log: logging.Logger):
     """Initialises a log that writes to another one."""
