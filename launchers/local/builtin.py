@@ -10,7 +10,7 @@ import launchpad as lp
 from absl.testing import absltest
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
-from launchers import certificate
+from launchers import binding, certificate
 from launchers.placement import Resources, environment_variables
 
 
@@ -40,8 +40,11 @@ def launch(
     The exit code, 0 or 1.
   """
   case = _Case()
+  # Launchpad's entry of a process imports `courier` before anything could add our directory.
+  path = {'PYTHONPATH': binding.python_path()}
   resources = {
-    label: PythonProcess(env=environment_variables(placement[label])) for label in program.groups
+    label: PythonProcess(env=environment_variables(placement[label]) | path)
+    for label in program.groups
   }
   # The nodes are threads or children of this process.
   pem = certificate.in_memory(certificate.new())

@@ -135,6 +135,19 @@ class Stranger:
     write(self._path, json.dumps(strangers.look(os.path.dirname(self._path), self._left_out)))
 
 
+class Certificate:
+  """Waits for a file, writes another with the certificate that it has, and stops the program."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def run(self):
+    _wait_for(self._path)
+    with open(os.environ['COURIER_TLS']) as file:
+      write(f'{self._path}-certificate', file.read())
+    lifecycle.stop_program()
+
+
 class Stopper:
   """Stops the program as soon as all of `paths`, joined by os.pathsep, exist."""
 
