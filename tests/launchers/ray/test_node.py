@@ -44,7 +44,7 @@ def start(tmp_path, monkeypatch):
     node = ray_node.RayNode('replay', 1, Resources(), None, lambda: actor, 1.0, [])
     node.place = place
     task = binding.NodeTask('replay', 0, str(payload))
-    node.start(task, str(tmp_path / 'log'), {}, lambda: None)
+    node.start(task, str(tmp_path / 'log'), {}, b'', lambda: None)
     return node
 
   return start
