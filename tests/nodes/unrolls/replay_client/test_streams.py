@@ -181,23 +181,37 @@ def test_a_silent_server_holds_nobody_longer_than_the_timeout(silent):
   assert not reader.is_alive()
 
 
-def test_over_tcp_only_processes_with_the_certificate_of_the_run_are_served(serve, monkeypatch):
+@pytest.fixture
+def run_certificate(monkeypatch):
+  """Gives this process, and the servers that it starts, the certificate of a run."""
+  with certificate.in_memory(certificate.new()) as file:
+    monkeypatch.setenv(tls.VARIABLE, certificate.variable(file)[certificate.VARIABLE])
+    yield
+
+
+def test_a_client_on_the_machine_of_the_server_needs_no_tcp(serve, run_certificate, monkeypatch):
+  address = serve(queue_table(4))
+  monkeypatch.delenv(tls.VARIABLE)  # TCP would need it.
+  assert list(ReplayClient(address).server_info(timeout=DEADLINE)) == [UNROLLS]
+
+
+def test_over_tcp_only_processes_with_the_certificate_of_the_run_are_served(
+  serve, run_certificate, monkeypatch
+):
   def bind(port, listen=child.listen):
     taken.bind(child.unix_name(port))  # So there is TCP only.
     return listen(port)
 
-  taken = socket.socket(socket.AF_UNIX)
+  rows = [np.random.default_rng(n).integers(0, 256, 700_000, np.uint8) for n in range(9)]
   monkeypatch.setattr(child, 'listen', bind)
-  with taken, certificate.in_memory(certificate.new()) as file:
-    monkeypatch.setenv(tls.VARIABLE, certificate.variable(file)[certificate.VARIABLE])
+  with socket.socket(socket.AF_UNIX) as taken:
     address = serve(queue_table(100))
     writer = Writer(address)
-    for number in range(9):
-      writer.insert(np.random.default_rng(number).integers(0, 256, 700_000, np.uint8), {UNROLLS: 1})
+    for expected in rows:
+      writer.insert(expected, {UNROLLS: 1.0})
     assert writer.flush(DEADLINE)
     sampler = ReplayClient(address).sampler(UNROLLS, 3)
-    for number, sample in enumerate(itertools.islice(sampler, 9)):
-      expected = np.random.default_rng(number).integers(0, 256, 700_000, np.uint8)
+    for expected, sample in zip(rows, sampler, strict=False):
       np.testing.assert_array_equal(sample.columns[0], expected)
     sampler.close()
     writer.close()
