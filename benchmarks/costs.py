@@ -34,6 +34,11 @@ def cpu_seconds(process: psutil.Process) -> float:
   return used.user + used.system
 
 
+def family(process: psutil.Process) -> list[psutil.Process]:
+  """Returns a node's process and those that it has started, such as Reverb's."""
+  return [process, *process.children(recursive=True)]
+
+
 def _python_seconds() -> float:
   """Returns the CPU seconds that the Python threads of this process have used, of those that live."""
   clocks = [time.pthread_getcpuclockid(t.ident) for t in threading.enumerate() if t.ident]
@@ -72,7 +77,9 @@ def measure(
   processes = {name: psutil.Process(pid) for name, pid in (others or {}).items()}
 
   def read() -> tuple[dict[str, float], float]:
-    used = {here: time.process_time()} | {n: cpu_seconds(p) for n, p in processes.items()}
+    used = {here: time.process_time()} | {
+      name: sum(map(cpu_seconds, family(process))) for name, process in processes.items()
+    }
     return used, _python_seconds()
 
   sleep = _pausing(pause) if pause else 0.0

@@ -84,8 +84,11 @@ class _Instant:
     machine = psutil.cpu_times()
     self.machine_idle = machine.idle + machine.iowait
     self.machine_total = sum(machine[:8])
-    self.cpu = {name: costs.cpu_seconds(process) for name, process in nodes.items()}
-    self.memory = {name: process.memory_full_info().uss for name, process in nodes.items()}
+    parts = {n: [p] if n == 'launcher' else costs.family(p) for n, p in nodes.items()}
+    self.cpu = {name: sum(map(costs.cpu_seconds, found)) for name, found in parts.items()}
+    self.memory = {
+      name: sum(p.memory_full_info().uss for p in found) for name, found in parts.items()
+    }
     self.compilations = compilations(program.run_dir)
     self.counts = _counts(program, learner, self.second)
 

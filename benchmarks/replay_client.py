@@ -9,6 +9,7 @@ Prints the medians for items of random bytes, and of bytes that shrink as frames
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from nodes.replay_server import child
 _REPEATS = flags.DEFINE_integer('repeats', 3, 'measurements of each', 1)
 _SIZES = flags.DEFINE_list('kilobytes', ['1', '16', '256'], 'sizes of an item')
 _PYTHON = {'own': sys.executable, 'reverb': child.PYTHON}
+# Without what is for one of the two Pythons.
+_ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith('PYTHON')}
 
 
 def _command(whose: str, *arguments: str) -> list[str]:
@@ -32,7 +35,7 @@ def _command(whose: str, *arguments: str) -> list[str]:
 def measure(whose: str, *arguments: str) -> dict[str, float]:
   """Returns the measurements of one process, by name."""
   command = _command(whose, whose, *arguments)
-  run = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+  run = subprocess.run(command, cwd=ROOT, env=_ENVIRONMENT, capture_output=True, check=True)
   return json.loads(run.stdout)
 
 
@@ -42,6 +45,7 @@ def main(argv: list[str]) -> None:
   with subprocess.Popen(
     _command('reverb', 'serve', str(port)),
     cwd=ROOT,
+    env=_ENVIRONMENT,
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     stderr=subprocess.DEVNULL,

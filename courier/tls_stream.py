@@ -75,7 +75,10 @@ class TLSStream:
         with self._lock:
           while count < len(memory) and (not count or self.pending()):
             room = memory[count:] if count else memory
-            count += self._tls.read(len(room), room)  # type: ignore[operator]
+            size: int = self._tls.read(len(room), room)  # type: ignore[assignment]
+            if not size:  # The other side has said that it sends no more.
+              return count
+            count += size
         self._heard = True
         return count
       except ssl.SSLWantReadError:
@@ -83,8 +86,6 @@ class TLSStream:
           return count
         if self._raw.gettimeout() == 0:
           raise BlockingIOError from None
-      except ssl.SSLZeroReturnError:
-        return count
       except ssl.SSLError as error:
         raise (ConnectionError if self._heard else HandshakeError)(_why(error)) from None
       if not self._pull():

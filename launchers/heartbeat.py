@@ -38,8 +38,8 @@ class Beat:
     seconds: duration of the activity so far.
     unmarked: seconds since the node last marked its activity, without time spent suspended.
     progress_factor: `unmarked` seconds that do not count as a hang, in multiples of --node_timeout.
-    memory_mib: resident memory that the process does not share, in MiB.
-    cpu_seconds: CPU time of this incarnation.
+    memory_mib: resident memory that its processes do not share, in MiB; see `activity.parts`.
+    cpu_seconds: CPU time of this incarnation, of those processes.
     open_files: number of open descriptors.
     threads: number of threads, Python or not.
     host: name of its machine.
@@ -157,8 +157,10 @@ class HeartbeatSender:
     if self._count % _SLOW_FIGURES == 0:
       self._open_files, self._threads = len(os.listdir('/proc/self/fd')), _num_threads()
     self._count += 1
-    with open('/proc/self/statm') as f:
-      _, resident, shared = map(int, f.read().split()[:3])
+    memory, cpu = _memory_mib('self'), time.process_time()
+    for pid in list(activity.parts):
+      with contextlib.suppress(OSError):  # It has ended.
+        memory, cpu = memory + _memory_mib(str(pid)), cpu + _cpu_seconds(pid)
     with open('/proc/uptime') as f:
       _, idle = map(float, f.read().split())
     return Beat(
@@ -166,8 +168,8 @@ class HeartbeatSender:
       seconds=round(now - latest.began, 1),
       unmarked=round(self._unmarked, 1),
       progress_factor=min(latest.activity.progress_factor, _PATIENT),
-      memory_mib=round((resident - shared) * _PAGE / _MIB, 1),
-      cpu_seconds=round(time.process_time(), 2),
+      memory_mib=round(memory, 1),
+      cpu_seconds=round(cpu, 2),
       open_files=self._open_files,
       threads=self._threads,
       host=os.uname().nodename,
@@ -176,6 +178,18 @@ class HeartbeatSender:
       has_worked=activity.has_worked(),
       idle_seconds=idle,
     )
+
+
+def _memory_mib(process: str) -> float:
+  with open(f'/proc/{process}/statm') as f:
+    _, resident, shared = map(int, f.read().split()[:3])
+  return (resident - shared) * _PAGE / _MIB
+
+
+def _cpu_seconds(pid: int) -> float:
+  with open(f'/proc/{pid}/stat') as f:
+    user, system = f.read().rpartition(')')[2].split()[11:13]
+  return (int(user) + int(system)) / os.sysconf('SC_CLK_TCK')
 
 
 def _num_threads() -> int:

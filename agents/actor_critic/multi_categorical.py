@@ -54,7 +54,5 @@ class MultiCategorical(Distribution):
 
   def _each(self, logits: Array) -> Array:
     """Returns logits `[..., num_logits]` as `[..., K, largest]`, with `ILLEGAL` in the gaps."""
-    # Not a `where` of constant gaps on what was gathered: if the logits are constants of a compiled
-    # function too, XLA of jaxlib 0.6.2 folds it to wrong numbers on CPUs.
     padding = [(0, 0)] * (logits.ndim - 1) + [(0, 1)]
     return jnp.pad(logits, padding, constant_values=ILLEGAL)[..., self._place]

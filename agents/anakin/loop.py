@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents import compilation, shapes
 from agents.agent import Agent, LearnerState
 from agents.anakin import streams as playing
 from agents.anakin.environment import JaxEnvironment
@@ -106,7 +105,6 @@ class AnakinLoop:
       out_shardings=(*self._shardings, replicated),
       # The learner state is not donated, so callers may keep using its parameters.
       donate_argnums=(1, 2),
-      compiler_options=compilation.options(devices, self._multiplications()),
     )
 
   @property
@@ -150,11 +148,6 @@ class AnakinLoop:
   def _types(self) -> AnakinState:
     """Returns the shapes and dtypes of a state on the devices."""
     return AnakinState(*jax.eval_shape(self._make_state, jax.eval_shape(lambda: jax.random.key(0))))
-
-  def _multiplications(self) -> int:
-    """Returns about how many multiplications one step of acting takes."""
-    params = jax.tree.leaves(shapes.params(self._agent))
-    return self.num_envs * sum(math.prod(x.shape) for x in params)
 
   def _make_state(self, key: Array) -> tuple[LearnerState, Streams, Nest]:
     init_key, streams_key, replay_key = jax.random.split(key, 3)

@@ -1,8 +1,8 @@
-"""Convolutions, computed in the ways that XLA is fast at."""
+"""Convolutions in loops, computed in the ways that XLA is fast at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 
 from agents.types import Array
 
+# With fewer, a product of patches is faster than XLA's convolution.
+_MANY_CHANNELS = 16
 _MAX_COLUMNS = 16  # Of images whose patches are copied by columns: each is a copy in the program.
 
 
@@ -30,16 +32,16 @@ def space_to_depth(x: Array, size: int) -> Array:
 def in_loop(
   x: Array, kernel: Array, strides: Sequence[int], padding: Any, *args: Any, **kwargs: Any
 ) -> Array:
-  """`jax.lax.conv_general_dilated` with stride 1, for use within a loop such as `jax.lax.scan`.
+  """`jax.lax.conv_general_dilated` for use within a loop such as `jax.lax.scan`.
 
-  On CPUs, XLA computes a convolution in a loop tens of times slower than outside. There this is a matrix
-  product, which is as fast in a loop. It copies either the input or the output for each of the k x k
-  places of the kernel, whichever has fewer elements.
+  On CPUs, XLA computes the gradient of a convolution in a loop tens of times slower than outside. There
+  the gradient consists of matrix products, which are as fast in a loop. A convolution with stride s
+  becomes one with stride 1 over s x s squares of pixels.
 
   Args:
     x: `[N, H, W, C]`.
-    kernel: `[k, k, C, features]`, k odd for padding 'SAME'.
-    strides: 1, twice.
+    kernel: `[k, k, C, features]`; k is odd for padding 'SAME', and a multiple of the stride.
+    strides: one stride, twice; 1 for padding 'SAME'.
     padding: 'VALID' or 'SAME'.
 
   Returns:
@@ -48,46 +50,43 @@ def in_loop(
   Raises:
     ValueError: for any other strides or padding.
   """
-  if tuple(strides) != (1, 1) or padding not in ('VALID', 'SAME'):
+  stride, size = strides[0], kernel.shape[0]
+  divides = padding == 'VALID' and size % stride == 0
+  if tuple(strides) != (stride, stride) or not (divides or (padding == 'SAME' and stride == 1)):
     raise ValueError(
-      f'in_loop supports stride 1 and padding VALID or SAME, not {strides}, {padding}.'
+      'in_loop supports padding VALID with a stride that divides the size of the kernel, and padding '
+      f'SAME with stride 1, not {padding} with {tuple(strides)} and a kernel of {size} pixels.'
     )
   return jax.lax.platform_dependent(
     x,
     kernel,
-    cpu=lambda x, kernel: _on_cpu(x, kernel, padding),
+    cpu=lambda x, kernel: _on_cpu(x, kernel, stride, padding),
     default=lambda x, kernel: jax.lax.conv_general_dilated(
       x, kernel, strides, padding, *args, **kwargs
     ),
   )
 
 
-def _on_cpu(x: Array, kernel: Array, padding: str) -> Array:
-  """Returns the convolution of `in_loop` by one matrix product."""
-  pad = kernel.shape[0] // 2
+def _on_cpu(x: Array, kernel: Array, stride: int, padding: str) -> Array:
+  """Returns the convolution of `in_loop`."""
+  size = kernel.shape[0]
   if padding == 'SAME':
+    pad = size // 2
     x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+  height, width = ((pixels - size) // stride * stride + size for pixels in x.shape[1:3])
+  x = space_to_depth(x[:, :height, :width], stride)
+  kernel = space_to_depth(kernel.transpose(3, 0, 1, 2), stride).transpose(1, 2, 3, 0)
   return _convolved(x, kernel)
 
 
 @jax.custom_vjp
 def _convolved(x: Array, kernel: Array) -> Array:
-  """Returns the convolution without padding as a product of patches, or as shifted products."""
-  if not _shifts_outputs(x, kernel):
-    return _patches(x, kernel.shape[0]) @ kernel.reshape(-1, kernel.shape[-1])
-  # Every pixel is multiplied by the kernel's every place at once; the products are shifted and added.
+  """Returns the convolution with stride 1 and without padding."""
   size, _, channels, features = kernel.shape
-  height, width = (pixels - size + 1 for pixels in x.shape[1:3])
-  products = x.reshape(-1, channels) @ kernel.transpose(2, 0, 1, 3).reshape(channels, -1)
-  products = products.reshape(*x.shape[:3], size, size, features)
-  return sum(products[:, i : i + height, j : j + width, i, j] for i, j in _places(size))
-
-
-def _shifts_outputs(x: Array, kernel: Array) -> bool:
-  """Returns whether the output has fewer elements to copy for each place of a kernel than the input."""
-  size, _, channels, features = kernel.shape
-  height, width = x.shape[1:3]
-  return height * width * features < (height - size + 1) * (width - size + 1) * channels
+  if channels < _MANY_CHANNELS:
+    return _patches(x, size) @ kernel.reshape(-1, features)
+  layout = 'NHWC', 'HWIO', 'NHWC'
+  return jax.lax.conv_general_dilated(x, kernel, (1, 1), 'VALID', dimension_numbers=layout)
 
 
 def _patches(x: Array, size: int) -> Array:
@@ -136,39 +135,3 @@ _convolved.defvjp(_forward, _backward)
 def _places(size: int) -> Iterator[tuple[int, int]]:
   """Yields the rows and columns of a kernel."""
   return ((i, j) for i in range(size) for j in range(size))
-
-
-def unstrided(
-  x: Array,
-  kernel: Array,
-  strides: Sequence[int],
-  padding: Any,
-  *args: Any,
-  convolve: Callable[..., Array] = jax.lax.conv_general_dilated,
-  **kwargs: Any,
-) -> Array:
-  """`jax.lax.conv_general_dilated` for `flax.linen.Conv(..., padding='VALID')`, with equal parameters.
-
-  A convolution with stride s equals one with stride 1 over s x s squares of pixels. The gradient of a
-  strided convolution is a convolution over inputs dilated with zeros, and spends time on the zeros.
-
-  Args:
-    x: `[N, H, W, C]`.
-    kernel: `[k, k, C, features]`, k a multiple of the stride.
-    strides: one stride, twice.
-    padding: 'VALID'.
-    convolve: does the convolution with stride 1.
-
-  Returns:
-    `[N, h, w, features]`: the strided convolution, except for the order of summation.
-
-  Raises:
-    ValueError: for any other padding.
-  """
-  if padding != 'VALID':
-    raise ValueError(f'unstrided supports padding VALID only, not {padding}.')
-  stride, size = strides[0], kernel.shape[0]
-  height, width = ((pixels - size) // stride * stride + size for pixels in x.shape[1:3])
-  x = space_to_depth(x[:, :height, :width], stride)
-  kernel = space_to_depth(kernel.transpose(3, 0, 1, 2), stride).transpose(1, 2, 3, 0)
-  return convolve(x, kernel, (1, 1), padding, *args, **kwargs)

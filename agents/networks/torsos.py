@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.networks import choice
 from agents.networks.config import NetworkConfig
-from agents.networks.convolution import in_loop, unstrided
+from agents.networks.convolution import in_loop
 from agents.types import Array, Nest
 
 _ACTIVATIONS = {'relu': nn.relu, 'tanh': nn.tanh}
@@ -97,7 +97,7 @@ class Convolutions(nn.Module):
       nn.Conv,
       padding='VALID',
       kernel_init=kernel_init,
-      conv_general_dilated=functools.partial(unstrided, convolve=_convolution(self.looped)),
+      conv_general_dilated=_convolution(self.looped),
     )
     for channels, kernel, stride in self.layers:
       x = nn.relu(conv(channels, (kernel, kernel), (stride, stride))(x))

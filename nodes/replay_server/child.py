@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodes.runtime import lifecycle, listening
+from nodes.runtime import activity, lifecycle, listening
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PYTHON = os.path.join(_ROOT, '.venv-replay', 'bin', 'python')
@@ -105,6 +105,7 @@ class Child:
         start_new_session=True,  # Signals to the node's group are for the node.
       )
     self.pid = self._process.pid
+    activity.parts.add(self.pid)
     self._orders, self._replies = self._control.makefile('w'), self._control.makefile('r')
     begin = {
       'parent': os.getpid(),
@@ -122,9 +123,15 @@ class Child:
   def check_alive(self) -> None:
     """Raises RuntimeError if the process has ended; one sentence that says how."""
     code = self._process.poll()
-    if code is not None:
-      how = f'exit code {code}' if code >= 0 else signal.Signals(-code).name
-      raise RuntimeError(f'the process of Reverb has ended ({how}); its last lines are above.')
+    if code is None:
+      return
+    if code == -signal.SIGKILL:
+      raise RuntimeError(
+        'the process of Reverb has been killed (SIGKILL), as the kernel does where memory runs out: use '
+        'a smaller replay, or more memory.'
+      )
+    how = f'exit code {code}' if code >= 0 else signal.Signals(-code).name
+    raise RuntimeError(f'the process of Reverb has ended ({how}); its last lines are above.')
 
   def ask(self) -> None:
     """Asks Reverb for its tables, and waits for the reply.
@@ -153,6 +160,7 @@ class Child:
     except subprocess.TimeoutExpired:
       self._process.kill()
       self._process.wait()
+    activity.parts.discard(self.pid)
 
   def _order(self, order: object) -> Mapping[str, Any]:
     with self._lock:

@@ -64,7 +64,8 @@ def main(argv: list[str]) -> None:
     try:
       port.restrict_to_loopback()
     except OSError as error:
-      _leave(replies, {'error': str(error)})
+      text = f'the port of Reverb cannot be closed to the network, which needs Linux 5.7: {error}'
+      _leave(replies, {'error': text})
   listeners = [socket.socket(fileno=number) for number in begin['listeners']]
   door = Door(listeners, port.number, context)
   threading.Thread(target=_run, args=(door,), name='door', daemon=True).start()

@@ -70,6 +70,8 @@ class Mark(NamedTuple):
 _mark = Mark(RUNNING, time.monotonic(), time.monotonic())
 _has_worked = False
 _beat: Callable[[], object] | None = None
+# Ids of the processes that do part of this node's work. Heartbeats count what they use as the node's.
+parts: set[int] = set()
 
 
 def mark(activity: Activity) -> None:

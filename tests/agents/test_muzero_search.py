@@ -121,7 +121,9 @@ def test_illegal_actions_are_never_searched(config):
 def test_noise_at_the_root_is_shared_by_the_legal_actions():
   legal = jnp.asarray([True, False, True, False])
   keys = jax.random.split(jax.random.key(0), 4096)
-  logits = jax.vmap(lambda key: with_noise(jnp.log(PRIOR), legal, 0.25, 0.3, key))(keys)
+  logits = jax.vmap(
+    lambda key: with_noise(jnp.log(jnp.asarray(PRIOR, jnp.float32)), legal, 0.25, 0.3, key)
+  )(keys)
   mixed = np.exp(logits)
   np.testing.assert_allclose(mixed.sum(axis=1), 1.0, rtol=1e-5)
   np.testing.assert_allclose(mixed[:, [1, 3]], 0.0, atol=1e-30)

@@ -162,6 +162,16 @@ def test_a_handshake_that_goes_no_further_ends_and_holds_nobody_up(server, caplo
   assert 'no TLS handshake within' in caplog.text
 
 
+def test_a_peer_that_says_goodbye_is_disconnected(server):
+  stream = socket.create_connection(('127.0.0.1', server.port), DEADLINE)
+  with tls.client_context().wrap_socket(stream) as secured:
+    assert secured.recv(100) == b'courier\x01'
+    with contextlib.suppress(OSError):
+      secured.unwrap()
+    _end_of(secured)
+  assert server.client.add(1, 2) == 3
+
+
 def test_an_expired_certificate_is_refused_by_both_sides(
   tmp_path, monkeypatch, over_tls, serve, caplog
 ):

@@ -64,6 +64,31 @@ def _idle_seconds():
     return float(f.read().split()[1])
 
 
+_LARGE = """
+import sys
+large = b'x' * (200 << 20)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_beat_counts_what_the_other_processes_of_a_node_use(monkeypatch):
+  monkeypatch.setattr(activity, 'parts', set())
+  beats = []
+  sender = heartbeat.HeartbeatSender(beats.append)
+  with subprocess.Popen(
+    [sys.executable, '-c', _LARGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+  ) as other:
+    other.stdout.readline()
+    sender.beat()
+    activity.parts.add(other.pid)
+    sender.beat()
+    other.stdin.close()
+  sender.beat()  # The other one has ended.
+  without, together, after = (beat.memory_mib for beat in beats)
+  assert together > without + 190 and after < without + 100
+
+
 def test_every_beat_after_the_work_returned_says_so(monkeypatch):
   monkeypatch.setattr(heartbeat, 'PERIOD_SECONDS', 0.001)
   beats, after_return, enough = [], [], threading.Event()

@@ -144,6 +144,7 @@ def make_server():
     num_devices=1,
     environment=CounterEnvironment,
     threads=0,
+    inbox=None,
   ):
     sink = sink or Sink()
     spec = environment([1]).spec()
@@ -159,6 +160,7 @@ def make_server():
       batch_size=batch_size,
       timeout=timeout,
       seed=Seed(0),
+      inbox=inbox,
       threads=threads,
     )
     server.set_params(0, np.float32(0))

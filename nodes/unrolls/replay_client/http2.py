@@ -27,16 +27,9 @@ if TYPE_CHECKING:
 
 _PREFACE = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
 # Types of frames.
-_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = (
-  0x0,
-  0x1,
-  0x3,
-  0x4,
-  0x6,
-  0x7,
-  0x8,
-  0x9,
-)
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS = 0x0, 0x1, 0x3, 0x4
+_PING, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = 0x6, 0x7, 0x8, 0x9
+# Flags of frames.
 _END_STREAM, _ACK, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 # Settings.
 _HEADER_TABLE_SIZE, _ENABLE_PUSH, _INITIAL_WINDOW_SIZE, _MAX_FRAME_SIZE = 0x1, 0x2, 0x4, 0x5
@@ -164,7 +157,7 @@ class Connection:
     return self._ended
 
   def advance(self) -> None:
-    """Sends and receives what is possible at once.
+    """Sends and receives what is possible at once, up to the first messages.
 
     Raises:
       OSError: if the connection is lost or the server breaks the protocol.
@@ -190,7 +183,7 @@ class Connection:
         while self._receive():  # The server may have said why it has closed the connection.
           pass
         raise
-      more = self._receive()
+      more = self._receive() and (not self.messages or self._has_pending())
     self._send()  # What has arrived may allow it, or need a reply.
 
   @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ Buffer = Any
 SERVICE = '/deepmind.reverb.ReverbService/'
 
 _UINT8 = 4  # TensorFlow's number of the data type.
+_PRIORITY = struct.Struct('<Bd')  # The field of a priority.
 _KEY = b'\x08'  # Precedes the key in a chunk, in an item, and in a slice of a chunk.
 KEY_BYTES = 9
 _KEY_BITS = int.from_bytes(b'\x7f' * KEY_BYTES, 'little')
@@ -97,7 +99,9 @@ def mutation(table: str, updates: Mapping[int, float], deletes: Iterable[int]) -
   """Returns a MutatePrioritiesRequest."""
   parts = [wire.message(1, table.encode())]
   for key, priority in updates.items():
-    parts.append(wire.message(2, wire.integer(1, key) + wire.double(2, priority)))
+    encoded = wire.varint(key)
+    size = len(_KEY) + len(encoded) + _PRIORITY.size
+    parts += [b'\x12', bytes((size,)), _KEY, encoded, _PRIORITY.pack(0x11, priority)]
   parts += [wire.integer(3, key) for key in deletes]
   return b''.join(parts)
 

@@ -43,8 +43,13 @@ class Writer:
 
     Args:
       row: uint8 `[n]`, contiguous; not copied, so it must not change before it is confirmed.
-      priorities: of the item in each table, by the table's name.
+      priorities: of the item in each table, by the table's name; at least 0.
+
+    Raises:
+      ValueError: if a priority is negative or no number, which would end the table.
     """
+    if not all(priority >= 0 for priority in priorities.values()):
+      raise ValueError(f'a priority must be at least 0, unlike one of {dict(priorities)}')
     self._unsent.append(_Row(memoryview(row).cast('B'), priorities, self._episode))
 
   def flush(self, timeout: float) -> bool:

@@ -10,9 +10,12 @@ import pytest
 
 from nodes.inference import codec, socket_server
 from nodes.inference.client import RetryingClient, ServerAddress
+from nodes.inference.layout import layout
 from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from tests import certificates
+from tests.nodes.counter import CounterEnvironment
+from tests.nodes.inference_clients import Client
 from tests.ports import unused_port
 from tests.waiting import wait_until
 
@@ -134,6 +137,22 @@ def test_200_actors_connect_at_once(answer):
   for thread in threads:
     thread.join(DEADLINE)
   assert sorted(replies) == [*range(1, 201)]
+
+
+def test_handshakes_do_not_hold_up_a_server_with_a_single_thread(make_server):
+  port = unused_port()
+  _, sink = make_server(layout(2, 2, 1), threads=1, inbox=SocketServer(port, shared_memory=False))
+  address = ServerAddress(f'127.0.0.1:{port}')
+  first = Client(address, CounterEnvironment([100, 100]))
+  first.step()
+  with contextlib.ExitStack() as stack:
+    for sent in (b'', b'\x16', b'\x16\x03\x01\x02'):
+      stranger = stack.enter_context(socket.create_connection(('127.0.0.1', port), DEADLINE))
+      stranger.sendall(sent)
+    second = Client(address, CounterEnvironment([100, 100]), 'actor/1')
+    for _ in range(9):  # Two unrolls.
+      assert first.step() is not None and second.step() is not None
+  assert len(sink.unrolls) == 4
 
 
 def test_a_unix_socket_serves_its_own_user_only(monkeypatch, caplog):

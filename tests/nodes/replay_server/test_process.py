@@ -72,10 +72,33 @@ def test_the_port_of_reverb_itself_cannot_be_reached_from_outside(start):
   assert len(servers) == 1 and strangers.reached(servers) == set()
 
 
+_UNPRIVILEGED = """
+import sys
+from nodes import replay
+from nodes.unrolls import tables
+from nodes.unrolls.replay_client import ReplayClient
+from tests.launchers import strangers
+server = replay.ReplayServer(tables.queue_table(4), None, 'replay/0', sys.argv[1], 0.0, int(sys.argv[2]))
+print(len(server._child.refusal), *strangers.reached(strangers.ports(server._child.pid)))
+print(*ReplayClient(server.address).server_info())
+server.close()
+"""
+
+
+def test_a_user_without_any_capability_has_such_a_port_too(tmp_path):
+  strangers.require_isolation()
+  user = ['unshare', '--user', '--map-user=65534', '--map-group=65534']
+  if subprocess.run([*user, 'true'], capture_output=True).returncode:
+    pytest.skip('no user may make a user namespace here')
+  command = [*user, sys.executable, '-c', _UNPRIVILEGED, str(tmp_path), str(unused_port())]
+  output = subprocess.check_output(command, text=True, timeout=DEADLINE)
+  assert output == '0\nunrolls\n'
+
+
 def test_a_node_fails_with_the_process_of_reverb(start):
   server = start()
   os.kill(server._child.pid, signal.SIGKILL)
-  with pytest.raises(RuntimeError, match=r'the process of Reverb has ended \(SIGKILL\)'):
+  with pytest.raises(RuntimeError, match=r'the process of Reverb has been killed'):
     server.run()
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pathlib
 import subprocess
 
 import numpy as np
@@ -14,7 +15,8 @@ from nodes.unrolls.tables import PRIORITIZED, RateLimiter, Table
 from tests.nodes.unrolls.replay_client.reverb_client import ROWS, STEPS
 
 DEADLINE = 60
-ROOT = os.path.dirname(os.path.dirname(child.PYTHON)).removesuffix('/.venv-replay')
+ROOT = pathlib.Path(child.PYTHON).parents[2]
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith('PYTHON')}
 
 
 @pytest.fixture
@@ -25,7 +27,9 @@ def address(serve):
 def reverb(address, what):
   """Runs Reverb's own client; returns what it prints."""
   command = [child.PYTHON, '-m', 'tests.nodes.unrolls.replay_client.reverb_client', address, what]
-  run = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=DEADLINE, check=True)
+  run = subprocess.run(
+    command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, timeout=DEADLINE, check=True
+  )
   return [json.loads(line) for line in run.stdout.splitlines()]
 
 

@@ -153,6 +153,12 @@ def test_a_table_that_the_server_does_not_have(serve):
   writer.close()
 
 
+@pytest.mark.parametrize('priority', [-1.0, float('nan')])
+def test_a_priority_that_would_end_the_table_is_refused(priority):
+  with pytest.raises(ValueError, match='a priority must be at least 0'):
+    Writer('localhost:1').insert(row(0), {UNROLLS: priority})
+
+
 @pytest.fixture
 def silent():
   """The address of a server that accepts connections and says nothing."""
