@@ -265,8 +265,10 @@ def test_a_first_host_that_does_not_share_the_run_directory_is_suspected(cluster
 
 
 def test_a_host_without_the_interpreter_is_named(cluster, tmp_path, monkeypatch):
-  interpreter = cluster.unshared / 'python'
-  interpreter.symlink_to(sys.executable)
+  interpreter = cluster.unshared / 'bin' / 'python'
+  interpreter.parent.mkdir()
+  for name in ('bin/python', 'lib', 'pyvenv.cfg'):
+    (cluster.unshared / name).symlink_to(f'{sys.prefix}/{name}')
   monkeypatch.setattr(sys, 'executable', str(interpreter))
   program = nodes.program((nodes.Caller, True, ''), (nodes.Caller, True, ''))
   code, output = _launch(program, tmp_path, cpu_nodes=3)
