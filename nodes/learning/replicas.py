@@ -15,7 +15,6 @@ from agents.types import Nest
 from courier import tls
 from nodes.runtime import lifecycle
 
-
 # Begins the URI that `launchers.certificate` puts into the certificate of a run.
 _URI_PREFIX = 'launchpod://run/'
 
