@@ -16,6 +16,8 @@ from typing import IO
 # Environment variable with the path of the file.
 VARIABLE = 'COURIER_TLS'
 _NAME = 'launchpod'
+# JAX's coordinator looks for it in place of a host name; see `nodes.learning.replicas`.
+_URI = 'launchpod://run/node'
 _SLOW_CLOCK = datetime.timedelta(days=1)
 # The date of RFC 5280 for a certificate without an end. It is of no use without its key, which ends with
 # the run. A date would end a long run, or one whose manifests are applied again.
@@ -51,8 +53,9 @@ def new() -> bytes:
       x509.KeyUsage(digital_signature=True, key_cert_sign=True, **usage), critical=True
     )
     .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    # For libraries that always check a host name, such as gRPC.
-    .add_extension(x509.SubjectAlternativeName([x509.DNSName(_NAME)]), critical=False)
+    .add_extension(
+      x509.SubjectAlternativeName([x509.UniformResourceIdentifier(_URI)]), critical=False
+    )
     .sign(key, hashes.SHA256())
   )
   private = key.private_bytes(

@@ -1,7 +1,7 @@
 """Runs a local run in its own network namespace, so that no other process can connect to its nodes.
 
 Nodes refuse processes without the certificate of the run: see `launchers.certificate`. Other servers of
-a run ask for none: JAX's coordinator and collectives, and those that environments start. A Linux network
+a run ask for none: JAX's collectives, and those that environments start. A Linux network
 namespace with only a loopback interface can be reached only by the processes of the run.
 
 Only a process without threads may enter a user namespace, and launch.py has threads once it has parsed
@@ -70,8 +70,8 @@ def _exposed(placement: Mapping[str, Resources], namespaces: bool) -> list[str]:
   found = [] if namespaces else ['other users of this machine can connect to Reverb']
   if any(resources.one_job for resources in placement.values()):
     found.append(
-      "any process that can reach ports 1024-65535 of this machine can connect to JAX's coordinator and "
-      'collectives, so close them with a firewall'
+      "any process that can reach ports 1024-65535 of this machine can connect to JAX's collectives, so "
+      'close them with a firewall'
     )
   return found
 

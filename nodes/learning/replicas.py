@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Sequence
 
@@ -11,11 +12,18 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.types import Nest
+from courier import tls
 from nodes.runtime import lifecycle
+
+# Begins the URI that `launchers.certificate` puts into the certificate of a run.
+_URI_PREFIX = 'launchpod://run/'
 
 
 def initialize(coordinator: str, replica: int, num_replicas: int) -> None:
   """Joins the JAX job and waits for the other replicas.
+
+  The coordinator and its clients prove to each other by TLS that they are of this run, if it has a
+  certificate. JAX's collectives, between the same processes, have no such protection.
 
   Call it from the main thread, before anything uses a device.
 
@@ -30,8 +38,16 @@ def initialize(coordinator: str, replica: int, num_replicas: int) -> None:
   # The launcher's no_grpc_proxy keeps gRPC off any proxy; JAX warns of every variable with such a name.
   jax.config.update('jax_check_proxy_envs', False)
   handler = signal.getsignal(signal.SIGTERM)
+  certificate = os.environ.get(tls.VARIABLE) or None
   jax.distributed.initialize(
-    coordinator, num_replicas, replica, cluster_detection_method='deactivate'
+    coordinator,
+    num_replicas,
+    replica,
+    cluster_detection_method='deactivate',
+    mtls_cert_file=certificate,
+    mtls_key_file=certificate,
+    mtls_ca_file=certificate,
+    mtls_peer_uri_prefix=_URI_PREFIX if certificate else None,
   )
   signal.signal(signal.SIGTERM, handler)  # JAX replaces the node's handler.
   if jax.process_count() != num_replicas:

@@ -199,7 +199,8 @@ def occupancy(address: str, table: str) -> tuple[int, int] | None:
     table: name of the table.
   """
   try:
-    info = ReplayClient(address).server_info(timeout=1)[table]
+    with contextlib.closing(ReplayClient(address)) as client:
+      info = client.server_info(timeout=1)[table]
   except ReplayAwayError:
     return None
   return info.current_size, info.max_size

@@ -5,6 +5,7 @@ that learn (as in 0,1), the file to write, and the agents.
 """
 
 import signal
+import socket
 import sys
 import types
 
@@ -74,6 +75,17 @@ def learn(name, devices, replica, num_replicas):
   }
 
 
+def replies_to_strangers(address):
+  """Returns whether a gRPC server answers a client that speaks no TLS with the frame of its settings."""
+  host, port = address.split(':')
+  with socket.create_connection((host, int(port)), timeout=60) as stream:
+    stream.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + bytes(3) + b'\x04' + bytes(5))
+    try:
+      return stream.recv(4)[3:] == b'\x04'
+    except ConnectionResetError:
+      return False
+
+
 def main():
   coordinator, num_replicas, replica, learner_devices, path, *agents = sys.argv[1:]
   indices = [int(i) for i in learner_devices.split(',')]
@@ -83,6 +95,7 @@ def main():
     replicas.initialize(coordinator, int(replica), int(num_replicas))
     signal.raise_signal(signal.SIGTERM)
     assert caught == [signal.SIGTERM], 'JAX has kept the signal for itself'
+    assert not replies_to_strangers(coordinator), 'JAX has answered a client without certificate'
   devices = replicas.devices_of_all(indices, '--learner_devices')
   assert len(devices) == int(num_replicas) * len(indices)
   replicas.warm_up_collectives(devices)

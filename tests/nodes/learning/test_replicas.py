@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from launchers import certificate
 from nodes.inference.layout import layout
 from nodes.learning import replicas
 from tests.ports import unused_port
@@ -20,6 +21,8 @@ def run(directory, num_replicas, learner_devices, *agents):
   """Runs the processes of one job; returns the files that they have written."""
   processes, paths = [], []
   address = f'localhost:{unused_port()}'
+  pem = directory / 'certificate.pem'
+  pem.write_bytes(certificate.new())
   for replica in range(num_replicas):
     name = f'{num_replicas}-{learner_devices}-{replica}'
     paths.append(directory / f'{name}.npz')
@@ -31,6 +34,7 @@ def run(directory, num_replicas, learner_devices, *agents):
           env={
             **os.environ,
             **ENVIRONMENT,
+            certificate.VARIABLE: str(pem),
             'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
           },
           stdout=log,
