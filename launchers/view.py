@@ -98,6 +98,8 @@ class View:
     self._closed.set()
     if self.thread.ident is not None:
       self.thread.join(timeout=5)
+    with contextlib.suppress(OSError, ValueError):  # As in `_show`.
+      self._status()  # Prints the warnings since the last line.
 
   def restarted(self, name: str) -> None:
     """Counts a restart of a node."""

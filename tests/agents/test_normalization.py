@@ -165,6 +165,8 @@ def test_an_update_is_that_of_observations_normalised_by_hand(name, new):
   # The weights, the optimizer's state and every metric, the norm of the gradient among them.
   close(actual.state.params['params'], expected.state.params['params'], atol=1e-5)
   close(actual.state.opt_state, expected.state.opt_state, atol=1e-5)
+  for metrics in (actual.metrics, expected.metrics):
+    metrics.pop('rho_clipped', None)  # Whether a ratio of 1 exceeds 1 is up to rounding.
   close(actual.metrics, expected.metrics, atol=1e-4)
   moved = actual.state.params['params']['torso']['Dense_0']['kernel']
   assert np.abs(moved - weights['params']['torso']['Dense_0']['kernel']).max() > 1e-6

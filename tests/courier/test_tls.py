@@ -165,7 +165,7 @@ def test_a_handshake_that_goes_no_further_ends_and_holds_nobody_up(server, caplo
 def test_a_peer_that_says_goodbye_is_disconnected(server):
   stream = socket.create_connection(('127.0.0.1', server.port), DEADLINE)
   with tls.client_context().wrap_socket(stream) as secured:
-    assert secured.recv(100) == b'courier\x01'
+    assert secured.recv(100) == b'courier\x02'
     with contextlib.suppress(OSError):
       secured.unwrap()
     _end_of(secured)

@@ -126,6 +126,14 @@ def test_what_the_restart_of_a_learner_has_lost_is_said_once(capsys):
   assert said() == ['warning: learner/0 has lost 7', 'warning: learner/0 has lost 9']
 
 
+def test_what_was_lost_just_before_the_end_is_said_at_the_end(capsys):
+  follower = types.SimpleNamespace(status=STATUS | {'losses': ['learner/0 has lost 7']})
+  shown = view.View(follower, 'title', {}, log_period=3600, live=False)
+  shown.start()
+  shown.close()
+  assert capsys.readouterr().err.splitlines() == ['warning: learner/0 has lost 7']
+
+
 def test_rates_of_replicas_are_added_up():
   first = STATUS['latest']['inference_learner/0']
   second = {'actor_steps_per_second': 2.0, 'replay_size': 3.0, 'policy_lag_mean': 1.25}
