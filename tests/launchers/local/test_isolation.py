@@ -156,7 +156,7 @@ def test_a_tpu_keeps_its_network_unless_isolation_is_required(capsys):
     isolation.enter('auto', {'actor': Resources(), 'learner': learner})
     errors = capsys.readouterr().err
     expected = 'warning: the nodes are not isolated, because a TPU' if one_job else ''
-    assert errors.startswith(expected) and ('coordinator' in errors) is one_job
+    assert errors.startswith(expected) and ("JAX's collectives" in errors) is one_job
 
 
 def test_isolation_no_prints_nothing(capsys):
