@@ -139,12 +139,13 @@ def test_a_preempted_run_resumes_from_its_newest_checkpoint_by_itself(cluster, s
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 @pytest.mark.parametrize(
   'options',
   [
     [],
     # Slurm's own signal, up to two minutes after the start.
-    pytest.param(['--time=2', '--signal=B:USR1@60'], marks=pytest.mark.nightly),
+    ['--time=2', '--signal=B:USR1@60'],
   ],
 )
 def test_a_job_near_its_time_limit_is_requeued_and_one_that_fails_is_not(

@@ -182,11 +182,12 @@ def test_a_silent_server_holds_nobody_longer_than_the_timeout(silent):
 
 
 @pytest.fixture
-def run_certificate(monkeypatch):
+def run_certificate(monkeypatch, tmp_path):
   """Gives this process, and the servers that it starts, the certificate of a run."""
-  with certificate.in_memory(certificate.new()) as file:
-    monkeypatch.setenv(tls.VARIABLE, certificate.variable(file)[certificate.VARIABLE])
-    yield
+  # By a path of its own: a process keeps what it has read of a path.
+  path = tmp_path / 'certificate.pem'
+  path.write_bytes(certificate.new())
+  monkeypatch.setenv(tls.VARIABLE, str(path))
 
 
 def test_a_client_on_the_machine_of_the_server_needs_no_tcp(serve, run_certificate, monkeypatch):
