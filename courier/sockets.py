@@ -26,17 +26,28 @@ def listen(bound: socket.socket) -> list[socket.socket]:
   """Starts to listen on a bound TCP socket; returns it, and a Unix socket beside it if possible."""
   bound.listen(_BACKLOG)
   listeners = [bound]
+  bound.setblocking(False)
   if hasattr(socket, 'SO_PEERCRED'):
-    unix = socket.socket(socket.AF_UNIX)
-    try:
-      unix.bind(_unix_name(bound.getsockname()[1]))
-      unix.listen(_BACKLOG)
-      listeners.append(unix)
-    except OSError:  # Another process has the name. TCP is enough.
-      unix.close()
-  for listener in listeners:
-    listener.setblocking(False)
+    with contextlib.suppress(OSError):  # Another process has the name. TCP is enough.
+      listeners.append(listen_unix(_unix_name(bound.getsockname()[1])))
   return listeners
+
+
+def listen_unix(name: str) -> socket.socket:
+  """Returns a Unix socket that listens and does not block.
+
+  Raises:
+    OSError: if another process has the name.
+  """
+  listener = socket.socket(socket.AF_UNIX)
+  try:
+    listener.bind(name)
+    listener.listen(_BACKLOG)
+  except OSError:
+    listener.close()
+    raise
+  listener.setblocking(False)
+  return listener
 
 
 def bind(port: int) -> socket.socket:
@@ -60,7 +71,13 @@ def bind(port: int) -> socket.socket:
 
 
 def accept(listener: socket.socket) -> tuple[socket.socket, str]:
-  """Returns the next connection, and where its other side is, for a log.
+  """Returns the next connection, which does not block, and where its other side is; see `accept_own`."""
+  stream, name = accept_own(listener)
+  return _prepared(stream), name
+
+
+def accept_own(listener: socket.socket) -> tuple[socket.socket, str]:
+  """Returns the next connection, as it comes, and where its other side is, for a log.
 
   Raises:
     BlockingIOError: if there is none.
@@ -73,7 +90,9 @@ def accept(listener: socket.socket) -> tuple[socket.socket, str]:
   except PermissionError:
     stream.close()
     raise
-  return _prepared(stream), name_of(address)
+  if not isinstance(address, tuple):  # Of a Unix socket.
+    return stream, 'this machine'
+  return stream, f'{address[0].removeprefix("::ffff:")}:{address[1]}'
 
 
 def routes(
@@ -114,13 +133,6 @@ def check_user(stream: socket.socket) -> None:
     user = _CREDENTIALS.unpack(packed)[1]
     if user != os.geteuid():
       raise PermissionError(f'it belongs to user {user}')
-
-
-def name_of(address: Any) -> str:
-  """Returns the name of an address that `accept` has returned."""
-  if not isinstance(address, tuple):  # Of a Unix socket.
-    return 'this machine'
-  return f'{address[0].removeprefix("::ffff:")}:{address[1]}'
 
 
 _reset_in_child: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -182,15 +182,14 @@ class SocketServer:
 
   def _accept(self, listener: socket.socket) -> None:
     try:
-      stream, address = listener.accept()
+      stream, name = sockets.accept_own(listener)
       try:
-        sockets.check_user(stream)
         connection = self._add(stream)
       except OSError:
         stream.close()
         raise
     except PermissionError as error:
-      self._refuse(sockets.name_of(''), str(error))
+      self._refuse('this machine', str(error))
     except OSError as error:  # The peer may have disconnected.
       if error.errno in _NO_MORE and self._listens_again is None:
         self._pause(error)
@@ -199,7 +198,7 @@ class SocketServer:
       if connection.is_secure:
         self._new[connection] = now + self._idle_seconds
       else:
-        self._insecure[connection] = sockets.name_of(address), now + _HANDSHAKE_SECONDS
+        self._insecure[connection] = name, now + _HANDSHAKE_SECONDS
 
   def _refuse(self, name: str, why: str) -> None:
     self._refusals.warn(why, f'refused a connection of an actor from {name}: {why}')

@@ -12,21 +12,14 @@ from absl import logging
 
 from courier import sockets
 
-_BACKLOG = 1024
-
 
 def listen(port: int) -> socket.socket | None:
   """Returns a Unix socket that listens beside a port; None, with a line in the log, if it cannot."""
-  listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
   try:
-    listener.bind(_name(port))
-    listener.listen(_BACKLOG)
+    return sockets.listen_unix(_name(port))
   except OSError as error:
-    listener.close()
     logging.info('actors of this machine send their rows over TCP: no Unix socket (%s).', error)
     return None
-  listener.setblocking(False)
-  return listener
 
 
 def connect(host: str, port: int, timeout: float) -> socket.socket | None:

@@ -13,11 +13,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from courier import sockets
 from nodes.runtime import activity, lifecycle, listening
+from nodes.runtime.replay_socket import unix_name
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PYTHON = os.path.join(_ROOT, '.venv-replay', 'bin', 'python')
-_BACKLOG = 1024
 # Reverb waits 5 s for its streams to end.
 _STOP_SECONDS = 10.0
 # The process of an earlier incarnation may hold its port while it returns its memory.
@@ -45,20 +46,9 @@ def listen(port: int) -> list[socket.socket]:
       if time.monotonic() >= end:
         raise
       time.sleep(0.1)
-  unix = socket.socket(socket.AF_UNIX)
-  try:
-    unix.bind(unix_name(port))
-    unix.listen(_BACKLOG)
-    unix.setblocking(False)
-    listeners.append(unix)
-  except OSError:  # Another process has the name. TCP is enough.
-    unix.close()
+  with contextlib.suppress(OSError):  # Another process has the name. TCP is enough.
+    listeners.append(sockets.listen_unix(unix_name(port)))
   return listeners
-
-
-def unix_name(port: int) -> str:
-  """Returns the abstract name of the Unix socket beside a port."""
-  return f'\0launchpod-replay-{port}'
 
 
 class Child:

@@ -21,10 +21,8 @@ from courier.sparing import SparingLog
 from courier.tls_stream import TLSStream
 from nodes.replay_server import relay
 from nodes.replay_server.relay import Stream
+from nodes.runtime.replay_socket import HAND_OVER
 
-# A client at the Unix socket sends this byte. It comes back with the file descriptor of a TCP socket
-# that is connected to Reverb.
-HAND_OVER = b'\0'
 # A client that has not proved who it is, or has said nothing, is turned away after this time, or once so
 # many others have come after it.
 _KNOCK_SECONDS = 10.0

@@ -11,11 +11,11 @@ import time
 from typing import Any
 
 from courier import sockets, tls
+from nodes.runtime.replay_socket import HAND_OVER, unix_name
 from nodes.unrolls.replay_client import errors
 from nodes.unrolls.replay_client.http2 import Connection
 
 _CONNECT_SECONDS = 5.0  # For each way to the server.
-_HAND_OVER = b'\0'  # See `nodes.replay_server.door`, and for the name of the socket `child`.
 
 
 def connect(address: str, deadline: float | None = None) -> Connection:
@@ -32,7 +32,7 @@ def connect(address: str, deadline: float | None = None) -> Connection:
   context = tls.client_context()
   problem: Exception = OSError('the host has no address')
   try:
-    for stream, where in sockets.routes(address, _unix_name):
+    for stream, where in sockets.routes(address, unix_name):
       left = _CONNECT_SECONDS if deadline is None else deadline - time.monotonic()
       stream.settimeout(min(max(left, 0.001), _CONNECT_SECONDS))
       is_near = stream.family == socket.AF_UNIX
@@ -51,14 +51,10 @@ def _connected(stream: socket.socket, where: Any) -> socket.socket:
   if stream.family == socket.AF_UNIX:
     with stream:
       sockets.check_user(stream)
-      stream.sendall(_HAND_OVER)
+      stream.sendall(HAND_OVER)
       _, numbers, _, _ = socket.recv_fds(stream, 1, 1)
       if not numbers:
         raise ConnectionError('the server has handed over no connection')
       stream = socket.socket(fileno=numbers[0])
   stream.setblocking(False)
   return stream
-
-
-def _unix_name(port: int) -> str:
-  return f'\0launchpod-replay-{port}'

@@ -14,7 +14,8 @@ import pytest
 
 from courier import tls
 from nodes.replay_server import child, door
-from nodes.replay_server.door import HAND_OVER, Door
+from nodes.replay_server.door import Door
+from nodes.runtime import replay_socket
 from tests import certificates
 from tests.ports import unused_port
 from tests.waiting import wait_until
@@ -88,8 +89,8 @@ def over_tcp(port, context=None):
 def handed_over(port):
   with socket.socket(socket.AF_UNIX) as stream:
     stream.settimeout(DEADLINE)
-    stream.connect(child.unix_name(port))
-    stream.sendall(HAND_OVER)
+    stream.connect(replay_socket.unix_name(port))
+    stream.sendall(replay_socket.HAND_OVER)
     _, (number,), _, _ = socket.recv_fds(stream, 1, 1)
   stream = socket.socket(fileno=number)
   stream.settimeout(DEADLINE)
@@ -219,7 +220,7 @@ with socket.socket(socket.AF_UNIX) as stream:
 @pytest.mark.skipif(os.getuid() != 0, reason='only root can be another user')
 @encrypted
 def test_no_other_user_is_let_in_by_the_unix_socket(port, context, echo):
-  command = [sys.executable, '-c', _VISIT, child.unix_name(port).replace('\0', '@')]
+  command = [sys.executable, '-c', _VISIT, replay_socket.unix_name(port).replace('\0', '@')]
   assert subprocess.check_output([*command, '0'], text=True) == "b'\\x00'\n"
   assert subprocess.check_output([*command, '65534'], text=True) == "b''\n"
   assert len(echo.connections) == 1

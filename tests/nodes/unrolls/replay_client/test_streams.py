@@ -12,6 +12,7 @@ from courier import tls
 from launchers import certificate
 from nodes import replay
 from nodes.replay_server import child
+from nodes.runtime import replay_socket
 from nodes.unrolls.replay_client import ReplayAwayError, ReplayClient, ReplayError, Writer, flush
 from nodes.unrolls.table_names import ORIGINALS, UNROLLS
 from nodes.unrolls.tables import queue_table, uniform_table
@@ -200,7 +201,7 @@ def test_over_tcp_only_processes_with_the_certificate_of_the_run_are_served(
   serve, run_certificate, monkeypatch
 ):
   def bind(port, listen=child.listen):
-    taken.bind(child.unix_name(port))  # So there is TCP only.
+    taken.bind(replay_socket.unix_name(port))  # So there is TCP only.
     return listen(port)
 
   rows = [np.random.default_rng(n).integers(0, 256, 700_000, np.uint8) for n in range(9)]
