@@ -17,7 +17,7 @@ import launchpad as lp
 from launchpad.launch import serialization
 
 from environments import interpreters
-from launchers import child_process, pickling, stop_requests
+from launchers import pickling, stop_requests
 from launchers.placement import Resources
 from nodes.runtime import listening
 from nodes.runtime.lifecycle import RUN_VARIABLE
@@ -83,7 +83,7 @@ def starting() -> Iterator[None]:
 
 def free_ports(count: int) -> list[int]:
   """Returns ports that nothing on this machine listens on."""
-  return listening.close(child_process.bind_ports(count))
+  return listening.close(listening.bind_ports(count))
 
 
 def log_path(run_dir: str, task: NodeTask) -> str:

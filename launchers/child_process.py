@@ -1,4 +1,4 @@
-"""Finds free ports on a machine, and starts and signals the process of a node.
+"""Starts and signals the process of a node.
 
 This module and those of ours that it imports use only the standard library, because
 `launchers.ray.machines` sends them to machines by value.
@@ -7,34 +7,17 @@ This module and those of ours that it imports use only the standard library, bec
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import random
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Mapping
 from typing import IO
 
 from launchers import guard, heartbeat, interpreter
-from nodes.runtime import listening
 
 # `NodeProcess.exit_code` of a node that exited with code 0 before its work returned.
 EXITED_EARLY = 250
-# Above those of Ray's workers, below those of Kubernetes' services and of Linux's connections.
-_PORTS = range(20_000, 30_000)
-
-
-def bind_ports(count: int) -> list[socket.socket]:
-  """Returns sockets bound to ports that no other process on this machine uses.
-
-  The sockets do not listen. A node can bind the port once its socket is closed. Until then the kernel
-  gives it to no other socket: connections, and servers without a port of their own, get higher ones.
-  """
-  chance = random.SystemRandom()
-  ours = (chance.choice(_PORTS) for _ in range(count + len(_PORTS)))
-  return listening.bind_first(itertools.chain(ours, itertools.repeat(0, count)), count)
 
 
 class NodeProcess:

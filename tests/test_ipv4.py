@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from launchers import binding, child_process
+from launchers import binding
 from launchers.slurm import probe
 from nodes.inference.client import ServerAddress
 from nodes.inference.socket_server import SocketServer
@@ -25,7 +25,7 @@ def _ipv4_only(monkeypatch):
 
 
 def test_launchers_find_ports():
-  held = child_process.bind_ports(3)
+  held = listening.bind_ports(3)
   ports = [s.getsockname()[1] for s in held]
   assert len(set(ports)) == 3
   for s in held:
@@ -38,9 +38,9 @@ def test_launchers_find_ports():
 
 def test_servers_listen_and_an_occupied_port_is_rejected():
   (port,) = binding.free_ports(1)
-  listening.check_free(port)
+  listening.listen(port).close()
   inbox = SocketServer(port)
   ServerAddress(f'127.0.0.1:{port}').connect().close()
   with pytest.raises(OSError, match='in use'):
-    listening.check_free(port)
+    listening.listen(port)
   inbox.close()

@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 
 from launchers import certificate, child_process, disk_space, guard, heartbeat
+from nodes.runtime import listening
 
 STOP_FILE_VARIABLE = 'LAUNCHPOD_STOP_FILE'
 
@@ -110,7 +111,7 @@ class Supervisor:
 
     self._code = code
     self._running = threading.Event()
-    self._sockets = child_process.bind_ports(num_ports)
+    self._sockets = listening.bind_ports(num_ports)
     return Place(
       machine=os.uname().nodename,
       ip=ray.util.get_node_ip_address(),

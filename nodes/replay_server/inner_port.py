@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-import random
 import socket
 import sys
 from collections.abc import Iterator
 
-# Below those of Linux's connections, as those of nodes are.
-_PORTS = range(20_000, 30_000)
+from nodes.runtime import listening
+
 _LISTENING = '0A'  # In /proc/net/tcp.
 _LOOPBACK = b'lo'
 
@@ -35,14 +34,7 @@ class InnerPort:
     Raises:
       OSError: if there is none.
     """
-    chance = random.SystemRandom()
-    self._held = _unbound()
-    for _ in range(1000):
-      with contextlib.suppress(OSError):
-        self._held.bind(('', chance.choice(_PORTS)))
-        break
-    else:
-      raise OSError('no free port for Reverb')
+    (self._held,) = listening.bind_ports(1)
     self.number: int = self._held.getsockname()[1]
 
   @contextlib.contextmanager
@@ -70,14 +62,6 @@ class InnerPort:
     for peer in _peers(self.number):
       if not peer.is_loopback:
         raise OSError(f'{peer} has connected to Reverb before its port was closed to the network')
-
-
-def _unbound() -> socket.socket:
-  if not socket.has_dualstack_ipv6():
-    return socket.socket(socket.AF_INET)
-  both = socket.socket(socket.AF_INET6)
-  both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-  return both
 
 
 def _listeners(port: int) -> Iterator[socket.socket]:

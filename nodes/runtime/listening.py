@@ -6,22 +6,14 @@ value.
 
 from __future__ import annotations
 
+import itertools
+import random
 import socket
 from collections.abc import Iterable
 
 _BACKLOG = 1024
-
-
-def check_free(port: int) -> None:
-  """Checks that a port is free.
-
-  Ignores connections of an earlier incarnation that are still closing.
-
-  Raises:
-    OSError: if the port is in use.
-  """
-  with unbound_socket() as probe:
-    _bind(probe, port)
+# Above those of Ray's workers, below those of Kubernetes' services and of Linux's connections.
+_PORTS = range(20_000, 30_000)
 
 
 def listen(port: int) -> socket.socket:
@@ -32,7 +24,8 @@ def listen(port: int) -> socket.socket:
   """
   listener = unbound_socket()
   try:
-    _bind(listener, port)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(('', port))
     listener.listen(_BACKLOG)
   except OSError as error:
     listener.close()
@@ -48,6 +41,17 @@ def unbound_socket() -> socket.socket:
   both = socket.socket(socket.AF_INET6)
   both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
   return both
+
+
+def bind_ports(count: int) -> list[socket.socket]:
+  """Returns sockets bound to ports that no other process on this machine uses.
+
+  The sockets do not listen. A server can bind the port once its socket is closed. Until then the kernel
+  gives it to no other socket: connections, and servers without a port of their own, get higher ones.
+  """
+  chance = random.SystemRandom()
+  ours = (chance.choice(_PORTS) for _ in range(count + len(_PORTS)))
+  return bind_first(itertools.chain(ours, itertools.repeat(0, count)), count)
 
 
 def bind_first(ports: Iterable[int], count: int) -> list[socket.socket]:
@@ -79,8 +83,3 @@ def close(bound: Iterable[socket.socket]) -> list[int]:
     ports.append(s.getsockname()[1])
     s.close()
   return ports
-
-
-def _bind(unbound: socket.socket, port: int) -> None:
-  unbound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-  unbound.bind(('', port))

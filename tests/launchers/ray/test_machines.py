@@ -5,8 +5,8 @@ import sys
 
 from ray import cloudpickle
 
-from launchers import child_process
 from launchers.ray import machines, supervisor
+from nodes.runtime import listening
 
 _ON_A_MACHINE = """
 import importlib.util, sys
@@ -21,7 +21,7 @@ def test_a_machine_without_the_code_finds_ports(tmp_path):
   try:
     for module in machines.BY_VALUE:
       cloudpickle.register_pickle_by_value(module)
-    sent = cloudpickle.dumps((child_process.bind_ports, supervisor.Supervisor))
+    sent = cloudpickle.dumps((listening.bind_ports, supervisor.Supervisor))
   finally:
     for module in machines.BY_VALUE:
       cloudpickle.unregister_pickle_by_value(module)
