@@ -19,9 +19,6 @@ from environments import crossing, interpreters, user_file
 from environments.base import BatchedEnvironment, Exhausted
 from environments.nests import Nest
 
-_COMMAND = (
-  'import sys; sys.path[0] = sys.argv[1]; from environments import elsewhere; elsewhere.main()'
-)
 _ATTRIBUTES = 'num_envs', 'action_repeat', 'protocol'
 _CLOSE_SECONDS = 10
 # Of the errors that the environment may raise, those that its caller expects.
@@ -44,13 +41,13 @@ class Elsewhere(BatchedEnvironment):
     Raises:
       ValueError: the interpreter cannot be used, or as in `registry.make`; one sentence.
     """
-    if problem := interpreters.probe(python, ('environments.elsewhere',)).problem:
+    if problem := interpreters.probe(python, (__name__,)).problem:
       raise ValueError(f'{python} {problem}.')
     carried = user_file.carried(name)
     self._pipe, there = multiprocessing.Pipe()
     with there:
       self._process = subprocess.Popen(
-        [python, '-X', 'faulthandler', '-c', _COMMAND, interpreters.ROOT, str(there.fileno())],
+        interpreters.command(python, __name__, str(there.fileno())),
         env={**os.environ, **interpreters.variables()},
         stdin=subprocess.DEVNULL,
         stdout=2,

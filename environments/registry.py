@@ -162,15 +162,15 @@ def _tried(
 ) -> Described:
   flag = f'--env={name}'
   found: Described = separate_process.call(
-    'environments.registry:tried', name, options, family, flag=flag, python=python
+    'environments.registry:trial', name, options, family, flag=flag, python=python
   )
   return found
 
 
 def trial(
   name: str | user_file.Named, options: str = '', family: Family | None = None
-) -> specs.EnvironmentSpec:
-  """Makes one environment in this process and closes it; returns its spec.
+) -> Described:
+  """Makes one environment in this process and closes it; returns its description.
 
   An environment of a user's own file, or of a module that Gymnasium imports, is also stepped; see
   `environments.contract_check`.
@@ -183,13 +183,6 @@ def trial(
   Raises:
     ValueError: as in `make`, or the user's environment violates the interface; one sentence.
   """
-  return tried(name, options, family).spec
-
-
-def tried(
-  name: str | user_file.Named, options: str = '', family: Family | None = None
-) -> Described:
-  """Does what `trial` does, and returns the action repeat as well."""
   own = _carried(name)
   if isinstance(own, user_file.Named):
     _, _, keywords = resolve({}, own, options)

@@ -16,7 +16,6 @@ import hashlib
 import importlib
 import json
 import os
-import pathlib
 import pickle
 import signal
 import subprocess
@@ -26,12 +25,6 @@ from typing import Any
 
 from environments import crossing, interpreters
 
-_ROOT = str(pathlib.Path(__file__).parent.parent)
-# Python puts '', the working directory, first, from which nothing must be imported.
-_COMMAND = (
-  *('-X', 'faulthandler', '-c'),
-  'import sys; sys.path[0] = sys.argv[1]; from environments import separate_process as p; p.main()',
-)
 _VALUE, _REFUSED, _FAILED = 'value', 'refused', 'failed'
 _LARGEST = 64 << 10  # Linux limits a variable to 128 KiB; a call that is left out is repeated.
 _RETURNED = 'LAUNCHPOD_CHECKS'  # JSON: process id, what each call has returned, in base64.
@@ -81,7 +74,9 @@ def _answer(question: bytes, flag: str, python: str) -> bytes:
     imports = {'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path)}
   with open(os.memfd_create('answer'), 'rb') as answer:
     process = subprocess.run(
-      [python or sys.executable, *_COMMAND, _ROOT, str(os.getpid()), str(answer.fileno())],
+      interpreters.command(
+        python or sys.executable, __name__, str(os.getpid()), str(answer.fileno())
+      ),
       env={**os.environ, **imports, 'JAX_PLATFORMS': 'cpu'},
       input=question,
       stdout=2,

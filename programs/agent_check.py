@@ -85,13 +85,8 @@ def trial(
   from agents import shapes
   from nodes.learning import serialisation, tracing
 
-  if spec is not None:
-    pass
-  elif environments is jax_registry:
-    environment = jax_registry.make(config.env, config.env_options)
-    spec = specs.EnvironmentSpec(environment.observation_spec, environment.action_spec, None, None)
-  else:
-    spec = environments.make_spec(config.env, config.env_options)
+  if spec is None:
+    spec = _spec(environments, config)
   torso = user_torso.named(config)
   files = [user_file.named(name).file.path for name in (torso, program) if name]
   if torso:
@@ -109,6 +104,15 @@ def trial(
       serialisation.params(source.saved, params, source.advice)
     except ValueError as error:
       raise ValueError(f'--init_from: {error}') from error
+
+
+def _spec(environments: Any, config: Any) -> specs.EnvironmentSpec:
+  """Returns the spec of one environment, which this process makes."""
+  if environments is jax_registry:
+    environment = jax_registry.make(config.env, config.env_options)
+    return specs.EnvironmentSpec(environment.observation_spec, environment.action_spec, None, None)
+  found: specs.EnvironmentSpec = environments.make_spec(config.env, config.env_options)
+  return found
 
 
 def _batch(config: Any) -> tuple[str, int]:

@@ -370,7 +370,7 @@ def test_an_environment_of_a_module_of_ones_own_is_tried(tmp_path, monkeypatch, 
   monkeypatch.setattr(gymnasium.envs.registration, 'registry', dict(gymnasium.registry))
   name = f'gymnasium:{module}:Mine-v0'
   if not words:
-    assert registry.trial(name).actions.num_values == 2
+    assert registry.trial(name).spec.actions.num_values == 2
     return
   with pytest.raises(ValueError, match=words) as error:
     registry.trial(name)
