@@ -22,24 +22,24 @@ from absl import app, flags
 
 from benchmarks import output
 from benchmarks.running import ROOT
-from tests import certificates
+from launchers import certificate
 
 _REPEATS = flags.DEFINE_integer('repeats', 5, 'pairs of processes for each implementation', 1)
 _PROCESS = str(pathlib.Path(__file__).with_name('calls_process.py'))
 OURS, TCP, TLS, INSTALLED = 'ours', 'tcp', 'tls', 'installed'
 
 
-def measure(path: str, transport: str = '', certificate: str = '') -> dict[str, float]:
+def measure(path: str, transport: str = '', pem: str = '') -> dict[str, float]:
   """Returns the measurements of one pair of processes, by name.
 
   Args:
     path: the directory from which they import `courier`; '' for the installed packages.
     transport: 'tcp' if they must not use a Unix socket.
-    certificate: path of the certificate, for TLS; '' for no TLS.
+    pem: path of the key and the certificate, for TLS; '' for no TLS.
   """
   command = [sys.executable, _PROCESS]
   environment = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
-  environment['COURIER_TLS'] = certificate
+  environment[certificate.VARIABLE] = pem
   with subprocess.Popen(
     [*command, 'serve', path],
     env=environment,
@@ -68,11 +68,12 @@ def installed() -> bool:
 def main(argv: list[str]) -> None:
   """Measures and prints."""
   with tempfile.TemporaryDirectory() as directory:
-    certificate = certificates.write(pathlib.Path(directory, 'run.pem'))
+    pem = pathlib.Path(directory, 'run.pem')
+    pem.write_bytes(certificate.new())
     kinds = {
       OURS: (str(ROOT),),
       TCP: (str(ROOT), 'tcp'),
-      TLS: (str(ROOT), 'tcp', certificate),
+      TLS: (str(ROOT), 'tcp', str(pem)),
     } | ({INSTALLED: ('',)} if installed() else {})
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
     for _ in range(_REPEATS.value):

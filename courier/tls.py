@@ -45,7 +45,7 @@ def _contexts(path: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
   server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
   client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
   client.check_hostname = False
-  server.num_tickets = 0  # Nobody resumes a session.
+  server.num_tickets = 0  # Sessions are not resumed.
   for context in (server, client):
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED

@@ -12,7 +12,7 @@ from typing import Any
 from courier.tls import HandshakeError
 
 _CHUNK = 256 << 10  # Bytes that are encrypted before they are sent.
-_SELF_SIGNED = 18  # OpenSSL's number for a certificate that is nobody else's and not trusted.
+_SELF_SIGNED = 18  # OpenSSL's error for a self-signed certificate that is not trusted.
 _NOT_TLS = ('WRONG_VERSION_NUMBER', 'HTTP_REQUEST', 'HTTPS_PROXY_REQUEST', 'UNSUPPORTED_PROTOCOL')
 
 

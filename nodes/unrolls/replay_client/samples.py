@@ -148,10 +148,7 @@ def _simple_sample(
 
 def _integer(data: bytes) -> int:
   """Returns the value of a varint."""
-  value = 0
-  for byte in reversed(data):
-    value = value << 7 | byte & 0x7F
-  return value
+  return wire.integer_at(data, 0)[0]
 
 
 def _sample_info(data: memoryview, begin: int, end: int) -> tuple[Sample, list[_Slices]]:

@@ -101,8 +101,8 @@ def delimited_at(data: bytes | memoryview, begin: int) -> tuple[int, int]:
     ValueError: if the field is malformed, or has no bytes.
   """
   try:
-    tag, begin = _integer(data, begin)
-    size, begin = _integer(data, begin)
+    tag, begin = integer_at(data, begin)
+    size, begin = integer_at(data, begin)
   except IndexError:
     raise ValueError('a message ends early') from None
   if tag & 7 != _BYTES or begin + size > len(data):
@@ -110,7 +110,7 @@ def delimited_at(data: bytes | memoryview, begin: int) -> tuple[int, int]:
   return begin, begin + size
 
 
-def _integer(data: bytes | memoryview, begin: int) -> tuple[int, int]:
+def integer_at(data: bytes | memoryview, begin: int) -> tuple[int, int]:
   """Returns a varint, and the position after it."""
   value = data[begin]
   return _rest(data, begin + 1, value) if value >= 0x80 else (value, begin + 1)
