@@ -57,7 +57,6 @@ def test_the_site_lists_every_option_and_shows_the_examples(site):
     'config',
     'resume',
     'seeds',
-    'completion',
     'launcher',
     'k8s_volume',
   ):
