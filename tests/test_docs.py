@@ -150,3 +150,11 @@ def test_files_and_folders_that_a_page_names_exist(page):
   text = (ROOT / page).read_text()
   for path in re.findall(rf'`((?:{FOLDERS})/[\w./]*)`', text):
     assert (ROOT / path).exists(), path
+
+
+def test_every_promise_of_reliability_names_tests_that_exist():
+  text = (ROOT / 'docs' / 'reliability.md').read_text()
+  named = re.findall(r'`(tests/[\w/]+\.py)(?:::(\w+))?`', text)
+  assert len(named) > 20
+  for path, test in named:
+    assert f'def {test}' in (ROOT / path).read_text(), (path, test)
