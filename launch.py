@@ -27,7 +27,7 @@ from absl import app, flags
 from launchers import engines, guard, page, placement, stop_requests, streams, terminal
 from launchers.engine import TryAgain
 from launchers.graph import picture
-from programs import completion, listings, plan, profile, warm_start
+from programs import listings, plan, profile, warm_start
 from programs.options import config_file, early
 from programs.options import flags as config_flags
 from rundir import files
@@ -75,8 +75,8 @@ def _run(argv: list[str]) -> int:
           page.listen(engine.owns_run_dir)
           job = engine.claim(job)
           undo.callback(engine.undo, job)
-        for line in engine.remarks(job):
-          streams.say(line, sys.stderr)
+        for sentence in engine.warnings(job):
+          streams.say(f'warning: {sentence}', sys.stderr)
         if _GRAPH.value:
           picture.write(_GRAPH.value, job.program, job.placement)
         if _DRY_RUN.value:
@@ -107,7 +107,7 @@ if __name__ == '__main__':
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
   # So that --help lists their flags.
-  for module in (config_flags, config_file, plan, listings, completion, page, profile, engines):
+  for module in (config_flags, config_file, plan, listings, page, profile, engines):
     flags.adopt_module_key_flags(module)
 
   def _exit_with(argv: list[str]) -> None:

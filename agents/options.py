@@ -48,7 +48,6 @@ def option(
   at_most: float | None = None,
   above: float | None = None,
   below: float | None = None,
-  measured: bool = False,
 ) -> Any:
   """Returns a dataclass field with a default and the help text of the flag that sets it.
 
@@ -59,10 +58,9 @@ def option(
     at_most: the largest allowed value; None for no limit.
     above: every allowed value is larger; None for no limit.
     below: every allowed value is smaller; None for no limit.
-    measured: whether the flag of an int also takes 'auto'; see `programs.sizes`.
   """
   allowed = Range(at_least, at_most, above, below)
-  metadata = {'help': help, 'allowed': allowed, 'measured': measured}
+  metadata = {'help': help, 'allowed': allowed}
   return dataclasses.field(default=default, metadata=metadata)
 
 

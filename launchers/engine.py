@@ -51,7 +51,6 @@ class Job:
     node_output: where the output of nodes goes besides their logs; see `launchers.node_output`.
     notes: paragraphs that a preview prints after the graph.
     warnings: warnings about the options; one sentence each.
-    choices: which options were measured, and why they are what they are; a line each.
     fixed: the options that stay the same for the whole run, with their values.
     remake: returns graph and config of the run when it is resumed for the n-th time; None for a program
       without checkpoints that are known here, such as one of the user's own.
@@ -69,7 +68,6 @@ class Job:
   node_output: str = FILES
   notes: Sequence[str] = ()
   warnings: Sequence[str] = ()
-  choices: Sequence[str] = ()
   fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   remake: Callable[[int], tuple[lp.Program, Any]] | None = None
   launch_flags: Sequence[str] = ()
@@ -128,7 +126,7 @@ class Engine(abc.ABC):
     restarts_ended: whether the engine itself restarts an ended process, so that users never resume a
       run.
     resume_refusal: why this engine does not support --resume; '' if it does.
-    on_this_machine: whether every node runs on this machine, so that it can be measured before.
+    on_this_machine: whether every node runs on this machine.
   """
 
   restarts_ended: bool = False
@@ -202,10 +200,6 @@ class Engine(abc.ABC):
   def warnings(self, job: Job) -> Sequence[str]:
     """Returns warnings to print before the program starts; one sentence each."""
     return job.warnings
-
-  def remarks(self, job: Job) -> Sequence[str]:
-    """Returns the lines to print before the program starts: choices, then warnings."""
-    return [*job.choices, *(f'warning: {sentence}' for sentence in self.warnings(job))]
 
   def preview(self, job: Job) -> str:
     """Returns the output of --dry_run."""

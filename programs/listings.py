@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from absl import flags
 
-from programs import completion, plan, preset_list
+from programs import plan, preset_list
 from programs.options import flags as config_flags
 
 _LIST_ENVS = flags.DEFINE_bool('list_envs', False, "print the program's environments")
@@ -25,6 +25,4 @@ def asked_for() -> str | None:
     plan.learning_program('presets')
     program = plan.PROGRAM.value if plan.PROGRAM.present else ''
     return preset_list.listing(program, config_flags.given())
-  if completion.SHELL.value:
-    return completion.script(completion.SHELL.value).rstrip('\n')
   return None

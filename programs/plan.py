@@ -80,14 +80,13 @@ def learning_program(flag: str) -> Any:
   return module
 
 
-def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job:
+def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
   """Returns the job that the flags describe. The graph is built once, for the run directory.
 
   Args:
     engine: runs the job.
     dry_run: True if the job is not to be started.
     drawing: the file for a picture of the graph, or ''.
-    alone: whether this is a run of its own, so that its sizes may be measured; see `sizes`.
 
   Raises:
     ValueError: if the flags are invalid; one sentence, or one for each problem of the graph.
@@ -99,15 +98,15 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
     raise ValueError(f'--actor_python={python}: {engine.python_refusal}')
   if not math.isfinite(_NODE_TIMEOUT.value):
     raise ValueError(f'--node_timeout={_NODE_TIMEOUT.value} must be a finite number.')
-  resumes, measures = bool(_RESUME.value), alone and engine.on_this_machine
+  resumes = bool(_RESUME.value)
   if resumes and engine.resume_refusal:
     raise ValueError(engine.resume_refusal)
   if resumes:
     program_name = PROGRAM.value if PROGRAM.present else ''
-    run = runs.resumed_run(_RESUME.value, program_name, measures, lock=not dry_run)
+    run = runs.resumed_run(_RESUME.value, program_name, lock=not dry_run)
     config = run.config
   else:
-    run = runs.new_run(PROGRAM.value, measures)
+    run = runs.new_run(PROGRAM.value)
     titles = user_file.title(run.program), env_title(run.config)
     run_dir = engine.run_dir(run.config.run_dir, *titles, dry_run=dry_run)
     config = dataclasses.replace(run.config, run_dir=run_dir)
@@ -149,7 +148,6 @@ def plan(engine: Engine, dry_run: bool, drawing: str, alone: bool = True) -> Job
       *hidden_modules.warnings(own_files),
       *filter(None, [versions.unlike_the_lock()]),
     ],
-    choices=run.choices,
     fixed=changes.fixed(config) if learns else {},
     remake=functools.partial(remake.remake, run.program, config) if learns else None,
     launch_flags=engines.given_flags(_PLACEMENT.name, _NODE_TIMEOUT.name, _NODE_OUTPUT.name),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from agents.options import check_numbers
 from environments import options as env_options
 from environments import user_file
-from programs import registry, sizes
+from programs import registry
 from programs.estimates import with_decay
 from programs.options import agent_choice, flags
 from programs.options.changes import check_changes, check_types, keep, with_newer_options
@@ -27,22 +27,19 @@ class Run:
     program, module: the program's name and module.
     given: the options that the user set.
     config: every option, checked.
-    choices: which of them were measured, and why they are what they are; a line each.
   """
 
   program: str
   module: Any
   given: dict[str, Any]
   config: Any
-  choices: Sequence[str] = ()
 
 
-def new_run(program: str, measures: bool = False) -> Run:
+def new_run(program: str) -> Run:
   """Returns the run that the flags describe; its directory is not created yet.
 
   Args:
     program: its name.
-    measures: whether to measure the options whose flag is 'auto', which are errors otherwise.
 
   Raises:
     ValueError: if the flags do not fit together; one sentence.
@@ -51,24 +48,15 @@ def new_run(program: str, measures: bool = False) -> Run:
   module, given = registry.load(program), flags.given()
   if not registry.learns(module):
     return Run(program, module, given, module.make_config(given))
-  chosen, choices = _measured(program, module, given, measures)
-  given |= chosen
-  return Run(program, module, given, make_config(module, given), choices)
+  return Run(program, module, given, make_config(module, given))
 
 
-def _measured(
-  program: str, module: Any, given: dict[str, Any], measures: bool
-) -> tuple[dict[str, int], Sequence[str]]:
-  return sizes.measure(program, module, given) if measures else ({}, [])
-
-
-def resumed_run(path: str, program: str, measures: bool = False, lock: bool = True) -> Run:
+def resumed_run(path: str, program: str, lock: bool = True) -> Run:
   """Returns an earlier run with the changes that the flags make.
 
   Args:
     path: the run directory.
     program: the value of --program; '' if not given.
-    measures: as in `new_run`.
     lock: whether to lock the directory for this process; False to leave it as it is.
 
   Raises:
@@ -81,8 +69,6 @@ def resumed_run(path: str, program: str, measures: bool = False, lock: bool = Tr
     )
   module, changes = _learning(record.program, f'--resume={path}'), flags.given()
   recorded = _options(module, record, f'--resume={path}')
-  chosen, choices = _measured(record.program, module, record.given | changes, measures)
-  changes |= chosen
   given = record.given | changes
   agent = agent_choice.recorded(module, record.config, changes)
   config = keep(recorded, choose(module, given | agent), changes)
@@ -119,7 +105,7 @@ def resumed_run(path: str, program: str, measures: bool = False, lock: bool = Tr
     )
   # Counting resumes gives the actors new seeds, so they do not replay the first episodes.
   config = dataclasses.replace(config, run_dir=path, resumes=len(record.commands))
-  return Run(record.program, module, given, config, choices)
+  return Run(record.program, module, given, config)
 
 
 def _learning(program: str, run: str) -> Any:

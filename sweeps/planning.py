@@ -15,7 +15,7 @@ from programs.options import flags as config_flags
 # Flags that a sweep sets for each run, or that make no sense for several runs.
 OURS = (
   *('seed', 'seeds', 'run_dir', 'resume', 'config', 'dry_run', 'graph', 'web', 'web_port'),
-  *('list_envs', 'presets', 'completion'),
+  *('list_envs', 'presets'),
 )
 _LAUNCHER = 'launcher'
 
@@ -55,7 +55,7 @@ def job(command: Sequence[str]) -> Job:
   launcher = engines.chosen()
   launcher.begin()
   with guard.swept():  # The user's files, which planning runs, may leave processes.
-    return plan.plan(launcher, dry_run=True, drawing='', alone=False)
+    return plan.plan(launcher, dry_run=True, drawing='')
 
 
 def warnings(made: Job) -> Sequence[str]:

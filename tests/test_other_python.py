@@ -61,7 +61,6 @@ def test_environments_elsewhere_are_those_of_the_same_seed_here(other_python):
 @pytest.mark.parametrize(
   'flags, words',
   [
-    (['--envs_per_actor=auto'], ['--envs_per_actor=auto measures', 'give a number']),
     (['--lp_launch_type=test_mp'], ['--lp_launch_type=test_mp runs', 'use local_mp']),
     (['--launcher=k8s', '--image=a', '--output=b'], ['on Kubernetes every node', '--image']),
     (['--program=impala'], ['--actor_python is not an option of this program']),

@@ -15,12 +15,7 @@ class ActorsConfig(CommonConfig):
   """Options of programs with actors, replay and a learner, for central and local inference alike."""
 
   num_actors: int = option(2, 'actor processes of each replica', at_most=65_536, at_least=1)
-  envs_per_actor: int = option(
-    32,
-    'environments in each actor process; auto: measured before the start',
-    measured=True,
-    at_least=1,
-  )
+  envs_per_actor: int = option(32, 'environments in each actor process', at_least=1)
   learner_devices: tuple[int, ...] = option((0,), 'local devices that learn')
   batch_size: int = option(
     16,

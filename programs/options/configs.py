@@ -10,7 +10,6 @@ from programs import estimates
 from programs.options import (
   agent_choice,
   bsuite_results,
-  measured,
   offline,
   playable,
   preset_choice,
@@ -73,7 +72,6 @@ def choose(module: Any, values: dict[str, Any]) -> Any:
   _, variant = agent_choice.chosen(module, values)
   fields = {f.name: f for f in dataclasses.fields(variant.config)}
   values = dict(values)
-  measured.refuse(variant.config, values)
   for name, value in values.items():
     if isinstance(fields[name].default, tuple):
       try:

@@ -13,7 +13,6 @@ from environments import interpreters, user_file
 from programs import registry
 from programs.options import suggestions
 from programs.options.agent_choice import variants
-from programs.options.measured import AUTO
 
 # What is wrong with a value, by a part of the message of absl's parsers.
 _REASONS = {
@@ -58,22 +57,9 @@ def define(own_program: str = '') -> None:
         )
   for name, by_program in fields.items():
     field = next(iter(by_program.values()))
-    define = _define_size if field.metadata.get('measured') else kinds[type(field.default)]
-    define(name, None, f'{text(by_program)} ({_defaults(by_program, len(programs))})')
+    define_flag = kinds[type(field.default)]
+    define_flag(name, None, f'{text(by_program)} ({_defaults(by_program, len(programs))})')
   _programs[:] = programs
-
-
-class _Size(flags.IntegerParser):
-  """Parses a whole number, or AUTO."""
-
-  syntactic_help = 'an integer, or auto'
-
-  def parse(self, argument: Any) -> Any:
-    return AUTO if argument == AUTO else super().parse(argument)
-
-
-def _define_size(name: str, default: Any, help: str) -> None:
-  flags.DEFINE(_Size(), name, default, help, serializer=flags.ArgumentSerializer())
 
 
 def _fields(program: str) -> Iterator[tuple[str, dataclasses.Field]]:

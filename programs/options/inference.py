@@ -33,9 +33,7 @@ class InferenceConfig(ActorsConfig):
   )
   inference_batch_size: int = option(
     0,
-    'largest inference batch, in environments; 0: half of the environments of a node; auto: measured '
-    'before the start, at most that half',
-    measured=True,
+    'largest inference batch, in environments; 0: half of the environments of a node',
   )
   inference_timeout_ms: float = option(
     2.0,

@@ -11,13 +11,20 @@ import courier
 from launchers.graph import describe, handles
 from programs import registry
 from tests.courier import hostile
-from tests.programs.test_seeds import CASES, COMPILED, make
 
 DEADLINE = 60
 OWN = 'examples/mine.py:make_program'  # Has an observer of the user's, a stock node.
 GRAPHS = [
-  *CASES,
-  *((name, {}) for name in COMPILED),
+  ('sebulba', {'num_actors': 3}),
+  ('sebulba', {'num_replicas': 2}),
+  ('sebulba', {'num_actors': 4, 'inference_nodes': 2}),
+  ('muzero', {'reanalyse_nodes': 2, 'reanalyse_share': 0.5}),
+  ('qt_opt', {'bellman_updaters': 2, 'batch_size': 8}),
+  ('r2d2', {'inference_nodes': 2}),
+  ('impala', {'num_actors': 3}),
+  ('gala_sebulba', {'num_peers': 2}),
+  ('anakin', {}),
+  ('intrinsic_rewards', {}),
   ('gala', {'num_peers': 3}),
   (OWN, {}),
   (OWN, {'num_actors': 2, 'inference_nodes': 2}),
@@ -44,6 +51,14 @@ class Address:
 
   def build(self):
     return self.address
+
+
+def make(name, run_dir, **options):
+  """Returns the graph of a program."""
+  module = registry.load(name)
+  config = module.Config(run_dir=str(run_dir), **options).resolve()
+  config.validate()
+  return module.make_program(config)
 
 
 @pytest.mark.parametrize('name, options', GRAPHS)
