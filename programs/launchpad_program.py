@@ -26,7 +26,8 @@ _UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def takes_config(function: Callable[..., Any]) -> bool:
   """Returns whether a function is make_program(config), which gets the options of a learning program.
 
-  It is if its first parameter, and no other, lacks a default, and is not annotated with a type of flags.
+  That is so if its first parameter is the only one without a default, and is not annotated with a type
+  that a flag can have.
   """
   try:
     parameters = _parameters(function)

@@ -98,6 +98,7 @@ def test_a_part_without_an_end_or_of_no_file_is_refused():
   for text, complaint in (
     ('<!-- from examples/corridor.py, by make docs -->\n', 'needs its <!-- end -->'),
     ('<!-- from nowhere.py, by make docs -->\n<!-- end -->', 'nowhere.py names no file'),
+    ('<!-- from launch.py:nothing, by make docs -->\n<!-- end -->', 'names no function or class'),
   ):
     with pytest.raises(ValueError, match=complaint):
       generate.filled(text)
