@@ -91,8 +91,7 @@ class Program(lp.Program):
       ValueError: if there is no such role, or no group; one sentence.
     """
     handle = super().add_node(node, label)
-    if label:
-      self._declare(label, roles, sends, receives)
+    self._declare(label or self._current_group, roles, sends, receives)
     return handle
 
   def _declare(
