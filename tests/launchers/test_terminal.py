@@ -11,7 +11,7 @@ import pytest
 
 from launchers import streams, view
 from launchers.follow import Follower
-from tests.launchers.test_view import STATUS
+from tests.launchers.test_view import GRAPH, STATUS
 from tests.programs_under_test import ROOT
 
 DEADLINE = 60
@@ -58,7 +58,7 @@ def test_the_view_ends_with_its_terminal(gone, monkeypatch):
   failures = []
   monkeypatch.setattr(threading, 'excepthook', failures.append)
   monkeypatch.setattr(sys, 'stdout', gone)
-  shown = view.View(follower, 'title', {}, log_period=0.0)
+  shown = view.View(follower, 'title', {}, GRAPH, log_period=0.0)
   shown.start()
   shown.thread.join(DEADLINE)
   assert not shown.thread.is_alive() and not failures

@@ -9,7 +9,7 @@ from typing import Any
 from launchers.bottleneck import Utilization
 from nodes.runtime import activity
 from rundir.graph_file import Flow, Graph, Group
-from rundir.roles import EVALUATOR
+from rundir.roles import EVALUATOR, LEARNER
 from viewing.node_log import NodeLog
 from viewing.processes import Sample
 
@@ -109,8 +109,10 @@ def edges(
   """
 
   def total(name: str) -> float | None:
-    known = [values[name] for values in means.values() if name in values]
-    return sum(known) if known else None
+    known = {node: values[name] for node, values in means.items() if name in values}
+    # Inference nodes report what a learner apart from them reports of them all.
+    learners = {node: rate for node, rate in known.items() if LEARNER in graph.roles(node)}
+    return sum((learners or known).values()) if known else None
 
   def grown(name: str) -> float | None:
     rates = [logs[node].recent.rate(name) for node, values in means.items() if name in values]

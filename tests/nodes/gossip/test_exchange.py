@@ -55,7 +55,7 @@ def test_a_peer_that_never_blocks_sends_once_until_it_is_confirmed_and_mixes_wha
 def test_parameters_of_another_shape_are_refused_and_not_broadcast():
   network = Network('ring', 2, AVERAGE, is_instant=True)
   network.step(0, {0: np.ones(1, np.float32)})
-  with pytest.raises(ValueError, match=r'peer/0 has sent .* float32\[1\], and .* are float32\[3\]'):
+  with pytest.raises(ValueError, match=r'peer 0 has sent .* float32\[1\], and .* are float32\[3\]'):
     network.step(1, {1: np.ones(3, np.float32)})
 
 

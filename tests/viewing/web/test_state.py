@@ -1,5 +1,6 @@
 """What the live page is told about runs."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -7,8 +8,11 @@ import shutil
 import pytest
 
 from rundir import videos
+from rundir.graph_file import Flow
+from tests.graphs import graph
 from tests.viewing import long_run
 from tests.viewing.web import serving
+from viewing.web import boxes
 from viewing.web.state import State
 
 
@@ -43,6 +47,18 @@ def test_the_state_of_a_recorded_run_has_its_graph_with_rates_and_its_events(sta
   assert {event['kind'] for event in run['timeline']} == {'evaluation', 'checkpoint'}
   times = [event['time'] for event in run['timeline']]
   assert times == sorted(times) and run['span'][0] <= times[0]
+
+
+def test_rows_that_a_learner_and_its_inference_nodes_both_report_are_counted_once():
+  known = graph(player=['actor'], server=['inference'], trainer=['learner'], judge=['evaluator'])
+  flows = Flow('player', 'server', 'rows'), Flow('judge', 'server', 'rows')
+  means = {
+    'server/0': {'actor_steps_per_second': 3.0},
+    'server/1': {'actor_steps_per_second': 4.0},
+    'trainer/0': {'actor_steps_per_second': 7.0},
+  }
+  edges = boxes.edges(dataclasses.replace(known, flows=flows), means, {})
+  assert [edge['rate'] for edge in edges] == [7.0, None]
 
 
 def test_actors_that_replay_holds_back_are_marked(state):
