@@ -94,6 +94,7 @@ def test_targets_are_those_of_agents_vtrace():
   np.testing.assert_allclose(advantages, expected.advantages, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('env', ['catch', 'cartpole'])
 def test_an_update_on_the_same_rows_is_that_of_agents_vtrace(env):
   options = dataclasses.replace(OPTIONS, env=env)
@@ -229,10 +230,10 @@ def test_a_batch_is_learned_from_on_several_devices(tmp_path):
     '--xla_force_host_platform_device_count=3 '
     '--xla_cpu_enable_concurrency_optimized_scheduler=false'
   )
-  process = start(tmp_path, '--num_steps=20000', XLA_FLAGS=flags)
+  process = start(tmp_path, '--num_steps=60000', XLA_FLAGS=flags)
   printed, errors = process.communicate(timeout=200)
   assert process.returncode == 0, errors
-  assert float(re.findall(r'return (\S+) after', printed)[-1]) > -0.5, printed
+  assert float(re.findall(r'return (\S+) after', printed)[-1]) > 0, printed  # Untrained: -0.6.
 
 
 @pytest.mark.slow
