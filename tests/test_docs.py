@@ -125,9 +125,8 @@ def test_the_picture_of_the_graph_is_what_launch_draws(tmp_path):
 
 
 @pytest.mark.parametrize('guide', GUIDES)
-def test_guides_are_short_and_their_links_lead_somewhere(guide):
+def test_the_links_of_guides_lead_somewhere(guide):
   text = (ROOT / guide).read_text()
-  assert len(text.splitlines()) <= 150
   links = re.findall(r'\]\(([^)\s]+)\)', text)
   assert links
   for link in links:
