@@ -80,9 +80,7 @@ class Timestep(NamedTuple):
 
   step_type: Array  # uint8: FIRST, MID or LAST.
   reward: Array  # float32, as the environment gave it; 0 in FIRST rows.
-  discount: (
-    Array  # float32; 0 where the episode terminated, 1 elsewhere, also where it was cut off.
-  )
+  discount: Array  # float32; 0 where the episode terminated, else 1, also where it was cut off.
   observation: Array  # float32 `[..., features]`.
 
 
@@ -429,8 +427,8 @@ def train(options: Options) -> np.ndarray:
 
   def report() -> np.ndarray:
     version, params = shared.newest[actor_devices[0]]
-    returns = evaluate(network, params, evaluation)
     seconds, (steps, metrics) = time.monotonic() - began, shared.progress
+    returns = evaluate(network, params, evaluation)  # Meanwhile the learner goes on.
     shown = ', '.join(f'{name} {value:.3g}' for name, value in metrics.items())
     print(
       f'{seconds:5.1f} s: return {returns.mean():.2f} after {version} updates; {steps} steps, '
