@@ -47,14 +47,14 @@ class Options:
 
   env: str = 'catch'  # A name of ENVIRONMENTS.
   seed: int = 0
-  num_steps: int = 200_000  # Transitions to learn from.
+  num_steps: int = 150_000  # Transitions to learn from.
   num_actors: int = 2  # Threads.
   envs_per_actor: int = 16
   actor_devices: int = 1  # Of several devices, the first ones act and the others learn.
   unroll_length: int = 20  # T.
   batch_size: int = 32  # B, a multiple of envs_per_actor.
   queue_size: int = 2  # In unrolls of a whole actor; more of them decouple more and are older.
-  learning_rate: float = 2e-3  # Decays linearly to 0.
+  learning_rate: float = 5e-3  # Decays linearly to 0.
   max_gradient_norm: float = 40.0
   discount: float = 0.99
   rho_bar: float = 1.0
@@ -80,9 +80,7 @@ class Timestep(NamedTuple):
 
   step_type: Array  # uint8: FIRST, MID or LAST.
   reward: Array  # float32, as the environment gave it; 0 in FIRST rows.
-  discount: (
-    Array  # float32; 0 where the episode terminated, 1 elsewhere, also where it was cut off.
-  )
+  discount: Array  # float32; 0 where the episode terminated, else 1, also where it was cut off.
   observation: Array  # float32 `[..., features]`.
 
 
@@ -158,7 +156,7 @@ class CartPole:
 ENVIRONMENTS: dict[str, tuple[type, dict[str, Any]]] = {
   'catch': (Catch, {}),
   # Returns reach 100, and the gradient of such values would drown the policy's in the shared layers.
-  'cartpole': (CartPole, {'num_steps': 1_000_000, 'reward_scale': 0.1}),
+  'cartpole': (CartPole, {'num_steps': 500_000, 'learning_rate': 2e-3, 'reward_scale': 0.1}),
 }
 
 
@@ -429,8 +427,8 @@ def train(options: Options) -> np.ndarray:
 
   def report() -> np.ndarray:
     version, params = shared.newest[actor_devices[0]]
-    returns = evaluate(network, params, evaluation)
     seconds, (steps, metrics) = time.monotonic() - began, shared.progress
+    returns = evaluate(network, params, evaluation)  # Meanwhile the learner goes on.
     shown = ', '.join(f'{name} {value:.3g}' for name, value in metrics.items())
     print(
       f'{seconds:5.1f} s: return {returns.mean():.2f} after {version} updates; {steps} steps, '

@@ -94,6 +94,7 @@ def test_targets_are_those_of_agents_vtrace():
   np.testing.assert_allclose(advantages, expected.advantages, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('env', ['catch', 'cartpole'])
 def test_an_update_on_the_same_rows_is_that_of_agents_vtrace(env):
   options = dataclasses.replace(OPTIONS, env=env)
@@ -115,11 +116,11 @@ def test_an_update_on_the_same_rows_is_that_of_agents_vtrace(env):
     specs.Array((environment.num_features,), np.float32),
     specs.DiscreteArray(environment.num_actions),
   )
-  ours = agent.init(jax.random.key(0))._replace(params=as_ours(params))
+  ours = jax.jit(agent.init)(jax.random.key(0))._replace(params=as_ours(params))
   output = jax.jit(agent.update)(ours, unroll_of(rows))
   for name in ('loss', 'entropy', 'rho'):
     np.testing.assert_allclose(metrics[name], output.metrics[name], rtol=1e-4, err_msg=name)
-  assert abs(metrics['rho'] - 1) > 0.01
+  assert 0.05 < output.metrics['rho_clipped'] < 0.95  # The two policies differ.
   # After one step, Adam's first moment is a tenth of the gradient.
   moments = [optax.tree.get(x, 'mu') for x in (opt_state, output.state.opt_state)]
   close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
@@ -229,10 +230,10 @@ def test_a_batch_is_learned_from_on_several_devices(tmp_path):
     '--xla_force_host_platform_device_count=3 '
     '--xla_cpu_enable_concurrency_optimized_scheduler=false'
   )
-  process = start(tmp_path, '--num_steps=20000', XLA_FLAGS=flags)
+  process = start(tmp_path, '--num_steps=60000', XLA_FLAGS=flags)
   printed, errors = process.communicate(timeout=200)
   assert process.returncode == 0, errors
-  assert float(re.findall(r'return (\S+) after', printed)[-1]) > -0.5, printed
+  assert float(re.findall(r'return (\S+) after', printed)[-1]) > 0, printed  # Untrained: -0.6.
 
 
 @pytest.mark.slow
