@@ -25,7 +25,7 @@ from programs.options.rule import Rule
 from rundir import audit, checkpoints, run_directory
 from tests.launchers.contract import runs
 from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text, run_main
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
 PROGRAM, TORSO = 'mine.py:make_program', 'fourier.py:wide'
@@ -63,7 +63,7 @@ def test_a_launch_that_is_stopped_while_it_plans_leaves_no_process(tmp_path, num
   pid_file = tmp_path / 'pid'
   wait_until(lambda: pid_file.exists() and pid_file.read_text().endswith('\n'))
   process.send_signal(number)
-  output, errors = process.communicate(timeout=60)
+  output, errors = process.communicate(timeout=DEADLINE)
   assert process.returncode == code and (output, errors) == (b'', b'')
   wait_until(lambda: not runs(int(pid_file.read_text())))
   assert sorted(path.name for path in tmp_path.iterdir()) == ['pid', 'stuck.py']
@@ -169,7 +169,6 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
     f'--torso={mine}/{TORSO}',
     f'--lp_launch_type={launch_type}',
     f'--run_dir={run_dir}',
-    timeout=200,
   )
   assert process.returncode == 0, process.stderr
   assert DONE.fullmatch(process.stdout.splitlines()[-1])
@@ -207,7 +206,7 @@ def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
 
 def test_the_example_of_two_tables_learns_from_new_unrolls_once_and_from_old_ones(train, mine):
   flags = f'--program={mine}/replayed.py:make_program', '--replayed=2', '--audit'
-  process = train(*SMALL, *flags, f'--run_dir={mine / "run"}', timeout=200)
+  process = train(*SMALL, *flags, f'--run_dir={mine / "run"}')
   assert process.returncode == 0, process.stderr
   trained = audit.read(str(mine / 'run'), audit.TRAINED)[:, 0].reshape(-1, 4)  # Batches of SMALL.
   new, replayed = trained[:, :2].ravel().tolist(), trained[:, 2:].ravel().tolist()
@@ -233,7 +232,7 @@ def test_a_run_of_your_own_program_is_resumed(start_program, train, mine):
   assert program.end()[0] == 130
   run_dir = program.run_dir
   steps = checkpoints.newest(checkpoints.directory(run_dir)).counts['actor_steps'] + 2000
-  process = train(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}', timeout=200)
+  process = train(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}')
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(2)) >= steps
 

@@ -8,8 +8,8 @@ import pytest
 import courier
 from courier import sockets
 from tests import certificates
+from tests.waiting import DEADLINE
 
-DEADLINE = 60
 
 
 @pytest.fixture

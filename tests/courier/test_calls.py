@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import courier
+from courier.python import py_server
 from tests.courier.conftest import DEADLINE
 
 
@@ -282,17 +283,17 @@ def test_calls_beyond_the_size_of_the_pool_wait(connect):
   assert most[0] == 3
 
 
-@pytest.mark.slow
-def test_a_server_whose_calls_wait_for_each_other_says_so(connect, caplog):
+def test_a_server_whose_calls_wait_for_each_other_says_so(connect, caplog, monkeypatch):
+  monkeypatch.setattr(py_server, '_STUCK_SECONDS', 0.1)
   go = threading.Event()
   client = connect(2, wait=lambda: go.wait(DEADLINE), go=go.set)
   replies = [client.futures.wait(), client.futures.wait()]
   deadline = time.monotonic() + DEADLINE
   replies.append(client.futures.go())
   while 'thread_pool_size' not in caplog.text and time.monotonic() < deadline:
-    time.sleep(0.1)
+    time.sleep(0.01)
   go.set()
-  assert 'no call has ended for 10 s, and 1 wait for a thread' in caplog.text
+  assert 'no call has ended for 0 s, and 1 wait for a thread' in caplog.text
   futures.wait(replies, DEADLINE)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from nodes.inference import codec
 from nodes.inference.client import packed
 from tests.nodes.counter import CounterEnvironment
+from tests.waiting import DEADLINE
 
-DEADLINE = 60
 
 
 class Client:

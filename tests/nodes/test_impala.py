@@ -43,9 +43,8 @@ from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.replay_size import replay_size
 from tests.nodes.test_actor import Monitor
 from tests.ports import unused_port
-from tests.waiting import end_of_writers, wait_until
+from tests.waiting import DEADLINE, end_of_writers, wait_until
 
-DEADLINE = 120
 EVAL_ENVS = 2
 SERVING = ServingOptions(
   devices=(0,),

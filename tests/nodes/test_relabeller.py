@@ -25,9 +25,8 @@ from nodes.unrolls.table_names import ORIGINALS, RELABELLED, BatchPart
 from nodes.unrolls.writer import UnrollWriter
 from rundir import audit
 from tests.nodes.counter import CounterEnvironment, RelabellingAgent
-from tests.waiting import end_of_writers, wait_until
+from tests.waiting import DEADLINE, end_of_writers, wait_until
 
-DEADLINE = 60
 SIZE = 8  # Of the table of copies.
 SPEC = CounterEnvironment([1]).spec()
 AGENT = RelabellingAgent()

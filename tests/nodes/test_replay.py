@@ -20,9 +20,8 @@ from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
 from tests.nodes.prioritized import prioritized, write
 from tests.ports import unused_port
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
-DEADLINE = 60
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.programs_under_test import ROOT
+from tests.waiting import DEADLINE
 
 # Bash makes `=` a word of its own.
 WORDS = """
@@ -25,14 +26,14 @@ def script(tmp_path_factory):
   path = tmp_path_factory.mktemp('completion') / 'launchpod.bash'
   command = [sys.executable, 'launch.py', '--completion=bash']
   with open(path, 'w') as f:
-    subprocess.run(command, cwd=ROOT, check=True, stdout=f, timeout=60)
+    subprocess.run(command, cwd=ROOT, check=True, stdout=f, timeout=DEADLINE)
   return path
 
 
 def complete(script, *words):
   """Returns what bash would complete the last word to."""
   command = ['bash', '--norc', '-c', WORDS, 'bash', script, *words]
-  done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+  done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE)
   assert done.stderr == ''
   return done.stdout.splitlines()
 
@@ -126,7 +127,7 @@ def test_zsh_completes_on_tab(tmp_path):
   path = tmp_path / 'launchpod.zsh'
   with open(path, 'w') as f:
     command = [sys.executable, 'launch.py', '--completion=zsh']
-    subprocess.run(command, cwd=ROOT, check=True, stdout=f, timeout=60)
+    subprocess.run(command, cwd=ROOT, check=True, stdout=f, timeout=DEADLINE)
   (tmp_path / 'mine_alone.py').touch()
   lines = 'python launch.py --num_act\t7\npython mine_al\tend\n'
   output = typed(f'cd {tmp_path}\nsource {path}\n{_PYTHON}{lines}', ('zsh', '-f', '-i'))

@@ -12,8 +12,8 @@ from launchers.graph import describe, handles
 from programs import registry
 from tests.courier import hostile
 from tests.programs.test_seeds import CASES, COMPILED, make
+from tests.waiting import DEADLINE
 
-DEADLINE = 60
 OWN = 'examples/mine.py:make_program'  # Has an observer of the user's, a stock node.
 GRAPHS = [
   *CASES,

@@ -16,6 +16,7 @@ from tests.rundir import drawn
 from tests.terminals import FORBIDDEN, HOSTILE, printed_on_terminal
 from viewing import liveness, progress
 from viewing.trackers import environment
+from tests.waiting import DEADLINE
 
 
 def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):
@@ -194,7 +195,7 @@ def test_a_command_without_a_reader_ends_without_a_traceback(tmp_path, closed):
     stdout=write,
     stderr=subprocess.PIPE,
     text=True,
-    timeout=120,
+    timeout=DEADLINE,
   )
   os.close(write)
   assert process.stderr == '' and process.returncode == (141 if gone else 0)

@@ -26,10 +26,9 @@ from launchers.ray import cluster as ray_cluster
 from rundir import run_end
 from tests import programs_under_test
 from tests.launchers import contract, gossip, nodes
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
-DEADLINE = 300
 LOCAL = {'node_ip_address': '127.0.0.1', 'include_dashboard': False}
 SEAT = {'num_cpus': 0, 'resources': {'seat': 1}}
 pytestmark = pytest.mark.cluster

@@ -20,10 +20,9 @@ from launchers.slurm.planning import Options
 from rundir import run_end
 from tests.launchers import contract, gossip, nodes
 from tests.launchers.slurm import small_cluster
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
-DEADLINE = 200
 NODE, LAUNCHER = (
   ' '.join(interpreter.command(sys.executable, f'launchers.{module}'))
   for module in ('node_entry', 'slurm.allocation')
@@ -108,7 +107,6 @@ class _Driver:
 
 
 class _Slurm(contract.Engine):
-  deadline = DEADLINE
   servers = ('srun',)  # munge says who asks.
   _quiet = re.compile(
     r"""(job\ \d+;\ its\ output\ is\ in\ .*\n)?

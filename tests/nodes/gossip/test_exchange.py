@@ -10,8 +10,8 @@ from nodes.gossip import outbox as outboxes
 from nodes.gossip.mailbox import Mailbox
 from nodes.gossip.options import AVERAGE, PUSH_SUM
 from tests.nodes.gossip.network import Network
+from tests.waiting import DEADLINE
 
-DEADLINE = 60
 
 
 def random_params(n):

@@ -22,9 +22,8 @@ from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from tests import certificates
 from tests.ports import unused_port
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
-DEADLINE = 60
 
 
 @pytest.fixture(params=['memory', 'tcp', 'tls'])

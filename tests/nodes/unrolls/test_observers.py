@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from nodes.unrolls.observers import UnrollObservers
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
-DEADLINE = 60
 
 
 class Looker:
