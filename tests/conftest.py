@@ -29,7 +29,7 @@ def have_children_obey_signals():
 
 
 def pytest_configure(config):
-  """Shares one XLA compilation cache among pytest's workers, the processes that tests start, and sessions.
+  """Shares one XLA compilation cache among workers, processes that tests start, and later sessions.
 
   Most of the time of most tests is compilation, and a change leaves most programs as they were. pytest's
   own cache has the directory, so that `--cache-clear` empties it. This is before any test imports JAX,
@@ -48,7 +48,9 @@ def _forget_oldest(directory):
 
   JAX's own limit would read the whole directory whenever it adds a file.
   """
-  found = sorted((entry.stat().st_atime, entry.stat().st_size, entry.path) for entry in os.scandir(directory))
+  found = sorted(
+    (entry.stat().st_atime, entry.stat().st_size, entry.path) for entry in os.scandir(directory)
+  )
   excess = sum(size for _, size, _ in found) - _MOST_COMPILED_BYTES
   for _, size, path in found:
     if excess <= 0:

@@ -11,7 +11,6 @@ from tests import certificates
 from tests.waiting import DEADLINE
 
 
-
 @pytest.fixture
 def certificate(tmp_path):
   """Returns the path of a run's certificate."""

@@ -5,6 +5,7 @@ import pathlib
 import socket
 import struct
 import threading
+
 from tests.waiting import DEADLINE
 
 PREAMBLE = b'courier\x02'

@@ -15,7 +15,6 @@ from tests.terminals import FORBIDDEN, HOSTILE
 from tests.waiting import DEADLINE, wait_until
 
 
-
 @pytest.fixture
 def logs(tmp_path):
   """The logs of two nodes; the first has a line already."""

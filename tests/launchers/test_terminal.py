@@ -16,7 +16,6 @@ from tests.programs_under_test import ROOT
 from tests.waiting import DEADLINE
 
 
-
 @pytest.fixture
 def gone():
   """A file whose reader has gone."""

@@ -15,7 +15,6 @@ from tests.ports import unused_port
 from tests.waiting import DEADLINE
 
 
-
 @pytest.fixture
 def connect():
   """Serves an object as nodes do; returns a client of it, whose calls have a deadline."""

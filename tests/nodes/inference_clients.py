@@ -9,7 +9,6 @@ from tests.nodes.counter import CounterEnvironment
 from tests.waiting import DEADLINE
 
 
-
 class Client:
   """Acts for one environment group of a server."""
 

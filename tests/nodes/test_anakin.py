@@ -31,7 +31,6 @@ from tests.agents.levels import Levels
 from tests.waiting import DEADLINE, wait_until
 
 
-
 def make_agent(observation_spec, action_spec):
   return VTrace(VTraceConfig(unroll_length=5, mlp_sizes=(16,)), observation_spec, action_spec)
 

@@ -23,7 +23,6 @@ from rundir import final_params, learners
 from tests.waiting import DEADLINE, wait_until
 
 
-
 def make_agent(observation_spec, action_spec):
   config = VTraceConfig(unroll_length=5, mlp_sizes=(16,), learning_rate=1e-2)
   return VTrace(config, observation_spec, action_spec)

@@ -23,7 +23,6 @@ from tests.ports import unused_port
 from tests.waiting import DEADLINE, wait_until
 
 
-
 @pytest.fixture
 def dying():
   """The address of a server that dies in the middle of each call, and an event for the first death."""

@@ -20,7 +20,6 @@ from tests.ports import unused_port
 from tests.waiting import DEADLINE, wait_until
 
 
-
 def several(relabelled_size=8, relabelled_min=2):
   return tables.all_tables(
     tables.prioritized_table(1000, 1, 1e6, 1e9, 0.9),

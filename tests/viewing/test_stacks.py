@@ -13,7 +13,6 @@ from rundir import run_directory
 from tests.waiting import DEADLINE, alive, wait_until
 from viewing import stacks
 
-
 _DRIVER = """
 import sys
 from launchers import terminal

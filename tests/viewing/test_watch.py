@@ -14,9 +14,9 @@ from rundir.checkpoints import COUNTERS
 from rundir.csv_file import CsvWriter
 from tests.rundir import drawn
 from tests.terminals import FORBIDDEN, HOSTILE, printed_on_terminal
+from tests.waiting import DEADLINE
 from viewing import liveness, progress
 from viewing.trackers import environment
-from tests.waiting import DEADLINE
 
 
 def make_run(path, rows=((1.0, 100.0, -0.5), (3.0, 300.0, 0.5)), **options):

@@ -61,7 +61,7 @@ def finish(process):
 
 
 @pytest.mark.program
-@pytest.mark.nightly  # Four launches; test_launches.py, test_recording.py and test_page.py have the parts.
+@pytest.mark.nightly  # Four launches; test_launches.py, test_recording.py have the parts.
 def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   (tmp_path / 'rows.py').write_text(ROWS)
   runs, docs = tmp_path / 'runs', tmp_path / 'docs'

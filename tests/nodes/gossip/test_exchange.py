@@ -13,7 +13,6 @@ from tests.nodes.gossip.network import Network
 from tests.waiting import DEADLINE
 
 
-
 def random_params(n):
   return np.random.default_rng(0).normal(size=(n, 4))
 

@@ -25,7 +25,6 @@ from tests.ports import unused_port
 from tests.waiting import DEADLINE, wait_until
 
 
-
 @pytest.fixture(params=['memory', 'tcp', 'tls'])
 def shared_memory(request, tmp_path, monkeypatch):
   if request.param == 'tls':

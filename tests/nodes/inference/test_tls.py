@@ -20,7 +20,6 @@ from tests.ports import unused_port
 from tests.waiting import DEADLINE, wait_until
 
 
-
 @pytest.fixture
 def shared_memory():
   return False

@@ -9,7 +9,6 @@ from nodes.unrolls.observers import UnrollObservers
 from tests.waiting import DEADLINE, wait_until
 
 
-
 class Looker:
   """A node that answers when it is told to."""
 

@@ -13,7 +13,6 @@ from tests.nodes.numbered import COLUMNS, L, numbered_unrolls
 from tests.waiting import DEADLINE, wait_until
 
 
-
 @pytest.mark.slow
 def test_a_full_queue_holds_the_writer_back_and_drops_nothing(queue_address):
   writer = UnrollWriter([queue_address], COLUMNS)

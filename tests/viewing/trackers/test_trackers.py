@@ -92,7 +92,9 @@ def interrupt(run, tracker, place, how):
 def read(tracker, *arguments):
   script = HERE / f'read_{tracker}.py'
   command = [environment.python(tracker, print), script, *arguments]
-  return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=DEADLINE).stdout)
+  return json.loads(
+    subprocess.run(command, capture_output=True, check=True, timeout=DEADLINE).stdout
+  )
 
 
 def everything(*places):

@@ -20,7 +20,6 @@ from tests.ports import unused_port
 from tests.waiting import DEADLINE, wait_until
 
 
-
 def row(number, size=8):
   return np.full(size, number, np.uint8)
 
