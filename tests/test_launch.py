@@ -71,7 +71,8 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(train, tmp_path, launch
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')),
     ('sebulba', APART),
     pytest.param('sebulba', PPO, marks=pytest.mark.nightly),
-    ('impala', PPO),
+    # test_warm_start.py runs IMPALA in every test run.
+    pytest.param('impala', PPO, marks=pytest.mark.nightly),
     pytest.param('impala', (), marks=pytest.mark.nightly),
   ],
 )

@@ -1,6 +1,7 @@
 """A user's environment of dictionaries with an action mask, from launch.py to evaluate.py."""
 
 import numpy as np
+import pytest
 from PIL import Image
 
 import evaluate
@@ -44,6 +45,7 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
     assert opened.n_frames > 5
 
 
+@pytest.mark.nightly  # tests/agents/test_anakin_nests.py trains from nests in every test run.
 def test_anakin_learns_the_same_in_a_users_environment_in_jax(train, tmp_path, capsys):
   """A closed door costs 100, so the return of an agent that ever chose one is negative."""
   run_dir = tmp_path / 'run'

@@ -152,14 +152,18 @@ def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   assert differences[4] > 1e5 and acted.action[4] == 1
 
 
-@pytest.mark.parametrize(
-  'launch_type',
-  [
-    'local_mt',
-    pytest.param('local_mp', marks=pytest.mark.nightly),
-    pytest.param('test_mp', marks=pytest.mark.nightly),
-  ],
-)
+def _assert_recorded(mine):
+  """Asserts that the run of `mine` records where its program, environment and torso are, and plays."""
+  record = json.loads((mine / 'run' / 'config.json').read_text())
+  assert record['program'] == f'{mine}/{PROGRAM}'
+  assert record['config']['env'] == f'{mine}/corridor.py:make'
+  assert record['given']['hottest'] == 2.0
+  assert record['config']['torso'] == f'{mine}/{TORSO}'
+  assert evaluate.main([str(mine / 'run'), '--episodes=4']) == 0
+
+
+@pytest.mark.nightly  # The next test runs them until it stops them.
+@pytest.mark.parametrize('launch_type', ['local_mt', 'local_mp', 'test_mp'])
 def test_the_examples_run_to_their_end_from_another_directory(train, mine, launch_type):
   run_dir = mine / 'run'
   process = train(
@@ -173,14 +177,9 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
   assert process.returncode == 0, process.stderr
   assert DONE.fullmatch(process.stdout.splitlines()[-1])
   assert processes(str(run_dir)) == []
-  record = json.loads((run_dir / 'config.json').read_text())
-  assert record['program'] == f'{mine}/{PROGRAM}'
-  assert record['config']['env'] == f'{mine}/corridor.py:make'
-  assert record['given']['hottest'] == 2.0
-  assert record['config']['torso'] == f'{mine}/{TORSO}'
+  _assert_recorded(mine)
   params = serialization.msgpack_restore((run_dir / 'params' / 'final.msgpack').read_bytes())
   assert params['params']['torso']['Dense_0']['kernel'].shape == (8, 256)
-  assert evaluate.main([str(run_dir), '--episodes=4']) == 0
   if launch_type == 'local_mp':
     assert 'Traceback' not in log_text(run_dir)
 
@@ -194,7 +193,8 @@ def _histogram(run_dir):
 
 def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   # How many a short run shows depends on how quick it is.
-  program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
+  flags = f'--program={mine}/{PROGRAM}', f'--torso={mine}/{TORSO}', '--hottest=2'
+  program = start_program(*flags, ENDLESS)
   last = program.wait_until(lambda: _histogram(mine / 'run'), 'the histogram has seen unrolls')
   assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
   program.wait_for_progress()
@@ -202,8 +202,10 @@ def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   code, _, errors = program.end()
   assert code == 130 and 'Traceback' not in errors + log_text(mine / 'run')
   assert processes(program.run_dir) == []
+  _assert_recorded(mine)
 
 
+@pytest.mark.nightly  # The next test plans its graph.
 def test_the_example_of_two_tables_learns_from_new_unrolls_once_and_from_old_ones(train, mine):
   flags = f'--program={mine}/replayed.py:make_program', '--replayed=2', '--audit'
   process = train(*SMALL, *flags, f'--run_dir={mine / "run"}')
@@ -219,6 +221,7 @@ def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
   program = registry.load(f'{mine}/replayed.py:make_program')
   config = program.Config(num_steps=100_000, batch_size=16, replayed=12).resolve()
   config.validate()
+  assert {'actor', 'replay', 'inference_learner'} <= program.make_program(config).groups.keys()
   assert estimates.expected(config).updates == estimates.unrolls(config, 100_000) // 4
   with pytest.raises(ValueError, match='--replayed=16 must be below --batch_size=16'):
     dataclasses.replace(config, replayed=16).validate()

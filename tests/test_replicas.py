@@ -90,6 +90,7 @@ def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, train,
   assert saved['actor_steps'] + 2000 <= summary['actor_steps'] < saved['actor_steps'] + 4000
 
 
+@pytest.mark.nightly  # A learner that misses another one ends in the test above as well.
 def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
   program, nodes = running
   nodes['inference_learner-1'].suspend()  # The other is soon inside an update, waiting for it.

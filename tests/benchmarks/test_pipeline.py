@@ -9,6 +9,7 @@ STAGES = ['environment', 'rpc', 'inference', 'assembling', 'insert', 'sample', '
 
 
 @pytest.mark.program
+@pytest.mark.nightly  # No run depends on a benchmark.
 def test_stages_and_nodes_are_measured_and_compared(tmp_path):
   flags = ('--stage_seconds=0.02', '--repeats=1', '--seconds=1', '--warm_up=0')
   lines, record = smoke.run('pipeline', tmp_path, 'pipeline-sebulba-catch', *flags, *smoke.SMALL)

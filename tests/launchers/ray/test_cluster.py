@@ -353,6 +353,17 @@ def test_a_dry_run_compares_what_the_groups_ask_with_the_cluster(cluster):
   )
 
 
+def test_launch_runs_a_program_on_the_cluster(cluster, tmp_path):
+  process = programs_under_test.launch(
+    *('--launcher=ray', f'--ray_address={cluster.address}', f'--run_dir={tmp_path}/run'),
+    '--program=examples/primes.py:make_program',
+  )
+  assert process.returncode == 0, process.stderr
+  assert '[collector/0] 2262 primes below 20000\n' in process.stdout
+  assert process.stdout.splitlines()[-1] == run_end.result(str(tmp_path / 'run'))
+  assert _places(tmp_path / 'run').keys() == {'launcher', 'worker/0', 'worker/1', 'collector/0'}
+
+
 def test_a_machine_without_the_code_is_named(cluster, tmp_path, monkeypatch):
   monkeypatch.setattr(sys, 'executable', '/nowhere/python')
   with pytest.raises(ValueError, match=r'machine .* has no interpreter /nowhere/python'):
@@ -395,6 +406,7 @@ def training(cluster, tmp_path):
   launcher.wait()
 
 
+@pytest.mark.nightly  # Its placement, launch and restarts have shorter tests above.
 def test_sebulba_trains_on_though_an_actors_machine_is_lost(cluster, training, tmp_path):
   run_dir, output = tmp_path / 'run', tmp_path / 'output'
   running = alive(training, output.read_text)
