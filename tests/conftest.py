@@ -31,14 +31,15 @@ def have_children_obey_signals():
 def pytest_configure(config):
   """Shares one XLA compilation cache among workers, processes that tests start, and later sessions.
 
-  Most of the time of most tests is compilation, and a change leaves most programs as they were. pytest's
-  own cache has the directory, so that `--cache-clear` empties it. This is before any test imports JAX,
-  which reads the variables once.
+  Most of the time of most tests is compilation, and a change leaves most programs as they were. The
+  directory is where pytest's own cache is, so that `--cache-clear` empties it. This is before any test
+  imports JAX, which reads the variables once.
   """
   have_children_obey_signals()
   os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
   if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
-    directory = config.cache.mkdir('compiled')
+    directory = config.rootpath / '.pytest_cache' / 'd' / 'compiled'
+    directory.mkdir(parents=True, exist_ok=True)
     _forget_oldest(directory)
     os.environ['JAX_COMPILATION_CACHE_DIR'] = str(directory)
 
