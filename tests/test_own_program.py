@@ -132,6 +132,7 @@ def test_the_examples_are_short():
     assert len(path.read_text().splitlines()) <= 40, path
 
 
+@pytest.mark.slow
 def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   program = registry.load(f'{mine}/{PROGRAM}')
   config = program.Config(hottest=8.0).resolve()
@@ -426,6 +427,7 @@ def test_a_missing_program_is_reported(name, words):
     assert word in process.stderr
 
 
+@pytest.mark.slow
 def test_kubernetes_gets_programs_that_are_in_the_image_and_no_others(mine, tmp_path):
   flags = ['--launcher=k8s', '--image=x', f'--output={tmp_path / "out"}']
   process = launch(f'--program={mine}/{PROGRAM}', *flags)

@@ -65,6 +65,7 @@ def test_the_cost_of_a_step_counts_what_a_ratio_of_samples_to_inserts_repeats(tm
   assert one._steps_per_batch == 4 * four._steps_per_batch == 32 * 20
 
 
+@pytest.mark.slow
 def test_an_unsound_option_is_rejected_in_one_sentence():
   process = smoke.command('pipeline', '--env=catch', '--batch_size=3', '--learner_devices=0,1')
   assert process.returncode == 2

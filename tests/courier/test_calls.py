@@ -74,6 +74,7 @@ def test_jax_arrays_are_arguments_and_results(connect):
   np.testing.assert_array_equal(client.double(jnp.arange(4)), [0, 2, 4, 6])
 
 
+@pytest.mark.slow
 def test_200_megabytes_come_back(connect):
   array = np.arange(25_000_000, dtype=np.float64)
   np.testing.assert_array_equal(connect(echo=lambda value: value).echo(array), array)
@@ -197,6 +198,7 @@ def test_a_call_without_a_timeout_has_no_deadline(serve, timeout):
   assert courier.Client(server.address, call_timeout=timeout).sleep(0.2) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('timeout', [1, 0.5, datetime.timedelta(seconds=0.5)], ids=str)
 def test_a_call_that_takes_too_long_fails_and_the_next_one_succeeds(serve, timeout):
   go = threading.Event()

@@ -68,6 +68,7 @@ def test_a_server_that_hangs_ends_no_call_but_by_its_deadline(
   assert patient.add(1, 2) == 3
 
 
+@pytest.mark.slow
 def test_a_server_that_accepts_and_says_nothing_ends_no_call_but_by_its_deadline():
   with socket.create_server(('', 0)) as silent:
     client = courier.Client(f'localhost:{silent.getsockname()[1]}', call_timeout=1)

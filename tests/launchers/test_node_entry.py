@@ -177,6 +177,7 @@ os._exit(code)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'code, request_seconds, ends_with',
   [

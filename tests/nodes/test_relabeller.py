@@ -200,6 +200,7 @@ def test_it_fetches_new_parameters_and_reports_which_it_uses(run):
   assert run.learner.server.measure(1.0)['actor_steps'] == 0
 
 
+@pytest.mark.slow
 def test_it_fills_the_table_then_waits_for_samples_and_keeps_fetching(run):
   run.write()
   thread = run.start()

@@ -102,6 +102,7 @@ def _read_one(inbox):
   return wait_until(lambda: inbox.poll(DEADLINE))[0]
 
 
+@pytest.mark.slow
 def test_a_request_to_a_busy_server_stays_on_its_connection_and_arrives_whole(shared_memory):
   port = unused_port()
   inbox = SocketServer(

@@ -130,6 +130,7 @@ server.run()
 """
 
 
+@pytest.mark.slow
 def test_the_process_dies_with_its_node_and_leaves_the_port_to_the_next(
   start, tmp_path, monkeypatch
 ):
