@@ -29,12 +29,13 @@ export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help train add remove quick test nightly newest jax-suites check docs lock slurm clean
+.PHONY: help train add remove try quick test nightly newest jax-suites check docs lock slurm clean
 
 help:
 	@echo 'make train   set up, then train Sebulba on Catch (under a minute); ACCELERATOR=cuda or tpu, PYTHON=3.13'
 	@echo "make add PACKAGES='navix wandb'      install packages of your own beside the locked ones"
 	@echo 'make remove PACKAGES=navix           the reverse'
+	@echo 'make try OF=agents/vtrace   the tests that are named like a file or folder (seconds)'
 	@echo 'make quick   set up, then the tests that need no whole program and no cluster (two minutes)'
 	@echo 'make test    set up, then check and test everything except nightly tests'
 	@echo 'make nightly the tests that need minutes or a quiet machine, make newest, make jax-suites'
@@ -52,6 +53,16 @@ train: $(INSTALLED)
 # Two processes; a file's tests stay in one. A third makes the others slower on two cores.
 PYTEST := $(BIN)/python -m pytest
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+
+# The tests of agents/vtrace and of agents/vtrace/loss.py are tests/agents/test_vtrace*.py, those of
+# nodes/inference/client.py are tests/nodes/inference/test_client.py.
+named = $(wildcard tests/$(1)) $(wildcard tests/$(dir $(1))test_$(basename $(notdir $(1)))*.py)
+FOLDER = $(patsubst %/,%,$(dir $(OF:/=)))
+TRIED = $(or $(if $(OF),$(strip $(call named,$(OF:/=)))),$(strip $(if $(findstring /,$(FOLDER)),$(call named,$(FOLDER)))),\
+  $(error no test is named like OF=$(OF); set OF to a file or a folder, such as agents/vtrace or nodes/actor.py))
+try: $(INSTALLED)
+	$(PYTEST) -m 'not program and not cluster and not trains and not nightly' $(TRIED)
+
 quick: $(INSTALLED)
 	$(PYTEST) $(SIDE_BY_SIDE) -m 'not program and not cluster and not slow and not nightly'
 

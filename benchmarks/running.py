@@ -36,7 +36,7 @@ class RunningProgram:
     self,
     run_dir: str,
     *flags: str,
-    deadline: float = 150.0,
+    deadline: float = 600.0,
     environment: Mapping[str, str] | None = None,
     output: str = '',
     own_session: bool = False,
@@ -107,7 +107,7 @@ class RunningProgram:
     checkpoint = checkpoints.newest(checkpoints.directory(self.run_dir))
     return checkpoint.counts if checkpoint else {}
 
-  def end(self, timeout: float = 90.0) -> tuple[int, str, str]:
+  def end(self, timeout: float = 600.0) -> tuple[int, str, str]:
     """Waits for the end; returns exit code, stdout and stderr."""
     code = self.launcher.wait(timeout)
     texts = []

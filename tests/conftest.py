@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import sys
-import tempfile
 
 import pytest
 
@@ -16,6 +15,7 @@ import pytest
 # A test that takes one of these trains a whole program.
 _TRAINING_FIXTURES = {'train', 'start_program', 'finished_run'}
 _LONG = ('program', 'cluster')
+_MOST_COMPILED_BYTES = 2 << 30
 
 
 def have_children_obey_signals():
@@ -29,16 +29,36 @@ def have_children_obey_signals():
 
 
 def pytest_configure(config):
-  """Shares one XLA compilation cache among pytest's workers and the processes that tests start.
+  """Shares one XLA compilation cache among workers, processes that tests start, and later sessions.
 
-  This is before any test imports JAX, which reads the variables once.
+  Most of the time of most tests is compilation, and a change leaves most programs as they were. The
+  directory is where pytest's own cache is, so that `--cache-clear` empties it. This is before any test
+  imports JAX, which reads the variables once.
   """
   have_children_obey_signals()
   os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
   if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
-    directory = tempfile.mkdtemp(prefix='compiled-')
-    os.environ['JAX_COMPILATION_CACHE_DIR'] = directory
-    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    directory = config.rootpath / '.pytest_cache' / 'd' / 'compiled'
+    directory.mkdir(parents=True, exist_ok=True)
+    _forget_oldest(directory)
+    os.environ['JAX_COMPILATION_CACHE_DIR'] = str(directory)
+
+
+def _forget_oldest(directory):
+  """Deletes the compiled programs that were used the longest ago, until the others are few enough.
+
+  JAX's own limit would read the whole directory whenever it adds a file.
+  """
+  found = sorted(
+    (entry.stat().st_atime, entry.stat().st_size, entry.path) for entry in os.scandir(directory)
+  )
+  excess = sum(size for _, size, _ in found) - _MOST_COMPILED_BYTES
+  for _, size, path in found:
+    if excess <= 0:
+      break
+    with contextlib.suppress(FileNotFoundError):  # Another session may have been quicker.
+      os.remove(path)
+    excess -= size
 
 
 def pytest_itemcollected(item):
@@ -129,7 +149,7 @@ def finished_run(session_directory):
     fcntl.flock(lock, fcntl.LOCK_EX)
     if not printed.exists():
       options = ('--checkpoint_period=0.2', '--video_period=1000')
-      process = launch(*SMALL, *options, f'--run_dir={run_dir}', timeout=240)
+      process = launch(*SMALL, *options, f'--run_dir={run_dir}')
       assert process.returncode == 0, process.stderr
       printed.write_text(process.stdout)
   return run_dir

@@ -18,6 +18,7 @@ import launch as launcher
 from benchmarks.running import processes
 from programs.options import early, playable
 from programs.options import flags as config_flags
+from tests.waiting import DEADLINE
 
 ROOT = pathlib.Path(__file__).parent.parent
 DONE = re.compile(
@@ -44,7 +45,7 @@ ENDLESS = '--num_steps=1000000000'
 ENVIRONMENT = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
 
 
-def launch(*flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
+def launch(*flags: str, timeout: float = DEADLINE) -> subprocess.CompletedProcess[str]:
   """Runs launch.py in a separate process; returns the finished process.
 
   A test that trains a program must use the fixture `train` instead, which marks the test.

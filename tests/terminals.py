@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from tests.programs_under_test import ROOT
+from tests.waiting import DEADLINE
 
 # Sets the title, sets the clipboard, clears the screen and turns red, in two encodings; rings.
 HOSTILE = '\x1b]0;pwned\x07\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\x1b[31mred\x08'
@@ -12,7 +13,7 @@ HOSTILE = '\x1b]0;pwned\x07\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\x1b[31mred\x08'
 FORBIDDEN = (b'\x1b]', b'\x07', b'\x1b[2J', '\x9b'.encode(), b'\x1b[31m', b'\x08')
 
 
-def printed_on_terminal(*command, deadline=120):
+def printed_on_terminal(*command, deadline=DEADLINE):
   """Returns the exit code of a Python command, and the bytes that its terminal of 80 x 24 receives."""
   leader, follower = os.openpty()
   process = subprocess.Popen(

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.programs_under_test import ROOT
+from tests.waiting import DEADLINE
 
 _TESTS = """
 import os, signal, subprocess, sys
@@ -24,6 +25,6 @@ def test_programs_of_tests_obey_signals_that_their_shell_ignores(name):
     cwd=ROOT,
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=DEADLINE,
   )
   assert process.stdout == 'True\n', process.stderr

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from docs import generate
+from tests.waiting import DEADLINE
 
 ROOT = pathlib.Path(__file__).parent.parent
 GUIDES = ['README.md', 'WORKSPACE.md', 'SECURITY.md']
@@ -32,7 +33,7 @@ def build(config, site):
     env={**os.environ, 'NO_MKDOCS_2_WARNING': 'true'},
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=DEADLINE,
   )
 
 
@@ -83,7 +84,7 @@ def test_dead_links_missing_anchors_and_unlisted_pages_fail_the_build(tmp_path):
 
 def test_the_generated_parts_of_the_pages_are_up_to_date():
   command = [sys.executable, 'docs/generate.py', '--check']
-  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE)
   assert done.returncode == 0, f'run `make docs`: {done.stdout}{done.stderr}'
 
 
@@ -118,7 +119,7 @@ def _other_site(folder, page):
 def test_the_picture_of_the_graph_is_what_launch_draws(tmp_path):
   path = tmp_path / 'graph.svg'
   command = [sys.executable, 'launch.py', '--dry_run', f'--graph={path}']
-  subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=60)
+  subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=DEADLINE)
   drawn = (ROOT / 'docs' / 'graph.svg').read_text()
   assert path.read_text() == drawn, '`make docs` draws docs/graph.svg'
 

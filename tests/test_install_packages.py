@@ -9,6 +9,7 @@ import venv
 import pytest
 
 from tests.small_wheels import write_wheel
+from tests.waiting import DEADLINE
 
 ROOT = pathlib.Path(__file__).parent.parent
 SCRIPT = ROOT / 'install_packages.py'
@@ -46,7 +47,7 @@ class Checkout:
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
       text=True,
-      timeout=240,
+      timeout=DEADLINE,
     )
     return done.returncode, done.stdout
 
@@ -158,7 +159,7 @@ def test_a_wrong_command_changes_nothing(checkout, change, packages, complaint):
 @pytest.mark.timeout(1800)
 def test_a_clone_trains_with_packages_of_its_own(tmp_path):
   clone = tmp_path / 'clone'
-  subprocess.run(['git', 'clone', '--quiet', ROOT, clone], check=True, timeout=120)
+  subprocess.run(['git', 'clone', '--quiet', ROOT, clone], check=True, timeout=DEADLINE)
 
   def run(*command):
     return subprocess.run(command, cwd=clone, capture_output=True, text=True, timeout=900)

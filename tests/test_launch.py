@@ -71,7 +71,8 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(train, tmp_path, launch
     ('r2d2', (*SMALL_REPLAY, '--num_replay_shards=2')),
     ('sebulba', APART),
     pytest.param('sebulba', PPO, marks=pytest.mark.nightly),
-    ('impala', PPO),
+    # test_warm_start.py runs IMPALA in every test run.
+    pytest.param('impala', PPO, marks=pytest.mark.nightly),
     pytest.param('impala', (), marks=pytest.mark.nightly),
   ],
 )
@@ -87,7 +88,6 @@ def test_a_program_runs_to_its_end_under_every_launch_type(
     f'--program={program}',
     f'--lp_launch_type={launch_type}',
     f'--run_dir={run_dir}',
-    timeout=280,  # MuZero compiles a search for each size of a batch.
   )
   assert process.returncode == 0, process.stderr
   asker, number = ('inference', 2) if apart else ('actor', 1)
@@ -113,21 +113,18 @@ def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
   run_dir = tmp_path / 'run'
   process = train(
     *('--program=anakin', '--env=gymnax:Catch-bsuite', '--num_envs=64', '--updates_per_call=10'),
-    *('--num_steps=300000', '--mlp_sizes=32', '--learning_rate=2e-3', '--eval_episodes=10'),
-    '--learning_rate_schedule=constant',
+    *('--num_steps=30000', '--mlp_sizes=32', '--eval_episodes=10'),
     *(f'--lp_launch_type={launch_type}', f'--run_dir={run_dir}'),
-    timeout=240,
   )
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])
   evaluator_return, actor_steps, frames, learner_steps, _ = done.groups()
-  # Of ten episodes, eight or more are won. A random policy wins one of five.
-  assert float(evaluator_return) >= 0.6
+  assert float(evaluator_return) in CATCH_RETURNS
   # Calls of 10 x 64 x 20 rows, a tenth of them no decisions.
-  assert int(actor_steps) == 27 * 11_520 and actor_steps == frames
-  assert int(learner_steps) == 270
+  assert int(actor_steps) == 3 * 11_520 and actor_steps == frames
+  assert int(learner_steps) == 30
   assert processes(str(run_dir)) == []
-  assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == 270
+  assert json.loads((run_dir / 'summary.json').read_text())['learner_steps'] == 30
   assert (run_dir / 'learning_curve.png').read_bytes().startswith(b'\x89PNG')
   assert (run_dir / 'params' / 'final.msgpack').stat().st_size > 1000
   if launch_type == 'local_mp':
@@ -141,9 +138,9 @@ def test_anakin_runs_to_its_end_and_on(train, tmp_path, launch_type):
     assert process.returncode == 0, process.stderr
     assert DONE.fullmatch(process.stdout.splitlines()[-1]).groups()[1:] == done.groups()[1:]
 
-  process = train(f'--resume={run_dir}', '--num_steps=312000')
+  process = train(f'--resume={run_dir}', '--num_steps=46000')
   assert process.returncode == 0, process.stderr
-  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 280
+  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) == 40
 
 
 def test_intrinsic_rewards_learn_through_lifetimes(train, tmp_path):
@@ -152,7 +149,6 @@ def test_intrinsic_rewards_learn_through_lifetimes(train, tmp_path):
     *('--program=intrinsic_rewards', '--env_options=episodes=9', '--num_envs=32', '--gru_size=8'),
     *('--num_steps=30000', '--updates_per_call=20', '--eval_envs=10', '--eval_episodes=20'),
     f'--run_dir={run_dir}',
-    timeout=280,
   )
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])
@@ -181,7 +177,6 @@ def test_two_peers_run_to_their_end(train, tmp_path):
   process = train(
     *('--program=gala', '--num_peers=2', '--num_steps=4000', '--updates_per_call=5'),
     *('--mlp_sizes=16', '--eval_episodes=10', f'--run_dir={run_dir}'),
-    timeout=240,
   )
   done, summary = _ended(process, run_dir)
   # Each peer does calls of 5 x 16 x 5 rows, a tenth of them no decisions, up to 2000.
@@ -205,7 +200,6 @@ def test_two_peers_of_sebulbas_parts_run_to_their_end(train, tmp_path):
   process = train(
     *('--program=gala_sebulba', '--num_peers=2', '--num_steps=4000', '--mlp_sizes=16'),
     *('--mixing=push_sum', '--eval_episodes=10', f'--run_dir={run_dir}'),
-    timeout=240,
   )
   done, summary = _ended(process, run_dir)
   peers = summary['learners']
@@ -228,7 +222,6 @@ def test_muzero_on_anakin_plays_itself_and_is_evaluated_against_an_opponent(trai
     *('--mlp_sizes=8', '--hidden_state_size=8', '--head_size=8', '--target_update_period=5'),
     '--eval_episodes=20',
     f'--run_dir={run_dir}',
-    timeout=240,
   )
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])

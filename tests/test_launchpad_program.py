@@ -25,6 +25,7 @@ from programs.options import flags as config_flags
 from rundir import run_end
 from tests.launchers import nodes
 from tests.programs_under_test import ROOT, launch
+from tests.waiting import DEADLINE
 
 LAUNCHPADS = pathlib.Path(lp.__file__).parent / 'examples'
 WAIT = LAUNCHPADS / 'program_wait' / 'launch.py'
@@ -397,7 +398,7 @@ sys.exit(launchers.launch(nodes.program((nodes.Blocked, True, {str(tmp_path / 'p
       if 'Binding: wait_for_ever' in line:
         break
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=DEADLINE)
   finally:
     process.kill()
   assert process.returncode == 130 and 'Traceback' not in output + errors

@@ -1,6 +1,7 @@
 """A user's environment of dictionaries with an action mask, from launch.py to evaluate.py."""
 
 import numpy as np
+import pytest
 from PIL import Image
 
 import evaluate
@@ -19,7 +20,6 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
     *(f'--env={ENVIRONMENT}', '--record_unrolls', '--lp_launch_type=local_mt'),
     '--video_period=1000',
     f'--run_dir={run_dir}',
-    timeout=240,
   )
   assert process.returncode == 0, process.stderr
   evaluator_return = float(DONE.fullmatch(process.stdout.splitlines()[-1])[1])
@@ -45,6 +45,7 @@ def test_an_agent_learns_to_open_the_right_one_of_the_open_doors(train, tmp_path
     assert opened.n_frames > 5
 
 
+@pytest.mark.nightly  # tests/agents/test_anakin_nests.py trains from nests in every test run.
 def test_anakin_learns_the_same_in_a_users_environment_in_jax(train, tmp_path, capsys):
   """A closed door costs 100, so the return of an agent that ever chose one is negative."""
   run_dir = tmp_path / 'run'
@@ -52,7 +53,6 @@ def test_anakin_learns_the_same_in_a_users_environment_in_jax(train, tmp_path, c
     *('--program=anakin', f'--env={ROOT}/examples/doors_in_jax.py:make', '--num_envs=32'),
     *('--num_steps=60000', '--eval_episodes=20', '--mlp_sizes=32', '--hidden_size=32'),
     *('--learning_rate=0.005', f'--run_dir={run_dir}'),
-    timeout=240,
   )
   assert process.returncode == 0, process.stderr
   assert float(DONE.fullmatch(process.stdout.splitlines()[-1])[1]) > 4.0

@@ -38,7 +38,6 @@ def test_a_run_learns_from_its_own_and_recorded_data_at_a_share_and_records(trai
       '--record_unrolls',
       f'--run_dir={run_dir}',
     ),
-    timeout=280,
   )
   assert process.returncode == 0, process.stderr
   assert 'Traceback' not in log_text(run_dir)
@@ -64,11 +63,10 @@ def test_offline_only_from_a_resumed_run_of_another_program_while_nodes_die(
   played = str(tmp_path / 'played')
   process = train(
     *(*SMALL, '--env=gymnasium:Pendulum-v1', '--record_unrolls', f'--run_dir={played}'),
-    timeout=280,
   )
   assert process.returncode == 0, process.stderr
   first = transitions.count([played])
-  process = train(f'--resume={played}', '--num_steps=3000', timeout=280)
+  process = train(f'--resume={played}', '--num_steps=3000')
   assert process.returncode == 0, process.stderr
   # Of 200 steps of an episode each is a transition; unrolls under way at the end are lost.
   assert 1500 < first < 2200 and first + 500 < transitions.count([played]) < 3300

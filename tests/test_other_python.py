@@ -15,6 +15,7 @@ from tests.programs_under_test import DONE, ROOT, SMALL, log_text, run_main
 CART_POLE = f'{ROOT}/examples/from_gym.py:make:CartPole-v1'
 
 
+@pytest.mark.nightly  # The engines' contract runs a node, and the test below an environment, elsewhere.
 def test_a_program_trains_and_is_evaluated_where_only_another_python_has_the_environment(
   train, other_python, tmp_path, capsys
 ):

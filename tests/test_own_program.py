@@ -25,7 +25,7 @@ from programs.options.rule import Rule
 from rundir import audit, checkpoints, run_directory
 from tests.launchers.contract import runs
 from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_text, run_main
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
 PROGRAM, TORSO = 'mine.py:make_program', 'fourier.py:wide'
@@ -63,7 +63,7 @@ def test_a_launch_that_is_stopped_while_it_plans_leaves_no_process(tmp_path, num
   pid_file = tmp_path / 'pid'
   wait_until(lambda: pid_file.exists() and pid_file.read_text().endswith('\n'))
   process.send_signal(number)
-  output, errors = process.communicate(timeout=60)
+  output, errors = process.communicate(timeout=DEADLINE)
   assert process.returncode == code and (output, errors) == (b'', b'')
   wait_until(lambda: not runs(int(pid_file.read_text())))
   assert sorted(path.name for path in tmp_path.iterdir()) == ['pid', 'stuck.py']
@@ -113,6 +113,7 @@ def test_a_program_that_changes_the_directory_on_import_moves_no_path_of_the_com
   assert process.stderr.startswith(f'error: --run_dir={ROOT}/docs is not empty')
 
 
+@pytest.mark.slow
 def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   program = registry.load(f'{mine}/{PROGRAM}')
   config = program.Config(hottest=8.0).resolve()
@@ -133,14 +134,18 @@ def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   assert differences[4] > 1e5 and acted.action[4] == 1
 
 
-@pytest.mark.parametrize(
-  'launch_type',
-  [
-    'local_mt',
-    pytest.param('local_mp', marks=pytest.mark.nightly),
-    pytest.param('test_mp', marks=pytest.mark.nightly),
-  ],
-)
+def _assert_recorded(mine):
+  """Asserts that the run of `mine` records where its program, environment and torso are, and plays."""
+  record = json.loads((mine / 'run' / 'config.json').read_text())
+  assert record['program'] == f'{mine}/{PROGRAM}'
+  assert record['config']['env'] == f'{mine}/corridor.py:make'
+  assert record['given']['hottest'] == 2.0
+  assert record['config']['torso'] == f'{mine}/{TORSO}'
+  assert evaluate.main([str(mine / 'run'), '--episodes=4']) == 0
+
+
+@pytest.mark.nightly  # The next test runs them until it stops them.
+@pytest.mark.parametrize('launch_type', ['local_mt', 'local_mp', 'test_mp'])
 def test_the_examples_run_to_their_end_from_another_directory(train, mine, launch_type):
   run_dir = mine / 'run'
   process = train(
@@ -150,19 +155,13 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
     f'--torso={mine}/{TORSO}',
     f'--lp_launch_type={launch_type}',
     f'--run_dir={run_dir}',
-    timeout=200,
   )
   assert process.returncode == 0, process.stderr
   assert DONE.fullmatch(process.stdout.splitlines()[-1])
   assert processes(str(run_dir)) == []
-  record = json.loads((run_dir / 'config.json').read_text())
-  assert record['program'] == f'{mine}/{PROGRAM}'
-  assert record['config']['env'] == f'{mine}/corridor.py:make'
-  assert record['given']['hottest'] == 2.0
-  assert record['config']['torso'] == f'{mine}/{TORSO}'
+  _assert_recorded(mine)
   params = serialization.msgpack_restore((run_dir / 'params' / 'final.msgpack').read_bytes())
   assert params['params']['torso']['Dense_0']['kernel'].shape == (8, 256)
-  assert evaluate.main([str(run_dir), '--episodes=4']) == 0
   if launch_type == 'local_mp':
     assert 'Traceback' not in log_text(run_dir)
 
@@ -176,7 +175,8 @@ def _histogram(run_dir):
 
 def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   # How many a short run shows depends on how quick it is.
-  program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
+  flags = f'--program={mine}/{PROGRAM}', f'--torso={mine}/{TORSO}', '--hottest=2'
+  program = start_program(*flags, ENDLESS)
   last = program.wait_until(lambda: _histogram(mine / 'run'), 'the histogram has seen unrolls')
   assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
   program.wait_for_progress()
@@ -184,11 +184,13 @@ def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   code, _, errors = program.end()
   assert code == 130 and 'Traceback' not in errors + log_text(mine / 'run')
   assert processes(program.run_dir) == []
+  _assert_recorded(mine)
 
 
+@pytest.mark.nightly  # The next test plans its graph.
 def test_the_example_of_two_tables_learns_from_new_unrolls_once_and_from_old_ones(train, mine):
   flags = f'--program={mine}/replayed.py:make_program', '--replayed=2', '--audit'
-  process = train(*SMALL, *flags, f'--run_dir={mine / "run"}', timeout=200)
+  process = train(*SMALL, *flags, f'--run_dir={mine / "run"}')
   assert process.returncode == 0, process.stderr
   trained = audit.read(str(mine / 'run'), audit.TRAINED)[:, 0].reshape(-1, 4)  # Batches of SMALL.
   new, replayed = trained[:, :2].ravel().tolist(), trained[:, 2:].ravel().tolist()
@@ -201,6 +203,7 @@ def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
   program = registry.load(f'{mine}/replayed.py:make_program')
   config = program.Config(num_steps=100_000, batch_size=16, replayed=12).resolve()
   config.validate()
+  assert {'actor', 'replay', 'inference_learner'} <= program.make_program(config).groups.keys()
   assert estimates.expected(config).updates == estimates.unrolls(config, 100_000) // 4
   with pytest.raises(ValueError, match='--replayed=16 must be below --batch_size=16'):
     dataclasses.replace(config, replayed=16).validate()
@@ -214,7 +217,7 @@ def test_a_run_of_your_own_program_is_resumed(start_program, train, mine):
   assert program.end()[0] == 130
   run_dir = program.run_dir
   steps = checkpoints.newest(checkpoints.directory(run_dir)).counts['actor_steps'] + 2000
-  process = train(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}', timeout=200)
+  process = train(f'--resume={run_dir}', '--hottest', '2', f'--num_steps={steps}')
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(2)) >= steps
 
@@ -405,6 +408,7 @@ def test_a_missing_program_is_reported(name, words):
     assert word in process.stderr
 
 
+@pytest.mark.slow
 def test_kubernetes_gets_programs_that_are_in_the_image_and_no_others(mine, tmp_path):
   flags = ['--launcher=k8s', '--image=x', f'--output={tmp_path / "out"}']
   process = launch(f'--program={mine}/{PROGRAM}', *flags)

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from benchmarks.running import processes
-from launchers import supervise
 from rundir import checkpoints, curves
 from tests.programs_under_test import DONE, ENDLESS, SMALL, SMALL_REPLAY, launch, log_text
+from tests.waiting import DEADLINE
 
 LEARNERS = ['inference_learner/0', 'inference_learner/1']
 
@@ -43,7 +43,6 @@ def test_replicas_train_to_the_same_step_and_the_same_parameters(train, tmp_path
     f'--program={program}',
     '--num_replicas=2',
     f'--run_dir={run_dir}',
-    timeout=250,
   )
   assert process.returncode == 0, process.stderr
   done = DONE.fullmatch(process.stdout.splitlines()[-1])
@@ -71,9 +70,9 @@ def running(start_program):
 def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, train, tmp_path, victim):
   program, nodes = running
   nodes[victim].kill()
-  # Were the other still waiting then, the launcher would kill it.
-  code, _, errors = program.end(timeout=supervise.STOP_SECONDS)
+  code, _, errors = program.end()
   assert code == 1
+  assert 'after SIGTERM' not in errors, 'the launcher has killed what did not end by itself'
   assert f'node {victim.replace("-", "/")} was killed by SIGKILL' in errors
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 
@@ -82,7 +81,7 @@ def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, train,
   assert errors.rstrip().endswith(f'--resume={run_dir}')
   saved = checkpoints.newest(checkpoints.directory(str(run_dir))).counts
   assert saved['actor_steps'] > saved['learner_steps'] > 0
-  resumed = train(f'--resume={run_dir}', f'--num_steps={saved["actor_steps"] + 2000}', timeout=250)
+  resumed = train(f'--resume={run_dir}', f'--num_steps={saved["actor_steps"] + 2000}')
   assert resumed.returncode == 0, resumed.stderr
   summary = _assert_the_same(run_dir)
   assert summary['learner_steps'] > saved['learner_steps']
@@ -91,15 +90,17 @@ def test_the_other_learner_does_not_wait_for_one_that_was_killed(running, train,
   assert saved['actor_steps'] + 2000 <= summary['actor_steps'] < saved['actor_steps'] + 4000
 
 
+@pytest.mark.nightly  # A learner that misses another one ends in the test above as well.
 def test_ctrl_c_ends_learners_that_wait_for_each_other(running):
   program, nodes = running
   nodes['inference_learner-1'].suspend()  # The other is soon inside an update, waiting for it.
   program.launcher.send_signal(signal.SIGINT)
-  in_time = supervise.STOP_SECONDS - 5  # Before the launcher kills processes that have not exited.
-  assert psutil.wait_procs([nodes['inference_learner-0']], timeout=in_time)[1] == []
+  assert psutil.wait_procs([nodes['inference_learner-0']], timeout=DEADLINE)[1] == []
   nodes['inference_learner-1'].resume()
   code, output, errors = program.end()
   assert code == 130
+  killed = re.findall('killed .* after SIGTERM: .*', errors)  # The suspended one may be among them.
+  assert not [line for line in killed if 'inference_learner/0' in line]
   assert 'Traceback' not in output + errors
   assert psutil.wait_procs(nodes.values(), timeout=0)[1] == []
 

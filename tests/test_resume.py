@@ -17,6 +17,7 @@ from programs import estimates, registry, runs
 from programs.options import configs
 from rundir import checkpoints, learners, run_directory, run_end
 from tests.programs_under_test import ROOT, launch, run_main
+from tests.waiting import DEADLINE
 
 _STRIDE = 7_368_787  # By which older versions changed the seed, each time that a run was resumed.
 
@@ -316,7 +317,7 @@ def test_a_directory_that_another_launcher_has_is_rejected(tmp_path):
   run_directory.create(str(tmp_path))
   script = f'from rundir import run_directory; run_directory.create({str(tmp_path)!r})'
   process = subprocess.run(
-    [sys.executable, '-c', script], cwd=ROOT, capture_output=True, text=True, timeout=60
+    [sys.executable, '-c', script], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE
   )
   assert f'--run_dir={tmp_path} is taken by another launch.py; name a new' in process.stderr
 

@@ -221,6 +221,7 @@ def _steps(program, peer):
   )
 
 
+@pytest.mark.nightly  # test_monitor.py has the sentence, and the test above a learner that restarts.
 def test_a_learner_that_dies_before_its_first_checkpoint_says_that_it_starts_from_scratch(
   start_program,
 ):
@@ -245,12 +246,3 @@ def test_a_learner_that_dies_before_its_first_checkpoint_says_that_it_starts_fro
   assert lost in steps and min(steps[steps.index(lost) :]) < lost
   with open(node_files.log_path(program.run_dir, 'inference_learner/0')) as f:
     assert f.read().count('has no checkpoint yet: training starts with a new state') == 2
-
-
-def test_a_learner_without_checkpoints_is_not_restarted(start_program):
-  program = start_program('--checkpoint_period=0', ENDLESS)
-  program.wait_for_progress()
-  program.nodes()['inference_learner-0'].kill()
-  code, errors = _end(program)
-  assert code == 1
-  assert 'error: node inference_learner/0 was killed by SIGKILL' in errors

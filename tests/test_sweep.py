@@ -13,7 +13,7 @@ import watch
 from benchmarks.running import processes
 from rundir import curves, sweep_directory
 from tests.programs_under_test import ENVIRONMENT, ROOT
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 FILE = """
 title: Catch
@@ -46,7 +46,7 @@ def start(*flags):
 def finish(process):
   """Returns exit code, stdout and stderr; ends the command if it does not end in time."""
   try:
-    output, errors = process.communicate(timeout=150)
+    output, errors = process.communicate(timeout=DEADLINE)
   finally:
     process.terminate()
     process.wait()
@@ -64,7 +64,7 @@ def test_a_sweep_is_stopped_continued_and_compared(tmp_path, capsys):
     wait_until(
       lambda: all(curves.read(str(run_dir), 'anakin/0', 'actor_steps') for run_dir in run_dirs),
       check=lambda: process.poll() is None or pytest.fail(str(finish(process))),
-      deadline=120,
+      deadline=DEADLINE,
     )
     process.send_signal(signal.SIGINT)
   finally:

@@ -82,7 +82,6 @@ def test_another_program_with_the_same_agent_begins_with_them(
     *SMALL,
     *('--program=impala', '--lp_launch_type=local_mt', '--learning_rate=1e-30'),
     *(f'--init_from={finished_run}', f'--run_dir={run_dir}'),
-    timeout=240,
   )
   assert process.returncode == 0, process.stderr
   assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) >= 15

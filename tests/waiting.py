@@ -4,8 +4,11 @@ import contextlib
 import threading
 import time
 
+# Seconds. Nothing here takes a minute on a quiet machine; a busy one may need ten times as long.
+DEADLINE = 600.0
 
-def wait_until(condition, check=lambda: None, deadline=60.0, poll=0.005, explain=lambda: ''):
+
+def wait_until(condition, check=lambda: None, deadline=DEADLINE, poll=0.005, explain=lambda: ''):
   """Polls until `condition()` is true; returns its value.
 
   Args:

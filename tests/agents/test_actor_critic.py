@@ -162,6 +162,7 @@ def test_update_steps_and_reports(name, steps, options):
     assert 0.5e-3 < step < 2.1e-3 * steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'name, options',
   [('vtrace', {}), ('vtrace', {'loss_reduction': 'sum'}), ('ppo', {})],
@@ -185,6 +186,7 @@ def test_the_core_sees_the_action_that_was_executed(name):
   assert update(state, unrolls).metrics['loss'] != update(state, other).metrics['loss']
 
 
+@pytest.mark.slow
 @every_agent
 @pytest.mark.parametrize('kind', ['labels', 'clipped, two torsos'])
 def test_a_step_raises_the_probability_of_what_was_better_than_expected(name, kind):
@@ -217,6 +219,7 @@ def test_rewards_are_scaled_before_they_are_clipped():
   np.testing.assert_array_equal(scaled_rewards(ActorCriticConfig(), reward), reward)
 
 
+@pytest.mark.slow
 @every_agent
 def test_the_loss_sees_scaled_rewards(name):
   _, state, unrolls, update = recorded(name)

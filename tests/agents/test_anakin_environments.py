@@ -128,6 +128,7 @@ def test_minatars_sticky_actions_repeat_the_previous_action():
   assert set(second[~moved]) == {-1, 0} and abs((second[~moved] == 0).mean() - 0.3) < 2 * error
 
 
+@pytest.mark.slow
 def test_minatar_is_truncated_after_its_time_limit():
   def after_the_ball(key, board):
     ball, trail, paddle = (jnp.argmax(board[:, :, c].any(0)) for c in (1, 2, 0))

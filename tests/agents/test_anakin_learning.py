@@ -34,9 +34,9 @@ class LateDraws(VTrace):
 
 
 def best_returns(loop, num_steps):
-  """Trains with three seeds; returns the best mean return of the episodes that ended in one call."""
+  """Trains with two seeds; returns the best mean return of the episodes that ended in one call."""
   best = []
-  for seed in range(3):
+  for seed in range(2):
     state, returns = loop.init(jax.random.key(seed)), []
     for _ in range(num_steps // loop.steps_per_call):
       state, report = loop.train(state)
@@ -72,5 +72,5 @@ def test_pendulum(agent_class, learns):
   agent = agent_class(config, environment.observation_spec, environment.action_spec)
   loop = AnakinLoop(agent, environment, 32, jax.devices()[:1], updates_per_call=50)
   best = best_returns(loop, 800_000)
-  # Calibrated: -170, -170 and -177; out of step -1105, -1353 and -1145.
+  # Calibrated: -170 and -170; out of step -1105 and -1353.
   assert all((r > -350) == learns for r in best), best

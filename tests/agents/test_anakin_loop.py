@@ -179,6 +179,7 @@ class Scripted(VTrace):
     return answer._replace(action=action.astype(jnp.int32))
 
 
+@pytest.mark.slow
 def test_an_evaluation_takes_as_many_episodes_of_each_environment():
   agent = Scripted(CONFIG, CATCH.observation_spec, CATCH.action_spec)
   net = jax.jit(agent.init)(jax.random.key(0)).params
@@ -197,6 +198,7 @@ def test_an_evaluation_takes_as_many_episodes_of_each_environment():
       assert set(np.unique(returns)) == {-1, 1} and -0.85 < returns.mean() < -0.3
 
 
+@pytest.mark.slow
 def test_an_evaluation_counts_a_long_episode_with_its_return_so_far_and_nothing_after_it():
   agent = Scripted(CONFIG, CATCH.observation_spec, CATCH.action_spec)
   net = jax.jit(agent.init)(jax.random.key(0)).params
@@ -213,6 +215,7 @@ def test_an_evaluation_counts_a_long_episode_with_its_return_so_far_and_nothing_
   assert whole.rounds(state) == 3 and not whole.was_cut(state)
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_is_compiled_ahead_is_the_same():
   params, key = jax.jit(AGENT.init)(jax.random.key(0)).params, jax.random.key(5)
   found = []

@@ -57,6 +57,7 @@ def at_random(task):
   return play(pgx.make(task), pgx.random_player, 90)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('task', GAMES)
 def test_rows_of_self_play(task):
   rows, _, legal = at_random(task)
@@ -109,6 +110,7 @@ def starts(rows):
   return [empty[first[:, b], b].tolist() for b in range(NUM_ENVS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('task', GAMES)
 def test_the_agent_and_its_opponent_start_in_turn(task):
   rows, _, _ = play(evaluated(pgx.make(task)), pgx.random_player, 60)
@@ -122,6 +124,7 @@ def test_the_agent_and_its_opponent_start_in_turn(task):
   assert (((other - own) == 0) | ((other - own) == 1))[going_on].all()
 
 
+@pytest.mark.slow
 def test_games_of_self_play_begin_after_random_moves_and_those_against_an_opponent_do_not():
   environment = pgx.make('tic_tac_toe', random_moves=3)
   rows, _, _ = play(environment, pgx.random_player, 90)

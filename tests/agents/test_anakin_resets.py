@@ -87,6 +87,7 @@ def one_by_one(environment, *args):
   return jax.vmap(lambda *one: next_row(environment, *one))(*args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('make', [Levels, Returning])
 @pytest.mark.parametrize('num_envs', [1, 5, 70])
 def test_expensive_resets_make_the_rows_of_resets_in_every_step(make, num_envs):

@@ -76,6 +76,7 @@ def test_a_new_unroll_of_each_environment_replaces_its_oldest():
   assert after.unrolls.environment_id[:, 0].tolist() == [[0, 1], [2, 3]]
 
 
+@pytest.mark.slow
 def test_a_ring_goes_on_where_a_count_of_all_unrolls_would_overflow():
   """The rings of a run whose count is that of an earlier version, and of one from its beginning."""
   most = 2**31 - 2
@@ -119,6 +120,7 @@ def test_a_sample_has_its_place_and_the_probability_within_its_ring():
   assert (np.asarray(later.place) != place).any()
 
 
+@pytest.mark.slow
 def test_a_shard_of_the_rings_behaves_as_in_all_of_them():
   ring = filled(5)
   key, whole = rings.sample(ring, 6)

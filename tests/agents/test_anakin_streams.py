@@ -6,6 +6,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from agents.anakin import streams
 from agents.anakin.environments.catch import Catch
@@ -37,6 +38,7 @@ def play(num_unrolls=3):
   return params, played
 
 
+@pytest.mark.slow
 def test_replaying_an_unroll_reproduces_what_acted_in_every_row():
   params, played = play()
   replay = jax.jit(AGENT.network.unroll)

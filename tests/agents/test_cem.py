@@ -29,6 +29,7 @@ def errors(num_dimensions, optima, **options):
   return np.asarray(jax.jit(jax.vmap(error))(keys, optima))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('num_dimensions', 'expected'), [(1, 0.003), (2, 0.031), (4, 0.13), (7, 0.3)]
 )

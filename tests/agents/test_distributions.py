@@ -147,6 +147,7 @@ def entropy_of_tanh(mean, std):
 STDS = [0.05, 0.3, 0.99, 1.0, 1.01, 1.5, 3.0, 5.0, 10.0, 20.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('std', STDS)
 @pytest.mark.parametrize('mean', [0.0, 0.7, -4.0, 12.0])
 def test_entropy_and_its_gradient_are_those_of_the_action(mean, std):

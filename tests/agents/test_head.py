@@ -34,6 +34,7 @@ def test_free_logits_are_parameters_and_the_same_in_every_row():
   assert np.std(output.logits[..., 0]) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('separate', [True, False])
 def test_a_separate_critic_shares_no_gradient_with_the_policy(separate):
   config = VTraceConfig(unroll_length=4, mlp_sizes=(16,), separate_critic=separate)

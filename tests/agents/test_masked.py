@@ -68,6 +68,7 @@ def _nan_where(rows, x):
   return jnp.where(rows, jnp.nan, x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', AGENTS)
 def test_an_update_does_not_depend_on_what_rows_say_of_no_transition(name):
   make, extras = AGENTS[name]

@@ -56,6 +56,7 @@ def searched(config, exploration, warmth=1.0, seed=0, invalid=None):
   return jax.device_get(compiled(config, dtype)(*inputs))
 
 
+@pytest.mark.slow
 def test_gumbel_policy_is_the_closed_form():
   expected = muzero_definition.gumbel_policy(np.log(PRIOR), VALUE, REWARDS, np.ones(4))
   np.testing.assert_allclose(expected, [0.132118, 0.007737, 0.846027, 0.014117], atol=1e-6)
@@ -83,12 +84,14 @@ def test_gumbel_completes_values_of_actions_that_it_does_not_visit():
     np.testing.assert_allclose(found.value, value, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_puct_visits():
   found = searched(PUCT, 0.0)
   np.testing.assert_allclose(found.policy[0] * 32, [18, 1, 13, 0], atol=1e-4)
   np.testing.assert_array_equal(found.action, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('config', [GUMBEL, PUCT])
 def test_only_exploration_is_random(config):
   half = SIZE // 2

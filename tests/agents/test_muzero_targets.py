@@ -58,6 +58,7 @@ def one_environment(step_types, rewards, discounts):
   return jax.tree.map(lambda x: x[0], make_targets(CONFIG, timestep, values, jnp.eye(7)[None]))
 
 
+@pytest.mark.slow
 def test_literal_within_an_episode():
   found = one_environment([MID] * 7, [9, 1, 2, 3, 4, 5, 6], [1] * 7)
   assert all(np.all(getattr(found, f'{name}_mask')) for name in NAMES)

@@ -41,6 +41,7 @@ def torso_and_params():
   return torso, jax.jit(torso.init)(jax.random.key(0), rows)['params'], rows
 
 
+@pytest.mark.slow
 def test_each_leaf_has_the_torso_of_its_shape_and_one_layer_joins_them():
   torso, params, rows = torso_and_params()
   parts = [
@@ -73,6 +74,7 @@ def test_a_convolutional_torso_is_that_of_the_images():
     nest_torso.make_torso(NetworkConfig(torso='nature'), SPEC)
 
 
+@pytest.mark.slow
 def test_floats_of_a_nest_are_normalised_by_their_own_statistics():
   rows = jax.tree.map(lambda x: x[:, :, None].swapaxes(1, 2), show(random_rows(50, 3).observation))
   rows = jax.tree.map(lambda x: x[:, 0], rows)
@@ -88,6 +90,7 @@ def test_floats_of_a_nest_are_normalised_by_their_own_statistics():
   jax.tree.map(np.testing.assert_array_equal, first, found)
 
 
+@pytest.mark.slow
 def test_frames_of_a_nest_are_stacked_leaf_by_leaf():
   timesteps = random_rows(6, 2)
   nest, is_first = show(timesteps.observation), timesteps.step_type == 0

@@ -41,7 +41,7 @@ def test_catch(normalize, learns):
   environment = FarAway()
   agent = VTrace(config, environment.observation_spec, environment.action_spec)
   loop = AnakinLoop(agent, environment, 64, jax.devices()[:1], updates_per_call=10)
-  for seed in range(3):
+  for seed in range(2):
     state, returns = loop.init(jax.random.key(seed)), []
     for _ in range(STEPS // loop.steps_per_call):
       state, report = loop.train(state)

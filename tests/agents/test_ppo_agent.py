@@ -205,7 +205,9 @@ def test_a_batch_that_does_not_divide_is_rejected_by_the_flag():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['ppo', 'ppo_of_transitions'])
+@pytest.mark.parametrize(  # test_normalization.py has PPO of unrolls, with statistics as well.
+  'name', [pytest.param('ppo', marks=pytest.mark.nightly), 'ppo_of_transitions']
+)
 def test_eight_devices_do_the_update_of_one_and_move_only_sums(name):
   check_meshes_do_the_update_of_one_device(name, sizes=(8,))
 

@@ -296,6 +296,7 @@ def test_agents_of_queues_have_no_initial_priorities():
   assert agent.initial_priorities(None) is None
 
 
+@pytest.mark.slow
 def test_target_network_is_copied_once_a_period():
   agent = make_agent(dataclasses.replace(SMALL, target_update_period=3))
   state = jax.jit(agent.init)(jax.random.key(0))

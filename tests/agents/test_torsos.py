@@ -88,6 +88,7 @@ def test_centred_images_of_bytes_have_no_mean_and_others_stay_as_they_are():
   np.testing.assert_array_equal(torsos.to_image(floats, center=True), floats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['nature', 'small', 'impala', 'minatar', 'auto'])
 def test_a_brighter_screen_is_the_same_to_a_torso_that_centres(name):
   config = NetworkConfig(torso=name, center_pixels=True, hidden_size=8)
@@ -178,6 +179,7 @@ def test_the_mlp_has_its_activation_after_every_layer(activation, function):
 
 
 # Few channels are copied; in a first layer, the gradient copies them too.
+@pytest.mark.slow
 @pytest.mark.parametrize('channels, features', [(2, 9), (4, 3), (16, 2)])
 @pytest.mark.parametrize(
   'padding, size, stride', [('SAME', 3, 1), ('VALID', 3, 1), ('VALID', 2, 2), ('VALID', 4, 2)]

@@ -54,10 +54,10 @@ def frames_to_solve(rewards, step_types):
 
 
 def test_old_policies_need_the_importance_correction():
-  keys = jax.random.split(jax.random.key(0), 8)
+  keys = jax.random.split(jax.random.key(0), 4)
   solved = {}
   for corrected in (True, False):
     rewards, step_types = jax.vmap(lambda key, c=corrected: train(key, c))(keys)
     solved[corrected] = [frames_to_solve(r, s) for r, s in zip(rewards, step_types, strict=True)]
-  assert np.sum(np.isfinite(solved[True])) >= 6, solved
-  assert np.sum(np.isinf(solved[False])) >= 6, solved
+  assert np.sum(np.isfinite(solved[True])) >= 3, solved
+  assert np.sum(np.isinf(solved[False])) >= 3, solved

@@ -8,12 +8,12 @@ import subprocess
 import sys
 
 from tests.programs_under_test import ENVIRONMENT
+from tests.waiting import DEADLINE
 
-DEADLINE_SECONDS = 270.0
 SMALL = ('--env=catch', '--envs_per_actor=8', '--batch_size=4')
 
 
-def command(benchmark, *flags, deadline=DEADLINE_SECONDS):
+def command(benchmark, *flags, deadline=DEADLINE):
   """Runs `python -m benchmarks.BENCHMARK FLAGS`; returns the finished process."""
   process = subprocess.Popen(
     [sys.executable, '-m', f'benchmarks.{benchmark}', *flags],

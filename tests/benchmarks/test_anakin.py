@@ -7,7 +7,7 @@ import pytest
 from tests.agents.subprocesses import run_python
 
 
-@pytest.mark.nightly  # test_pipeline.py launches a program in every test run.
+@pytest.mark.nightly
 def test_it_prints_a_table_and_writes_what_it_measured(tmp_path):
   flags = ('--env=catch', '--num_envs=8,16', '--seconds=0.1', f'--results={tmp_path}')
   lines = run_python('-m', 'benchmarks.anakin', *flags, JAX_PLATFORMS='cpu').splitlines()

@@ -15,7 +15,7 @@ from benchmarks import bsuite as sweeps
 from benchmarks.running import ROOT, processes
 from environments.bsuite_record import csv_path
 from rundir import directory_lock
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 SMALL = ['--mlp_sizes=16', '--batch_size=2', '--unroll_length=5']
 
@@ -54,15 +54,15 @@ def test_a_sweep_is_stopped_continues_lists_failures_and_keeps_finished_runs(tmp
   process = start(results, 'memory_len/0', '--', *SMALL)
   children = wait_for(lambda: psutil.Process(process.pid).children(recursive=True), process)
   process.send_signal(signal.SIGTERM)
-  process.communicate(timeout=120)
+  process.communicate(timeout=DEADLINE)
   assert process.returncode == 143
-  assert psutil.wait_procs(children, timeout=60)[1] == []
+  assert psutil.wait_procs(children, timeout=DEADLINE)[1] == []
 
   # What is in the place of its run directory makes launch.py refuse catch/1.
   (tmp_path / 'runs' / 'catch-1.1').mkdir()
   (tmp_path / 'runs' / 'catch-1.1' / 'obstacle').touch()
   process = start(results, 'memory_len/0,catch/1', '--', *SMALL)
-  output, errors = process.communicate(timeout=180)
+  output, errors = process.communicate(timeout=DEADLINE)
   assert process.returncode == 1, output + errors
   assert 'failed: 1 of 2 ids' in errors
   assert 'catch/1: error: --run_dir=' in errors and f'({tmp_path}/runs/catch-1.1.log)' in errors

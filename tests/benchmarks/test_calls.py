@@ -5,7 +5,7 @@ import pytest
 from tests.benchmarks import smoke
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_calls_are_measured():
   process = smoke.command('calls', '--repeats=1')
   assert process.returncode == 0, process.stderr

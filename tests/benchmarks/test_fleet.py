@@ -7,7 +7,7 @@ from tests.agents.subprocesses import run_python
 from tests.benchmarks import smoke
 
 
-@pytest.mark.nightly  # test_pipeline.py launches a program in every test run.
+@pytest.mark.nightly
 def test_light_actors_are_answered_and_timed(tmp_path):
   flags = ('--env=catch', '--fleet=6', '--envs_per_actor=4', '--seconds=1', '--delay_ms=20')
   lines, record = smoke.run('fleet', tmp_path, 'fleet-sebulba-catch', *flags)

@@ -29,7 +29,7 @@ def test_copies_are_measured_from_memory_to_memory(monkeypatch):
   assert 1e7 < host.copied_bytes_per_second() < 1e13
 
 
-@pytest.mark.nightly  # test_pipeline.py launches a program in every test run.
+@pytest.mark.nightly
 def test_the_host_is_measured(tmp_path):
   flags = ('--stage_seconds=0.02', '--repeats=1', '--seconds=1', '--warm_up=0')
   lines, record = smoke.run('host', tmp_path, 'host-simulated', *flags, '--envs_per_actor=8')

@@ -203,7 +203,7 @@ def test_processes_of_others_are_no_part_of_a_tree():
     assert not mine.processes()
 
 
-@pytest.mark.nightly  # test_pipeline.py launches one in every test run.
+@pytest.mark.nightly
 def test_one_of_our_programs_alone(tmp_path):
   lines, record = smoke.run(
     'peers',

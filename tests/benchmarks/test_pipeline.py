@@ -9,6 +9,7 @@ STAGES = ['environment', 'rpc', 'inference', 'assembling', 'insert', 'sample', '
 
 
 @pytest.mark.program
+@pytest.mark.nightly  # No run depends on a benchmark.
 def test_stages_and_nodes_are_measured_and_compared(tmp_path):
   flags = ('--stage_seconds=0.02', '--repeats=1', '--seconds=1', '--warm_up=0')
   lines, record = smoke.run('pipeline', tmp_path, 'pipeline-sebulba-catch', *flags, *smoke.SMALL)
@@ -64,6 +65,7 @@ def test_the_cost_of_a_step_counts_what_a_ratio_of_samples_to_inserts_repeats(tm
   assert one._steps_per_batch == 4 * four._steps_per_batch == 32 * 20
 
 
+@pytest.mark.slow
 def test_an_unsound_option_is_rejected_in_one_sentence():
   process = smoke.command('pipeline', '--env=catch', '--batch_size=3', '--learner_devices=0,1')
   assert process.returncode == 2

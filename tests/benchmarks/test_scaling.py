@@ -7,7 +7,7 @@ from benchmarks import scaling
 from tests.benchmarks import smoke
 
 
-@pytest.mark.nightly  # test_pipeline.py launches one in every test run.
+@pytest.mark.nightly
 def test_a_program_is_launched_for_every_size(tmp_path):
   flags = ('--sweeps=actors', '--actors=1', '--seconds=1', '--warm_up=0', *smoke.SMALL)
   lines, record = smoke.run('scaling', tmp_path, 'scaling-actors-sebulba-catch', *flags)

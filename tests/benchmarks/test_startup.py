@@ -5,7 +5,7 @@ import pytest
 from tests.benchmarks import smoke
 
 
-@pytest.mark.nightly  # test_pipeline.py launches a program in every test run.
+@pytest.mark.nightly
 def test_the_phases_add_up_to_the_first_learner_step(tmp_path):
   flags = ('--repeats=1', '--imports=actor', *smoke.SMALL)
   lines, record = smoke.run('startup', tmp_path, 'startup-sebulba-catch', *flags)

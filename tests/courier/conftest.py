@@ -8,8 +8,7 @@ import pytest
 import courier
 from courier import sockets
 from tests import certificates
-
-DEADLINE = 60
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture

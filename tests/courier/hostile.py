@@ -6,8 +6,9 @@ import socket
 import struct
 import threading
 
+from tests.waiting import DEADLINE
+
 PREAMBLE = b'courier\x02'
-_DEADLINE = 60
 _HEAD = struct.Struct('<BBHIQQ')
 CALL, RESULT, ERROR = 1, 2, 3  # Kinds of messages.
 _PICKLED = 0
@@ -31,7 +32,7 @@ def message(kind, call, name, body, encoding=_PICKLED):
 def reply_to(address, sent):
   """Sends a message to a server; returns the kind, the name and the body of its reply."""
   host, _, port = address.rpartition(':')
-  with socket.create_connection((host, int(port)), _DEADLINE) as stream:
+  with socket.create_connection((host, int(port)), DEADLINE) as stream:
     stream.sendall(PREAMBLE + sent)
     with stream.makefile('rb') as received:
       assert received.read(len(PREAMBLE)) == PREAMBLE

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import courier
+from courier.python import py_server
 from tests.courier.conftest import DEADLINE
 
 
@@ -73,6 +74,7 @@ def test_jax_arrays_are_arguments_and_results(connect):
   np.testing.assert_array_equal(client.double(jnp.arange(4)), [0, 2, 4, 6])
 
 
+@pytest.mark.slow
 def test_200_megabytes_come_back(connect):
   array = np.arange(25_000_000, dtype=np.float64)
   np.testing.assert_array_equal(connect(echo=lambda value: value).echo(array), array)
@@ -196,6 +198,7 @@ def test_a_call_without_a_timeout_has_no_deadline(serve, timeout):
   assert courier.Client(server.address, call_timeout=timeout).sleep(0.2) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('timeout', [1, 0.5, datetime.timedelta(seconds=0.5)], ids=str)
 def test_a_call_that_takes_too_long_fails_and_the_next_one_succeeds(serve, timeout):
   go = threading.Event()
@@ -282,17 +285,17 @@ def test_calls_beyond_the_size_of_the_pool_wait(connect):
   assert most[0] == 3
 
 
-@pytest.mark.slow
-def test_a_server_whose_calls_wait_for_each_other_says_so(connect, caplog):
+def test_a_server_whose_calls_wait_for_each_other_says_so(connect, caplog, monkeypatch):
+  monkeypatch.setattr(py_server, '_STUCK_SECONDS', 0.1)
   go = threading.Event()
   client = connect(2, wait=lambda: go.wait(DEADLINE), go=go.set)
   replies = [client.futures.wait(), client.futures.wait()]
   deadline = time.monotonic() + DEADLINE
   replies.append(client.futures.go())
   while 'thread_pool_size' not in caplog.text and time.monotonic() < deadline:
-    time.sleep(0.1)
+    time.sleep(0.01)
   go.set()
-  assert 'no call has ended for 10 s, and 1 wait for a thread' in caplog.text
+  assert 'no call has ended for 0 s, and 1 wait for a thread' in caplog.text
   futures.wait(replies, DEADLINE)
 
 

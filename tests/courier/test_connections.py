@@ -10,6 +10,7 @@ import pytest
 
 import courier
 from courier import sockets
+from courier.python import py_server
 from tests.agents.subprocesses import run_python
 from tests.courier.conftest import DEADLINE
 from tests.ports import unused_port
@@ -67,6 +68,7 @@ def test_a_server_that_hangs_ends_no_call_but_by_its_deadline(
   assert patient.add(1, 2) == 3
 
 
+@pytest.mark.slow
 def test_a_server_that_accepts_and_says_nothing_ends_no_call_but_by_its_deadline():
   with socket.create_server(('', 0)) as silent:
     client = courier.Client(f'localhost:{silent.getsockname()[1]}', call_timeout=1)
@@ -133,9 +135,9 @@ def test_a_stranger_is_disconnected_and_nothing_else_happens(serve, sent):
   assert client.add(1, 2) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('sent', [b'', b'cour'])
-def test_a_connection_without_a_preamble_ends(serve, sent):
+def test_a_connection_without_a_preamble_ends(serve, sent, monkeypatch):
+  monkeypatch.setattr(py_server, '_PREAMBLE_SECONDS', 0.1)
   server = serve()
   with socket.create_connection(('localhost', server.port), DEADLINE) as stranger:
     stranger.sendall(sent)
@@ -158,7 +160,7 @@ import resource
 import courier
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-clients = [courier.Client('localhost:{port}', call_timeout=200) for _ in range(1000)]
+clients = [courier.Client('localhost:{port}', call_timeout=600) for _ in range(1000)]
 for _ in range(3):
   replies = [client.futures.add(i, 1) for i, client in enumerate(clients)]
   assert [reply.result() for reply in replies] == [*range(1, 1001)]
@@ -303,7 +305,7 @@ import courier
 server = courier.Server()
 server.Bind('add', lambda a, b: a + b)
 server.Start()
-client = courier.Client(server.address, call_timeout=60)
+client = courier.Client(server.address, call_timeout=600)
 assert client.add(1, 2) == 3
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 strangers = []
@@ -316,7 +318,7 @@ assert client.add(1, 2) == 3
 for stranger in strangers:
   stranger.close()
 del strangers
-assert courier.Client(server.address, call_timeout=60).add(2, 2) == 4
+assert courier.Client(server.address, call_timeout=600).add(2, 2) == 4
 print('served')
 """
   assert run_python('-c', code) == 'served\n'

@@ -21,6 +21,7 @@ def test_the_frame_cap_counts_emulator_frames_and_truncates():
   assert environment.action_repeat == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('noop_max', [0, 1, 2])
 def test_a_game_begins_with_up_to_noop_max_noops(noop_max):
   environment = registry.make('atari:Pong', 16, 0, f'noop_max={noop_max}')

@@ -28,7 +28,7 @@ import pytest
 from environments import interpreters
 from launchers.placement import Resources
 from tests.launchers import every_type, nodes, strangers
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 RESTARTED = Resources(restart='on_failure', restart_backoff=0.1)
@@ -42,10 +42,8 @@ KILLED = r'node (\w+)/0(?: on \S+)? was killed by SIGKILL; restarting in (\S+ s 
 _ALWAYS = {
   'test_a_crash_ends_the_program_with_the_traceback_last',
   'test_killed_nodes_are_restarted_and_a_server_has_its_address_again',
-  'test_nodes_call_each_other_by_the_courier_of_this_repository',
   'test_no_node_outlives_a_killed_launcher',
-  'test_no_process_imports_from_the_working_directory',
-  'test_a_stranger_gets_nothing_at_any_port_of_a_run_and_sees_no_key',
+  'test_nodes_use_the_courier_of_this_repository_which_serves_no_stranger',
 }
 
 
@@ -59,7 +57,7 @@ class Engine(abc.ABC):
     servers: programs of the engine's own among the processes of a run, which protect their ports.
   """
 
-  deadline = 100
+  deadline = DEADLINE
   servers = ()
 
   @abc.abstractmethod
@@ -198,27 +196,24 @@ class NodeContract:
     engine.check_restarted(output, ['echo', 'mortal', 'mortal'])
     assert 'Traceback' not in logs(tmp_path)
 
-  def test_nodes_call_each_other_by_the_courier_of_this_repository(self, engine, tmp_path):
-    written = tmp_path / 'written'
-    program = lp.Program('test')
-    server = program.add_node(lp.CourierNode(nodes.Libraries, str(written)), label='server')
-    program.add_node(lp.PyClassNode(nodes.Libraries, str(written), server), label='caller')
-    program.add_node(lp.PyClassNode(nodes.Stopper, str(written)), label='stopper')
-    code, output = engine.launch(program, tmp_path)
-    assert code == 0, output
-    assert json.loads(written.read_text()) == [[str(ROOT / 'courier' / '__init__.py')]] * 2
-
-  def test_a_stranger_gets_nothing_at_any_port_of_a_run_and_sees_no_key(self, engine, tmp_path):
-    found = str(tmp_path / 'found')
+  def test_nodes_use_the_courier_of_this_repository_which_serves_no_stranger(
+    self, engine, tmp_path
+  ):
+    """A stranger gets nothing at any port of a run, and sees no key."""
+    found, loaded = str(tmp_path / 'found'), str(tmp_path / 'loaded')
     program = lp.Program('test')
     echo = program.add_node(lp.CourierNode(nodes.Echo), label='echo')
     rows = program.add_node(lp.CourierNode(nodes.Rows), label='rows')
     program.add_node(
       lp.PyClassNode(nodes.Stranger, echo, rows, found, engine.servers), label='stranger'
     )
-    program.add_node(lp.PyClassNode(nodes.Stopper, found), label='stopper')
+    program.add_node(lp.PyClassNode(nodes.Libraries, echo, loaded), label='libraries')
+    stopper = lp.PyClassNode(nodes.Stopper, os.pathsep.join((found, loaded)))
+    program.add_node(stopper, label='stopper')
     code, output = engine.launch(program, tmp_path)
     assert code == 0, output
+    own = [str(ROOT / 'courier' / '__init__.py')]
+    assert json.loads((tmp_path / 'loaded').read_text()) == [own, own]
     seen = json.loads((tmp_path / 'found').read_text())
     assert seen == {'answers': 3 * [strangers.CLOSED], 'unpickled': False, 'shown': []}
     # No file of the run keeps the key either.
@@ -273,14 +268,16 @@ class Contract(NodeContract):
     foreign = [place for place in path if f'python3.{sys.version_info[1]}' in place]
     assert str(ROOT) in path and not foreign
 
-  def test_no_process_imports_from_the_working_directory(self, engine, tmp_path, monkeypatch):
-    project, answer, imported = (tmp_path / name for name in ('project', 'answer', 'imported'))
+  def test_nodes_use_the_courier_of_this_repository_which_serves_no_stranger(
+    self, engine, tmp_path, monkeypatch
+  ):
+    """Nor does a process import anything from the launcher's working directory."""
+    project, imported, run_dir = (tmp_path / name for name in ('project', 'imported', 'run'))
     poison(project, imported)
     monkeypatch.chdir(project)
-    program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
-    code, output = engine.launch(program, tmp_path)
+    run_dir.mkdir()
+    super().test_nodes_use_the_courier_of_this_repository_which_serves_no_stranger(engine, run_dir)
     assert not imported.exists(), imported.read_text()
-    assert code == 0, output
 
   def _started(self, engine, run_dir):
     """Starts a launcher and waits until its nodes run; returns the launcher."""

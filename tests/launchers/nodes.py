@@ -24,6 +24,9 @@ class Echo:
   def wait_for_ever(self):
     threading.Event().wait()
 
+  def courier_libraries(self):
+    return courier_libraries()
+
 
 def write(path, text):
   """Writes a file atomically."""
@@ -88,18 +91,13 @@ def courier_libraries():
 
 
 class Libraries:
-  """Writes what its own process and the one that it calls have loaded of Courier."""
+  """Writes what its own process and that of an `Echo` have loaded of Courier to a file, JSON."""
 
-  def __init__(self, path, other=None):
-    self._path, self._other = path, other
-
-  def loaded(self):
-    return courier_libraries()
+  def __init__(self, echo, path):
+    self._echo, self._path = echo, path
 
   def run(self):
-    if self._other is not None:
-      write(self._path, json.dumps([courier_libraries(), self._other.loaded()]))
-    lifecycle.stop_event().wait()
+    write(self._path, json.dumps([courier_libraries(), self._echo.courier_libraries()]))
 
 
 class Rows(Echo):
@@ -225,18 +223,18 @@ class Hanger:
     self._path = path
 
   def run(self):
-    hangs = [self._stop, self._hold_the_interpreter_lock, self._make_no_progress]
+    hangs = [self.stop, self.hold_the_interpreter_lock, self.make_no_progress]
     if lifecycle.restart_count() < len(hangs):
       hangs[lifecycle.restart_count()]()
     write(self._path, f'restart {lifecycle.restart_count()}')
 
-  def _stop(self):
+  def stop(self):
     os.kill(os.getpid(), signal.SIGSTOP)
 
-  def _hold_the_interpreter_lock(self):
+  def hold_the_interpreter_lock(self):
     _hold_the_interpreter_lock()
 
-  def _make_no_progress(self):
+  def make_no_progress(self):
     activity.mark(activity.PLAYING)
     time.sleep(1000)
 
@@ -247,27 +245,16 @@ def _hold_the_interpreter_lock():
     libc.pthread_mutex_lock(mutex)
 
 
-class HangsOnce:
-  """Blocks while it holds the interpreter lock; after the restart writes a file."""
+class HangsOnce(Hanger):
+  """Hangs in one of the ways of `Hanger`; after the restart writes a file."""
 
-  def __init__(self, path):
-    self._path = path
-
-  def run(self):
-    if lifecycle.restart_count() == 0:
-      _hold_the_interpreter_lock()
-    write(self._path, f'restart {lifecycle.restart_count()}')
-
-
-class StopsItselfOnce:
-  """Sends itself SIGSTOP; after the restart writes a file."""
-
-  def __init__(self, path):
-    self._path = path
+  def __init__(self, path, way=Hanger.hold_the_interpreter_lock):
+    super().__init__(path)
+    self._way = way
 
   def run(self):
     if lifecycle.restart_count() == 0:
-      os.kill(os.getpid(), signal.SIGSTOP)
+      self._way(self)
     write(self._path, f'restart {lifecycle.restart_count()}')
 
 

@@ -14,9 +14,9 @@ from courier import wire
 from launchers import certificate
 from launchers.local import isolation
 from nodes.runtime import lifecycle
+from tests.waiting import DEADLINE
 
 _CLONE_NEWNET = 0x40000000
-_SECONDS = 60  # For a server to refuse a stranger.
 _ALERT = b'\x15\x03'  # Of TLS, which says no more than why a connection ends.
 
 
@@ -102,7 +102,7 @@ def answers(pid, own, written):
   said = b'courier\x02' + b''.join(map(bytes, call.parts()))
 
   def attempt(port, name):
-    with socket.create_connection(('127.0.0.1', port), _SECONDS) as stream:
+    with socket.create_connection(('127.0.0.1', port), DEADLINE) as stream:
       try:
         if name == 'own':
           return _answer_to_a_node(stream, contexts[name])

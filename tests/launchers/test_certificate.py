@@ -14,6 +14,7 @@ from cryptography import x509
 from courier import tls
 from launchers import certificate
 from tests.programs_under_test import ROOT
+from tests.waiting import DEADLINE
 
 _DRIVER = """
 import json, os, sys
@@ -83,7 +84,7 @@ def test_launchpads_own_launch_types_have_one_too(tmp_path, launch_type):
     cwd=ROOT,
     capture_output=True,
     text=True,
-    timeout=100,
+    timeout=DEADLINE,
   )
   assert json.loads(done.stdout.splitlines()[-1]) == [0, None], done.stderr
   assert (tmp_path / 'answer-certificate').read_text().startswith('-----BEGIN PRIVATE KEY-----')

@@ -9,6 +9,7 @@ import pytest
 from launchers import heartbeat
 from nodes.runtime import activity
 from tests.programs_under_test import ROOT
+from tests.waiting import DEADLINE
 
 _OUT_OF_DESCRIPTORS = """
 import resource, threading, time
@@ -47,7 +48,7 @@ def test_a_node_that_was_out_of_descriptors_for_a_moment_still_has_a_heartbeat()
     cwd=ROOT,
     capture_output=True,
     text=True,
-    timeout=90,
+    timeout=DEADLINE,
   )
   assert done.stdout == '24\n', done.stderr
 

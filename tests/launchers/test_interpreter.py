@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from launchers import interpreter
+from tests.waiting import DEADLINE
 
 _MODULE = """
 import importlib.util
@@ -38,6 +39,6 @@ def test_neither_the_process_nor_its_children_import_from_the_working_directory(
     env={**os.environ, 'PYTHONPATH': str(code)},
     capture_output=True,
     text=True,
-    timeout=60,
+    timeout=DEADLINE,
   )
   assert said.stdout == "['a'] 0 False\n", said.stderr

@@ -13,7 +13,7 @@ from launchers.child_process import NodeProcess
 from rundir.errors import NonRetryableError
 from tests.agents.subprocesses import run_python
 from tests.programs_under_test import ROOT
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 _NODE = """
 import os, resource, sys
@@ -177,6 +177,7 @@ os._exit(code)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'code, request_seconds, ends_with',
   [
@@ -192,7 +193,7 @@ def test_only_a_call_that_a_stop_cut_off_is_no_failure(code, request_seconds, en
     cwd=ROOT,
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=DEADLINE,
   )
   assert process.returncode == ends_with, process.stderr
   assert ('Traceback' in process.stderr) is bool(ends_with)

@@ -12,9 +12,7 @@ import pytest
 from launchers import node_output
 from launchers.node_output import NodeOutput
 from tests.terminals import FORBIDDEN, HOSTILE
-from tests.waiting import wait_until
-
-DEADLINE = 60
+from tests.waiting import DEADLINE, wait_until
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from programs import registry
 from programs.parts.launchpad_nodes import Deferred
 from tests.launchers import nodes
 from tests.programs_under_test import ROOT
+from tests.waiting import DEADLINE
 
 
 def _problems(python, *arguments):
@@ -31,7 +32,7 @@ def _problems(python, *arguments):
 def test_an_interpreter_that_nodes_cannot_use_is_reported_with_what_to_do(tmp_path):
   bare, old = tmp_path / 'bare' / 'bin' / 'python', tmp_path / 'old'
   subprocess.run(
-    [sys.executable, '-m', 'venv', '--without-pip', bare.parents[1]], check=True, timeout=60
+    [sys.executable, '-m', 'venv', '--without-pip', bare.parents[1]], check=True, timeout=DEADLINE
   )
   old.write_text('#!/bin/sh\necho \'{"version": [3, 6]}\'\n')
   old.chmod(0o755)
@@ -107,4 +108,4 @@ def test_the_names_of_required_packages_are_those_of_the_requirements(other_pyth
   code = (
     f'import importlib\nfor name in {sorted(interpreters.REQUIRED)}: importlib.import_module(name)'
   )
-  subprocess.run([other_python, '-c', code], check=True, timeout=60)
+  subprocess.run([other_python, '-c', code], check=True, timeout=DEADLINE)

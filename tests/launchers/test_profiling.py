@@ -7,6 +7,7 @@ import pytest
 
 from launchers import profiling
 from tests.programs_under_test import ROOT
+from tests.waiting import DEADLINE
 
 NODE = """
 import sys
@@ -37,7 +38,7 @@ def run(payload, what, variables):
     env={'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT), **variables},
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=DEADLINE,
   )
 
 

@@ -20,7 +20,7 @@ server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler('test', {'
 server.add_insecure_port(f'127.0.0.1:{port}')
 server.start()
 call = grpc.insecure_channel(f'127.0.0.1:{port}').unary_unary('/test/hello')
-assert call(b'you', timeout=10, wait_for_ready=True) == b'hello you'
+assert call(b'you', timeout=600, wait_for_ready=True) == b'hello you'
 print('answered')
 sys.stdout.flush()
 os._exit(0)

@@ -298,6 +298,7 @@ def test_every_exit_code_has_words(code, words):
   assert watched.describe_exit(code) == words
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_fast_is_bounded_at_every_look(log):
   node, sizes = Node(log, None, 0), []
 

@@ -13,8 +13,7 @@ from launchers import streams, view
 from launchers.follow import Follower
 from tests.launchers.test_view import GRAPH, STATUS
 from tests.programs_under_test import ROOT
-
-DEADLINE = 60
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_a_launch_without_standard_streams_works(closed):
     cwd=ROOT,
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=DEADLINE,
   )
   assert done.returncode == 0, done.stderr
   assert 'Traceback' not in done.stderr

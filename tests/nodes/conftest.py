@@ -12,8 +12,7 @@ from nodes.inference.socket_server import SocketServer
 from nodes.learning.options import RunOptions, TrainingOptions
 from nodes.unrolls.table_names import UNROLLS, BatchPart
 from tests.ports import unused_port
-
-DEADLINE = 60
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture

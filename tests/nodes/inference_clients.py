@@ -6,8 +6,7 @@ import numpy as np
 from nodes.inference import codec
 from nodes.inference.client import packed
 from tests.nodes.counter import CounterEnvironment
-
-DEADLINE = 60
+from tests.waiting import DEADLINE
 
 
 class Client:

@@ -18,6 +18,7 @@ from agents.seeding import Seed
 from nodes.learning import replicas
 from nodes.learning.update import Learner
 from tests.agents.sharded_update import AGENTS, make_unrolls
+from tests.waiting import DEADLINE
 
 UPDATES = 3
 
@@ -78,7 +79,7 @@ def learn(name, devices, replica, num_replicas):
 def replies_to_strangers(address):
   """Returns whether a gRPC server answers a client that speaks no TLS with the frame of its settings."""
   host, port = address.split(':')
-  with socket.create_connection((host, int(port)), timeout=60) as stream:
+  with socket.create_connection((host, int(port)), timeout=DEADLINE) as stream:
     stream.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + bytes(3) + b'\x04' + bytes(5))
     try:
       return stream.recv(4)[3:] == b'\x04'

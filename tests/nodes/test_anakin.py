@@ -28,9 +28,7 @@ from nodes.runtime import lifecycle
 from nodes.runtime.periodic_evaluator import EvaluationOptions
 from rundir import checkpoints, saved_params
 from tests.agents.levels import Levels
-from tests.waiting import wait_until
-
-DEADLINE = 120
+from tests.waiting import DEADLINE, wait_until
 
 
 def make_agent(observation_spec, action_spec):

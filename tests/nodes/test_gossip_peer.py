@@ -20,9 +20,7 @@ from nodes.learning.options import CompiledLoopOptions, RunOptions
 from nodes.monitor import Monitor
 from nodes.runtime import lifecycle
 from rundir import final_params, learners
-from tests.waiting import wait_until
-
-DEADLINE = 120
+from tests.waiting import DEADLINE, wait_until
 
 
 def make_agent(observation_spec, action_spec):

@@ -43,9 +43,8 @@ from tests.nodes.counter import CounterAgent, CounterEnvironment
 from tests.nodes.replay_size import replay_size
 from tests.nodes.test_actor import Monitor
 from tests.ports import unused_port
-from tests.waiting import end_of_writers, wait_until
+from tests.waiting import DEADLINE, end_of_writers, wait_until
 
-DEADLINE = 120
 EVAL_ENVS = 2
 SERVING = ServingOptions(
   devices=(0,),
@@ -262,6 +261,7 @@ def test_rows_carry_the_state_before_them_and_the_version_that_acted_in_them(act
   actor.finish()
 
 
+@pytest.mark.slow
 def test_replaying_an_unroll_reproduces_what_acted_in_every_row(acting):
   actor = acting(make_vtrace, make_catch)
   spec = make_catch(1, 0).spec()
@@ -347,6 +347,7 @@ def test_the_evaluator_plays_with_one_version_and_says_which(connect):
     assert round(won, 3) in range(13)
 
 
+@pytest.mark.slow
 def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect, monkeypatch):
   def serve(device, batch):
     raise MemoryError('out of memory')

@@ -25,9 +25,8 @@ from nodes.unrolls.table_names import ORIGINALS, RELABELLED, BatchPart
 from nodes.unrolls.writer import UnrollWriter
 from rundir import audit
 from tests.nodes.counter import CounterEnvironment, RelabellingAgent
-from tests.waiting import end_of_writers, wait_until
+from tests.waiting import DEADLINE, end_of_writers, wait_until
 
-DEADLINE = 60
 SIZE = 8  # Of the table of copies.
 SPEC = CounterEnvironment([1]).spec()
 AGENT = RelabellingAgent()
@@ -201,6 +200,7 @@ def test_it_fetches_new_parameters_and_reports_which_it_uses(run):
   assert run.learner.server.measure(1.0)['actor_steps'] == 0
 
 
+@pytest.mark.slow
 def test_it_fills_the_table_then_waits_for_samples_and_keeps_fetching(run):
   run.write()
   thread = run.start()

@@ -20,9 +20,7 @@ from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
 from tests.nodes.prioritized import prioritized, write
 from tests.ports import unused_port
-from tests.waiting import wait_until
-
-DEADLINE = 60
+from tests.waiting import DEADLINE, wait_until
 
 
 @pytest.fixture
@@ -175,6 +173,7 @@ class _Monitor:
     return self._training_finished
 
 
+@pytest.mark.slow
 def test_a_server_that_is_stopped_before_or_after_the_end_writes_a_checkpoint(
   tmp_path, connect, monkeypatch
 ):
@@ -203,6 +202,7 @@ def test_a_server_that_is_stopped_before_or_after_the_end_writes_a_checkpoint(
     assert list(directory.glob('*/DONE'))
 
 
+@pytest.mark.slow
 def test_a_server_that_is_stopped_amid_its_last_checkpoint_completes_it(
   tmp_path, connect, monkeypatch
 ):
@@ -257,6 +257,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_reverb_that_does_not_reply_is_no_progress_until_it_replies_again(tmp_path):
   arguments = [str(tmp_path / 'replay'), str(unused_port())]
   with subprocess.Popen(

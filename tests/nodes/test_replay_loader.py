@@ -24,9 +24,8 @@ from nodes.unrolls.table_names import OFFLINE
 from rundir import audit
 from tests.nodes.unrolls import stream
 from tests.ports import unused_port
-from tests.waiting import end_of_writers, wait_until
+from tests.waiting import DEADLINE, end_of_writers, wait_until
 
-DEADLINE = 60
 SPEC = specs.EnvironmentSpec(
   observations=specs.Array((1,), np.float32),
   actions=dm_env.specs.BoundedArray((1,), np.float32, 0.0, 1.0),

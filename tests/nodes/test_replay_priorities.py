@@ -50,6 +50,7 @@ def test_the_table_gives_as_many_samples_as_the_arithmetic_of_a_run_says(serve):
   writer.close()
 
 
+@pytest.mark.slow
 def test_sampling_frequency_follows_priority_to_the_power(serve):
   address = serve(prioritized())
   priorities = np.array([0.01, 0.1, 0.5, 1.0, 2.0, 8.0, 30.0, 3.0])

@@ -17,9 +17,7 @@ from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.counter import CounterEnvironment, RelabellingAgent
 from tests.nodes.numbered import COLUMNS, numbered_unrolls
 from tests.ports import unused_port
-from tests.waiting import wait_until
-
-DEADLINE = 60
+from tests.waiting import DEADLINE, wait_until
 
 
 def several(relabelled_size=8, relabelled_min=2):

@@ -40,6 +40,7 @@ def _tried(run):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'program, given',
   [

@@ -11,8 +11,8 @@ import courier
 from launchers.graph import handles
 from programs import registry
 from tests.courier import hostile
+from tests.waiting import DEADLINE
 
-DEADLINE = 60
 OWN = 'examples/mine.py:make_program'  # Has an observer of the user's, a stock node.
 GRAPHS = [
   ('sebulba', {'num_actors': 3}),

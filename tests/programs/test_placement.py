@@ -40,3 +40,15 @@ def test_the_groups_that_use_the_run_directory_are_declared(name, options, users
   module = registry.load(name)
   placement = module.placement(module.Config(**options).resolve())
   assert {g for g, resources in placement.items() if resources.uses_run_dir} == {'monitor', *users}
+
+
+@pytest.mark.parametrize(
+  'name, group',
+  [('sebulba', 'inference_learner'), ('impala', 'learner'), ('anakin', 'anakin')],
+)
+def test_a_learner_without_checkpoints_is_not_restarted(name, group):
+  """It would begin again from nothing. Other nodes do not save what they know, and are restarted."""
+  module = registry.load(name)
+  for period, expected in ((0.0, 'never'), (60.0, 'on_failure')):
+    placement = module.placement(module.Config(checkpoint_period=period).resolve())
+    assert (placement[group].restart, placement['evaluator'].restart) == (expected, 'on_failure')

@@ -170,6 +170,7 @@ CHANCE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', FILES)
 def test_a_damaged_file_of_a_run_is_a_sentence_or_is_not_shown(whole, tmp_path, name):
   chance = random.Random(name)

@@ -115,6 +115,7 @@ def make_run(run_dir, module, name, **options):
   return config
 
 
+@pytest.mark.slow
 def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for(tmp_path, capsys):
   options = {
     'env': 'atari:Pong',
@@ -139,6 +140,7 @@ def test_a_recurrent_agent_of_r2d2_plays_atari_by_the_protocol_that_is_asked_for
     assert video.n_frames == 21
 
 
+@pytest.mark.slow
 def test_anakins_checkpoints_and_its_environments(tmp_path, capsys):
   options = {'env': 'catch', 'env_options': 'rows=5', 'num_envs': 2, 'mlp_sizes': (8,)}
   config = make_run(tmp_path, anakin, 'anakin', **options)
@@ -157,6 +159,7 @@ def test_anakins_checkpoints_and_its_environments(tmp_path, capsys):
   assert (found['score']['episodes'], found['score']['mean_length']) == (8, 4)
 
 
+@pytest.mark.slow
 def test_a_game_is_evaluated_against_the_opponent():
   seed = Seed(0).child('evaluate')
   options = 'opponent=perfect'

@@ -10,10 +10,8 @@ import pytest
 
 import watch
 from rundir import run_directory
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 from viewing import stacks
-
-DEADLINE = 60
 
 _DRIVER = """
 import sys

@@ -14,6 +14,7 @@ from rundir.checkpoints import COUNTERS
 from rundir.csv_file import CsvWriter
 from tests.rundir import drawn
 from tests.terminals import FORBIDDEN, HOSTILE, printed_on_terminal
+from tests.waiting import DEADLINE
 from viewing import liveness, progress
 from viewing.trackers import environment
 
@@ -194,7 +195,7 @@ def test_a_command_without_a_reader_ends_without_a_traceback(tmp_path, closed):
     stdout=write,
     stderr=subprocess.PIPE,
     text=True,
-    timeout=120,
+    timeout=DEADLINE,
   )
   os.close(write)
   assert process.stderr == '' and process.returncode == (141 if gone else 0)

@@ -26,6 +26,7 @@ def played(num_lifetimes, **options):
   return play(agent, environment, jax.jit(agent.init)(KEY).params, num_lifetimes, KEY)
 
 
+@pytest.mark.slow
 def test_each_choice_has_the_reward_that_followed_it():
   objects, rewards = played(30, episodes=12)
   assert objects.shape == rewards.shape == (12, 30)
@@ -37,6 +38,7 @@ def test_each_choice_has_the_reward_that_followed_it():
     assert (spread <= 0).all(), 'an object keeps its reward for a lifetime'
 
 
+@pytest.mark.slow
 def test_episodes_of_several_steps_are_rejected():
   with pytest.raises(ValueError, match='several steps; choose objects with size=1'):
     played(2, size=5)

@@ -14,7 +14,7 @@ from benchmarks.running import ROOT, processes
 from rundir import curves
 from tests.benchmarks import smoke
 from tests.programs_under_test import ENVIRONMENT
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 ROWS = """
 from benchmarks.results.declared import Launch, Task
@@ -37,7 +37,6 @@ TASKS = (
   ),
 )
 """
-DEADLINE_SECONDS = 120.0
 
 
 def start(*flags):
@@ -55,7 +54,7 @@ def start(*flags):
 def finish(process):
   """Returns exit code, stdout and stderr of a command; ends it if it does not end in time."""
   try:
-    output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+    output, errors = process.communicate(timeout=DEADLINE)
   finally:
     process.terminate()  # It ends what it has launched.
     process.wait()
@@ -63,6 +62,7 @@ def finish(process):
 
 
 @pytest.mark.program
+@pytest.mark.nightly  # Four launches; test_launches.py, test_recording.py have the parts.
 def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   (tmp_path / 'rows.py').write_text(ROWS)
   runs, docs = tmp_path / 'runs', tmp_path / 'docs'
@@ -73,7 +73,7 @@ def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   wait_until(
     lambda: curves.read(str(run_dir), 'anakin/0', 'actor_steps'),
     alive(process, lambda: finish(process)),
-    DEADLINE_SECONDS,
+    DEADLINE,
     poll=0.05,
   )
   process.send_signal(signal.SIGINT)
@@ -125,5 +125,5 @@ def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   assert str(tmp_path) not in (policy / 'config.json').read_text()
   command = [sys.executable, 'evaluate.py', str(policy), '--episodes=10', '--seed=4']
   score = tmp_path / 'score.json'
-  subprocess.run([*command, f'--json={score}'], cwd=ROOT, check=True, timeout=DEADLINE_SECONDS)
+  subprocess.run([*command, f'--json={score}'], cwd=ROOT, check=True, timeout=DEADLINE)
   assert json.loads(score.read_text())['score']['mean'] == record.final['mean']

@@ -17,7 +17,7 @@ from environments.bsuite_record import RecordedEnvironment
 from rundir import run_directory
 from tests.benchmarks.results.attempted import attempted
 from tests.programs_under_test import ENVIRONMENT
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 EPISODES = 12
 FLAGS = ('--epsilon_base=0.05',)
@@ -143,12 +143,12 @@ def test_a_run_that_was_stopped_continues_and_is_recorded(tmp_path):
     return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
 
   process = start()
-  wait_until(run_dir.exists, alive(process), 120, poll=0.05)
+  wait_until(run_dir.exists, alive(process), poll=0.05)
   process.send_signal(signal.SIGTERM)
-  process.communicate(timeout=120)
+  process.communicate(timeout=DEADLINE)
   assert process.returncode == 143 and processes(str(tmp_path)) == []
   process = start()
-  output, _ = process.communicate(timeout=300)
+  output, _ = process.communicate(timeout=DEADLINE)
   assert process.returncode == 0, output
   assert 'memory/r2d2 seed 4: score ' in output
   (record,) = records.read(str(docs / 'data' / 'memory.json'))

@@ -32,6 +32,7 @@ def line(text, start):
   return [cell.strip() for cell in found.strip('|').split('|')]
 
 
+@pytest.mark.slow
 def test_the_repositorys_page_is_what_its_records_give():
   places = command._DEFAULT
   content = page.render(rows.TASKS, rows.GROUPS, places)

@@ -21,9 +21,9 @@ from launchers.placement import Resources
 from tests.launchers import contract, every_type, nodes
 from tests.launchers.k8s import confined, schemas, small_cluster
 from tests.programs_under_test import SMALL
+from tests.waiting import DEADLINE
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
-DEADLINE = 200
 
 
 @pytest.fixture

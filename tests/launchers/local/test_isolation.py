@@ -13,10 +13,9 @@ from launchers.local import isolation
 from launchers.placement import Resources
 from nodes.runtime import network_namespace
 from tests.launchers import strangers
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 pytestmark = pytest.mark.slow
-DEADLINE = 120
 NOBODY = 65534
 # A user who is not root and has no capabilities: root here may not, and another user could not, give
 # its rights to the interpreter and to the test's directory away.

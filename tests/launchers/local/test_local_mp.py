@@ -20,10 +20,9 @@ from launchers.local import local_mp
 from launchers.placement import Resources
 from nodes.runtime import activity
 from tests.launchers import contract, nodes
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 pytestmark = pytest.mark.slow
-DEADLINE = 60
 
 
 FRAGILE = Resources()
@@ -57,53 +56,46 @@ def test_a_node_that_keeps_raising_ends_the_program(tmp_path):
   assert output.rstrip().endswith('RuntimeError: the node broke on purpose')
 
 
-def test_a_node_that_hangs_is_killed_after_its_stacks_are_logged_and_restarted(tmp_path):
-  answer = tmp_path / 'answer'
+def test_nodes_that_hang_are_killed_after_their_stacks_are_logged_and_those_that_wait_are_not(
+  tmp_path,
+):
+  """A stopped node can write no stacks; one that waits for replay may do so for ever."""
+  timeout, hanger = 5, nodes.Hanger
+  ways = {
+    'stopped': hanger.stop,
+    'locked': hanger.hold_the_interpreter_lock,
+    'idle': hanger.make_no_progress,
+  }
   program = lp.Program('test')
-  program.add_node(lp.PyClassNode(nodes.Hanger, str(answer)), label='hanger')
-  program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
+  for label, way in ways.items():
+    program.add_node(lp.PyClassNode(nodes.HangsOnce, str(tmp_path / label), way), label=label)
+  program.add_node(lp.PyClassNode(nodes.Patient, str(tmp_path / 'patient')), label='patient')
+  written = [tmp_path / label for label in (*ways, 'patient')]
+  stopper = lp.PyClassNode(nodes.Stopper, os.pathsep.join(map(str, written)))
+  program.add_node(stopper, label='stopper')
   restarted = []
-  callbacks = supervise.RunCallbacks(restarted=restarted.append)
-  code, output = _launch(program, tmp_path, RESTARTED, callbacks=callbacks, node_timeout=10)
-  assert (code, answer.read_text(), restarted) == (0, 'restart 3', 3 * ['hanger/0'])
-  log_path = tmp_path / 'logs' / 'hanger-0.log'
-  hangs = output.splitlines()[::2]
-  ways = 2 * ['sent no heartbeat'] + ['made no progress']
-  reasons = 'a signal such as SIGSTOP has stopped its process', str(log_path), str(log_path)
-  for hang, how, reason in zip(hangs, ways, reasons, strict=True):
-    assert f'node hanger/0 has {how} for' in hang
-    assert '--node_timeout=10 allows; killing it' in hang and reason in hang
-  log = log_path.read_text()
-  assert '_hold_the_interpreter_lock' in log and '_make_no_progress' in log
-
-
-def test_a_node_under_sigstop_is_killed_as_one_that_can_write_no_stacks(tmp_path):
-  answer = tmp_path / 'answer'
-  program = lp.Program('test')
-  program.add_node(lp.PyClassNode(nodes.StopsItselfOnce, str(answer)), label='stopped')
-  program.add_node(lp.PyClassNode(nodes.Stopper, str(answer)), label='stopper')
-  code, output = _launch(program, tmp_path, RESTARTED, node_timeout=10)
-  assert (code, answer.read_text()) == (0, 'restart 1'), output
-  assert re.match(
-    'node stopped/0 has sent no heartbeat for .* allows; killing it, because a signal such as SIGSTOP '
-    'has stopped its process\nnode stopped/0 was killed by SIGKILL; restarting',
-    output,
-  )
-
-
-def test_a_node_that_waits_for_longer_than_the_timeout_is_left_alone(tmp_path):
-  done, timeout = tmp_path / 'done', 5
-  program = lp.Program('test')
-  program.add_node(lp.PyClassNode(nodes.Patient, str(done)), label='patient')
 
   def look(beats):
     beat = beats.get('patient/0')
     if beat and beat.doing == activity.WAITING_FOR_REPLAY.name and beat.unmarked > timeout:
-      (tmp_path / 'done-go').touch()
+      (tmp_path / 'patient-go').touch()
 
-  callbacks = supervise.RunCallbacks(beats=look)
-  code, output = _launch(program, tmp_path, callbacks=callbacks, node_timeout=timeout)
-  assert (code, output, done.read_text()) == (0, '', 'done')
+  callbacks = supervise.RunCallbacks(restarted=restarted.append, beats=look)
+  code, output = _launch(program, tmp_path, RESTARTED, callbacks=callbacks, node_timeout=timeout)
+  assert code == 0, output
+  assert [path.read_text() for path in written] == 3 * ['restart 1'] + ['done']
+  assert sorted(restarted) == sorted(f'{label}/0' for label in ways)
+  logs = {label: tmp_path / 'logs' / f'{label}-0.log' for label in ways}
+  for label, how, reason in (
+    ('stopped', 'sent no heartbeat', 'because a signal such as SIGSTOP has stopped its process'),
+    ('locked', 'sent no heartbeat', f'its stacks are in {logs["locked"]}'),
+    ('idle', 'made no progress', f'its stacks are in {logs["idle"]}'),
+  ):
+    said = rf'node {label}/0 has {how} for .* --node_timeout=5 allows; killing it, {reason}\n'
+    assert re.search(said, output), output
+    assert f'node {label}/0 was killed by SIGKILL; restarting' in output
+  assert '_hold_the_interpreter_lock' in logs['locked'].read_text()
+  assert 'make_no_progress' in logs['idle'].read_text()
 
 
 def test_a_node_of_a_colocation_that_raises_is_reported_like_any_other(tmp_path):
@@ -131,7 +123,7 @@ def test_a_node_that_exits_before_its_work_is_done_is_restarted(tmp_path, way):
 
 
 def _wait_for_pids(path):
-  wait_until(path.exists, deadline=DEADLINE)
+  wait_until(path.exists)
   return [int(pid) for pid in path.read_text().split()]
 
 
@@ -175,16 +167,18 @@ import threading
 from launchers.local import local_mp
 from launchers.placement import Resources
 from tests.launchers import nodes
-path = sys.argv[1]
-program = nodes.program((nodes.Blocked, True, path + '/pid'), (nodes.Parent, False, path + '/pids'))
+path, kind = sys.argv[1:]
+node = {'blocked': (nodes.Blocked, True, path + '/pid'), 'parent': (nodes.Parent, False, path + '/pids')}
+program = nodes.program(node[kind])
 code = local_mp.launch(program, {l: Resources() for l in program.groups}, sys.argv[1])
 sys.exit(code)
 """
 
 
-def _start(run_dir):
+def _start(run_dir, kind):
+  """Starts a launcher of `Echo` and one further node in a process of its own."""
   return subprocess.Popen(
-    [sys.executable, '-c', _DRIVER, str(run_dir)], stderr=subprocess.PIPE, text=True
+    [sys.executable, '-c', _DRIVER, str(run_dir), kind], stderr=subprocess.PIPE, text=True
   )
 
 
@@ -196,7 +190,7 @@ class _Local(contract.Engine):
     return code, out.getvalue()
 
   def start(self, run_dir):
-    return _start(run_dir)
+    return _start(run_dir, 'blocked')
 
   def nodes(self, run_dir):
     payloads = f'{run_dir}/nodes/'
@@ -222,11 +216,10 @@ def _driver(tmp_path):
 
   Kills them on exit, if they still run.
   """
-  with _start(tmp_path) as launcher:
+  with _start(tmp_path, 'parent') as launcher:
     children = []
     try:
-      for name in ('pid', 'pids-0'):
-        wait_until((tmp_path / name).exists, alive(launcher), DEADLINE)
+      wait_until((tmp_path / 'pids-0').exists, alive(launcher))
       children += psutil.Process(launcher.pid).children(recursive=True)
       yield launcher, children
     finally:
@@ -250,7 +243,7 @@ def _driver(tmp_path):
 )
 def test_signals_to_the_launcher_end_every_process(tmp_path, number, presses, code):
   with _driver(tmp_path) as (launcher, children):
-    assert len(children) == 6  # Three nodes, what one has started, and the guard.
+    assert len(children) == 5  # Two nodes, what one has started, and the guard.
     for _ in range(presses):
       launcher.send_signal(number)
     _, errors = launcher.communicate(timeout=DEADLINE)

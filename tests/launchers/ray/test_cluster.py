@@ -26,10 +26,9 @@ from launchers.ray import cluster as ray_cluster
 from rundir import run_end
 from tests import programs_under_test
 from tests.launchers import contract, gossip, nodes
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
-DEADLINE = 300
 LOCAL = {'node_ip_address': '127.0.0.1', 'include_dashboard': False}
 SEAT = {'num_cpus': 0, 'resources': {'seat': 1}}
 pytestmark = pytest.mark.cluster
@@ -59,25 +58,31 @@ def cluster():
   slice_host = {'TPU': 4, 'slice-a': 1}
   cluster = Cluster()
   try:
-    cluster.add_node(**LOCAL, num_cpus=0, _system_config=quick)
+    _add(cluster, num_cpus=0, _system_config=quick)
     cluster.tpus = [
-      cluster.add_node(**LOCAL, num_cpus=1, resources=resources).node_id
+      _add(cluster, num_cpus=1, resources=resources).node_id
       for resources in ({'TPU-v4-16-head': 1, **slice_host}, slice_host)
     ]
-    cluster.doomed = cluster.add_node(**LOCAL | {'node_ip_address': '127.0.0.2'}, **SEAT)
-    cluster.cpu = cluster.add_node(
-      **LOCAL,
+    cluster.doomed = _add(cluster, **SEAT, node_ip_address='127.0.0.2')
+    cluster.wait_for_nodes(DEADLINE)
+    cluster.cpu = _add(
+      cluster,
       num_cpus=6,
       num_gpus=2,
       resources={'big_disk': 1, 'seat': 1},
       labels={'pool': 'workers'},
     ).node_id
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(DEADLINE)
     yield cluster
   finally:
     cluster.shutdown()
     shutil.rmtree(directory, ignore_errors=True)
     environment.undo()
+
+
+def _add(cluster, **options):
+  """Adds a machine without waiting for it, which Ray does for 30 seconds at most; returns it."""
+  return cluster.add_node(wait=False, **LOCAL | options)
 
 
 def _launch(cluster, program, run_dir, placement=None, timeout=DEADLINE, node_timeout=math.inf):
@@ -308,7 +313,7 @@ answer = f'{sys.argv[1]}/answer'
 program = nodes.program((nodes.Caller, True, answer), (nodes.Stopper, False, answer))
 where = {label: Resources(cpus=0) for label in program.groups}
 where['node0'] = Resources(cpus=0, resources={'new': 1})
-sys.exit(cluster.launch(program, where, sys.argv[1], sys.argv[2], 200.0))
+sys.exit(cluster.launch(program, where, sys.argv[1], sys.argv[2], 500.0))
 """
 
 
@@ -326,7 +331,7 @@ def test_a_wait_for_machines_says_what_it_waits_for_and_ends_when_they_join(clus
       r"'node0' needs 1 new for each node, and the \d machines of the cluster have .* 0 new in total\n",
       said,
     ), said + launcher.communicate(timeout=DEADLINE)[1]
-    machine = cluster.add_node(**LOCAL, num_cpus=0, resources={'new': 1})
+    machine = _add(cluster, num_cpus=0, resources={'new': 1})
     _, errors = launcher.communicate(timeout=DEADLINE)
     cluster.remove_node(machine)
   finally:
@@ -346,6 +351,17 @@ def test_a_dry_run_compares_what_the_groups_ask_with_the_cluster(cluster):
     r'24 nodes of the program need 23 CPU',
     shown.stdout,
   )
+
+
+def test_launch_runs_a_program_on_the_cluster(cluster, tmp_path):
+  process = programs_under_test.launch(
+    *('--launcher=ray', f'--ray_address={cluster.address}', f'--run_dir={tmp_path}/run'),
+    '--program=examples/primes.py:make_program',
+  )
+  assert process.returncode == 0, process.stderr
+  assert '[collector/0] 2262 primes below 20000\n' in process.stdout
+  assert process.stdout.splitlines()[-1] == run_end.result(str(tmp_path / 'run'))
+  assert _places(tmp_path / 'run').keys() == {'launcher', 'worker/0', 'worker/1', 'collector/0'}
 
 
 def test_a_machine_without_the_code_is_named(cluster, tmp_path, monkeypatch):
@@ -390,6 +406,7 @@ def training(cluster, tmp_path):
   launcher.wait()
 
 
+@pytest.mark.nightly  # Its placement, launch and restarts have shorter tests above.
 def test_sebulba_trains_on_though_an_actors_machine_is_lost(cluster, training, tmp_path):
   run_dir, output = tmp_path / 'run', tmp_path / 'output'
   running = alive(training, output.read_text)
@@ -400,7 +417,7 @@ def test_sebulba_trains_on_though_an_actors_machine_is_lost(cluster, training, t
   before, doomed = _places(run_dir), cluster.doomed
   [moved] = [name for name, machine in before.items() if machine == doomed.node_id]
   cluster.remove_node(doomed, allow_graceful=False)
-  refuge = cluster.add_node(**LOCAL | {'node_ip_address': '127.0.0.3'}, **SEAT)
+  refuge = _add(cluster, **SEAT, node_ip_address='127.0.0.3')
   _wait_until(lambda: _places(run_dir)[moved] == refuge.node_id, running)
   _wait_until(lambda: _node_processes(moved.replace('/', '-')), running)
   learner.resume()

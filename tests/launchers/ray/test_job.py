@@ -12,11 +12,10 @@ import tempfile
 import pytest
 
 from launchers import binding
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 RAY = f'{os.path.dirname(sys.executable)}/ray'
-DEADLINE = 200
 
 # Ray gives up if its dashboard, ten processes, has not started in 20 seconds.
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]

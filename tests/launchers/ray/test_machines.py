@@ -7,6 +7,7 @@ from ray import cloudpickle
 
 from launchers.ray import machines, supervisor
 from nodes.runtime import listening
+from tests.waiting import DEADLINE
 
 _ON_A_MACHINE = """
 import importlib.util, sys
@@ -26,7 +27,7 @@ def test_a_machine_without_the_code_finds_ports(tmp_path):
     for module in machines.BY_VALUE:
       cloudpickle.unregister_pickle_by_value(module)
   command = [sys.executable, '-I', '-c', _ON_A_MACHINE]
-  found = subprocess.run(command, input=sent, cwd=tmp_path, capture_output=True, timeout=60)
+  found = subprocess.run(command, input=sent, cwd=tmp_path, capture_output=True, timeout=DEADLINE)
   assert found.returncode == 0, found.stderr
   name, *ports = found.stdout.decode().split()
   assert name == 'Supervisor' and len(set(ports)) == 2

@@ -11,10 +11,9 @@ import pytest
 
 from launchers import binding
 from tests.launchers.ray.test_job import RAY, ROOT
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
-DEADLINE = 200
 _DRIVER = """
 import os, sys
 from launchers.placement import Resources
@@ -28,7 +27,7 @@ program = nodes.program(
 )
 where = {label: Resources(cpus=0) for label in program.groups}
 try:
-  sys.exit(cluster.launch(program, where, run_dir, address, timeout=150))
+  sys.exit(cluster.launch(program, where, run_dir, address, timeout=500))
 except ValueError as error:
   sys.exit(str(error))
 """

@@ -13,8 +13,8 @@ import subprocess
 import time
 
 from tests.ports import unused_port
+from tests.waiting import DEADLINE
 
-DEADLINE = 60
 PROGRAMS = (
   'munged',
   'slurmctld',

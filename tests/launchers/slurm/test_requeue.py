@@ -17,10 +17,9 @@ from launchers.engine import Job
 from launchers.slurm import allocation, requeue
 from launchers.slurm.job import Submission
 from rundir import checkpoints, run_directory, run_end
-from tests.waiting import alive, wait_until
+from tests.waiting import DEADLINE, alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
-DEADLINE = 200
 NODE = ' '.join(interpreter.command(sys.executable, 'launchers.node_entry'))
 _DRIVER = """
 import sys
@@ -107,6 +106,7 @@ def start(cluster, tmp_path):
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly  # Slurm takes half a minute to preempt a job and to start it again.
 def test_a_preempted_run_resumes_from_its_newest_checkpoint_by_itself(cluster, start, tmp_path):
   run_dir, placement = tmp_path / 'run', tmp_path / 'placement.yaml'
   # There is no TPU behind the claim, so JAX stays on the CPU.

@@ -20,10 +20,10 @@ from launchers.slurm.planning import Options
 from rundir import run_end
 from tests.launchers import contract, gossip, nodes
 from tests.launchers.slurm import small_cluster
-from tests.waiting import alive, wait_until
+from tests.programs_under_test import launch
+from tests.waiting import DEADLINE, alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
-DEADLINE = 200
 NODE, LAUNCHER = (
   ' '.join(interpreter.command(sys.executable, f'launchers.{module}'))
   for module in ('node_entry', 'slurm.allocation')
@@ -108,7 +108,6 @@ class _Driver:
 
 
 class _Slurm(contract.Engine):
-  deadline = DEADLINE
   servers = ('srun',)  # munge says who asks.
   _quiet = re.compile(
     r"""(job\ \d+;\ its\ output\ is\ in\ .*\n)?
@@ -282,6 +281,19 @@ def test_other_hosts_than_the_job_needs_are_rejected(cluster, tmp_path):
   assert 'error: Slurm gave 2 hosts where the job needs 1; leave --nodes out' in output
 
 
+def test_launch_runs_a_program_as_a_job(cluster, tmp_path):
+  process = launch(
+    *('--launcher=slurm', '--slurm_cpu_nodes=2', f'--run_dir={tmp_path}/run'),
+    '--program=examples/primes.py:make_program',
+  )
+  assert process.returncode == 0, process.stderr
+  assert '[collector/0] 2262 primes below 20000\n' in process.stdout
+  assert process.stdout.splitlines()[-1] == run_end.result(str(tmp_path / 'run'))
+  where = json.loads((tmp_path / 'run' / 'nodes.json').read_text())
+  assert where.keys() == {'launcher', 'worker/0', 'worker/1', 'collector/0'}
+
+
+@pytest.mark.nightly  # Its placement, launch and restarts have shorter tests above.
 def test_sebulba_trains_across_hosts_and_a_killed_actor_comes_back(cluster, tmp_path):
   run_dir, placement = tmp_path / 'run', tmp_path / 'placement.yaml'
   # There is no TPU behind the claim, so JAX stays on the CPU.

@@ -10,8 +10,7 @@ from nodes.gossip import outbox as outboxes
 from nodes.gossip.mailbox import Mailbox
 from nodes.gossip.options import AVERAGE, PUSH_SUM
 from tests.nodes.gossip.network import Network
-
-DEADLINE = 60
+from tests.waiting import DEADLINE
 
 
 def random_params(n):

@@ -22,9 +22,7 @@ from nodes.inference.socket_server import SocketServer
 from nodes.runtime import lifecycle
 from tests import certificates
 from tests.ports import unused_port
-from tests.waiting import wait_until
-
-DEADLINE = 60
+from tests.waiting import DEADLINE, wait_until
 
 
 @pytest.fixture(params=['memory', 'tcp', 'tls'])
@@ -104,6 +102,7 @@ def _read_one(inbox):
   return wait_until(lambda: inbox.poll(DEADLINE))[0]
 
 
+@pytest.mark.slow
 def test_a_request_to_a_busy_server_stays_on_its_connection_and_arrives_whole(shared_memory):
   port = unused_port()
   inbox = SocketServer(

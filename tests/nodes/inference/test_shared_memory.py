@@ -19,9 +19,8 @@ from nodes.inference.message_socket import MessageSocket
 from nodes.inference.shared_memory import SharedMemory
 from nodes.inference.socket_server import SocketServer
 from tests.ports import unused_port
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
-DEADLINE = 60
 ROWS = np.arange(10_000, dtype=np.uint16)
 MAPPED = 'memfd:launchpod-rows'
 _create = SharedMemory.create

@@ -17,9 +17,7 @@ from tests import certificates
 from tests.nodes.counter import CounterEnvironment
 from tests.nodes.inference_clients import Client
 from tests.ports import unused_port
-from tests.waiting import wait_until
-
-DEADLINE = 60
+from tests.waiting import DEADLINE, wait_until
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from nodes.learning.parameter_service import ActingAndServing
 from nodes.runtime import rpc
 from nodes.runtime.counters import ActingCounters, ActingTotals
 from nodes.runtime.gate import ReadyGate
+from tests.waiting import DEADLINE
 
-DEADLINE = 60
 NEVER = lambda: False  # noqa: E731
 
 

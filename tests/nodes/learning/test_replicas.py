@@ -13,6 +13,7 @@ from nodes.inference.layout import layout
 from nodes.learning import replicas
 from tests.ports import unused_port
 from tests.programs_under_test import ENVIRONMENT
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,7 @@ def run(directory, num_replicas, learner_devices, *agents):
       )
   try:
     for process in processes:
-      assert process.wait(timeout=250) == 0, _logs(directory)
+      assert process.wait(timeout=DEADLINE) == 0, _logs(directory)
   finally:
     for process in processes:
       process.kill()

@@ -18,9 +18,8 @@ from nodes.replay_server.door import Door
 from nodes.runtime import replay_socket
 from tests import certificates
 from tests.ports import unused_port
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
-DEADLINE = 60
 PART = 100_000
 SAID = random.Random(0).randbytes(5 << 20)
 

@@ -23,9 +23,8 @@ from tests.nodes.numbered import COLUMNS
 from tests.nodes.prioritized import prioritized
 from tests.nodes.replay_size import replay_size
 from tests.ports import unused_port
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
-DEADLINE = 60
 HELLO = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS = 4
 QUEUE = tables.queue_table(4)
@@ -131,6 +130,7 @@ server.run()
 """
 
 
+@pytest.mark.slow
 def test_the_process_dies_with_its_node_and_leaves_the_port_to_the_next(
   start, tmp_path, monkeypatch
 ):

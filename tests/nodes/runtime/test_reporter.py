@@ -61,6 +61,7 @@ def clock(monkeypatch):
   return clock
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('answers', [True, False])
 def test_a_node_that_waits_for_the_end_notices_that_its_service_has_failed(connect, answers):
   monitor = Monitor()

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from nodes.unrolls.observers import UnrollObservers
-from tests.waiting import wait_until
-
-DEADLINE = 60
+from tests.waiting import DEADLINE, wait_until
 
 
 class Looker:

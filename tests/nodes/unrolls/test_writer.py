@@ -10,9 +10,7 @@ from nodes.runtime import lifecycle, watchdog
 from nodes.unrolls.reader import UnrollReader
 from nodes.unrolls.writer import UnrollWriter
 from tests.nodes.numbered import COLUMNS, L, numbered_unrolls
-from tests.waiting import wait_until
-
-DEADLINE = 60
+from tests.waiting import DEADLINE, wait_until
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 
 import watch
 from tests.viewing.trackers.runs import GrowingRun
+from tests.waiting import DEADLINE
 from viewing.trackers import export as exporting
 from viewing.trackers.bookmark import Bookmark
 from viewing.trackers.records import Media
@@ -238,7 +239,12 @@ print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_name
 """
   root = os.path.dirname(watch.__file__)
   process = subprocess.run(
-    [sys.executable, '-c', code], cwd=root, capture_output=True, text=True, timeout=60, check=True
+    [sys.executable, '-c', code],
+    cwd=root,
+    capture_output=True,
+    text=True,
+    timeout=DEADLINE,
+    check=True,
   )
   known = {
     'absl',

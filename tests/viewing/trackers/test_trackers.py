@@ -13,7 +13,7 @@ import pytest
 
 import watch
 from tests.viewing.trackers.runs import GrowingRun
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 from viewing.trackers import environment
 
 HERE = pathlib.Path(__file__).parent
@@ -85,14 +85,16 @@ def interrupt(run, tracker, place, how):
     exporter.kill()
   else:
     (os.kill if how == signal.SIGTERM else os.killpg)(process.pid, how)  # As a terminal sends it.
-  process.communicate(timeout=120)
+  process.communicate(timeout=DEADLINE)
   return process.returncode
 
 
 def read(tracker, *arguments):
   script = HERE / f'read_{tracker}.py'
   command = [environment.python(tracker, print), script, *arguments]
-  return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=300).stdout)
+  return json.loads(
+    subprocess.run(command, capture_output=True, check=True, timeout=DEADLINE).stdout
+  )
 
 
 def everything(*places):

@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.viewing import long_run
 from tests.viewing.web import serving
+from tests.waiting import DEADLINE
 
 CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
 pytestmark = pytest.mark.skipif(
@@ -37,7 +38,7 @@ def browse(address, profile, *flags):
     [CHROMIUM, *_FLAGS, f'--user-data-dir={profile}', '--enable-logging=stderr', *flags, address],
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=DEADLINE,
   )
   messages = [line for line in process.stderr.splitlines() if 'CONSOLE' in line]
   assert not messages, messages

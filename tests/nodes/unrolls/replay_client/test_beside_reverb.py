@@ -13,8 +13,8 @@ from nodes.replay_server import child
 from nodes.unrolls.replay_client import ReplayClient
 from nodes.unrolls.tables import PRIORITIZED, RateLimiter, Table
 from tests.nodes.unrolls.replay_client.reverb_client import ROWS, STEPS
+from tests.waiting import DEADLINE
 
-DEADLINE = 60
 ROOT = pathlib.Path(child.PYTHON).parents[2]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith('PYTHON')}
 

@@ -17,9 +17,7 @@ from nodes.unrolls.replay_client import ReplayAwayError, ReplayClient, ReplayErr
 from nodes.unrolls.table_names import ORIGINALS, UNROLLS
 from nodes.unrolls.tables import queue_table, uniform_table
 from tests.ports import unused_port
-from tests.waiting import wait_until
-
-DEADLINE = 60
+from tests.waiting import DEADLINE, wait_until
 
 
 def row(number, size=8):
