@@ -25,6 +25,7 @@ from tests.programs_under_test import (
   assert_logs,
   log_text,
 )
+from tests.waiting import DEADLINE
 
 # By sockets, through replay and into the core, with continuous actions; inference in nodes of its own.
 APART = (
@@ -266,7 +267,7 @@ def test_no_stranger_reaches_a_node_and_ctrl_c_ends_the_program_without_noise(
   port = portpicker.pick_unused_port()
   program = start_program(ENDLESS, '--web', f'--web_port={port}')
   program.wait_for_progress()
-  page = http.client.HTTPConnection('127.0.0.1', port, timeout=30)
+  page = http.client.HTTPConnection('127.0.0.1', port, timeout=DEADLINE)
   page.request('GET', '/state')
   assert page.getresponse().status == 403  # It wants its token.
   nodes = program.nodes()

@@ -119,7 +119,9 @@ def test_nothing_is_transferred_within_a_call_and_the_learner_state_stays_valid(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('agent', ['vtrace', 'levels'])  # With cheap resets, and expensive ones.
+@pytest.mark.parametrize(  # With cheap resets, and expensive ones.
+  'agent', ['vtrace', pytest.param('levels', marks=pytest.mark.nightly)]
+)
 def test_eight_devices_do_what_one_does_with_all_reduces_only(agent):
   script = pathlib.Path(__file__).with_name('anakin_devices.py')
   flags = {'XLA_FLAGS': '--xla_force_host_platform_device_count=8', 'JAX_PLATFORMS': 'cpu'}

@@ -178,7 +178,7 @@ def bandit(agent, actions, rewards):
   return Unroll(*rows, double(agent.initial_core_state(1)), np.zeros(1, np.int32))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # The test above has the gradient of the loss.
 def test_the_outer_gradient_in_expectation_is_that_of_the_expected_lifetime_return():
   rewards = 0.3, -0.8
   config = dataclasses.replace(SMALL, inner_period=1, discount=1.0)

@@ -42,6 +42,10 @@ SMALL = MuZeroConfig(
   learning_rate=1e-2,
 )
 STACKED = dataclasses.replace(SMALL, frame_stack=3)
+# Targets that are in part reanalysed, of a network that follows; one compilation serves two tests.
+CHANGING = dataclasses.replace(
+  SMALL, reanalyse_fraction=0.5, target_update_period=2, temperature_decay_steps=4
+)
 SEARCHED = dataclasses.replace(SMALL, bootstrap='search', search_value='network')
 CHOSEN = dataclasses.replace(STACKED, search='puct', num_simulations=8, search_value='chosen')
 NESTED = {
@@ -285,8 +289,8 @@ def test_only_reanalysed_unrolls_have_other_policies_than_the_recorded():
   assert reanalysed(64, 0.8) == (3, 4) and reanalysed(5, 0.8) == (4, 5)
   assert reanalysed(64, 0.001) == (1, 16) and reanalysed(5, 1.0) == (1, 1)
   assert reanalysed(3, 0.001) == (1, 3)
-  config = dataclasses.replace(SMALL, reanalyse_fraction=0.5)
-  update, state, unrolls = compiled(config, 'update'), make_state(config), recorded_unrolls(SMALL)
+  update, state = compiled(CHANGING, 'update'), make_state(CHANGING)
+  unrolls = recorded_unrolls(SMALL)
   policy = unrolls.extras['search_policy']
 
   def loss(policy):
@@ -301,11 +305,10 @@ def test_only_reanalysed_unrolls_have_other_policies_than_the_recorded():
 
 @pytest.mark.slow
 def test_target_network_and_temperature_follow_the_learner_steps():
-  config = dataclasses.replace(SMALL, target_update_period=2, temperature_decay_steps=4)
-  state, unrolls = make_state(config), recorded_unrolls(SMALL)
+  state, unrolls = make_state(CHANGING), recorded_unrolls(SMALL)
   temperatures, expected = [], state.target_params
   for step in range(1, 4):
-    state = compiled(config, 'update')(state, unrolls, PROBABILITIES).state
+    state = compiled(CHANGING, 'update')(state, unrolls, PROBABILITIES).state
     expected = state.params.network if step == 2 else expected
     jax.tree.map(np.testing.assert_array_equal, state.target_params, expected)
     temperatures.append(float(state.params.temperature))

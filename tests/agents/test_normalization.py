@@ -248,7 +248,9 @@ def test_minibatches_may_be_of_transitions():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['vtrace_normalized', 'ppo_normalized'])
+@pytest.mark.parametrize(
+  'name', [pytest.param('vtrace_normalized', marks=pytest.mark.nightly), 'ppo_normalized']
+)
 def test_eight_devices_do_the_update_of_one(name):
   check_meshes_do_the_update_of_one_device(name, sizes=(8,))
 

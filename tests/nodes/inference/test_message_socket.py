@@ -3,6 +3,7 @@
 import socket
 
 from nodes.inference.message_socket import MessageSocket
+from tests.waiting import DEADLINE
 
 
 class QuickPeer:
@@ -23,7 +24,7 @@ class QuickPeer:
 
 def test_a_second_thread_sends_the_next_reply_before_the_first_thread_has_returned():
   near, far = socket.socketpair()
-  far.settimeout(10)
+  far.settimeout(DEADLINE)
   quick = QuickPeer(near)
   server, client = MessageSocket(quick), MessageSocket(far)
   received = []

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from nodes.learning.prefetcher import DevicePrefetcher
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 
 def test_it_reads_a_batch_ahead_and_no_other_before_that_is_taken():
@@ -22,7 +22,7 @@ def test_it_reads_a_batch_ahead_and_no_other_before_that_is_taken():
   wait_until(lambda: read == [0])
   assert not resumed.acquire(timeout=0.5), 'a second batch is read, which grows old'
   assert prefetcher.next(lambda: None) == 0
-  assert resumed.acquire(timeout=60.0)
+  assert resumed.acquire(timeout=DEADLINE)
   assert [prefetcher.next(lambda: None) for _ in range(5)] == [1, 2, 3, 4, 5]
 
 

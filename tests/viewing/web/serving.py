@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+from tests.waiting import DEADLINE
+
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 RECORDED = ROOT / 'tests' / 'viewing' / 'recorded'
 RUNS = [RECORDED / name for name in ('slow_environment', 'slow_learner', 'starved_inference')]
@@ -32,4 +34,4 @@ def serve(*arguments):
       raise AssertionError(process.stderr.read())
   finally:
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=DEADLINE)

@@ -12,6 +12,7 @@ import pytest
 
 import watch
 from tests.viewing.web import serving
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(scope='module')
@@ -25,7 +26,7 @@ def page(tmp_path_factory):
 
 def ask(page, path, method='GET', token=True, headers=(), connection=None):
   port, secret = page
-  connection = connection or http.client.HTTPConnection('127.0.0.1', port, timeout=30)
+  connection = connection or http.client.HTTPConnection('127.0.0.1', port, timeout=DEADLINE)
   if token:
     path += f'{"&" if "?" in path else "?"}token={secret}'
   connection.request(method, path, headers=dict(headers))
@@ -138,7 +139,7 @@ def test_a_unix_socket_is_for_its_user_only_and_has_no_port(tmp_path):
   with serving.serve(serving.RUNS[0], f'--socket={path}') as address:
     token = urllib.parse.parse_qs(urllib.parse.urlsplit(address).query)['token'][0]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    connection = http.client.HTTPConnection('localhost', timeout=30)
+    connection = http.client.HTTPConnection('localhost', timeout=DEADLINE)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(str(path))
     assert ask((0, token), '/state', connection=connection)[0].status == 200
