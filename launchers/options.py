@@ -35,7 +35,7 @@ class Option(NamedTuple):
     """Returns what a value must be instead of what it is; '' if it can be taken."""
     if value is None and self.default is None:
       return ''
-    kinds = {float: (int, float), tuple: (tuple, list)}.get(self.kind, (self.kind,))
+    kinds: Any = {float: (int, float), tuple: (tuple, list)}.get(self.kind, self.kind)
     if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind is not bool):
       return f'of type {self.kind.__name__}'
     if self.choices and value not in self.choices:

@@ -12,6 +12,7 @@ import yaml
 from launchers.engine import Job
 from launchers.engines import Pod
 from launchers.k8s import pod
+from launchers.placement import Resources
 from programs import registry
 from programs.options import changes, configs
 from rundir import run_directory
@@ -142,7 +143,9 @@ def start(tmp_path, monkeypatch):
   def start(**given):
     config = configs.make_config(module, given | {'run_dir': str(tmp_path / 'run')})
     program = lp.Program('sebulba')
-    job = Job('sebulba', program, {}, given, config, fixed=changes.fixed(config))
+    program.add_node(lp.PyNode(print), label='monitor')
+    placement = {'monitor': Resources()}
+    job = Job('sebulba', program, placement, given, config, fixed=changes.fixed(config))
     return Pod(group='monitor', ends_program=True).start(job)
 
   return start
