@@ -386,5 +386,5 @@ sys.exit(launchers.launch(nodes.program((nodes.Blocked, True, {str(tmp_path / 'p
   finally:
     process.kill()
   assert process.returncode == 130 and 'Traceback' not in output + errors
-  assert errors.splitlines()[-1] == f'stopped: run_dir={tmp_path}/run'
+  assert re.fullmatch(rf'stopped: seconds=[\d.]+ run_dir={tmp_path}/run', errors.splitlines()[-1])
   assert processes(str(tmp_path / 'run')) == []
