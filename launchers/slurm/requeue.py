@@ -95,13 +95,14 @@ def requeue(submission: Submission, run_dir: str, before: list[list[int]]) -> bo
       sys.stderr,
     )
     return False
+  # Slurm ends every process of the job at once, this one and the command included.
+  streams.say(f'{_title()} is near its time limit and is requeued')
   command = ['scontrol', 'requeue', os.environ['SLURM_JOB_ID']]
   done = subprocess.run(command, capture_output=True, text=True)
-  if done.returncode:
+  if done.returncode > 0:
     said = ' '.join(done.stderr.split())
     streams.say(f'error: {_title()} cannot be requeued: {said}', sys.stderr)
     return False
-  streams.say(f'{_title()} is near its time limit and has been requeued')
   return True
 
 

@@ -226,7 +226,7 @@ def test_a_job_near_its_time_limit_is_requeued_and_one_that_fails_is_not(
   os.kill(server, signal.SIGKILL)
   assert front.end() == 1, front.said()
   assert 'has been requeued (restart 2)' not in front.said()
-  assert f'job {job_id} is near its time limit and has been requeued\n' in front.said()
+  assert f'job {job_id} is near its time limit and is requeued\n' in front.said()
 
 
 @pytest.mark.cluster
