@@ -30,6 +30,7 @@ class AnakinEvaluator(PeriodicEvaluator):
     make_environment: Callable[[], JaxEnvironment],
     anakin: Any,
     monitor: Any,
+    name: str,
     options: EvaluationOptions,
     several: bool = False,
   ):
@@ -40,10 +41,11 @@ class AnakinEvaluator(PeriodicEvaluator):
       make_environment: builds one environment.
       anakin: Courier client of `nodes.anakin.Anakin`.
       monitor: Courier client of the monitor.
+      name: of the node, such as 'evaluator/0'.
       options: of evaluation.
       several: whether the program has learners beside `anakin`; `evaluated_frames` then are of all.
     """
-    super().__init__(monitor, options)
+    super().__init__(monitor, name, options)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._anakin = anakin

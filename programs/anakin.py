@@ -14,6 +14,7 @@ import launchpad as lp
 from agents.options import with_default
 from environments import jax_registry as environments
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.learning.options import CompiledLoopOptions
 from programs.options import compiled_presets as presets
 from programs.options.agent_choice import Variant, WithMuZero, WithPPO, WithR2D2, WithVTrace
@@ -82,7 +83,7 @@ def make_graph(name: str, config: CompiledLoopConfig, make_agent: Any) -> lp.Pro
     config: resolved and validated.
     make_agent: takes the specs of observations and actions.
   """
-  program = lp.Program(name)
+  program = Program(name)
   parts = make_agent, environments.maker(config.env, config.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   options = CompiledLoopOptions(
@@ -94,10 +95,19 @@ def make_graph(name: str, config: CompiledLoopConfig, make_agent: Any) -> lp.Pro
     rings=config.rings,
   )
   loop = DataCourierNode(Deferred('nodes.anakin', 'Anakin'), *parts, monitor, options)
-  anakin = program.add_node(loop, label='anakin')
+  anakin = program.add_node(loop, label='anakin', roles=['actor', 'learner'])
   anakin.set_client_kwargs(call_timeout=CALL_TIMEOUT)
   evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
-  monitoring.add_evaluator(program, config, evaluator, *parts, anakin, monitor)
+  monitoring.add_evaluator(
+    program,
+    config,
+    evaluator,
+    *parts,
+    anakin,
+    monitor,
+    roles=['evaluator', 'inference'],
+    receives={'parameters': 'learner'},
+  )
   return program
 
 

@@ -18,6 +18,7 @@ from agents.options import with_default
 from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
 from launchers.placement import Resources
+from launchers.program import Program
 from programs.options import compiled_presets as presets
 from programs.options.gossip import CompiledGossipConfig
 from programs.parts import default_placement, monitoring
@@ -58,13 +59,21 @@ def make_agent(config: Config) -> Any:
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  program = lp.Program('gala')
+  program = Program('gala')
   parts = make_agent(config), environments.maker(config.env, config.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, config.num_peers)
   peers = peer_nodes.add_peers(program, config, *parts, monitor, CALL_TIMEOUT)
   evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
   args = *parts, peers[0], monitor
-  monitoring.add_evaluator(program, config, evaluator, *args, several=config.num_peers > 1)
+  monitoring.add_evaluator(
+    program,
+    config,
+    evaluator,
+    *args,
+    roles=['evaluator', 'inference'],
+    receives={'parameters': 'learner'},
+    several=config.num_peers > 1,
+  )
   return program
 
 

@@ -13,6 +13,7 @@ import launchpad as lp
 
 from environments import registry as environments
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.inference.layout import layout
 from nodes.inference.options import ServingOptions
 from programs import sebulba
@@ -53,13 +54,18 @@ AGENTS = {
 
 def make_program(config: Config | PPOConfig) -> lp.Program:
   """Returns the program graph."""
-  program = lp.Program('impala')
+  program = Program('impala')
   parts = make_agent(config), environments.maker(config.env, config.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   replay = add_replay(program, config, make_queue(config), monitor)
   learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
 
-  with program.group('actor'):
+  with program.group(
+    'actor',
+    roles=['actor', 'inference'],
+    sends={'unrolls': 'replay'},
+    receives={'parameters': 'learner'},
+  ):
     for i, env_group in enumerate(layout(config.num_actors, config.envs_per_actor, env_groups=1)):
       serving = ServingOptions(
         devices=(0,),
@@ -85,7 +91,16 @@ def make_program(config: Config | PPOConfig) -> lp.Program:
         )
       )
   evaluator = Deferred('nodes.impala_evaluator', 'ImpalaEvaluator')
-  monitoring.add_evaluator(program, config, evaluator, *parts, learner, monitor)
+  monitoring.add_evaluator(
+    program,
+    config,
+    evaluator,
+    *parts,
+    learner,
+    monitor,
+    roles=['evaluator', 'inference'],
+    receives={'parameters': 'learner'},
+  )
   return program
 
 

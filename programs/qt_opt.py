@@ -15,6 +15,7 @@ import launchpad as lp
 from agents.options import with_default
 from agents.qt_opt.config import QTOptConfig
 from launchers.placement import Resources
+from launchers.program import Program
 from programs import sebulba
 from programs.options import presets
 from programs.options.common import CommonConfig
@@ -49,7 +50,7 @@ def make_program(config: Config) -> lp.Program:
   servers = config.num_replicas * config.num_replay_shards
   table = offline.make_table(found, servers) if found else []
 
-  def add_nodes(program: lp.Program, *args: Any) -> None:
+  def add_nodes(program: Program, *args: Any) -> None:
     relabellers.add_relabellers(program, *args)
     if found:
       _, agent, environment, _, replay, monitor = args

@@ -27,6 +27,7 @@ import launchpad as lp
 
 from environments import registry as environments
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.unrolls.tables import Table
 from programs.options.agent_choice import Variant, WithPPO, WithVTrace
 from programs.options.inference import InferenceConfig
@@ -111,7 +112,7 @@ def make_graph(
   make_agent: Callable[..., Any],
   tables: Sequence[Table],
   replay_checkpoint_period: float = 0.0,
-  add_observer: Callable[[lp.Program, Any], Any] | None = None,
+  add_observer: Callable[[Program, Any], Any] | None = None,
   add_relabellers: Callable[..., None] | None = None,
 ) -> lp.Program:
   """Returns Sebulba's graph with the given agent and replay tables.
@@ -126,7 +127,7 @@ def make_graph(
       (see `nodes.unrolls.observers`), and returns a handle on that node.
     add_relabellers: adds nodes that relabel; see `programs.parts.relabellers.add_relabellers`.
   """
-  program = lp.Program(name)
+  program = Program(name)
   make_environment = environments.maker(config.env, config.env_options)
   num_ends = config.num_replicas + config.inference_nodes
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_ends)
@@ -149,7 +150,7 @@ def make_graph(
     )
   if add_relabellers:
     add_relabellers(program, config, *parts, params, replay, monitor)
-  with program.group('actor'):
+  with program.group('actor', roles=['actor'], sends={'rows': 'inference'}):
     for i in range(config.num_replicas * config.num_actors):
       program.add_node(
         lp.PyClassNode(
@@ -164,7 +165,16 @@ def make_graph(
         )
       )
   evaluator = Deferred('nodes.evaluator', 'Evaluator')
-  monitoring.add_evaluator(program, config, evaluator, make_environment, inference[0], monitor)
+  monitoring.add_evaluator(
+    program,
+    config,
+    evaluator,
+    make_environment,
+    inference[0],
+    monitor,
+    roles=['evaluator'],
+    sends={'rows': 'inference'},
+  )
   return program
 
 

@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import launchpad as lp
-
 from agents.seeding import Seed
+from launchers.program import Program
 from nodes.inference.layout import EnvGroupSpec, layout
 from nodes.inference.options import ServingOptions
 from programs.options.gossip import GossipConfig
@@ -25,7 +24,7 @@ from programs.parts.learner import training_options
 
 
 def add_inference_nodes(
-  program: lp.Program,
+  program: Program,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
@@ -50,7 +49,12 @@ def add_inference_nodes(
     A handle on each, for its actors.
   """
   inference = []
-  with program.group('inference'):
+  with program.group(
+    'inference',
+    roles=['inference'],
+    sends={'unrolls': 'replay'},
+    receives={'parameters': 'learner'},
+  ):
     for i in range(config.inference_nodes):
       worker = ListeningNode(
         InferenceHandle('inference'),
@@ -71,7 +75,7 @@ def add_inference_nodes(
 
 
 def add_inference_learners(
-  program: lp.Program,
+  program: Program,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
@@ -105,7 +109,12 @@ def add_inference_learners(
   make_node = ListeningCourierNode if serves_params or gossip else ListeningNode
   nodes: list[Any] = []
   inference = []
-  with program.group('inference_learner'):
+  with program.group(
+    'inference_learner',
+    roles=['inference', 'learner'],
+    sends={'unrolls': 'replay', 'parameters': 'learner'},  # To each other, if there are several.
+    receives={'batches': 'replay'},
+  ):
     for i in range(replicas):
       training = dataclasses.replace(
         training_options(config, f'inference_learner/{i}'),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
 
+from launchers.program import Program
 from nodes.runtime.periodic_evaluator import EvaluationOptions
 from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
+from rundir.roles import Role
 
 
 def add_monitor(
-  program: lp.Program, config: CommonConfig, call_timeout: float, num_learners: int = 1
+  program: Program, config: CommonConfig, call_timeout: float, num_learners: int = 1
 ) -> Any:
   """Adds the monitor.
 
@@ -30,18 +33,26 @@ def add_monitor(
       Deferred('nodes.monitor', 'Monitor'),
       config.run_dir,
       config.num_steps,
-      config.eval_envs > 0,
+      int(config.eval_envs > 0),
       num_learners,
       config.videos_kept,
     ),
     label='monitor',
+    roles=['monitor'],
   )
   monitor.set_client_kwargs(call_timeout=call_timeout)
   return monitor
 
 
 def add_evaluator(
-  program: lp.Program, config: CommonConfig, evaluator: Deferred, *args: Any, **kwargs: Any
+  program: Program,
+  config: CommonConfig,
+  evaluator: Deferred,
+  *args: Any,
+  roles: Sequence[Role],
+  sends: Mapping[str, Role] | None = None,
+  receives: Mapping[str, Role] | None = None,
+  **kwargs: Any,
 ) -> None:
   """Adds the evaluator, unless --eval_envs=0.
 
@@ -49,14 +60,18 @@ def add_evaluator(
     program: the graph.
     config: the program's options.
     evaluator: the class, a `nodes.runtime.periodic_evaluator.PeriodicEvaluator`.
-    *args: its arguments before the `EvaluationOptions`.
-    **kwargs: its arguments after them.
+    *args: its arguments before its name.
+    roles: as `Program.add_node` takes them.
+    sends: as `Program.add_node` takes it.
+    receives: as `Program.add_node` takes it.
+    **kwargs: its arguments after the `EvaluationOptions`.
   """
   if config.eval_envs:
     program.add_node(
       lp.PyClassNode(
         evaluator,
         *args,
+        'evaluator/0',
         EvaluationOptions(
           num_envs=config.eval_envs,
           episodes=config.eval_episodes,
@@ -71,4 +86,7 @@ def add_evaluator(
         **kwargs,
       ),
       label='evaluator',
+      roles=roles,
+      sends=sends,
+      receives=receives,
     )

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import launchpad as lp
-
 from agents.seeding import Seed
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.gossip.options import GossipOptions
 from nodes.learning.options import CompiledLoopOptions, TrainingOptions
 from programs.options.gossip import BLOCKING, CompiledGossipConfig, GossipConfig
@@ -19,7 +18,7 @@ from programs.parts.learner import run_options
 
 
 def add_peers(
-  program: lp.Program,
+  program: Program,
   config: CompiledGossipConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
@@ -40,7 +39,7 @@ def add_peers(
     Handles on the peers.
   """
   nodes = [DataCourierNode(Deferred('nodes.gossip_peer', 'GossipPeer')) for _ in config.seeds]
-  with program.group('peer'):
+  with program.group('peer', roles=['actor', 'learner'], sends={'parameters': 'learner'}):
     peers = [program.add_node(node) for node in nodes]
   for k, node in enumerate(nodes):
     peers[k].set_client_kwargs(call_timeout=call_timeout)

@@ -6,8 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import launchpad as lp
-
+from launchers.program import Program
 from nodes.unrolls import tables
 from nodes.unrolls.tables import Table
 from programs.options.actors import ActorsConfig
@@ -20,7 +19,7 @@ from programs.parts.launchpad_nodes import AddressHandle, ReplayNode
 
 
 def add_replay(
-  program: lp.Program,
+  program: Program,
   config: ActorsConfig,
   replay_tables: Sequence[Table],
   monitor: Any,
@@ -40,7 +39,7 @@ def add_replay(
   Returns:
     A handle on the address of each server; those of a replica are adjacent.
   """
-  with program.group('replay'):
+  with program.group('replay', roles=['replay']):
     return [
       program.add_node(
         ReplayNode(

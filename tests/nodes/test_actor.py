@@ -45,6 +45,7 @@ class Monitor:
 
   def __init__(self, last=1):
     self.last = last
+    self.nodes = set()  # That have reported.
     self.evaluations = []
     self.final = []
     self.videos = []
@@ -56,9 +57,11 @@ class Monitor:
     return {'actor_steps': 100.0, 'finished': len(self.evaluations) >= self.last}
 
   def report(self, node, values):
+    self.nodes.add(node)
     self.evaluations.append(values)
 
-  def final_evaluation(self, values):
+  def final_evaluation(self, node, values):
+    self.nodes.add(node)
     self.final.append(values)
 
 
@@ -165,7 +168,7 @@ def test_an_evaluator_without_time_plays_one_round(connect, answer):
   options = EvaluationOptions(
     num_envs=4, episodes=10, period=1000, seed=Seed(3), final_seconds=1e-9
   )
-  Evaluator(Catch, answer(inference), connect(monitor), options).run()
+  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options).run()
   assert [v['evaluator_episodes'] for v in monitor.evaluations + monitor.final] == [12, 4]
 
 
@@ -190,7 +193,7 @@ class Playing(PeriodicEvaluator):
   """Plays evaluations of one episode, each of which takes 7 seconds of `clock`."""
 
   def __init__(self, monitor, options, clock):
-    super().__init__(monitor, options)
+    super().__init__(monitor, 'judge/0', options)
     self._clock = clock
 
   def run(self):
@@ -260,6 +263,7 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
     lambda n, seed: Catch(n, seed),
     answer(inference),
     connect(monitor),
+    'judge/0',
     EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3)),
   )
   evaluator.run()
@@ -268,6 +272,7 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
     assert values['evaluator_episodes'] == 12
     won = 12 * (1 + values['evaluator_return']) / 2  # An episode returns 1 or -1.
     assert round(won, 3) in range(13)
+  assert monitor.nodes == {r[0] for r in inference.requests} == {'judge/0'}
   assert len({r[1] for r in inference.requests}) == 2, 'each evaluation begins with fresh slots'
   first = [r for r in inference.requests if r[3] == 0]
   assert all((r[4] == dm_env.StepType.FIRST).all() for r in first)
@@ -280,7 +285,7 @@ def test_an_evaluator_records_one_environment_in_place_of_all_and_the_final_para
   options = EvaluationOptions(
     num_envs=4, episodes=10, period=1000, seed=Seed(3), video_period=1e9, video_frames=7
   )
-  Evaluator(Catch, answer(inference), connect(monitor), options).run()
+  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options).run()
   assert [steps for steps, _ in monitor.videos] == [100, 100]
   assert [set(values) for values in monitor.evaluations[1:]] == [{'video_seconds'}] * 2
   for _, gif in monitor.videos:
@@ -300,7 +305,7 @@ def test_a_video_ends_with_its_episode_or_when_it_is_late(answer):
   inference = answer(Inference())
   for is_out_of_time, frames in ((False, 10), (True, 1)):
     gif = record_video(
-      inference, Catch(1, 0), 4, 1000, lambda: False, lambda late=is_out_of_time: late
+      inference, 'judge/0', Catch(1, 0), 4, 1000, lambda: False, lambda late=is_out_of_time: late
     )
     with Image.open(io.BytesIO(gif)) as pictures:
       assert pictures.n_frames == frames
@@ -308,4 +313,5 @@ def test_a_video_ends_with_its_episode_or_when_it_is_late(answer):
 
 def test_a_video_stops_with_the_program(answer):
   with pytest.raises(lifecycle.Stopped):
-    record_video(answer(Inference(limit=3)), Catch(1, 0), 4, 1000, lambda: False, lambda: False)
+    never = lambda: False  # noqa: E731
+    record_video(answer(Inference(limit=3)), 'judge/0', Catch(1, 0), 4, 1000, never, never)

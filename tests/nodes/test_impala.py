@@ -337,7 +337,9 @@ def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   learner = _learner()
   monitor = Monitor()
   evaluation = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
-  ImpalaEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), evaluation).run()
+  ImpalaEvaluator(
+    make_vtrace, make_catch, connect(learner), connect(monitor), 'judge/0', evaluation
+  ).run()
   assert len(monitor.evaluations) == len(monitor.final) == 1
   for values in monitor.evaluations + monitor.final:
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
@@ -354,7 +356,7 @@ def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect,
   options = EvaluationOptions(num_envs=4, episodes=10, period=1000, seed=Seed(3))
   clients = connect(learner), connect(Monitor())
   with pytest.raises(MemoryError, match='out of memory'):
-    ImpalaEvaluator(make_vtrace, make_catch, *clients, options).run()
+    ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', options).run()
 
 
 def test_the_evaluator_records_with_the_newest_parameters(connect):
@@ -363,7 +365,9 @@ def test_the_evaluator_records_with_the_newest_parameters(connect):
   options = EvaluationOptions(
     num_envs=4, episodes=4, period=1000, seed=Seed(3), video_period=1e9, video_frames=100
   )
-  ImpalaEvaluator(make_vtrace, make_catch, connect(learner), connect(monitor), options).run()
+  ImpalaEvaluator(
+    make_vtrace, make_catch, connect(learner), connect(monitor), 'judge/0', options
+  ).run()
   assert learner.variables_asked == 5  # Before the first evaluation; two evaluations, two videos.
   assert len(monitor.videos) == 2
   for _, gif in monitor.videos:
