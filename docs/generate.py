@@ -150,7 +150,7 @@ def _launch_flags() -> Iterator[str]:
   for module, defined in flags.FLAGS.flags_by_module_dict().items():
     folder, _, rest = module.partition('.')
     if folder in (launch.__name__, 'launchers', 'programs'):
-      engine = rest.partition('.')[0] if folder == 'launchers' else ''
+      engine = rest.rpartition('.')[0] if folder == 'launchers' else ''
       by_engine.setdefault(engine, []).extend(defined)
   for engine in sorted(by_engine):
     yield f'\n## launch.py{engine and f" with {engine}"}\n'

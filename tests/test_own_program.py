@@ -145,7 +145,7 @@ def _assert_recorded(mine):
 
 
 @pytest.mark.nightly  # The next test runs them until it stops them.
-@pytest.mark.parametrize('launch_type', ['local_mt', 'local_mp', 'test_mp'])
+@pytest.mark.parametrize('launch_type', ['local_mt', 'local_mp'])
 def test_the_examples_run_to_their_end_from_another_directory(train, mine, launch_type):
   run_dir = mine / 'run'
   process = train(

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from launchers import engine, streams
+from launchers import run, streams
 from launchers.slurm.job import RESTARTS, Submission
 from launchers.stop_requests import EXIT_CODES
 from rundir import checkpoints, learners, run_directory, run_end
@@ -48,7 +48,7 @@ def continued(submission: Submission, run_dir: str) -> Submission:
   commands = run_directory.read_record(run_dir).commands
   program, config = job.remake(len(commands))
   job = dataclasses.replace(job, program=program, config=config, resumed=True)
-  engine.record(job)
+  run.record(job)
   run_end.delete_evaluation(run_dir)
   steps = learners.counts(run_dir)['learner_steps']
   streams.say(f'{where}: the run continues from its checkpoint of learner step {steps:,.0f}')
@@ -95,13 +95,14 @@ def requeue(submission: Submission, run_dir: str, before: list[list[int]]) -> bo
       sys.stderr,
     )
     return False
+  # Slurm ends every process of the job at once, this one and the command included.
+  streams.say(f'{_title()} is near its time limit and is requeued')
   command = ['scontrol', 'requeue', os.environ['SLURM_JOB_ID']]
   done = subprocess.run(command, capture_output=True, text=True)
-  if done.returncode:
+  if done.returncode > 0:
     said = ' '.join(done.stderr.split())
     streams.say(f'error: {_title()} cannot be requeued: {said}', sys.stderr)
     return False
-  streams.say(f'{_title()} is near its time limit and has been requeued')
   return True
 
 
