@@ -27,8 +27,8 @@ from absl import app, flags
 from launchers import engines, guard, page, placement, stop_requests, streams, terminal
 from launchers.engine import TryAgain
 from launchers.graph import picture
-from programs import listings, plan, profile, warm_start
-from programs.options import config_file, early
+from programs import listings, plan, warm_start
+from programs.options import early, help_page
 from programs.options import flags as config_flags
 from rundir import files
 
@@ -100,15 +100,14 @@ if __name__ == '__main__':
   streams.ensure_streams()
   try:
     words = early.with_flagfiles(sys.argv)
-    config_flags.define(early.own_program(words))
-    config_flags.refuse_foreign(words)
+    defined = config_flags.define(*early.choice_or_all(words))
+    if early.has(words, 'help'):
+      print(help_page.page(defined, early.last(words, 'launcher') or 'local'))
+      sys.exit(0)
     command = early.expanded(words)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     sys.exit(2)
-  # So that --help lists their flags.
-  for module in (config_flags, config_file, plan, listings, page, profile, engines):
-    flags.adopt_module_key_flags(module)
 
   def _exit_with(argv: list[str]) -> None:
     code = main(argv)

@@ -2,23 +2,30 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import launchpad as lp
 
 from agents.options import option
+from agents.vtrace.config import VTraceConfig
 from environments import user_file
 from launchers.placement import Resources
+from nodes.runtime.options import RunOptions
 from programs import sebulba
-from programs.parts.replay import make_queue
 
 NAMES = 'corridor.py:make', 'tempered.py:Tempered', 'histogram.py:ActionHistogram'
 CORRIDOR, TEMPERED, HISTOGRAM = (user_file.named(name, beside=__file__) for name in NAMES)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(sebulba.Config):
-  env: str = option(str(CORRIDOR), 'environment')
+class TemperedConfig(VTraceConfig):
   hottest: float = option(4.0, 'temperature of the environment that explores most')
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(sebulba.Config):
+  run: RunOptions = dataclasses.replace(sebulba.Config.run, env=str(CORRIDOR))
+  agent: Any = TemperedConfig()
 
 
 def add_histogram(program, monitor):
@@ -26,12 +33,11 @@ def add_histogram(program, monitor):
 
 
 def make_agent(config):
-  return functools.partial(TEMPERED, config)
+  return functools.partial(TEMPERED, config.agent)
 
 
 def make_program(config):
-  parts = make_agent(config), make_queue(config)
-  return sebulba.make_graph('mine', config, *parts, add_observer=add_histogram)
+  return sebulba.make_graph('mine', config, make_agent(config), add_observer=add_histogram)
 
 
 def placement(config):

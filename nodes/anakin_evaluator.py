@@ -12,9 +12,11 @@ from agents import shapes
 from agents.agent import Agent
 from agents.anakin.environment import JaxEnvironment, evaluated
 from agents.anakin.evaluation import Evaluation
+from agents.seeding import Seed
 from nodes.learning import serialisation
 from nodes.runtime import activity, lifecycle, rpc
-from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+from nodes.runtime.options import EvaluationOptions
+from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
 
 
 class AnakinEvaluator(PeriodicEvaluator):
@@ -31,6 +33,7 @@ class AnakinEvaluator(PeriodicEvaluator):
     anakin: Any,
     monitor: Any,
     options: EvaluationOptions,
+    seed: Seed,
     several: bool = False,
   ):
     """Initialises an evaluator.
@@ -41,9 +44,10 @@ class AnakinEvaluator(PeriodicEvaluator):
       anakin: Courier client of `nodes.anakin.Anakin`.
       monitor: Courier client of the monitor.
       options: of evaluation.
+      seed: of environments and actions.
       several: whether the program has learners beside `anakin`; `evaluated_frames` then are of all.
     """
-    super().__init__(monitor, options)
+    super().__init__(monitor, options, seed)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._anakin = anakin

@@ -14,11 +14,13 @@ import dm_env
 import numpy as np
 from absl import logging
 
+from agents.seeding import Seed
 from environments import nests
 from environments.base import BatchedEnvironment
 from nodes.inference.client import Connectable, RemotePolicy
 from nodes.runtime import activity, lifecycle
-from nodes.runtime.periodic_evaluator import Evaluated, EvaluationOptions, PeriodicEvaluator
+from nodes.runtime.options import EvaluationOptions
+from nodes.runtime.periodic_evaluator import Evaluated, PeriodicEvaluator
 from nodes.runtime.video_schedule import VideoRecording
 
 
@@ -192,6 +194,7 @@ class Evaluator(PeriodicEvaluator):
     inference: Any,
     monitor: Any,
     options: EvaluationOptions,
+    seed: Seed,
   ):
     """Initialises an evaluator.
 
@@ -200,8 +203,9 @@ class Evaluator(PeriodicEvaluator):
       inference: the inference server, which expects `num_envs` environments.
       monitor: Courier client of the monitor.
       options: of evaluation.
+      seed: of environments and actions.
     """
-    super().__init__(monitor, options)
+    super().__init__(monitor, options, seed)
     self._make_environment = make_environment
     self._inference = inference
 

@@ -53,6 +53,7 @@ class Relabeller:
     replay_addresses: Sequence[str],
     monitor: Any,
     options: RelabellingOptions,
+    update_period: float,
   ):
     """Initialises the node; the work starts in `run`.
 
@@ -63,11 +64,12 @@ class Relabeller:
       replay_addresses: host:port of each Reverb server.
       monitor: Courier client of the monitor.
       options: of relabelling.
+      update_period: seconds between parameter fetches.
     """
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._replay_addresses = replay_addresses
-    self._options = options
+    self._options, self._update_period = options, update_period
     self._batch_size = options.batch_size
     self._seed = options.seed.child('restart', lifecycle.restart_count())
     self._learner = learner
@@ -90,7 +92,7 @@ class Relabeller:
       self._learner,
       self._options.name,
       lifecycle.new_incarnation(),
-      self._options.update_period,
+      self._update_period,
       ActingTotals,  # Zeros, for it plays nothing.
       self._set_params,
       shapes.params(agent),

@@ -13,9 +13,9 @@ from typing import Any
 
 from acme import specs
 
+from agents import options
 from environments import jax_registry, separate_process, user_file
 from launchers import streams
-from nodes.unrolls.table_names import UNROLLS
 from programs.options import playable, user_torso
 from programs.runs import Run
 from programs.warm_start import Source
@@ -34,7 +34,9 @@ def check(run: Run, source: Source | None) -> None:
     ValueError: one sentence that names the flag and what does not fit.
   """
   torso = user_torso.named(run.config)
-  flag = f'--torso={torso}' if torso else f'--init_from={run.config.init_from}' if source else ''
+  flag = (
+    f'--torso={torso}' if torso else f'--init_from={run.config.run.init_from}' if source else ''
+  )
   make_agent = run.module.make_agent
   if make_agent is None:
     if flag:
@@ -48,7 +50,7 @@ def check(run: Run, source: Source | None) -> None:
   flag = flag or f'--program={run.program}'
   notice = f'still trying {flag}, after {playable.NOTICE_SECONDS:.0f} s'
   with streams.announced_if_slow(notice, playable.NOTICE_SECONDS):
-    elsewhere = bool(getattr(run.config, 'actor_python', ''))
+    elsewhere = bool(options.value(run.config, 'actor_python', ''))
     separate_process.call(
       'programs.agent_check:trial',
       make_agent(run.config),
@@ -97,7 +99,7 @@ def trial(
   if files:
     tried = f'--torso={torso}: trying it' if torso else f'--program={program}: trying its agent'
     with user_file.user_code_errors(tried, *files):
-      tracing.trace(make_agent(spec.observations, spec.actions), spec, *_batch(config))
+      tracing.trace(make_agent(spec.observations, spec.actions), spec, *config.learner_batch)
   if source is not None:
     try:
       params = shapes.params(make_agent(spec.observations, spec.actions))
@@ -109,15 +111,7 @@ def trial(
 def _spec(environments: Any, config: Any) -> specs.EnvironmentSpec:
   """Returns the spec of one environment, which this process makes."""
   if environments is jax_registry:
-    environment = jax_registry.make(config.env, config.env_options)
+    environment = jax_registry.make(config.run.env, config.run.env_options)
     return specs.EnvironmentSpec(environment.observation_spec, environment.action_spec, None, None)
-  found: specs.EnvironmentSpec = environments.make_spec(config.env, config.env_options)
+  found: specs.EnvironmentSpec = environments.make_spec(config.run.env, config.run.env_options)
   return found
-
-
-def _batch(config: Any) -> tuple[str, int]:
-  """Returns the table of a learner batch and its unrolls; 0 if the options do not say so."""
-  if parts := getattr(config, 'batch_parts', ()):
-    return parts[0].table, sum(part.unrolls for part in parts)
-  rings = getattr(config, 'rings', None)
-  return UNROLLS, rings.batch_size if rings else getattr(config, 'num_envs', 0)

@@ -107,7 +107,12 @@ def load(path: str) -> dict[str, Any]:
       )
   shared, config = _mapping(found, 'flags', path), _text(found, 'config', '', path)
   named = f'--program={shared["program"]}' if 'program' in shared else f'--config={config}'
-  config_flags.define(early.own_program(['', named]))
+  named = [named] + [f'--agent={shared["agent"]}'] * ('agent' in shared)
+  axes = _mapping(found, 'space', path)
+  if 'program' in axes:
+    config_flags.define()
+  else:
+    config_flags.define(*early.choice(named), every_agent='agent' in axes)
   return found
 
 

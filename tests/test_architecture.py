@@ -156,11 +156,12 @@ def test_processes_stay_thin(modules, heavy):
 def test_the_launcher_imports_nothing_that_a_users_program_only_names():
   code = """
 import sys
+from agents.options import make
 from programs import check, registry
 program = registry.load('examples/mine.py:make_program')
-config = program.Config(run_dir='x').resolve()
+config = make(program.Config, run_dir='x').resolve()
 check.check(program.make_program(config), program.placement(config))
-program.environments.check(config.env)
+program.environments.check(config.run.env)
 print(*sys.modules)
 """
   loaded = run_python('-c', code).split()

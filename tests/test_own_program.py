@@ -1,7 +1,6 @@
 """Programs in a user's own file, outside of this repository."""
 
 import csv
-import dataclasses
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ import pytest
 from flax import serialization
 
 import evaluate
+from agents.options import flatten, make, replace
 from agents.types import Timestep
 from benchmarks.running import processes
 from environments import registry as environments
@@ -134,8 +134,8 @@ def test_the_examples_are_short():
 
 def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   program = registry.load(f'{mine}/{PROGRAM}')
-  config = program.Config(hottest=8.0).resolve()
-  spec = environments.make_spec(config.env)
+  config = make(program.Config, hottest=8.0).resolve()
+  spec = environments.make_spec(config.run.env)
   agent = program.make_agent(config)(spec.observations, spec.actions)
   temperatures = agent.exploration(4)
   np.testing.assert_allclose(temperatures, [1, 2, 4, 8], rtol=1e-6)
@@ -218,11 +218,11 @@ def test_the_example_of_two_tables_learns_from_new_unrolls_once_and_from_old_one
 
 def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
   program = registry.load(f'{mine}/replayed.py:make_program')
-  config = program.Config(num_steps=100_000, batch_size=16, replayed=12).resolve()
+  config = make(program.Config, num_steps=100_000, batch_size=16, replayed=12).resolve()
   config.validate()
-  assert estimates.expected(config).updates == estimates.unrolls(config, 100_000) // 4
+  assert estimates.expected(config).updates == config.playing.unrolls(100_000) // 4
   with pytest.raises(ValueError, match='--replayed=16 must be below --batch_size=16'):
-    dataclasses.replace(config, replayed=16).validate()
+    replace(config, replayed=16).validate()
 
 
 @pytest.mark.nightly
@@ -242,7 +242,7 @@ def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
   run_dir, name = str(mine / 'run'), f'{mine}/{PROGRAM}'
   config = registry.load(name).Config().resolve()
   os.mkdir(run_dir)
-  run_directory.write_record(run_dir, name, {}, config)
+  run_directory.write_record(run_dir, name, {}, flatten(config))
   process = launch(f'--resume={run_dir}', '--hottest=3')
   assert process.returncode == 2 and '--hottest=3.0 cannot change' in process.stderr
   (mine / 'mine.py').unlink()
@@ -255,7 +255,7 @@ def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
 @pytest.mark.slow
 def test_nodes_need_no_file_of_the_user_where_they_run(mine):
   module = registry.load(f'{mine}/{PROGRAM}')
-  config = module.Config(run_dir=str(mine / 'run'), torso=f'{mine}/{TORSO}').resolve()
+  config = make(module.Config, run_dir=str(mine / 'run'), torso=f'{mine}/{TORSO}').resolve()
   program = module.make_program(config)
   payloads = mine / 'nodes'
   payloads.mkdir()
@@ -327,8 +327,8 @@ def test_only_the_function_is_needed_and_what_the_file_has_is_used(train, tmp_pa
   assert '1 x PyClassNode(Node)  on a CPU worker' in process.stdout
   process = launch(f'--program={name}', '--help')
   text = ' '.join(process.stdout.split())
-  assert "--colour: of the node (default: 'green'; mine only)" in text
-  assert '--num_actors: actor processes' in text
+  assert '--colour=green of the node' in text
+  assert '--num_steps=300000 actor_steps' in text and '--num_actors' not in text
   process = launch(f'--program={name}', '--list_envs')
   assert process.returncode == 0 and 'catch' in process.stdout
   page = process.stdout.split()[-1]

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agents.muzero.config import MuZeroConfig
-from agents.options import CheckedOptions, option, with_default
-from agents.ppo.config import PPOConfig
-from agents.r2d2.config import R2D2Config
-from agents.vtrace.config import VTraceConfig
-from programs.options.actors import ActorsConfig
-from programs.options.compiled_loop import CompiledLoopConfig
+from agents import options
+from programs.options.common import CommonConfig
 
 # The agent of runs that were recorded before there was a choice.
 _OLDEST = 'vtrace'
@@ -23,82 +17,26 @@ class Variant(NamedTuple):
   """A program with one of its agents.
 
   Attributes:
-    config: the class of its options.
+    defaults: a config, whose groups are those of the program with this agent, and whose values are its
+      defaults.
     presets: {family, family:task or '*': {option: value or Rule}}, the preset named `default`.
     named_presets: {name: like `presets`}, for --preset=name.
   """
 
-  config: Any
+  defaults: CommonConfig
   presets: Mapping[str, Any]
   named_presets: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclasses.dataclass(frozen=True)
-class AgentConfig(CheckedOptions):
-  """The agent of programs that can train several; each has options of its own."""
-
-  agent: str = option(
-    'vtrace', 'learning algorithm: vtrace or ppo; anakin also has muzero and r2d2'
-  )
-
-  def _check(self) -> None:
-    (own,) = (field.default for field in dataclasses.fields(self) if field.name == 'agent')
-    if self.agent != own:
-      raise ValueError(f'--agent is {self.agent!r}: set it to {own}, or leave it out.')
-
-
-@dataclasses.dataclass(frozen=True)
-class WithVTrace(AgentConfig, VTraceConfig):
-  """Options of programs that train V-trace."""
-
-
-@dataclasses.dataclass(frozen=True)
-class WithPPO(AgentConfig, PPOConfig):
-  """Options of programs that train PPO."""
-
-  agent: str = with_default(AgentConfig, 'agent', 'ppo')
-
-  def _check(self) -> None:
-    if isinstance(self, CompiledLoopConfig):
-      flag, unrolls, devices = 'num_envs', self.num_envs, self.known_devices
-    elif isinstance(self, ActorsConfig):
-      flag, unrolls, devices = 'batch_size', self.batch_size, max(len(self.learner_devices), 1)
-    else:
-      return
-    samples = unrolls * (self.unroll_length if self.minibatch_of == 'transitions' else 1)
-    if samples % (devices * self.num_minibatches):
-      raise ValueError(
-        f'--num_minibatches={self.num_minibatches} does not divide the {samples} {self.minibatch_of} of '
-        f'--{flag}={unrolls} on {devices} learner device(s) equally; change one of them.'
-      )
-    transitions = unrolls * self.unroll_length // self.num_minibatches
-    if self.normalize_advantages and transitions == 1:
-      raise ValueError(
-        f'--num_minibatches={self.num_minibatches} leaves one transition in each minibatch, whose '
-        'normalised advantage is 0; lower it, or add --nonormalize_advantages.'
-      )
-
-
-@dataclasses.dataclass(frozen=True)
-class WithMuZero(AgentConfig, MuZeroConfig):
-  """Options of programs that train MuZero, where they can train other agents too."""
-
-  agent: str = with_default(AgentConfig, 'agent', 'muzero')
-
-
-@dataclasses.dataclass(frozen=True)
-class WithR2D2(AgentConfig, R2D2Config):
-  """Options of programs that train R2D2, where they can train other agents too."""
-
-  agent: str = with_default(AgentConfig, 'agent', 'r2d2')
 
 
 def variants(module: Any) -> dict[str, Variant]:
   """Returns a program with each of its agents, by name, the default first; '' for a fixed agent."""
   found = getattr(module, 'AGENTS', None)
-  if found:
-    return dict(found)
-  return {'': Variant(module.Config, module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))}
+  if not found:
+    return {'': Variant(module.Config(), module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))}
+  return {
+    agent: variant._replace(defaults=options.replace(variant.defaults, agent=agent))
+    for agent, variant in found.items()
+  }
 
 
 def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
@@ -116,19 +54,20 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   agent = values.get('agent', default) if default else default
   if agent not in found:
     raise ValueError(f'--agent={agent} is unknown to this program; there are: {", ".join(found)}.')
-  names = {name: _options(variant) for name, variant in found.items()}
+  names = {name: options.flatten(variant.defaults).keys() for name, variant in found.items()}
   for name in values.keys() - names[agent]:
     elsewhere = any(name in others for others in names.values())
     whose = f'--agent={agent}' if elsewhere else 'this program'
-    raise ValueError(
-      f'--{name} is not an option of {whose}; leave it out. --help says which programs have it.'
-    )
+    raise ValueError(f'--{name} is not an option of {whose}; leave it out.')
+  own = found[agent].defaults.run.agent
+  if values.get('agent', own) != own:
+    raise ValueError(f'--agent is {values["agent"]!r}: set it to {own}, or leave it out.')
   return agent, found[agent]
 
 
-def variant_of(module: Any, config: Any) -> Variant:
+def variant_of(module: Any, config: CommonConfig) -> Variant:
   """Returns the program with the agent of a resolved config."""
-  return chosen(module, {'agent': config.agent} if hasattr(config, 'agent') else {})[1]
+  return chosen(module, {'agent': config.run.agent})[1]
 
 
 def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> dict[str, str]:
@@ -151,7 +90,3 @@ def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> di
       'leave it out, or start a new run.'
     )
   return {'agent': agent}
-
-
-def _options(variant: Variant) -> set[str]:
-  return {field.name for field in dataclasses.fields(variant.config)}

@@ -6,7 +6,6 @@ from typing import Any
 
 import launchpad as lp
 
-from nodes.runtime.periodic_evaluator import EvaluationOptions
 from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 
@@ -28,11 +27,11 @@ def add_monitor(
   monitor = program.add_node(
     DataCourierNode(
       Deferred('nodes.monitor', 'Monitor'),
-      config.run_dir,
-      config.num_steps,
-      config.eval_envs > 0,
+      config.run.run_dir,
+      config.run.num_steps,
+      config.evaluation.eval_envs > 0,
       num_learners,
-      config.videos_kept,
+      config.evaluation.videos_kept,
     ),
     label='monitor',
   )
@@ -49,26 +48,10 @@ def add_evaluator(
     program: the graph.
     config: the program's options.
     evaluator: the class, a `nodes.runtime.periodic_evaluator.PeriodicEvaluator`.
-    *args: its arguments before the `EvaluationOptions`.
+    *args: its arguments before the options of evaluation.
     **kwargs: its arguments after them.
   """
-  if config.eval_envs:
-    program.add_node(
-      lp.PyClassNode(
-        evaluator,
-        *args,
-        EvaluationOptions(
-          num_envs=config.eval_envs,
-          episodes=config.eval_episodes,
-          period=config.eval_period,
-          seed=config.root_seed.child('evaluator'),
-          share=config.eval_share,
-          final_seconds=config.eval_seconds,
-          max_episode_steps=config.eval_episode_steps,
-          video_period=config.video_period,
-          video_frames=config.video_frames,
-        ),
-        **kwargs,
-      ),
-      label='evaluator',
-    )
+  if config.evaluation.eval_envs:
+    seed = config.root_seed.child('evaluator')
+    node = lp.PyClassNode(evaluator, *args, config.evaluation, seed, **kwargs)
+    program.add_node(node, label='evaluator')

@@ -11,7 +11,8 @@ from launchers.placement import Resources
 from nodes.learning.options import LoadingOptions
 from nodes.unrolls import tables, transitions
 from nodes.unrolls.table_names import OFFLINE
-from programs.options.offline import OfflineConfig
+from programs.options.actors import ActorsConfig
+from programs.options.offline import OfflineOptions
 from programs.parts import default_placement
 from programs.parts.launchpad_nodes import AddressHandle, Deferred
 
@@ -20,20 +21,22 @@ class Recorded(NamedTuple):
   """The transitions of --offline_data.
 
   Attributes:
+    run_dirs: of the runs that have recorded them.
     recorded: how many there are.
     wanted: how many of them replay is to hold.
   """
 
+  run_dirs: tuple[str, ...]
   recorded: int
   wanted: int
 
 
-def recorded(config: OfflineConfig) -> Recorded | None:
+def recorded(options: OfflineOptions) -> Recorded | None:
   """Counts the transitions of --offline_data; returns None without it."""
-  if not config.offline_data:
+  if not options.offline_data:
     return None
-  found = transitions.count(config.offline_dirs)
-  return Recorded(found, min(found, config.offline_size or found))
+  found = transitions.count(options.offline_dirs)
+  return Recorded(options.offline_dirs, found, min(found, options.offline_size or found))
 
 
 def make_table(found: Recorded, num_servers: int) -> list[tables.Table]:
@@ -55,7 +58,7 @@ def make_table(found: Recorded, num_servers: int) -> list[tables.Table]:
 def add_loader(
   found: Recorded,
   program: lp.Program,
-  config: OfflineConfig,
+  config: ActorsConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
   replay: Sequence[AddressHandle],
@@ -74,7 +77,7 @@ def add_loader(
   """
   options = LoadingOptions(
     name='replay_loader/0',
-    run_dirs=config.offline_dirs,
+    run_dirs=found.run_dirs,
     recorded=found.recorded,
     wanted=found.wanted,
     audit_dir=config.audit_dir,
@@ -92,9 +95,9 @@ def add_loader(
   )
 
 
-def placement(config: OfflineConfig) -> dict[str, Resources]:
+def placement(options: OfflineOptions) -> dict[str, Resources]:
   """Returns the resources of the loader, if any: on the launcher's machine, which has the data."""
-  if not config.offline_data:
+  if not options.offline_data:
     return {}
   return {
     'replay_loader': Resources(

@@ -10,14 +10,14 @@ import launchpad as lp
 from launchers.placement import Resources
 from nodes.learning.options import RelabellingOptions
 from nodes.unrolls.table_names import BatchPart
-from programs.options.relabelled import RelabelledConfig
+from programs.options.actors import ActorsConfig
 from programs.parts import default_placement
 from programs.parts.launchpad_nodes import AddressHandle, Deferred
 
 
 def add_relabellers(
   program: lp.Program,
-  config: RelabelledConfig,
+  config: ActorsConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
   learner: Any,
@@ -36,16 +36,16 @@ def add_relabellers(
     monitor: a handle on the monitor.
   """
   # As many unrolls at a time as all relabelled unrolls of an update, so they divide over the servers.
-  unrolls = config.relabelled * len(replay) // config.num_replay_shards
+  kind = config.replay
+  unrolls = kind.relabelled * len(replay) // kind.num_replay_shards
   with program.group('relabeller'):
-    for i in range(config.num_relabellers):
+    for i in range(kind.num_relabellers):
       options = RelabellingOptions(
         name=f'relabeller/{i}',
-        sources=tuple(BatchPart(table, unrolls) for table in config.relabelled_from),
-        update_period=config.update_period,
+        sources=tuple(BatchPart(table, unrolls) for table in kind.relabelled_from),
         audit_dir=config.audit_dir,
         seed=config.root_seed.child('relabeller', i),
-        online_share=config.share_of_online,
+        online_share=kind.share_of_online,
       )
       program.add_node(
         lp.PyClassNode(
@@ -56,13 +56,14 @@ def add_relabellers(
           replay,
           monitor,
           options,
+          config.learning.update_period,
         )
       )
 
 
-def placement(config: RelabelledConfig) -> dict[str, Resources]:
+def placement(config: ActorsConfig) -> dict[str, Resources]:
   """Returns the resources of the relabellers, if there are any: an accelerator each, or a CPU."""
-  if not config.num_relabellers:
+  if not config.replay.num_relabellers:
     return {}
   return {
     'relabeller': default_placement.on_accelerator(
@@ -70,6 +71,6 @@ def placement(config: RelabelledConfig) -> dict[str, Resources]:
       1,
       restart='on_failure',
       cpu_env=default_placement.ONE_THREAD,
-      uses_run_dir=config.audit,
+      uses_run_dir=config.unrolls.audit,
     )
   }

@@ -1,5 +1,6 @@
 import pytest
 
+from agents.options import make
 from launchers.graph import flow
 from programs import registry
 from rundir import graph_file
@@ -7,7 +8,7 @@ from rundir import graph_file
 
 def flows(name, **options):
   program = registry.load(name)
-  config = program.Config(run_dir='x', **options).resolve()
+  config = make(program.Config, run_dir='x', **options).resolve()
   graph = flow.graph(program.make_program(config), program.placement(config))
   return graph, {(f.source, f.what, f.target) for f in graph.flows if f.what != 'reports'}
 

@@ -115,10 +115,10 @@ class Run:
       RelabellingOptions(
         name='relabeller/0',
         sources=(BatchPart(ORIGINALS, 4),),
-        update_period=0.01,
         audit_dir=self.directory,
         seed=Seed(3),
       ),
+      update_period=0.01,
     )
 
     def run():

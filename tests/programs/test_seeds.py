@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from launchpad.nodes import base
 
+from agents.options import make as make_config
 from agents.seeding import Seed
 from environments import registry as environments
 from environments import seeding
@@ -244,7 +245,7 @@ def run(program, draws):
 
 def make(name, tmp_path, **options):
   module = registry.load(name)
-  config = module.Config(run_dir=str(tmp_path), **options).resolve()
+  config = make_config(module.Config, run_dir=str(tmp_path), **options).resolve()
   config.validate()
   return module.make_program(config)
 

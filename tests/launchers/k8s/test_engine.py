@@ -9,6 +9,7 @@ import launchpad as lp
 import pytest
 import yaml
 
+from agents.options import flatten
 from launchers.engine import Job, TryAgain
 from launchers.k8s import engine
 from programs import registry
@@ -137,7 +138,9 @@ def job(tmp_path, monkeypatch):
   def make_job(**given):
     config = configs.make_config(module, given | {'run_dir': str(tmp_path / 'run')})
     fixed = changes.fixed(config)
-    return Job('sebulba', lp.Program('sebulba'), {}, given, config, False, 1.0, fixed=fixed)
+    return Job(
+      'sebulba', lp.Program('sebulba'), {}, given, flatten(config), False, 1.0, fixed=fixed
+    )
 
   return make_job
 

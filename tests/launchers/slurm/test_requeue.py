@@ -1,6 +1,5 @@
 """Jobs that Slurm requeues, on a real cluster of three hosts."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -189,8 +188,7 @@ def test_a_job_that_loses_a_host_goes_on_without_the_nodes_of_its_first_start(
 
 def _submission(run_dir, remake):
   program = lp.Program('test')
-  config = dataclasses.make_dataclass('Config', ['run_dir'])(str(run_dir))
-  job = Job('test', program, {}, {}, config, False, 300.0, remake=remake)
+  job = Job('test', program, {}, {}, {'run_dir': str(run_dir)}, False, 300.0, remake=remake)
   return Submission(program, {}, None, 300.0, 'files', requeue=True, job=job)
 
 
