@@ -102,7 +102,7 @@ def leaves(config: Any) -> Iterator[Leaf]:
     if _is_group(config, field):
       for inner in dataclasses.fields(value):
         yield _leaf(field.name, value, inner)
-    elif value is not None:
+    elif value is not None or _is_declared(config, field):
       yield _leaf('', config, field)
 
 
@@ -140,7 +140,9 @@ def replace[C](config: C, **values: Any) -> C:
   own = changed.pop('', {})
   for group, inner in changed.items():
     own[group] = dataclasses.replace(getattr(config, group), **inner)
-  return dataclasses.replace(config, **own)
+  holder: Any = config
+  changed_config: C = dataclasses.replace(holder, **own)
+  return changed_config
 
 
 def make[C](config: type[C], **values: Any) -> C:
@@ -150,10 +152,13 @@ def make[C](config: type[C], **values: Any) -> C:
 
 def _is_group(config: Any, field: dataclasses.Field) -> bool:
   # An option may have a value of the user's own class, such as a torso.
-  return (
-    dataclasses.is_dataclass(getattr(config, field.name))
-    and not _declaration(type(config), field.name)[1]
-  )
+  is_dataclass = dataclasses.is_dataclass(getattr(config, field.name))
+  return is_dataclass and not _is_declared(config, field)
+
+
+def _is_declared(config: Any, field: dataclasses.Field) -> bool:
+  _, metadata = _declaration(type(config), field.name)  # type: ignore[arg-type]
+  return bool(metadata)
 
 
 @functools.cache
@@ -162,7 +167,7 @@ def _declaration(config: type, name: str) -> tuple[type, Mapping[str, Any]]:
 
   A class may give an inherited option another default, as in `num_envs: int = 16`, and nothing else.
   """
-  owner, declared = config, vars(config)['__dataclass_fields__'][name]
+  owner, declared = config, getattr(config, '__dataclass_fields__')[name]
   for cls in config.__mro__:
     found = vars(cls).get('__dataclass_fields__', {}).get(name)
     if found is not None and (found is declared or not declared.metadata):
@@ -171,7 +176,7 @@ def _declaration(config: type, name: str) -> tuple[type, Mapping[str, Any]]:
 
 
 def _leaf(group: str, config: Any, field: dataclasses.Field) -> Leaf:
-  owner, metadata = _declaration(type(config), field.name)
+  owner, metadata = _declaration(type(config), field.name)  # type: ignore[arg-type]
   return Leaf(
     group,
     field.name,

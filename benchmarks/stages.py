@@ -104,7 +104,7 @@ class Stages:
     make_agent = programs.load(program).make_agent(config)
     self._agent = make_agent(self._spec.observations, self._spec.actions)
     self._infers, self._learns = roles.infers(config), roles.learns(config)
-    self._prioritized = hasattr(config, 'samples_per_insert')
+    self._prioritized = bool(options.value(config, 'samples_per_insert', 0.0))
     sampled = config.replay.samples_per_insert if self._prioritized else 1.0
     # Overlapping unrolls count only the rows that they do not share.
     self._steps_per_batch = config.replay.batch_size * self._agent.unroll_period / sampled

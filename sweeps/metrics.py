@@ -9,7 +9,6 @@ from typing import Any
 
 from environments import errors
 from launchers.engine import Job
-from programs import registry
 from rundir import csv_file, curves, node_files, run_end
 
 DEFAULT = 'evaluator_return'
@@ -80,7 +79,7 @@ class Metric:
         near = errors.did_you_mean(group, job.program.groups)
         there = f'; its groups are: {", ".join(job.program.groups)}'
         raise ValueError(f'{source}: metric: {job.name} has no group {group!r}{near or there}.')
-    elif not registry.learns(registry.load(job.name)):
+    elif 'eval_envs' not in job.config:
       raise ValueError(
         f'{source}: metric: a Launchpad program of your own has no {self.name}; set it to a column of a '
         'log, as in "metric: GROUP/COLUMN".'

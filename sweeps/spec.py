@@ -107,12 +107,12 @@ def load(path: str) -> dict[str, Any]:
       )
   shared, config = _mapping(found, 'flags', path), _text(found, 'config', '', path)
   named = f'--program={shared["program"]}' if 'program' in shared else f'--config={config}'
-  named = [named] + [f'--agent={shared["agent"]}'] * ('agent' in shared)
+  words = [named, f'--agent={shared["agent"]}'] if 'agent' in shared else [named]
   axes = _mapping(found, 'space', path)
   if 'program' in axes:
     config_flags.define()
   else:
-    config_flags.define(*early.choice(named), every_agent='agent' in axes)
+    config_flags.define(*early.choice(words), every_agent='agent' in axes)
   return found
 
 

@@ -127,7 +127,7 @@ def test_flags_with_a_changed_meaning_get_a_warning(tmp_path, capsys):
 def test_a_repeated_run_with_another_environment_has_the_options_that_were_given(tmp_path):
   given = {'env': 'atari:Pong', 'agent': 'ppo', 'env_options': 'sticky_actions=0'}
   path, recorded = _recorded(tmp_path, **given)
-  assert 'screen=42' in recorded.env_options
+  assert 'screen=42' in recorded.run.env_options
   assert run_main('--dry_run', f'--config={path}', '--env=atari:Breakout') == 0
   assert runs.new_run('sebulba').config.run.env_options == 'sticky_actions=0'
 

@@ -55,7 +55,7 @@ def _slow(*values):
     (['--presets', '--program=anakin', '--env=atari:Pong'], ['--env=atari:Pong', 'gymnax']),
     (['--presets', '--preset=small'], ['--preset=small', 'published']),
     (['--presets', '--agent=dqn'], ['--agent=dqn', 'muzero, ppo, r2d2, vtrace']),
-    (['--presets', '--program=r2d2', '--agent=ppo'], ['--agent=ppo', 'leave it out']),
+    (['--presets', '--program=r2d2', '--agent=ppo'], ['--agent', 'not an option']),
     (['--presets', '--program=anakin', '--num_actors=2'], ['--num_actors', 'not an option']),
     (['--queue_size=8'], ['--queue_size=8', 'at least 16']),
     (['--envs_per_actor=9'], ['--envs_per_actor=9', '--env_groups=2']),

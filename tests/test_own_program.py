@@ -113,25 +113,6 @@ def test_a_program_that_changes_the_directory_on_import_moves_no_path_of_the_com
   assert process.stderr.startswith(f'error: --run_dir={ROOT}/docs is not empty')
 
 
-def test_the_examples_are_short():
-  assert [path.name for path in EXAMPLES] == [
-    'corridor.py',
-    'doors.py',
-    'doors_in_jax.py',
-    'fourier.py',
-    'from_craftax.py',
-    'from_gym.py',
-    'from_jumanji.py',
-    'histogram.py',
-    'mine.py',
-    'primes.py',
-    'replayed.py',
-    'tempered.py',
-  ]
-  for path in EXAMPLES:
-    assert len(path.read_text().splitlines()) <= 40, path
-
-
 def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   program = registry.load(f'{mine}/{PROGRAM}')
   config = make(program.Config, hottest=8.0).resolve()

@@ -28,7 +28,7 @@ def _stopped_run(path, program='sebulba', resumed=0, actor_steps=100, **given):
   for start in range(resumed + 1):
     values = flatten(config) | {'run_dir': str(path), 'seed': config.run.seed + start * _STRIDE}
     run_directory.write_record(str(path), program, given, values)
-  peers = getattr(config, 'num_peers', 1)
+  peers = flatten(config).get('num_peers', 1)
   counts = {'learner_steps': 5, 'actor_steps': actor_steps // peers}
   for peer in range(peers):
     directory = checkpoints.directory(learners.directory(str(path), peer))
@@ -140,8 +140,8 @@ def test_a_decay_ends_with_the_resumed_run_whatever_its_preset_would_choose(
   shutil.copytree(tmp_path, tmp_path / 'same')  # This process keeps the locks that it takes.
   assert _resume(tmp_path / 'same', '--num_steps=10000000') == 0, capsys.readouterr().err
   config = runs.resumed_run(str(tmp_path), '').config  # With the same flags.
-  steps = getattr(config, option)
-  assert steps == estimates.expected(config).updates > 9 * getattr(before, option) > 0
+  steps = flatten(config)[option]
+  assert steps == estimates.expected(config).updates > 9 * flatten(before)[option] > 0
 
 
 def test_options_that_are_newer_than_a_run_have_their_defaults_whatever_its_preset_says(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -63,39 +62,44 @@ def define(program: str = '', agent: str = '', every_agent: bool = False) -> Def
   for name in _defined.leaves:
     delattr(flags.FLAGS, name)
   _defined = Defined(program, agent, {})
+  programs = [program] if program else registry.PROGRAMS
   found: dict[str, Leaf] = {}
-  agents = variants(registry.load(program)) if program and every_agent else [agent]
-  for leaf in (
-    chain.from_iterable(_leaves(program, a) for a in agents) if program else _all_leaves()
-  ):
-    found.setdefault(leaf.name, leaf)
-    if leaf.name in flags.FLAGS:
-      learns = registry.learns(registry.load(program))
-      what = f'option {leaf.name} of Config' if learns else f'parameter {leaf.name}'
-      raise ValueError(
-        f'--program={program}: the {what} clashes with a flag of that name; rename it.'
-      )
-  for leaf in found.values():
+  for each in programs:
+    agents = [agent] if program and not every_agent else variants(registry.load(each))
+    for leaves in (_leaves(each, name) for name in agents):
+      found = leaves | found  # The default of the first that has it.
+  for name in found:
+    if name in flags.FLAGS:
+      raise _clash(program, name)
+  for name, leaf in found.items():
     shown = ','.join(map(str, leaf.value)) if isinstance(leaf.value, tuple) else repr(leaf.value)
-    _KINDS[type(leaf.value)](leaf.name, None, f'{leaf.help} (default: {shown})')
+    _KINDS[type(leaf.value)](name, None, f'{leaf.help} (default: {shown})')
   _defined = Defined(program, agent, found)
   return _defined
 
 
-def _leaves(program: str, agent: str) -> Iterator[Leaf]:
-  """Yields the options of a program with one of its agents that have a flag."""
-  found = variants(registry.load(program))
+def _leaves(program: str, agent: str) -> dict[str, Leaf]:
+  """Returns the options of a program with one of its agents that have a flag, by name.
+
+  Raises:
+    ValueError: two of them have the same name; one sentence.
+  """
+  variant = variants(registry.load(program))
   # An unknown agent is refused with those that there are, once the other flags are read.
-  variant = found.get(agent, next(iter(found.values())))
-  for leaf in options.leaves(variant.defaults):
+  chosen = variant.get(agent, next(iter(variant.values())))
+  found: dict[str, Leaf] = {}
+  for leaf in options.leaves(chosen.defaults):
+    if leaf.name in found:
+      raise _clash(program, leaf.name)
     if leaf.flag and (leaf.name, leaf.value) != ('agent', ''):
-      yield leaf
+      found[leaf.name] = leaf
+  return found
 
 
-def _all_leaves() -> Iterator[Leaf]:
-  for program in registry.PROGRAMS:
-    for agent in variants(registry.load(program)):
-      yield from _leaves(program, agent)
+def _clash(program: str, name: str) -> ValueError:
+  learns = registry.learns(registry.load(program))
+  what = f'option {name} of Config' if learns else f'parameter {name}'
+  return ValueError(f'--program={program}: the {what} clashes with a flag of that name; rename it.')
 
 
 def parse(words: Sequence[str]) -> list[str]:
@@ -121,7 +125,7 @@ def unknown(name: str) -> str:
   flag, option = f'--{name}', name.removeprefix('no') if name.startswith('no') else name
   elsewhere = _programs_with(name) or _programs_with(option)
   if not elsewhere or not _defined.program:
-    near = suggestions.did_you_mean(name, '--', [leaf.name for leaf in _all_leaves()])
+    near = suggestions.did_you_mean(name, '--', _every_option())
     return f'{flag} is not a flag{near or "; --helpfull lists all flags."}'
   if not registry.learns(registry.load(_defined.program)):
     own = ', '.join(f'--{option}' for option in _defined.leaves)
@@ -159,8 +163,14 @@ def _programs_with(option: str) -> list[tuple[str, str]]:
     (user_file.title(program), agent)
     for program in names
     for agent in variants(registry.load(program))
-    if any(leaf.name == option for leaf in _leaves(program, agent))
+    if option in _leaves(program, agent)
   ]
+
+
+def _every_option() -> Iterator[str]:
+  for program in registry.PROGRAMS:
+    for agent in variants(registry.load(program)):
+      yield from _leaves(program, agent)
 
 
 def parse_or_exit(words: Sequence[str]) -> list[str]:

@@ -44,7 +44,8 @@ def page(defined: Defined, launcher: str) -> str:
     launcher: value of --launcher, whose own flags are listed too.
   """
   title = user_file.title(defined.program)
-  sections: dict[str, list[str]] = {}
+  program = flags.FLAGS['program']
+  sections = {_HEADINGS['run']: [_line(program.name, title, program.help)]}
   for leaf in sorted(defined.leaves.values(), key=_place):
     sections.setdefault(_heading(leaf), []).append(_line(leaf.name, leaf.value, leaf.help))
   for heading, lines in _launch_sections(launcher):
@@ -105,4 +106,4 @@ def _launch_sections(launcher: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _lines(defined: Iterable[Any]) -> list[str]:
-  return [_line(flag.name, flag.default, flag.help) for flag in defined]
+  return [_line(flag.name, flag.default, flag.help) for flag in defined if flag.name != 'program']

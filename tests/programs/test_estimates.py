@@ -169,12 +169,12 @@ def test_a_linear_schedule_ends_with_the_run_also_when_the_run_is_extended():
   config = config_of('sebulba', **given)
   assert config.agent.learning_rate_decay_steps == estimates.expected(config).updates == 624
   further = config_of('sebulba', **given | {'num_steps': 400_000})
-  resumed = changes.keep(vars(config), further, ['num_steps'])
-  assert resumed.learning_rate_decay_steps == 1248
+  resumed = changes.keep(flatten(config), further, ['num_steps'])
+  assert resumed.agent.learning_rate_decay_steps == 1248
   without_end = config_of('sebulba', **given | {'num_steps': 1 << 50})
-  assert without_end.learning_rate_decay_steps == 2**31 - 1
+  assert without_end.agent.learning_rate_decay_steps == 2**31 - 1
   fixed = config_of('sebulba', **given, learning_rate_decay_steps=9)
-  assert fixed.learning_rate_decay_steps == 9
+  assert fixed.agent.learning_rate_decay_steps == 9
   fixed.validate()
 
 

@@ -81,7 +81,7 @@ def _agent(program, agent):
   name = names.get(program, agent or program)
   found = vars(importlib.import_module(f'agents.{name}.agent'))
   (cls,) = (c for n, c in found.items() if n.lower() == name.replace('_', ''))
-  return lambda observations, actions: cls(config, observations, actions)
+  return lambda observations, actions: cls(config.agent, observations, actions)
 
 
 def test_the_table_has_every_agent_of_every_program():
@@ -95,7 +95,7 @@ def test_launch_and_agent_agree_on_the_actions(monkeypatch, program, agent, kind
   _shown(monkeypatch, ACTIONS[kind])
   make = _agent(program, agent)
   if kind in PLAYS[program, agent]:
-    assert _config(program, agent).env == 'catch'
+    assert _config(program, agent).run.env == 'catch'
     make(ARRAY, ACTIONS[kind])
     return
   said = _refusal(program, agent)
@@ -167,7 +167,7 @@ def test_launch_and_agent_agree_on_what_is_normalised(monkeypatch, observations,
   module = programs.load('sebulba')
   calls = (
     lambda: configs.make_config(module, values),
-    lambda: VTrace(configs.resolve(module, values), observations, ACTIONS['discrete']),
+    lambda: VTrace(configs.resolve(module, values).agent, observations, ACTIONS['discrete']),
   )
   for call in calls:
     if words:
@@ -183,7 +183,7 @@ def test_a_network_of_images_is_rejected_where_there_are_none(monkeypatch, progr
   module = programs.load(program)
   given = {'env': 'catch'} | ({'agent': agent} if agent else {})
   config = configs.resolve(module, given)
-  option, name = ('model', 'conv') if hasattr(config, 'model') else ('torso', 'nature')
+  option, name = ('model', 'conv') if hasattr(config.agent, 'model') else ('torso', 'nature')
   observations = {'a': ARRAY, 'b': ARRAY} if nested else ARRAY
   _shown(monkeypatch, ACTIONS[PLAYS[program, agent][0]], observations)
   with pytest.raises(ValueError, match=rf'^--{option}={name} .* use --{option}=auto\.$'):

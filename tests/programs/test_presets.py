@@ -55,24 +55,24 @@ def test_samples_per_insert_falls_from_dqns_to_r2d2s():
   [('min_replay_size', 40), ('samples_per_insert', 3.0), ('target_update_period', 7)],
 )
 def test_a_flag_replaces_a_rule_and_the_rules_after_it_follow(name, value):
-  options_set_by_rules, given = (
-    flatten(config_of('r2d2', **values)) for values in ({}, {name: value})
-  )
+  by_rules, config = (config_of('r2d2', **values) for values in ({}, {name: value}))
+  options_set_by_rules, given = flatten(by_rules), flatten(config)
   assert options_set_by_rules[name] != value and given[name] == value
   before = RULED[: RULED.index(name)]
   assert [given[n] for n in before] == [options_set_by_rules[n] for n in before]
   if name != 'target_update_period':
-    assert given.target_update_period == estimates.expected(given).updates // short_runs.COPIES
-    assert given.target_update_period != options_set_by_rules.target_update_period
+    period = config.agent.target_update_period
+    assert period == estimates.expected(config).updates // short_runs.COPIES
+    assert period != by_rules.agent.target_update_period
 
 
 def test_options_of_the_environment_that_are_not_given_stay_as_in_the_preset():
   given = {'env': 'atari:Pong', 'agent': 'ppo'}
-  preset = config_of('sebulba', **given).env_options
+  preset = config_of('sebulba', **given).run.env_options
   assert preset == 'full_action_space=false,screen=42'
   changed = config_of('sebulba', **given, env_options='screen=84,sticky_actions=0')
-  assert changed.env_options == 'full_action_space=false,screen=84,sticky_actions=0'
-  assert config_of('sebulba', **given, env_options=preset).env_options == preset
+  assert changed.run.env_options == 'full_action_space=false,screen=84,sticky_actions=0'
+  assert config_of('sebulba', **given, env_options=preset).run.env_options == preset
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,18 @@ def resolved(program):
 
 
 def _text(found):
-  """Returns JSON with a line for each agent's defaults and for each preset's changes."""
-  agents = []
-  for agent, rows in found.items():
-    lines = [f'    {json.dumps(name)}: {json.dumps(row)}' for name, row in rows.items()]
-    agents.append(f'  {json.dumps(agent)}: {{\n' + ',\n'.join(lines) + '\n  }')
-  return '{\n' + ',\n'.join(agents) + '\n}\n'
+  """Returns JSON with a line for each default and for each preset's changes."""
+
+  def lines(rows, indent, of_row=json.dumps):
+    parts = [f'{indent}  {json.dumps(name)}: {of_row(row)}' for name, row in rows.items()]
+    return '{\n' + ',\n'.join(parts) + f'\n{indent}}}'
+
+  def agent(rows):
+    defaults = lines(rows['defaults'], '    ')
+    changes = {name: json.dumps(row) for name, row in rows.items() if name != 'defaults'}
+    return lines({'defaults': defaults, **changes}, '  ', str)
+
+  return lines(found, '', agent) + '\n'
 
 
 @pytest.mark.parametrize('program', registry.PROGRAMS)
