@@ -24,6 +24,7 @@ from absl import flags
 from acme import specs
 from acme.utils import counting
 
+from agents.options import value as value_of
 from agents.seeding import Seed
 from agents.types import Timestep, Unroll
 from benchmarks import costs, options, roles, servers
@@ -104,7 +105,7 @@ class Stages:
     make_agent = programs.load(program).make_agent(config)
     self._agent = make_agent(self._spec.observations, self._spec.actions)
     self._infers, self._learns = roles.infers(config), roles.learns(config)
-    self._prioritized = bool(options.value(config, 'samples_per_insert', 0.0))
+    self._prioritized = bool(value_of(config, 'samples_per_insert', 0.0))
     sampled = config.replay.samples_per_insert if self._prioritized else 1.0
     # Overlapping unrolls count only the rows that they do not share.
     self._steps_per_batch = config.replay.batch_size * self._agent.unroll_period / sampled
