@@ -55,7 +55,7 @@ def _program_options() -> Iterator[str]:
     for leaf in options.leaves(variant.defaults):
       if leaf.flag and (leaf.name, leaf.value) != ('agent', ''):
         owners.setdefault(leaf.owner, {}).setdefault(leaf.name, {})[program] = leaf
-  order = sorted(owners, key=lambda owner: (-len(_programs(owners[owner])), owner.__name__))
+  order = sorted(owners, key=lambda owner: -len(_programs(owners[owner])))
   for owner in order:
     programs = _programs(owners[owner])
     short = _short(programs)

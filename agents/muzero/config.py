@@ -8,7 +8,7 @@ from typing import ClassVar
 from agents.networks.config import TorsoConfig, require, require_choice
 from agents.optimizer_config import MOST_STEPS, OptimizerConfig
 from agents.options import option
-from agents.prioritized_config import PrioritizedConfig
+from agents.priorities_config import PrioritiesConfig
 
 MODELS = ('auto', 'mlp', 'torso', 'conv', 'residual')
 SEARCHES = ('gumbel', 'puct')
@@ -17,7 +17,7 @@ BOOTSTRAPS = ('target', 'search')
 
 
 @dataclasses.dataclass(frozen=True)
-class MuZeroConfig(OptimizerConfig, PrioritizedConfig, TorsoConfig):
+class MuZeroConfig(OptimizerConfig, PrioritiesConfig, TorsoConfig):
   """MuZero: a learned model, and a search in it, from prioritized replay.
 
   In the options' texts MuZero is Schrittwieser et al. (2020) on Atari, Unplugged is Schrittwieser et al.

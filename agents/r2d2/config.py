@@ -7,13 +7,13 @@ import dataclasses
 from agents.networks.config import NetworkConfig, require, require_choice
 from agents.optimizer_config import OptimizerConfig
 from agents.options import option
-from agents.prioritized_config import PrioritizedConfig
+from agents.priorities_config import PrioritiesConfig
 
 REPLAY_STATES = ('stored', 'zero')
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config(OptimizerConfig, PrioritizedConfig, NetworkConfig):
+class R2D2Config(OptimizerConfig, PrioritiesConfig, NetworkConfig):
   """R2D2 (Kapturowski et al. 2019), recurrent Q-learning from prioritized replay.
 
   The defaults are those of SEED RL (Espeholt et al. 2020) on Atari, from its published launch script.

@@ -8,7 +8,7 @@ from agents.options import CheckedOptions, option
 
 
 @dataclasses.dataclass(frozen=True)
-class PrioritizedConfig(CheckedOptions):
+class PrioritiesConfig(CheckedOptions):
   """Options of value rescaling, importance weights and priorities, as R2D2 has them."""
 
   rescale_epsilon: float = option(
