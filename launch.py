@@ -1,4 +1,4 @@
-"""Launches a program: plans it, previews or launches it, and concludes.
+"""Launches a program: makes a plan, and previews or starts it.
 
 python launch.py                                   trains Sebulba on Catch
 python launch.py --env=atari:Pong --num_steps=1000000
@@ -16,18 +16,15 @@ python launch.py --launcher=k8s --image=... --output=DIR   writes Kubernetes man
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
-import time
 
 from absl import app, flags
 
-from launchers import engines, guard, page, placement, stop_requests, streams, terminal
-from launchers.engine import TryAgain
+from launchers import engine_flags, guard, placement, run, stop_requests, streams
 from launchers.graph import picture
-from programs import listings, plan, warm_start
+from programs import listings, plan
 from programs.options import early, help_page
 from programs.options import flags as config_flags
 from rundir import files
@@ -47,53 +44,38 @@ def main(argv: list[str]) -> int:
   except ValueError as error:
     streams.say(f'error: {error}', sys.stderr)
     return 2
-  except (stop_requests.StopRequested, TryAgain) as stop:
+  except stop_requests.StopRequested as stop:
     return stop.exit_code
 
 
 def _run(argv: list[str]) -> int:
-  with contextlib.ExitStack() as undo:
-    try:
-      with files.reported('standard output'):
-        listing = listings.asked_for()
-        if listing is not None:
-          print(listing)
-          return 0
-        engine = engines.chosen()
-        engine.begin()
-        if argv[1:]:
-          raise ValueError(f'{argv[1]!r} is not a flag; options look like --num_steps=1000.')
-        if plan.SEEDS.value:
-          from sweeps import seeds  # Other runs need no sweeps.
+  try:
+    with files.reported('standard output'):
+      listing = listings.asked_for()
+      if listing is not None:
+        print(listing)
+        return 0
+      engine = engine_flags.chosen()
+      engine.begin()
+      if argv[1:]:
+        raise ValueError(f'{argv[1]!r} is not a flag; options look like --num_steps=1000.')
+      if plan.SEEDS.value:
+        from sweeps import seeds  # Other runs need no sweeps.
 
-          return seeds.run()
-        if _GRAPH.value:
-          picture.check_path(_GRAPH.value)
-        with guard.swept():  # The user's files, which planning runs, may leave processes.
-          job = plan.plan(engine, _DRY_RUN.value, _GRAPH.value)
-        if not _DRY_RUN.value:
-          page.listen(engine.owns_run_dir)
-          job = engine.claim(job)
-          undo.callback(engine.undo, job)
-        for sentence in engine.warnings(job):
-          streams.say(f'warning: {sentence}', sys.stderr)
-        if _GRAPH.value:
-          picture.write(_GRAPH.value, job.program, job.placement)
-        if _DRY_RUN.value:
-          print(engine.preview(job))
-          return 0
-        engine.record(job)
-        warm_start.place(job)
-    except BrokenPipeError:  # The reader of the output, such as head, has left.
-      return 128 + signal.SIGPIPE
-    began = time.monotonic()
-    shown = terminal.shown(job.program, job.title, job.run_dir, job.node_output, undo.pop_all)
-    with page.served(job.run_dir), shown as callbacks:
-      code = engine.launch(job, callbacks)
-      undo.pop_all()
-      undo.enter_context(stop_requests.collected())  # Another Ctrl-C has nothing to stop.
-    engine.conclude(job, code, time.monotonic() - began)
-  return code
+        return seeds.run()
+      if _GRAPH.value:
+        picture.check_path(_GRAPH.value)
+      with guard.swept():  # The user's files, which planning runs, may leave processes.
+        job = plan.plan(engine, _DRY_RUN.value, _GRAPH.value)
+      if _GRAPH.value:
+        picture.write(_GRAPH.value, job.program, job.placement)
+      if _DRY_RUN.value:
+        run.warn(job)
+        print(engine.preview(job))
+        return 0
+  except BrokenPipeError:  # The reader of the output, such as head, has left.
+    return 128 + signal.SIGPIPE
+  return engine.start(job)
 
 
 if __name__ == '__main__':
@@ -102,7 +84,7 @@ if __name__ == '__main__':
     words = early.with_flagfiles(sys.argv)
     defined = config_flags.define(*early.choice_or_all(words))
     if early.has(words, 'help'):
-      print(help_page.page(defined, early.last(words, 'launcher') or 'local'))
+      print(help_page.page(defined, engine_flags.module(words)))
       sys.exit(0)
     command = early.expanded(words)
   except ValueError as error:

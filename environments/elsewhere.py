@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import pickle
 import subprocess
-import sys
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
@@ -15,7 +14,7 @@ import dm_env
 import numpy as np
 from acme import specs
 
-from environments import crossing, interpreters, user_file
+from environments import crossing, entry, interpreters, user_file
 from environments.base import BatchedEnvironment, Exhausted
 from environments.nests import Nest
 
@@ -47,7 +46,7 @@ class Elsewhere(BatchedEnvironment):
     self._pipe, there = multiprocessing.Pipe()
     with there:
       self._process = subprocess.Popen(
-        interpreters.command(python, __name__, str(there.fileno())),
+        entry.command(python, __name__, str(there.fileno()), options=('-X', 'faulthandler')),
         env={**os.environ, **interpreters.variables()},
         stdin=subprocess.DEVNULL,
         stdout=2,
@@ -102,11 +101,11 @@ class Elsewhere(BatchedEnvironment):
     return value
 
 
-def main() -> None:
-  """Serves a batch until the caller closes its end; the last argument is the descriptor of this one."""
+def main(argv: list[str]) -> None:
+  """Serves a batch until the caller closes its end; the argument is the descriptor of this one."""
   from environments import registry  # The caller needs it no more than for itself.
 
-  pipe = Connection(int(sys.argv[-1]))
+  pipe = Connection(int(argv[1]))
   environment: BatchedEnvironment | None = None
   while True:
     try:

@@ -88,21 +88,6 @@ def variables() -> dict[str, str]:
   }
 
 
-def command(python: str, module: str, *arguments: str) -> list[str]:
-  """Returns the command that calls `main()` of a module of ours, which finds `arguments` in `sys.argv`.
-
-  Python puts '', the working directory, first, from which nothing must be imported: the checkout takes
-  its place.
-
-  Args:
-    python: the interpreter.
-    module: its full name.
-    *arguments: the last ones of `sys.argv`.
-  """
-  run = f'import sys; sys.path[0] = sys.argv[1]; from {module} import main; main()'
-  return [python, '-X', 'faulthandler', '-c', run, ROOT, *arguments]
-
-
 def _path() -> Iterator[str]:
   """Yields the entries of the import path that do not belong to this interpreter, the checkout first."""
   named = {sysconfig.get_path(n) for n in ('stdlib', 'platstdlib', 'purelib', 'platlib')}

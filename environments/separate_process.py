@@ -23,7 +23,7 @@ import sys
 import traceback
 from typing import Any
 
-from environments import crossing, interpreters
+from environments import crossing, entry, interpreters
 
 _VALUE, _REFUSED, _FAILED = 'value', 'refused', 'failed'
 _LARGEST = 64 << 10  # Linux limits a variable to 128 KiB; a call that is left out is repeated.
@@ -74,8 +74,11 @@ def _answer(question: bytes, flag: str, python: str) -> bytes:
     imports = {'PYTHONPATH': os.pathsep.join(path or os.getcwd() for path in sys.path)}
   with open(os.memfd_create('answer'), 'rb') as answer:
     process = subprocess.run(
-      interpreters.command(
-        python or sys.executable, __name__, str(os.getpid()), str(answer.fileno())
+      entry.command(
+        python or sys.executable,
+        __name__,
+        *(str(os.getpid()), str(answer.fileno())),
+        options=('-X', 'faulthandler'),
       ),
       env={**os.environ, **imports, 'JAX_PLATFORMS': 'cpu'},
       input=question,
@@ -104,9 +107,9 @@ def _returned() -> dict[str, str]:
 _BEFORE = _returned()
 
 
-def main() -> None:
-  """Answers a call: the arguments end with the caller's process id and its file for the answer."""
-  _, _, parent, file = sys.argv
+def main(argv: list[str]) -> None:
+  """Answers a call; the arguments are the caller's process id and its file for the answer."""
+  _, parent, file = argv
   ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
   if os.getppid() != int(parent):
     return

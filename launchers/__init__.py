@@ -8,7 +8,7 @@ from typing import Any
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def launch(program: Any, **options: Any) -> int:
+def launch(program: Any, *engine: Any, **options: Any) -> int:
   """Runs a Launchpad program to completion; see `launchers.calling.launch` for the arguments."""
   # The directory of the user's main precedes PYTHONPATH.
   for name in ('agents', 'courier', 'environments', 'nodes', 'programs', 'rundir'):
@@ -21,4 +21,4 @@ def launch(program: Any, **options: Any) -> int:
       )
   from launchers import calling
 
-  return calling.launch(program, **options)
+  return calling.launch(program, *engine, **options)

@@ -14,7 +14,8 @@ import threading
 from collections.abc import Mapping
 from typing import IO
 
-from launchers import guard, heartbeat, interpreter
+from environments import entry
+from launchers import guard, heartbeat
 
 # `NodeProcess.exit_code` of a node that exited with code 0 before its work returned.
 EXITED_EARLY = 250
@@ -55,7 +56,7 @@ class NodeProcess:
     beats, beat_here = os.pipe()
     try:
       self._popen = subprocess.Popen(
-        interpreter.command(python, 'launchers.node_entry', payload),
+        entry.command(python, 'launchers.node_entry', payload),
         env={
           **environment,
           'PYTHONUNBUFFERED': '1',

@@ -24,7 +24,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from launchers import interpreter
+from environments import entry
 
 _LIMIT, _LIMIT_NAME = resource.RLIMIT_RTTIME, b'Max realtime timeout'
 _MARKS = 1 << 20  # Of one `Guard`.
@@ -113,7 +113,7 @@ class Guard:
     self._marks = new_marks()
     self._unused = itertools.count(self._marks.start)
     self._process = subprocess.Popen(
-      interpreter.command(
+      entry.command(
         python,
         'launchers.guard',
         *(str(self._marks.start), str(self._marks.stop)),

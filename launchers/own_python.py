@@ -33,6 +33,18 @@ def check(python: str, modules: Sequence[str], where: str) -> None:
     raise ValueError(f'{where}: {python} {found.problem}.')
 
 
+def refuse(placement: Mapping[str, Resources], why: str) -> None:
+  """Raises ValueError if a group has an interpreter of its own, which the launcher cannot run.
+
+  Args:
+    placement: resources of each group.
+    why: a sentence; ends that of the error.
+  """
+  for label, resources in placement.items():
+    if resources.python:
+      raise ValueError(f'group {label!r}: python={resources.python}: {why}')
+
+
 def problems(program: lp.Program, placement: Mapping[str, Resources]) -> Iterator[str]:
   """Yields an error for each interpreter that cannot run the nodes of its groups, one sentence each.
 

@@ -10,50 +10,34 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from absl import flags
-
 from launchers import streams
 
-_WEB = flags.DEFINE_bool(
-  'web', False, 'serve a page about the run on 127.0.0.1 until it ends, and print its address'
-)
-_PORT = flags.DEFINE_integer(
-  'web_port', 0, 'port of the page of --web; 0: a free one', lower_bound=0, upper_bound=65535
-)
 _WATCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'watch.py')
 # Descriptor of the page's socket, while a local launcher executes itself again.
 _LISTENER_VARIABLE = 'LAUNCHPOD_PAGE_LISTENER'
 
 
-def listen(has_run_dir: bool) -> None:
-  """Opens the page's socket, if --web is set.
+def listen(port: int) -> None:
+  """Opens the socket of the page.
 
   Call it before a local run enters a network of its own: the socket stays in the network in which it
   was opened.
 
   Args:
-    has_run_dir: whether this process will write the run directory.
+    port: its port; 0 for a free one.
 
   Raises:
-    ValueError: if the flags are invalid, or the port cannot be used; one sentence.
+    ValueError: if the port cannot be used; one sentence.
   """
-  if not _WEB.value:
-    if _PORT.present:
-      raise ValueError('--web_port is for --web; add it.')
-    return
-  if not has_run_dir:
-    raise ValueError(
-      '--web needs the run directory on this machine; leave it out, and use watch.py.'
-    )
   if _LISTENER_VARIABLE in os.environ:
     return
   listener = socket.socket()
   try:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(('127.0.0.1', _PORT.value))
+    listener.bind(('127.0.0.1', port))
     listener.listen()
   except OSError as error:
-    raise ValueError(f'--web_port={_PORT.value} cannot be used: {error.strerror}.') from error
+    raise ValueError(f'--web_port={port} cannot be used: {error.strerror}.') from error
   os.set_inheritable(listener.fileno(), True)
   os.environ[_LISTENER_VARIABLE] = str(listener.detach())
 

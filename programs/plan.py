@@ -11,9 +11,10 @@ from absl import flags
 
 from agents import options
 from environments import hidden_modules, user_file
-from launchers import engines, placement_file
-from launchers.engine import LONGEST_SECONDS, Engine, Job, env_title
+from launchers import engine_flags, placement_file
+from launchers.engine import Engine, Job, env_title
 from launchers.node_output import FILES, TERMINAL
+from launchers.options import LONGEST_SECONDS
 from programs import (
   agent_check,
   check,
@@ -94,13 +95,9 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
   for name in ('resume', 'placement', 'config'):
     if flags.FLAGS[name].present and not flags.FLAGS[name].value:
       raise ValueError(f'--{name}= names nothing; give it a value, or leave it out.')
-  if engine.python_refusal and (python := getattr(flags.FLAGS, 'actor_python', '')):
-    raise ValueError(f'--actor_python={python}: {engine.python_refusal}')
   if not math.isfinite(_NODE_TIMEOUT.value):
     raise ValueError(f'--node_timeout={_NODE_TIMEOUT.value} must be a finite number.')
   resumes = bool(_RESUME.value)
-  if resumes and engine.resume_refusal:
-    raise ValueError(engine.resume_refusal)
   if resumes:
     program_name = PROGRAM.value if PROGRAM.present else ''
     run = runs.resumed_run(_RESUME.value, program_name, lock=not dry_run)
@@ -118,17 +115,14 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
     _check_reach(engine, config)
     if engine.on_this_machine:
       bsuite_results.check_directory(config)
-    if not engine.restarts_ended:  # A pod repeats a plan whose agent was tried then.
+    if not engine.repeats_plan:  # A pod repeats a plan whose agent was tried then.
       agent_check.check(run, None if resumes else warm_start.source(run))
   placement = run.module.placement(config)
   if _PLACEMENT.value:
     placement = placement_file.override(placement, _PLACEMENT.value)
-  for label, resources in placement.items():
-    if resources.python and engine.python_refusal:
-      raise ValueError(f'group {label!r}: python={resources.python}: {engine.python_refusal}')
   program = run.module.make_program(config)
   cycles = getattr(run.module, 'CYCLES', ())
-  check.check(program, placement, cycles, pickled=engine.pickles_nodes)
+  check.check(program, placement, cycles, pickled=engine.sends_nodes)
   placement = profile.profiled(program, placement, values['run_dir'], engine)
   job = Job(
     name=run.program,
@@ -152,18 +146,16 @@ def plan(engine: Engine, dry_run: bool, drawing: str) -> Job:
     ],
     fixed=changes.fixed(config) if learns else {},
     remake=functools.partial(remake.remake, run.program, config) if learns else None,
-    launch_flags=engines.given_flags(_PLACEMENT.name, _NODE_TIMEOUT.name, _NODE_OUTPUT.name),
+    launch_flags=engine_flags.given(_PLACEMENT.name, _NODE_TIMEOUT.name, _NODE_OUTPUT.name),
+    prepare=warm_start.place if learns else None,
+    page_port=engine_flags.page_port(),
   )
-  engine.check(job, dry_run)
-  return job
+  return dataclasses.replace(job, warnings=[*engine.check(job, dry_run), *job.warnings])
 
 
 def _node_output(engine: Engine, default: str) -> str:
-  refusal = engine.node_output_refusal
   if _NODE_OUTPUT.value is None:
-    return FILES if refusal else default
-  if refusal:
-    raise ValueError(refusal)
+    return FILES if _NODE_OUTPUT.name in engine.refuses else default
   return _NODE_OUTPUT.value
 
 
@@ -189,7 +181,7 @@ def _check_reach(engine: Engine, config: Any) -> None:
     'offline_data': options.value(config, 'offline_data', ''),
   }
   for name, value in here.items():
-    if value and not engine.owns_run_dir:
+    if value and not engine.sends_files:
       raise ValueError(
         f'--{name}={value} is on this machine, and this launcher sends no files to its nodes; use '
         '--launcher=local, ray or slurm.'

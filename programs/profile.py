@@ -54,7 +54,7 @@ def profiled(
     raise ValueError(
       f'--profile={given}: {label} does not use JAX; profile it with py-spy, see docs/debugging.md.'
     )
-  if not engine.profiles_nodes:
+  if not engine.sends_nodes:
     raise ValueError(
       f'--profile={given} needs a process for each node that sees the run directory; use '
       '--launcher=local with --lp_launch_type=local_mp, ray or slurm.'

@@ -8,7 +8,7 @@ from typing import Any
 from agents import options
 from environments import user_file
 from launchers.engine import Job
-from programs import preset_list, registry, runs
+from programs import preset_list, runs
 from programs.options.inference import InferenceConfig
 from programs.runs import Run
 from rundir import saved_params
@@ -58,8 +58,7 @@ def source(run: Run) -> Source | None:
 
 def place(job: Job) -> None:
   """Copies the parameters of --init_from into the run directory of a new run, which begins there."""
-  learns = registry.learns(registry.load(job.name))
-  if learns and job.config['init_from'] and not job.resumed:
+  if job.config['init_from'] and not job.resumed:
     saved_params.write_initial(job.run_dir, saved_params.read(job.config['init_from']))
 
 

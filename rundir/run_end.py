@@ -36,9 +36,17 @@ def read_summary(path: str) -> dict[str, Any] | None:
   }
 
 
-def record_end(path: str, code: int, seconds: float) -> None:
-  """Writes `end.json`: exit code of the launcher, seconds of the run, time in `time.time()` seconds."""
-  end = {'exit_code': code, 'seconds': round(seconds, 1), 'time': round(time.time(), 1)}
+def record_end(path: str, code: int, seconds: float, restarts: int = 0) -> None:
+  """Writes `end.json`.
+
+  Args:
+    path: the run directory.
+    code: exit code of the launcher.
+    seconds: of the run.
+    restarts: how often a cluster has started the launcher again.
+  """
+  end: dict[str, Any] = {'exit_code': code, 'seconds': round(seconds, 1)}
+  end |= {'time': round(time.time(), 1), 'restarts': restarts}
   with contextlib.suppress(OSError):
     files.write_json(os.path.join(path, _END), end)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from absl import flags
 
-from launchers import engines, guard
+from launchers import engine_flags, guard
 from launchers.engine import Job
 from programs import plan
 from programs.options import early
@@ -54,15 +54,9 @@ def job(command: Sequence[str]) -> Job:
       f'--launcher={where}: a sweep runs its programs on this machine; leave it out, or start '
       'launch.py once per seed there.'
     )
-  launcher = engines.chosen()
-  launcher.begin()
+  launcher = engine_flags.chosen()
   with guard.swept():  # The user's files, which planning runs, may leave processes.
     return plan.plan(launcher, dry_run=True, drawing='')
-
-
-def warnings(made: Job) -> Sequence[str]:
-  """Returns what launch.py would warn about; one sentence each."""
-  return engines.chosen().warnings(made)
 
 
 def cores_of(made: Job) -> float:

@@ -94,7 +94,7 @@ def checked(sweep: Sweep) -> tuple[int, str]:
       made = job(sweep, values, seed)
     sweep.metric.check_job(made, sweep.source)
     jobs.append(made)
-    warnings += planning.warnings(made)
+    warnings += made.warnings
   for sentence in dict.fromkeys(warnings):
     streams.say(f'warning: {sentence}', sys.stderr)
   if sweep.jobs:

@@ -69,9 +69,11 @@ def run_main(*flags: str) -> int:
   saved.unparse_flags()
   for name in list(saved):
     saved[name].unparse()
-  # Isolation would exec another program in this process.
+  # Isolation, which --launcher=local alone has, would exec another program in this process.
+  elsewhere = any(flag.startswith('--launcher=') for flag in flags)
+  isolate = [] if elsewhere else ['--isolate=no']
   try:
-    words = early.with_flagfiles(['launch.py', '--isolate=no', *flags])
+    words = early.with_flagfiles(['launch.py', *isolate, *flags])
     config_flags.define(*early.choice_or_all(words))
     command = config_flags.parse(early.expanded(words))
   except ValueError as error:

@@ -179,7 +179,7 @@ def _slow(*values):
     (['--placement=/nothing.yaml'], ['--placement=/nothing.yaml', 'cannot be read']),
     (['--launcher=ray', '--lp_launch_type=local_mt'], ['--lp_launch_type', '--launcher=local']),
     (['--launcher=ray', '--accelerator=tpu', '--learner_devices=1,2'], ['3 TPU', '--placement']),
-    (['--launcher=ray', '--isolate=require'], ['--isolate=require', '--launcher=local']),
+    (['--launcher=ray', '--isolate=require'], ['--isolate is for --launcher=local']),
     (['--launcher=k8s', '--output=x'], ['--image']),
     (['--launcher=k8s', '--image=x', '--output=y', '--web'], ['--web', 'watch.py']),
     (['--web_port=80'], ['--web_port', '--web; add it']),

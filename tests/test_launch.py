@@ -48,21 +48,6 @@ def test_sebulba_runs_to_its_end(finished_run):
   assert_logs(finished_run, 'inference_learner-0')
 
 
-# Launchpad's own entry of test_mp ends the interpreter, which compiled threads now and then abort.
-OTHER_LAUNCH_TYPES = [
-  pytest.param(name, marks=pytest.mark.nightly) for name in ('local_mt', 'test_mt', 'test_mp')
-]
-
-
-@pytest.mark.parametrize('launch_type', OTHER_LAUNCH_TYPES[1:])  # test_smoke.py has local_mt.
-def test_sebulba_runs_to_its_end_under_every_launch_type(train, tmp_path, launch_type):
-  run_dir = tmp_path / 'run'
-  process = train(*SMALL, f'--lp_launch_type={launch_type}', f'--run_dir={run_dir}')
-  assert process.returncode == 0, process.stderr
-  found = assert_ended(run_dir, process.stdout, 'sebulba', 'actor', 1, 'inference_learner')
-  assert found in CATCH_RETURNS
-
-
 @pytest.mark.parametrize(
   'program, options',
   [
@@ -75,7 +60,9 @@ def test_sebulba_runs_to_its_end_under_every_launch_type(train, tmp_path, launch
     pytest.param('impala', (), marks=pytest.mark.nightly),
   ],
 )
-@pytest.mark.parametrize('launch_type', ['local_mp', *OTHER_LAUNCH_TYPES])
+@pytest.mark.parametrize(
+  'launch_type', ['local_mp', pytest.param('local_mt', marks=pytest.mark.nightly)]
+)
 def test_a_program_runs_to_its_end_under_every_launch_type(
   train, tmp_path, program, options, launch_type
 ):

@@ -61,7 +61,7 @@ def test_environments_elsewhere_are_those_of_the_same_seed_here(other_python):
 @pytest.mark.parametrize(
   'flags, words',
   [
-    (['--lp_launch_type=test_mp'], ['--lp_launch_type=test_mp runs', 'use local_mp']),
+    (['--lp_launch_type=local_mt'], ['--lp_launch_type=local_mt runs', 'use local_mp']),
     (['--launcher=k8s', '--image=a', '--output=b'], ['on Kubernetes every node', '--image']),
     (['--program=impala'], ['--actor_python is not an option of this program']),
   ],

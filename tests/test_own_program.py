@@ -138,7 +138,6 @@ def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   [
     'local_mt',
     pytest.param('local_mp', marks=pytest.mark.nightly),
-    pytest.param('test_mp', marks=pytest.mark.nightly),
   ],
 )
 def test_the_examples_run_to_their_end_from_another_directory(train, mine, launch_type):

@@ -2,118 +2,123 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import errno
 import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
 from environments import user_file
-from launchers import certificate, node_entry, streams
-from launchers.engine import Engine, Job, TryAgain
+from launchers import certificate, node_entry, own_python, run, streams, terminal
+from launchers.engine import Engine, Job
 from launchers.graph import describe
 from launchers.k8s import container, jobset, liveness, manifests, pod
-from launchers.supervise import RunCallbacks
-from rundir import one_line, run_directory
+from launchers.options import option
+from launchers.supervise import NO_CALLBACKS, RunCallbacks
+from rundir import files, one_line, run_directory
 from rundir import secrets as option_secrets
 
-_OUTPUT = flags.DEFINE_string('output', '', 'directory for the files of --launcher=k8s')
-_IMAGE = flags.DEFINE_string('image', '', 'container image of the pods of --launcher=k8s')
-_NAME = flags.DEFINE_string('k8s_name', '', 'name of the JobSet; empty: <program>-<env>-<time>')
-_VOLUME = flags.DEFINE_string(
-  'k8s_volume', '', 'PersistentVolumeClaim for the run directory; empty: it is lost with the pods'
-)
-_PORT = flags.DEFINE_integer(
-  'k8s_port',
-  8900,
-  'first port of the nodes; the others follow it',
-  lower_bound=1024,
-  upper_bound=60000,
-)
-_USER = flags.DEFINE_integer(
-  'k8s_user',
-  None,
-  'user and group id of all pods; 0: root; by default '
-  f'{container.USER}, but root if a group has a TPU, whose device files belong to root',
-  lower_bound=0,
-  upper_bound=2**31 - 1,
-)
-_EGRESS = flags.DEFINE_list(
-  'k8s_egress',
-  [],
-  'destinations that pods may connect to besides each other and DNS: all, metadata (server of Google '
-  'Cloud; always allowed for pods with a TPU), networks such as 10.1.0.0/16 or 10.1.2.3/32:443',
-)
-_POD_GROUP = flags.DEFINE_string('pod_group', '', 'group of this pod; set by the manifest')
-_POD_HOSTS = flags.DEFINE_string(
-  'pod_hosts', '', 'host name pattern of nodes, with {job} and {index}'
-)
-_POD_ENDS_PROGRAM = flags.DEFINE_bool(
-  'pod_ends_program', False, 'the program ends when this pod ends'
-)
 _CLAIM = re.compile(r'(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 # Errors of a volume that may pass: a lock, a full disk, an unreachable server.
 _PASSING = {
   *(errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EIO, errno.ETIMEDOUT),
   None,  # Of a BlockingIOError without a number.
 }
-_NO_OUTPUT = (
-  '--node_output is not for Kubernetes, where kubectl logs shows the output; leave it out.'
-)
 _ONE_PYTHON = (
   'on Kubernetes every node runs with the interpreter of --image; build that image with the Python and '
   'the packages of the environment.'
 )
+_REFUSES = {
+  'actor_python': f'--actor_python cannot be given: {_ONE_PYTHON}',
+  'node_output': '--node_output is not for Kubernetes, where kubectl logs shows the output; leave it '
+  'out.',
+  'web': '--web needs the run directory on this machine; leave it out, and use watch.py.',
+  'resume': '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.',
+}
 
 
-class Kubernetes(Engine):
-  """Writes manifests; contacts no cluster."""
-
-  resume_refusal = (
-    '--resume is not for --launcher=k8s; apply the manifests again, and see --k8s_volume.'
+def _port() -> Any:
+  """Returns the option that a pod and the manifests with its command have to agree on."""
+  return option(
+    8900,
+    'first port of the nodes; the others follow it',
+    flag='k8s_port',
+    at_least=1024,
+    at_most=60000,
   )
 
-  @property
-  def python_refusal(self) -> str:
-    """The interpreter is in the image, which all groups share."""
-    return _ONE_PYTHON
 
-  @property
-  def node_output_refusal(self) -> str:
-    """The output of a pod goes to the log of its container."""
-    return _NO_OUTPUT
+@dataclasses.dataclass(frozen=True)
+class Kubernetes(Engine):
+  """Writes manifests; contacts no cluster.
 
-  @property
-  def owns_run_dir(self) -> bool:
-    """False: the run directory is in the pods."""
-    return False
+  Attributes:
+    output: directory for the files.
+    image: container image of the pods.
+    name: name of the JobSet; empty for one of program, environment and time.
+    volume: PersistentVolumeClaim for the run directory; empty for none.
+    port: first port of the nodes.
+    user: user and group id of all pods; see `container.Run`.
+    egress: see `container.Run`.
+  """
+
+  output: str = option('', 'directory for the files of --launcher=k8s', flag='output')
+  image: str = option('', 'container image of the pods of --launcher=k8s', flag='image')
+  name: str = option('', 'name of the JobSet; empty: <program>-<env>-<time>', flag='k8s_name')
+  volume: str = option(
+    '',
+    'PersistentVolumeClaim for the run directory; empty: it is lost with the pods',
+    flag='k8s_volume',
+  )
+  port: int = _port()
+  user: int | None = option(
+    None,
+    'user and group id of all pods; 0: root; by default '
+    f'{container.USER}, but root if a group has a TPU, whose device files belong to root',
+    flag='k8s_user',
+    kind=int,
+    at_least=0,
+    at_most=2**31 - 1,
+  )
+  egress: Sequence[str] = option(
+    (),
+    'destinations that pods may connect to besides each other and DNS: all, metadata (server of Google '
+    'Cloud; always allowed for pods with a TPU), networks such as 10.1.0.0/16 or 10.1.2.3/32:443',
+    flag='k8s_egress',
+  )
+
+  refuses = {
+    **_REFUSES,
+    'run_dir': '--run_dir is chosen for --launcher=k8s; leave it out, and see --k8s_volume.',
+  }
+  sends_nodes = False
 
   def run_dir(self, given: str, program: str, env: str, dry_run: bool) -> str:
     """Returns the path in the pods."""
-    if given:
-      raise ValueError(
-        '--run_dir is chosen for --launcher=k8s; leave it out, and see --k8s_volume.'
-      )
-    return manifests.run_dir(_NAME.value or manifests.jobset_name(program, env))
+    return manifests.run_dir(self.name or manifests.jobset_name(program, env))
 
-  def check(self, job: Job, dry_run: bool) -> None:
+  def check(self, job: Job, dry_run: bool) -> Sequence[str]:
     """Raises ValueError without --image or --output, or if no manifest can express the job."""
-    if not _IMAGE.value.strip():
+    if not self.image.strip():
       raise ValueError('--launcher=k8s needs --image, the container image that the pods will run.')
-    one_line.check('--image=', _IMAGE.value)
-    one_line.check('--output=', _OUTPUT.value)
-    if _VOLUME.value and not _CLAIM.fullmatch(_VOLUME.value):
+    one_line.check('--image=', self.image)
+    one_line.check('--output=', self.output)
+    own_python.refuse(job.placement, _ONE_PYTHON)
+    if self.volume and not _CLAIM.fullmatch(self.volume):
       raise ValueError(
-        f'--k8s_volume={_VOLUME.value} must be the name of a PersistentVolumeClaim: lower-case letters, '
+        f'--k8s_volume={self.volume} must be the name of a PersistentVolumeClaim: lower-case letters, '
         'digits, hyphens and dots.'
       )
-    if not _OUTPUT.value and not dry_run:
+    if not self.output and not dry_run:
       raise ValueError('--launcher=k8s needs --output, the directory for the files that it writes.')
     self._generate(job)
+    return ()
 
   def preview(self, job: Job) -> str:
     """Returns the description of the graph and the manifests, as a stream of YAML documents."""
@@ -122,15 +127,17 @@ class Kubernetes(Engine):
     words = describe.describe(job.program, placed), describe.requests(job.program, placed)
     return '---\n'.join(['\n\n'.join(words) + '\n', *generated.manifests.values()])
 
+  def start(self, job: Job) -> int:
+    """Writes the files. The pods make the run directory, record the run in it and conclude it."""
+    run.warn(job)
+    return self.launch(job, NO_CALLBACKS)
+
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
     """Writes the files, and prints how to use them."""
     generated = self._generate(job, certificate.new().decode())
-    generated.write(_OUTPUT.value)
-    print(generated.instructions(_OUTPUT.value))
+    generated.write(self.output)
+    print(generated.instructions(self.output))
     return 0
-
-  def conclude(self, job: Job, code: int, seconds: float) -> None:
-    """Prints nothing, because nothing has run."""
 
   def _generate(self, job: Job, pem: str = '***') -> manifests.Generated:
     """Returns the files; raises ValueError if a file of the user's is outside the image."""
@@ -145,19 +152,19 @@ class Kubernetes(Engine):
       command.append(f'--cpu_cores={job.config["cpu_cores"]}')
     name = manifests.name_of(job.run_dir)
     command += [f'--run_dir={job.run_dir}', '--launcher=pod']
-    command += [f'--pod_hosts={jobset.hosts(name)}', f'--k8s_port={_PORT.value}']
-    run = container.Run(
+    command += [f'--pod_hosts={jobset.hosts(name)}', f'--k8s_port={self.port}']
+    settings = container.Run(
       name,
-      _IMAGE.value,
+      self.image,
       command,
-      _VOLUME.value,
+      self.volume,
       token=secrets.token_hex(16),
       pem=pem,
-      user=_USER.value,
-      egress=_EGRESS.value,
+      user=self.user,
+      egress=self.egress,
       node_timeout=job.node_timeout,
     )
-    return manifests.generate(job.program, job.placement, run, _PORT.value)
+    return manifests.generate(job.program, job.placement, settings, self.port)
 
 
 def _in_image(flag: str, name: str) -> str:
@@ -168,93 +175,94 @@ def _in_image(flag: str, name: str) -> str:
     raise ValueError(f'--{flag}={error}') from error
 
 
+@dataclasses.dataclass(frozen=True)
 class Pod(Engine):
-  """Runs one node of a graph in this pod. Kubernetes replaces failed pods, so users resume nothing."""
+  """Runs one node of a graph in this pod. Kubernetes replaces failed pods, so users resume nothing.
 
-  restarts_ended = True
+  Attributes:
+    group: the group of the node.
+    hosts: host name pattern of the nodes, with {job} and {index}.
+    ends_program: whether the program ends when this pod ends. Only such a pod has the record and the
+      view of the run.
+    port: first port of the nodes.
+  """
+
+  group: str = option('', 'group of this pod; set by the manifest', flag='pod_group')
+  hosts: str = option('', 'host name pattern of nodes, with {job} and {index}', flag='pod_hosts')
+  ends_program: bool = option(False, 'the program ends when this pod ends', flag='pod_ends_program')
+  port: int = _port()
+
+  refuses = _REFUSES
+  sends_nodes = False
+  repeats_plan = True
 
   def begin(self) -> None:
     """Starts the heartbeat, so that a pod that hangs while it builds the graph is found too."""
     if path := os.environ.get(liveness.VARIABLE):
       node_entry.begin_heartbeat(liveness.sender(path))
 
-  @property
-  def python_refusal(self) -> str:
-    """The interpreter is in the image, which all groups share."""
-    return _ONE_PYTHON
-
-  @property
-  def node_output_refusal(self) -> str:
-    """The output of a pod goes to the log of its container."""
-    return _NO_OUTPUT
-
-  @property
-  def owns_run_dir(self) -> bool:
-    """Whether the program ends when this pod ends."""
-    return _POD_ENDS_PROGRAM.value
-
-  def run_dir(self, given: str, program: str, env: str, dry_run: bool) -> str:
-    """Returns the path in the manifest; it may be '' in a pod that does not own the directory."""
-    return super().run_dir(given, program, env, dry_run) if self.owns_run_dir else given
-
-  def check(self, job: Job, dry_run: bool) -> None:
+  def check(self, job: Job, dry_run: bool) -> Sequence[str]:
     """Raises ValueError outside of a pod."""
+    own_python.refuse(job.placement, _ONE_PYTHON)
     if not dry_run:
       pod.node_index()
-
-  def claim(self, job: Job) -> Job:
-    """Creates the run directory, or locks the one of the pod that this one replaces.
-
-    Raises:
-      ValueError: if the directory is that of another run; one sentence.
-      TryAgain: if that pod still has the lock, or the volume fails.
-    """
-    if self.owns_run_dir and not job.resumed:
-      with _replaceable():
-        before = run_directory.program_of(job.run_dir)
-        run_directory.create_or_reopen(job.run_dir)
-        if before:
-          _check_same(run_directory.read_record(job.run_dir), job)
-    return job
-
-  def record(self, job: Job) -> None:
-    """Writes the options and the picture of the graph; raises TryAgain if the volume fails."""
-    with _replaceable():
-      super().record(job)
-
-  def undo(self, job: Job) -> None:
-    """Leaves the run directory as it is, because other pods may use it, or a replacement of this pod."""
-
-  def warnings(self, job: Job) -> Sequence[str]:
-    """Returns no warnings, because they were printed with the manifests."""
     return ()
 
+  def start(self, job: Job) -> int:
+    """Runs the node of this pod, and the run around it if its end is that of the program.
+
+    Returns:
+      The exit code: that of the node, or 1 if this pod can be replaced by one that may have more luck
+      with the volume of the run directory.
+    """
+    if not self.ends_program:
+      return self.launch(job, NO_CALLBACKS)
+    try:
+      with files.reported():
+        _claim(job)
+        run.record(job)
+    except ValueError as error:
+      if not _passes(error):
+        raise
+      streams.say(f'error: {error}', sys.stderr)
+      return 1
+    began = time.monotonic()
+    with terminal.shown(job.program, job.title, job.run_dir, job.node_output) as callbacks:
+      code = self.launch(job, callbacks)
+    run.conclude(job, code, time.monotonic() - began, resumable=False)
+    return code
+
   def launch(self, job: Job, callbacks: RunCallbacks) -> int:
-    """Runs the node of this pod. Only the owner of the run directory shows the program."""
+    """Runs the node of this pod."""
     return pod.launch(
       job.program,
-      _POD_GROUP.value,
+      self.group,
       pod.node_index(),
-      _POD_HOSTS.value,
-      _PORT.value,
-      _POD_ENDS_PROGRAM.value,
-      started=callbacks.started if self.owns_run_dir else lambda: None,
+      self.hosts,
+      self.port,
+      self.ends_program,
+      started=callbacks.started,
     )
 
 
-@contextlib.contextmanager
-def _replaceable() -> Iterator[None]:
-  """Raises TryAgain after a failure of the volume that may pass."""
-  try:
-    yield
-  except (ValueError, OSError) as error:
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, OSError):
-      cause = cause.__cause__
-    if cause is None or cause.errno not in _PASSING:
-      raise
-    streams.say(f'error: {error}', sys.stderr)
-    raise TryAgain from error
+def _claim(job: Job) -> None:
+  """Creates the run directory, or locks that of the pod which this one replaces.
+
+  Raises:
+    ValueError: if the directory is that of another run; one sentence.
+  """
+  before = run_directory.program_of(job.run_dir)
+  run_directory.create_or_reopen(job.run_dir)
+  if before:
+    _check_same(run_directory.read_record(job.run_dir), job)
+
+
+def _passes(error: BaseException) -> bool:
+  """Returns whether a failure comes from an error of the volume that may pass."""
+  cause: BaseException | None = error
+  while cause is not None and not isinstance(cause, OSError):
+    cause = cause.__cause__
+  return cause is not None and cause.errno in _PASSING
 
 
 def _check_same(record: run_directory.Record, job: Job) -> None:

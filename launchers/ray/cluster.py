@@ -205,9 +205,10 @@ def _write_nodes_json(run_dir: str, places: Mapping[str, supervisor.Place | None
 
 def _release(nodes: Sequence[RayNode]) -> None:
   """Kills running nodes and releases the machines."""
-  with contextlib.suppress(ray.exceptions.RayError):
+  with contextlib.suppress(ray.exceptions.RayError, OSError):
     closed = [node.supervisor.close.remote() for node in nodes if node.started]
     if closed:
       ray.wait(closed, num_returns=len(closed), timeout=5)
   for node in nodes:
-    ray.kill(node.supervisor)
+    with contextlib.suppress(ray.exceptions.RayError, OSError):
+      ray.kill(node.supervisor)

@@ -14,6 +14,7 @@ import ray
 from ray import cloudpickle
 from ray.util import placement_group
 
+from environments import entry
 from launchers import (
   binding,
   certificate,
@@ -21,7 +22,6 @@ from launchers import (
   disk_space,
   guard,
   heartbeat,
-  interpreter,
   streams,
 )
 from launchers.placement import Resources
@@ -33,7 +33,7 @@ DEFAULT_SECONDS = 60.0  # For Ray to place all nodes.
 _ANNOUNCE_SECONDS = 1.5
 # Modules that a machine gets from the launcher, so that it can report what it lacks.
 BY_VALUE = (
-  *(certificate, interpreter, guard, heartbeat, listening),
+  *(entry, certificate, guard, heartbeat, listening),
   *(child_process, disk_space, supervisor),
 )
 

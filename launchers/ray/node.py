@@ -111,9 +111,8 @@ class RayNode:
   def exit_code(self) -> int | None:
     """Returns None while the node runs or waits for a new place."""
     if self._exit_code is None:
-      if ray.wait([self._polled], timeout=0)[0]:
-        self._listen()
-      elif self._moving and time.monotonic() > self._move_until:
+      heard = self._listen()
+      if not heard and self._moving and time.monotonic() > self._move_until:
         self._lose(f'found no place on another machine in {self._timeout:g} s')
     return self._exit_code
 
@@ -178,8 +177,11 @@ class RayNode:
   def _restart_variable(self) -> dict[str, str]:
     return {RESTART_COUNT_VARIABLE: str(self._restarts)}
 
-  def _listen(self) -> None:
+  def _listen(self) -> bool:
+    """Handles a reply of its supervisor, or the loss of it; returns whether there was any."""
     try:
+      if not ray.wait([self._polled], timeout=0)[0]:
+        return False
       self._handle_reply(ray.get(self._polled))
     except ray.exceptions.ActorUnavailableError:
       self._poll()  # Ray needs time to detect a lost machine.
@@ -189,9 +191,11 @@ class RayNode:
         self._exit_code, self._not_restarted = LOST, f'could not be restarted ({reason})'
       else:
         self._lose(f'could not be supervised ({reason})')
-    except ray.exceptions.RayError as error:
+    # An OSError if Ray has died on the machine of the launcher.
+    except (ray.exceptions.RayError, OSError) as error:
       peers = '; it cannot move, because its peers know its address' if self.num_ports else ''
       self._lose(f'was lost with its machine or its Ray worker ({first_line(error)}){peers}')
+    return True
 
   def _handle_reply(self, news: Any) -> None:
     if self._moving:

@@ -18,7 +18,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NoReturn
 
-from launchers import binding, certificate, interpreter, stop_requests, streams, supervise, terminal
+from environments import entry
+from launchers import binding, certificate, stop_requests, streams, supervise, terminal
 from launchers.placement import NO_PROXY, Resources, environment_variables
 from launchers.slurm import probe, requeue
 from launchers.slurm.job import JOB_FILE, REFUSED, JobStopper, Submission
@@ -218,7 +219,7 @@ def node_command(
     *([] if resources.accelerator else ['--gres=none']),
     *('sh', '-c', STEP, 'sh'),
     *(f'{name}={value}' for name, value in variables.items()),
-    *interpreter.command(binding.interpreter_of(resources), 'launchers.node_entry', task.payload),
+    *entry.command(binding.interpreter_of(resources), 'launchers.node_entry', task.payload),
   ]
 
 
@@ -246,10 +247,11 @@ def run_recorded(run_dir: str) -> int:
     code = run(job, run_dir)
   except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
+    run_end.record_end(run_dir, REFUSED, time.monotonic() - began, requeue.restarts())
     return REFUSED
   if code == requeue.LIMIT_IS_NEAR and job.requeue and requeue.requeue(job, run_dir, before):
     return code
-  run_end.record_end(run_dir, code, time.monotonic() - began)
+  run_end.record_end(run_dir, code, time.monotonic() - began, requeue.restarts())
   if code == 0 and (done := run_end.result(run_dir)):
     if note := evaluation_gap.remark(run_dir):
       streams.say(note, sys.stderr)

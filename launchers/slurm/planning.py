@@ -11,33 +11,18 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from launchers import interpreter
+from environments import entry
 from launchers.placement import Resources
 from rundir import one_line
+
+if TYPE_CHECKING:
+  from launchers.slurm.engine import Slurm
 
 # Announces the time limit to the launcher in the job, early enough for a last checkpoint. Slurm may send
 # it up to a minute earlier.
 LIMIT_SIGNAL = '--signal=B:USR1@120'
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """The user's options of a job.
-
-  Attributes:
-    cpu_nodes: number of CPU hosts, shared by the nodes without an accelerator.
-    common: sbatch options for every component, as in '--time=60 --account=me'.
-    accelerator: sbatch options for components with accelerators.
-    cpu: sbatch options for components without accelerators.
-    requeue: whether Slurm may requeue the job, and the launcher in it does so at its time limit.
-  """
-
-  cpu_nodes: int = 1
-  common: str = ''
-  accelerator: str = ''
-  cpu: str = ''
-  requeue: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +76,7 @@ def check(placement: Mapping[str, Resources]) -> None:
       )
 
 
-def plan(counts: Mapping[str, int], placement: Mapping[str, Resources], options: Options) -> Plan:
+def plan(counts: Mapping[str, int], placement: Mapping[str, Resources], options: Slurm) -> Plan:
   """Returns the hosts to request and the slot of each node.
 
   Args:
@@ -137,7 +122,7 @@ def _cpu_last(item: tuple[tuple[str, str], list[str]]) -> bool:
 
 
 def script(
-  job: Plan, options: Options, name: str, run_dir: str, python: str, python_path: str
+  job: Plan, options: Slurm, name: str, run_dir: str, python: str, python_path: str
 ) -> str:
   """Returns the batch script.
 
@@ -161,8 +146,8 @@ def script(
   one_line.check('the name of the program, ', name)
   kinds = {bool(component.gres) for component in job.components}
   for flag, text, gres in (
-    ('--slurm_accelerator_options', options.accelerator, True),
-    ('--slurm_cpu_options', options.cpu, False),
+    ('--slurm_accelerator_options', options.accelerator_options, True),
+    ('--slurm_cpu_options', options.cpu_options, False),
   ):
     if text and gres not in kinds:
       raise ValueError(
@@ -182,12 +167,12 @@ def script(
     if component.constraint:
       request.append(f'--constraint={component.constraint}')
     lines += ['#SBATCH hetjob'] if number else []
-    lines += [_line(*request), *_user_line('--slurm_options', options.common)]
+    lines += [_line(*request), *_user_line('--slurm_options', options.options)]
     if component.gres:
-      lines += _user_line('--slurm_accelerator_options', options.accelerator)
+      lines += _user_line('--slurm_accelerator_options', options.accelerator_options)
     else:
-      lines += _user_line('--slurm_cpu_options', options.cpu)
-  command = shlex.join(interpreter.command(python, 'launchers.slurm.allocation', run_dir))
+      lines += _user_line('--slurm_cpu_options', options.cpu_options)
+  command = shlex.join(entry.command(python, 'launchers.slurm.allocation', run_dir))
   # The launcher replaces the shell, so that it receives the signals to the batch script.
   lines += ['', f'export PYTHONPATH={shlex.quote(python_path)}', f'exec {command}', '']
   return '\n'.join(lines)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from launchers import interpreter
+from environments import entry
 from nodes.runtime import listening
 
 SECONDS = 120.0  # For the replies of all hosts.
@@ -58,7 +58,7 @@ def command(
     others: further interpreters that the host must have.
   """
   arguments = str(first_port), str(num_ports), os.pathsep.join(others), *hosts
-  probe = interpreter.command(python, 'launchers.slurm.probe', *arguments)
+  probe = entry.command(python, 'launchers.slurm.probe', *arguments)
   return ['sh', '-c', _SCRIPT, 'sh', job_file, *probe]
 
 

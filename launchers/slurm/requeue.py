@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from launchers import engine, streams
+from launchers import run, streams
 from launchers.slurm.job import RESTARTS, Submission
 from launchers.stop_requests import EXIT_CODES
 from rundir import checkpoints, learners, run_directory, run_end
@@ -48,7 +48,7 @@ def continued(submission: Submission, run_dir: str) -> Submission:
   commands = run_directory.read_record(run_dir).commands
   program, config = job.remake(len(commands))
   job = dataclasses.replace(job, program=program, config=config, resumed=True)
-  engine.record(job)
+  run.record(job)
   run_end.delete_evaluation(run_dir)
   steps = learners.counts(run_dir)['learner_steps']
   streams.say(f'{where}: the run continues from its checkpoint of learner step {steps:,.0f}')

@@ -6,7 +6,6 @@ The job does not depend on this process: `launchers.slurm.allocation` is its lau
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import shutil
@@ -16,29 +15,27 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import cloudpickle
-import launchpad as lp
 from launchpad.launch import serialization
 
 from launchers import binding, stop_requests, streams, supervise
-from launchers.engine import Job
-from launchers.node_output import FILES
 from launchers.placement import Resources
 from launchers.slurm import planning
-from launchers.slurm.job import JOB_FILE, REFUSED, RESTARTS, Submission
+from launchers.slurm.job import JOB_FILE, RESTARTS, Submission
 from rundir import files, run_end
+
+if TYPE_CHECKING:
+  from launchers.engine import Job
+  from launchers.slurm.engine import Slurm
 
 _FINAL = {'BOOT_FAIL', 'CANCELLED', 'COMPLETED', 'DEADLINE', 'FAILED', 'NODE_FAIL'}
 _FORGOTTEN = 'FORGOTTEN'  # Ours: Slurm knows the job no longer.
 _FINAL |= {'OUT_OF_MEMORY', 'PREEMPTED', 'TIMEOUT', _FORGOTTEN}
-# Exit codes of the launcher in the job after it has reported the reason.
-_LAUNCHER_CODES = {supervise.FAILED, REFUSED, *stop_requests.EXIT_CODES.values()}
 # Pauses between questions about a job: a tenth of its age, within these seconds.
 _POLL_SECONDS = 0.3, 3.0
 _SLOW_SECONDS = 2.0
-_DEFAULT = planning.Options()
 
 
 def check(placement: Mapping[str, Resources], dry_run: bool) -> None:
@@ -51,40 +48,20 @@ def check(placement: Mapping[str, Resources], dry_run: bool) -> None:
     )
 
 
-def script(
-  program: lp.Program,
-  placement: Mapping[str, Resources],
-  run_dir: str,
-  options: planning.Options,
-) -> str:
-  """Returns the batch script of a job; raises ValueError if the job is invalid."""
-  return _plan(program, placement, run_dir, options)[1]
+def script(job: Job, options: Slurm, run_dir: str) -> str:
+  """Returns the batch script of a job in a run directory; raises ValueError if the job is invalid."""
+  return _plan(job, options, run_dir)[1]
 
 
-def _plan(
-  program: lp.Program,
-  placement: Mapping[str, Resources],
-  run_dir: str,
-  options: planning.Options,
-) -> tuple[planning.Plan, str]:
+def _plan(job: Job, options: Slurm, run_dir: str) -> tuple[planning.Plan, str]:
   """Returns the plan of a job and its batch script."""
-  counts = {label: len(nodes) for label, nodes in program.groups.items()}
-  plan = planning.plan(counts, placement, options)
+  counts = {label: len(nodes) for label, nodes in job.program.groups.items()}
+  plan = planning.plan(counts, job.placement, options)
   path = binding.python_path()
-  return plan, planning.script(plan, options, program.name, run_dir, sys.executable, path)
+  return plan, planning.script(plan, options, job.program.name, run_dir, sys.executable, path)
 
 
-def launch(
-  program: lp.Program,
-  placement: Mapping[str, Resources],
-  run_dir: str,
-  options: planning.Options = _DEFAULT,
-  follow: bool = True,
-  node_timeout: float = math.inf,
-  out: IO[str] | None = None,
-  node_output: str = FILES,
-  job: Job | None = None,
-) -> int:
+def launch(job: Job, options: Slurm, out: IO[str] | None = None) -> int:
   """Submits a program and follows the job to completion.
 
   The job's output goes to `run_dir/slurm.log`, each node's to `run_dir/logs/<label>-<index>.log`.
@@ -93,15 +70,10 @@ def launch(
   job running.
 
   Args:
-    program: the graph.
-    placement: resources of each group.
-    run_dir: an existing directory, shared by the hosts of the job.
+    job: the job; its run directory is shared by the hosts.
     options: the user's options.
-    follow: whether to wait for the end of the job.
-    node_timeout: see `supervise.supervise`.
-    out: receives the job's output; None for stdout.
-    node_output: see `launchers.node_output`; the job's output then has that of its nodes.
-    job: the job of launch.py, so that a requeued job can resume the run; None without one.
+    out: receives the job's output; None for stdout. With TERMINAL as `job.node_output` it has that of
+      the nodes.
 
   Returns:
     The exit code of the job, as for the local launcher; 0 if it is not followed.
@@ -109,16 +81,23 @@ def launch(
   Raises:
     ValueError: if the job cannot be submitted; one sentence.
   """
-  out = out or sys.stdout
-  plan, text = _plan(program, placement, run_dir, options)
+  out, run_dir = out or sys.stdout, job.run_dir
+  plan, text = _plan(job, options, run_dir)
   serialization.enable_lru_cache_pickling_once()
+  submission = Submission(
+    job.program,
+    job.placement,
+    plan,
+    job.node_timeout,
+    job.node_output,
+    options.requeue,
+    job if options.requeue else None,
+  )
   try:
-    payload = cloudpickle.dumps(
-      Submission(program, placement, plan, node_timeout, node_output, options.requeue, job)
-    )
+    payload = cloudpickle.dumps(submission)
   except Exception as error:
     raise ValueError(
-      f'program {program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'
+      f'program {job.program.name!r} cannot be sent to a job, because it cannot be pickled: {error}'
     ) from error
   path = os.path.join(run_dir, 'slurm.sh')
   with binding.starting():
@@ -138,7 +117,7 @@ def launch(
   job_id = submitted.stdout.strip().partition(';')[0]
   streams.say(f'job {job_id}; its output is in {log}', out)
   streams.say(f'to stop it: scancel --batch --signal=TERM {job_id}', out)
-  return _follow(job_id, run_dir, log, earlier, out) if follow else 0
+  return _follow(job_id, run_dir, log, earlier, out) if options.wait else 0
 
 
 def _follow(job_id: str, run_dir: str, log: str, earlier: int, out: IO[str]) -> int:
@@ -168,13 +147,19 @@ def _follow(job_id: str, run_dir: str, log: str, earlier: int, out: IO[str]) -> 
           break
         pause.wait(0.1)
   if state == 'CANCELLED':
+    if not asked:
+      streams.say(f'job {job_id} has been cancelled', out)
     return stop_requests.EXIT_CODES[asked[0] if asked else signal.SIGTERM]
-  if written and state == ('FAILED' if code else 'COMPLETED') and code in _LAUNCHER_CODES:
-    return code
   end = run_end.end_of(run_dir)
   if state == _FORGOTTEN and end is not None:  # This process was suspended when the job ended.
     return int(end['exit_code'])
-  # The launcher in the job has not reported the reason.
+  if written and state == 'COMPLETED' and code == 0:
+    return 0
+  # The launcher in the job records its end once it has reported the reason. Slurm may end it before, and
+  # one that it has started again before it says anything: the output is then that of the earlier start.
+  reported = (end['exit_code'], end.get('restarts')) if end is not None else None
+  if state == 'FAILED' and (code, restart) == reported:
+    return code
   why = '' if written else f' and wrote nothing to {log}; does its first host share that directory?'
   streams.say(f'error: job {job_id} ended as {state}{why or "."}', out)
   return supervise.FAILED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from types import ModuleType
 from typing import Any
 
 from absl import flags
@@ -36,19 +37,19 @@ _OF_AGENT = {
 }
 
 
-def page(defined: Defined, launcher: str) -> str:
+def page(defined: Defined, engine: ModuleType) -> str:
   """Returns the text of --help.
 
   Args:
     defined: the options of the program.
-    launcher: value of --launcher, whose own flags are listed too.
+    engine: the module of the chosen engine, whose own flags are listed too.
   """
   title = user_file.title(defined.program)
   program = flags.FLAGS['program']
   sections = {_HEADINGS['run']: [_line(program.name, title, program.help)]}
   for leaf in sorted(defined.leaves.values(), key=_place):
     sections.setdefault(_heading(leaf), []).append(_line(leaf.name, leaf.value, leaf.help))
-  for heading, lines in _launch_sections(launcher):
+  for heading, lines in _launch_sections(engine.__name__):
     sections.setdefault(heading, []).extend(lines)
   agent = defined.leaves.get('agent')
   said = f' --agent={defined.agent or agent.value}' if agent else ''
@@ -86,23 +87,22 @@ def _line(name: str, value: Any, text: str) -> str:
   return f'  {left.ljust(_LEFT - 2)}  {textwrap.shorten(text, room, placeholder=" ...")}'
 
 
-def _launch_sections(launcher: str) -> Iterator[tuple[str, list[str]]]:
+def _launch_sections(engine: str) -> Iterator[tuple[str, list[str]]]:
   """Yields the flags of launch.py, and those of the chosen engine."""
   common: list[str] = []
-  engine: list[str] = []
   for module, defined in flags.FLAGS.flags_by_module_dict().items():
     folder, _, rest = module.partition('.')
-    if folder in ('launch', '__main__', 'programs') or module.endswith('launch.py'):
-      if module != 'programs.options.flags':
-        common += _lines(defined)
-    elif folder == 'launchers':
-      name = rest.partition('.')[0]
-      if name == launcher:
-        engine += _lines(defined)
-      elif '.' not in rest:
-        common += _lines(defined)
+    of_launch = folder == 'programs' and module != 'programs.options.flags'
+    if (
+      of_launch
+      or folder in ('launch', '__main__')
+      or module.endswith('launch.py')
+      or (folder == 'launchers' and '.' not in rest)
+    ):
+      common += _lines(defined)
   yield 'Launching', sorted(common)
-  yield f'--launcher={launcher}', engine
+  launcher = engine.split('.')[1]
+  yield f'--launcher={launcher}', _lines(flags.FLAGS.flags_by_module_dict().get(engine, []))
 
 
 def _lines(defined: Iterable[Any]) -> list[str]:

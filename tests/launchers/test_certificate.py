@@ -19,13 +19,12 @@ _DRIVER = """
 import json, os, sys
 import launchpad as lp
 from absl import flags
-from launchers.local import builtin
-from launchers.placement import Resources
+from launchers.local import threads
 from tests.launchers import nodes
 flags.FLAGS(sys.argv[:1])
-path, launch_type = sys.argv[1:]
+path = sys.argv[1]
 program = nodes.program((nodes.Caller, True, path), (nodes.Certificate, False, path))
-code = builtin.launch(program, launch_type, {label: Resources() for label in program.groups})
+code = threads.launch(program)
 print(json.dumps([code, os.environ.get('COURIER_TLS')]))
 os._exit(0)
 """
@@ -75,11 +74,10 @@ def test_a_file_in_memory_is_its_users_alone_and_goes_when_it_is_closed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('launch_type', ['local_mt', 'test_mp'])
-def test_launchpads_own_launch_types_have_one_too(tmp_path, launch_type):
+def test_nodes_that_are_threads_have_one_too(tmp_path):
   path = str(tmp_path / 'answer')
   done = subprocess.run(
-    [sys.executable, '-c', _DRIVER, path, launch_type],
+    [sys.executable, '-c', _DRIVER, path],
     cwd=ROOT,
     capture_output=True,
     text=True,

@@ -1,19 +1,20 @@
 """What holds for every engine."""
 
+import math
 import os
 import re
 import sys
 from types import SimpleNamespace
 
 import pytest
+from absl import flags
 
-from launchers import engines
+from launchers import engine_flags, engines
 from launchers.engine import Engine
-from launchers.local.engine import Local
-from launchers.ray.engine import Ray
+from launchers.engines import Kubernetes, Local, Pod, Ray, Slurm, Threads
 from programs import sebulba
 from rundir import checkpoints
-from tests.programs_under_test import run_main
+from tests.programs_under_test import launch, run_main
 
 FLAGS = {
   'local': [],
@@ -26,7 +27,58 @@ FLAGS = {
 
 def test_the_table_names_every_engine():
   assert engines.TABLE.keys() == FLAGS.keys()
-  assert all(isinstance(engine, Engine) for engine in engines.TABLE.values())
+  assert all(issubclass(engine, Engine) for engine in engines.TABLE.values())
+
+
+@pytest.mark.parametrize(
+  'words, engine',
+  [
+    ([], Local()),
+    (['--isolate=no', '--lp_launch_type=local_mt'], Threads(isolate='no')),
+    (['--launcher=ray', '--ray_timeout=9'], Ray(timeout=9.0)),
+    (
+      ['--launcher=slurm', '--slurm_cpu_nodes=2', '--slurm_options=--time=5', '--noslurm_wait'],
+      Slurm(cpu_nodes=2, options='--time=5', wait=False),
+    ),
+    (
+      ['--launcher=k8s', '--image=x', '--k8s_port=9000', '--k8s_egress=all,metadata'],
+      Kubernetes(image='x', port=9000, egress=['all', 'metadata']),
+    ),
+    (['--launcher=pod', '--pod_group=actor', '--k8s_port=9000'], Pod(group='actor', port=9000)),
+  ],
+)
+def test_the_flags_of_launch_and_the_fields_of_an_engine_are_the_same_options(words, engine):
+  known = flags.FLAGS
+  known.unparse_flags()
+  for name in list(known):
+    known[name].unparse()
+  known(['launch.py', *words])
+  assert engine_flags.chosen() == engine
+
+
+@pytest.mark.parametrize(
+  'make, words',
+  [
+    (lambda: Ray(timeout=-5), '--ray_timeout=-5 must be at least 0'),
+    (lambda: Ray(timeout=math.nan), '--ray_timeout=nan must be a finite number'),
+    (lambda: Ray(timeout='x'), "--ray_timeout='x' must be of type float"),
+    (lambda: Slurm(cpu_nodes=0), '--slurm_cpu_nodes=0 must be at least 1'),
+    (lambda: Slurm(cpu_nodes=True), '--slurm_cpu_nodes=True must be of type int'),
+    (lambda: Slurm(requeue=1), '--slurm_requeue=1 must be of type bool'),
+    (lambda: Local(isolate='yes'), "--isolate='yes' must be one of auto, require, no"),
+    (lambda: Pod(port=80), '--k8s_port=80 must be at least 1024'),
+  ],
+)
+def test_an_option_that_an_engine_cannot_have_is_rejected_by_the_name_of_its_flag(make, words):
+  with pytest.raises(ValueError) as error:
+    make()
+  assert str(error.value) == f'{words}.'
+
+
+def test_help_lists_the_flags_of_the_chosen_engine_alone():
+  said = launch('--launcher=slurm', '--help').stdout
+  assert '--slurm_cpu_nodes' in said and '--[no]slurm_wait' in said
+  assert '--ray_address' not in said and '--k8s_name' not in said and '--pod_group' not in said
 
 
 @pytest.mark.parametrize('engine', FLAGS)

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from launchers import interpreter
+from environments import entry
 from rundir import user_cache
 
 TRACKERS = ('wandb', 'mlflow')
@@ -88,7 +88,7 @@ def export(
     KeyboardInterrupt: after a signal, once the processes have ended.
   """
   path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get('PYTHONPATH', ''))))
-  command = interpreter.command(
+  command = entry.command(
     python(tracker, lambda line: print(line, flush=True)),
     'viewing.trackers.export',
     f'--to={tracker}',

@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from agents.options import flatten
-from launchers.engine import Job, TryAgain
-from launchers.k8s import engine
+from launchers.engine import Job
+from launchers.engines import Pod
+from launchers.k8s import pod
+from launchers.placement import Resources
 from programs import registry
 from programs.options import changes, configs
 from rundir import run_directory
@@ -130,70 +132,69 @@ def test_a_run_is_not_resumed_by_writing_manifests(tmp_path):
 
 
 @pytest.fixture
-def job(tmp_path, monkeypatch):
-  """Returns a function from options to the job of the pod that owns the run directory."""
-  monkeypatch.setattr(engine.Pod, 'owns_run_dir', True)
+def start(tmp_path, monkeypatch):
+  """Returns a function that starts the pod whose end is that of a run; its node ends at once.
+
+  Its arguments are the options of the run. It returns the exit code of the pod.
+  """
+  monkeypatch.setattr(pod, 'launch', lambda *_, started: 0)
+  monkeypatch.setenv(pod.INDEX_VARIABLE, '0')
   module = registry.load('sebulba')
 
-  def make_job(**given):
+  def start(**given):
     config = configs.make_config(module, given | {'run_dir': str(tmp_path / 'run')})
-    fixed = changes.fixed(config)
-    return Job(
-      'sebulba', lp.Program('sebulba'), {}, given, flatten(config), False, 1.0, fixed=fixed
-    )
+    program = lp.Program('sebulba')
+    program.add_node(lp.PyNode(print), label='monitor')
+    placement = {'monitor': Resources()}
+    fixed, values = changes.fixed(config), flatten(config)
+    job = Job('sebulba', program, placement, given, values, fixed=fixed)
+    return Pod(group='monitor', ends_program=True).start(job)
 
-  return make_job
+  return start
 
 
-def test_a_pod_does_not_continue_another_run(job, tmp_path):
+@pytest.fixture
+def unlock(tmp_path):
+  """Returns a function that removes the lock of the run directory, as the end of a pod does."""
+  return (tmp_path / 'run' / '.lock').unlink
+
+
+def test_a_pod_does_not_continue_another_run(start, unlock):
   """As after manifests of the same name for another environment."""
-
-  def claim(wanted):
-    """In a process of its own, so to speak."""
-    engine.Pod().claim(wanted)
-    run_directory.write_record(wanted.run_dir, wanted.name, dict(wanted.given), wanted.config)
-    (tmp_path / 'run' / '.lock').unlink()
-
-  claim(job(env='catch', mlp_sizes=(7, 8)))
-  claim(job(env='catch', mlp_sizes=(7, 8), num_actors=3))
+  for options in ({}, {'num_actors': 3}):
+    assert start(env='catch', mlp_sizes=(7, 8), **options) == 0
+    unlock()
   with pytest.raises(ValueError, match=r'--env=cartpole, but the run in .*/run has catch; give'):
-    claim(job(env='cartpole', mlp_sizes=(7, 8)))
+    start(env='cartpole', mlp_sizes=(7, 8))
 
 
-def test_a_pod_whose_predecessor_still_has_the_lock_may_be_replaced(job, tmp_path, capsys):
+def test_a_pod_whose_predecessor_still_has_the_lock_may_be_replaced(start, unlock, capsys):
   """As on a shared volume for a while after a machine is lost."""
-  predecessor, successor = engine.Pod(), engine.Pod()
-  run_directory.write_record(
-    str(tmp_path / 'run'), 'sebulba', {}, predecessor.claim(job(env='catch')).config
-  )
-  with pytest.raises(TryAgain):
-    successor.claim(job(env='catch'))
+  assert start(env='catch') == 0
+  assert start(env='catch') == 1
   assert 'is still running' in capsys.readouterr().err
-  (tmp_path / 'run' / '.lock').unlink()
-  successor.claim(job(env='catch'))
+  unlock()
+  assert start(env='catch') == 0
 
 
-@pytest.mark.parametrize(
-  'number, raised', [(errno.ENOSPC, TryAgain), (errno.ESTALE, TryAgain), (errno.EROFS, ValueError)]
-)
-def test_a_pod_whose_volume_fails_for_a_while_may_be_replaced(job, monkeypatch, number, raised):
+@pytest.mark.parametrize('number', [errno.ENOSPC, errno.ESTALE, errno.EROFS])
+def test_a_pod_whose_volume_fails_for_a_while_may_be_replaced(start, monkeypatch, number):
   def fail(*_):
     raise OSError(number, os.strerror(number))
 
-  pod, wanted = engine.Pod(), job(env='catch')
-  pod.claim(wanted)
   monkeypatch.setattr(os, 'fsync', fail)
-  with pytest.raises(raised):
-    pod.record(wanted)
+  if number == errno.EROFS:
+    with pytest.raises(ValueError, match='Read-only file system'):
+      start(env='catch')
+  else:
+    assert start(env='catch') == 1
 
 
-def test_a_record_that_cannot_be_read_for_a_while_is_tried_again(job, monkeypatch, tmp_path):
-  (tmp_path / 'run').mkdir()
-  run_directory.write_record(str(tmp_path / 'run'), 'sebulba', {}, job(env='catch').config)
-
+def test_a_record_that_cannot_be_read_for_a_while_is_tried_again(start, unlock, monkeypatch):
   def fail(path):
     raise ValueError(f'{path} cannot be read.') from OSError(errno.EIO, 'Input/output error')
 
+  assert start(env='catch') == 0
+  unlock()
   monkeypatch.setattr(run_directory, 'read_record', fail)
-  with pytest.raises(TryAgain):
-    engine.Pod().claim(job(env='catch'))
+  assert start(env='catch') == 1

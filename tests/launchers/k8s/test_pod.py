@@ -228,11 +228,11 @@ _POD = """
 import os, sys, types
 import cloudpickle
 from absl import flags
-from launchers.k8s import engine
+from launchers import engine_flags
 from launchers.supervise import NO_CALLBACKS
 path = sys.argv[1]
-flags.FLAGS(sys.argv[1:])
-pod = engine.Pod()
+flags.FLAGS([*sys.argv[1:], '--launcher=pod'])
+pod = engine_flags.chosen()
 pod.begin()
 with open(path, 'rb') as f:
   job = types.SimpleNamespace(program=cloudpickle.load(f))

@@ -23,6 +23,7 @@ from ray.cluster_utils import Cluster
 import launchers
 from launchers.placement import Resources
 from launchers.ray import cluster as ray_cluster
+from launchers.ray.engine import Ray
 from rundir import run_end
 from tests import programs_under_test
 from tests.launchers import contract, gossip, nodes
@@ -208,9 +209,7 @@ def test_your_own_main_runs_a_program_on_the_cluster(cluster, tmp_path, capfd):
   program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
   code = launchers.launch(
     program,
-    launcher='ray',
-    ray_address=cluster.address,
-    ray_timeout=DEADLINE,
+    Ray(address=cluster.address, timeout=DEADLINE),
     resources={'node0': Resources(labels={'pool': 'workers'})},
     run_dir=str(run_dir),
   )

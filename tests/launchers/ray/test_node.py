@@ -76,6 +76,14 @@ def test_a_node_is_stopped_as_long_as_its_supervisor_says_so(start):
   assert seen[-2:] == [True, False]
 
 
+def test_a_node_is_lost_if_ray_has_died_on_the_machine_of_the_launcher(start):
+  node = start(poll=[OSError('Broken pipe')])
+  while node.exit_code() is None:
+    pass
+  assert node.exit_code() == ray_node.LOST
+  assert node.ending().startswith('was lost with its machine or its Ray worker (Broken pipe)')
+
+
 def test_a_server_that_is_no_longer_supervised_stays_down(start):
   node = start(poll=[_error()])
   while node.exit_code() is None:

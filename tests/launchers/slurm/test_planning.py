@@ -12,11 +12,14 @@ import sys
 
 import pytest
 
-from launchers import disk_space, interpreter
+from environments import entry
+from launchers import disk_space
+from launchers.engine import Job
 from launchers.heartbeat import Beat
 from launchers.placement import Resources
 from launchers.slurm import planning, probe, step, submit
-from launchers.slurm.planning import Component, Options, Slot
+from launchers.slurm.engine import Slurm
+from launchers.slurm.planning import Component, Slot
 from launchers.stop_requests import STACKS
 from rundir import run_directory
 from tests.agents.subprocesses import run_python
@@ -36,7 +39,7 @@ def _placement(**changed):
 
 
 def test_groups_with_an_accelerator_have_hosts_of_their_own_and_the_launcher():
-  plan = planning.plan(GROUPS, _placement(learner=LEARNER), Options(cpu_nodes=2))
+  plan = planning.plan(GROUPS, _placement(learner=LEARNER), Slurm(cpu_nodes=2))
   assert plan.components == (
     Component(hosts=1, cpus=8, memory_mb=32768, gres='tpu:4', constraint=''),
     Component(hosts=2, cpus=2, memory_mb=0, gres='', constraint=''),
@@ -50,32 +53,32 @@ def test_groups_with_an_accelerator_have_hosts_of_their_own_and_the_launcher():
 
 
 def test_without_accelerators_there_is_one_component():
-  plan = planning.plan(GROUPS, _placement(), Options())
+  plan = planning.plan(GROUPS, _placement(), Slurm())
   assert plan.components == (Component(hosts=1, cpus=5, memory_mb=0, gres='', constraint=''),)
   assert {slot for slots in plan.slots.values() for slot in slots} == {Slot(0, 0)}
 
 
 def test_each_node_with_an_accelerator_has_a_host():
   learner = Resources(accelerator='gpu', devices=(0, 1))
-  plan = planning.plan({'learner': 3}, {'learner': learner}, Options())
+  plan = planning.plan({'learner': 3}, {'learner': learner}, Slurm())
   assert plan.components == (Component(hosts=3, cpus=1, memory_mb=0, gres='gpu:2', constraint=''),)
   assert plan.slots == {'learner': [Slot(0, 0), Slot(0, 1), Slot(0, 2)]}
 
 
 def test_no_more_cpu_hosts_are_requested_than_there_are_nodes():
-  plan = planning.plan({'actor': 2}, {'actor': Resources()}, Options(cpu_nodes=9))
+  plan = planning.plan({'actor': 2}, {'actor': Resources()}, Slurm(cpu_nodes=9))
   assert plan.components[0].hosts == 2
 
 
 def test_a_program_of_nodes_beside_the_launcher_has_one_host():
-  plan = planning.plan({'monitor': 2}, {'monitor': MONITOR}, Options())
+  plan = planning.plan({'monitor': 2}, {'monitor': MONITOR}, Slurm())
   assert plan.components == (Component(hosts=1, cpus=1, memory_mb=0, gres='', constraint=''),)
   assert plan.slots == {'monitor': [Slot(0, 0)] * 2}
 
 
 def test_groups_with_other_labels_have_a_component_of_their_own():
   actor = Resources(cpus=1.5, memory_gb=0.5, labels={'cpu': 'zen4', 'net': 'ib'})
-  plan = planning.plan(GROUPS, _placement(actor=actor), Options())
+  plan = planning.plan(GROUPS, _placement(actor=actor), Slurm())
   assert plan.components == (
     Component(hosts=1, cpus=2, memory_mb=0, gres='', constraint=''),
     Component(hosts=1, cpus=5, memory_mb=1536, gres='', constraint='zen4&ib'),
@@ -83,14 +86,16 @@ def test_groups_with_other_labels_have_a_component_of_their_own():
 
 
 def test_the_batch_script():
-  options = Options(
-    common='--time=60 --comment="two words"', accelerator='--partition=tpu', cpu='--partition=cpu'
+  options = Slurm(
+    options='--time=60 --comment="two words"',
+    accelerator_options='--partition=tpu',
+    cpu_options='--partition=cpu',
   )
   actor = Resources(memory_gb=2, labels={'pool': 'workers'})
   placement = _placement(learner=LEARNER, replay=actor, actor=actor)
   plan = planning.plan(GROUPS, placement, options)
   script = planning.script(plan, options, 'sebulba', '/runs/50% of it', '/env/python', '/code')
-  command = interpreter.command('/env/python', 'launchers.slurm.allocation')
+  command = entry.command('/env/python', 'launchers.slurm.allocation')
   assert script == (
     '#!/bin/sh\n'
     "#SBATCH --job-name=sebulba '--output=/runs/50%% of it/slurm.log' --open-mode=append\n"
@@ -110,7 +115,7 @@ def test_the_batch_script():
 
 
 def test_a_job_that_may_be_requeued_is_told_of_its_time_limit_where_its_launcher_is():
-  options = Options(requeue=True, common='--time=60')
+  options = Slurm(requeue=True, options='--time=60')
   plan = planning.plan(GROUPS, _placement(learner=LEARNER), options)
   script = planning.script(plan, options, 'sebulba', '/run', '/env/python', '/code')
   first, second = (line for line in script.splitlines() if '--nodes=' in line)
@@ -141,8 +146,8 @@ def test_resources_that_a_job_cannot_have_are_rejected(changed, message):
 )
 def test_text_that_would_escape_a_comment_of_the_script_is_rejected(run_dir, name, labels, words):
   with pytest.raises(ValueError) as error:
-    plan = planning.plan({'actor': 1}, {'actor': Resources(labels=labels)}, Options())
-    planning.script(plan, Options(), name, run_dir, 'python', '')
+    plan = planning.plan({'actor': 1}, {'actor': Resources(labels=labels)}, Slurm())
+    planning.script(plan, Slurm(), name, run_dir, 'python', '')
   assert words in str(error.value) and '\n' not in str(error.value)
 
 
@@ -179,17 +184,22 @@ def test_a_run_directory_with_a_line_break_is_rejected_by_every_launcher(tmp_pat
   'text', ['partition=cpu', '--comment="open', '--time=60\n--nodes=7', '--time=60\0']
 )
 def test_an_unknown_option_of_sbatch_is_rejected(text):
-  options = Options(cpu=text)
+  options = Slurm(cpu_options=text)
   plan = planning.plan({'actor': 1}, {'actor': Resources()}, options)
   with pytest.raises(ValueError, match='--slurm_cpu_options='):
     planning.script(plan, options, 'name', '/run', 'python', '')
 
 
 def test_slurms_own_requeue_is_rejected_because_the_run_would_not_resume():
-  options = Options(common='--time=60 --requeue')
+  options = Slurm(options='--time=60 --requeue')
   plan = planning.plan({'actor': 1}, {'actor': Resources()}, options)
   with pytest.raises(ValueError, match=r'^--slurm_options=.*; use --slurm_requeue\.$'):
     planning.script(plan, options, 'name', '/run', 'python', '')
+
+
+def _job(program, run_dir):
+  placement = dict.fromkeys(program.groups, Resources())
+  return Job('test', program, placement, {}, {'run_dir': str(run_dir)})
 
 
 def test_a_job_submitted_from_a_requeued_job_is_a_new_one(tmp_path, monkeypatch):
@@ -200,14 +210,14 @@ def test_a_job_submitted_from_a_requeued_job_is_a_new_one(tmp_path, monkeypatch)
   monkeypatch.setenv('SLURM_RESTART_COUNT', '1')
   program = nodes.program()
   with pytest.raises(ValueError, match='restarts: none'):
-    submit.launch(program, dict.fromkeys(program.groups, Resources()), str(tmp_path))
+    submit.launch(_job(program, tmp_path), Slurm())
 
 
 @pytest.mark.parametrize(
   'resources, options, flag',
   [
-    (Resources(), Options(accelerator='--time=1'), '--slurm_accelerator_options'),
-    (Resources(accelerator='gpu'), Options(cpu='--time=1'), '--slurm_cpu_options'),
+    (Resources(), Slurm(accelerator_options='--time=1'), '--slurm_accelerator_options'),
+    (Resources(accelerator='gpu'), Slurm(cpu_options='--time=1'), '--slurm_cpu_options'),
   ],
 )
 def test_options_for_hosts_that_the_job_lacks_are_rejected(resources, options, flag):
@@ -337,7 +347,7 @@ def test_a_host_that_does_not_reply_holds_nothing_up(asked, seconds):
 
 def test_a_host_reports_names_that_it_cannot_resolve_and_interpreters_that_it_lacks():
   arguments = ('10000', '2', '', 'localhost', 'nobody.invalid')
-  _, *words = interpreter.command('', 'launchers.slurm.probe', *arguments)
+  _, *words = entry.command('', 'launchers.slurm.probe', *arguments)
   report = json.loads(run_python(*words, SLURMD_NODENAME='h1'))
   assert report['host'] == 'h1' and len(report['ports']) == 2
   assert report['problem'].startswith('does not know the name nobody.invalid (')
@@ -387,6 +397,5 @@ def test_a_machine_without_slurm_gets_one_sentence(tmp_path, monkeypatch):
 def test_a_job_file_that_cannot_be_written_is_reported_in_one_sentence(tmp_path):
   (tmp_path / 'nodes').touch()  # Where a directory has to be.
   program = nodes.program()
-  placement = dict.fromkeys(program.groups, Resources())
   with pytest.raises(ValueError, match=rf'cannot be started: {tmp_path}/nodes: '):
-    submit.launch(program, placement, str(tmp_path))
+    submit.launch(_job(program, tmp_path), Slurm())

@@ -1,5 +1,6 @@
 """Jobs that Slurm requeues, on a real cluster of three hosts."""
 
+import io
 import json
 import os
 import pathlib
@@ -11,21 +12,26 @@ import sys
 import launchpad as lp
 import pytest
 
-from launchers import interpreter
+from environments import entry
 from launchers.engine import Job
-from launchers.slurm import allocation, requeue
+from launchers.placement import Resources
+from launchers.slurm import allocation, requeue, submit
+from launchers.slurm.engine import Slurm
 from launchers.slurm.job import Submission
 from rundir import checkpoints, run_directory, run_end
+from tests.launchers import nodes
+from tests.launchers.slurm import small_cluster
 from tests.waiting import alive, wait_until
 
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 200
-NODE = ' '.join(interpreter.command(sys.executable, 'launchers.node_entry'))
+NODE = ' '.join(entry.command(sys.executable, 'launchers.node_entry'))
 _DRIVER = """
 import sys
+from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm import submit
-from launchers.slurm.planning import Options
+from launchers.slurm.engine import Slurm
 from tests.launchers import nodes
 run_dir = sys.argv[1]
 program = nodes.program(
@@ -33,8 +39,8 @@ program = nodes.program(
 )
 where = {label: Resources() for label in program.groups}
 where['echo'] = Resources(accelerator='tpu')
-options = Options(requeue=True, common=' '.join(sys.argv[2:]))
-sys.exit(submit.launch(program, where, run_dir, options))
+job = Job('test', program, where, {}, {'run_dir': run_dir})
+sys.exit(submit.launch(job, Slurm(requeue=True, options=' '.join(sys.argv[2:]))))
 """
 
 
@@ -71,6 +77,16 @@ class _Front:
       lambda: 'COMPLETING' not in (shown := self._cluster.run(*show)) and 'PENDING' in shown
     )
     return job_id
+
+  def wait_until_gone(self):
+    """Waits for the end of what starts the processes of a job on each host.
+
+    The controller may hear of the end of a batch script when the job is in the queue again. It ignores
+    that while the job waits there, for two minutes, and would take it for the end of the new start.
+    """
+    self.wait(
+      lambda: not any(self._cluster.processes(h, 'slurmstepd') for h in small_cluster.HOSTS)
+    )
 
   def start_again(self):
     """Waits until the job waits in the queue, and shortens its wait of two minutes."""
@@ -137,14 +153,59 @@ def test_a_preempted_run_resumes_from_its_newest_checkpoint_by_itself(cluster, s
   assert front.said().count('\ndone: ') == 1
 
 
+_JOB = 'JobId=4 JobState={} Reason={} Requeue=1 Restarts={} BatchFlag=1 ExitCode={}:{}\n'
+_RUNS_AND_IS_REQUEUED = (
+  _JOB.format('RUNNING', 'None', 0, 0, 0)
+  + _JOB.format('PENDING', 'BeginTime', 1, 0, 0)
+  + _JOB.format('RUNNING', 'None', 1, 0, 0)
+)
+
+
+@pytest.mark.parametrize(
+  'end, recorded, code, said',
+  [
+    # Slurm ends the second start with the code of the first, or before it can say anything.
+    (('FAILED', 'NonZeroExitCode', 1, 138, 0), None, 1, 'error: job 4 ended as FAILED.\n'),
+    (('FAILED', 'None', 1, 0, 15), (143, 0), 1, 'error: job 4 ended as FAILED.\n'),
+    # The second start has said why it ends.
+    (('FAILED', 'NonZeroExitCode', 1, 1, 0), (1, 1), 1, ''),
+    (('FAILED', 'NonZeroExitCode', 1, 130, 0), (130, 1), 130, ''),
+    (('COMPLETED', 'None', 1, 0, 0), (0, 1), 0, ''),
+    (('CANCELLED', 'None', 1, 0, 15), None, 143, 'job 4 has been cancelled\n'),
+  ],
+)
+def test_a_front_never_ends_silently_unless_the_job_has_said_why(
+  tmp_path, monkeypatch, end, recorded, code, said
+):
+  run_dir, commands, states = (tmp_path / name for name in ('run', 'bin', 'states'))
+  run_dir.mkdir()
+  commands.mkdir()
+  states.write_text(_RUNS_AND_IS_REQUEUED + _JOB.format(*end))
+  # Each question is answered by the next line.
+  scontrol = f'head -n 1 {states}; sed -i 1d {states}'
+  for name, script in (
+    ('scontrol', scontrol),
+    ('sbatch', f'echo "hosts: h1" > {run_dir}/slurm.log; echo 4'),
+  ):
+    (commands / name).write_text(f'#!/bin/sh\n{script}\n')
+    (commands / name).chmod(0o755)
+  monkeypatch.setenv('PATH', str(commands), prepend=os.pathsep)
+  if recorded is not None:
+    run_end.record_end(str(run_dir), recorded[0], 1.0, restarts=recorded[1])
+  program, out = nodes.program(), io.StringIO()
+  job = Job('test', program, {'echo': Resources()}, {}, {'run_dir': str(run_dir)})
+  assert submit.launch(job, Slurm(requeue=True), out) == code
+  followed = f'job 4 has been requeued (restart 1)\njob 4 is pending (BeginTime)\n{said}'
+  assert out.getvalue().endswith(f'\nhosts: h1\n{followed}')
+
+
 @pytest.mark.cluster
-@pytest.mark.nightly
 @pytest.mark.parametrize(
   'options',
   [
     [],
     # Slurm's own signal, up to two minutes after the start.
-    ['--time=2', '--signal=B:USR1@60'],
+    pytest.param(['--time=2', '--signal=B:USR1@60'], marks=pytest.mark.nightly),
   ],
 )
 def test_a_job_near_its_time_limit_is_requeued_and_one_that_fails_is_not(
@@ -155,6 +216,8 @@ def test_a_job_near_its_time_limit_is_requeued_and_one_that_fails_is_not(
   front.wait((tmp_path / 'pid').exists)
   if not options:  # As Slurm signals it before the time limit.
     cluster.run('scancel', '--batch', '--signal=USR1', job_id)
+  front.wait_until_requeued()
+  front.wait_until_gone()
   front.start_again()
   front.wait(lambda: len(cluster.processes('h1', NODE)) == 1)
   front.wait(lambda: int((tmp_path / 'pid').read_text()) in cluster.processes('h2', NODE))

@@ -13,10 +13,11 @@ import sys
 import pytest
 
 import launchers
-from launchers import interpreter
+from environments import entry
+from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm import submit
-from launchers.slurm.planning import Options
+from launchers.slurm.engine import Slurm
 from rundir import run_end
 from tests.launchers import contract, gossip, nodes
 from tests.launchers.slurm import small_cluster
@@ -25,7 +26,7 @@ from tests.waiting import alive, wait_until
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 DEADLINE = 200
 NODE, LAUNCHER = (
-  ' '.join(interpreter.command(sys.executable, f'launchers.{module}'))
+  ' '.join(entry.command(sys.executable, f'launchers.{module}'))
   for module in ('node_entry', 'slurm.allocation')
 )
 TPU = Resources(accelerator='tpu', num_devices=4, env={'JAX_PLATFORMS': 'cpu', 'COLOUR': 'green'})
@@ -34,11 +35,11 @@ WORKER = Resources(labels={'pool': 'workers'})
 pytestmark = pytest.mark.cluster
 
 
-def _launch(program, run_dir, placement=None, follow=True, node_timeout=math.inf, **options):
+def _launch(program, run_dir, placement=None, node_timeout=math.inf, **options):
   out = io.StringIO()
   where = {label: Resources() for label in program.groups} | (placement or {})
-  code = submit.launch(program, where, str(run_dir), Options(**options), follow, node_timeout, out)
-  return code, out.getvalue()
+  job = Job('test', program, where, {}, {'run_dir': str(run_dir)}, node_timeout=node_timeout)
+  return submit.launch(job, Slurm(**options), out), out.getvalue()
 
 
 def _wait(condition, process=None):
@@ -72,14 +73,16 @@ def test_a_group_has_the_hosts_and_variables_that_its_placement_says(cluster, tm
 
 _DRIVER = """
 import sys
-from launchers import interpreter
+from environments import entry
+from launchers.engine import Job
 from launchers.placement import Resources
 from launchers.slurm import submit
-from launchers.slurm.planning import Options
+from launchers.slurm.engine import Slurm
 from tests.launchers import contract, nodes
 program = nodes.program((nodes.Blocked, True, sys.argv[1] + '/pid'))
 where = {'echo': Resources(accelerator='tpu'), 'node0': Resources()}
-sys.exit(submit.launch(program, where, sys.argv[1], Options(common=' '.join(sys.argv[2:]))))
+job = Job('test', program, where, {}, {'run_dir': sys.argv[1]})
+sys.exit(submit.launch(job, Slurm(options=' '.join(sys.argv[2:]))))
 """
 
 
@@ -155,8 +158,8 @@ class _Slurm(contract.Engine):
 def test_your_own_main_runs_a_program_as_a_job(cluster, tmp_path, capfd):
   answer, run_dir = tmp_path / 'answer', tmp_path / 'run'
   program = nodes.program((nodes.Caller, True, str(answer)), (nodes.Stopper, False, str(answer)))
-  options = {'slurm_cpu_nodes': 2, 'slurm_options': '--time=5'}
-  code = launchers.launch(program, launcher='slurm', run_dir=str(run_dir), **options)
+  engine = Slurm(cpu_nodes=2, options='--time=5')
+  code = launchers.launch(program, engine, run_dir=str(run_dir))
   printed = capfd.readouterr().out
   assert code == 0 and answer.read_text() == 'hello node', printed
   assert '[echo/0] ' in printed and printed.count('done: ') == 1
@@ -218,7 +221,7 @@ def test_a_pending_job_can_be_cancelled(cluster, tmp_path):
 
 
 def test_a_job_need_not_be_followed(cluster, tmp_path):
-  code, output = _launch(nodes.program(), tmp_path, follow=False, common='--begin=now+1hour')
+  code, output = _launch(nodes.program(), tmp_path, wait=False, options='--begin=now+1hour')
   assert code == 0
   job_id = re.match(r'job (\d+);', output).group(1)
   assert cluster.run('squeue', '-h', '-o', '%i %T') == f'{job_id} PENDING\n'
@@ -241,7 +244,7 @@ def test_a_rejection_by_slurm_is_shown(cluster, tmp_path):
   with pytest.raises(
     ValueError, match=r'sbatch refused .*: .*invalid partition specified: nowhere'
   ):
-    _launch(program, tmp_path, common='--partition=nowhere')
+    _launch(program, tmp_path, options='--partition=nowhere')
   with pytest.raises(ValueError, match=r'Requested node configuration is not available'):
     _launch(program, tmp_path, {'echo': Resources(accelerator='tpu', num_devices=5)})
 
@@ -259,7 +262,7 @@ def test_a_host_that_does_not_share_the_run_directory_is_named(cluster):
 def test_a_first_host_that_does_not_share_the_run_directory_is_suspected(cluster):
   run_dir = cluster.unshared / 'first'
   run_dir.mkdir()
-  code, output = _launch(nodes.program(), run_dir, common='--nodelist=h3')
+  code, output = _launch(nodes.program(), run_dir, options='--nodelist=h3')
   assert code == 1
   assert re.search(r'ended as FAILED and wrote nothing to .*; does its first host share', output)
 
@@ -277,7 +280,7 @@ def test_a_host_without_the_interpreter_is_named(cluster, tmp_path, monkeypatch)
 
 
 def test_other_hosts_than_the_job_needs_are_rejected(cluster, tmp_path):
-  code, output = _launch(nodes.program(), tmp_path, common='--nodes=2')
+  code, output = _launch(nodes.program(), tmp_path, options='--nodes=2')
   assert code == 2
   assert 'error: Slurm gave 2 hosts where the job needs 1; leave --nodes out' in output
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from launchers import interpreter
+from environments import entry
 
 _MODULE = """
 import importlib.util
@@ -33,7 +33,7 @@ def test_neither_the_process_nor_its_children_import_from_the_working_directory(
   # A child imports it before it has the path of its parent.
   (elsewhere / 'multiprocessing.py').write_text('raise SystemExit("imported from here")')
   said = subprocess.run(
-    interpreter.command(sys.executable, 'mine', 'a'),
+    entry.command(sys.executable, 'mine', 'a'),
     cwd=elsewhere,
     env={**os.environ, 'PYTHONPATH': str(code)},
     capture_output=True,

@@ -1,4 +1,4 @@
-"""The command that runs a module of ours in a Python process, without importing from its directory.
+"""The command of every process of ours: it runs a module, and imports nothing from its directory.
 
 `python -m` looks for every module in the working directory first, before PYTHONPATH and the standard
 library. A `random.py` there would run, and a project's own `agents/` would hide ours. The option -P
