@@ -92,13 +92,9 @@ def _launch_sections(engine: str) -> Iterator[tuple[str, list[str]]]:
   common: list[str] = []
   for module, defined in flags.FLAGS.flags_by_module_dict().items():
     folder, _, rest = module.partition('.')
-    of_launch = folder == 'programs' and module != 'programs.options.flags'
-    if (
-      of_launch
-      or folder in ('launch', '__main__')
-      or module.endswith('launch.py')
-      or (folder == 'launchers' and '.' not in rest)
-    ):
+    of_a_file = folder in ('launch', '__main__') or module.endswith('launch.py')
+    of_programs = folder == 'programs' and module != 'programs.options.flags'
+    if of_a_file or of_programs or (folder == 'launchers' and '.' not in rest):
       common += _lines(defined)
   yield 'Launching', sorted(common)
   launcher = engine.split('.')[1]
