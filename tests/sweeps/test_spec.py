@@ -95,7 +95,7 @@ def test_a_run_that_would_fail_is_rejected_before_the_first_is_launched(parse, c
 
 
 def test_a_program_without_learning_has_no_evaluator_and_needs_a_seed(parse, monkeypatch):
-  job = Job('mine.py:make', lp.Program('mine'), {}, {}, Options(), False, 1.0)
+  job = Job('mine.py:make', lp.Program('mine'), {}, {}, vars(Options()), False, 1.0)
   for name in ('evaluator_return', 'seconds'):
     with pytest.raises(ValueError, match=f'your own has no {name}; set it to a column of a log'):
       metrics.Metric(name).check_job(job, 'mine.yaml')
