@@ -23,6 +23,10 @@ INSTALLED := $(VENV)/installed-$(ACCELERATOR)-$(PYTHON)
 LOCKS := requirements.txt $(if $(filter-out cpu,$(ACCELERATOR)),requirements-$(ACCELERATOR).txt)
 # Debian's directory of Slurm's daemons.
 export PATH := $(PATH):/usr/sbin
+# A run starts many interpreters. Without bytecode each of them compiles what it imports, which costs an actor
+# 0.4 s of CPU time; uv leaves compiling to the first import, and some containers forbid that to write.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help train add remove quick test nightly newest jax-suites check docs lock slurm clean

@@ -14,6 +14,7 @@ import psutil
 
 from benchmarks import own
 from rundir import checkpoints, curves
+from rundir.roles import LEARNER
 from sweeps.commands import ROOT
 
 T = TypeVar('T')
@@ -91,9 +92,8 @@ class RunningProgram:
 
   def learner_steps(self) -> float:
     """Returns the learner steps of the last report; 0 before the first report."""
-    rows = [
-      row for node in curves.LEARNERS for row in curves.read(self.run_dir, node, 'learner_steps')
-    ]
+    learners = curves.nodes(self.run_dir, LEARNER)[:1]
+    rows = [row for node in learners for row in curves.read(self.run_dir, node, 'learner_steps')]
     return rows[-1][0] if rows else 0.0
 
   def wait_for_progress(self) -> None:

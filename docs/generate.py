@@ -4,11 +4,13 @@ python docs/generate.py            rewrites them in docs/
 python docs/generate.py --check    names the pages that would change, and exits with 1
 
 A part is between two comments: `<!-- from examples/corridor.py, by make docs -->` and `<!-- end -->`.
-The first one names a file of Python, or `options` or `presets`.
+The first one names a file of Python, or a function or class of it as in `examples/mine.py:Config`, or
+`options` or `presets`.
 """
 
 from __future__ import annotations
 
+import ast
 import html
 import inspect
 import pathlib
@@ -28,7 +30,7 @@ def filled(text: str) -> str:
   """Returns the text of a page with its generated parts as they have to be.
 
   Raises:
-    ValueError: a part has no end, or names a file that does not exist; one sentence.
+    ValueError: a part has no end, or names what does not exist; one sentence.
   """
   if len(_PART.findall(text)) != text.count(_BEGIN):
     raise ValueError(f'every {_BEGIN}NAME, by make docs --> needs its {_END}.')
@@ -40,10 +42,23 @@ def _lines(source: str) -> Iterator[str]:
     yield from (*_program_options(), *_launch_flags(), '')
   elif source == 'presets':
     yield from ('', *_presets(), '')
-  elif (ROOT / source).is_file():
-    yield from ('```python', (ROOT / source).read_text().rstrip('\n'), '```')
   else:
+    yield from ('```python', _code(source), '```')
+
+
+def _code(source: str) -> str:
+  """Returns the code of a file, or of one function or class at its top level."""
+  path, _, name = source.partition(':')
+  if not (ROOT / path).is_file():
     raise ValueError(f'{_BEGIN}{source} names no file of the repository.')
+  text = (ROOT / path).read_text().rstrip('\n')
+  if not name:
+    return text
+  for node in ast.parse(text).body:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+      first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+      return '\n'.join(text.split('\n')[first - 1 : node.end_lineno])
+  raise ValueError(f'{_BEGIN}{source} names no function or class of that file.')
 
 
 def _program_options() -> Iterator[str]:

@@ -29,7 +29,8 @@ class Config(sebulba.Config):
 
 
 def add_histogram(program, monitor):
-  return program.add_node(lp.CourierNode(HISTOGRAM, monitor, num_actions=2), label='histogram')
+  node = lp.CourierNode(HISTOGRAM, monitor, num_actions=2)
+  return program.add_node(node, label='histogram', receives={'copies of unrolls': 'inference'})
 
 
 def make_agent(config):

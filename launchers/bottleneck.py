@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rundir import reading
+from rundir.graph_file import Graph
+from rundir.roles import ACTOR, LEARNER
 
 # A learner that waits less has all the unrolls that it can take; one that waits more lacks them.
 _NEVER, _OFTEN = 0.10, 0.25
@@ -231,6 +233,7 @@ def _crowd(f: Utilization) -> str:
 def utilization(
   means: Mapping[str, Mapping[str, float]],
   config: Mapping[str, Any],
+  graph: Graph,
   cores_used: float = math.nan,
   cores_idle: float = math.nan,
 ) -> Utilization:
@@ -239,6 +242,7 @@ def utilization(
   Args:
     means: the means of each node's measurements, by name.
     config: the program's options.
+    graph: says which nodes act.
     cores_used: CPU seconds of all nodes per second.
     cores_idle: idle cores of their machine.
   """
@@ -248,7 +252,7 @@ def utilization(
     for name, value in config.items()
     if reading.is_number(value) and math.isfinite(value)
   }
-  actors = [values for node, values in means.items() if node.startswith('actor/')]
+  actors = [values for node, values in means.items() if ACTOR in graph.roles(node)]
   servers = [values for values in means.values() if 'inference_busy_share' in values]
   learners = [values for values in means.values() if 'learner_waiting_share' in values]
   num_groups = config.get('num_actors', 0) * config.get('env_groups', 0)
@@ -277,12 +281,13 @@ def utilization(
 def of_program(
   means: Mapping[str, Mapping[str, float]],
   config: Mapping[str, Any],
+  graph: Graph,
   cores_used: float = math.nan,
   cores_idle: float = math.nan,
 ) -> Verdict:
   """Returns what limits a program; see `utilization`."""
-  figures = utilization(means, config, cores_used, cores_idle)
-  if any(node.startswith(('anakin/', 'peer/')) for node in means):
+  figures = utilization(means, config, graph, cores_used, cores_idle)
+  if any({ACTOR, LEARNER} <= set(graph.roles(node)) for node in means):
     return Verdict(
       'learner',
       'acting and learning are one compiled function: the device is the bottleneck; more --num_envs '

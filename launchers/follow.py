@@ -7,9 +7,9 @@ from typing import Any
 
 import launchpad as lp
 
-from launchers.graph import describe
+from launchers.program import declared
+from rundir.roles import MONITOR
 
-_MONITOR = 'monitor'
 _PERIOD_SECONDS = 0.5
 
 
@@ -18,13 +18,13 @@ class Follower:
 
   Attributes:
     status: the latest status; None before the first, and for a program without our monitor.
-    has_monitor: whether the program has our monitor, in a group 'monitor'.
+    has_monitor: whether the program has our monitor, which a group declares by its role.
   """
 
   def __init__(self, program: lp.Program):
     """Initialises a follower; call `start` once the program's addresses are bound."""
-    found = [node for node in program.groups.get(_MONITOR, ()) if describe.is_ours(node)]
-    self._handle = found[0].create_handle() if found else None
+    monitors = [label for label, said in declared(program).items() if MONITOR in said.roles]
+    self._handle = program.groups[monitors[0]][0].create_handle() if monitors else None
     self.has_monitor = self._handle is not None
     self._closed = threading.Event()
     self._thread = threading.Thread(target=self._follow, name='follower', daemon=True)

@@ -46,7 +46,7 @@ class Resources:
     uses_run_dir: False declares that its nodes neither write to the run directory nor read from it.
       On Kubernetes such a group has no volume, and is restarted even if the run directory is not kept.
     env: further environment variables.
-    cpu_env: further ones of a node without an accelerator; `env` overrides them.
+    cpu_env: environment variables for nodes without an accelerator; those in `env` override them.
     restart: 'never': a failure of the node ends the program; 'on_failure': the node is restarted.
     max_restarts: largest number of restarts in a row; a minute without a failure resets the count.
     restart_backoff: seconds before the first restart; doubles with each restart in a row, up to 8.

@@ -14,7 +14,7 @@ from launchers.heartbeat import Beat
 from launchers.node_output import FILES, TERMINAL, NodeOutput, logs_of
 from launchers.supervise import RunCallbacks
 from launchers.view import View
-from rundir import run_directory
+from rundir import graph_file, run_directory
 
 _PERIOD_SECONDS = 30.0
 _COLUMNS = (
@@ -56,7 +56,8 @@ def shown(
   """
   follower = Follower(program)
   output = NodeOutput(logs_of(program, run_dir)) if node_output == TERMINAL else None
-  view = View(follower, title, run_directory.config_of(run_dir), live=output is None)
+  config, graph = run_directory.config_of(run_dir), graph_file.read(run_dir)
+  view = View(follower, title, config, graph, live=output is None)
   parts: list[View | NodeOutput] = [output] if output is not None else []
   if (
     output is None or follower.has_monitor

@@ -20,8 +20,10 @@ from launchers.heartbeat import Beat
 from launchers.nodes_view import clock
 from launchers.recent import Recent
 from nodes.runtime import activity
+from rundir.graph_file import Graph
+from rundir.roles import ACTOR, LEARNER
 
-# Figures that are summed over inference-learners; of other figures, the last learner's is shown.
+# Figures that are summed over nodes; of other figures, the last node's is shown.
 _ADDED = {
   'actor_steps_per_second',
   'environment_frames_per_second',
@@ -61,6 +63,7 @@ class View:
     follower: Follower,
     title: str,
     config: Mapping[str, Any],
+    graph: Graph,
     log_period: float = 5.0,
     live: bool = True,
   ):
@@ -70,12 +73,14 @@ class View:
       follower: follower of the program.
       title: title of the live table.
       config: the program's options; {} if unknown.
+      graph: the program's groups and what they do.
       log_period: seconds between log lines.
       live: whether to show a live table if stdout is a terminal; log lines otherwise.
     """
     self._follower = follower
     self._title = title
     self._config = config
+    self._graph = graph
     self._log_period = log_period
     self._live = live
     self._beats: Mapping[str, Beat] = {}
@@ -165,6 +170,7 @@ class View:
       print(f'warning: {loss}', file=sys.stderr, flush=True)
     self._losses = len(status['losses'])
     return status | {
+      'graph': self._graph,
       'restarts': self._restarts,
       'waiting': self._waiting,
       'verdict': self._verdict(status),
@@ -175,7 +181,7 @@ class View:
       self._recent.setdefault(node, Recent()).add(status['elapsed'], values)
     means = {node: recent.means() for node, recent in self._recent.items()}
     cores = self._cpu.rate('used'), self._cpu.rate('idle')
-    return bottleneck.of_program(means, self._config, *cores)
+    return bottleneck.of_program(means, self._config, self._graph, *cores)
 
 
 def _is_shown(beat: Beat) -> bool:
@@ -208,10 +214,7 @@ def _num_steps(status: dict[str, Any]) -> float:
 
 def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
   """Returns the figures to show, as (name, text); '-' for a figure that has not been measured."""
-  latest: dict[str, float] = {}
-  for node, values in status['latest'].items():
-    if not node.startswith('actor/'):
-      latest |= values | {n: latest.get(n, 0.0) + values[n] for n in _ADDED & values.keys()}
+  latest = _latest(status)
   counts = status['counts']
 
   def get(name: str, form: str = ',.0f') -> str:
@@ -241,6 +244,18 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
     ('bottleneck', bottleneck.name(status.get('verdict', bottleneck.UNKNOWN))),
     ('exploration', _range(get('exploration_min', '.2g'), get('exploration_max', '.2g'))),
   ]
+
+
+def _latest(status: dict[str, Any]) -> dict[str, float]:
+  """Returns the latest of each measurement: the learners', or else that of the nodes that only act."""
+  of_learners: dict[str, float] = {}
+  of_others: dict[str, float] = {}
+  for node, values in status['latest'].items():
+    roles = status['graph'].roles(node)
+    found = of_learners if LEARNER in roles else of_others
+    if LEARNER in roles or ACTOR not in roles:  # Each actor measures its own part alone.
+      found |= values | {n: found.get(n, 0.0) + values[n] for n in _ADDED & values.keys()}
+  return of_others | of_learners
 
 
 def _range(low: str, high: str) -> str:

@@ -32,6 +32,7 @@ class AnakinEvaluator(PeriodicEvaluator):
     make_environment: Callable[[], JaxEnvironment],
     anakin: Any,
     monitor: Any,
+    name: str,
     options: EvaluationOptions,
     seed: Seed,
     several: bool = False,
@@ -43,11 +44,12 @@ class AnakinEvaluator(PeriodicEvaluator):
       make_environment: builds one environment.
       anakin: Courier client of `nodes.anakin.Anakin`.
       monitor: Courier client of the monitor.
+      name: of the node, such as 'evaluator/0'.
       options: of evaluation.
       seed: of environments and actions.
       several: whether the program has learners beside `anakin`; `evaluated_frames` then are of all.
     """
-    super().__init__(monitor, options, seed)
+    super().__init__(monitor, name, options, seed)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._anakin = anakin

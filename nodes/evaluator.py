@@ -116,6 +116,7 @@ def complete_rounds(played: Sequence[Episode], num_envs: int) -> list[Episode]:
 
 def play_returns(
   inference: Connectable,
+  name: str,
   environment: BatchedEnvironment,
   episodes_each: int,
   should_stop: Callable[[], bool],
@@ -126,10 +127,19 @@ def play_returns(
 
   The evaluator's group has one incarnation meanwhile.
 
+  Args:
+    inference: the inference server.
+    name: of the evaluator, as the server knows it.
+    environment: is reset first.
+    episodes_each: see `play_episodes`.
+    should_stop: polled while waiting for actions.
+    is_out_of_time: see `play_episodes`.
+    max_steps: see `play_episodes`.
+
   Raises:
     lifecycle.Stopped: once `should_stop` returns True.
   """
-  policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
+  policy = RemotePolicy(inference, name, lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
     played = list(play_episodes(environment, policy, episodes_each, is_out_of_time, max_steps))
   return [e.episode_return for e in complete_rounds(played, environment.num_envs)]
@@ -137,6 +147,7 @@ def play_returns(
 
 def record_video(
   inference: Connectable,
+  name: str,
   environment: BatchedEnvironment,
   num_envs: int,
   max_frames: int,
@@ -148,6 +159,7 @@ def record_video(
   Args:
     inference: the inference server, which expects `num_envs` environments of the evaluator. Each
       request repeats this one `num_envs` times.
+    name: of the evaluator, as the server knows it.
     environment: a single one; is reset first.
     num_envs: as declared to the server.
     max_frames: frames after which the video ends.
@@ -160,7 +172,7 @@ def record_video(
   from environments.video import VideoRecorder  # With Pillow, which other evaluators do not need.
 
   recorder = VideoRecorder(environment, 1, max_frames)
-  policy = RemotePolicy(inference, 'evaluator/0', lifecycle.new_incarnation(), 0, should_stop)
+  policy = RemotePolicy(inference, name, lifecycle.new_incarnation(), 0, should_stop)
   with contextlib.closing(policy):
     activity.mark(activity.RECORDING)
     timestep = recorder.reset()
@@ -193,6 +205,7 @@ class Evaluator(PeriodicEvaluator):
     make_environment: Callable[[int, int], BatchedEnvironment],
     inference: Any,
     monitor: Any,
+    name: str,
     options: EvaluationOptions,
     seed: Seed,
   ):
@@ -200,12 +213,13 @@ class Evaluator(PeriodicEvaluator):
 
     Args:
       make_environment: takes (number of environments, seed).
-      inference: the inference server, which expects `num_envs` environments.
+      inference: the inference server, which expects `num_envs` environments of the evaluator `name`.
       monitor: Courier client of the monitor.
+      name: of the node, such as 'evaluator/0'.
       options: of evaluation.
       seed: of environments and actions.
     """
-    super().__init__(monitor, options, seed)
+    super().__init__(monitor, name, options, seed)
     self._make_environment = make_environment
     self._inference = inference
 
@@ -222,12 +236,13 @@ class Evaluator(PeriodicEvaluator):
         recorded = self._make_environment(1, seed.child('video').number())
         opened.callback(recorded.close)
         recording = functools.partial(
-          record_video, self._inference, recorded, self._num_envs, self._video_frames
+          record_video, self._inference, self._name, recorded, self._num_envs, self._video_frames
         )
 
       def play(should_stop: Callable[[], bool], is_out_of_time: Callable[[], bool]) -> Evaluated:
         played = play_returns(
           self._inference,
+          self._name,
           environment,
           self._episodes_each,
           should_stop,

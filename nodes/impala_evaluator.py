@@ -38,6 +38,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
     make_environment: Callable[[int, int], BatchedEnvironment],
     learner: Any,
     monitor: Any,
+    name: str,
     options: EvaluationOptions,
     seed: Seed,
   ):
@@ -48,10 +49,11 @@ class ImpalaEvaluator(PeriodicEvaluator):
       make_environment: takes (number of environments, seed).
       learner: Courier client of `nodes.learner.LearnerNode`.
       monitor: Courier client of the monitor.
+      name: of the node, such as 'evaluator/0'.
       options: of evaluation.
       seed: of environments and actions.
     """
-    super().__init__(monitor, options, seed)
+    super().__init__(monitor, name, options, seed)
     self._make_agent = make_agent
     self._make_environment = make_environment
     self._learner = learner
@@ -63,7 +65,7 @@ class ImpalaEvaluator(PeriodicEvaluator):
     environment = self._make_environment(self._num_envs, seed.child('environments').number())
     spec, repeat = environment.spec(), environment.action_repeat
     agent = self._make_agent(spec.observations, spec.actions)
-    env_group = EnvGroupSpec('evaluator/0', 0, self._num_envs, 0, training=False)
+    env_group = EnvGroupSpec(self._name, 0, self._num_envs, 0, training=False)
     server = make_server(
       InferenceOptions(inference_batch_size=self._num_envs, inference_timeout_ms=0.0),
       agent,
@@ -80,7 +82,13 @@ class ImpalaEvaluator(PeriodicEvaluator):
       frames = {'evaluated_frames': policy.fetch(should_stop)}
       stops = policy.checked(should_stop)
       played = play_returns(
-        server, environment, self._episodes_each, stops, is_out_of_time, self._max_steps
+        server,
+        self._name,
+        environment,
+        self._episodes_each,
+        stops,
+        is_out_of_time,
+        self._max_steps,
       )
       return played, frames
 
@@ -96,7 +104,13 @@ class ImpalaEvaluator(PeriodicEvaluator):
           policy.fetch(should_stop)
           stops = policy.checked(should_stop)
           return record_video(
-            server, recorded, self._num_envs, self._video_frames, stops, is_out_of_time
+            server,
+            self._name,
+            recorded,
+            self._num_envs,
+            self._video_frames,
+            stops,
+            is_out_of_time,
           )
 
       self._run_periodically(play, recording, prepare=policy.fetch)  # The first fetch compiles.

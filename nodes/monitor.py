@@ -40,7 +40,7 @@ class Monitor:
     self,
     run_dir: str,
     num_steps: int,
-    has_evaluator: bool,
+    num_evaluators: int,
     num_learners: int = 1,
     videos_kept: int = 5,
   ):
@@ -49,19 +49,20 @@ class Monitor:
     Args:
       run_dir: an existing directory.
       num_steps: actor steps of the whole run, for progress.
-      has_evaluator: whether to wait for a final evaluation.
+      num_evaluators: number of nodes that call `final_evaluation`.
       num_learners: number of nodes that call `report_training_finished`, inference nodes included.
       videos_kept: number of videos to keep, the newest.
     """
     self._run_dir = run_dir
     self._num_steps = num_steps
-    self._has_evaluator = has_evaluator
+    self._num_evaluators = num_evaluators
     self._num_learners = num_learners
     # A restarted monitor continues from the end of its logs, since the wall clock may be set back.
     self._started = time.monotonic() - curves.last_second(run_dir)
     self._first_step = 0.0
     self._first_count = 0.0
     self._lock = threading.Lock()
+    self._evaluating = threading.Lock()
     self._latest: dict[str, dict[str, float]] = {}
     self._reported: dict[str, tuple[float, float]] = {}  # When, and how long after the one before.
     self._restarts_of: dict[str, int] = {}
@@ -69,7 +70,7 @@ class Monitor:
     self._counts_of: dict[str, dict[str, float]] = {}
     self._final: dict[str, dict[str, float]] = {}
     self._recorder = Recorder(run_dir, videos_kept)
-    self._evaluation = self._earlier_evaluation()
+    self._evaluations = self._earlier_evaluations()
     self._problem = ''
     self._training_finished = threading.Event()
     self._finished = threading.Event()
@@ -162,8 +163,8 @@ class Monitor:
   def report_training_finished(self, node: str, values: Mapping[str, float]) -> None:
     """Records a learner's final counters and its other entries in the summary.
 
-    Once all `num_learners` nodes have reported, training is finished. The program then ends, with an
-    evaluator only after its final evaluation.
+    Once all `num_learners` nodes have reported, training is finished. The program then ends, with
+    evaluators only after the final evaluation of each.
 
     Args:
       node: such as 'inference_learner/0'.
@@ -175,30 +176,36 @@ class Monitor:
       if len(self._final) < self._num_learners:
         return
     self._training_finished.set()
-    if not self._has_evaluator or self._evaluation:
+    if len(self._evaluations) >= self._num_evaluators:
       self._finished.set()
 
-  def final_evaluation(self, values: Mapping[str, float]) -> None:
-    """Records the evaluation of the final parameters and ends the program.
+  def final_evaluation(self, node: str, values: Mapping[str, float]) -> None:
+    """Records an evaluation of the final parameters; the last evaluator's ends the program.
 
     It is on disk before this returns, since the evaluator does not send it again to a restarted
     monitor.
 
+    Args:
+      node: such as 'evaluator/0'.
+      values: by name.
+
     Raises:
       RuntimeError: `rpc.retry_later_error()` while it cannot be written, so that the evaluator retries.
     """
-    if not self._finished.is_set():
-      record = {'num_steps': self._num_steps, 'values': dict(values)}
-      try:
-        files.write_json(os.path.join(self._run_dir, run_end.FINAL_EVALUATION), record)
-      except OSError as error:
-        self._problem = f'{self._run_dir} cannot take the final evaluation: {error.strerror}'
-        raise rpc.retry_later_error() from error
-      self._problem = ''
-      self.report('evaluator/0', values)
-    with self._lock:
-      self._evaluation = dict(values)
-    self._finished.set()
+    with self._evaluating:  # Evaluators may end at the same time.
+      if node not in self._evaluations:
+        evaluations = {**self._evaluations, node: dict(values)}
+        record = {'num_steps': self._num_steps, 'evaluations': evaluations}
+        try:
+          files.write_json(os.path.join(self._run_dir, run_end.FINAL_EVALUATION), record)
+        except OSError as error:
+          self._problem = f'{self._run_dir} cannot take the final evaluation: {error.strerror}'
+          raise rpc.retry_later_error() from error
+        self._problem = ''
+        self._evaluations = evaluations
+        self.report(node, values)
+      if len(self._evaluations) >= self._num_evaluators:
+        self._finished.set()
 
   def run(self) -> None:
     """Waits for the end of training, writes the summary and the curves, and stops the program."""
@@ -281,26 +288,31 @@ class Monitor:
     counts = {name: sum(node[name] for node in nodes) for name in COUNTERS}
     return counts | {'learner_steps': max((n['learner_steps'] for n in nodes), default=0.0)}
 
-  def _earlier_evaluation(self) -> dict[str, float]:
-    """Returns an earlier incarnation's final evaluation; {} without one for this `num_steps`."""
+  def _earlier_evaluations(self) -> dict[str, dict[str, float]]:
+    """Returns the final evaluations of an earlier incarnation, by node, if for this `num_steps`."""
     try:
       record = reading.json_object(os.path.join(self._run_dir, run_end.FINAL_EVALUATION))
       if record['num_steps'] != self._num_steps:
         return {}
-      return {str(name): float(value) for name, value in dict(record['values']).items()}
+      return {
+        str(node): {str(name): float(value) for name, value in dict(values).items()}
+        for node, values in dict(record['evaluations']).items()
+      }
     except FileNotFoundError:
       return {}
     except (OSError, ValueError, LookupError, TypeError) as error:
-      # The evaluator repeats it.
+      # The evaluators repeat them.
       logging.warning('%s is damaged, and not used: %s', run_end.FINAL_EVALUATION, error)
       return {}
 
   def _write_summary(self) -> None:
     with self._lock:
+      evaluations = [values for _, values in sorted(self._evaluations.items())]
       summary = {
-        'evaluator_return': self._evaluation.get('evaluator_return', math.nan),
+        'evaluator_return': math.nan,
         **{name: int(count) for name, count in self._counts().items()},
         'seconds': time.monotonic() - self._started,
         'learners': {node: values for node, values in sorted(self._final.items()) if values},
-      } | self._evaluation
+        **(evaluations[0] if evaluations else {}),  # Their logs have those of the others.
+      }
     files.write_json(run_end.summary_path(self._run_dir), summary)

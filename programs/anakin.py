@@ -17,6 +17,7 @@ from agents.r2d2.config import R2D2Config
 from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.learning.options import LoopOptions
 from nodes.runtime.options import RunOptions
 from programs.options import compiled_presets as presets
@@ -69,7 +70,7 @@ def make_graph(name: str, config: CompiledLoopConfig, make_agent: Any) -> lp.Pro
     config: resolved and validated.
     make_agent: takes the specs of observations and actions.
   """
-  program = lp.Program(name)
+  program = Program(name)
   parts = make_agent, environments.maker(config.run.env, config.run.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   loop = DataCourierNode(
@@ -81,10 +82,19 @@ def make_graph(name: str, config: CompiledLoopConfig, make_agent: Any) -> lp.Pro
     seed=config.root_seed.child('anakin'),
     rings=config.rings,
   )
-  anakin = program.add_node(loop, label='anakin')
+  anakin = program.add_node(loop, label='anakin', roles=['actor', 'learner'])
   anakin.set_client_kwargs(call_timeout=CALL_TIMEOUT)
   evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
-  monitoring.add_evaluator(program, config, evaluator, *parts, anakin, monitor)
+  monitoring.add_evaluator(
+    program,
+    config,
+    evaluator,
+    *parts,
+    anakin,
+    monitor,
+    roles=['evaluator', 'inference'],
+    receives={'parameters': 'learner'},
+  )
   return program
 
 

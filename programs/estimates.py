@@ -27,7 +27,8 @@ class Estimates:
   Attributes:
     updates: approximate number of learner steps; of each learner in a run with several independent ones.
     gradient_steps: gradient steps in each of them.
-    most_updates: learner steps if the learner is as far ahead as replay's ratio allows.
+    most_updates: upper bound on the learner steps, which the learner does if it runs as far ahead of
+      the inserted unrolls as the ratio of samples to inserts allows.
     first_batch: actor_steps until learning can start.
     copies: target network copies; None for agents without a target network.
   """

@@ -17,6 +17,7 @@ import launchpad as lp
 from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.gossip.options import GossipOptions
 from nodes.learning.options import PeerLoopOptions
 from programs.options import compiled_presets as presets
@@ -70,13 +71,21 @@ def make_agent(config: Config) -> Any:
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   num_peers = config.gossip.num_peers
-  program = lp.Program('gala')
+  program = Program('gala')
   parts = make_agent(config), environments.maker(config.run.env, config.run.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT, num_peers)
   peers = peer_nodes.add_peers(program, config, config.gossip, *parts, monitor, CALL_TIMEOUT)
   evaluator = Deferred('nodes.anakin_evaluator', 'AnakinEvaluator')
   args = *parts, peers[0], monitor
-  monitoring.add_evaluator(program, config, evaluator, *args, several=num_peers > 1)
+  monitoring.add_evaluator(
+    program,
+    config,
+    evaluator,
+    *args,
+    roles=['evaluator', 'inference'],
+    receives={'parameters': 'learner'},
+    several=num_peers > 1,
+  )
   return program
 
 

@@ -16,6 +16,7 @@ from agents.ppo.config import PPOConfig
 from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.inference.layout import layout
 from nodes.runtime.options import RunOptions
 from programs import sebulba
@@ -56,14 +57,19 @@ AGENTS = {
 
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
-  program = lp.Program('impala')
+  program = Program('impala')
   parts = make_agent(config), environments.maker(config.run.env, config.run.env_options)
   monitor = monitoring.add_monitor(program, config, CALL_TIMEOUT)
   replay = add_replay(program, config, monitor)
   learner = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
 
   acting = config.acting
-  with program.group('actor'):
+  with program.group(
+    'actor',
+    roles=['actor', 'inference'],
+    sends={'unrolls': 'replay'},
+    receives={'parameters': 'learner'},
+  ):
     for i, env_group in enumerate(layout(acting.num_actors, acting.envs_per_actor, env_groups=1)):
       program.add_node(
         lp.PyClassNode(
@@ -80,7 +86,16 @@ def make_program(config: Config) -> lp.Program:
         )
       )
   evaluator = Deferred('nodes.impala_evaluator', 'ImpalaEvaluator')
-  monitoring.add_evaluator(program, config, evaluator, *parts, learner, monitor)
+  monitoring.add_evaluator(
+    program,
+    config,
+    evaluator,
+    *parts,
+    learner,
+    monitor,
+    roles=['evaluator', 'inference'],
+    receives={'parameters': 'learner'},
+  )
   return program
 
 

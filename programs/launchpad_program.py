@@ -15,8 +15,10 @@ from launchers.placement import Resources
 from programs.options.common import CommonConfig
 from programs.user_graph import UserGraph
 
-# Types that a flag can have. Of a parameter they are the type of its default.
+# Types that a flag can have. Of a parameter they are the type of its default; without a default, its
+# annotation may name one of the scalar types.
 _TYPES = (bool, int, float, str, tuple)
+_SCALARS = {kind.__name__: kind for kind in (bool, int, float, str)}
 _TYPE_NAMES = 'bool, int, float, str or a tuple of ints'
 _RUN_DIR = 'run_dir'
 _UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -25,7 +27,8 @@ _UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def takes_config(function: Callable[..., Any]) -> bool:
   """Returns whether a function is make_program(config), which gets the options of a learning program.
 
-  It is if its first parameter, and no other, lacks a default, and is not annotated with a type of flags.
+  That is so if its first parameter is the only one without a default, and is not annotated with a type
+  that a flag can have.
   """
   try:
     parameters = _parameters(function)
@@ -36,9 +39,19 @@ def takes_config(function: Callable[..., Any]) -> bool:
     return False
   if required[0].kind is inspect.Parameter.KEYWORD_ONLY:
     return False
-  annotation = required[0].annotation
-  name = annotation if isinstance(annotation, str) else getattr(annotation, '__name__', '')
+  name = _annotated(required[0])
   return name.partition('[')[0].lower() not in {kind.__name__ for kind in _TYPES}
+
+
+def _annotated(parameter: inspect.Parameter) -> str:
+  """Returns the name of a parameter's annotation; '' without one."""
+  annotation = parameter.annotation
+  return annotation if isinstance(annotation, str) else getattr(annotation, '__name__', '')
+
+
+def _required(parameter: inspect.Parameter) -> type | None:
+  """Returns the type of a parameter whose flag has to be given; None for any other parameter."""
+  return _SCALARS.get(_annotated(parameter)) if parameter.default is parameter.empty else None
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -82,8 +95,11 @@ class LaunchpadProgram(UserGraph):
     for parameter in self._parameters:
       if parameter.name != _RUN_DIR:
         text = f'the parameter {parameter.name} of {function}'
-        field = dataclasses.field(default=parameter.default, metadata={'help': text})
-        yield parameter.name, type(parameter.default), field
+        default, kind = parameter.default, _required(parameter)
+        if kind is not None:
+          text, default = f'{text}, which has no default and must be given', kind()
+        field = dataclasses.field(default=default, metadata={'help': text})
+        yield parameter.name, type(default), field
     text = 'directory of this run; empty: runs/<program>-<time>'
     yield _RUN_DIR, str, dataclasses.field(default='', metadata={'help': text})
 
@@ -94,9 +110,17 @@ class LaunchpadProgram(UserGraph):
       given: flag name to value; lists hold strings.
 
     Raises:
-      ValueError: one sentence, if the entries of a list are not whole numbers.
+      ValueError: one sentence, if the entries of a list are not whole numbers, or a parameter without a
+        default is not given.
     """
     values = dict(given)
+    for parameter in self._parameters:
+      kind = _required(parameter)
+      if kind is not None and parameter.name not in values:
+        raise ValueError(
+          f'--{parameter.name} is missing: that parameter of {self._function.__name__} has no default; '
+          f'add --{parameter.name} with a value of type {kind.__name__}.'
+        )
     for name, default in options.flatten(self.Config()).items():
       if name in values and isinstance(default, tuple):
         try:
@@ -129,6 +153,8 @@ class LaunchpadProgram(UserGraph):
 def _check(name: user_file.Named, parameter: inspect.Parameter) -> None:
   """Raises ValueError, one sentence, for a parameter that cannot become a flag."""
   what = f'{name}: the parameter {parameter.name}'
+  if _required(parameter) is not None:
+    return
   if parameter.default is parameter.empty:
     raise ValueError(
       f'{what} has no default; give it one of type {_TYPE_NAMES}, and it becomes the flag '

@@ -13,14 +13,16 @@ from absl import flags
 from launchers import profiling
 from launchers.engine import Engine
 from launchers.placement import Resources
+from launchers.program import declared
+from rundir.roles import ACTOR, EVALUATOR, MONITOR, REPLAY
 
 _PROFILE = flags.DEFINE_string(
   'profile',
   '',
   'NODE:SECONDS, such as inference_learner/0:5: record a JAX profile of this node in the run directory',
 )
-# Modules of the nodes that never import JAX.
-WITHOUT_JAX = {'nodes.actor', 'nodes.evaluator', 'nodes.monitor', 'nodes.replay'}
+# A node that does nothing else does not use JAX.
+_WITHOUT_JAX = {ACTOR, EVALUATOR, MONITOR, REPLAY}
 
 
 def profiled(
@@ -49,8 +51,8 @@ def profiled(
     raise ValueError(
       f'--profile={given}: there is no node {node!r}; the groups are {", ".join(program.groups)}.'
     )
-  module = getattr(getattr(group[int(index or 0)], '_constructor', None), 'module', '')
-  if module in WITHOUT_JAX:
+  roles = declared(program)[label].roles
+  if roles and _WITHOUT_JAX.issuperset(roles):
     raise ValueError(
       f'--profile={given}: {label} does not use JAX; profile it with py-spy, see docs/debugging.md.'
     )

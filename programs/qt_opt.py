@@ -14,6 +14,7 @@ import launchpad as lp
 
 from agents.qt_opt.config import QTOptConfig
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.runtime.options import RunOptions
 from programs import sebulba
 from programs.options import presets
@@ -59,7 +60,7 @@ def make_program(config: Config) -> lp.Program:
   servers = config.num_replicas * config.replay.num_replay_shards
   table = offline.make_table(found, servers) if found else []
 
-  def add_nodes(program: lp.Program, *args: Any) -> None:
+  def add_nodes(program: Program, *args: Any) -> None:
     relabellers.add_relabellers(program, *args)
     if found:
       _, agent, environment, _, replay, monitor = args

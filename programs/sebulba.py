@@ -29,6 +29,7 @@ from agents.ppo.config import PPOConfig
 from agents.vtrace.config import VTraceConfig
 from environments import registry as environments
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.gossip.options import GossipOptions
 from nodes.runtime.options import RunOptions
 from nodes.unrolls.tables import Table
@@ -112,7 +113,7 @@ def make_graph(
   config: InferenceConfig,
   make_agent: Callable[..., Any],
   more_tables: Sequence[Table] = (),
-  add_observer: Callable[[lp.Program, Any], Any] | None = None,
+  add_observer: Callable[[Program, Any], Any] | None = None,
   add_relabellers: Callable[..., None] | None = None,
   gossip: GossipOptions | None = None,
 ) -> lp.Program:
@@ -128,7 +129,7 @@ def make_graph(
     add_relabellers: adds nodes that relabel; see `programs.parts.relabellers.add_relabellers`.
     gossip: of replicas that are peers, which mix their parameters; None for one learner in replicas.
   """
-  program = lp.Program(name)
+  program = Program(name)
   run, acting = config.run, config.acting
   make_environment = environments.maker(run.env, run.env_options)
   num_ends = config.num_replicas + config.inference.inference_nodes
@@ -157,7 +158,7 @@ def make_graph(
     )
   if add_relabellers:
     add_relabellers(program, config, *parts, params, replay, monitor)
-  with program.group('actor'):
+  with program.group('actor', roles=['actor'], sends={'rows': 'inference'}):
     for i in range(config.num_replicas * acting.num_actors):
       program.add_node(
         lp.PyClassNode(
@@ -172,7 +173,16 @@ def make_graph(
         )
       )
   evaluator = Deferred('nodes.evaluator', 'Evaluator')
-  monitoring.add_evaluator(program, config, evaluator, make_environment, inference[0], monitor)
+  monitoring.add_evaluator(
+    program,
+    config,
+    evaluator,
+    make_environment,
+    inference[0],
+    monitor,
+    roles=['evaluator'],
+    sends={'rows': 'inference'},
+  )
   return program
 
 

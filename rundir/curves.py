@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from rundir import csv_file, node_files, sweep_directory
+from rundir import csv_file, graph_file, node_files, sweep_directory
+from rundir.roles import EVALUATOR, LEARNER
 
-# The nodes that report training measurements; a program has one of these kinds.
-LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0', 'peer/0')
 # The columns of the curves. For the evaluator, prefer the frame count of the evaluated parameters to
 # that of the time of the report.
 TRAINING = ('environment_frames', 'episode_return')
@@ -30,9 +29,21 @@ def last_second(run_dir: str) -> float:
   return max(seconds)
 
 
-def nodes(run_dir: str) -> list[str]:
-  """Returns the nodes with measurements, such as 'actor/3'."""
-  return list(node_files.find(run_dir, node_files.CSV))
+def nodes(run_dir: str, role: str) -> list[str]:
+  """Returns the nodes with measurements that have a role, such as 'learner/0'.
+
+  Nodes whose graph does not say what they do follow: their measurements may be those of the role.
+  """
+  graph = graph_file.read(run_dir)
+  roles = {node: graph.roles(node) for node in node_files.find(run_dir, node_files.CSV)}
+  declared = [node for node, known in roles.items() if role in known]
+  return declared + [node for node, known in roles.items() if not known]
+
+
+def series(roles: Collection[str]) -> tuple[tuple[str, ...], ...]:
+  """Returns the sets of columns of curves that nodes of these roles may report; all without roles."""
+  training = (TRAINING,) if LEARNER in roles or not roles else ()
+  return training + (EVALUATION if EVALUATOR in roles or not roles else ())
 
 
 def read(run_dir: str, node: str, *columns: str) -> list[tuple[float, ...]]:
@@ -42,7 +53,7 @@ def read(run_dir: str, node: str, *columns: str) -> list[tuple[float, ...]]:
 
 def training_returns(run_dir: str) -> list[tuple[float, ...]]:
   """Returns (environment frames, mean return) of each report on training episodes."""
-  rows = (read(run_dir, node, *TRAINING) for node in nodes(run_dir))
+  rows = (read(run_dir, node, *TRAINING) for node in nodes(run_dir, LEARNER))
   return next(filter(None, rows), [])  # The first learner's, if there are several.
 
 
@@ -54,7 +65,7 @@ def last_training_return(run_dir: str, episodes: int) -> tuple[float, float]:
     episodes: how many at least, if there are as many; reports are taken whole.
   """
   total = count = 0.0
-  for node in nodes(run_dir):
+  for node in nodes(run_dir, LEARNER):
     reader = csv_file.CsvReader(node_files.csv_path(run_dir, node))
     reader.skip_to_tail(_TAIL_BYTES)
     rows = list(csv_file.finite(reader.read(), reader.columns, ['episodes', TRAINING[1]]))
@@ -69,8 +80,9 @@ def last_training_return(run_dir: str, episodes: int) -> tuple[float, float]:
 
 def evaluator_returns(run_dir: str) -> list[tuple[float, ...]]:
   """Returns (environment frames, mean return, its standard error) of the evaluations."""
-  rows = (read(run_dir, 'evaluator/0', *columns) for columns in EVALUATION)
-  return next(filter(None, rows), [])
+  evaluators = nodes(run_dir, EVALUATOR)
+  rows = (read(run_dir, node, *columns) for node in evaluators for columns in EVALUATION)
+  return next(filter(None, rows), [])  # The first evaluator's, if there are several.
 
 
 def draw(run_dir: str) -> None:

@@ -70,20 +70,7 @@ def test_launchers_import_only_the_lifecycle_of_nodes():
         assert all(name in known or name.rpartition('.')[0] in known for name in names), path
 
 
-# The boxes of the graph picture, and the rooms that each room of nodes/ may import.
-BOXES = {
-  'actor',
-  'evaluator',
-  'inference_learner',
-  'inference_node',
-  'learner',
-  'relabeller',
-  'replay',
-  'replay_loader',
-  'monitor',
-}
-BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator'}
-BOXES |= {'gossip_peer', 'gossip_inference_learner'}
+# The folders that each folder of nodes/ may import.
 ROOMS = {
   'runtime': set(),
   'replay_server': {'runtime'},
@@ -92,12 +79,6 @@ ROOMS = {
   'inference': {'runtime', 'unrolls'},
   'learning': {'runtime', 'unrolls'},
 }
-
-
-def test_the_top_level_of_nodes_has_the_nodes_of_the_graph_only():
-  assert {path.stem for path in (ROOT / 'nodes').glob('*.py')} == BOXES | {'__init__'}
-  rooms = {path.name for path in (ROOT / 'nodes').iterdir() if path.is_dir()} - {'__pycache__'}
-  assert rooms == ROOMS.keys()
 
 
 @pytest.mark.parametrize('room', ROOMS)
@@ -207,5 +188,4 @@ def test_only_the_table_names_the_engines():
 
 def test_launch_names_no_engine():
   text = (ROOT / 'launch.py').read_text()
-  assert len(text.splitlines()) < 120
   assert not [name for name in ('ray', 'slurm', 'k8s', 'local') if f'launchers.{name}' in text]

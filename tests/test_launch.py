@@ -182,6 +182,8 @@ def test_two_peers_run_to_their_end(train, tmp_path):
   logs = {path.stem for path in (run_dir / 'logs').glob('*.log')}
   assert logs == {'peer-0', 'peer-1', 'evaluator-0', 'monitor-0'}
   assert 'Traceback' not in log_text(run_dir)
+  losses = [curves.read(str(run_dir), f'peer/{i}', 'learner_steps', 'loss') for i in range(2)]
+  assert losses[0] and losses[0] != losses[1], 'peers have the same random numbers'
 
 
 @pytest.mark.nightly

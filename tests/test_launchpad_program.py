@@ -95,6 +95,14 @@ def test_parameters_become_options_and_reach_the_function(mine):
     program.make_config({'sizes': ['3', 'x']})
 
 
+def test_a_parameter_without_a_default_must_be_given():
+  program = registry.load(f'{LAUNCHPADS}/consumer_producers/program.py:make_program')
+  groups = program.make_program(program.make_config({'num_producers': 3})).groups
+  assert {label: len(nodes) for label, nodes in groups.items()} == {'producer': 3, 'consumer': 1}
+  with pytest.raises(ValueError, match=r'^--num_producers is missing: .* type int\.$'):
+    program.make_config({})
+
+
 def test_a_program_may_place_some_of_its_groups(mine):
   more = """
 from launchers.engines import Kubernetes
@@ -116,7 +124,7 @@ def placement(config):
 @pytest.mark.parametrize(
   'parameters, words',
   [
-    ('num_workers: int', ['parameter num_workers has no default', '--num_workers']),
+    ('sizes: tuple', ['parameter sizes has no default', '--sizes']),
     ('a, b', ['parameter a has no default']),
     ('steps=None', ['parameter steps has the default None']),
     ('sizes=(1, 0.5)', ['parameter sizes has the default (1, 0.5)', 'a tuple of ints']),

@@ -9,6 +9,7 @@ from typing import Any
 from launchers import bottleneck
 from rundir import curves, graph_file, node_files, reading, run_directory, secrets, sweep_directory
 from rundir.checkpoints import COUNTERS
+from rundir.roles import ACTOR, EVALUATOR, LEARNER, MONITOR
 from viewing.liveness import ENDED as ENDED
 from viewing.liveness import RUNNING as RUNNING
 from viewing.liveness import STOPPED as STOPPED
@@ -70,15 +71,16 @@ class Progress:
   def reports(self) -> bool:
     """Whether the program has our monitor, so that it reports a status."""
     groups = graph_file.read(self.run_dir).groups
-    return not groups or any((g.name, g.runs) == ('monitor', 'Monitor') for g in groups)
+    return not groups or any(MONITOR in group.roles for group in groups)
 
   def _read(self) -> None:
     self.processes.update()
-    for node in curves.nodes(self.run_dir):
+    graph = graph_file.read(self.run_dir)
+    for node, path in node_files.find(self.run_dir, node_files.CSV).items():
       if node not in self.logs:
-        series = self._series(node)
-        tail = _ACTOR_TAIL if node.startswith('actor/') else _TAIL
-        self.logs[node] = NodeLog(node_files.csv_path(self.run_dir, node), series, tail)
+        roles = graph.roles(node)
+        series = curves.series(roles) if self._with_curves else ()
+        self.logs[node] = NodeLog(path, series, _ACTOR_TAIL if ACTOR in roles else _TAIL)
       self.logs[node].update()
     logs = {node: log for node, log in self.logs.items() if 'seconds' in log.latest}
     if not logs:
@@ -91,8 +93,8 @@ class Progress:
     if learner and learner not in self._first:
       self._first[learner] = logs[learner].first('seconds', 'actor_steps') or ()
     first_second, first_steps = self._first.get(learner) or (newest['seconds'], 0.0)
-    self.training = self._curve([curves.TRAINING])
-    self.evaluation = self._curve(curves.EVALUATION)
+    self.training = self._curve(LEARNER, [curves.TRAINING])
+    self.evaluation = self._curve(EVALUATOR, curves.EVALUATION)
     num_steps: Any = self.config.get('num_steps')
     if not reading.is_number(num_steps) or not num_steps > 0:
       num_steps = math.inf  # An option of a user's own program may have this name.
@@ -102,25 +104,20 @@ class Progress:
       'first_actor_steps': first_steps,
       'num_steps': num_steps,
       'counts': {name: newest.get(name, 0.0) for name in COUNTERS},
+      'graph': graph,
       'latest': latest,
       'means': means,
-      'verdict': bottleneck.of_program(means, self.config, *cores),
+      'verdict': bottleneck.of_program(means, self.config, graph, *cores),
       'waiting': {},
       'finished': self.state == ENDED,
       'problem': '',
       'restarts': run_directory.restarts(self.run_dir),
     }
 
-  def _series(self, node: str) -> Sequence[tuple[str, ...]]:
-    """Returns the sets of columns to read whole from a node's log."""
-    if not self._with_curves:
-      return ()
-    return curves.EVALUATION if node == 'evaluator/0' else (curves.TRAINING,)
-
-  def _curve(self, series: Sequence[tuple[str, ...]]) -> list[tuple[float, ...]]:
-    """Returns the rows of the first of these series that a node has, from the first such node."""
-    logs = [self.logs[node] for node in sorted(self.logs)]
-    rows = (log.series.get(columns, []) for columns in series for log in logs)
+  def _curve(self, role: str, series: Sequence[tuple[str, ...]]) -> list[tuple[float, ...]]:
+    """Returns the rows of the first node of a role that has some, by the first of these series."""
+    logs = [self.logs[node] for node in curves.nodes(self.run_dir, role) if node in self.logs]
+    rows = (log.series.get(columns, []) for log in logs for columns in series)
     return next(filter(None, rows), [])
 
 

@@ -44,7 +44,7 @@ def of_transitions(samples: Samples) -> Samples:
 
 
 def orders(key: Array, num_epochs: int, num_samples: int, num_minibatches: int) -> Array:
-  """Returns the places, in their groups, of the samples of each minibatch.
+  """Returns, for each minibatch, which member of every group of samples it takes.
 
   Args:
     key: a typed PRNG key.

@@ -17,6 +17,7 @@ from benchmarks.drills.checks import Check
 from benchmarks.drills.incarnations import Seen
 from benchmarks.running import processes
 from rundir import curves
+from rundir.roles import EVALUATOR
 
 # The default of launch.py's --node_timeout.
 NODE_TIMEOUT_SECONDS = 300
@@ -146,7 +147,9 @@ def _unrolls(run_dir: str, seen: Seen) -> dict[str, Any]:
 
 def _evaluation_gaps(run_dir: str) -> list[float]:
   """Returns the seconds between successive evaluations."""
-  times = [row[0] for row in curves.read(run_dir, 'evaluator/0', 'seconds', 'evaluator_return')]
+  evaluators = curves.nodes(run_dir, EVALUATOR)[:1]
+  rows = (curves.read(run_dir, node, 'seconds', 'evaluator_return') for node in evaluators)
+  times = [second for found in rows for second, _ in found]
   return [after - before for before, after in itertools.pairwise(times)]
 
 

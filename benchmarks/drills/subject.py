@@ -11,6 +11,7 @@ import psutil
 from benchmarks.drills.checks import Checks
 from benchmarks.running import ROOT, RunningProgram
 from rundir import audit, curves, node_files
+from rundir.roles import LEARNER
 
 SLOW_CATCH = os.path.join(ROOT, 'benchmarks', 'drills', 'slow_catch.py:make')
 FOR_EVER = '--num_steps=1000000000'
@@ -34,8 +35,8 @@ def evidence(run_dir: str, node: str) -> int:
   elif node.startswith(('replay', 'inference_learner')) and os.path.isdir(f'{run_dir}/audit'):
     path = os.path.join(run_dir, 'audit', audit.TRAINED)
   else:
-    paths = (node_files.csv_path(run_dir, learner) for learner in curves.LEARNERS)
-    path = next(filter(os.path.exists, paths), '')
+    learners = curves.nodes(run_dir, LEARNER)
+    path = node_files.csv_path(run_dir, learners[0]) if learners else ''
   return os.path.getsize(path) if os.path.exists(path) else 0
 
 
@@ -103,7 +104,7 @@ class Subject:
 
   def evaluations(self) -> int:
     """Returns the number of evaluations so far."""
-    return len(curves.read(self.run_dir, 'evaluator/0', 'evaluator_return'))
+    return len(curves.evaluator_returns(self.run_dir))
 
   def works(self, node: str) -> None:
     """Waits until there is new evidence of a node's work."""

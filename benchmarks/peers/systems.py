@@ -21,6 +21,7 @@ from benchmarks.peers.settings import OURS, Settings, own_options
 from benchmarks.peers.tree import Tree
 from benchmarks.running import RunningProgram
 from rundir import curves, node_files
+from rundir.roles import LEARNER
 
 _DRIVERS = pathlib.Path(__file__).parent / 'drivers'
 _LAST_LINES = 30
@@ -134,7 +135,7 @@ class _OurRun:
     columns = ('seconds', 'actor_steps', 'learner_steps', 'episodes')
     rows: list[tuple[float, ...]] = []
     means: dict[float, float] = {}
-    for node in curves.LEARNERS:
+    for node in curves.nodes(self._program.run_dir, LEARNER)[:1]:
       rows += curves.read(self._program.run_dir, node, *columns)
       # Excludes intervals without an episode, which have no mean.
       for second, mean in curves.read(self._program.run_dir, node, 'seconds', 'episode_return'):

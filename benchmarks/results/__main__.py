@@ -12,7 +12,7 @@ was running, and skips what is recorded. A failed run is reported, and the other
 another row reads is made first, and again if its directory is gone.
 
 Exit code 0: all selected runs are recorded. 1: some are not. 2: the command is invalid. 130, 143: it was
-stopped. docs/results gets a small JSON file for each run (data/), the figures and the page, index.md.
+stopped. docs/results gets a file of records for each task (data/), the figures, and the page, index.md.
 """
 
 from __future__ import annotations

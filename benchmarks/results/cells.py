@@ -25,9 +25,10 @@ def final_return(records: Sequence[Record]) -> str:
 
 
 def seeds(entry: Entry, records: dict[int, Record]) -> str:
-  """Returns how many of the declared seeds have a record, with links to these."""
-  links = [f'[{seed}](data/{entry.name}/{seed}.json)' for seed in records]
-  return f'{len(records)} of {len(entry.row.seeds)}' + (f': {", ".join(links)}' if links else '')
+  """Returns how many of the declared seeds have a record, and which if not all do."""
+  text = f'{len(records)} of {len(entry.row.seeds)}'
+  some = 0 < len(records) < len(entry.row.seeds)
+  return text + (f': {", ".join(map(str, records))}' if some else '')
 
 
 def to_threshold(records: Sequence[Record], threshold: float) -> tuple[str, str]:

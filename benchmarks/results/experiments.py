@@ -45,7 +45,7 @@ def run(entry: Entry, row: Experiment, seed: int, places: Places) -> None:
     )
   done = attempts.complete(places.attempts(entry, seed), run_dir)
   assert done is not None
-  records.write(places.record(entry, seed), record(entry, row, seed, run_dir, done.attempts))
+  records.add(places.records(entry), record(entry, row, seed, run_dir, done.attempts))
 
 
 def record(entry: Entry, row: Experiment, seed: int, run_dir: str, made: list[Attempt]) -> Record:

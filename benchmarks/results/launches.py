@@ -45,7 +45,7 @@ def run(entry: Entry, row: Launch, seed: int, places: Places) -> None:
   assert done is not None
   evaluator = provenance.code(str(ROOT), places.docs)
   record = recording.of_launch(entry, row, seed, run_dir, score, done.attempts, evaluator)
-  records.write(places.record(entry, seed), record)
+  records.add(places.records(entry), record)
 
 
 def _continues(run_dir: str) -> bool:

@@ -127,6 +127,9 @@ def _task(task: Task, recorded: Recorded, figure: str, places: Places) -> list[s
   lines += table(header, rows)
   if notes := _notes(task, recorded):
     lines += [*notes, '']
+  if any(recorded.of(Entry(task, row)) for row in task.rows):
+    path = f'data/{task.name}.json'
+    lines += [f'Records of the runs: [{path}]({path})', '']
   if task.missed:
     lines += [f'**Missed:** {task.missed}', '']
   commands = [row.shown_command(f'{task.name}/{row.label}') for row in task.rows]

@@ -71,8 +71,8 @@ def run(
   if script:
     directory = script if os.path.isdir(script) else os.path.dirname(script)
     versions[row.peer] = provenance.code(directory)['commit'] or 'unknown'
-  records.write(
-    places.record(entry, seed),
+  records.add(
+    places.records(entry),
     recording.of_peer(entry, row, seed, reports_seen, final, attempt, versions),
   )
 

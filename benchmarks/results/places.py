@@ -36,9 +36,9 @@ class Places:
     """Returns the file with the output of those commands."""
     return self.run_dir(entry, seed) + '.log'
 
-  def record(self, entry: Entry, seed: int) -> str:
-    """Returns the file with what is kept of a run."""
-    return os.path.join(self.docs, 'data', entry.name, f'{seed}.json')
+  def records(self, entry: Entry) -> str:
+    """Returns the file with what is kept of the runs of a row's task, see `records`."""
+    return os.path.join(self.docs, 'data', entry.task.name + '.json')
 
   def policy(self, entry: Entry) -> str:
     """Returns the directory with the kept policy of a row."""

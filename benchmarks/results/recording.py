@@ -17,6 +17,7 @@ from benchmarks.results.attempts import Attempt
 from benchmarks.results.declared import Entry, Launch, Peer
 from benchmarks.results.records import Curve, Record
 from rundir import curves, run_directory, run_end
+from rundir.roles import EVALUATOR, LEARNER
 
 # Points of a curve that are kept.
 _POINTS = 100
@@ -134,10 +135,12 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _evaluations(run_dir: str, made: list[Attempt], repeat: int) -> Curve:
   """Returns the evaluator's curve; its frames are those of the parameters, where they are known."""
-  for frames in ('evaluated_frames', 'environment_frames'):
-    rows = curves.read(run_dir, 'evaluator/0', 'seconds', frames, *_EVALUATED)
-    if rows:
-      break
+  read = (
+    curves.read(run_dir, node, 'seconds', frames, *_EVALUATED)
+    for node in curves.nodes(run_dir, EVALUATOR)
+    for frames in ('evaluated_frames', 'environment_frames')
+  )
+  rows = next(filter(None, read), [])
   rows = _thin(rows, [mean for _, _, mean, _ in rows])
   return Curve(
     actor_steps=[round(frames / repeat) for _, frames, _, _ in rows],
@@ -162,7 +165,7 @@ def _training_curve(reports_seen: Sequence[reports.Report], repeat: int) -> Curv
 
 def _training_rate(run_dir: str, starts: Sequence[float]) -> float | None:
   """Returns the learner's actor steps per second, the time between attempts and start-up left out."""
-  for node in curves.LEARNERS:
+  for node in curves.nodes(run_dir, LEARNER):
     rows = curves.read(run_dir, node, 'seconds', 'actor_steps')
     steps = seconds = 0.0
     for (before, had), (after, has) in itertools.pairwise(rows):

@@ -1,16 +1,18 @@
-"""What is kept of a run in the repository: one small JSON file."""
+"""What is kept of a run in the repository: a record in the JSON file of its task."""
 
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 from typing import Any
 
 from benchmarks.results.declared import Entry
 from benchmarks.results.places import Places
+from rundir import files
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,45 +68,65 @@ class Record:
   options: dict[str, Any] | None = None
 
 
-def write(path: str, record: Record) -> None:
-  """Writes a record, with one line for each list of numbers."""
-  os.makedirs(os.path.dirname(path), exist_ok=True)
-  values = {'format': FORMAT, **dataclasses.asdict(record)}
-  partial = path + '.tmp'
-  with open(partial, 'w') as f:
-    f.write(_text(values, '') + '\n')
-  os.replace(partial, path)
+def add(path: str, record: Record) -> None:
+  """Writes a record into the file of its task, in place of an earlier one of the same row and seed.
 
+  Runs of a task may end at the same time in several processes of this machine, so a lock is held from
+  reading the file to replacing it.
 
-def read(path: str) -> Record | None:
-  """Returns a record; None if there is none.
+  Args:
+    path: the file; it need not exist.
+    record: of the run.
 
   Raises:
-    ValueError: the file is no record of this version; one sentence that names it.
+    ValueError: as `read`.
+  """
+  directory = os.path.dirname(path)
+  os.makedirs(directory, exist_ok=True)
+  lock = os.open(directory, os.O_RDONLY)
+  try:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    by_run = {(each.row, each.seed): each for each in read(path)}
+    by_run[record.row, record.seed] = record
+    runs = [dataclasses.asdict(each) for _, each in sorted(by_run.items())]
+    files.write(path, (_text({'format': FORMAT, 'runs': runs}, '') + '\n').encode())
+  finally:
+    os.close(lock)
+
+
+def read(path: str) -> list[Record]:
+  """Returns the records in the file of a task, by row and seed; [] if there is no file.
+
+  Raises:
+    ValueError: the file does not hold records of this version; one sentence that names it.
   """
   try:
     with open(path) as f:
       values = json.load(f)
-    if values.pop('format') != FORMAT:
+    if values['format'] != FORMAT:
       raise ValueError('it has another format')
-    return Record(**values | {'curve': Curve(**values['curve'])})
+    return [Record(**run | {'curve': Curve(**run['curve'])}) for run in values['runs']]
   except FileNotFoundError:
-    return None
+    return []
   except (ValueError, LookupError, TypeError) as error:
-    raise ValueError(f'{path} is not a record of a run: {error}.') from error
+    raise ValueError(f'{path} does not hold records of runs: {error}.') from error
 
 
 def of_row(entry: Entry, places: Places) -> dict[int, Record]:
-  """Returns the records of a row by seed, for the declared seeds.
+  """Returns the records of a row by seed, for the declared seeds and in their order.
 
   A record of other settings belongs to an earlier declaration of the row and is left out.
 
   Raises:
     ValueError: as `read`.
   """
-  found = {seed: read(places.record(entry, seed)) for seed in entry.row.seeds}
   settings = entry.row.settings()
-  return {seed: r for seed, r in found.items() if r is not None and r.settings == settings}
+  found = {
+    record.seed: record
+    for record in read(places.records(entry))
+    if record.row == entry.name and record.settings == settings
+  }
+  return {seed: found[seed] for seed in entry.row.seeds if seed in found}
 
 
 def _text(value: Any, indent: str) -> str:

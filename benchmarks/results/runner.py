@@ -58,8 +58,7 @@ class Runner:
     except Failed as error:
       self._fail(entry, seed, str(error))
       return
-    record = records.read(self._places.record(entry, seed))
-    assert record is not None
+    record = records.of_row(entry, self._places)[seed]
     seconds = time.monotonic() - began
     print(f'{name}: {entry.task.measure} {record.final["mean"]:.4g}, {seconds:.0f} s', flush=True)
 

@@ -38,12 +38,6 @@ def what_runs(node: lp.PyNode) -> str:
   return getattr(function, 'name', getattr(function, '__name__', type(function).__name__))
 
 
-def is_ours(node: lp.PyNode) -> bool:
-  """Returns whether a node runs a class of `nodes/`; users may have classes of the same name."""
-  module = getattr(getattr(node, '_constructor', None), 'module', '')
-  return isinstance(module, str) and module.startswith('nodes.')
-
-
 def requests(program: lp.Program, placement: Mapping[str, Resources]) -> str:
   """Returns what each group asks of a cluster, and the sums, in several lines."""
   width = max(map(len, program.groups))

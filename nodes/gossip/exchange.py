@@ -74,12 +74,12 @@ class Exchange:
     deadline = time.monotonic() + self._options.gossip_timeout
     if self._options.blocking:
       for receiver, outbox in zip(self._successors, self._outboxes, strict=True):
-        self._wait(f'successor peer/{receiver}', outbox.is_idle, deadline, should_stop)
+        self._wait(f'successor peer {receiver}', outbox.is_idle, deadline, should_stop)
     self._send(params)
     if self._options.blocking:
       for sender in self._predecessors:
         there = lambda timeout, s=sender: self.mailbox.wait(s, timeout)  # noqa: E731
-        self._wait(f'predecessor peer/{sender}', there, deadline, should_stop)
+        self._wait(f'predecessor peer {sender}', there, deadline, should_stop)
     messages = [self._take(sender, params) for sender in self._predecessors]
     params = self._taken_back(params)
     return self._mixed(params, [message for message in messages if message is not None])
@@ -120,7 +120,7 @@ class Exchange:
       own, theirs = (f'{p.dtype}{list(p.shape)}' for p in (params, np.asarray(message.params)))
       if own != theirs:
         raise ValueError(
-          f'peer/{sender} has sent parameters {theirs}, and those of this peer are {own}; all peers '
+          f'peer {sender} has sent parameters {theirs}, and those of this peer are {own}; all peers '
           'need the same agent and options.'
         )
     return message

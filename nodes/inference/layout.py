@@ -31,6 +31,8 @@ def layout(
   eval_envs: int = 0,
   replica: int = 0,
   num_replicas: int = 1,
+  actors: str = 'actor',
+  evaluators: str = 'evaluator',
 ) -> list[EnvGroupSpec]:
   """Returns the environment groups of one replica: those of its actors, then the evaluator's.
 
@@ -45,14 +47,16 @@ def layout(
     eval_envs: environments of the evaluator; 0 for none.
     replica: index of the replica.
     num_replicas: in the program.
+    actors: name of the actors' group of nodes.
+    evaluators: name of the evaluator's group of nodes.
   """
   size = envs_per_actor // env_groups
   specs = [
-    EnvGroupSpec(f'actor/{actor}', group, size, actor * envs_per_actor + group * size)
+    EnvGroupSpec(f'{actors}/{actor}', group, size, actor * envs_per_actor + group * size)
     for actor in range(replica, num_replicas * num_actors, num_replicas)
     for group in range(env_groups)
   ]
   if eval_envs and replica == 0:
     first = num_replicas * num_actors * envs_per_actor
-    specs.append(EnvGroupSpec('evaluator/0', 0, eval_envs, first, training=False))
+    specs.append(EnvGroupSpec(f'{evaluators}/0', 0, eval_envs, first, training=False))
   return specs

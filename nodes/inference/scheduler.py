@@ -28,8 +28,8 @@ class RequestScheduler:
 
   Attributes:
     rows_dropped: rows of unrolls that new incarnations of actors have cut off.
-    restarts: new incarnations of actors that had connected before. An evaluator, whose evaluations and
-      videos are incarnations too, does not count.
+    restarts: new incarnations of actors that had connected before. Those of the evaluator are not
+      counted, because each of its evaluations and videos connects as a new incarnation.
   """
 
   def __init__(

@@ -30,15 +30,17 @@ def standard_error(returns: Sequence[float] | np.ndarray) -> float:
 class PeriodicEvaluator:
   """Evaluates every `period` actor steps, and once more with the final parameters."""
 
-  def __init__(self, monitor: Any, options: EvaluationOptions, seed: Seed):
+  def __init__(self, monitor: Any, name: str, options: EvaluationOptions, seed: Seed):
     """Initialises an evaluator.
 
     Args:
       monitor: Courier client of the monitor.
+      name: of the node, such as 'evaluator/0'.
       options: of evaluation.
       seed: of the environments and, if the evaluator runs inference, of its actions.
     """
     self._monitor = monitor
+    self._name = name
     self._num_envs = options.eval_envs
     self._episodes_each = math.ceil(options.eval_episodes / options.eval_envs)
     self._max_steps = options.eval_episode_steps
@@ -102,7 +104,7 @@ class PeriodicEvaluator:
       made = self._videos.make(recording, stop.is_set, final)
       if made is not None:
         call('video', int(steps), made)
-        call('report', 'evaluator/0', {'video_seconds': self._videos.seconds})
+        call('report', self._name, {'video_seconds': self._videos.seconds})
 
     due = 0
     activity.mark(activity.IDLE)
@@ -113,13 +115,13 @@ class PeriodicEvaluator:
         progress = call('progress')
         if progress['finished']:
           record(progress['actor_steps'], final=True)
-          call('final_evaluation', evaluate(final=True))
+          call('final_evaluation', self._name, evaluate(final=True))
           return
         steps = progress['actor_steps']
         due = min(due, steps + self._period)  # A restarted learner may begin at an earlier step.
         if steps >= due and steps > 0 and self._budget.allows_another():
           due = steps + self._period
-          call('report', 'evaluator/0', evaluate(final=False))
+          call('report', self._name, evaluate(final=False))
         if steps > 0:
           record(steps, final=False)
         activity.mark(activity.IDLE)

@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import launchpad as lp
-
 from agents.seeding import Seed
+from launchers.program import Program
 from nodes.gossip.options import GossipOptions
 from nodes.inference.layout import EnvGroupSpec, layout
 from programs.options.inference import InferenceConfig
@@ -24,7 +23,7 @@ from programs.parts.learner import training_options
 
 
 def add_inference_nodes(
-  program: lp.Program,
+  program: Program,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
@@ -49,7 +48,12 @@ def add_inference_nodes(
     A handle on each, for its actors.
   """
   inference = []
-  with program.group('inference'):
+  with program.group(
+    'inference',
+    roles=['inference'],
+    sends={'unrolls': 'replay'},
+    receives={'parameters': 'learner'},
+  ):
     for i in range(config.inference.inference_nodes):
       worker = ListeningNode(
         InferenceHandle('inference'),
@@ -70,7 +74,7 @@ def add_inference_nodes(
 
 
 def add_inference_learners(
-  program: lp.Program,
+  program: Program,
   config: InferenceConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
@@ -106,7 +110,12 @@ def add_inference_learners(
   make_node = ListeningCourierNode if serves_params or gossip else ListeningNode
   nodes: list[Any] = []
   inference = []
-  with program.group('inference_learner'):
+  with program.group(
+    'inference_learner',
+    roles=['inference', 'learner'],
+    sends={'unrolls': 'replay', 'parameters': 'learner'},  # To each other, if there are several.
+    receives={'batches': 'replay'},
+  ):
     for i in range(replicas):
       training = dataclasses.replace(
         training_options(config, f'inference_learner/{i}'),

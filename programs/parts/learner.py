@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import launchpad as lp
-
+from launchers.program import Program
 from nodes.learning.options import TrainingOptions
 from programs.options.actors import ActorsConfig
 from programs.parts.launchpad_nodes import AddressHandle, DataCourierNode, Deferred
@@ -27,7 +26,7 @@ def training_options(config: ActorsConfig, name: str) -> TrainingOptions:
 
 
 def add_learner(
-  program: lp.Program,
+  program: Program,
   config: ActorsConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
@@ -61,6 +60,8 @@ def add_learner(
       courier_kwargs={'thread_pool_size': 2 * (config.acting.num_actors + 1) + 4},
     ),
     label='learner',
+    roles=['learner'],
+    receives={'batches': 'replay'},
   )
   learner.set_client_kwargs(call_timeout=call_timeout)
   return learner

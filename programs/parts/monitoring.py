@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import launchpad as lp
 
+from launchers.program import Program
 from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
+from rundir.roles import Role
 
 
 def add_monitor(
-  program: lp.Program, config: CommonConfig, call_timeout: float, num_learners: int = 1
+  program: Program, config: CommonConfig, call_timeout: float, num_learners: int = 1
 ) -> Any:
   """Adds the monitor.
 
@@ -29,18 +32,26 @@ def add_monitor(
       Deferred('nodes.monitor', 'Monitor'),
       config.run.run_dir,
       config.run.num_steps,
-      config.evaluation.eval_envs > 0,
+      int(config.evaluation.eval_envs > 0),
       num_learners,
       config.evaluation.videos_kept,
     ),
     label='monitor',
+    roles=['monitor'],
   )
   monitor.set_client_kwargs(call_timeout=call_timeout)
   return monitor
 
 
 def add_evaluator(
-  program: lp.Program, config: CommonConfig, evaluator: Deferred, *args: Any, **kwargs: Any
+  program: Program,
+  config: CommonConfig,
+  evaluator: Deferred,
+  *args: Any,
+  roles: Sequence[Role],
+  sends: Mapping[str, Role] | None = None,
+  receives: Mapping[str, Role] | None = None,
+  **kwargs: Any,
 ) -> None:
   """Adds the evaluator, unless --eval_envs=0.
 
@@ -48,10 +59,13 @@ def add_evaluator(
     program: the graph.
     config: the program's options.
     evaluator: the class, a `nodes.runtime.periodic_evaluator.PeriodicEvaluator`.
-    *args: its arguments before the options of evaluation.
-    **kwargs: its arguments after them.
+    *args: its arguments before its name.
+    roles: as `Program.add_node` takes them.
+    sends: as `Program.add_node` takes it.
+    receives: as `Program.add_node` takes it.
+    **kwargs: its arguments after the seed.
   """
   if config.evaluation.eval_envs:
     seed = config.root_seed.child('evaluator')
-    node = lp.PyClassNode(evaluator, *args, config.evaluation, seed, **kwargs)
-    program.add_node(node, label='evaluator')
+    node = lp.PyClassNode(evaluator, *args, 'evaluator/0', config.evaluation, seed, **kwargs)
+    program.add_node(node, label='evaluator', roles=roles, sends=sends, receives=receives)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import launchpad as lp
 
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.learning.options import LoadingOptions
 from nodes.unrolls import tables, transitions
 from nodes.unrolls.table_names import OFFLINE
@@ -57,7 +58,7 @@ def make_table(found: Recorded, num_servers: int) -> list[tables.Table]:
 
 def add_loader(
   found: Recorded,
-  program: lp.Program,
+  program: Program,
   config: ActorsConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
@@ -92,6 +93,8 @@ def add_loader(
       options,
     ),
     label='replay_loader',
+    roles=['loader'],
+    sends={'offline': 'replay'},
   )
 
 

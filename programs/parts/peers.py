@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import launchpad as lp
-
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.gossip.options import GossipOptions
 from nodes.learning.options import TrainingOptions
 from nodes.runtime.options import RunOptions
@@ -27,7 +26,7 @@ def check_steps(run: RunOptions, gossip: GossipOptions) -> None:
 
 
 def add_peers(
-  program: lp.Program,
+  program: Program,
   config: CompiledLoopConfig,
   gossip: GossipOptions,
   make_agent: Callable[..., Any],
@@ -52,7 +51,7 @@ def add_peers(
   others = [config.root_seed.child('peer', k) for k in range(1, gossip.num_peers)]
   seeds = [config.root_seed.child('anakin'), *others]  # The first one's is Anakin's.
   nodes = [DataCourierNode(Deferred('nodes.gossip_peer', 'GossipPeer')) for _ in seeds]
-  with program.group('peer'):
+  with program.group('peer', roles=['actor', 'learner'], sends={'parameters': 'learner'}):
     peers = [program.add_node(node) for node in nodes]
   for k, node in enumerate(nodes):
     peers[k].set_client_kwargs(call_timeout=call_timeout)

@@ -8,6 +8,7 @@ from typing import Any
 import launchpad as lp
 
 from launchers.placement import Resources
+from launchers.program import Program
 from nodes.learning.options import RelabellingOptions
 from nodes.unrolls.table_names import BatchPart
 from programs.options.actors import ActorsConfig
@@ -16,7 +17,7 @@ from programs.parts.launchpad_nodes import AddressHandle, Deferred
 
 
 def add_relabellers(
-  program: lp.Program,
+  program: Program,
   config: ActorsConfig,
   make_agent: Callable[..., Any],
   make_environment: Callable[..., Any],
@@ -38,7 +39,12 @@ def add_relabellers(
   # As many unrolls at a time as all relabelled unrolls of an update, so they divide over the servers.
   kind = config.replay
   unrolls = kind.relabelled * len(replay) // kind.num_replay_shards
-  with program.group('relabeller'):
+  with program.group(
+    'relabeller',
+    roles=['transform'],
+    sends={'copies': 'replay'},
+    receives={'originals': 'replay', 'parameters': 'learner'},
+  ):
     for i in range(kind.num_relabellers):
       options = RelabellingOptions(
         name=f'relabeller/{i}',

@@ -6,15 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import launchpad as lp
-
+from launchers.program import Program
 from nodes.unrolls import tables
 from programs.options.actors import ActorsConfig
 from programs.parts.launchpad_nodes import AddressHandle, ReplayNode
 
 
 def add_replay(
-  program: lp.Program,
+  program: Program,
   config: ActorsConfig,
   monitor: Any,
   more_tables: Sequence[tables.Table] = (),
@@ -31,7 +30,7 @@ def add_replay(
     A handle on the address of each server; those of a replica are adjacent.
   """
   own = config.replay.make_tables(config.acting.env_group_size)
-  with program.group('replay'):
+  with program.group('replay', roles=['replay']):
     return [
       program.add_node(
         ReplayNode(

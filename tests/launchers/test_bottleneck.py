@@ -6,9 +6,11 @@ import pytest
 from launchers import bottleneck
 from launchers.bottleneck import Utilization
 from launchers.recent import Recent
+from tests.graphs import graph
 from viewing.progress import Progress
 
 RECORDED = pathlib.Path(__file__).parent.parent / 'viewing' / 'recorded'
+APART = graph(player=['actor'], inference=['inference'], learner=['learner'], judge=['evaluator'])
 STARVED = {'learner_waiting': 0.7, 'stepping': 0.1, 'waiting': 0.9, 'batch_fill': 1.0}
 
 
@@ -87,7 +89,8 @@ def test_a_machine_that_other_processes_fill_is_told_so_and_not_to_take_more_act
   machine = {'cores_used': used, 'cores': 2.0, 'cores_idle': idle}
   starved = bottleneck.verdict(Utilization(**STARVED, **machine))
   fed = bottleneck.verdict(Utilization(learner_waiting=0.02, **machine))
-  loop = bottleneck.of_program({'anakin/0': {}}, {'cpu_cores': 2}, used, idle)
+  both = graph(trainer=['actor', 'learner'])
+  loop = bottleneck.of_program({'trainer/0': {}}, {'cpu_cores': 2}, both, used, idle)
   said = f'other processes use {others} of the 2 cores'
   for found in (starved, fed, loop):
     assert (said in found.sentence) if others else ('other processes' not in found.sentence)
@@ -97,14 +100,15 @@ def test_a_machine_that_other_processes_fill_is_told_so_and_not_to_take_more_act
 
 def test_figures_are_shares_of_the_whole_program():
   means = {
-    'actor/0': {'stepping_share': 0.2, 'waiting_share': 0.8},
-    'actor/1': {'stepping_share': 0.4, 'waiting_share': 0.6},
+    'player/0': {'stepping_share': 0.2, 'waiting_share': 0.8},
+    'player/1': {'stepping_share': 0.4, 'waiting_share': 0.6},
+    'judge/0': {'stepping_share': 1.0},
     'inference/0': {'inference_busy_share': 0.5, 'deferred_requests': 1.0},
     'inference/1': {'inference_busy_share': 0.7, 'deferred_requests': 2.0},
     'learner/0': {'learner_waiting_share': 0.1, 'replay_size': 24.0},
   }
   config = {'num_actors': 2, 'env_groups': 2, 'queue_size': 32, 'cpu_cores': 8}
-  figures = bottleneck.utilization(means, config)
+  figures = bottleneck.utilization(means, config, APART)
   assert figures.stepping == pytest.approx(0.3) and figures.inference_busy == pytest.approx(0.6)
   assert figures.held_back == 0.75 and figures.replay_fill == 0.75
   assert figures.is_queue and not figures.acts_itself and figures.env_groups == 2
@@ -119,7 +123,8 @@ def test_figures_of_replicas_are_shares_of_all_of_them():
     'learner/1': {'learner_waiting_share': 0.3, 'replay_size': 30.0},
   }
   config = {'num_actors': 2, 'env_groups': 2, 'num_replicas': 2}
-  figures = bottleneck.utilization(means, config | {'replay_size': 100, 'min_replay_size': 5})
+  config |= {'replay_size': 100, 'min_replay_size': 5}
+  figures = bottleneck.utilization(means, config, APART)
   assert figures.learner_waiting == pytest.approx(0.2) and figures.held_back == 0.375
   assert figures.replay_capacity == 200 and figures.replay_fill == 0.25
   assert figures.first_fill == 0.05 and not figures.is_queue

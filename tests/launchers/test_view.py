@@ -10,7 +10,11 @@ from rich.console import Console
 from launchers import bottleneck, nodes_view, view
 from launchers.heartbeat import Beat
 from nodes.runtime import activity
+from tests.graphs import graph
 from tests.waiting import wait_until
+
+# Names of the user's choice: only the roles say what the nodes do.
+GRAPH = graph(trainer=['inference', 'learner'], player=['actor'])
 
 STATUS = {
   'elapsed': 61.0,
@@ -23,8 +27,9 @@ STATUS = {
   'finished': False,
   'counts': {'actor_steps': 250.0, 'environment_frames': 1000.0, 'learner_steps': 12.0},
   'waiting': {'learner/0': 'compiling (0:01:40)'},
+  'graph': GRAPH,
   'latest': {
-    'inference_learner/0': {
+    'trainer/0': {
       'actor_steps_per_second': 8.0,
       'environment_frames_per_second': 32.0,
       'policy_lag_mean': 1.25,
@@ -33,7 +38,7 @@ STATUS = {
       'exploration_min': 1.0,
       'exploration_max': 1.0,
     },
-    'actor/0': {'policy_lag_mean': 99.0},
+    'player/0': {'policy_lag_mean': 99.0},
   },
 }
 
@@ -84,7 +89,9 @@ def test_compiling_and_restoring_are_shown_before_other_activities_and_not_for_a
   work = [each.name for each in activities if each.is_work]
   assert {'playing', 'running the compiled loop'} < set(work)
   status = {**STATUS, 'finished': True}
-  shown = view.View(types.SimpleNamespace(status=status), 'title', {}, log_period=0.01, live=False)
+  shown = view.View(
+    types.SimpleNamespace(status=status), 'title', {}, GRAPH, log_period=0.01, live=False
+  )
   shown.beats(
     {
       'actor/0': doing('waiting for actions', 59.0),
@@ -111,7 +118,7 @@ def test_compiling_and_restoring_are_shown_before_other_activities_and_not_for_a
 
 def test_what_the_restart_of_a_learner_has_lost_is_said_once(capsys):
   follower = types.SimpleNamespace(status=STATUS | {'losses': ['learner/0 has lost 7']})
-  shown = view.View(follower, 'title', {}, log_period=0.01, live=False)
+  shown = view.View(follower, 'title', {}, GRAPH, log_period=0.01, live=False)
   shown.start()
   errors = []
 
@@ -128,18 +135,29 @@ def test_what_the_restart_of_a_learner_has_lost_is_said_once(capsys):
 
 def test_what_was_lost_just_before_the_end_is_said_at_the_end(capsys):
   follower = types.SimpleNamespace(status=STATUS | {'losses': ['learner/0 has lost 7']})
-  shown = view.View(follower, 'title', {}, log_period=3600, live=False)
+  shown = view.View(follower, 'title', {}, GRAPH, log_period=3600, live=False)
   shown.start()
   shown.close()
   assert capsys.readouterr().err.splitlines() == ['warning: learner/0 has lost 7']
 
 
 def test_rates_of_replicas_are_added_up():
-  first = STATUS['latest']['inference_learner/0']
+  first = STATUS['latest']['trainer/0']
   second = {'actor_steps_per_second': 2.0, 'replay_size': 3.0, 'policy_lag_mean': 1.25}
-  line = view.as_line(STATUS | {'latest': {'a/0': first, 'a/1': second}})
+  line = view.as_line(STATUS | {'latest': {'trainer/0': first, 'trainer/1': second}})
   for word in ('steps/s=10', 'replay_size=10', 'policy_lag=1.2', 'frames/s=32'):
     assert word in line.split()
+
+
+def test_what_a_learner_and_its_inference_nodes_both_report_counts_once():
+  apart = graph(server=['inference'], trainer=['learner'])
+  latest = {
+    'server/0': {'actor_steps_per_second': 3.0, 'inference_batch_fill': 0.5},
+    'server/1': {'actor_steps_per_second': 4.0, 'inference_batch_fill': 0.5},
+    'trainer/0': {'actor_steps_per_second': 7.0},
+  }
+  line = view.as_line(STATUS | {'graph': apart, 'latest': latest})
+  assert {'steps/s=7', 'batch_fill=50%'} <= set(line.split())
 
 
 def test_the_table_shows_the_same_and_names_nodes_long_at_one_thing():
@@ -181,7 +199,7 @@ def test_a_machine_that_other_processes_fill_is_named_in_the_line(monkeypatch, c
   monkeypatch.setattr(view, 'time', clock)
   means = {'learner/0': {'learner_waiting_share': 0.9, 'actor_steps': 1.0}}
   follower = types.SimpleNamespace(status=STATUS | {'latest': means})
-  shown = view.View(follower, 'title', {'cpu_cores': 4}, log_period=0.01, live=False)
+  shown = view.View(follower, 'title', {'cpu_cores': 4}, GRAPH, log_period=0.01, live=False)
   for clock.now, idle in ((0.0, 20.0), (10.0, 21.0)):
     shown.beats({'actor/0': dataclasses.replace(BEAT, idle_seconds=idle, host='here')})
   shown.start()
@@ -193,7 +211,7 @@ def test_a_machine_that_other_processes_fill_is_named_in_the_line(monkeypatch, c
 
 def test_the_bottleneck_is_named_in_the_line_and_explained_below_the_table():
   means = {'learner/0': {'learner_waiting_share': 0.01, 'replay_size': 32.0}}
-  verdict = bottleneck.of_program(means, {'queue_size': 32})
+  verdict = bottleneck.of_program(means, {'queue_size': 32}, GRAPH)
   status = STATUS | {'verdict': verdict}
   assert 'bottleneck=learner' in view.as_line(status).split()
   console = Console(width=200, record=True, file=open('/dev/null', 'w'))  # noqa: SIM115

@@ -46,6 +46,7 @@ class Monitor:
 
   def __init__(self, last=1):
     self.last = last
+    self.nodes = set()  # That have reported.
     self.evaluations = []
     self.final = []
     self.videos = []
@@ -57,9 +58,11 @@ class Monitor:
     return {'actor_steps': 100.0, 'finished': len(self.evaluations) >= self.last}
 
   def report(self, node, values):
+    self.nodes.add(node)
     self.evaluations.append(values)
 
-  def final_evaluation(self, values):
+  def final_evaluation(self, node, values):
+    self.nodes.add(node)
     self.final.append(values)
 
 
@@ -164,7 +167,7 @@ def test_an_episode_that_never_ends_counts_with_its_return_so_far_in_the_last_ro
 def test_an_evaluator_without_time_plays_one_round(connect, answer):
   inference, monitor = Inference(), Monitor()
   options = evaluation(eval_seconds=1e-9)
-  Evaluator(Catch, answer(inference), connect(monitor), options, Seed(3)).run()
+  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options, Seed(3)).run()
   assert [v['evaluator_episodes'] for v in monitor.evaluations + monitor.final] == [12, 4]
 
 
@@ -195,7 +198,7 @@ class Playing(PeriodicEvaluator):
   """Plays evaluations of one episode, each of which takes 7 seconds of `clock`."""
 
   def __init__(self, monitor, options, clock):
-    super().__init__(monitor, options, Seed(3))
+    super().__init__(monitor, 'judge/0', options, Seed(3))
     self._clock = clock
 
   def run(self):
@@ -267,6 +270,7 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
     lambda n, seed: Catch(n, seed),
     answer(inference),
     connect(monitor),
+    'judge/0',
     evaluation(),
     Seed(3),
   )
@@ -276,6 +280,7 @@ def test_the_evaluator_ends_with_an_evaluation_of_the_final_parameters(connect, 
     assert values['evaluator_episodes'] == 12
     won = 12 * (1 + values['evaluator_return']) / 2  # An episode returns 1 or -1.
     assert round(won, 3) in range(13)
+  assert monitor.nodes == {r[0] for r in inference.requests} == {'judge/0'}
   assert len({r[1] for r in inference.requests}) == 2, 'each evaluation begins with fresh slots'
   first = [r for r in inference.requests if r[3] == 0]
   assert all((r[4] == dm_env.StepType.FIRST).all() for r in first)
@@ -286,7 +291,7 @@ def test_an_evaluator_records_one_environment_in_place_of_all_and_the_final_para
 ):
   inference, monitor = Inference(), Monitor(last=2)  # An evaluation and a video.
   options = evaluation(video_period=1e9, video_frames=7)
-  Evaluator(Catch, answer(inference), connect(monitor), options, Seed(3)).run()
+  Evaluator(Catch, answer(inference), connect(monitor), 'judge/0', options, Seed(3)).run()
   assert [steps for steps, _ in monitor.videos] == [100, 100]
   assert [set(values) for values in monitor.evaluations[1:]] == [{'video_seconds'}] * 2
   for _, gif in monitor.videos:
@@ -306,7 +311,7 @@ def test_a_video_ends_with_its_episode_or_when_it_is_late(answer):
   inference = answer(Inference())
   for is_out_of_time, frames in ((False, 10), (True, 1)):
     gif = record_video(
-      inference, Catch(1, 0), 4, 1000, lambda: False, lambda late=is_out_of_time: late
+      inference, 'judge/0', Catch(1, 0), 4, 1000, lambda: False, lambda late=is_out_of_time: late
     )
     with Image.open(io.BytesIO(gif)) as pictures:
       assert pictures.n_frames == frames
@@ -314,4 +319,5 @@ def test_a_video_ends_with_its_episode_or_when_it_is_late(answer):
 
 def test_a_video_stops_with_the_program(answer):
   with pytest.raises(lifecycle.Stopped):
-    record_video(answer(Inference(limit=3)), Catch(1, 0), 4, 1000, lambda: False, lambda: False)
+    never = lambda: False  # noqa: E731
+    record_video(answer(Inference(limit=3)), 'judge/0', Catch(1, 0), 4, 1000, never, never)

@@ -94,7 +94,7 @@ def run_to_the_end(run_dir, connect, stop, **options):
   """Runs a node until it says that training has finished; returns what the monitor counted."""
   run_dir.mkdir(exist_ok=True)
   stop.clear()
-  monitor = Monitor(str(run_dir), num_steps=500, has_evaluator=False)
+  monitor = Monitor(str(run_dir), num_steps=500, num_evaluators=0)
   thread = start(make_node(run_dir, connect(monitor), **options))
   wait_for(lambda: monitor.progress()['finished'], thread)
   stop.set()
@@ -105,12 +105,18 @@ def run_to_the_end(run_dir, connect, stop, **options):
 
 @pytest.mark.slow
 def test_it_trains_and_sends_its_parameters_to_the_evaluator(tmp_path, connect, stop):
-  monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=True)
+  monitor = Monitor(str(tmp_path), num_steps=500, num_evaluators=1)
   node = make_node(tmp_path, connect(monitor))
   thread = start(node)
   client = connect(node)
   AnakinEvaluator(
-    make_agent, Catch, client, connect(monitor), evaluation(episodes=12), Seed(1)
+    make_agent,
+    Catch,
+    client,
+    connect(monitor),
+    'evaluator/0',
+    evaluation(episodes=12),
+    Seed(1),
   ).run()
   status = monitor.status()
   assert status['finished'] and status['latest']['evaluator/0']['evaluator_episodes'] == 15
@@ -188,7 +194,7 @@ def test_a_run_starts_with_anothers_parameters_but_resumes_with_its_own(tmp_path
 
 @pytest.mark.slow
 def test_a_stopped_run_leaves_a_checkpoint(tmp_path, connect, stop):
-  monitor = Monitor(str(tmp_path), num_steps=10**9, has_evaluator=False)
+  monitor = Monitor(str(tmp_path), num_steps=10**9, num_evaluators=0)
   thread = start(make_node(tmp_path, connect(monitor), num_steps=10**9))
   wait_for(lambda: monitor.progress()['actor_steps'] > 0, thread)
   stop.set()
@@ -246,7 +252,9 @@ def test_an_evaluator_compiles_and_waits_for_parameters_before_the_first_evaluat
   agent = make_agent(Catch().observation_spec, Catch().action_spec)
   found = {'environment_frames': 1}, jax.device_get(agent.init(jax.random.key(0)).params)
   monkeypatch.setattr('nodes.anakin_evaluator.Evaluation', Recorded)
-  AnakinEvaluator(make_agent, Catch, Served(), Served(), evaluation(episodes=5), Seed(1)).run()
+  AnakinEvaluator(
+    make_agent, Catch, Served(), Served(), 'evaluator/0', evaluation(episodes=5), Seed(1)
+  ).run()
   assert called == ['compile', 'get_params', 'progress', 'get_params', 'final_evaluation']
 
 
@@ -287,7 +295,7 @@ NORMALIZING = functools.partial(VTrace, VTraceConfig(normalize_observations=True
 def test_a_run_that_cannot_resume_is_rejected_in_one_sentence(
   tmp_path, connect, stop, options, words
 ):
-  monitor = Monitor(str(tmp_path), num_steps=500, has_evaluator=False)
+  monitor = Monitor(str(tmp_path), num_steps=500, num_evaluators=0)
   node = make_node(tmp_path, connect(monitor), **options)
   with pytest.raises(lifecycle.NonRetryableError, match=words):
     node.run()

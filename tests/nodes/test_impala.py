@@ -329,7 +329,7 @@ def test_the_evaluator_plays_with_one_version_and_says_which(connect):
   learner = _learner()
   monitor = Monitor()
   clients = connect(learner), connect(monitor)
-  ImpalaEvaluator(make_vtrace, make_catch, *clients, evaluation(), Seed(3)).run()
+  ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', evaluation(), Seed(3)).run()
   assert len(monitor.evaluations) == len(monitor.final) == 1
   for values in monitor.evaluations + monitor.final:
     assert (values['evaluator_episodes'], values['evaluated_frames']) == (12, 77)
@@ -345,7 +345,7 @@ def test_an_evaluator_fails_with_its_inference_and_does_not_wait_for_it(connect,
   monkeypatch.setattr(DeviceInference, 'serve', serve)
   clients = connect(learner), connect(Monitor())
   with pytest.raises(MemoryError, match='out of memory'):
-    ImpalaEvaluator(make_vtrace, make_catch, *clients, evaluation(), Seed(3)).run()
+    ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', evaluation(), Seed(3)).run()
 
 
 def test_the_evaluator_records_with_the_newest_parameters(connect):
@@ -353,7 +353,7 @@ def test_the_evaluator_records_with_the_newest_parameters(connect):
   monitor = Monitor(last=2)
   options = evaluation(eval_episodes=4, video_period=1e9, video_frames=100)
   clients = connect(learner), connect(monitor)
-  ImpalaEvaluator(make_vtrace, make_catch, *clients, options, Seed(3)).run()
+  ImpalaEvaluator(make_vtrace, make_catch, *clients, 'judge/0', options, Seed(3)).run()
   assert learner.variables_asked == 5  # Before the first evaluation; two evaluations, two videos.
   assert len(monitor.videos) == 2
   for _, gif in monitor.videos:

@@ -130,13 +130,12 @@ def test_the_script_acts_as_the_agent_without_this_repository(tmp_path, capsys, 
   assert specs['protocol']['env'] == 'catch' and specs['score']['episodes'] == 2
 
 
-def test_the_script_imports_nothing_else_and_is_short():
+def test_the_script_imports_nothing_else():
   lines = (ROOT / 'viewing' / 'play.py').read_text().splitlines()
   imported = {
     line.split()[1].split('.')[0] for line in lines if line.startswith(('import', 'from'))
   }
   assert imported == {'json', 'pathlib', 'sys', 'typing', 'jax', 'numpy'}
-  assert len(lines) <= 46
 
 
 class Counted(nn.Module):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from rundir import (
   csv_file,
+  graph_file,
   node_files,
   reading,
   run_directory,
@@ -18,6 +19,7 @@ from rundir import (
   sweep_directory,
   videos,
 )
+from rundir.roles import EVALUATOR
 from viewing.trackers.records import AXES, Header, Media, Metrics, Outcome, Record
 from viewing.trackers.rows import NewRows, Row, Windows
 
@@ -86,9 +88,10 @@ class Stream:
 
   def _files(self) -> Iterator[tuple[str, str, str, float]]:
     """Yields the files of rows: name, path, column of the time, seconds of a mean."""
+    graph = graph_file.read(self._run_dir)
     for node, path in node_files.find(self._run_dir, node_files.CSV).items():
       if _is_exported(node):
-        yield node, path, 'seconds', 0.0 if node.startswith('evaluator/') else self._every
+        yield node, path, 'seconds', 0.0 if EVALUATOR in graph.roles(node) else self._every
     yield _PROCESSES, run_directory.processes_path(self._run_dir), 'time', 0.0
 
   def _rows(self, name: str, path: str, column: str, every: float) -> list[Row]:

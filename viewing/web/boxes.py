@@ -9,11 +9,14 @@ from typing import Any
 from launchers.bottleneck import Utilization
 from nodes.runtime import activity
 from rundir.graph_file import Flow, Graph, Group
+from rundir.roles import EVALUATOR
 from viewing.node_log import NodeLog
 from viewing.processes import Sample
 
 BUSY, IDLE, HELD, UNKNOWN = 'busy', 'idle', 'held', 'unknown'
 _HALF = 0.5
+# What flows back or between tables; whatever else a graph declares flows to the right.
+_NOT_FORWARD = {'batches', 'parameters', 'originals', 'copies', 'offline', 'reports'}
 _RESTING = {activity.IDLE.name, activity.STARTING.name, ''}
 
 
@@ -69,7 +72,7 @@ def groups(
   columns = _columns(every, graph.flows)
   result = []
   for label in every:
-    group = recorded.get(label) or Group(label, len(of[label]), '', '')
+    group = recorded.get(label) or Group(label, len(of[label]), '', '', graph.roles(label))
     mine = [states[name] for name in of.get(label, []) if name in states]
     counts = {s: sum(state == s for state, _ in mine) for s in (BUSY, HELD, IDLE)}
     meters: dict[str, list[float]] = {}
@@ -82,6 +85,7 @@ def groups(
         'nodes': group.nodes,
         'runs': group.runs,
         'machine': group.machine,
+        'roles': group.roles,
         'column': columns[label],
         'state': max(counts, key=lambda s: counts[s]) if any(counts.values()) else UNKNOWN,
         'meters': [[meter, sum(shares) / len(shares)] for meter, shares in meters.items()],
@@ -124,7 +128,7 @@ def edges(
   result = []
   for flow in graph.flows:
     if flow.what != 'reports':
-      rate = None if flow.source == 'evaluator' else rates.get(flow.what)
+      rate = None if EVALUATOR in graph.roles(flow.source) else rates.get(flow.what)
       result.append({'source': flow.source, 'target': flow.target, 'what': flow.what, 'rate': rate})
   return result
 
@@ -132,7 +136,7 @@ def edges(
 def _columns(labels: Sequence[str], flows: Sequence[Flow]) -> dict[str, int]:
   """Returns a column for each group: rows and unrolls flow to the right, batches where they can."""
   column = dict.fromkeys(labels, 0)
-  forward = [f for f in flows if f.what in ('rows', 'unrolls', 'calls')]
+  forward = [f for f in flows if f.what not in _NOT_FORWARD]
   both_ways = {(f.target, f.source) for f in forward}
   forward += [f for f in flows if f.what == 'batches' and (f.source, f.target) not in both_ways]
   receives = {f.target for f in forward} | {f.source for f in forward}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rundir import csv_file, curves, node_files, secrets
+from rundir.roles import EVALUATOR, LEARNER
 from viewing.progress import Progress
 
 _POINTS = 300
@@ -71,14 +72,17 @@ class LearningCurve:
 
   def update(self) -> None:
     """Reads the curve again if its files have grown; the time does not depend on their size."""
-    paths = [node_files.csv_path(self._run_dir, node) for node in ('evaluator/0', *curves.LEARNERS)]
+    evaluators, learners = (
+      [node_files.csv_path(self._run_dir, node) for node in curves.nodes(self._run_dir, role)]
+      for role in (EVALUATOR, LEARNER)
+    )
+    paths = evaluators + learners
     sizes = tuple(os.path.getsize(path) if os.path.exists(path) else 0 for path in paths)
     if sizes == self._seen:
       return
     self._seen = sizes
-    evaluations = _points(paths[0], 'evaluated_frames', 'evaluator_return')
-    evaluations = evaluations or _points(paths[0], 'environment_frames', 'evaluator_return')
-    training = next(filter(None, (_points(path, *curves.TRAINING) for path in paths[1:])), [])
+    evaluations = _points(evaluators, curves.EVALUATION)
+    training = _points(learners, [curves.TRAINING])
     self.evaluated = len(evaluations) > 1 or not training
     self.by_kind = {'evaluator': evaluations, 'training': training}
 
@@ -147,9 +151,13 @@ def _name(runs: Sequence[Progress], key: str, keys: list[str]) -> str:
   return ' '.join(words) or f'{program} on {options.get("env", "")}'
 
 
-def _points(path: str, x: str, y: str) -> list[tuple[float, float]]:
-  columns, rows = csv_file.thinned(path, _POINTS)
-  if x not in columns or y not in columns:
-    return []
-  pairs = ((row[columns.index(x)], row[columns.index(y)]) for row in rows)
-  return sorted(pair for pair in pairs if all(map(math.isfinite, pair)))
+def _points(paths: Sequence[str], series: Sequence[Sequence[str]]) -> list[tuple[float, float]]:
+  """Returns the points of the first file that has some, by the first of these sets of columns."""
+  for path in paths:
+    columns, rows = csv_file.thinned(path, _POINTS)
+    for x, y, *_ in series:
+      if x in columns and y in columns:
+        pairs = ((row[columns.index(x)], row[columns.index(y)]) for row in rows)
+        if points := sorted(pair for pair in pairs if all(map(math.isfinite, pair))):
+          return points
+  return []

@@ -116,7 +116,7 @@ class _Run:
     graph = graph_file.read(self.run_dir)
     status = run.status or {'means': {}, 'verdict': bottleneck.UNKNOWN}
     seen = run.processes
-    figures = bottleneck.utilization(status['means'], run.config, seen.cores_used())
+    figures = bottleneck.utilization(status['means'], run.config, graph, seen.cores_used())
     names = self._nodes(graph)
     states = {
       name: boxes.node(

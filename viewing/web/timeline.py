@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from launchers import logs
-from rundir import csv_file, node_files, run_directory
+from rundir import csv_file, graph_file, node_files, run_directory
+from rundir.roles import EVALUATOR, LEARNER, REPLAY
 
 _MOST = 300  # Of each kind; the newest.
 _LINES = 4000
@@ -21,7 +22,6 @@ _KINDS = (
   ('resume', re.compile(r'resuming from ')),
   ('warning', re.compile(r'^[WE]\d{4} ')),
 )
-_LEARNERS = ('inference_learner/0', 'learner/0', 'anakin/0', 'peer/0', 'replay/0')
 
 
 class Timeline:
@@ -42,11 +42,13 @@ class Timeline:
       {'time': when, 'kind': 'restart', 'node': node, 'text': f'{node} restarted'}
       for when, node in run_directory.restart_times(self._run_dir)[-_MOST:]
     ]
-    evaluator = node_files.csv_path(self._run_dir, 'evaluator/0')
-    events += self._once(evaluator, lambda: _evaluations(evaluator, began))
-    for node in _LEARNERS:
-      path = node_files.log_path(self._run_dir, node)
-      events += self._once(path, lambda path=path, node=node: _of_log(path, node, began))
+    graph = graph_file.read(self._run_dir)
+    for node, path in node_files.find(self._run_dir, node_files.CSV).items():
+      if EVALUATOR in graph.roles(node):
+        events += self._once(path, lambda path=path, node=node: _evaluations(path, node, began))
+    for node, path in node_files.find(self._run_dir, node_files.LOG).items():
+      if node.endswith('/0') and {LEARNER, REPLAY} & set(graph.roles(node)):
+        events += self._once(path, lambda path=path, node=node: _of_log(path, node, began))
     return sorted(events, key=lambda event: event['time'])
 
   def _once(self, path: str, read: Any) -> list[dict[str, Any]]:
@@ -59,7 +61,7 @@ class Timeline:
     return self._kept[path][1]
 
 
-def _evaluations(path: str, began: float) -> list[dict[str, Any]]:
+def _evaluations(path: str, node: str, began: float) -> list[dict[str, Any]]:
   columns, rows = csv_file.thinned(path, _MOST)
   events = []
   for row in rows:
@@ -67,7 +69,7 @@ def _evaluations(path: str, began: float) -> list[dict[str, Any]]:
     if values.get('evaluator_return', float('nan')) == values.get('evaluator_return'):
       when = values.get('time', began + values.get('seconds', 0.0))
       text = f'evaluation: return {values["evaluator_return"]:.4g}'
-      events.append({'time': when, 'kind': 'evaluation', 'node': 'evaluator/0', 'text': text})
+      events.append({'time': when, 'kind': 'evaluation', 'node': node, 'text': text})
   return [event for event in events if event['time'] == event['time']]
 
 

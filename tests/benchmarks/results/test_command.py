@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from benchmarks.results import records
 from benchmarks.running import ROOT, processes
 from rundir import curves
 from tests.benchmarks import smoke
@@ -91,16 +92,17 @@ def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   config = json.loads((run_dir / 'config.json').read_text())
   first, second = (' '.join(command) for command in config['commands'])
   assert f'--run_dir={run_dir}' in first and f'--resume={run_dir}' in second
-  record = json.loads((docs / 'data' / 'catch' / 'anakin' / '4.json').read_text())
-  stopped, last = record['attempts']
+  (record,) = records.read(str(docs / 'data' / 'catch.json'))
+  assert (record.row, record.seed) == ('catch/anakin', 4)
+  stopped, last = record.attempts
   assert stopped['exit_code'] is None and last['exit_code'] == 0
   assert stopped['first_second'] == 0 < last['first_second']
-  assert record['totals']['actor_steps'] >= 80_000 == config['config']['num_steps']
-  assert record['totals']['seconds'] >= max(record['curve']['seconds'])
-  assert record['curve']['seconds'] == sorted(record['curve']['seconds'])
-  assert record['final']['episodes'] == 10 and -1 <= record['final']['mean'] <= 1
+  assert record.totals['actor_steps'] >= 80_000 == config['config']['num_steps']
+  assert record.totals['seconds'] >= max(record.curve.seconds)
+  assert record.curve.seconds == sorted(record.curve.seconds)
+  assert record.final['episodes'] == 10 and -1 <= record.final['mean'] <= 1
   text = (docs / 'index.md').read_text()
-  assert f'| `anakin` | {record["final"]["mean"]:.4g}, one seed | 1 of 1: [4]' in text
+  assert f'| `anakin` | {record.final["mean"]:.4g}, one seed | 1 of 1 |' in text
   assert '| `wrong` | not run | 0 of 1 |' in text
 
   # Nothing is left to do for it, and the page needs no run.
@@ -124,4 +126,4 @@ def test_a_row_is_stopped_continued_recorded_and_rendered_elsewhere(tmp_path):
   command = [sys.executable, 'evaluate.py', str(policy), '--episodes=10', '--seed=4']
   score = tmp_path / 'score.json'
   subprocess.run([*command, f'--json={score}'], cwd=ROOT, check=True, timeout=DEADLINE_SECONDS)
-  assert json.loads(score.read_text())['score']['mean'] == record['final']['mean']
+  assert json.loads(score.read_text())['score']['mean'] == record.final['mean']

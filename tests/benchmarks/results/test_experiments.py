@@ -77,7 +77,7 @@ def test_a_record_has_the_score_and_the_returns_of_the_ids(results, tmp_path):
   }
   assert record.options == {'batch_size': 8} and record.versions == {'jax': '0.6.2'}
   places = Places('', str(tmp_path / 'docs'))
-  records.write(places.record(ENTRY, 3), record)
+  records.add(places.records(ENTRY), record)
   assert records.of_row(ENTRY, places) == {3: record}
   text = page.render([TASK], [], places)[places.page].decode()
   assert '| system | score | seeds |' in text and '| `r2d2` | 0, one seed | 1 of 2' in text
@@ -151,6 +151,7 @@ def test_a_run_that_was_stopped_continues_and_is_recorded(tmp_path):
   output, _ = process.communicate(timeout=300)
   assert process.returncode == 0, output
   assert 'memory/r2d2 seed 4: score ' in output
-  record = records.read(str(docs / 'data' / 'memory' / 'r2d2' / '4.json'))
+  (record,) = records.read(str(docs / 'data' / 'memory.json'))
+  assert (record.row, record.seed) == ('memory/r2d2', 4)
   assert len(record.attempts) == 2 and record.totals['actor_steps'] == 12 * 5
   assert bsuite.scores(str(run_dir))[0].done == 2

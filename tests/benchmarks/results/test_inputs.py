@@ -47,7 +47,7 @@ def runner(places, monkeypatch, tmp_path):
     command = ' '.join(row.command(entry.name, seed))
     final, curve = {'mean': 1.0}, Curve([], [], [], [], [])
     record = Record(entry.name, seed, row.settings(), command, curve, '', final, {}, [], {})
-    records.write(places.record(entry, seed), record)
+    records.add(places.records(entry), record)
 
   monkeypatch.setattr(launches, 'run', run)
   runner = Runner(places, {}, '')
@@ -116,7 +116,8 @@ def test_launch_gets_the_directory_and_no_file_that_is_kept_has_it(tmp_path):
   first = runs / 'small' / 'catch' / 'first' / '3'
   config = run_directory.read_record(str(runs / 'small' / 'catch' / 'second' / '3')).config
   assert config['init_from'] == str(first)
-  assert (docs / 'data' / 'small' / 'catch' / 'first' / '3.json').exists()
+  made = [(record.row, record.seed) for record in records.read(str(docs / 'data/small/catch.json'))]
+  assert ('small/catch/first', 3) in made
   kept = [path for path in docs.rglob('*') if path.suffix in ('.json', '.md')]
   assert docs / 'policies' / 'small' / 'catch' / 'second' / 'config.json' in kept
   for path in kept:

@@ -127,5 +127,5 @@ def test_a_row_is_missing_started_running_and_done(make_run, places):
   for seed in ROW.seeds:
     curve = Curve([], [], [], [], [])
     made = Record(ENTRY.name, seed, ROW.settings(), '', curve, '', {}, {}, [], {})
-    records.write(places.record(ENTRY, seed), made)
+    records.add(places.records(ENTRY), made)
   assert states.of_row(ENTRY, places) == ('done', 2)

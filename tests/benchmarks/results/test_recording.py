@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import multiprocessing
 import os
 
 import pytest
@@ -122,20 +123,35 @@ def test_a_peer_without_final_episodes_is_recorded_with_its_last_training_return
   assert record.totals['steps_per_second'] == 100.0
 
 
-def test_a_record_is_read_as_it_was_written_with_one_line_for_each_column(tmp_path):
-  path = tmp_path / 'data' / 'x.json'
-  record = records.read(str(tmp_path / 'none.json'))
-  assert record is None
-  places = Places('', str(tmp_path))
+def _record(row, seed, **changed):
+  """Returns a record of a short curve."""
   curve = Curve([1, 2], [4, 8], [0.5, 1.0], [0.0, 1.0], [10, 10])
-  made = records.Record('a/b', 1, {'x': 1}, 'c', curve, 'evaluator', {'mean': 1.0}, {}, [{}], {})
-  records.write(str(path), made)
+  made = records.Record(row, seed, {'x': 1}, 'c', curve, 'evaluator', {'mean': 1.0}, {}, [{}], {})
+  return dataclasses.replace(made, **changed)
+
+
+def test_records_are_read_as_they_were_written_in_the_one_file_of_their_task(tmp_path):
+  path = tmp_path / 'data' / 'group' / 'task.json'
+  assert records.read(str(path)) == []
+  made = [_record('group/task/a', 1), _record('group/task/a', 10), _record('group/task/b', 2)]
+  for record in reversed(made):
+    records.add(str(path), record)
   assert records.read(str(path)) == made
   assert '"actor_steps": [1, 2],\n' in path.read_text()
+  again = dataclasses.replace(made[1], command='d')
+  records.add(str(path), again)
+  assert records.read(str(path)) == [made[0], again, made[2]]
   path.write_text('{"format": 0}')
-  with pytest.raises(ValueError, match=f'^{path} is not a record of a run: it has another format'):
+  wanted = f'^{path} does not hold records of runs: it has another format'
+  with pytest.raises(ValueError, match=wanted):
     records.read(str(path))
-  assert places.record(ENTRY, 3).endswith('data/catch/sebulba/3.json')
+
+
+def test_runs_that_end_at_once_are_all_recorded(tmp_path):
+  path = str(tmp_path / 'data' / 'task.json')
+  with multiprocessing.get_context('fork').Pool(4) as pool:
+    pool.starmap(records.add, [(path, _record('task/a', seed)) for seed in range(40)], 1)
+  assert [record.seed for record in records.read(path)] == [*range(40)]
 
 
 def test_records_of_other_settings_are_not_the_rows(tmp_path):
@@ -144,7 +160,7 @@ def test_records_of_other_settings_are_not_the_rows(tmp_path):
   curve = Curve([], [], [], [], [])
   for seed, settings in ((1, entry.row.settings()), (2, entry.row.settings() | {'budget': 1})):
     made = records.Record(entry.name, seed, settings, '', curve, '', {}, {}, [], {})
-    records.write(places.record(entry, seed), made)
+    records.add(places.records(entry), made)
   assert list(records.of_row(entry, places)) == [1]
 
 

@@ -29,7 +29,7 @@ function places(groups) {
   const most = Math.max(...full.map(height));
   const found = new Map();
   full.forEach((column, i) => {
-    column.sort((a, b) => (a.name === 'evaluator') - (b.name === 'evaluator'));
+    column.sort((a, b) => a.roles.includes('evaluator') - b.roles.includes('evaluator'));
     column.forEach((group, k) => found.set(group.name, {
       x: BOX.margin + i * (BOX.width + BOX.across),
       y: BOX.margin + (most - height(column)) / 2 + k * (BOX.height + BOX.down),
@@ -41,9 +41,10 @@ function places(groups) {
 
 // Whether a group is what the verdict names.
 function isBottleneck(group, name) {
-  const has = (meter) => group.meters.some(([one]) => one === meter);
-  return {environments: has('environments'), actors: has('environments'), learner: has('learner') || group.runs === 'Anakin',
-    inference: has('inference'), batching: has('inference'), replay: group.runs === 'ReplayServer'}[name] || false;
+  const has = (meter) => group.meters.some(([one]) => one === meter), does = (role) => group.roles.includes(role);
+  return {environments: has('environments'), actors: has('environments'),
+    learner: has('learner') || (does('actor') && does('learner')),
+    inference: has('inference'), batching: has('inference'), replay: does('replay')}[name] || false;
 }
 
 function drawBox(group, place, replay, bottleneck) {
@@ -59,7 +60,7 @@ function drawBox(group, place, replay, bottleneck) {
   const word = {busy: 'busy', idle: 'idle', held: 'held back'}[group.state] || '';
   parts.push(text(x + BOX.width - 12, y + 22, word, 'soft', 'end'));
   const meters = group.meters.map(([name, share]) => [name, share, '']);
-  if (group.runs === 'ReplayServer' && replay.fill !== null && replay.capacity) {
+  if (group.roles.includes('replay') && replay.fill !== null && replay.capacity) {
     const held = Math.round(replay.fill * replay.capacity).toLocaleString('en');
     meters.push([`${held} of ${replay.capacity.toLocaleString('en')} unrolls`, replay.fill,
       replay.is_queue && replay.fill >= 0.9 ? 'full' : 'fill']);
