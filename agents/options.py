@@ -167,7 +167,8 @@ def _declaration(config: type, name: str) -> tuple[type, Mapping[str, Any]]:
 
   A class may give an inherited option another default, as in `num_envs: int = 16`, and nothing else.
   """
-  owner, declared = config, config.__dataclass_fields__[name]
+  owner = config
+  (declared,) = (field for field in dataclasses.fields(config) if field.name == name)
   for cls in config.__mro__:
     found = vars(cls).get('__dataclass_fields__', {}).get(name)
     if found is not None and (found is declared or not declared.metadata):

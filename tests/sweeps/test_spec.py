@@ -99,6 +99,7 @@ def test_a_program_without_learning_has_no_evaluator_and_needs_a_seed(parse, mon
   for name in ('evaluator_return', 'seconds'):
     with pytest.raises(ValueError, match=f'your own has no {name}; set it to a column of a log'):
       metrics.Metric(name).check_job(job, 'mine.yaml')
+  monkeypatch.setattr(planning.config_flags, 'define', lambda *_: None)
   monkeypatch.setattr(planning.flags, 'FLAGS', flags.FlagValues())
   with pytest.raises(ValueError, match='a sweep sets --seed, which the program lacks'):
     planning.job(['--seed=1'])
