@@ -90,8 +90,9 @@ def _variants() -> Iterator[tuple[str, Any]]:
   from programs.options.agent_choice import variants
 
   for program in sorted(registry.PROGRAMS):
-    for agent, variant in variants(registry.load(program)).items():
-      yield (f'{program}/{agent}' if agent else program), variant
+    found = variants(registry.load(program))
+    for agent, variant in found.items():
+      yield (f'{program}/{agent}' if len(found) > 1 else program), variant
 
 
 def _programs(leaves: dict[str, dict[str, Any]]) -> list[str]:

@@ -24,7 +24,8 @@ from programs.options import compiled_presets as presets
 from programs.options.agent_choice import Variant
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.options.compiled_replay import RingOptions
-from programs.parts import agent_constructors, default_placement, monitoring
+from programs.parts import default_placement, monitoring
+from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
@@ -50,11 +51,6 @@ AGENTS = {
   'r2d2': Variant(_R2D2, presets.R2D2),
   'muzero': Variant(_MUZERO, presets.MUZERO),
 }
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return agent_constructors.make_agent(config)
 
 
 def make_program(config: Config) -> lp.Program:

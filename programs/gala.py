@@ -20,11 +20,12 @@ from launchers.placement import Resources
 from launchers.program import Program
 from nodes.gossip.options import GossipOptions
 from nodes.learning.options import PeerLoopOptions
+from nodes.runtime.options import RunOptions
 from programs.options import compiled_presets as presets
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.parts import default_placement, monitoring
 from programs.parts import peers as peer_nodes
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import Deferred
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
@@ -50,6 +51,7 @@ A2C = VTraceConfig(
 class Config(CompiledLoopConfig):
   """The options of a run of GALA."""
 
+  run: RunOptions = RunOptions(agent='vtrace')
   loop: PeerLoopOptions = PeerLoopOptions()
   gossip: GossipOptions = GossipOptions()
   agent: Any = A2C
@@ -61,11 +63,6 @@ class Config(CompiledLoopConfig):
 
   def _check(self) -> None:
     peer_nodes.check_steps(self.run, self.gossip)
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.vtrace.agent', 'VTrace', config)
 
 
 def make_program(config: Config) -> lp.Program:

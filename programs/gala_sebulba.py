@@ -19,12 +19,13 @@ import launchpad as lp
 from launchers.placement import Resources
 from nodes.gossip.options import GossipOptions
 from nodes.inference.options import GroupedActingOptions
+from nodes.runtime.options import RunOptions
 from programs import gala, sebulba
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.queue import QueueOptions
 from programs.parts import peers as peer_nodes
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 
 environments = sebulba.environments
 # Peers reply at once to what they are sent.
@@ -41,6 +42,7 @@ PRESETS = {
 class Config(InferenceConfig):
   """The options of a run of GALA with central inference; its peers are replicas."""
 
+  run: RunOptions = RunOptions(agent='vtrace')
   acting: GroupedActingOptions = GroupedActingOptions(num_actors=1, envs_per_actor=16, env_groups=1)
   replay: QueueOptions = QueueOptions()
   gossip: GossipOptions = GossipOptions()
@@ -72,11 +74,6 @@ class Config(InferenceConfig):
       f'--inference_nodes={self.inference.inference_nodes} is for a single learner, and there are '
       f'--num_peers={self.gossip.num_peers}; leave it out.'
     )
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.vtrace.agent', 'VTrace', config)
 
 
 def make_program(config: Config) -> lp.Program:

@@ -15,7 +15,7 @@ from nodes.runtime.options import RunOptions
 from programs import anakin
 from programs.options import compiled_presets as presets
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 
 environments = anakin.environments
 
@@ -26,7 +26,7 @@ PRESETS = presets.INTRINSIC_REWARDS
 class Config(CompiledLoopConfig):
   """The options of a run that learns intrinsic rewards."""
 
-  run: RunOptions = RunOptions(env='lifetime:random_abc')
+  run: RunOptions = RunOptions(env='lifetime:random_abc', agent='intrinsic_rewards')
   agent: Any = IntrinsicRewardsConfig()
 
 
@@ -45,11 +45,6 @@ def check_spec(env: str, spec: specs.EnvironmentSpec) -> None:
       f'--env={env} has no lifetimes, which --program=intrinsic_rewards needs: use lifetime:<task>, or '
       'an environment whose observation_spec is a LifetimeObservation.'
     )
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.intrinsic_rewards.agent', 'IntrinsicRewards', config)
 
 
 def make_program(config: Config) -> lp.Program:

@@ -12,13 +12,14 @@ import launchpad as lp
 
 from agents.muzero.config import MuZeroConfig
 from launchers.placement import Resources
+from nodes.runtime.options import RunOptions
 from programs import sebulba
 from programs.options import presets
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.reanalyse import ReanalyseOptions
 from programs.parts import relabellers
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 
 environments = sebulba.environments
 
@@ -37,6 +38,7 @@ NAMED_PRESETS = {'published': {'atari': presets.MUZERO_PUBLISHED}}
 class Config(InferenceConfig):
   """The options of a MuZero run."""
 
+  run: RunOptions = RunOptions(agent='muzero')
   replay: ReanalyseOptions = ReanalyseOptions(priority_exponent=1.0)
   agent: Any = MuZeroConfig()
 
@@ -47,11 +49,6 @@ class Config(InferenceConfig):
         f'--reanalyse_nodes={nodes} and --reanalyse_fraction={fraction} would search twice; set one of '
         'them to 0.'
       )
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.muzero.agent', 'MuZero', config)
 
 
 def make_program(config: Config) -> lp.Program:

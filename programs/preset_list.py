@@ -83,7 +83,7 @@ def _is_given(option: str, value: str, given: Mapping[str, Any]) -> bool:
 def _of_agent(title: str, module: Any, agent: str, given: Mapping[str, Any]) -> Iterator[str]:
   """Yields a text for each preset of a program with one of its agents that `given` selects."""
   variant = agent_choice.variants(module)[agent]
-  if agent:
+  if len(agent_choice.variants(module)) > 1:
     title = f'{title}, agent {agent}'
   values = {name: value for name, value in given.items() if name in _options(variant)}
   env, chosen = given.get('env'), given.get('preset')

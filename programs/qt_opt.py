@@ -22,7 +22,7 @@ from programs.options.inference import InferenceConfig
 from programs.options.offline import OfflineOptions
 from programs.options.preset_choice import OTHERS
 from programs.parts import offline, relabellers
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 
 environments = sebulba.environments
 
@@ -34,7 +34,7 @@ PRESETS = {OTHERS: presets.QT_OPT_SMALL}
 class Config(InferenceConfig):
   """The options of a QT-Opt run."""
 
-  run: RunOptions = RunOptions(env='gymnasium:Pendulum-v1')
+  run: RunOptions = RunOptions(env='gymnasium:Pendulum-v1', agent='qt_opt')
   replay: OfflineOptions = OfflineOptions()
   agent: Any = QTOptConfig()
 
@@ -47,11 +47,6 @@ class Config(InferenceConfig):
           f'--offline_data has single transitions, and --{name}={value} needs more rows; leave one of '
           'them out.'
         )
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.qt_opt.agent', 'QTOpt', config)
 
 
 def make_program(config: Config) -> lp.Program:

@@ -16,7 +16,11 @@ class RunOptions(CheckedOptions):
   env: str = option(
     'catch', 'environment, family or family:task; see --list_envs; or path/to/mine.py:make'
   )
-  agent: str = option('', 'learning algorithm: vtrace or ppo; anakin also has muzero and r2d2')
+  agent: str = option(
+    '',
+    'learning algorithm: sebulba, impala and anakin have vtrace and ppo, anakin also muzero and r2d2, '
+    'other programs one',
+  )
   num_steps: int = option(
     300_000,
     'actor_steps (agent decisions), of all replicas, after which training ends',

@@ -9,9 +9,6 @@ from typing import Any, NamedTuple
 from agents import options
 from programs.options.common import CommonConfig
 
-# The agent of runs that were recorded before there was a choice.
-_OLDEST = 'vtrace'
-
 
 class Variant(NamedTuple):
   """A program with one of its agents.
@@ -29,10 +26,14 @@ class Variant(NamedTuple):
 
 
 def variants(module: Any) -> dict[str, Variant]:
-  """Returns a program with each of its agents, by name, the default first; '' for a fixed agent."""
+  """Returns a program with each of its agents, by name, the default first.
+
+  The name is '' for a user's program whose config names no agent.
+  """
   found = getattr(module, 'AGENTS', None)
   if not found:
-    return {'': Variant(module.Config(), module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))}
+    only = Variant(module.Config(), module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))
+    return {only.defaults.run.agent: only}
   return {
     agent: variant._replace(defaults=options.replace(variant.defaults, agent=agent))
     for agent, variant in found.items()
@@ -59,9 +60,6 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
     elsewhere = any(name in others for others in names.values())
     whose = f'--agent={agent}' if elsewhere else 'this program'
     raise ValueError(f'--{name} is not an option of {whose}; leave it out.')
-  own = found[agent].defaults.run.agent
-  if values.get('agent', own) != own:
-    raise ValueError(f'--agent is {values["agent"]!r}: set it to {own}, or leave it out.')
   return agent, found[agent]
 
 
@@ -71,7 +69,9 @@ def variant_of(module: Any, config: CommonConfig) -> Variant:
 
 
 def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> dict[str, str]:
-  """Returns the flag of a recorded run's agent, {'agent': name}; {} for a program with a fixed agent.
+  """Returns the flag of a recorded run's agent, {'agent': name}; {} for a program that names none.
+
+  A run that was recorded before the program had the option trained its first agent.
 
   Args:
     module: the program's module.
@@ -81,9 +81,10 @@ def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> di
   Raises:
     ValueError: they name another agent; one sentence.
   """
-  if '' in variants(module):
+  default = next(iter(variants(module)))
+  if not default:
     return {}
-  agent = record.get('agent', _OLDEST)
+  agent = record.get('agent') or default
   if changes.get('agent', agent) != agent:
     raise ValueError(
       f'--agent={changes["agent"]} cannot change when a run is resumed, where it was {agent!r}; '

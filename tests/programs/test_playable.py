@@ -30,16 +30,16 @@ PLAYS = {
   ('sebulba', 'ppo'): ALL,
   ('impala', 'vtrace'): ALL,
   ('impala', 'ppo'): ALL,
-  ('gala_sebulba', ''): ALL,
-  ('r2d2', ''): ('discrete',),
-  ('muzero', ''): ('discrete',),
-  ('qt_opt', ''): ('continuous',),
+  ('gala_sebulba', 'vtrace'): ALL,
+  ('r2d2', 'r2d2'): ('discrete',),
+  ('muzero', 'muzero'): ('discrete',),
+  ('qt_opt', 'qt_opt'): ('continuous',),
   ('anakin', 'vtrace'): ALL,
   ('anakin', 'ppo'): ALL,
   ('anakin', 'r2d2'): ('discrete',),
   ('anakin', 'muzero'): ('discrete',),
-  ('gala', ''): ALL,
-  ('intrinsic_rewards', ''): ('discrete',),
+  ('gala', 'vtrace'): ALL,
+  ('intrinsic_rewards', 'intrinsic_rewards'): ('discrete',),
 }
 # The one observation that all agents take.
 ARRAY = LifetimeObservation(3)
