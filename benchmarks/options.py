@@ -56,7 +56,7 @@ def run(
   if programs:
     values = dict.fromkeys([*programs, own] if own else programs)
     flags.DEFINE_enum('program', programs[0], list(values), 'program to measure')
-  config_flags.define(own)
+  config_flags.define(own, early.own_agent(sys.argv))
   flags.adopt_module_key_flags(config_flags)
   app.run(checked, flags_parser=config_flags.parse_or_exit)
 

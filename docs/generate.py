@@ -74,13 +74,14 @@ def _program_options() -> Iterator[str]:
 
 
 def _variants() -> Iterator[tuple[str, Any]]:
-  """Yields each program with each of its agents, named program or program/agent."""
+  """Yields each program with each of its agents, named program/agent, or program if it has one."""
   from programs import registry
   from programs.options.agent_choice import variants
 
   for program in sorted(registry.PROGRAMS):
-    for agent, variant in variants(registry.load(program)).items():
-      yield (f'{program}/{agent}' if agent else program), variant
+    found = variants(registry.load(program))
+    for agent, variant in found.items():
+      yield (f'{program}/{agent}' if len(found) > 1 else program), variant
 
 
 def _programs(fields: dict[str, dict[str, dataclasses.Field]]) -> list[str]:

@@ -1,7 +1,6 @@
-"""A program: Sebulba in the corridor, with the agent and the node from the files beside it."""
+"""A program: Sebulba in the corridor, with the node from the file beside it."""
 
 import dataclasses
-import functools
 
 import launchpad as lp
 
@@ -11,22 +10,18 @@ from launchers.placement import Resources
 from programs import sebulba
 from programs.parts.replay import make_queue
 
-NAMES = 'corridor.py:make', 'tempered.py:Tempered', 'histogram.py:ActionHistogram'
-CORRIDOR, TEMPERED, HISTOGRAM = (user_file.named(name, beside=__file__) for name in NAMES)
+CORRIDOR = user_file.named('corridor.py:make', beside=__file__)
+HISTOGRAM = user_file.named('histogram.py:ActionHistogram', beside=__file__)
+make_agent = sebulba.make_agent  # The agent of --agent.
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(sebulba.Config):
   env: str = option(str(CORRIDOR), 'environment')
-  hottest: float = option(4.0, 'temperature of the environment that explores most')
 
 
 def add_histogram(program, monitor):
   return program.add_node(lp.CourierNode(HISTOGRAM, monitor, num_actions=2), label='histogram')
-
-
-def make_agent(config):
-  return functools.partial(TEMPERED, config)
 
 
 def make_program(config):

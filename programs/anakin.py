@@ -19,7 +19,8 @@ from programs.options import compiled_presets as presets
 from programs.options.agent_choice import Variant, WithMuZero, WithPPO, WithR2D2, WithVTrace
 from programs.options.compiled_loop import CompiledLoopConfig
 from programs.options.compiled_replay import CompiledReplayConfig
-from programs.parts import agent_constructors, default_placement, monitoring
+from programs.parts import default_placement, monitoring
+from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import DataCourierNode, Deferred
 from programs.parts.learner import run_options
 
@@ -62,11 +63,6 @@ AGENTS = {
   'r2d2': Variant(R2D2Config, presets.R2D2),
   'muzero': Variant(MuZeroConfig, presets.MUZERO),
 }
-
-
-def make_agent(config: AnyConfig) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return agent_constructors.make_agent(config)
 
 
 def make_program(config: AnyConfig) -> lp.Program:

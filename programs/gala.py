@@ -10,19 +10,18 @@ Each peer is Anakin's compiled loop.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import launchpad as lp
 
 from agents.options import with_default
-from agents.vtrace.config import VTraceConfig
 from environments import jax_registry as environments
 from launchers.placement import Resources
 from programs.options import compiled_presets as presets
+from programs.options.agent_choice import WithVTrace
 from programs.options.gossip import CompiledGossipConfig
 from programs.parts import default_placement, monitoring
 from programs.parts import peers as peer_nodes
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 from programs.parts.launchpad_nodes import Deferred
 
 # Deadline of a call in seconds, after which it is retried; see nodes.runtime.rpc.
@@ -33,27 +32,22 @@ PRESETS = presets.GALA
 
 
 @dataclasses.dataclass(frozen=True)
-class A2CConfig(VTraceConfig):
+class A2CConfig(WithVTrace):
   """Options of V-trace as A2C, which it is on fresh unrolls, with the values of GALA."""
 
-  unroll_length: int = with_default(VTraceConfig, 'unroll_length', 5)
-  optimizer: str = with_default(VTraceConfig, 'optimizer', 'rmsprop')
-  learning_rate: float = with_default(VTraceConfig, 'learning_rate', 7e-4)
-  rmsprop_eps: float = with_default(VTraceConfig, 'rmsprop_eps', 1e-5)
-  rmsprop_eps_place: str = with_default(VTraceConfig, 'rmsprop_eps_place', 'outside')
+  unroll_length: int = with_default(WithVTrace, 'unroll_length', 5)
+  optimizer: str = with_default(WithVTrace, 'optimizer', 'rmsprop')
+  learning_rate: float = with_default(WithVTrace, 'learning_rate', 7e-4)
+  rmsprop_eps: float = with_default(WithVTrace, 'rmsprop_eps', 1e-5)
+  rmsprop_eps_place: str = with_default(WithVTrace, 'rmsprop_eps_place', 'outside')
   # Of half the squared error; GALA has 0.5 of all of it.
-  baseline_cost: float = with_default(VTraceConfig, 'baseline_cost', 1.0)
-  max_gradient_norm: float = with_default(VTraceConfig, 'max_gradient_norm', 0.5)
+  baseline_cost: float = with_default(WithVTrace, 'baseline_cost', 1.0)
+  max_gradient_norm: float = with_default(WithVTrace, 'max_gradient_norm', 0.5)
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(CompiledGossipConfig, A2CConfig):
   """The options of a run of GALA."""
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.vtrace.agent', 'VTrace', config)
 
 
 def make_program(config: Config) -> lp.Program:

@@ -12,7 +12,6 @@ See `programs.gala` for peers under Anakin.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import launchpad as lp
 
@@ -24,7 +23,7 @@ from programs.options.gossip import CentralGossipConfig
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.queue import QueueConfig
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 from programs.parts.replay import make_queue
 
 environments = sebulba.environments
@@ -45,11 +44,6 @@ class Config(CentralGossipConfig, QueueConfig, gala.A2CConfig):
   num_actors: int = with_default(ActorsConfig, 'num_actors', 1)
   envs_per_actor: int = with_default(ActorsConfig, 'envs_per_actor', 16)
   env_groups: int = with_default(InferenceConfig, 'env_groups', 1)
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.vtrace.agent', 'VTrace', config)
 
 
 def make_program(config: Config) -> lp.Program:

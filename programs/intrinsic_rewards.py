@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import launchpad as lp
 from acme import specs
 
-from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
 from agents.lifetimes import LifetimeObservation
 from agents.options import with_default
 from launchers.placement import Resources
 from programs import anakin
 from programs.options import compiled_presets as presets
+from programs.options.agent_choice import WithIntrinsicRewards
 from programs.options.common import CommonConfig
 from programs.options.compiled_loop import CompiledLoopConfig
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 
 environments = anakin.environments
 
@@ -24,7 +23,7 @@ PRESETS = presets.INTRINSIC_REWARDS
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(CompiledLoopConfig, IntrinsicRewardsConfig):
+class Config(CompiledLoopConfig, WithIntrinsicRewards):
   """The options of a run that learns intrinsic rewards."""
 
   env: str = with_default(CommonConfig, 'env', 'lifetime:random_abc')
@@ -45,11 +44,6 @@ def check_spec(env: str, spec: specs.EnvironmentSpec) -> None:
       f'--env={env} has no lifetimes, which --program=intrinsic_rewards needs: use lifetime:<task>, or '
       'an environment whose observation_spec is a LifetimeObservation.'
     )
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.intrinsic_rewards.agent', 'IntrinsicRewards', config)
 
 
 def make_program(config: Config) -> lp.Program:

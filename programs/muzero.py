@@ -6,21 +6,20 @@ The graph is Sebulba's, with another agent and other replay tables, and relabell
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import launchpad as lp
 
-from agents.muzero.config import MuZeroConfig
 from agents.options import with_default
 from launchers.placement import Resources
 from programs import sebulba
 from programs.options import presets
+from programs.options.agent_choice import WithMuZero
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.prioritized import PrioritizedConfig
 from programs.options.reanalyse import ReanalyseConfig
 from programs.parts import relabellers
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 from programs.parts.replay import make_reanalysed
 
 environments = sebulba.environments
@@ -37,7 +36,7 @@ NAMED_PRESETS = {'published': {'atari': presets.MUZERO_PUBLISHED}}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, ReanalyseConfig, MuZeroConfig):
+class Config(InferenceConfig, ReanalyseConfig, WithMuZero):
   """The options of a MuZero run."""
 
   priority_exponent: float = with_default(PrioritizedConfig, 'priority_exponent', 1.0)
@@ -51,11 +50,6 @@ class Config(InferenceConfig, ReanalyseConfig, MuZeroConfig):
       )
 
 
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.muzero.agent', 'MuZero', config)
-
-
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   return sebulba.make_graph(
@@ -64,7 +58,7 @@ def make_program(config: Config) -> lp.Program:
     make_agent(config),
     make_reanalysed(config),
     config.replay_checkpoint_period,
-    add_relabellers=relabellers.add_relabellers if config.reanalyse_nodes else None,
+    add_nodes=relabellers.add_relabellers if config.reanalyse_nodes else None,
   )
 
 

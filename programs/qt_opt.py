@@ -8,21 +8,21 @@ replay_loader  --recorded transitions-->  replay x K
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import launchpad as lp
 
 from agents.options import with_default
-from agents.qt_opt.config import QTOptConfig
 from launchers.placement import Resources
 from programs import sebulba
 from programs.options import presets
+from programs.options.agent_choice import WithQTOpt
 from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
 from programs.options.offline import OfflineConfig
 from programs.options.preset_choice import OTHERS
 from programs.parts import offline, relabellers
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
+from programs.parts.graph_parts import GraphParts
 from programs.parts.replay import make_bellman
 
 environments = sebulba.environments
@@ -32,15 +32,10 @@ PRESETS = {OTHERS: presets.QT_OPT_SMALL}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, OfflineConfig, QTOptConfig):
+class Config(InferenceConfig, OfflineConfig, WithQTOpt):
   """The options of a QT-Opt run."""
 
   env: str = with_default(CommonConfig, 'env', 'gymnasium:Pendulum-v1')
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.qt_opt.agent', 'QTOpt', config)
 
 
 def make_program(config: Config) -> lp.Program:
@@ -49,11 +44,10 @@ def make_program(config: Config) -> lp.Program:
   servers = config.num_replicas * config.num_replay_shards
   table = offline.make_table(found, servers) if found else []
 
-  def add_nodes(program: lp.Program, *args: Any) -> None:
-    relabellers.add_relabellers(program, *args)
+  def add_nodes(program: lp.Program, config: Config, parts: GraphParts) -> None:
+    relabellers.add_relabellers(program, config, parts)
     if found:
-      _, agent, environment, _, replay, monitor = args
-      offline.add_loader(found, program, config, agent, environment, replay, monitor)
+      offline.add_loader(found, program, config, parts)
 
   return sebulba.make_graph(
     'qt_opt',
@@ -61,7 +55,7 @@ def make_program(config: Config) -> lp.Program:
     make_agent(config),
     make_bellman(config, table),
     config.replay_checkpoint_period,
-    add_relabellers=add_nodes if config.bellman_updaters else None,
+    add_nodes=add_nodes if config.bellman_updaters else None,
   )
 
 

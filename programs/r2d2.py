@@ -6,20 +6,19 @@ The graph is Sebulba's, with another agent and replay table.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import launchpad as lp
 
 from agents.options import with_default
-from agents.r2d2.config import R2D2Config
 from programs import sebulba
 from programs.options import short_runs
 from programs.options.actors import ActorsConfig
+from programs.options.agent_choice import WithR2D2
 from programs.options.inference import InferenceConfig
 from programs.options.preset_choice import OTHERS
 from programs.options.presets import R2D2_SMALL
 from programs.options.prioritized import PrioritizedConfig
-from programs.parts.agent_constructors import constructor
+from programs.parts.agent_constructors import make_agent
 from programs.parts.replay import make_prioritized
 
 placement = sebulba.placement
@@ -90,15 +89,10 @@ NAMED_PRESETS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(InferenceConfig, PrioritizedConfig, R2D2Config):
+class Config(InferenceConfig, PrioritizedConfig, WithR2D2):
   """The options of an R2D2 run."""
 
   batch_size: int = with_default(ActorsConfig, 'batch_size', 64)
-
-
-def make_agent(config: Config) -> Any:
-  """Returns the agent's constructor: it takes the specs of observations and actions."""
-  return constructor('agents.r2d2.agent', 'R2D2', config)
 
 
 def make_program(config: Config) -> lp.Program:

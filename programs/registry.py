@@ -12,7 +12,7 @@ from environments import registry as environments
 from environments import user_file
 from launchers.placement import Resources
 from programs.launchpad_program import LaunchpadProgram, takes_config
-from programs.options import user_torso
+from programs.options import user_agent, user_torso
 from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
 from programs.user_graph import UserGraph
@@ -41,8 +41,6 @@ PROGRAMS = {
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }
-# Types of options that flags can have.
-_OPTION_TYPES = (bool, int, float, str, tuple)
 
 
 def load(name: str) -> Any:
@@ -105,7 +103,7 @@ class UserProgram(UserGraph):
         'programs.options.common.CommonConfig or of the Config of another program.'
       )
     for field in dataclasses.fields(self.Config):
-      if type(field.default) not in _OPTION_TYPES:
+      if type(field.default) not in user_agent.OPTION_TYPES:
         raise ValueError(
           f'{name}: the option {field.name} of Config needs a default of a flag type: bool, int, float, '
           'string or tuple of ints.'

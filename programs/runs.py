@@ -81,10 +81,10 @@ def resumed_run(path: str, program: str, measures: bool = False, lock: bool = Tr
     )
   module, changes = _learning(record.program, f'--resume={path}'), flags.given()
   recorded = _options(module, record, f'--resume={path}')
-  chosen, choices = _measured(record.program, module, record.given | changes, measures)
+  agent = agent_choice.recorded(module, record.config, changes)
+  chosen, choices = _measured(record.program, module, record.given | changes | agent, measures)
   changes |= chosen
   given = record.given | changes
-  agent = agent_choice.recorded(module, record.config, changes)
   config = keep(recorded, choose(module, given | agent), changes)
   check_numbers(config)
   config = with_decay(config)

@@ -54,6 +54,7 @@ from programs.parts.central_inference import (
   add_inference_nodes,
   forms_one_job,
 )
+from programs.parts.graph_parts import GraphParts
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay, make_queue
@@ -112,7 +113,7 @@ def make_graph(
   tables: Sequence[Table],
   replay_checkpoint_period: float = 0.0,
   add_observer: Callable[[lp.Program, Any], Any] | None = None,
-  add_relabellers: Callable[..., None] | None = None,
+  add_nodes: Callable[[lp.Program, Any, GraphParts], None] | None = None,
 ) -> lp.Program:
   """Returns Sebulba's graph with the given agent and replay tables.
 
@@ -124,7 +125,8 @@ def make_graph(
     replay_checkpoint_period: see `programs.parts.replay.add_replay`.
     add_observer: takes the program and a handle on the monitor, adds a node that receives the unrolls
       (see `nodes.unrolls.observers`), and returns a handle on that node.
-    add_relabellers: adds nodes that relabel; see `programs.parts.relabellers.add_relabellers`.
+    add_nodes: takes the program, the config and what a node between two replay tables needs, and adds
+      nodes; see `nodes.transform` and `programs.parts.relabellers`.
   """
   program = lp.Program(name)
   make_environment = environments.maker(config.env, config.env_options)
@@ -143,12 +145,12 @@ def make_graph(
     params = add_learner(program, config, *parts, replay, monitor, CALL_TIMEOUT)
     inference = add_inference_nodes(program, config, *parts, params, replay, monitor, observers)
   else:
-    serves_params = add_relabellers is not None
+    serves_params = add_nodes is not None
     inference, params = add_inference_learners(
       program, config, *parts, replay, monitor, CALL_TIMEOUT, observers, serves_params
     )
-  if add_relabellers:
-    add_relabellers(program, config, *parts, params, replay, monitor)
+  if add_nodes:
+    add_nodes(program, config, GraphParts(*parts, params, replay, monitor))
   with program.group('actor'):
     for i in range(config.num_replicas * config.num_actors):
       program.add_node(

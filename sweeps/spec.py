@@ -106,8 +106,12 @@ def load(path: str) -> dict[str, Any]:
         f'{path}: there is no entry {name!r}{near}; flags of launch.py go in "flags".'
       )
   shared, config = _mapping(found, 'flags', path), _text(found, 'config', '', path)
-  named = f'--program={shared["program"]}' if 'program' in shared else f'--config={config}'
-  config_flags.define(early.own_program(['', named]))
+  words = [
+    '',
+    f'--config={config}',
+    *(f'--{n}={shared[n]}' for n in ('program', 'agent') if n in shared),
+  ]
+  config_flags.define(early.own_program(words), early.own_agent(words))
   return found
 
 

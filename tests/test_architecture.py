@@ -83,7 +83,7 @@ BOXES = {
   'monitor',
 }
 BOXES |= {'impala_actor', 'impala_evaluator', 'anakin', 'anakin_evaluator'}
-BOXES |= {'gossip_peer', 'gossip_inference_learner'}
+BOXES |= {'gossip_peer', 'gossip_inference_learner', 'transform'}
 ROOMS = {
   'runtime': set(),
   'replay_server': {'runtime'},

@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from agents.intrinsic_rewards.config import IntrinsicRewardsConfig
 from agents.muzero.config import MuZeroConfig
 from agents.options import CheckedOptions, option, with_default
 from agents.ppo.config import PPOConfig
+from agents.qt_opt.config import QTOptConfig
 from agents.r2d2.config import R2D2Config
 from agents.vtrace.config import VTraceConfig
+from environments import user_file
+from programs.options import user_agent
 from programs.options.actors import ActorsConfig
 from programs.options.compiled_loop import CompiledLoopConfig
 
-# The agent of runs that were recorded before there was a choice.
-_OLDEST = 'vtrace'
+# A program with an agent, where the agent is that of --agent's default in another program.
+_PROGRAM_OF = {'ppo': 'sebulba', 'vtrace': 'sebulba'}
 
 
 class Variant(NamedTuple):
@@ -35,10 +39,12 @@ class Variant(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AgentConfig(CheckedOptions):
-  """The agent of programs that can train several; each has options of its own."""
+  """The agent of a program; each has options of its own."""
 
   agent: str = option(
-    'vtrace', 'learning algorithm: vtrace or ppo; anakin also has muzero and r2d2'
+    'vtrace',
+    'learning algorithm: sebulba, impala and anakin have vtrace and ppo, anakin also muzero and r2d2, '
+    'other programs one; or path/to/mine.py:MyAgent, which derives from one that the program has',
   )
 
   def _check(self) -> None:
@@ -81,28 +87,49 @@ class WithPPO(AgentConfig, PPOConfig):
 
 @dataclasses.dataclass(frozen=True)
 class WithMuZero(AgentConfig, MuZeroConfig):
-  """Options of programs that train MuZero, where they can train other agents too."""
+  """Options of programs that train MuZero."""
 
   agent: str = with_default(AgentConfig, 'agent', 'muzero')
 
 
 @dataclasses.dataclass(frozen=True)
 class WithR2D2(AgentConfig, R2D2Config):
-  """Options of programs that train R2D2, where they can train other agents too."""
+  """Options of programs that train R2D2."""
 
   agent: str = with_default(AgentConfig, 'agent', 'r2d2')
 
 
+@dataclasses.dataclass(frozen=True)
+class WithQTOpt(AgentConfig, QTOptConfig):
+  """Options of programs that train QT-Opt."""
+
+  agent: str = with_default(AgentConfig, 'agent', 'qt_opt')
+
+
+@dataclasses.dataclass(frozen=True)
+class WithIntrinsicRewards(AgentConfig, IntrinsicRewardsConfig):
+  """Options of programs that learn intrinsic rewards."""
+
+  agent: str = with_default(AgentConfig, 'agent', 'intrinsic_rewards')
+
+
 def variants(module: Any) -> dict[str, Variant]:
-  """Returns a program with each of its agents, by name, the default first; '' for a fixed agent."""
+  """Returns a program with each of its agents, by name, the default first.
+
+  The name is '' for a user's program without the option `agent`.
+  """
   found = getattr(module, 'AGENTS', None)
   if found:
     return dict(found)
-  return {'': Variant(module.Config, module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))}
+  agents = [field.default for field in dataclasses.fields(module.Config) if field.name == 'agent']
+  only = Variant(module.Config, module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))
+  return {agents[0] if agents else '': only}
 
 
 def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   """Returns the agent that the flags choose, and the program with it.
+
+  A user's own agent counts as the one that it derives from, with further options.
 
   Args:
     module: the program's module.
@@ -114,8 +141,13 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   found = variants(module)
   default = next(iter(found))
   agent = values.get('agent', default) if default else default
+  if default and user_file.is_spec(agent):
+    agent, found = _with_own(found, user_agent.read(agent))
   if agent not in found:
-    raise ValueError(f'--agent={agent} is unknown to this program; there are: {", ".join(found)}.')
+    raise ValueError(
+      f'--agent={agent} is unknown to this program; there are: {", ".join(found)}, and '
+      'path/to/mine.py:MyAgent.'
+    )
   names = {name: _options(variant) for name, variant in found.items()}
   for name in values.keys() - names[agent]:
     elsewhere = any(name in others for others in names.values())
@@ -126,13 +158,32 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   return agent, found[agent]
 
 
+def _with_own(found: dict[str, Variant], own: user_file.Named) -> tuple[str, dict[str, Variant]]:
+  """Returns the agent that a user's own derives from, and `found` with the user's own in its place."""
+  base = user_agent.described(own).base
+  if base not in found:
+    raise ValueError(
+      f'--agent={own} derives from {base}, and this program trains {" or ".join(found)}; derive it from '
+      f'that, or use --program={_PROGRAM_OF.get(base, base)}.'
+    )
+  variant = found[base]
+  return base, found | {base: variant._replace(config=user_agent.config_class(variant.config, own))}
+
+
 def variant_of(module: Any, config: Any) -> Variant:
   """Returns the program with the agent of a resolved config."""
   return chosen(module, {'agent': config.agent} if hasattr(config, 'agent') else {})[1]
 
 
+def name_of(module: Any, config: Any) -> str:
+  """Returns the agent of a resolved config; of a user's own, the one that it derives from."""
+  return chosen(module, {'agent': config.agent} if hasattr(config, 'agent') else {})[0]
+
+
 def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> dict[str, str]:
-  """Returns the flag of a recorded run's agent, {'agent': name}; {} for a program with a fixed agent.
+  """Returns the flag of a recorded run's agent, {'agent': name}; {} for a program without that option.
+
+  A run that was recorded before the program had the option trained its first agent.
 
   Args:
     module: the program's module.
@@ -142,10 +193,11 @@ def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> di
   Raises:
     ValueError: they name another agent; one sentence.
   """
-  if '' in variants(module):
+  default = next(iter(variants(module)))
+  if not default:
     return {}
-  agent = record.get('agent', _OLDEST)
-  if changes.get('agent', agent) != agent:
+  agent = record.get('agent', default)
+  if user_file.absolute(changes.get('agent', agent)) != agent:
     raise ValueError(
       f'--agent={changes["agent"]} cannot change when a run is resumed, where it was {agent!r}; '
       'leave it out, or start a new run.'

@@ -19,14 +19,14 @@ _CONFIG = flags.DEFINE_string(
   'flags on the command line win',
 )
 # Options as they were resolved, because their paths were relative to another directory.
-_WITH_PATHS = {'env', 'torso', 'offline_data', 'init_from'}
+_WITH_PATHS = {'agent', 'env', 'torso', 'offline_data', 'init_from'}
 # What a run does not repeat: it has a directory of its own.
 _OWN = 'run_dir'
 
 
-def program_of(path: str) -> str:
-  """Returns the program that a file names; '' if it names none. Raises as `words` does."""
-  return str(_read(path).get('program', '')) if path else ''
+def flag_of(path: str, flag: str) -> str:
+  """Returns a flag that a file gives, such as program; '' if it does not. Raises as `words` does."""
+  return str(_read(path).get(flag, '')) if path else ''
 
 
 def words(path: str) -> list[str]:

@@ -21,7 +21,7 @@ def own_program(argv: Sequence[str]) -> str:
     ValueError: if --config cannot be read, or the program file of the resumed run is missing; one
       sentence.
   """
-  name = _last(argv, 'program') or config_file.program_of(_last(argv, 'config'))
+  name = _last(argv, 'program') or config_file.flag_of(_last(argv, 'config'), 'program')
   resumed = _last(argv, 'resume')
   if not name and resumed:
     name = run_directory.program_of(resumed)
@@ -29,6 +29,22 @@ def own_program(argv: Sequence[str]) -> str:
       user_file.carried(name)
     except ValueError as error:
       raise ValueError(f'--resume={resumed} needs its program: {error}') from error
+  return name if user_file.is_spec(name) else ''
+
+
+def own_agent(argv: Sequence[str]) -> str:
+  """Returns the user's own agent named by the command line, --config or the run to resume; else ''.
+
+  Args:
+    argv: the command line.
+
+  Raises:
+    ValueError: if --config cannot be read; one sentence.
+  """
+  name = _last(argv, 'agent') or config_file.flag_of(_last(argv, 'config'), 'agent')
+  resumed = _last(argv, 'resume')
+  if not name and resumed:
+    name = str(run_directory.config_of(resumed).get('agent', ''))
   return name if user_file.is_spec(name) else ''
 
 

@@ -11,7 +11,7 @@ from absl import flags
 
 from environments import interpreters, user_file
 from programs import registry
-from programs.options import suggestions
+from programs.options import suggestions, user_agent
 from programs.options.agent_choice import variants
 from programs.options.measured import AUTO
 
@@ -22,20 +22,24 @@ _REASONS = {
   'Non-boolean argument': 'is neither true nor false',
 }
 
-# The programs whose options are flags.
+# The programs whose options are flags, and the user's own agents.
 _programs: list[str] = []
+_agents: list[str] = []
 
 
-def define(own_program: str = '') -> None:
+def define(own_program: str = '', own_agent: str = '') -> None:
   """Defines a flag for each option of each program with each of its agents.
 
   If the user's own program is a Launchpad program without a config, only its options become flags.
 
   Args:
     own_program: path/to/mine.py:make_program, if given on the command line.
+    own_agent: path/to/mine.py:MyAgent, if given on the command line; the options that it adds become
+      flags too.
 
   Raises:
-    ValueError: if the program cannot be loaded, or its options clash with other flags; one sentence.
+    ValueError: if the program or the agent cannot be loaded, or its options clash with other flags; one
+      sentence.
   """
   alone = own_program and not registry.learns(registry.load(own_program))
   programs = [*([] if alone else registry.PROGRAMS), *([own_program] if own_program else [])]
@@ -61,6 +65,20 @@ def define(own_program: str = '') -> None:
     define = _define_size if field.metadata.get('measured') else kinds[type(field.default)]
     define(name, None, f'{text(by_program)} ({_defaults(by_program, len(programs))})')
   _programs[:] = programs
+  _agents[:] = [own_agent] if own_agent and not alone else []
+  for field in _own_options():
+    if field.name in flags.FLAGS:
+      raise ValueError(
+        f'--agent={own_agent}: the option {field.name} of its Config clashes with a flag of that name; '
+        'rename it.'
+      )
+    defaults = _defaults({user_file.title(own_agent): field}, len(programs))
+    kinds[type(field.default)](field.name, None, f'{text({own_agent: field})} ({defaults})')
+
+
+def _own_options() -> Iterator[dataclasses.Field]:
+  for agent in _agents:
+    yield from user_agent.options(user_agent.read(agent))
 
 
 class _Size(flags.IntegerParser):
@@ -156,7 +174,8 @@ def parse_or_exit(words: Sequence[str]) -> list[str]:
 
 def names() -> set[str]:
   """Returns the names of the config flags."""
-  return {field.name for program in _programs for _, field in _fields(program)}
+  programs = {field.name for program in _programs for _, field in _fields(program)}
+  return programs | {field.name for field in _own_options()}
 
 
 def given() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import launchpad as lp
 
 from nodes.unrolls import tables
+from nodes.unrolls.table_names import UNROLLS
 from nodes.unrolls.tables import Table
 from programs.options.actors import ActorsConfig
 from programs.options.bellman import BellmanConfig
@@ -55,11 +56,10 @@ def add_replay(
     ]
 
 
-def make_queue(config: QueueConfig) -> list[Table]:
-  """Returns the queue table of each replay server."""
-  return tables.queue_table(
-    config.queue_size // (config.num_replay_shards * config.unrolls_per_item)
-  )
+def make_queue(config: QueueConfig, name: str = UNROLLS) -> list[Table]:
+  """Returns a queue table of each replay server."""
+  size = config.queue_size // (config.num_replay_shards * config.unrolls_per_item)
+  return tables.queue_table(size, name)
 
 
 def make_prioritized(config: PrioritizedConfig, share: float = 1.0) -> list[Table]:

@@ -48,7 +48,7 @@ def complete(script, *words):
     # Where `=` is not a word of its own.
     (['python', 'launch.py', '--launcher=s'], ['--launcher=slurm ']),
     (['python', 'launch.py', '--program', 'se'], ['sebulba ']),
-    (['python', 'launch.py', '--agent', '='], ['muzero ', 'ppo ', 'r2d2 ', 'vtrace ']),
+    (['python', 'launch.py', '--agent', '=', 'q'], ['qt_opt ']),
     (['python', 'launch.py', '--env', '=', 'mina'], ['minatar']),
     (['python', 'launch.py', '--preset', '=', 'p'], ['published ']),
     # Names of files are left to the shell.

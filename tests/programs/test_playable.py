@@ -30,16 +30,16 @@ PLAYS = {
   ('sebulba', 'ppo'): ALL,
   ('impala', 'vtrace'): ALL,
   ('impala', 'ppo'): ALL,
-  ('gala_sebulba', ''): ALL,
-  ('r2d2', ''): ('discrete',),
-  ('muzero', ''): ('discrete',),
-  ('qt_opt', ''): ('continuous',),
+  ('gala_sebulba', 'vtrace'): ALL,
+  ('r2d2', 'r2d2'): ('discrete',),
+  ('muzero', 'muzero'): ('discrete',),
+  ('qt_opt', 'qt_opt'): ('continuous',),
   ('anakin', 'vtrace'): ALL,
   ('anakin', 'ppo'): ALL,
   ('anakin', 'r2d2'): ('discrete',),
   ('anakin', 'muzero'): ('discrete',),
-  ('gala', ''): ALL,
-  ('intrinsic_rewards', ''): ('discrete',),
+  ('gala', 'vtrace'): ALL,
+  ('intrinsic_rewards', 'intrinsic_rewards'): ('discrete',),
 }
 # The one observation that all agents take.
 ARRAY = LifetimeObservation(3)
@@ -61,8 +61,7 @@ def _shown(monkeypatch, actions, observations=ARRAY):
 
 
 def _config(program, agent, env='catch'):
-  given = {'env': env} | ({'agent': agent} if agent else {})
-  return configs.make_config(programs.load(program), given)
+  return configs.make_config(programs.load(program), {'env': env, 'agent': agent})
 
 
 def _refusal(program, agent):
@@ -76,11 +75,9 @@ def _refusal(program, agent):
 def _agent(program, agent):
   """Makes the agent of a program, for any environment, as its nodes do."""
   module = programs.load(program)
-  config = configs.resolve(module, {'agent': agent} if agent else {})
-  names = {'gala': 'vtrace', 'gala_sebulba': 'vtrace'}
-  name = names.get(program, agent or program)
-  found = vars(importlib.import_module(f'agents.{name}.agent'))
-  (cls,) = (c for n, c in found.items() if n.lower() == name.replace('_', ''))
+  config = configs.resolve(module, {'agent': agent})
+  found = vars(importlib.import_module(f'agents.{agent}.agent'))
+  (cls,) = (c for n, c in found.items() if n.lower() == agent.replace('_', ''))
   return lambda observations, actions: cls(config, observations, actions)
 
 
