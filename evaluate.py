@@ -7,7 +7,7 @@ python evaluate.py RUN_DIR --video=policy.gif                also records the po
 python evaluate.py RUN_DIR --json=score.json
 python evaluate.py RUN_DIR --export=DIR                      also writes it for JAX and flatbuffers
 
-If the program, environment or torso of the run is a Python file, this command executes it: read
+If the program, agent, environment or torso of the run is a Python file, this command executes it: read
 config.json before you evaluate another person's run.
 It runs on the CPU, so that a run can use the accelerator meanwhile; set JAX_PLATFORMS to change this.
 """

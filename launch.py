@@ -6,6 +6,7 @@ python launch.py --presets --program=r2d2          prints what each preset sets
 python launch.py --dry_run                         prints the graph and starts nothing
 python launch.py --dry_run --graph=graph.svg       also draws the graph
 python launch.py --program=path/to/mine.py:make_program    a program of your own, of any Launchpad nodes
+python launch.py --agent=path/to/mine.py:MyAgent           an agent of your own
 python launch.py --config=FILE                     takes flags from a file, such as a run's config.json
 python launch.py --resume=runs/...                 resumes that run from its newest checkpoint
 python launch.py --seeds=5                         the program once per seed, and a table

@@ -85,7 +85,7 @@ def _program_options() -> Iterator[str]:
 
 
 def _variants() -> Iterator[tuple[str, Any]]:
-  """Yields each program with each of its agents, named program or program/agent."""
+  """Yields each program with each of its agents, named program/agent, or program if it has one."""
   from programs import registry
   from programs.options.agent_choice import variants
 

@@ -16,7 +16,7 @@ from acme import specs
 from agents import options
 from environments import jax_registry, separate_process, user_file
 from launchers import streams
-from programs.options import playable, user_torso
+from programs.options import playable, user_agent, user_torso
 from programs.runs import Run
 from programs.warm_start import Source
 
@@ -33,10 +33,7 @@ def check(run: Run, source: Source | None) -> None:
   Raises:
     ValueError: one sentence that names the flag and what does not fit.
   """
-  torso = user_torso.named(run.config)
-  flag = (
-    f'--torso={torso}' if torso else f'--init_from={run.config.run.init_from}' if source else ''
-  )
+  flag = _tried(run.config) or (f'--init_from={run.config.run.init_from}' if source else '')
   make_agent = run.module.make_agent
   if make_agent is None:
     if flag:
@@ -89,23 +86,42 @@ def trial(
 
   if spec is None:
     spec = _spec(environments, config)
-  torso = user_torso.named(config)
-  files = [user_file.named(name).file.path for name in (torso, program) if name]
+  agent, torso = user_agent.named(config), user_torso.named(config)
+  files = [user_file.named(name).file.path for name in (agent, torso, program) if name]
+  if agent:
+    user_agent.check_options(user_agent.read(agent), user_torso.carried(config))
   if torso:
     try:
       user_file.named(torso).load()
     except ValueError as error:
       raise ValueError(f'--torso={error}') from error
   if files:
-    tried = f'--torso={torso}: trying it' if torso else f'--program={program}: trying its agent'
+    flag = _tried(config)
+    tried = f'{flag}: trying it' if flag else f'--program={program}: trying its agent'
     with user_file.user_code_errors(tried, *files):
-      tracing.trace(make_agent(spec.observations, spec.actions), spec, *config.learner_batch)
+      built = make_agent(spec.observations, spec.actions)
+      prioritized = bool(options.value(config, 'priority_exponent', 0))
+      tracing.trace(built, spec, *config.learner_batch, prioritized)
+    if agent and not isinstance(built, user_agent.load(user_agent.read(agent))):
+      raise ValueError(
+        f'--agent={agent}: make_agent of --program={program} returns another agent, '
+        f'{type(built).__name__}; let it return programs.sebulba.make_agent(config), or leave --agent '
+        'out.'
+      )
   if source is not None:
     try:
       params = shapes.params(make_agent(spec.observations, spec.actions))
       serialisation.params(source.saved, params, source.advice)
     except ValueError as error:
       raise ValueError(f'--init_from: {error}') from error
+
+
+def _tried(config: Any) -> str:
+  """Returns the flag that names what is the user's own: the agent, else the torso; else ''."""
+  for name, own in ('agent', user_agent.named(config)), ('torso', user_torso.named(config)):
+    if own:
+      return f'--{name}={own}'
+  return ''
 
 
 def _spec(environments: Any, config: Any) -> specs.EnvironmentSpec:

@@ -54,7 +54,7 @@ class Config(InferenceConfig):
 def make_program(config: Config) -> lp.Program:
   """Returns the program graph."""
   add_nodes = relabellers.add_relabellers if config.replay.num_relabellers else None
-  return sebulba.make_graph('muzero', config, make_agent(config), add_relabellers=add_nodes)
+  return sebulba.make_graph('muzero', config, make_agent(config), add_nodes=add_nodes)
 
 
 def placement(config: Config) -> dict[str, Resources]:

@@ -27,7 +27,7 @@ from programs import (
   runs,
   warm_start,
 )
-from programs.options import bsuite_results, changes, config_file, effects, user_torso
+from programs.options import bsuite_results, changes, config_file, effects, user_agent, user_torso
 from rundir import versions
 
 PROGRAM = flags.DEFINE_string(
@@ -177,6 +177,7 @@ def _options(config: Any) -> str:
 def _check_reach(engine: Engine, config: Any) -> None:
   """Raises ValueError for options that name files here if the nodes plan for themselves elsewhere."""
   here = {
+    'agent': user_agent.named(config),
     'torso': user_torso.named(config),
     'init_from': config.run.init_from,
     'offline_data': options.value(config, 'offline_data', ''),

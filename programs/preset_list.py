@@ -9,7 +9,7 @@ from typing import Any
 from agents import options
 from environments import errors, user_file
 from programs import estimates, registry
-from programs.options import agent_choice, configs, preset_choice
+from programs.options import agent_choice, configs, preset_choice, user_agent
 from programs.options.rule import Rule
 
 _WIDTH = 100
@@ -28,6 +28,11 @@ def listing(program: str, given: Mapping[str, Any]) -> str:
     ValueError: if the program, the agent, the environment, the preset or, of one program, a flag does
       not exist; one sentence.
   """
+  if user_file.is_spec(
+    given.get('agent', '')
+  ):  # Its presets are those of the agent that it derives from.
+    own = user_agent.read(given['agent'])
+    given = {**given, 'agent': user_agent.described(own).base}
   programs = [user_file.absolute(program)] if program else sorted(registry.PROGRAMS)
   modules = {user_file.title(name): registry.load(name) for name in programs}
   if 'env' in given:

@@ -23,6 +23,7 @@ from programs.options.offline import OfflineOptions
 from programs.options.preset_choice import OTHERS
 from programs.parts import offline, relabellers
 from programs.parts.agent_constructors import make_agent
+from programs.parts.graph_parts import GraphParts
 
 environments = sebulba.environments
 
@@ -55,18 +56,17 @@ def make_program(config: Config) -> lp.Program:
   servers = config.num_replicas * config.replay.num_replay_shards
   table = offline.make_table(found, servers) if found else []
 
-  def add_nodes(program: Program, *args: Any) -> None:
-    relabellers.add_relabellers(program, *args)
+  def add_nodes(program: Program, config: Config, parts: GraphParts) -> None:
+    relabellers.add_relabellers(program, config, parts)
     if found:
-      _, agent, environment, _, replay, monitor = args
-      offline.add_loader(found, program, config, agent, environment, replay, monitor)
+      offline.add_loader(found, program, config, parts)
 
   return sebulba.make_graph(
     'qt_opt',
     config,
     make_agent(config),
     more_tables=table,
-    add_relabellers=add_nodes if config.replay.num_relabellers else None,
+    add_nodes=add_nodes if config.replay.num_relabellers else None,
   )
 
 

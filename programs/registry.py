@@ -13,7 +13,7 @@ from environments import registry as environments
 from environments import user_file
 from launchers.placement import Resources
 from programs.launchpad_program import LaunchpadProgram, takes_config
-from programs.options import user_torso
+from programs.options import user_agent, user_torso
 from programs.options.common import CommonConfig
 from programs.options.inference import InferenceConfig
 from programs.user_graph import UserGraph
@@ -42,8 +42,6 @@ PROGRAMS = {
   'r2d2': 'programs.r2d2',
   'sebulba': 'programs.sebulba',
 }
-# Types of options that flags can have.
-_OPTION_TYPES = (bool, int, float, str, tuple)
 
 
 def load(name: str) -> Any:
@@ -117,7 +115,7 @@ class UserProgram(UserGraph):
       if not has_default and field.default_factory is dataclasses.MISSING:
         raise _without_default(name, field.name)
     for leaf in options.leaves(self.Config()):
-      if type(leaf.value) not in _OPTION_TYPES:
+      if type(leaf.value) not in user_agent.OPTION_TYPES:
         raise _without_default(name, leaf.name)
 
   def make_program(self, config: Any) -> lp.Program:

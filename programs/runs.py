@@ -70,8 +70,8 @@ def resumed_run(path: str, program: str, lock: bool = True) -> Run:
     )
   module, changes = _learning(record.program, f'--resume={path}'), flags.given()
   recorded = _options(module, record, f'--resume={path}')
-  given = record.given | changes
   agent = agent_choice.recorded(module, record.config, changes)
+  given = record.given | changes
   config = keep(recorded, choose(module, given | agent), changes)
   check_numbers(config)
   config = with_decay(config)

@@ -55,6 +55,7 @@ from programs.options.queue import QueueOptions
 from programs.parts import default_placement, monitoring
 from programs.parts.agent_constructors import make_agent
 from programs.parts.central_inference import add_inference_learners, add_inference_nodes
+from programs.parts.graph_parts import GraphParts
 from programs.parts.launchpad_nodes import Deferred
 from programs.parts.learner import add_learner
 from programs.parts.replay import add_replay
@@ -114,7 +115,7 @@ def make_graph(
   make_agent: Callable[..., Any],
   more_tables: Sequence[Table] = (),
   add_observer: Callable[[Program, Any], Any] | None = None,
-  add_relabellers: Callable[..., None] | None = None,
+  add_nodes: Callable[[Program, Any, GraphParts], None] | None = None,
   gossip: GossipOptions | None = None,
 ) -> lp.Program:
   """Returns Sebulba's graph with the given agent and the config's replay.
@@ -126,7 +127,8 @@ def make_graph(
     more_tables: of each replay server, beside those of `config.replay`.
     add_observer: takes the program and a handle on the monitor, adds a node that receives the unrolls
       (see `nodes.unrolls.observers`), and returns a handle on that node.
-    add_relabellers: adds nodes that relabel; see `programs.parts.relabellers.add_relabellers`.
+    add_nodes: takes the program, the config and what a node between two replay tables needs, and adds
+      nodes; see `nodes.transform` and `programs.parts.relabellers`.
     gossip: of replicas that are peers, which mix their parameters; None for one learner in replicas.
   """
   program = Program(name)
@@ -153,11 +155,11 @@ def make_graph(
       monitor,
       CALL_TIMEOUT,
       observers,
-      serves_params=add_relabellers is not None,
+      serves_params=add_nodes is not None,
       gossip=gossip,
     )
-  if add_relabellers:
-    add_relabellers(program, config, *parts, params, replay, monitor)
+  if add_nodes:
+    add_nodes(program, config, GraphParts(*parts, params, replay, monitor))
   with program.group('actor', roles=['actor'], sends={'rows': 'inference'}):
     for i in range(config.num_replicas * acting.num_actors):
       program.add_node(

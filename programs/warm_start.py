@@ -9,6 +9,7 @@ from agents import options
 from environments import user_file
 from launchers.engine import Job
 from programs import preset_list, runs
+from programs.options import agent_choice
 from programs.options.inference import InferenceConfig
 from programs.runs import Run
 from rundir import saved_params
@@ -47,7 +48,9 @@ def source(run: Run) -> Source | None:
     ) from error
   except ValueError as error:
     raise ValueError(f'--init_from={error}') from error
-  theirs, ours = (r.config.run.agent or user_file.title(r.program) for r in (other, run))
+  theirs, ours = (
+    agent_choice.name_of(r.module, r.config) or user_file.title(r.program) for r in (other, run)
+  )
   if theirs != ours:
     raise ValueError(
       f'--init_from={path} has parameters of {theirs}, but this run trains {ours}; name a run that '

@@ -79,15 +79,16 @@ def test_a_mistake_in_a_file_is_reported_in_one_sentence(tmp_path, text, words, 
 
 
 @pytest.mark.slow
-def test_a_file_may_be_json_and_name_your_own_program(tmp_path):
+def test_a_file_may_be_json_and_name_your_own_program_and_agent(tmp_path):
   path = tmp_path / 'mine.json'
   program = f'{ROOT}/examples/mine.py:make_program'
-  path.write_text(json.dumps({'program': program, 'hottest': 3.5, 'agent': 'vtrace'}))
+  agent = f'{ROOT}/examples/tempered.py:Tempered'
+  path.write_text(json.dumps({'program': program, 'hottest': 3.5, 'agent': agent}))
   process = launch('--config', str(path), '--dry_run', '--num_actors=4')
   assert process.returncode == 0, process.stderr
   assert 'CourierNode(ActionHistogram)' in process.stdout
   assert re.search(r'actor +4 x', process.stdout)
-  path.write_text(json.dumps({'program': program, 'hottestt': 3.5}))
+  path.write_text(json.dumps({'program': program, 'hottestt': 3.5, 'agent': agent}))
   process = launch(f'--config={path}', '--dry_run')
   assert (process.returncode, process.stdout) == (2, '')
   assert "no option 'hottestt'; did you mean hottest?" in process.stderr

@@ -265,7 +265,7 @@ def _slow(*values):
     (['--program=gala', '--gossip_timeout=5'], ['--gossip_timeout=5', '--gossip=async']),
     (['--program=gala', '--gossip_graph=0-1,1-0'], ['--gossip_graph=0-1,1-0', 'except 2']),
     (['--program=gala', '--num_peers=1', '--gossip_graph=0-1'], ['0-1', '--num_peers']),
-    (['--program=gala', '--agent=ppo'], ['--agent=ppo is unknown', 'vtrace']),
+    (['--program=gala', '--agent=ppo'], ['--agent=ppo is unknown', 'vtrace, and path/to/mine.py']),
     (['--program=gala', '--num_replicas=2'], ['--num_replicas', 'not an option']),
     (['--program=gala_sebulba', '--num_replicas=2'], ['--num_replicas=2', '--num_peers=4']),
     (['--program=gala_sebulba', '--inference_nodes=2'], ['--inference_nodes=2', '--num_peers=4']),

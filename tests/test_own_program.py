@@ -15,10 +15,14 @@ from flax import serialization
 
 import evaluate
 from agents.options import flatten, make, replace
-from agents.types import Timestep
+from agents.seeding import Seed
+from agents.types import FIRST, LAST, MID, Timestep, Unroll
 from benchmarks.running import processes
 from environments import registry as environments
+from environments import user_file
 from launchers import binding
+from nodes.learning.options import TransformOptions
+from nodes.unrolls.table_names import BatchPart
 from programs import check, estimates, registry
 from programs.options import configs
 from programs.options.rule import Rule
@@ -28,7 +32,7 @@ from tests.programs_under_test import DONE, ENDLESS, ROOT, SMALL, launch, log_te
 from tests.waiting import wait_until
 
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
-PROGRAM, TORSO = 'mine.py:make_program', 'fourier.py:wide'
+PROGRAM, AGENT, TORSO = 'mine.py:make_program', 'tempered.py:Tempered', 'fourier.py:wide'
 
 
 @pytest.fixture
@@ -115,7 +119,7 @@ def test_a_program_that_changes_the_directory_on_import_moves_no_path_of_the_com
 
 def test_the_example_of_an_agent_acts_at_the_temperature_that_it_stores(mine):
   program = registry.load(f'{mine}/{PROGRAM}')
-  config = make(program.Config, hottest=8.0).resolve()
+  config = configs.resolve(program, {'agent': f'{mine}/{AGENT}', 'hottest': 8.0})
   spec = environments.make_spec(config.run.env)
   agent = program.make_agent(config)(spec.observations, spec.actions)
   temperatures = agent.exploration(4)
@@ -145,7 +149,9 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
   process = train(
     *SMALL,
     f'--program={mine}/{PROGRAM}',
+    f'--agent={mine}/{AGENT}',
     '--hottest=2',
+    '--normalize_rewards',
     f'--torso={mine}/{TORSO}',
     f'--lp_launch_type={launch_type}',
     f'--run_dir={run_dir}',
@@ -157,7 +163,7 @@ def test_the_examples_run_to_their_end_from_another_directory(train, mine, launc
   record = json.loads((run_dir / 'config.json').read_text())
   assert record['program'] == f'{mine}/{PROGRAM}'
   assert record['config']['env'] == f'{mine}/corridor.py:make'
-  assert record['given']['hottest'] == 2.0
+  assert record['config']['agent'] == f'{mine}/{AGENT}' and record['given']['hottest'] == 2.0
   assert record['config']['torso'] == f'{mine}/{TORSO}'
   params = serialization.msgpack_restore((run_dir / 'params' / 'final.msgpack').read_bytes())
   assert params['params']['torso']['Dense_0']['kernel'].shape == (8, 256)
@@ -175,7 +181,7 @@ def _histogram(run_dir):
 
 def test_your_own_node_sees_unrolls_and_publishes_them(start_program, mine):
   # How many a short run shows depends on how quick it is.
-  program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
+  program = start_program(f'--program={mine}/{PROGRAM}', ENDLESS)
   last = program.wait_until(lambda: _histogram(mine / 'run'), 'the histogram has seen unrolls')
   assert float(last['action_0']) + float(last['action_1']) == pytest.approx(1.0)
   program.wait_for_progress()
@@ -205,9 +211,37 @@ def test_the_example_of_two_tables_counts_new_unrolls_and_needs_some(mine):
     replace(config, replayed=16).validate()
 
 
+def test_the_example_of_a_node_between_tables_changes_what_the_learner_learns_from(train, mine):
+  flags = f'--program={mine}/curious.py:make_program', '--novelty=0.5'
+  process = train(*SMALL, *flags, f'--run_dir={mine / "run"}', timeout=200)
+  assert process.returncode == 0, process.stderr
+  with open(mine / 'run' / 'logs' / 'novelty-0.csv') as f:
+    last = list(csv.DictReader(f))[-1]
+  # The learner has no other unrolls than those that the node has written.
+  assert float(last['unrolls_written']) > 0 and float(last['seen']) > 10
+  assert int(DONE.fullmatch(process.stdout.splitlines()[-1]).group(4)) > 0
+  assert processes(str(mine / 'run')) == [] and 'Traceback' not in log_text(mine / 'run')
+
+
+def test_the_example_of_a_node_between_tables_rewards_what_is_rare(mine):
+  options = TransformOptions('novelty/0', (BatchPart('played', 1),), 'unrolls', 1.0, Seed(0))
+  novelty = user_file.named(f'{mine}/novelty.py:Novelty').load()
+  node = novelty(None, None, None, [], None, options, scale=1.0)
+  observation = np.array([[[0], [1], [1], [1], [2]]])
+  step_type = np.array([[MID, MID, LAST, FIRST, MID]])
+  timestep = Timestep(step_type, np.full((1, 5), 10.0), np.ones((1, 5)), observation)
+  unrolls = Unroll(timestep, None, {}, None, None, None)
+  reward = node.transform(unrolls, 0).timestep.reward
+  np.testing.assert_allclose(reward, [[10, 11, 10 + 2**-0.5, 10, 11]])
+  # The second unroll begins with the last row of the first, which has been counted.
+  reward = node.transform(unrolls, 1).timestep.reward
+  np.testing.assert_allclose(reward, [[10, 10.5, 10 + 5**-0.5, 10, 10 + 2**-0.5]])
+
+
 @pytest.mark.nightly
 def test_a_run_of_your_own_program_is_resumed(start_program, train, mine):
-  program = start_program(f'--program={mine}/{PROGRAM}', '--hottest=2', ENDLESS)
+  agent = f'--agent={mine}/{AGENT}'
+  program = start_program(f'--program={mine}/{PROGRAM}', agent, '--hottest=2', ENDLESS)
   program.wait_for_progress()
   program.launcher.send_signal(signal.SIGINT)
   assert program.end()[0] == 130
@@ -220,7 +254,7 @@ def test_a_run_of_your_own_program_is_resumed(start_program, train, mine):
 
 def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
   run_dir, name = str(mine / 'run'), f'{mine}/{PROGRAM}'
-  config = registry.load(name).Config().resolve()
+  config = configs.resolve(registry.load(name), {'agent': f'{mine}/{AGENT}'})
   os.mkdir(run_dir)
   run_directory.write_record(run_dir, name, {}, flatten(config))
   process = launch(f'--resume={run_dir}', '--hottest=3')
@@ -235,7 +269,8 @@ def test_a_run_is_not_resumed_with_another_option_or_without_its_file(mine):
 @pytest.mark.slow
 def test_nodes_need_no_file_of_the_user_where_they_run(mine):
   module = registry.load(f'{mine}/{PROGRAM}')
-  config = make(module.Config, run_dir=str(mine / 'run'), torso=f'{mine}/{TORSO}').resolve()
+  own = {'agent': f'{mine}/{AGENT}', 'torso': f'{mine}/{TORSO}'}
+  config = configs.resolve(module, {'run_dir': str(mine / 'run'), **own})
   program = module.make_program(config)
   payloads = mine / 'nodes'
   payloads.mkdir()

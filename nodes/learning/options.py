@@ -120,13 +120,16 @@ class TrainingOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class RelabellingOptions:
-  """What a relabeller reads, as the graph decides it.
+class TransformOptions:
+  """Options of a node that changes unrolls between two tables of replay.
 
   Attributes:
     name: of the node, such as 'relabeller/0'.
-    sources: the tables that it reads, and the unrolls that it reads at a time from each. With
-      `online_share` they are online and offline data, and a batch has as many unrolls as either of them.
+    sources: the tables that it reads, and the unrolls that it reads at a time from each, a multiple of
+      the number of replay servers. With `online_share` they are online and offline data, and a batch has
+      as many unrolls as either of them.
+    target: the table that it writes.
+    update_period: seconds between fetches of the learner's parameters.
     audit_dir: directory of unroll records; '' for none. See `rundir.audit`.
     seed: of all random numbers; each node has a different one.
     online_share: share of online data in its batches; None if it reads no offline data.
@@ -134,13 +137,15 @@ class RelabellingOptions:
 
   name: str
   sources: tuple[BatchPart, ...]
-  audit_dir: str
+  target: str
+  update_period: float
   seed: Seed
+  audit_dir: str = ''
   online_share: OnlineShare | None = None
 
   @property
   def batch_size(self) -> int:
-    """Unrolls that it relabels at a time."""
+    """Unrolls that it changes at a time."""
     if self.online_share is not None:
       return self.sources[0].unrolls
     return sum(source.unrolls for source in self.sources)

@@ -7,7 +7,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agents import options
+from environments import user_file
+from programs.options import user_agent
 from programs.options.common import CommonConfig
+
+# A program with an agent, where that is not the program's name.
+_PROGRAM_OF = {'ppo': 'sebulba', 'vtrace': 'sebulba'}
 
 
 class Variant(NamedTuple):
@@ -43,6 +48,8 @@ def variants(module: Any) -> dict[str, Variant]:
 def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   """Returns the agent that the flags choose, and the program with it.
 
+  A user's own agent counts as the one that it derives from, with further options.
+
   Args:
     module: the program's module.
     values: flag name to value.
@@ -53,8 +60,13 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   found = variants(module)
   default = next(iter(found))
   agent = values.get('agent', default) if default else default
+  if default and user_file.is_spec(agent):
+    agent, found = _with_own(found, user_agent.read(agent))
   if agent not in found:
-    raise ValueError(f'--agent={agent} is unknown to this program; there are: {", ".join(found)}.')
+    raise ValueError(
+      f'--agent={agent} is unknown to this program; there are: {", ".join(found)}, and '
+      'path/to/mine.py:MyAgent.'
+    )
   names = {name: options.flatten(variant.defaults).keys() for name, variant in found.items()}
   for name in values.keys() - names[agent]:
     elsewhere = any(name in others for others in names.values())
@@ -63,9 +75,38 @@ def chosen(module: Any, values: dict[str, Any]) -> tuple[str, Variant]:
   return agent, found[agent]
 
 
+def variant(module: Any, agent: str) -> Variant:
+  """Returns a program with an agent, also a user's own; with its default for an unknown one.
+
+  Raises:
+    ValueError: the user's own cannot be used here; one sentence.
+  """
+  found = variants(module)
+  if '' not in found and user_file.is_spec(agent):
+    agent, found = _with_own(found, user_agent.read(agent))
+  return found.get(agent, next(iter(found.values())))
+
+
+def _with_own(found: dict[str, Variant], own: user_file.Named) -> tuple[str, dict[str, Variant]]:
+  """Returns the agent that a user's own derives from, and `found` with the user's own in its place."""
+  base = user_agent.described(own).base
+  if base not in found:
+    raise ValueError(
+      f'--agent={own} derives from {base}, and this program trains {" or ".join(found)}; derive it from '
+      f'that, or use --program={_PROGRAM_OF.get(base, base)}.'
+    )
+  variant = found[base]
+  return base, found | {base: variant._replace(defaults=user_agent.with_own(variant.defaults, own))}
+
+
 def variant_of(module: Any, config: CommonConfig) -> Variant:
   """Returns the program with the agent of a resolved config."""
   return chosen(module, {'agent': config.run.agent})[1]
+
+
+def name_of(module: Any, config: CommonConfig) -> str:
+  """Returns the agent of a resolved config; of a user's own, the one that it derives from."""
+  return chosen(module, {'agent': config.run.agent})[0]
 
 
 def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> dict[str, str]:
@@ -85,7 +126,7 @@ def recorded(module: Any, record: dict[str, Any], changes: dict[str, Any]) -> di
   if not default:
     return {}
   agent = record.get('agent') or default
-  if changes.get('agent', agent) != agent:
+  if user_file.absolute(changes.get('agent', agent)) != agent:
     raise ValueError(
       f'--agent={changes["agent"]} cannot change when a run is resumed, where it was {agent!r}; '
       'leave it out, or start a new run.'

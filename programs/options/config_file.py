@@ -20,7 +20,7 @@ _CONFIG = flags.DEFINE_string(
   'flags on the command line win',
 )
 # Options as they were resolved, because their paths were relative to another directory.
-_WITH_PATHS = {'env', 'torso', 'offline_data', 'init_from'}
+_WITH_PATHS = {'agent', 'env', 'torso', 'offline_data', 'init_from'}
 # What a run does not repeat: it has a directory of its own.
 _OWN = 'run_dir'
 

@@ -78,7 +78,7 @@ def choose(module: Any, values: dict[str, Any]) -> Any:
         values[name] = tuple(int(v) for v in value)
       except ValueError:
         raise ValueError(f'--{name}={",".join(value)} must be whole numbers: 0,1,2.') from None
-  for name in ('env', 'torso'):
+  for name in ('env', 'torso', 'agent'):
     if name in values:
       values[name] = user_file.absolute(values[name])
   if values.get('offline_data'):

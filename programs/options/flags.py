@@ -12,7 +12,7 @@ from agents import options
 from agents.options import Leaf
 from environments import interpreters, user_file
 from programs import registry
-from programs.options import suggestions
+from programs.options import agent_choice, suggestions
 from programs.options.agent_choice import variants
 
 # What is wrong with a value, by a part of the message of absl's parsers.
@@ -70,7 +70,7 @@ def define(program: str = '', agent: str = '', every_agent: bool = False) -> Def
       found = leaves | found  # The default of the first that has it.
   for name in found:
     if name in flags.FLAGS:
-      raise _clash(program, name)
+      raise _clash(program, name, agent)
   for name, leaf in found.items():
     shown = ','.join(map(str, leaf.value)) if isinstance(leaf.value, tuple) else repr(leaf.value)
     _KINDS[type(leaf.value)](name, None, f'{leaf.help} (default: {shown})')
@@ -84,9 +84,8 @@ def _leaves(program: str, agent: str) -> dict[str, Leaf]:
   Raises:
     ValueError: two of them have the same name; one sentence.
   """
-  variant = variants(registry.load(program))
   # An unknown agent is refused with those that there are, once the other flags are read.
-  chosen = variant.get(agent, next(iter(variant.values())))
+  chosen = agent_choice.variant(registry.load(program), agent)
   found: dict[str, Leaf] = {}
   for leaf in options.leaves(chosen.defaults):
     if leaf.name in found:
@@ -96,7 +95,11 @@ def _leaves(program: str, agent: str) -> dict[str, Leaf]:
   return found
 
 
-def _clash(program: str, name: str) -> ValueError:
+def _clash(program: str, name: str, agent: str = '') -> ValueError:
+  if user_file.is_spec(agent) and name not in _leaves(program, ''):
+    return ValueError(
+      f'--agent={agent}: the option {name} of its Config clashes with a flag of that name; rename it.'
+    )
   learns = registry.learns(registry.load(program))
   what = f'option {name} of Config' if learns else f'parameter {name}'
   return ValueError(f'--program={program}: the {what} clashes with a flag of that name; rename it.')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from programs.options import user_torso
+from programs.options import user_agent, user_torso
 from programs.options.common import CommonConfig
 from programs.parts.launchpad_nodes import Deferred
 
@@ -22,8 +22,9 @@ _CLASSES = {
 def make_agent(config: CommonConfig) -> Any:
   """Returns the constructor of the agent of a config: it takes the specs of observations and actions.
 
-  It is valid in every process, even without the file of the user's own torso.
+  It is valid in every process, even without the files of the user's own agent and torso.
   """
-  name = config.run.agent
-  make = Deferred(f'agents.{name}.agent', _CLASSES[name])
-  return functools.partial(make, user_torso.carried(config).agent)
+  name, options = config.run.agent, user_torso.carried(config).agent
+  if own := user_agent.named(config):
+    return functools.partial(user_agent.make, user_agent.read(own), options)
+  return functools.partial(Deferred(f'agents.{name}.agent', _CLASSES[name]), options)

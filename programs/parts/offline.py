@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import launchpad as lp
 
@@ -15,7 +14,8 @@ from nodes.unrolls.table_names import OFFLINE
 from programs.options.actors import ActorsConfig
 from programs.options.offline import OfflineOptions
 from programs.parts import default_placement
-from programs.parts.launchpad_nodes import AddressHandle, Deferred
+from programs.parts.graph_parts import GraphParts
+from programs.parts.launchpad_nodes import Deferred
 
 
 class Recorded(NamedTuple):
@@ -60,10 +60,7 @@ def add_loader(
   found: Recorded,
   program: Program,
   config: ActorsConfig,
-  make_agent: Callable[..., Any],
-  make_environment: Callable[..., Any],
-  replay: Sequence[AddressHandle],
-  monitor: Any,
+  parts: GraphParts,
 ) -> None:
   """Adds the loader.
 
@@ -71,10 +68,7 @@ def add_loader(
     found: the transitions to load.
     program: the graph.
     config: the program's options.
-    make_agent: takes the specs of observations and actions.
-    make_environment: takes (number of environments, seed).
-    replay: addresses of the replay servers.
-    monitor: a handle on the monitor.
+    parts: of the graph.
   """
   options = LoadingOptions(
     name='replay_loader/0',
@@ -86,10 +80,10 @@ def add_loader(
   program.add_node(
     lp.PyClassNode(
       Deferred('nodes.replay_loader', 'ReplayLoader'),
-      make_agent,
-      make_environment,
-      replay,
-      monitor,
+      parts.make_agent,
+      parts.make_environment,
+      parts.replay,
+      parts.monitor,
       options,
     ),
     label='replay_loader',

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import launchpad as lp
 
 from launchers.placement import Resources
 from launchers.program import Program
-from nodes.learning.options import RelabellingOptions
-from nodes.unrolls.table_names import BatchPart
+from nodes.learning.options import TransformOptions
+from nodes.unrolls.table_names import RELABELLED, BatchPart
 from programs.options.actors import ActorsConfig
 from programs.parts import default_placement
-from programs.parts.launchpad_nodes import AddressHandle, Deferred
+from programs.parts.graph_parts import GraphParts
+from programs.parts.launchpad_nodes import Deferred
 
 
-def add_relabellers(
-  program: Program,
-  config: ActorsConfig,
-  make_agent: Callable[..., Any],
-  make_environment: Callable[..., Any],
-  learner: Any,
-  replay: Sequence[AddressHandle],
-  monitor: Any,
-) -> None:
+def add_relabellers(program: Program, config: ActorsConfig, parts: GraphParts) -> None:
   """Adds the relabellers, each for all replay servers.
 
   Args:
     program: the graph.
     config: the program's options.
-    make_agent: takes the specs of observations and actions; the agent has `relabel`.
-    make_environment: takes (number of environments, seed).
-    learner: a handle on the node that serves parameters.
-    replay: addresses of the replay servers.
-    monitor: a handle on the monitor.
+    parts: of the graph; the agent has `relabel`.
   """
   # As many unrolls at a time as all relabelled unrolls of an update, so they divide over the servers.
   kind = config.replay
-  unrolls = kind.relabelled * len(replay) // kind.num_replay_shards
+  unrolls = kind.relabelled * len(parts.replay) // kind.num_replay_shards
   with program.group(
     'relabeller',
     roles=['transform'],
@@ -46,25 +32,16 @@ def add_relabellers(
     receives={'originals': 'replay', 'parameters': 'learner'},
   ):
     for i in range(kind.num_relabellers):
-      options = RelabellingOptions(
+      options = TransformOptions(
         name=f'relabeller/{i}',
         sources=tuple(BatchPart(table, unrolls) for table in kind.relabelled_from),
+        target=RELABELLED,
+        update_period=config.learning.update_period,
         audit_dir=config.audit_dir,
         seed=config.root_seed.child('relabeller', i),
         online_share=kind.share_of_online,
       )
-      program.add_node(
-        lp.PyClassNode(
-          Deferred('nodes.relabeller', 'Relabeller'),
-          make_agent,
-          make_environment,
-          learner,
-          replay,
-          monitor,
-          options,
-          config.learning.update_period,
-        )
-      )
+      program.add_node(lp.PyClassNode(Deferred('nodes.relabeller', 'Relabeller'), *parts, options))
 
 
 def placement(config: ActorsConfig) -> dict[str, Resources]:

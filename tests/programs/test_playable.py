@@ -61,8 +61,7 @@ def _shown(monkeypatch, actions, observations=ARRAY):
 
 
 def _config(program, agent, env='catch'):
-  given = {'env': env} | ({'agent': agent} if agent else {})
-  return configs.make_config(programs.load(program), given)
+  return configs.make_config(programs.load(program), {'env': env, 'agent': agent})
 
 
 def _refusal(program, agent):
@@ -76,11 +75,9 @@ def _refusal(program, agent):
 def _agent(program, agent):
   """Makes the agent of a program, for any environment, as its nodes do."""
   module = programs.load(program)
-  config = configs.resolve(module, {'agent': agent} if agent else {})
-  names = {'gala': 'vtrace', 'gala_sebulba': 'vtrace'}
-  name = names.get(program, agent or program)
-  found = vars(importlib.import_module(f'agents.{name}.agent'))
-  (cls,) = (c for n, c in found.items() if n.lower() == name.replace('_', ''))
+  config = configs.resolve(module, {'agent': agent})
+  found = vars(importlib.import_module(f'agents.{agent}.agent'))
+  (cls,) = (c for n, c in found.items() if n.lower() == agent.replace('_', ''))
   return lambda observations, actions: cls(config.agent, observations, actions)
 
 

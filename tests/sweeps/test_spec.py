@@ -118,15 +118,14 @@ def test_a_runs_config_json_and_flags_beside_it_are_the_flags_of_all_runs(parse,
   assert job.config == {**job.config, **expected}
 
 
-def test_a_file_may_name_your_own_program(tmp_path, monkeypatch):
+def test_a_file_may_name_your_own_program_and_agent(tmp_path, monkeypatch):
   defined = []
-  monkeypatch.setattr(
-    spec.config_flags, 'define', lambda program, *args, **kwargs: defined.append(program)
-  )
-  own = f'{spec.__file__}/../mine.py:make_program'
-  (tmp_path / 'mine.yaml').write_text(f'flags: {{program: {own}}}\nspace: {{hottest: [1, 2]}}')
+  monkeypatch.setattr(spec.config_flags, 'define', lambda *own, every_agent: defined.append(own))
+  own = f'{spec.__file__}/../mine.py:make_program', f'{spec.__file__}/../mine.py:Mine'
+  flags = f'flags: {{program: {own[0]}, agent: {own[1]}}}'
+  (tmp_path / 'mine.yaml').write_text(f'{flags}\nspace: {{hottest: [1, 2]}}')
   assert spec.load(str(tmp_path / 'mine.yaml'))['space'] == {'hottest': [1, 2]}
-  (tmp_path / 'base.json').write_text(json.dumps({'program': own}))
+  (tmp_path / 'base.json').write_text(json.dumps({'program': own[0], 'agent': own[1]}))
   (tmp_path / 'mine.yaml').write_text(f'config: {tmp_path}/base.json')
   spec.load(str(tmp_path / 'mine.yaml'))
   assert defined == [own, own]
