@@ -68,7 +68,7 @@ def _program_options() -> Iterator[str]:
   owners: dict[type, dict[str, dict[str, Any]]] = {}
   for program, variant in _variants():
     for leaf in options.leaves(variant.defaults):
-      if leaf.flag and (leaf.name, leaf.value) != ('agent', ''):
+      if leaf.flag:
         owners.setdefault(leaf.owner, {}).setdefault(leaf.name, {})[program] = leaf
   order = sorted(owners, key=lambda owner: -len(_programs(owners[owner])))
   for owner in order:

@@ -101,7 +101,8 @@ def trial(
     with user_file.user_code_errors(tried, *files):
       built = make_agent(spec.observations, spec.actions)
       prioritized = bool(options.value(config, 'priority_exponent', 0))
-      tracing.trace(built, spec, *config.learner_batch, prioritized)
+      table, unrolls = config.learner_batch
+      tracing.trace(built, spec, table, unrolls, prioritized)
     if agent and not isinstance(built, user_agent.load(user_agent.read(agent))):
       raise ValueError(
         f'--agent={agent}: make_agent of --program={program} returns another agent, '

@@ -38,7 +38,10 @@ def variants(module: Any) -> dict[str, Variant]:
   found = getattr(module, 'AGENTS', None)
   if not found:
     only = Variant(module.Config(), module.PRESETS, getattr(module, 'NAMED_PRESETS', {}))
-    return {only.defaults.run.agent: only}
+    learns = isinstance(
+      only.defaults, CommonConfig
+    )  # Unlike a Launchpad program of the user's own.
+    return {only.defaults.run.agent if learns else '': only}
   return {
     agent: variant._replace(defaults=options.replace(variant.defaults, agent=agent))
     for agent, variant in found.items()

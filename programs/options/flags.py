@@ -90,7 +90,7 @@ def _leaves(program: str, agent: str) -> dict[str, Leaf]:
   for leaf in options.leaves(chosen.defaults):
     if leaf.name in found:
       raise _clash(program, leaf.name)
-    if leaf.flag and (leaf.name, leaf.value) != ('agent', ''):
+    if leaf.flag and leaf[:3] != ('run', 'agent', ''):
       found[leaf.name] = leaf
   return found
 

@@ -91,9 +91,8 @@ def with_own(defaults: CommonConfig, own: Named) -> CommonConfig:
   kept = {f.name: getattr(defaults.agent, f.name) for f in dataclasses.fields(defaults.agent)}
   values = kept | {name: default for name, default, _ in (*changed, *added)}
   run = dataclasses.replace(defaults.run, agent=str(own))
-  return dataclasses.replace(
-    defaults, run=run, agent=_config_class(type(defaults.agent), own)(**values)
-  )
+  group = _config_class(type(defaults.agent), own)  # type: ignore[arg-type]
+  return dataclasses.replace(defaults, run=run, agent=group(**values))
 
 
 @functools.cache
@@ -127,7 +126,8 @@ def describe(own: Named) -> Described:
     raise ValueError(
       f'{flag} is no agent; derive it from one of this repository, such as agents.vtrace.agent.VTrace.'
     )
-  bases = [(base, _MODULE.fullmatch(base.__module__)) for base in agent.__mro__]
+  classes: list[Any] = [*agent.__mro__]
+  bases = [(base, _MODULE.fullmatch(base.__module__)) for base in classes]
   found = next(
     ((base, match[1]) for base, match in bases if match and 'Config' in vars(base)), None
   )
@@ -137,8 +137,9 @@ def describe(own: Named) -> Described:
       'it from one, such as agents.vtrace.agent.VTrace, or write a program that builds it.'
     )
   base, name = found
-  config: Any = agent.Config
-  if not (isinstance(config, type) and issubclass(config, base.Config)):
+  config: Any = classes[0].Config
+  derives = isinstance(config, type) and issubclass(config, base.Config)
+  if not derives:
     raise ValueError(f'{flag}: derive its Config from {base.__name__}.Config.')
   if '__dataclass_fields__' not in vars(config):
     raise ValueError(f'{flag}: write @dataclasses.dataclass(frozen=True) above its Config.')

@@ -120,7 +120,6 @@ class Run:
         audit_dir=self.directory,
         seed=Seed(3),
       ),
-      update_period=0.01,
     )
 
     def run():
